@@ -1,0 +1,234 @@
+"""Every error Headstream raises, as one tree.
+
+    HeadstreamError
+    ├── InvalidInputError (also ValueError)      something the caller gave cannot be used
+    │   ├── HeaderError                          a header's key, kind or value
+    │   ├── InvalidUrlError                      a URL that connect() cannot use
+    │   ├── InvalidOptionError                   an option or setting, by name
+    │   └── LimitError                           legal in itself, but beyond what this topic or dialect takes
+    ├── DecodeError (also ValueError)            bytes that are not what they should be: what, at, need, have
+    ├── NotFoundError (also LookupError)
+    │   ├── StreamNotFoundError
+    │   ├── TopicNotFoundError
+    │   └── PartitionNotFoundError
+    ├── AlreadyExistsError                       a stream or topic of that name is there
+    ├── ClosedError                              used after close()
+    ├── LogError                                 the embedded log on disk
+    │   ├── NotALogError                         a directory with something else in it
+    │   ├── LogVersionError                      written by a newer Headstream
+    │   ├── LogLockedError                       another process is its writer
+    │   ├── CorruptLogError                      bytes on disk that contradict each other
+    │   ├── StorageError                         the operating system refused a file operation
+    │   └── OffsetOutOfRangeError                an offset that retention has dropped, or that was never written
+    ├── ReplicateError                           the Replicate pipeline
+    │   ├── SchemaError                          a metadata message or schema that cannot be used
+    │   └── RowError                             one change that does not fit its schema or its table
+    └── EnvironmentSetupError                    this machine lacks something
+        ├── MissingExtraError                    an optional dependency, by the extra that brings it
+        ├── JavaError                            no Java, or one that is too old
+        └── JarsError                            the JVM's jars could not be had
+
+Every message says what went wrong, where, and what to do about it. Any other exception out of
+Headstream is a bug.
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+__all__ = [
+    "AlreadyExistsError",
+    "ClosedError",
+    "CorruptLogError",
+    "DecodeError",
+    "EnvironmentSetupError",
+    "HeaderError",
+    "HeadstreamError",
+    "InvalidInputError",
+    "InvalidOptionError",
+    "InvalidUrlError",
+    "JarsError",
+    "JavaError",
+    "LimitError",
+    "LogError",
+    "LogLockedError",
+    "LogVersionError",
+    "MissingExtraError",
+    "NotALogError",
+    "NotFoundError",
+    "OffsetOutOfRangeError",
+    "PartitionNotFoundError",
+    "ReplicateError",
+    "RowError",
+    "SchemaError",
+    "StorageError",
+    "StreamNotFoundError",
+    "TopicNotFoundError",
+]
+
+
+class HeadstreamError(Exception):
+    """The root of everything Headstream raises.
+
+    Args:
+        what: What went wrong, as a sentence without a full stop.
+        where: The file, topic, partition, offset or option it is about.
+        advice: What to do about it.
+    """
+
+    def __init__(self, what: str, *, where: str | None = None, advice: str | None = None) -> None:
+        self.what = what
+        self.where = where
+        self.advice = advice
+        super().__init__(what)
+
+    def __str__(self) -> str:
+        text = self.what if self.where is None else f"{self.what} ({self.where})"
+        return text if self.advice is None else f"{text}. {self.advice}"
+
+    def __reduce__(self) -> tuple[Any, ...]:
+        # Errors cross process borders (Spark workers, worker pools), keyword arguments included.
+        return _rebuild, (type(self), self.what, self.__dict__.copy())
+
+
+def _rebuild(kind: type[HeadstreamError], what: str, attributes: dict[str, Any]) -> HeadstreamError:
+    error = kind.__new__(kind, what)
+    Exception.__init__(error, what)
+    error.__dict__.update(attributes)
+    return error
+
+
+class InvalidInputError(HeadstreamError, ValueError):
+    """Something the caller gave cannot be used."""
+
+
+class HeaderError(InvalidInputError):
+    """A header's key, kind or value is not legal, or not of the kind asked for."""
+
+
+class InvalidUrlError(InvalidInputError):
+    """A URL that connect() cannot use."""
+
+
+class InvalidOptionError(InvalidInputError):
+    """An option or setting that is unknown, contradictory or out of range."""
+
+
+class LimitError(InvalidInputError):
+    """A message that is legal in itself but beyond what this topic or dialect takes."""
+
+
+class DecodeError(HeadstreamError, ValueError):
+    """Bytes that are not what they should be.
+
+    Args:
+        what: The field or rule that is broken.
+        at: The byte position, counted from the start of the input.
+        need: How many bytes the field needs, or None where that is not the point.
+        have: How many bytes were there, or None.
+    """
+
+    def __init__(
+        self,
+        what: str,
+        at: int,
+        need: int | None = None,
+        have: int | None = None,
+        *,
+        where: str | None = None,
+        advice: str | None = None,
+    ) -> None:
+        super().__init__(what, where=where, advice=advice)
+        self.at = at
+        self.need = need
+        self.have = have
+
+    def __str__(self) -> str:
+        text = f"{self.what} at byte {self.at}"
+        if self.need is not None:
+            text += f": {self.need} bytes needed"
+            if self.have is not None:
+                text += f", {self.have} there"
+        if self.where is not None:
+            text += f" ({self.where})"
+        return text if self.advice is None else f"{text}. {self.advice}"
+
+
+class NotFoundError(HeadstreamError, LookupError):
+    """Something that was named does not exist."""
+
+
+class StreamNotFoundError(NotFoundError):
+    """No stream of that name or id."""
+
+
+class TopicNotFoundError(NotFoundError):
+    """No topic of that name or id."""
+
+
+class PartitionNotFoundError(NotFoundError):
+    """No partition of that number."""
+
+
+class AlreadyExistsError(HeadstreamError):
+    """A stream or topic of that name is there already."""
+
+
+class ClosedError(HeadstreamError):
+    """A log, producer or consumer was used after it was closed."""
+
+
+class LogError(HeadstreamError):
+    """The embedded log on disk."""
+
+
+class NotALogError(LogError):
+    """A directory that holds something other than a log."""
+
+
+class LogVersionError(LogError):
+    """A log written by a newer Headstream."""
+
+
+class LogLockedError(LogError):
+    """Another process is the writer of this log."""
+
+
+class CorruptLogError(LogError):
+    """Bytes on disk that contradict each other."""
+
+
+class StorageError(LogError):
+    """The operating system refused a file operation."""
+
+
+class OffsetOutOfRangeError(LogError):
+    """An offset that retention has dropped, or that was never written."""
+
+
+class ReplicateError(HeadstreamError):
+    """The Replicate pipeline."""
+
+
+class SchemaError(ReplicateError):
+    """A metadata message or schema that cannot be used."""
+
+
+class RowError(ReplicateError):
+    """One change that does not fit its schema or its table."""
+
+
+class EnvironmentSetupError(HeadstreamError):
+    """This machine lacks something that was asked for."""
+
+
+class MissingExtraError(EnvironmentSetupError):
+    """An optional dependency is not installed."""
+
+
+class JavaError(EnvironmentSetupError):
+    """There is no Java, or it is too old."""
+
+
+class JarsError(EnvironmentSetupError):
+    """The JVM's jars could not be had."""

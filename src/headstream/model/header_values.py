@@ -1,0 +1,320 @@
+"""HeaderValue: one typed value with its kind.
+
+A HeaderValue keeps the bytes it travels as (little-endian, as Iggy sends it), so that what nobody looks
+into is never converted: a NaN keeps its bits, and a kind this version does not know keeps its bytes.
+
+    code  kind      bytes      code  kind      bytes      code  kind      bytes
+    1     raw       any        7     int64     8          13    uint128   16
+    2     string    UTF-8      8     int128    16         14    float32   4 (IEEE 754)
+    3     bool      1 (0, 1)   9     uint8     1          15    float64   8 (IEEE 754)
+    4     int8      1          10    uint16    2          64    null      0   beyond Iggy
+    5     int16     2          11    uint32    4          65    char      2   beyond Iggy: one UTF-16 code unit
+    6     int32     4          12    uint64    8
+"""
+
+from __future__ import annotations
+
+import enum
+import struct
+from typing import Any, Final, TypeAlias
+
+from headstream.errors import HeaderError
+
+__all__ = ["FLOAT_LAYOUTS", "KINDKIND_WIDTHS", "KIND_NAMES", "HeaderKind", "HeaderValue", "PlainValue"]
+
+
+class HeaderKind(enum.IntEnum):
+    """The kind of a header's value; the codes up to 15 are Iggy's."""
+
+    RAW = 1
+    STRING = 2
+    BOOL = 3
+    INT8 = 4
+    INT16 = 5
+    INT32 = 6
+    INT64 = 7
+    INT128 = 8
+    UINT8 = 9
+    UINT16 = 10
+    UINT32 = 11
+    UINT64 = 12
+    UINT128 = 13
+    FLOAT32 = 14
+    FLOAT64 = 15
+    NULL = 64
+    CHAR = 65
+
+
+KIND_WIDTHS: Final[dict[int, int]] = {
+    HeaderKind.BOOL: 1,
+    HeaderKind.INT8: 1,
+    HeaderKind.INT16: 2,
+    HeaderKind.INT32: 4,
+    HeaderKind.INT64: 8,
+    HeaderKind.INT128: 16,
+    HeaderKind.UINT8: 1,
+    HeaderKind.UINT16: 2,
+    HeaderKind.UINT32: 4,
+    HeaderKind.UINT64: 8,
+    HeaderKind.UINT128: 16,
+    HeaderKind.FLOAT32: 4,
+    HeaderKind.FLOAT64: 8,
+    HeaderKind.NULL: 0,
+    HeaderKind.CHAR: 2,
+}
+KIND_NAMES: Final[dict[int, str]] = {kind.value: kind.name.lower() for kind in HeaderKind}
+FLOAT_LAYOUTS: Final = {HeaderKind.FLOAT32: struct.Struct("<f"), HeaderKind.FLOAT64: struct.Struct("<d")}
+
+PlainValue: TypeAlias = None | bool | int | float | str | bytes
+
+
+class HeaderValue:
+    """One typed value: a kind and the bytes it travels as.
+
+    Two typed values are equal when kind and bytes are; a typed value also equals a plain Python value
+    when its own `value` does, so that `message.headers["source"] == "web"` says what it seems to.
+
+    Args:
+        kind: A HeaderKind, or the plain number of a kind this version does not know (1 to 255).
+        data: The little-endian bytes.
+
+    Raises:
+        HeaderError: the bytes cannot be a value of that kind.
+    """
+
+    __slots__ = ("data", "kind")
+    kind: int
+    data: bytes
+
+    def __init__(self, kind: int, data: bytes) -> None:
+        fault = _fault(kind, data)
+        if fault is not None:
+            raise HeaderError(fault)
+        object.__setattr__(self, "kind", HeaderKind(kind) if kind in KIND_NAMES else kind)
+        object.__setattr__(self, "data", bytes(data))
+
+    def __setattr__(self, name: str, value: object) -> None:
+        raise AttributeError(f"a HeaderValue is frozen: {name} cannot be set")
+
+    def __delattr__(self, name: str) -> None:
+        raise AttributeError(f"a HeaderValue is frozen: {name} cannot be deleted")
+
+    @property
+    def kind_name(self) -> str:
+        """The kind as it is spelled everywhere: `uint8`, or `unknown(n)`."""
+        return KIND_NAMES.get(self.kind, f"unknown({self.kind})")
+
+    @property
+    def value(self) -> PlainValue:
+        """The Python value: int, float, bool, str, bytes or None; bytes for an unknown kind."""
+        kind, data = self.kind, self.data
+        if kind == HeaderKind.STRING:
+            return data.decode("utf-8")
+        if HeaderKind.INT8 <= kind <= HeaderKind.INT128:
+            return int.from_bytes(data, "little", signed=True)
+        if HeaderKind.UINT8 <= kind <= HeaderKind.UINT128:
+            return int.from_bytes(data, "little")
+        if kind == HeaderKind.BOOL:
+            return data != b"\x00"
+        if kind == HeaderKind.FLOAT32 or kind == HeaderKind.FLOAT64:
+            number: float = FLOAT_LAYOUTS[HeaderKind(kind)].unpack(data)[0]
+            return number
+        if kind == HeaderKind.NULL:
+            return None
+        if kind == HeaderKind.CHAR:
+            return chr(int.from_bytes(data, "little"))
+        return data
+
+    def __eq__(self, other: object) -> bool:
+        if isinstance(other, HeaderValue):
+            return self.kind == other.kind and self.data == other.data
+        if other is None or isinstance(other, (bool, int, float, str, bytes)):
+            return self.value == other
+        return NotImplemented
+
+    def __hash__(self) -> int:
+        return hash(self.value)
+
+    def __bool__(self) -> bool:
+        return bool(self.value)
+
+    def __str__(self) -> str:
+        return str(self.value)
+
+    def __repr__(self) -> str:
+        if self.kind not in KIND_NAMES:
+            return f"HeaderValue({self.kind}, {self.data!r})"
+        if self.kind == HeaderKind.NULL:
+            return "null()"
+        if self.kind in FLOAT_LAYOUTS and (self.value != self.value or self.value in (float("inf"), float("-inf"))):
+            return f"HeaderValue({int(self.kind)}, {self.data!r})"  # float("nan") would lose the payload bits
+        return f"{self.kind_name}({self.value!r})"
+
+    def __reduce__(self) -> tuple[Any, ...]:
+        return HeaderValue, (int(self.kind), self.data)
+
+    # -- exact accessors: the kind must be the one named --------------------------------------------------
+
+    def _exactly(self, kind: HeaderKind) -> Any:
+        if self.kind != kind:
+            raise HeaderError(
+                f"the header is {self.kind_name}, not {KIND_NAMES[kind]}",
+                advice=f"Use as_{self.kind_name}() or a converting accessor such as to_int()"
+                if self.kind in KIND_NAMES
+                else "Its bytes are in .data",
+            )
+        return self.value
+
+    def as_raw(self) -> bytes:
+        """Return the bytes; HeaderError unless the kind is raw."""
+        value: bytes = self._exactly(HeaderKind.RAW)
+        return value
+
+    def as_string(self) -> str:
+        """Return the text; HeaderError unless the kind is string."""
+        value: str = self._exactly(HeaderKind.STRING)
+        return value
+
+    def as_bool(self) -> bool:
+        """Return the truth value; HeaderError unless the kind is bool."""
+        value: bool = self._exactly(HeaderKind.BOOL)
+        return value
+
+    def as_int8(self) -> int:
+        """Return the number; HeaderError unless the kind is int8."""
+        return self._exact_int(HeaderKind.INT8)
+
+    def as_int16(self) -> int:
+        """Return the number; HeaderError unless the kind is int16."""
+        return self._exact_int(HeaderKind.INT16)
+
+    def as_int32(self) -> int:
+        """Return the number; HeaderError unless the kind is int32."""
+        return self._exact_int(HeaderKind.INT32)
+
+    def as_int64(self) -> int:
+        """Return the number; HeaderError unless the kind is int64."""
+        return self._exact_int(HeaderKind.INT64)
+
+    def as_int128(self) -> int:
+        """Return the number; HeaderError unless the kind is int128."""
+        return self._exact_int(HeaderKind.INT128)
+
+    def as_uint8(self) -> int:
+        """Return the number; HeaderError unless the kind is uint8."""
+        return self._exact_int(HeaderKind.UINT8)
+
+    def as_uint16(self) -> int:
+        """Return the number; HeaderError unless the kind is uint16."""
+        return self._exact_int(HeaderKind.UINT16)
+
+    def as_uint32(self) -> int:
+        """Return the number; HeaderError unless the kind is uint32."""
+        return self._exact_int(HeaderKind.UINT32)
+
+    def as_uint64(self) -> int:
+        """Return the number; HeaderError unless the kind is uint64."""
+        return self._exact_int(HeaderKind.UINT64)
+
+    def as_uint128(self) -> int:
+        """Return the number; HeaderError unless the kind is uint128."""
+        return self._exact_int(HeaderKind.UINT128)
+
+    def as_float32(self) -> float:
+        """Return the number; HeaderError unless the kind is float32."""
+        value: float = self._exactly(HeaderKind.FLOAT32)
+        return value
+
+    def as_float64(self) -> float:
+        """Return the number; HeaderError unless the kind is float64."""
+        value: float = self._exactly(HeaderKind.FLOAT64)
+        return value
+
+    def as_char(self) -> str:
+        """Return the one UTF-16 code unit as a text; HeaderError unless the kind is char."""
+        value: str = self._exactly(HeaderKind.CHAR)
+        return value
+
+    def _exact_int(self, kind: HeaderKind) -> int:
+        value: int = self._exactly(kind)
+        return value
+
+    # -- converting accessors: any kind whose value has that meaning, without loss -----------------------
+
+    def to_int(self) -> int:
+        """Return any whole number, a bool, or a float or decimal text that is one; HeaderError otherwise."""
+        value = self.value
+        if isinstance(value, int):
+            return int(value)
+        if isinstance(value, float) and value.is_integer():
+            return int(value)
+        if isinstance(value, str):
+            try:
+                return int(value)
+            except ValueError:
+                pass
+        raise self._inconvertible("a whole number")
+
+    def to_float(self) -> float:
+        """Return any number, or a decimal text; HeaderError otherwise, or where a whole number would be rounded."""
+        value = self.value
+        if isinstance(value, float):
+            return value
+        if isinstance(value, int) and abs(value) < 1 << 1023 and int(float(value)) == value:
+            return float(value)
+        if isinstance(value, str):
+            try:
+                return float(value)
+            except ValueError:
+                pass
+        raise self._inconvertible("a float")
+
+    def to_bool(self) -> bool:
+        """Return a bool, 0 or 1 of any number kind, or the texts true and false; HeaderError otherwise."""
+        value = self.value
+        if isinstance(value, (bool, int, float)) and value in (0, 1):
+            return bool(value)
+        if isinstance(value, str) and value.lower() in ("true", "false"):
+            return value.lower() == "true"
+        raise self._inconvertible("a bool")
+
+    def to_str(self) -> str:
+        """Return a text, a char, a number or bool as text, or raw bytes that are UTF-8; HeaderError otherwise."""
+        value = self.value
+        if isinstance(value, bytes):
+            try:
+                return value.decode("utf-8")
+            except UnicodeDecodeError:
+                raise self._inconvertible("text") from None
+        if value is None:
+            raise self._inconvertible("text")
+        if isinstance(value, bool):
+            return "true" if value else "false"
+        return str(value)
+
+    def to_bytes(self) -> bytes:
+        """Return the bytes of a raw, or those any other kind travels as (little-endian)."""
+        return self.data
+
+    def _inconvertible(self, target: str) -> HeaderError:
+        return HeaderError(f"{self!r} cannot be read as {target} without loss")
+
+
+def _fault(kind: int, data: bytes) -> str | None:
+    """Say why bytes cannot be a value of a kind, or None."""
+    width = KIND_WIDTHS.get(kind)
+    if width is not None:
+        if len(data) != width:
+            return f"a {KIND_NAMES[kind]} header has {width} bytes, this one has {len(data)}"
+        if kind == HeaderKind.BOOL and data not in (b"\x00", b"\x01"):
+            return f"a bool header is 0 or 1, this one is {data[0]}"
+        return None
+    if kind == HeaderKind.STRING:
+        try:
+            data.decode("utf-8")
+        except UnicodeDecodeError as error:
+            return f"a string header is UTF-8, byte {error.start} of this one is not"
+        return None
+    if not 1 <= kind <= 255:
+        return f"a header kind is a number from 1 to 255, not {kind}"
+    return None

@@ -1,0 +1,95 @@
+"""Names and numbers of things: streams and topics, message ids."""
+
+from __future__ import annotations
+
+import uuid
+from dataclasses import dataclass
+from typing import Final
+
+from headstream.errors import InvalidInputError
+
+__all__ = ["MAX_NAME_BYTES", "TopicName", "check_name", "format_message_id", "parse_message_id"]
+
+MAX_NAME_BYTES: Final = 255
+"""A name's length travels as one byte."""
+
+
+def check_name(name: str, noun: str) -> str:
+    """Return the name of a stream, topic or group if it can be one.
+
+    Args:
+        name: 1 to 255 bytes of UTF-8.
+        noun: What is being named; a stream's name has no dot and no slash.
+
+    Raises:
+        InvalidInputError: the name is empty, too long, or has a character it may not have.
+    """
+    size = len(name.encode("utf-8", "surrogatepass"))
+    if not 1 <= size <= MAX_NAME_BYTES:
+        raise InvalidInputError(
+            f"a {noun} name has 1 to {MAX_NAME_BYTES} bytes, this one has {size}", where=repr(name[:40])
+        )
+    if "\x00" in name or any("\ud800" <= character <= "\udfff" for character in name):
+        raise InvalidInputError(f"a {noun} name may not contain NUL or a lone surrogate", where=repr(name))
+    if noun == "stream" and ("/" in name or "." in name):
+        raise InvalidInputError(
+            "a stream name has no dot and no slash", where=repr(name), advice="Topics are written stream/topic"
+        )
+    return name
+
+
+@dataclass(frozen=True, slots=True, order=True)
+class TopicName:
+    """`stream/topic`: the full name of a topic.
+
+    Args:
+        stream: The stream's name, without dot or slash.
+        topic: The topic's name.
+    """
+
+    stream: str
+    topic: str
+
+    @classmethod
+    def parse(cls, text: str) -> TopicName:
+        """Return the name that a text spells.
+
+        Args:
+            text: `stream/topic`; the first slash divides.
+
+        Raises:
+            InvalidInputError: there is no slash, or a part is not a name.
+        """
+        stream, slash, topic = text.partition("/")
+        if not slash:
+            raise InvalidInputError(f"{text!r} is not a topic", advice="Write stream/topic, as in shop/orders")
+        return cls(check_name(stream, "stream"), check_name(topic, "topic"))
+
+    def __str__(self) -> str:
+        return f"{self.stream}/{self.topic}"
+
+
+def format_message_id(message_id: int) -> str:
+    """Return the text of a message id: the UUID whose bytes it is, little-endian.
+
+    Args:
+        message_id: Unsigned 128-bit.
+    """
+    return str(uuid.UUID(bytes=message_id.to_bytes(16, "little")))
+
+
+def parse_message_id(text: str) -> int:
+    """Return the number of a message id's text, the reverse of format_message_id().
+
+    Args:
+        text: A UUID, or a decimal number.
+
+    Raises:
+        InvalidInputError: the text is neither.
+    """
+    if text.isdecimal() and int(text) < 1 << 128:
+        return int(text)
+    try:
+        return int.from_bytes(uuid.UUID(text).bytes, "little")
+    except ValueError:
+        raise InvalidInputError(f"{text!r} is not a message id", advice="Write a UUID or a decimal number") from None

@@ -1,0 +1,116 @@
+"""Message: one message as a value, its state and its checksum."""
+
+from __future__ import annotations
+
+import enum
+import zlib
+from dataclasses import dataclass, field
+from typing import Final
+
+from headstream.errors import InvalidInputError
+from headstream.model.headers import Headers
+
+__all__ = ["Message", "MessageState", "checksum", "parse_state", "state_name"]
+
+_MAX_ID: Final = (1 << 128) - 1
+
+
+class MessageState(enum.IntEnum):
+    """The state of a stored message; the codes are Iggy's."""
+
+    AVAILABLE = 1
+    UNAVAILABLE = 10
+    POISONED = 20
+    MARKED_FOR_DELETION = 30
+
+
+def state_name(state: int) -> str:
+    """Return the name a state is shown by: `available`, ..., or `unknown(n)`.
+
+    Args:
+        state: A state code, 0 to 255.
+    """
+    try:
+        return MessageState(state).name.lower()
+    except ValueError:
+        return f"unknown({state})"
+
+
+def parse_state(name: str) -> int:
+    """Return the code of a state name, `unknown(n)` included.
+
+    Args:
+        name: A name as state_name() gives it; case does not matter.
+
+    Raises:
+        InvalidInputError: no state has that name.
+    """
+    text = name.strip().lower()
+    if text.startswith("unknown(") and text.endswith(")") and text[8:-1].isdecimal() and int(text[8:-1]) < 256:
+        return int(text[8:-1])
+    try:
+        return MessageState[text.upper()].value
+    except KeyError:
+        names = ", ".join(state.name.lower() for state in MessageState)
+        raise InvalidInputError(f"{name!r} is not a message state", advice=f"Use one of {names}") from None
+
+
+def checksum(payload: bytes) -> int:
+    """Return the CRC-32 (IEEE, as in zlib) that a message carries of its payload.
+
+    Args:
+        payload: The payload's bytes, as stored.
+    """
+    return zlib.crc32(payload)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Message:
+    """One message.
+
+    Args:
+        payload: The bytes; None is a null payload (a tombstone), which is not the same as b"".
+        headers: Typed headers; anything Headers() takes.
+        key: The bytes that choose the partition and identify the message for compaction, or None.
+        id: Unsigned 128-bit; 0 means that the log makes one.
+        offset: Place in the partition, from 0; None before the message is stored.
+        timestamp: When the log appended it, microseconds since 1970 UTC; None before it is stored.
+        state: A MessageState, or the plain number of a state this version does not know.
+        checksum: CRC-32 of the payload; computed where it is not given.
+        topic: `stream/topic` it was read from; not part of equality.
+        partition: The partition it was read from; not part of equality.
+
+    Raises:
+        InvalidInputError: a number is out of range.
+    """
+
+    payload: bytes | None
+    headers: Headers = field(default_factory=Headers)
+    key: bytes | None = None
+    id: int = 0
+    offset: int | None = None
+    timestamp: int | None = None
+    state: int = MessageState.AVAILABLE
+    checksum: int = -1
+    topic: str | None = field(default=None, compare=False)
+    partition: int | None = field(default=None, compare=False)
+
+    def __post_init__(self) -> None:
+        if not 0 <= self.id <= _MAX_ID:
+            raise InvalidInputError(f"message id {self.id} is not an unsigned 128-bit number")
+        if not isinstance(self.headers, Headers):
+            object.__setattr__(self, "headers", Headers(self.headers))
+        if self.checksum == -1:
+            object.__setattr__(self, "checksum", zlib.crc32(self.payload or b""))
+        if not isinstance(self.state, MessageState):
+            if not 0 <= self.state <= 255:
+                raise InvalidInputError(f"state {self.state} is not a number from 0 to 255")
+            if self.state in _STATES:
+                object.__setattr__(self, "state", _STATES[self.state])
+
+    def verify(self) -> bool:
+        """Return whether the checksum matches the payload."""
+        return self.checksum == zlib.crc32(self.payload or b"")
+
+
+_STATES: Final = {state.value: state for state in MessageState}

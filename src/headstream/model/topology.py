@@ -1,0 +1,95 @@
+"""Streams, topics and partitions, as a user sees them."""
+
+from __future__ import annotations
+
+import enum
+from dataclasses import dataclass, field
+from typing import Final
+
+__all__ = ["MAX_PARTITIONS", "Limits", "Partition", "Stream", "Topic"]
+
+MAX_PARTITIONS: Final = 1000
+"""Partitions that one topic may be created with; Iggy's limit."""
+
+
+class Limits(enum.StrEnum):
+    """What a topic takes.
+
+    `iggy`: whatever is stored, any existing Iggy client can read: header keys and values of 1 to 255
+    bytes, at most 100,000 bytes of header values and 10,000,000 bytes of payload a send, no empty
+    payload, no null payload, no null or char header.
+    `wide`: header values of 0 to 65,536 bytes, the kinds null and char, empty and null payloads.
+    """
+
+    IGGY = "iggy"
+    WIDE = "wide"
+
+
+@dataclass(frozen=True, slots=True)
+class Partition:
+    """One partition of a topic.
+
+    Args:
+        number: From 1.
+        first_offset: The oldest offset still there.
+        end_offset: One past the newest offset: what the next message gets.
+        size_bytes: Bytes of its segments.
+    """
+
+    number: int
+    first_offset: int
+    end_offset: int
+    size_bytes: int
+
+
+@dataclass(frozen=True, slots=True)
+class Topic:
+    """One topic.
+
+    Args:
+        stream: Its stream's name.
+        name: Its own name.
+        id: Number within the stream, from 1.
+        created_us: Microseconds since 1970 UTC.
+        limits: What it takes.
+        partitions: In order of their number.
+    """
+
+    stream: str
+    name: str
+    id: int
+    created_us: int
+    limits: Limits
+    partitions: tuple[Partition, ...] = field(default=())
+
+    @property
+    def full_name(self) -> str:
+        """`stream/topic`."""
+        return f"{self.stream}/{self.name}"
+
+    @property
+    def messages_count(self) -> int:
+        """How many messages are there, whatever their state."""
+        return sum(partition.end_offset - partition.first_offset for partition in self.partitions)
+
+    @property
+    def size_bytes(self) -> int:
+        """Bytes of all segments."""
+        return sum(partition.size_bytes for partition in self.partitions)
+
+
+@dataclass(frozen=True, slots=True)
+class Stream:
+    """One stream: a namespace of topics.
+
+    Args:
+        name: Without dot or slash.
+        id: From 1.
+        created_us: Microseconds since 1970 UTC.
+        topics: Names of its topics, sorted.
+    """
+
+    name: str
+    id: int
+    created_us: int
+    topics: tuple[str, ...] = field(default=())
