@@ -68,9 +68,7 @@ def string(value: str) -> HeaderValue:
     try:
         return HeaderValue(HeaderKind.STRING, value.encode("utf-8"))
     except UnicodeEncodeError as error:
-        raise HeaderError(
-            f"character {error.start} of the text has no UTF-8 spelling", where=repr(value[:40])
-        ) from None
+        raise HeaderError(f"character {error.start} of the text has no UTF-8 spelling", where=repr(value[:40])) from None
 
 
 def bool_(value: bool) -> HeaderValue:

@@ -20,7 +20,7 @@ from typing import Any, Final, TypeAlias
 
 from headstream.errors import HeaderError
 
-__all__ = ["FLOAT_LAYOUTS", "KINDKIND_WIDTHS", "KIND_NAMES", "HeaderKind", "HeaderValue", "PlainValue"]
+__all__ = ["FLOAT_LAYOUTS", "KIND_NAMES", "KIND_WIDTHS", "HeaderKind", "HeaderValue", "PlainValue"]
 
 
 class HeaderKind(enum.IntEnum):

@@ -26,9 +26,7 @@ def check_key(key: str) -> str:
     try:
         size = len(key.encode("utf-8"))
     except UnicodeEncodeError as error:
-        raise HeaderError(
-            f"character {error.start} of the header key has no UTF-8 spelling", where=repr(key[:40])
-        ) from None
+        raise HeaderError(f"character {error.start} of the header key has no UTF-8 spelling", where=repr(key[:40])) from None
     if not 1 <= size <= MAX_KEY_BYTES:
         raise HeaderError(f"a header key has 1 to {MAX_KEY_BYTES} bytes, this one has {size}", where=repr(key[:40]))
     return key

@@ -26,9 +26,7 @@ def check_name(name: str, noun: str) -> str:
     """
     size = len(name.encode("utf-8", "surrogatepass"))
     if not 1 <= size <= MAX_NAME_BYTES:
-        raise InvalidInputError(
-            f"a {noun} name has 1 to {MAX_NAME_BYTES} bytes, this one has {size}", where=repr(name[:40])
-        )
+        raise InvalidInputError(f"a {noun} name has 1 to {MAX_NAME_BYTES} bytes, this one has {size}", where=repr(name[:40]))
     if "\x00" in name or any("\ud800" <= character <= "\udfff" for character in name):
         raise InvalidInputError(f"a {noun} name may not contain NUL or a lone surrogate", where=repr(name))
     if noun == "stream" and ("/" in name or "." in name):
