@@ -1,0 +1,40 @@
+"""The compiled modules; everything else about the package is in pyproject.toml.
+
+Every one of them is ordinary Python that also runs interpreted, so a machine without a C compiler (or
+without Cython) installs Headstream all the same: the extensions are optional.
+"""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+from setuptools import Extension, setup  # type: ignore[import-untyped]
+
+CODEC = Path("src/headstream/codec")
+COMPILED = ("batch/stamp", "batch/scan", "batch/columns", "batch/variant", "batch/pack", "avro", "envelopes")
+
+
+def extensions() -> list[Extension]:
+    """Return one extension a compiled module; none where Cython is missing."""
+    try:
+        from Cython.Build import cythonize
+    except ImportError:
+        return []
+    headers = [str(path) for path in (*CODEC.glob("*.h"), *CODEC.rglob("*.pxd"))]
+    modules = [
+        Extension(
+            f"headstream.codec.{name.replace('/', '.')}",
+            [f"{CODEC}/{name}.py"],
+            include_dirs=[str(CODEC)],
+            depends=headers,
+            extra_compile_args=["-O3", "-g0"],
+            optional=True,
+        )
+        for name in COMPILED
+        if (CODEC / f"{name}.py").exists()
+    ]
+    directives = {"language_level": "3", "boundscheck": False, "wraparound": False, "cdivision": True, "initializedcheck": False}
+    return list(cythonize(modules, compiler_directives=directives, build_dir="build/cython", quiet=True))  # type: ignore[no-untyped-call]
+
+
+setup(ext_modules=extensions())

@@ -1,0 +1,6 @@
+# The C side of the checksums; the Python side is uncompiled_checksums.py.
+
+cdef extern from "checksums.h" nogil:
+    unsigned int crc32_from "hs_crc32" (const unsigned char *p, long long at, long long size, unsigned int value)
+    unsigned int crc32c_from "hs_crc32c" (const unsigned char *p, long long at, long long size, unsigned int value)
+    int crc_level "hs_crc_level"

@@ -1,0 +1,136 @@
+/* Loads, stores and copies of little-endian bytes for the compiled kernels.
+ *
+ * Each function has a twin of the same name in uncompiled_primitives.py, which is what the kernels use
+ * where they run interpreted. Nothing here checks bounds: a kernel does, before it touches a byte.
+ */
+#ifndef HEADSTREAM_PRIMITIVES_H
+#define HEADSTREAM_PRIMITIVES_H
+
+#include <Python.h>
+#include <stdint.h>
+#include <string.h>
+
+#if defined(__BYTE_ORDER__) && __BYTE_ORDER__ == __ORDER_BIG_ENDIAN__
+#define HS_LITTLE16(value) __builtin_bswap16(value)
+#define HS_LITTLE32(value) __builtin_bswap32(value)
+#define HS_LITTLE64(value) __builtin_bswap64(value)
+#else
+#define HS_LITTLE16(value) (value)
+#define HS_LITTLE32(value) (value)
+#define HS_LITTLE64(value) (value)
+#endif
+
+static inline unsigned int hs_load16(const unsigned char *p, long long at) {
+    uint16_t value;
+    memcpy(&value, p + at, 2);
+    return HS_LITTLE16(value);
+}
+
+static inline unsigned int hs_load32(const unsigned char *p, long long at) {
+    uint32_t value;
+    memcpy(&value, p + at, 4);
+    return HS_LITTLE32(value);
+}
+
+static inline unsigned long long hs_load64(const unsigned char *p, long long at) {
+    uint64_t value;
+    memcpy(&value, p + at, 8);
+    return HS_LITTLE64(value);
+}
+
+static inline long long hs_load64_signed(const unsigned char *p, long long at) {
+    return (long long)hs_load64(p, at);
+}
+
+static inline void hs_store16(unsigned char *p, long long at, unsigned int value) {
+    uint16_t little = HS_LITTLE16((uint16_t)value);
+    memcpy(p + at, &little, 2);
+}
+
+static inline void hs_store32(unsigned char *p, long long at, unsigned int value) {
+    uint32_t little = HS_LITTLE32(value);
+    memcpy(p + at, &little, 4);
+}
+
+static inline void hs_store64(unsigned char *p, long long at, unsigned long long value) {
+    uint64_t little = HS_LITTLE64(value);
+    memcpy(p + at, &little, 8);
+}
+
+static inline void hs_store64_signed(unsigned char *p, long long at, long long value) {
+    hs_store64(p, at, (unsigned long long)value);
+}
+
+static inline void hs_copy(unsigned char *target, long long at, const unsigned char *source, long long from, long long size) {
+    memcpy(target + at, source + from, (size_t)size);
+}
+
+static inline void hs_fill(unsigned char *target, long long at, unsigned char value, long long size) {
+    memset(target + at, value, (size_t)size);
+}
+
+static inline int hs_equal(const unsigned char *a, long long at, const unsigned char *b, long long from, long long size) {
+    return memcmp(a + at, b + from, (size_t)size) == 0;
+}
+
+/* Below 0, 0 or above 0 as the first text sorts before, equals or sorts after the second, byte by byte. */
+static inline int hs_compare(const unsigned char *a, long long at, long long a_size, const unsigned char *b, long long from,
+                             long long b_size) {
+    int order = memcmp(a + at, b + from, (size_t)(a_size < b_size ? a_size : b_size));
+    return order != 0 ? order : (a_size > b_size) - (a_size < b_size);
+}
+
+/* How many bytes from `at` on are UTF-8 (as Python's strict decoder takes it): `size` where all are. */
+static inline long long hs_utf8_size(const unsigned char *p, long long at, long long size) {
+    const unsigned char *s = p + at;
+    long long i = 0;
+    while (i < size) {
+        if (i + 8 <= size && (hs_load64(s, i) & 0x8080808080808080ULL) == 0) {
+            i += 8;
+            continue;
+        }
+        unsigned char lead = s[i];
+        if (lead < 0x80) {
+            i += 1;
+            continue;
+        }
+        int width = lead >= 0xF0 ? 4 : lead >= 0xE0 ? 3 : 2;
+        if (lead < 0xC2 || lead > 0xF4 || i + width > size || (s[i + 1] & 0xC0) != 0x80) return i;
+        if ((lead == 0xE0 && s[i + 1] < 0xA0) || (lead == 0xED && s[i + 1] > 0x9F)) return i;
+        if ((lead == 0xF0 && s[i + 1] < 0x90) || (lead == 0xF4 && s[i + 1] > 0x8F)) return i;
+        if (width > 2 && (s[i + 2] & 0xC0) != 0x80) return i;
+        if (width > 3 && (s[i + 3] & 0xC0) != 0x80) return i;
+        i += width;
+    }
+    return size;
+}
+
+/* The next number of a splitmix64 sequence: add the golden ratio to the state, mix what comes out. */
+static inline unsigned long long hs_mix64(unsigned long long state) {
+    unsigned long long z = state + 0x9E3779B97F4A7C15ULL;
+    z = (z ^ (z >> 30)) * 0xBF58476D1CE4E5B9ULL;
+    z = (z ^ (z >> 27)) * 0x94D049BB133111EBULL;
+    return z ^ (z >> 31);
+}
+
+/* A bytearray whose bytes are not cleared: the kernel writes every one of them. NULL where memory is short. */
+static inline PyObject *hs_new_bytes(long long size) {
+    return PyByteArray_FromStringAndSize(NULL, (Py_ssize_t)size);
+}
+
+/* Where the bytes of a bytearray are, until it is resized. */
+static inline unsigned char *hs_writable(PyObject *data) {
+    return (unsigned char *)PyByteArray_AS_STRING(data);
+}
+
+/* Where the bytes under a memoryview are, as long as the view lives; NULL and an exception where they are not in one piece. */
+static inline const unsigned char *hs_readable(PyObject *view) {
+    Py_buffer *buffer = PyMemoryView_GET_BUFFER(view);
+    if (!PyBuffer_IsContiguous(buffer, 'C')) {
+        PyErr_SetString(PyExc_BufferError, "the buffer is not in one piece");
+        return NULL;
+    }
+    return (const unsigned char *)buffer->buf;
+}
+
+#endif

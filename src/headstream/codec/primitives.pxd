@@ -1,0 +1,23 @@
+# The C side of the primitives; the Python side is uncompiled_primitives.py.
+
+cdef extern from "primitives.h" nogil:
+    unsigned int load16 "hs_load16" (const unsigned char *p, long long at)
+    unsigned int load32 "hs_load32" (const unsigned char *p, long long at)
+    unsigned long long load64 "hs_load64" (const unsigned char *p, long long at)
+    long long load64_signed "hs_load64_signed" (const unsigned char *p, long long at)
+    void store16 "hs_store16" (unsigned char *p, long long at, unsigned int value)
+    void store32 "hs_store32" (unsigned char *p, long long at, unsigned int value)
+    void store64 "hs_store64" (unsigned char *p, long long at, unsigned long long value)
+    void store64_signed "hs_store64_signed" (unsigned char *p, long long at, long long value)
+    void copy "hs_copy" (unsigned char *target, long long at, const unsigned char *source, long long start, long long size)
+    void fill "hs_fill" (unsigned char *target, long long at, unsigned char value, long long size)
+    bint equal "hs_equal" (const unsigned char *a, long long at, const unsigned char *b, long long start, long long size)
+    int compare "hs_compare" (const unsigned char *a, long long at, long long a_size,
+                              const unsigned char *b, long long start, long long b_size)
+    long long utf8_size "hs_utf8_size" (const unsigned char *p, long long at, long long size)
+    unsigned long long mix64 "hs_mix64" (unsigned long long state)
+
+cdef extern from "primitives.h":
+    bytearray new_bytes "hs_new_bytes" (long long size)
+    unsigned char *writable "hs_writable" (bytearray data)
+    const unsigned char *readable "hs_readable" (memoryview view) except NULL

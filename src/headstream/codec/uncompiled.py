@@ -1,0 +1,75 @@
+"""What the kernels see as `cython` where they run interpreted, and what a type checker sees always.
+
+Types are the Python types that stand for them, decorators return what they are given.
+"""
+
+from __future__ import annotations
+
+import builtins
+from collections.abc import Callable
+from types import TracebackType
+from typing import Any, Final, TypeAlias, TypeVar
+
+__all__ = [
+    "Py_ssize_t",
+    "bint",
+    "cfunc",
+    "compiled",
+    "double",
+    "exceptval",
+    "inline",
+    "int",
+    "longlong",
+    "nogil",
+    "p_const_uchar",
+    "p_uchar",
+    "uchar",
+    "uint",
+    "ulonglong",
+]
+
+_F = TypeVar("_F", bound=Callable[..., Any])
+
+compiled: Final = False
+
+bint: TypeAlias = builtins.bool
+double: TypeAlias = builtins.float
+int: TypeAlias = builtins.int
+longlong: TypeAlias = builtins.int
+p_const_uchar: TypeAlias = memoryview
+p_uchar: TypeAlias = memoryview
+Py_ssize_t: TypeAlias = builtins.int
+uchar: TypeAlias = builtins.int
+uint: TypeAlias = builtins.int
+ulonglong: TypeAlias = builtins.int
+
+
+def cfunc(function: _F) -> _F:
+    """Mark a function that only compiled code calls."""
+    return function
+
+
+def inline(function: _F) -> _F:
+    """Mark a function that is compiled into its callers."""
+    return function
+
+
+def exceptval(value: object = None, *, check: builtins.bool = True) -> Callable[[_F], _F]:
+    """Say which return value stands for an exception."""
+    return cfunc
+
+
+class _Nogil:
+    """Both `@cython.nogil` and `with cython.nogil:`; interpreted code holds the lock."""
+
+    def __call__(self, function: _F) -> _F:
+        return function
+
+    def __enter__(self) -> None:
+        return None
+
+    def __exit__(self, kind: type[BaseException] | None, error: BaseException | None, traceback: TracebackType | None) -> None:
+        return None
+
+
+nogil: Final = _Nogil()

@@ -1,0 +1,79 @@
+"""The checksums of the kernels where they run interpreted: same names and meaning as in checksums.h.
+
+CRC-32 is zlib's. The standard library has no CRC-32C, and a loop over a table does 15 MB/s, so the bytes
+are taken as one long integer, a polynomial over GF(2) whose first bit is the highest power, and shortened
+before the table sees them. Castagnoli's polynomial P divides
+
+    x^6777 + x^484 + x^100 + 1    and    x^290 + x^136 + x^113 + x^107 + x^32 + 1
+
+so x^6777 may be replaced by the sum of the other three; and as squaring is linear over GF(2), the same
+holds with all exponents doubled, any number of times. Each step so removes about half of what is left with
+a few shifts and exclusive ors of long integers.
+"""
+
+from __future__ import annotations
+
+import zlib
+from typing import Final
+
+__all__ = ["crc32_from", "crc32c_from", "crc_level"]
+
+crc_level: Final = 0
+
+_FEW_TERMS: Final = (6777, 484, 100, 0)
+_MORE_TERMS: Final = (290, 136, 113, 107, 32, 0)
+
+
+def _build_table() -> tuple[int, ...]:
+    table = []
+    for value in range(256):
+        for _ in range(8):
+            value = (value >> 1) ^ (0x82F63B78 if value & 1 else 0)
+        table.append(value)
+    return tuple(table)
+
+
+_TABLE: Final = _build_table()
+
+
+def crc32_from(p: memoryview, at: int, size: int, value: int) -> int:
+    """Return the CRC-32 of `size` bytes after bytes whose CRC-32 is `value`."""
+    return zlib.crc32(p[at : at + size], value)
+
+
+def crc32c_from(p: memoryview, at: int, size: int, value: int) -> int:
+    """Return the CRC-32C of `size` bytes after bytes whose CRC-32C is `value`."""
+    rest: bytes | memoryview = p[at : at + size]
+    state = value ^ 0xFFFFFFFF
+    if size >= 64:
+        number, bits = int.from_bytes(rest, "little") ^ state, size * 8
+        number, bits = _shorten(number, bits, _FEW_TERMS)
+        number, bits = _shorten(number, bits, _MORE_TERMS)
+        rest, state = number.to_bytes(bits // 8, "little"), 0
+    table = _TABLE
+    for byte in rest:
+        state = (state >> 8) ^ table[(state ^ byte) & 0xFF]
+    return state ^ 0xFFFFFFFF
+
+
+def _shorten(number: int, bits: int, terms: tuple[int, ...]) -> tuple[int, int]:
+    """Return a shorter polynomial that has the same remainder; bit 0 is the highest power."""
+    highest, second = terms[0], terms[1]
+    while bits > highest:
+        doublings = (bits // highest).bit_length() - 1
+        removed, level = max(
+            _removable(bits, highest, second, doublings), _removable(bits, highest, second, max(doublings - 1, 0))
+        )
+        if not removed:
+            break
+        ahead = number & ((1 << removed) - 1)
+        number >>= removed
+        for exponent in terms[1:]:
+            number ^= ahead << (((highest - exponent) << level) - removed)
+        bits -= removed
+    return number, bits
+
+
+def _removable(bits: int, highest: int, second: int, doublings: int) -> tuple[int, int]:
+    """Return how many bits, in whole bytes, one step takes away with exponents doubled so often, and how often."""
+    return min(bits - (highest << doublings), (highest - second) << doublings) & ~7, doublings

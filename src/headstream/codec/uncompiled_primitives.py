@@ -1,0 +1,140 @@
+"""The primitives of the kernels where they run interpreted: same names and meaning as in primitives.h.
+
+A pointer is a memoryview of unsigned bytes here, and `at` counts from its first byte.
+"""
+
+from __future__ import annotations
+
+import struct
+from typing import Final
+
+__all__ = [
+    "compare",
+    "copy",
+    "equal",
+    "fill",
+    "load16",
+    "load32",
+    "load64",
+    "load64_signed",
+    "mix64",
+    "new_bytes",
+    "readable",
+    "store16",
+    "store32",
+    "store64",
+    "store64_signed",
+    "utf8_size",
+    "writable",
+]
+
+_U16: Final = struct.Struct("<H")
+_U32: Final = struct.Struct("<I")
+_U64: Final = struct.Struct("<Q")
+_I64: Final = struct.Struct("<q")
+_unpack16, _unpack32, _unpack64, _unpack64_signed = _U16.unpack_from, _U32.unpack_from, _U64.unpack_from, _I64.unpack_from
+_pack16, _pack32, _pack64, _pack64_signed = _U16.pack_into, _U32.pack_into, _U64.pack_into, _I64.pack_into
+_MASK64: Final = (1 << 64) - 1
+
+
+def load16(p: memoryview, at: int) -> int:
+    """Return the unsigned 16-bit number at a byte."""
+    value: int = _unpack16(p, at)[0]
+    return value
+
+
+def load32(p: memoryview, at: int) -> int:
+    """Return the unsigned 32-bit number at a byte."""
+    value: int = _unpack32(p, at)[0]
+    return value
+
+
+def load64(p: memoryview, at: int) -> int:
+    """Return the unsigned 64-bit number at a byte."""
+    value: int = _unpack64(p, at)[0]
+    return value
+
+
+def load64_signed(p: memoryview, at: int) -> int:
+    """Return the signed 64-bit number at a byte."""
+    value: int = _unpack64_signed(p, at)[0]
+    return value
+
+
+def store16(p: memoryview, at: int, value: int) -> None:
+    """Write the low 16 bits of a number."""
+    _pack16(p, at, value & 0xFFFF)
+
+
+def store32(p: memoryview, at: int, value: int) -> None:
+    """Write the low 32 bits of a number."""
+    _pack32(p, at, value & 0xFFFFFFFF)
+
+
+def store64(p: memoryview, at: int, value: int) -> None:
+    """Write the low 64 bits of a number."""
+    _pack64(p, at, value & _MASK64)
+
+
+def store64_signed(p: memoryview, at: int, value: int) -> None:
+    """Write a signed 64-bit number."""
+    _pack64_signed(p, at, value)
+
+
+def copy(target: memoryview, at: int, source: memoryview, start: int, size: int) -> None:
+    """Copy `size` bytes."""
+    target[at : at + size] = source[start : start + size]
+
+
+def fill(target: memoryview, at: int, value: int, size: int) -> None:
+    """Set `size` bytes to one value."""
+    target[at : at + size] = bytes((value,)) * size
+
+
+def equal(a: memoryview, at: int, b: memoryview, start: int, size: int) -> bool:
+    """Return whether two pieces of `size` bytes are the same."""
+    return a[at : at + size] == b[start : start + size]
+
+
+def compare(a: memoryview, at: int, a_size: int, b: memoryview, start: int, b_size: int) -> int:
+    """Return below 0, 0 or above 0 as the first text sorts before, equals or sorts after the second."""
+    first, second = bytes(a[at : at + a_size]), bytes(b[start : start + b_size])
+    return (first > second) - (first < second)
+
+
+def utf8_size(p: memoryview, at: int, size: int) -> int:
+    """Return how many bytes from `at` on are UTF-8: `size` where all are."""
+    try:
+        str(p[at : at + size], "utf-8")
+    except UnicodeDecodeError as error:
+        return error.start
+    return size
+
+
+def mix64(state: int) -> int:
+    """Return the next number of a splitmix64 sequence."""
+    z = (state + 0x9E3779B97F4A7C15) & _MASK64
+    z = ((z ^ (z >> 30)) * 0xBF58476D1CE4E5B9) & _MASK64
+    z = ((z ^ (z >> 27)) * 0x94D049BB133111EB) & _MASK64
+    return z ^ (z >> 31)
+
+
+def new_bytes(size: int) -> bytearray:
+    """Return a bytearray of that many bytes; what is in it is not defined."""
+    return bytearray(size)
+
+
+def writable(data: bytearray) -> memoryview:
+    """Return where the bytes of a bytearray are, until it is resized."""
+    return memoryview(data)
+
+
+def readable(view: memoryview) -> memoryview:
+    """Return where the bytes under a memoryview are.
+
+    Raises:
+        BufferError: they are not in one piece.
+    """
+    if not view.c_contiguous:
+        raise BufferError("the buffer is not in one piece")
+    return view.cast("B")
