@@ -1,0 +1,74 @@
+"""JSON documents out of messages, read strictly: what a value could lose on the way is refused by name."""
+
+from __future__ import annotations
+
+import json
+import math
+from typing import Any, NoReturn
+
+from headstream.errors import DecodeError, InvalidInputError
+
+__all__ = ["decode_json", "encode_json"]
+
+
+def decode_json(data: bytes) -> Any:
+    """Return the JSON document in some bytes.
+
+    Args:
+        data: UTF-8.
+
+    Raises:
+        DecodeError: not JSON, not UTF-8 (lone surrogates included), a member that comes twice in one object (a dict
+            would lose one), or a number that Python has no value for.
+    """
+    try:
+        text = data.decode()
+    except UnicodeDecodeError as error:
+        raise DecodeError("JSON that is not UTF-8", error.start) from None
+    try:
+        document = json.loads(text, object_pairs_hook=_object, parse_float=_number, parse_constant=_constant)
+        if "\\u" in text:  # only an escape can bring in half of a surrogate pair
+            json.dumps(document, ensure_ascii=False).encode()
+    except json.JSONDecodeError as error:
+        raise DecodeError(f"not JSON: {error.msg}", len(text[: error.pos].encode())) from None
+    except UnicodeEncodeError:
+        raise DecodeError("JSON with half of a surrogate pair, which is no character", 0) from None
+    except ValueError as error:
+        raise DecodeError(f"JSON that cannot be kept as it is: {error}", 0) from None
+    except RecursionError:
+        raise DecodeError("JSON of too many levels", 0) from None
+    return document
+
+
+def encode_json(document: Any) -> bytes:
+    """Return a document as compact UTF-8 JSON, its members in their order.
+
+    Args:
+        document: Of dict, list, str, int, float, bool and None.
+
+    Raises:
+        InvalidInputError: anything else in it, a NaN or infinity, or half of a surrogate pair.
+    """
+    try:
+        return json.dumps(document, ensure_ascii=False, allow_nan=False, separators=(",", ":")).encode()
+    except (TypeError, ValueError, RecursionError) as error:
+        raise InvalidInputError(f"a value that JSON cannot say: {error}") from None
+
+
+def _object(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
+    document = dict(pairs)
+    if len(document) != len(pairs):
+        names = [name for name, _ in pairs]
+        raise ValueError(f"{next(name for name in names if names.count(name) > 1)!r} comes twice in one object")
+    return document
+
+
+def _number(text: str) -> float:
+    number = float(text)
+    if math.isinf(number):
+        raise ValueError(f"the number {text[:40]} is out of range")
+    return number
+
+
+def _constant(text: str) -> NoReturn:
+    raise ValueError(f"{text} is not JSON")
