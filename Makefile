@@ -1,0 +1,61 @@
+# Headstream: every target sets up what it needs, and is quick when nothing changed.
+PYTHON ?= python3
+VENV := .venv
+BIN := $(VENV)/bin
+KERNELS := $(shell find src/headstream/codec -name '*.py' -o -name '*.h' -o -name '*.pxd')
+TESTED := tests/unit tests/property tests/vectors
+
+.DEFAULT_GOAL := help
+.PHONY: help setup jars demo test unit soak check format bench clean
+
+help: ## this list
+	@grep -hE '^[a-z]+:.*## ' $(MAKEFILE_LIST) | awk -F':.*## ' '{printf "  make %-8s %s\n", $$1, $$2}'
+
+$(VENV)/.installed: pyproject.toml setup.py constraints.txt
+	@$(PYTHON) -c 'import sys; sys.exit(sys.version_info < (3, 11))' || \
+	  { echo "Headstream needs Python 3.11 or newer; $(PYTHON) is older. Install one and run: make PYTHON=python3.11 $(MAKECMDGOALS)"; exit 1; }
+	@test -x $(BIN)/python || $(PYTHON) -m venv $(VENV)
+	@echo "installing the Python packages into $(VENV) (once)"
+	@$(BIN)/python -m pip install -q --disable-pip-version-check -c constraints.txt pip setuptools wheel cython
+	@$(BIN)/python -m pip install -q --disable-pip-version-check -c constraints.txt --no-build-isolation -e '.[dev]'
+	@touch $@
+
+$(VENV)/.compiled: $(VENV)/.installed setup.py $(KERNELS)
+	@echo "compiling the kernels (once a change; without a C compiler they run interpreted)"
+	@$(BIN)/python setup.py -q build_ext --inplace >$(VENV)/build.log 2>&1 || { tail -20 $(VENV)/build.log; exit 1; }
+	@$(BIN)/headstream --version
+	@touch $@
+
+setup: $(VENV)/.compiled
+
+jars: setup ## fetch the JVM's jars (once)
+	@$(BIN)/headstream jars
+
+demo: setup ## the whole story on this machine, in a minute: messages -> log -> Spark -> Delta tables
+	@$(BIN)/headstream demo
+
+test: setup ## every test; the parts that need Java are left out, and named, where there is none
+	@tools/run_tests.sh
+
+unit: setup ## the quick tests alone: no Java, no processes
+	@$(BIN)/python -m pytest -q $(TESTED)
+
+soak: setup ## long campaigns of kills, faults and fuzz
+	@$(BIN)/python -m pytest -q -m soak --timeout=0 tests
+
+check: setup ## format, lint, types, layers, sizes
+	@$(BIN)/ruff format --check --quiet . || { echo "make format mends this"; exit 1; }
+	@$(BIN)/ruff check --quiet .
+	@$(BIN)/mypy
+	@$(BIN)/lint-imports
+	@$(BIN)/python tools/check_sizes.py
+
+format: setup ## mend what ruff can mend
+	@$(BIN)/ruff check --fix --quiet .; $(BIN)/ruff format --quiet .
+
+bench: setup ## measure side by side; results are written to bench/results
+	@tools/run_benchmarks.sh
+
+clean: ## remove what was built, the environment included
+	rm -rf $(VENV) build dist src/*.egg-info demo-run
+	find src -name '*.so' -delete; find src/headstream/codec -name '*.c' -delete

@@ -1,0 +1,1 @@
+"""The Replicate pipeline: change-data-capture envelopes in, correct Delta tables out."""

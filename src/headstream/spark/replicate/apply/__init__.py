@@ -1,0 +1,1 @@
+"""Changes into tables: one description of a merge, and the engines that run it."""

@@ -1,0 +1,97 @@
+"""Tables whose column names Parquet cannot hold as they are (`order date`): Delta maps them, and only Spark changes such a table.
+
+Merging into them is the engine's work like any other merge; what is here makes the table and changes its columns.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterable, Mapping
+from pathlib import Path
+from typing import Final, Protocol
+
+from pyspark.errors import PySparkException
+from pyspark.sql import SparkSession
+
+from headstream.errors import StorageError
+from headstream.spark.replicate.apply.plan import quote_name
+
+__all__ = ["MappedTables", "SparkMappedTables", "needs_column_mapping"]
+
+_UNMAPPED_NAME: Final = re.compile(r"[^ ,;{}()\n\t=]+")
+
+
+def needs_column_mapping(names: Iterable[str]) -> bool:
+    """Return whether Delta needs column mapping to hold columns of these names."""
+    return not all(_UNMAPPED_NAME.fullmatch(name) for name in names)
+
+
+class MappedTables(Protocol):
+    """What changes the columns of a table with column mapping."""
+
+    def create(self, path: Path, columns: Mapping[str, str]) -> None:
+        """Make an empty table from column names and Spark types."""
+
+    def add_columns(self, path: Path, columns: Mapping[str, str]) -> None:
+        """Add columns, null in the rows that are there."""
+
+    def widen(self, path: Path, columns: Mapping[str, str]) -> None:
+        """Give columns a type that holds more."""
+
+
+class SparkMappedTables:
+    """MappedTables by Spark's own Delta.
+
+    Args:
+        spark: A session with Delta.
+    """
+
+    def __init__(self, spark: SparkSession) -> None:
+        self._spark = spark
+
+    def create(self, path: Path, columns: Mapping[str, str]) -> None:
+        """Make an empty table from column names and Spark types.
+
+        Raises:
+            StorageError: Spark cannot.
+        """
+        mapping = "TBLPROPERTIES ('delta.columnMapping.mode' = 'name', 'delta.enableDeletionVectors' = 'false')"
+        self._run(path, f"CREATE TABLE {_table(path)} ({_specification(columns)}) USING delta {mapping}")
+
+    def add_columns(self, path: Path, columns: Mapping[str, str]) -> None:
+        """Add columns, null in the rows that are there.
+
+        Raises:
+            StorageError: Spark cannot.
+        """
+        self._run(path, f"ALTER TABLE {_table(path)} ADD COLUMNS ({_specification(columns)})")
+
+    def widen(self, path: Path, columns: Mapping[str, str]) -> None:
+        """Write the table again with columns of a type that holds more.
+
+        Raises:
+            StorageError: Spark cannot.
+        """
+        try:
+            rows = self._spark.read.format("delta").load(str(path))
+            casts = [
+                f"CAST({quote_name(name)} AS {columns[name]}) AS {quote_name(name)}" if name in columns else quote_name(name)
+                for name in rows.columns
+            ]
+            rows.selectExpr(*casts).write.format("delta").mode("overwrite").option("overwriteSchema", "true").save(str(path))
+        except PySparkException as error:
+            raise StorageError(f"the table cannot be changed: {error}", where=str(path)) from error
+
+    def _run(self, path: Path, statement: str) -> None:
+        try:
+            self._spark.sql(statement)
+        except PySparkException as error:
+            raise StorageError(f"the table cannot be changed: {error}", where=str(path)) from error
+
+
+def _table(path: Path) -> str:
+    return f"delta.{quote_name(str(path.resolve()))}"
+
+
+def _specification(columns: Mapping[str, str]) -> str:
+    return ", ".join(f"{quote_name(name)} {kind}" for name, kind in columns.items())

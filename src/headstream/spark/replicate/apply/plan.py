@@ -1,0 +1,93 @@
+"""What a merge of changes into a table is, as SQL text; pure, and the same for every engine.
+
+The source `s` has one change a key (changes.collapse()), the target `t` is the table. A change takes effect only
+where it is newer than what the row already has, so that order, repeats and restarts do not matter:
+
+    matched, s deletes, s newer          delete
+    matched, s newer                     update (column by column where columns have versions of their own)
+    not matched, s does not delete       insert
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from headstream.spark.replicate.versions import version_sql
+
+__all__ = ["MergePlan", "plan_merge", "quote_name"]
+
+
+@dataclass(frozen=True, slots=True)
+class MergePlan:
+    """One merge statement.
+
+    Args:
+        predicate: When a source row and a target row are the same row.
+        delete_when: When a matched row is deleted.
+        update_when: When a matched row is updated.
+        update: Column -> expression of an update.
+        insert_when: When an unmatched source row is inserted.
+        insert: Column -> expression of an insert.
+    """
+
+    predicate: str
+    delete_when: str
+    update_when: str
+    update: dict[str, str]
+    insert_when: str
+    insert: dict[str, str]
+
+
+def quote_name(name: str) -> str:
+    """Return a column name as an SQL identifier."""
+    escaped = name.replace("`", "``")
+    return f"`{escaped}`"
+
+
+def plan_merge(columns: list[str], source_columns: list[str], keys: list[str], *, versioned: bool) -> MergePlan:
+    """Describe the merge of one-change-a-key rows into a table.
+
+    Args:
+        columns: The table's own columns, in its order (bookkeeping left out).
+        source_columns: Those the changes have; the table's other columns keep their values.
+        keys: The primary key.
+        versioned: Whether any row, of the source or of the table, has versions of its own for its columns.
+    """
+    newer = "s._hs_sequence > t._hs_sequence"
+    quoted = {name: quote_name(name) for name in columns}
+    insert = {quoted[name]: f"s.{quoted[name]}" for name in source_columns}
+    insert |= {name: f"s.{name}" for name in ("_hs_sequence", "_hs_versions")}
+    if versioned:
+        mixed = "s._hs_versions IS NOT NULL OR t._hs_versions IS NOT NULL"
+        update_when = f"NOT s._hs_delete AND ({newer} OR {mixed})"
+        update = _versioned_update(columns, source_columns, keys)
+    else:
+        update_when = f"NOT s._hs_delete AND {newer}"
+        update = {quoted[name]: f"s.{quoted[name]}" for name in source_columns if name not in keys}
+        update["_hs_sequence"] = "s._hs_sequence"
+    return MergePlan(
+        predicate=" AND ".join(f"t.{quoted[key]} = s.{quoted[key]}" for key in keys),
+        delete_when=f"s._hs_delete AND {newer}",
+        update_when=update_when,
+        update=update,
+        insert_when="NOT s._hs_delete",
+        insert=insert,
+    )
+
+
+def _versioned_update(columns: list[str], source_columns: list[str], keys: list[str]) -> dict[str, str]:
+    update: dict[str, str] = {}
+    versions = []
+    for index, name in enumerate(columns):
+        source, target = version_sql("s", index), version_sql("t", index)
+        if name in source_columns:
+            newer = f"({source}) > ({target})"
+            versions.append(f"CASE WHEN {newer} THEN ({source}) ELSE ({target}) END")
+            if name not in keys:
+                column = quote_name(name)
+                update[column] = f"CASE WHEN {newer} THEN s.{column} ELSE t.{column} END"
+        else:
+            versions.append(f"({target})")
+    update["_hs_sequence"] = "CASE WHEN s._hs_sequence > t._hs_sequence THEN s._hs_sequence ELSE t._hs_sequence END"
+    update["_hs_versions"] = f"concat({', '.join(versions)})"
+    return update

@@ -1,0 +1,68 @@
+"""Raw messages: what the pipeline keeps of a message that is not (yet) a change, so that nothing of it is lost.
+
+The same columns travel from the executors to the driver, into the pipeline's own log and out of it again:
+bytes, key, headers and the coordinates in the source.
+"""
+
+from __future__ import annotations
+
+from typing import Final
+
+import pyarrow as pa
+
+__all__ = ["RAW_SCHEMA", "SOURCE_COLUMNS", "offsets_and_data", "raw_rows", "read_ipc", "write_ipc"]
+
+SOURCE_COLUMNS: Final = ("topic", "partition", "offset", "timestamp_us", "key", "headers", "payload")
+
+RAW_SCHEMA: Final = pa.schema(
+    [
+        pa.field("topic", pa.string(), nullable=False),  # stream/topic
+        pa.field("partition", pa.int32(), nullable=False),
+        pa.field("offset", pa.int64(), nullable=False),
+        pa.field("timestamp_us", pa.int64(), nullable=False),
+        pa.field("key", pa.binary()),
+        pa.field("headers", pa.binary()),  # the header block, as in the log
+        pa.field("payload", pa.binary()),
+        pa.field("schema_id", pa.string()),  # what it waits for, where that is known
+        pa.field("reason", pa.string()),  # why it is not a change, where it will never be one
+    ]
+)
+
+
+def write_ipc(batch: pa.RecordBatch) -> bytes:
+    """Return a record batch as an Arrow IPC stream."""
+    sink = pa.BufferOutputStream()
+    with pa.ipc.new_stream(sink, batch.schema) as writer:
+        writer.write_batch(batch)
+    content: bytes = sink.getvalue().to_pybytes()
+    return content
+
+
+def read_ipc(content: bytes | pa.Buffer) -> pa.Table:
+    """Return the table that an Arrow IPC stream holds."""
+    with pa.ipc.open_stream(content) as reader:
+        return reader.read_all()
+
+
+def offsets_and_data(array: pa.BinaryArray) -> tuple[pa.Buffer, pa.Buffer]:
+    """Return an array's offsets (int32, one more than rows, from the array's own first row) and its bytes."""
+    _, offsets, data = array.buffers()
+    begin = array.offset * 4
+    return offsets.slice(begin, (len(array) + 1) * 4), data if data is not None else pa.py_buffer(b"")
+
+
+def raw_rows(
+    raw: pa.RecordBatch, rows: list[int], *, schema_ids: dict[int, str] | None = None, reasons: dict[int, str] | None = None
+) -> pa.RecordBatch:
+    """Return some of a batch's messages as RAW_SCHEMA.
+
+    Args:
+        raw: The columns of SOURCE_COLUMNS.
+        rows: Which rows.
+        schema_ids: Row -> the schema id it waits for.
+        reasons: Row -> why it can never be a change.
+    """
+    chosen = raw.select(list(SOURCE_COLUMNS)).take(pa.array(rows, pa.int64()))
+    arrays = [column.cast(kind.type) for column, kind in zip(chosen.columns, RAW_SCHEMA, strict=False)]
+    arrays += [pa.array([(texts or {}).get(row) for row in rows], pa.string()) for texts in (schema_ids, reasons)]
+    return pa.RecordBatch.from_arrays(arrays, schema=RAW_SCHEMA)

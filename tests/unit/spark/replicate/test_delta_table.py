@@ -1,0 +1,157 @@
+from __future__ import annotations
+
+import random
+from collections.abc import Mapping
+from decimal import Decimal
+from pathlib import Path
+from typing import Any
+
+import pytest
+from deltalake import DeltaTable
+from tests.unit.spark.replicate.change_tables import METADATA, NAMES, TYPES, change, sequence, table
+
+from headstream.errors import SchemaError
+from headstream.spark.replicate.apply.deltalake import Counts, DeltaLakeTable
+from headstream.spark.replicate.apply.tombstones import Tombstones
+from headstream.spark.replicate.changes import collapse
+
+
+class NoMappedTables:
+    """These tables have plain names: asking for column mapping would be a fault."""
+
+    def create(self, path: Path, columns: Mapping[str, str]) -> None:
+        raise AssertionError(path)
+
+    add_columns = widen = create
+
+
+def open_table(directory: Path) -> DeltaLakeTable:
+    return DeltaLakeTable(directory / "t", ["ID"], Tombstones(directory / "tombstones", ["ID"]), NoMappedTables())
+
+
+def merge(target: DeltaLakeTable, version: int, *changes: dict[str, Any]) -> Counts:
+    target.prepare(TYPES)
+    return target.merge(collapse(table(*changes), METADATA, list(target.columns)), "test", version)
+
+
+def content(directory: Path) -> dict[int, tuple[Any, ...]]:
+    rows = DeltaTable(str(directory / "t")).to_pyarrow_table().to_pylist()
+    assert len({row["ID"] for row in rows}) == len(rows)
+    return {row["ID"]: (row["name"], row["total"], row["note"]) for row in rows}
+
+
+def test_merge_inserts_updates_and_deletes_and_counts_them(tmp_path: Path) -> None:
+    target = open_table(tmp_path)
+    assert merge(target, 0, change("REFRESH", 1, "a"), change("REFRESH", 2, "b")) == Counts(inserted=2)
+    assert merge(target, 1, change("UPDATE", 1, "a2", at=1), change("DELETE", 2, at=2)) == Counts(updated=1, deleted=1)
+    assert content(tmp_path) == {1: ("a2", None, None)}
+
+
+def test_merge_does_nothing_when_the_version_was_applied_before(tmp_path: Path) -> None:
+    merge(open_table(tmp_path), 0, change("INSERT", 1, "a", at=1))
+    assert merge(open_table(tmp_path), 0, change("INSERT", 2, "b", at=2)) == Counts()
+    assert set(content(tmp_path)) == {1}
+
+
+def test_merge_passes_over_older_changes_and_repeats(tmp_path: Path) -> None:
+    target = open_table(tmp_path)
+    merge(target, 0, change("INSERT", 1, "new", at=9))
+    assert merge(target, 1, change("UPDATE", 1, "old", at=3), change("DELETE", 1, at=4)) == Counts()
+    assert merge(target, 2, change("INSERT", 1, "new", at=9)) == Counts()
+    assert content(tmp_path) == {1: ("new", None, None)}
+
+
+def test_merge_does_not_bring_a_deleted_row_back_when_an_older_change_comes_late(tmp_path: Path) -> None:
+    merge(open_table(tmp_path), 0, change("DELETE", 1, at=10))
+    later = open_table(tmp_path)  # the tombstone outlives the process
+    merge(later, 1, change("INSERT", 1, "late", at=5), change("INSERT", 2, "other", at=6))
+    assert set(content(tmp_path)) == {2}
+    merge(later, 2, change("INSERT", 1, "again", at=11))
+    assert content(tmp_path)[1] == ("again", None, None)
+
+
+def test_merge_keeps_absent_columns_when_a_partial_update_comes(tmp_path: Path) -> None:
+    target = open_table(tmp_path)
+    merge(target, 0, change("INSERT", 1, "a", "1", "keep", at=1))
+    merge(target, 1, change("UPDATE", 1, name="b", at=2, present={"ID", "name"}))
+    assert content(tmp_path) == {1: ("b", Decimal("1.00"), "keep")}
+
+
+def test_merge_lets_an_older_whole_image_fill_what_a_newer_partial_one_left_out(tmp_path: Path) -> None:
+    merge(open_table(tmp_path), 0, change("UPDATE", 1, name="new", at=5, present={"ID", "name"}))
+    again = open_table(tmp_path)  # that columns have versions is known from the table itself
+    merge(again, 1, change("INSERT", 1, "old", "7", "n", at=2))
+    assert content(tmp_path) == {1: ("new", Decimal("7.00"), "n")}
+
+
+def test_prepare_adds_a_column_and_widens_a_type(tmp_path: Path) -> None:
+    target = open_table(tmp_path)
+    target.prepare({"ID": "INT", "name": "STRING"})
+    target.prepare(TYPES)
+    assert target.columns == {"ID": "BIGINT", "name": "STRING", "total": "DECIMAL(10,2)", "note": "STRING"}
+    merge(target, 0, change("INSERT", 1 << 40, "a", "1.5", at=1))
+    assert content(tmp_path) == {1 << 40: ("a", Decimal("1.50"), None)}
+
+
+def test_prepare_refuses_a_type_that_cannot_hold_what_is_there(tmp_path: Path) -> None:
+    target = open_table(tmp_path)
+    target.prepare({"ID": "STRING"})
+    with pytest.raises(SchemaError, match="column 'ID'"):
+        target.prepare(TYPES)
+
+
+def history(seed: int, changes_count: int) -> tuple[list[dict[str, Any]], dict[int, tuple[Any, ...]]]:
+    """A legal history of a few keys, partial images included, and the rows it ends with."""
+    rng = random.Random(seed)
+    state: dict[int, dict[str, Any]] = {key: {"name": f"r{key}", "total": None, "note": "load"} for key in range(3)}
+    changes = [change("REFRESH", key, **values) for key, values in state.items()]
+    for at in range(1, changes_count + 1):
+        key = rng.randrange(6)
+        values = {"name": f"n{at}", "total": rng.choice([None, str(at)]), "note": f"note{at}"}
+        if key not in state:
+            state[key] = values
+            changes.append(change("INSERT", key, **values, at=at))
+        elif rng.random() < 0.25:
+            del state[key]
+            changes.append(change("DELETE", key, at=at))
+        elif rng.random() < 0.5:
+            present = set(rng.sample(["name", "total", "note"], rng.randint(1, 2)))
+            state[key] = {**state[key], **{name: values[name] for name in present}}
+            shown = {name: value if name in present else None for name, value in values.items()}
+            changes.append(change("UPDATE", key, **shown, at=at, present={"ID", *present}))
+        else:
+            state[key] = values
+            changes.append(change("UPDATE", key, **values, at=at, old=key))
+    final = {
+        key: (row["name"], None if row["total"] is None else Decimal(row["total"]).quantize(Decimal("0.01")), row["note"])
+        for key, row in state.items()
+    }
+    return changes, final
+
+
+@pytest.mark.parametrize("seed", range(12))
+def test_merge_ends_the_same_when_changes_are_shuffled_and_repeated_over_batches(tmp_path: Path, seed: int) -> None:
+    changes, final = history(seed, 40)
+    rng = random.Random(seed)
+    delivery = changes + rng.sample(changes, 10)
+    rng.shuffle(delivery)
+    target = open_table(tmp_path)
+    position, version = 0, 0
+    while position < len(delivery):
+        size = rng.randint(1, 15)
+        merge(target, version, *delivery[position : position + size])
+        position, version = position + size, version + 1
+        if rng.random() < 0.3:
+            target = open_table(tmp_path)
+    assert content(tmp_path) == final
+
+
+def test_versions_follow_the_table_when_a_column_is_added_between_partial_updates(tmp_path: Path) -> None:
+    target = open_table(tmp_path)
+    target.prepare({name: TYPES[name] for name in NAMES[:3]})
+    target.prepare(TYPES)
+    merge(target, 0, change("UPDATE", 1, note="n9", at=9, present={"ID", "note"}))
+    merge(target, 1, change("UPDATE", 1, note="n3", name="x", at=3, present={"ID", "name", "note"}))
+    assert content(tmp_path) == {1: ("x", None, "n9")}
+    stored = DeltaTable(str(tmp_path / "t")).to_pyarrow_table().to_pylist()[0]
+    assert stored["_hs_sequence"] == sequence(9)
