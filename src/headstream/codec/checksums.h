@@ -179,21 +179,43 @@ HS_SSE static uint32_t hs_crc_128(const struct hs_polynomial *polynomial, const 
                               _mm512_clmulepi64_epi128(x, constants, 0x11), next, 0x96 /* xor of all */)
 #define HS_CONSTANTS_512(distance) _mm512_broadcast_i32x4(_mm_loadu_si128((const __m128i *)polynomial->fold[distance]))
 
-/* At least 256 bytes. */
-HS_AVX512 static uint32_t hs_crc_512(const struct hs_polynomial *polynomial, const unsigned char *p, size_t size, uint32_t state) {
-    __m512i x = _mm512_xor_si512(_mm512_loadu_si512(p), _mm512_zextsi128_si512(_mm_cvtsi32_si128((int)state)));
-    __m512i x1 = _mm512_loadu_si512(p + 64), x2 = _mm512_loadu_si512(p + 128), x3 = _mm512_loadu_si512(p + 192);
+HS_AVX512 static inline unsigned char *hs_store_256(unsigned char *target, __m512i x, __m512i x1, __m512i x2, __m512i x3) {
+    _mm512_storeu_si512(target, x);
+    _mm512_storeu_si512(target + 64, x1);
+    _mm512_storeu_si512(target + 128, x2);
+    _mm512_storeu_si512(target + 192, x3);
+    return target + 256;
+}
+
+/* At least 256 bytes, which are also copied to `target` where that is not NULL: loads, stores and folds overlap. */
+static inline __attribute__((always_inline, target("vpclmulqdq,pclmul,avx512f,avx512vl,avx512bw"))) uint32_t hs_copy_crc_512(
+    const struct hs_polynomial *polynomial, unsigned char *target, const unsigned char *p, size_t size, uint32_t state) {
+    __m512i x = _mm512_loadu_si512(p), x1 = _mm512_loadu_si512(p + 64);
+    __m512i x2 = _mm512_loadu_si512(p + 128), x3 = _mm512_loadu_si512(p + 192);
     __m512i k2048 = HS_CONSTANTS_512(HS_2048), k512 = HS_CONSTANTS_512(HS_512);
+    if (target) target = hs_store_256(target, x, x1, x2, x3);
+    x = _mm512_xor_si512(x, _mm512_zextsi128_si512(_mm_cvtsi32_si128((int)state)));
     for (p += 256, size -= 256; size >= 256; p += 256, size -= 256) {
-        x = HS_FOLD_512(x, k2048, _mm512_loadu_si512(p));
-        x1 = HS_FOLD_512(x1, k2048, _mm512_loadu_si512(p + 64));
-        x2 = HS_FOLD_512(x2, k2048, _mm512_loadu_si512(p + 128));
-        x3 = HS_FOLD_512(x3, k2048, _mm512_loadu_si512(p + 192));
+        __m512i y = _mm512_loadu_si512(p), y1 = _mm512_loadu_si512(p + 64);
+        __m512i y2 = _mm512_loadu_si512(p + 128), y3 = _mm512_loadu_si512(p + 192);
+        if (target) target = hs_store_256(target, y, y1, y2, y3);
+        x = HS_FOLD_512(x, k2048, y);
+        x1 = HS_FOLD_512(x1, k2048, y1);
+        x2 = HS_FOLD_512(x2, k2048, y2);
+        x3 = HS_FOLD_512(x3, k2048, y3);
     }
     x3 = HS_FOLD_512(x2, k512, x3);
     x3 = HS_FOLD_512(x1, HS_CONSTANTS_512(HS_1024), x3);
     x3 = HS_FOLD_512(x, HS_CONSTANTS_512(HS_1536), x3);
-    for (; size >= 64; p += 64, size -= 64) x3 = HS_FOLD_512(x3, k512, _mm512_loadu_si512(p));
+    for (; size >= 64; p += 64, size -= 64) {
+        __m512i y = _mm512_loadu_si512(p);
+        if (target) {
+            _mm512_storeu_si512(target, y);
+            target += 64;
+        }
+        x3 = HS_FOLD_512(x3, k512, y);
+    }
+    if (target) memcpy(target, p, size);
     __m128i lane = _mm512_extracti32x4_epi32(x3, 3);
     lane = hs_fold(_mm512_extracti32x4_epi32(x3, 2), hs_constants(polynomial, HS_128), lane);
     lane = hs_fold(_mm512_extracti32x4_epi32(x3, 1), hs_constants(polynomial, HS_256), lane);
@@ -201,6 +223,14 @@ HS_AVX512 static uint32_t hs_crc_512(const struct hs_polynomial *polynomial, con
     uint32_t result = hs_fold_rest(polynomial, lane, p, size);
     _mm256_zeroupper(); /* a dirty upper half slows down every SSE instruction of the interpreter */
     return result;
+}
+
+HS_AVX512 static uint32_t hs_crc_512(const struct hs_polynomial *polynomial, const unsigned char *p, size_t size, uint32_t state) {
+    return hs_copy_crc_512(polynomial, NULL, p, size, state);
+}
+
+HS_AVX512 static uint32_t hs_copy_crc32_512(unsigned char *target, const unsigned char *p, size_t size) {
+    return hs_copy_crc_512(&hs_ieee, target, p, size, ~(uint32_t)0);
 }
 
 #endif
@@ -221,6 +251,16 @@ static inline unsigned int hs_crc32(const unsigned char *p, long long at, long l
 /* The same for CRC-32C. */
 static inline unsigned int hs_crc32c(const unsigned char *p, long long at, long long size, unsigned int value) {
     return hs_crc(&hs_castagnoli, p + at, (size_t)size, value);
+}
+
+/* Copy `size` bytes and return their CRC-32. */
+static inline unsigned int hs_copy_crc32(unsigned char *target, long long at, const unsigned char *source, long long from,
+                                         long long size) {
+#ifdef HS_FOLDING
+    if (size >= 256 && hs_crc_level == 2) return ~hs_copy_crc32_512(target + at, source + from, (size_t)size);
+#endif
+    memcpy(target + at, source + from, (size_t)size);
+    return hs_crc32(source, from, size, 0);
 }
 
 #endif

@@ -3,4 +3,6 @@
 cdef extern from "checksums.h" nogil:
     unsigned int crc32_from "hs_crc32" (const unsigned char *p, long long at, long long size, unsigned int value)
     unsigned int crc32c_from "hs_crc32c" (const unsigned char *p, long long at, long long size, unsigned int value)
+    unsigned int copy_crc32 "hs_copy_crc32" (unsigned char *target, long long at, const unsigned char *source, long long start,
+                                             long long size)
     int crc_level "hs_crc_level"

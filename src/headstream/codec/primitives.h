@@ -61,8 +61,32 @@ static inline void hs_store64_signed(unsigned char *p, long long at, long long v
     hs_store64(p, at, (unsigned long long)value);
 }
 
+/* Most copies are of a few bytes, which two overlapping moves do quicker than a call. */
 static inline void hs_copy(unsigned char *target, long long at, const unsigned char *source, long long from, long long size) {
-    memcpy(target + at, source + from, (size_t)size);
+    unsigned char *to = target + at;
+    const unsigned char *p = source + from;
+    if (size > 32) {
+        memcpy(to, p, (size_t)size);
+    } else if (size >= 16) {
+        unsigned char last[16];
+        memcpy(last, p + size - 16, 16);
+        memcpy(to, p, 16);
+        memcpy(to + size - 16, last, 16);
+    } else if (size >= 8) {
+        uint64_t first, last;
+        memcpy(&first, p, 8);
+        memcpy(&last, p + size - 8, 8);
+        memcpy(to, &first, 8);
+        memcpy(to + size - 8, &last, 8);
+    } else if (size >= 4) {
+        uint32_t first, last;
+        memcpy(&first, p, 4);
+        memcpy(&last, p + size - 4, 4);
+        memcpy(to, &first, 4);
+        memcpy(to + size - 4, &last, 4);
+    } else {
+        for (; size > 0; size--) *to++ = *p++;
+    }
 }
 
 static inline void hs_fill(unsigned char *target, long long at, unsigned char value, long long size) {
@@ -80,15 +104,24 @@ static inline int hs_compare(const unsigned char *a, long long at, long long a_s
     return order != 0 ? order : (a_size > b_size) - (a_size < b_size);
 }
 
-/* How many bytes from `at` on are UTF-8 (as Python's strict decoder takes it): `size` where all are. */
-static inline long long hs_utf8_size(const unsigned char *p, long long at, long long size) {
-    const unsigned char *s = p + at;
+/* Whether `size` bytes are ASCII. */
+static inline int hs_is_ascii(const unsigned char *s, long long size) {
+    const unsigned long long high = 0x8080808080808080ULL;
+    if (size >= 8) {
+        unsigned long long seen = hs_load64(s, size - 8);
+        for (long long i = 0; i + 8 < size; i += 8) seen |= hs_load64(s, i);
+        return (seen & high) == 0;
+    }
+    if (size >= 4) return ((hs_load32(s, 0) | hs_load32(s, size - 4)) & 0x80808080U) == 0;
+    unsigned char seen = 0;
+    for (long long i = 0; i < size; i++) seen |= s[i];
+    return seen < 0x80;
+}
+
+/* How many bytes are UTF-8 (as Python's strict decoder takes it): `size` where all are. */
+static long long hs_utf8_walk(const unsigned char *s, long long size) {
     long long i = 0;
     while (i < size) {
-        if (i + 8 <= size && (hs_load64(s, i) & 0x8080808080808080ULL) == 0) {
-            i += 8;
-            continue;
-        }
         unsigned char lead = s[i];
         if (lead < 0x80) {
             i += 1;
@@ -103,6 +136,28 @@ static inline long long hs_utf8_size(const unsigned char *p, long long at, long 
         i += width;
     }
     return size;
+}
+
+static inline long long hs_utf8_size(const unsigned char *p, long long at, long long size) {
+    return hs_is_ascii(p + at, size) ? size : hs_utf8_walk(p + at, size);
+}
+
+/* The bytes that a header value of a kind has: -1 any number, -2 there is no such kind. */
+static inline int hs_kind_width(int kind) {
+    static const signed char widths[16] = {-2, -1, -1, 1, 1, 2, 4, 8, 16, 1, 2, 4, 8, 16, 4, 8};
+    return kind < 16 ? widths[kind] : kind == 64 ? 0 : kind == 65 ? 2 : -2;
+}
+
+/* The first 37 bytes of a stored message: offset u64 | state u8 | timestamp u64 | id u128 | crc32 u32. */
+static inline void hs_store_head(unsigned char *p, long long at, unsigned long long offset, unsigned char state,
+                                 unsigned long long timestamp, unsigned long long id_low, unsigned long long id_high,
+                                 unsigned int crc) {
+    hs_store64(p, at, offset);
+    p[at + 8] = state;
+    hs_store64(p, at + 9, timestamp);
+    hs_store64(p, at + 17, id_low);
+    hs_store64(p, at + 25, id_high);
+    hs_store32(p, at + 33, crc);
 }
 
 /* The next number of a splitmix64 sequence: add the golden ratio to the state, mix what comes out. */

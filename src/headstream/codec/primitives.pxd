@@ -15,6 +15,10 @@ cdef extern from "primitives.h" nogil:
     int compare "hs_compare" (const unsigned char *a, long long at, long long a_size,
                               const unsigned char *b, long long start, long long b_size)
     long long utf8_size "hs_utf8_size" (const unsigned char *p, long long at, long long size)
+    int kind_width "hs_kind_width" (int kind)
+    void store_head "hs_store_head" (unsigned char *p, long long at, unsigned long long offset, unsigned char state,
+                                     unsigned long long timestamp, unsigned long long id_low, unsigned long long id_high,
+                                     unsigned int crc)
     unsigned long long mix64 "hs_mix64" (unsigned long long state)
 
 cdef extern from "primitives.h":

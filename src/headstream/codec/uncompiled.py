@@ -15,6 +15,7 @@ __all__ = [
     "bint",
     "cfunc",
     "compiled",
+    "declare",
     "double",
     "exceptval",
     "inline",
@@ -26,6 +27,7 @@ __all__ = [
     "uchar",
     "uint",
     "ulonglong",
+    "void",
 ]
 
 _F = TypeVar("_F", bound=Callable[..., Any])
@@ -42,6 +44,15 @@ Py_ssize_t: TypeAlias = builtins.int
 uchar: TypeAlias = builtins.int
 uint: TypeAlias = builtins.int
 ulonglong: TypeAlias = builtins.int
+void: TypeAlias = None
+
+
+_T = TypeVar("_T")
+
+
+def declare(kind: object, value: _T) -> _T:
+    """Return the value of a number that compiled code keeps as a C variable."""
+    return value
 
 
 def cfunc(function: _F) -> _F:

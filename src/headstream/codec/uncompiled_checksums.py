@@ -16,7 +16,7 @@ from __future__ import annotations
 import zlib
 from typing import Final
 
-__all__ = ["crc32_from", "crc32c_from", "crc_level"]
+__all__ = ["copy_crc32", "crc32_from", "crc32c_from", "crc_level"]
 
 crc_level: Final = 0
 
@@ -54,6 +54,13 @@ def crc32c_from(p: memoryview, at: int, size: int, value: int) -> int:
     for byte in rest:
         state = (state >> 8) ^ table[(state ^ byte) & 0xFF]
     return state ^ 0xFFFFFFFF
+
+
+def copy_crc32(target: memoryview, at: int, source: memoryview, start: int, size: int) -> int:
+    """Copy `size` bytes and return their CRC-32."""
+    piece = source[start : start + size]
+    target[at : at + size] = piece
+    return zlib.crc32(piece)
 
 
 def _shorten(number: int, bits: int, terms: tuple[int, ...]) -> tuple[int, int]:

@@ -8,11 +8,14 @@ from __future__ import annotations
 import struct
 from typing import Final
 
+from headstream.model.header_values import KIND_WIDTHS, HeaderKind
+
 __all__ = [
     "compare",
     "copy",
     "equal",
     "fill",
+    "kind_width",
     "load16",
     "load32",
     "load64",
@@ -24,6 +27,7 @@ __all__ = [
     "store32",
     "store64",
     "store64_signed",
+    "store_head",
     "utf8_size",
     "writable",
 ]
@@ -34,6 +38,8 @@ _U64: Final = struct.Struct("<Q")
 _I64: Final = struct.Struct("<q")
 _unpack16, _unpack32, _unpack64, _unpack64_signed = _U16.unpack_from, _U32.unpack_from, _U64.unpack_from, _I64.unpack_from
 _pack16, _pack32, _pack64, _pack64_signed = _U16.pack_into, _U32.pack_into, _U64.pack_into, _I64.pack_into
+_pack_head: Final = struct.Struct("<QBQQQI").pack_into
+_WIDTHS: Final = {HeaderKind.RAW: -1, HeaderKind.STRING: -1, **KIND_WIDTHS}
 _MASK64: Final = (1 << 64) - 1
 
 
@@ -109,6 +115,16 @@ def utf8_size(p: memoryview, at: int, size: int) -> int:
     except UnicodeDecodeError as error:
         return error.start
     return size
+
+
+def kind_width(kind: int) -> int:
+    """Return the bytes that a header value of a kind has: -1 any number, -2 there is no such kind."""
+    return _WIDTHS.get(kind, -2)
+
+
+def store_head(p: memoryview, at: int, offset: int, state: int, timestamp: int, id_low: int, id_high: int, crc: int) -> None:
+    """Write the first 37 bytes of a stored message: offset, state, timestamp, id and checksum."""
+    _pack_head(p, at, offset, state, timestamp, id_low, id_high, crc)
 
 
 def mix64(state: int) -> int:

@@ -1,0 +1,61 @@
+"""What can be wrong with a batch, by number: inside the kernels a fault is a negative number, outside an error.
+
+faults.pxd holds the same numbers for compiled code.
+"""
+
+from __future__ import annotations
+
+from typing import Final
+
+from headstream.errors import DecodeError
+
+__all__ = ["decode_error"]
+
+MESSAGE_CUT: Final = 1
+HEADERS_CUT: Final = 2
+PAYLOAD_CUT: Final = 3
+HEADER_CUT: Final = 4
+KEY_CUT: Final = 5
+VALUE_CUT: Final = 6
+VALUE_WIDTH: Final = 7
+KEY_EMPTY: Final = 8
+KEY_TEXT: Final = 9
+VALUE_TEXT: Final = 10
+VALUE_BOOL: Final = 11
+CHECKSUM: Final = 12
+KEY_SIZE: Final = 20
+KIND: Final = 21
+VALUE_SIZE: Final = 22
+VALUES_TOTAL: Final = 23
+PAYLOAD_EMPTY: Final = 24
+PAYLOADS_TOTAL: Final = 25
+
+_TEXTS: Final = {
+    MESSAGE_CUT: "a message is cut short",
+    HEADERS_CUT: "the headers of a message are cut short",
+    PAYLOAD_CUT: "the payload of a message is cut short",
+    HEADER_CUT: "a header is cut short",
+    KEY_CUT: "the key of a header is cut short",
+    VALUE_CUT: "the value of a header is cut short",
+    VALUE_WIDTH: "the value of a header has not the width of its kind",
+    KEY_EMPTY: "the key of a header is empty",
+    KEY_TEXT: "the key of a header is not UTF-8",
+    VALUE_TEXT: "the value of a string header is not UTF-8",
+    VALUE_BOOL: "the value of a bool header is not 0 or 1",
+    CHECKSUM: "the checksum of a payload does not fit it",
+}
+
+
+def decode_error(code: int, at: int, need: int, have: int, where: str | None = None) -> DecodeError:
+    """Return the error that a fault stands for.
+
+    Args:
+        code: One of the numbers up to CHECKSUM.
+        at: The byte position it is at.
+        need: Bytes that are needed there.
+        have: Bytes that are there.
+        where: Which message or header it is about.
+    """
+    if code <= VALUE_WIDTH:
+        return DecodeError(_TEXTS[code], at, need, have, where=where)
+    return DecodeError(_TEXTS[code], at, where=where)

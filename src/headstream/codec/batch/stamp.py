@@ -1,0 +1,376 @@
+"""Making stored messages of sent ones: offset, state, time, id and checksum, in one pass after one check.
+
+    sent     id u128 | headers_length u32 | headers | payload_length u32 | payload
+    stored   offset u64 | state u8 | timestamp u64 | id u128 | crc32(payload) u32
+             | headers_length u32 | headers | payload_length u32 | payload
+    headers  (key_length u32 | key | kind u8 | value_length u32 | value)*
+
+The check reads every length and header before a byte is written, so a batch is stamped whole or not at all.
+"""
+
+from __future__ import annotations
+
+import struct
+from typing import TYPE_CHECKING, Final, NoReturn
+
+from headstream.codec.batch.faults import decode_error
+from headstream.codec.batch.results import Stamped
+from headstream.codec.buffer import BytesLike
+from headstream.errors import InvalidInputError, LimitError
+from headstream.model.header_values import KIND_NAMES
+
+if TYPE_CHECKING:
+    from headstream.codec import uncompiled as cython
+else:
+    try:
+        import cython
+    except ImportError:
+        from headstream.codec import uncompiled as cython
+
+if not cython.compiled:
+    from headstream.codec.batch.faults import (
+        HEADER_CUT,
+        HEADERS_CUT,
+        KEY_CUT,
+        KEY_SIZE,
+        KEY_TEXT,
+        KIND,
+        MESSAGE_CUT,
+        PAYLOAD_CUT,
+        PAYLOAD_EMPTY,
+        PAYLOADS_TOTAL,
+        VALUE_BOOL,
+        VALUE_CUT,
+        VALUE_SIZE,
+        VALUE_TEXT,
+        VALUE_WIDTH,
+        VALUES_TOTAL,
+    )
+    from headstream.codec.uncompiled_checksums import copy_crc32, crc32c_from
+    from headstream.codec.uncompiled_primitives import (
+        copy,
+        kind_width,
+        load32,
+        load64,
+        mix64,
+        new_bytes,
+        readable,
+        store64_signed,
+        store_head,
+        utf8_size,
+        writable,
+    )
+elif not TYPE_CHECKING:
+    from cython.cimports.headstream.codec.batch.faults import (
+        HEADER_CUT,
+        HEADERS_CUT,
+        KEY_CUT,
+        KEY_SIZE,
+        KEY_TEXT,
+        KIND,
+        MESSAGE_CUT,
+        PAYLOAD_CUT,
+        PAYLOAD_EMPTY,
+        PAYLOADS_TOTAL,
+        VALUE_BOOL,
+        VALUE_CUT,
+        VALUE_SIZE,
+        VALUE_TEXT,
+        VALUE_WIDTH,
+        VALUES_TOTAL,
+    )
+    from cython.cimports.headstream.codec.checksums import copy_crc32, crc32c_from
+    from cython.cimports.headstream.codec.primitives import (
+        copy,
+        kind_width,
+        load32,
+        load64,
+        mix64,
+        new_bytes,
+        readable,
+        store64_signed,
+        store_head,
+        utf8_size,
+        writable,
+    )
+
+__all__ = ["stamp"]
+
+MAX_VALUES = cython.declare(cython.longlong, 100_000)
+MAX_PAYLOADS = cython.declare(cython.longlong, 10_000_000)
+MAX_KEY = cython.declare(cython.longlong, 255)
+MAX_VALUE_IGGY = cython.declare(cython.longlong, 255)
+MAX_VALUE_WIDE = cython.declare(cython.longlong, 65_536)
+
+# Where _check() notes what it found.
+NOTE_AT = cython.declare(cython.longlong, 0)
+NOTE_NEED = cython.declare(cython.longlong, 8)
+NOTE_HAVE = cython.declare(cython.longlong, 16)
+NOTE_KEY = cython.declare(cython.longlong, 24)
+NOTE_COUNT = cython.declare(cython.longlong, 32)
+
+# An id is a UUID of version 7: 48 bits of milliseconds, the version, 12 random bits, the variant, 62 random bits;
+# its 16 bytes in the order of RFC 9562 are taken as two little-endian halves.
+UUID_VARIANT = cython.declare(cython.ulonglong, 0x80)
+RANDOM_LOW = cython.declare(cython.ulonglong, 0xFF0F_0000_0000_0000)
+RANDOM_HIGH = cython.declare(cython.ulonglong, 0xFFFF_FFFF_FFFF_FF3F)
+GOLDEN = cython.declare(cython.ulonglong, 0x9E37_79B9_7F4A_7C15)
+MASK64 = cython.declare(cython.ulonglong, 0xFFFF_FFFF_FFFF_FFFF)
+
+# Bytes that are checksummed and marked as available at a time: few enough to be in the nearest cache still.
+# Interpreted, one long piece is quickest.
+STRETCH = cython.declare(cython.longlong, 16384 if cython.compiled else 1 << 62)
+
+
+@cython.cfunc
+@cython.exceptval(check=False)
+@cython.nogil
+def _fault(
+    notes: cython.p_uchar,
+    code: cython.int,
+    at: cython.longlong,
+    need: cython.longlong,
+    have: cython.longlong,
+    key_at: cython.longlong,
+) -> cython.longlong:
+    """Note where a fault is, what is needed or allowed and what is there; return the fault as a negative number."""
+    store64_signed(notes, NOTE_KEY, key_at)
+    store64_signed(notes, NOTE_AT, at)
+    store64_signed(notes, NOTE_NEED, need)
+    store64_signed(notes, NOTE_HAVE, have)
+    return -code
+
+
+@cython.cfunc
+@cython.exceptval(check=False)
+@cython.nogil
+def _check_headers(
+    p: cython.p_const_uchar, at: cython.longlong, end: cython.longlong, wide: cython.bint, notes: cython.p_uchar
+) -> cython.longlong:
+    """Return the sum of the values' bytes of a header block, or a fault."""
+    key_size: cython.longlong
+    value_size: cython.longlong
+    width: cython.longlong
+    key_at: cython.longlong
+    good: cython.longlong
+    kind: cython.int
+    total: cython.longlong = 0
+    while at < end:
+        if end - at < 4:
+            return _fault(notes, HEADER_CUT, at, 4, end - at, 0)
+        key_size = load32(p, at)
+        at += 4
+        key_at = at
+        if end - at < key_size + 5:
+            return _fault(notes, KEY_CUT, at, key_size + 5, end - at, key_at)
+        if key_size < 1 or key_size > MAX_KEY:
+            return _fault(notes, KEY_SIZE, at, MAX_KEY, key_size, key_at)
+        good = utf8_size(p, at, key_size)
+        if good < key_size:
+            return _fault(notes, KEY_TEXT, at + good, key_size, good, key_at)
+        at += key_size
+        kind = p[at]
+        value_size = load32(p, at + 1)
+        at += 5
+        if end - at < value_size:
+            return _fault(notes, VALUE_CUT, at, value_size, end - at, key_at)
+        width = kind_width(kind)
+        if width == -2 or (kind > 15 and not wide):
+            return _fault(notes, KIND, at - 5, 0, kind, key_at)
+        if width >= 0 and value_size != width:
+            return _fault(notes, VALUE_WIDTH, at, width, value_size, key_at)
+        if value_size > (MAX_VALUE_WIDE if wide else MAX_VALUE_IGGY) or (value_size == 0 and not wide):
+            return _fault(notes, VALUE_SIZE, at, MAX_VALUE_WIDE if wide else MAX_VALUE_IGGY, value_size, key_at)
+        if kind == 3 and p[at] > 1:
+            return _fault(notes, VALUE_BOOL, at, 1, p[at], key_at)
+        if kind == 2:
+            good = utf8_size(p, at, value_size)
+            if good < value_size:
+                return _fault(notes, VALUE_TEXT, at + good, value_size, good, key_at)
+        at += value_size
+        total += value_size
+    return total
+
+
+@cython.cfunc
+@cython.exceptval(check=False)
+@cython.nogil
+def _check(p: cython.p_const_uchar, size: cython.longlong, wide: cython.bint, notes: cython.p_uchar) -> cython.longlong:
+    """Return how many messages a sent batch holds, or a fault, with the number of messages before it noted."""
+    at: cython.longlong = 0
+    count: cython.longlong = 0
+    fault: cython.longlong = 0
+    found: cython.longlong
+    values: cython.longlong = 0
+    payloads: cython.longlong = 0
+    length: cython.longlong
+    while at < size:
+        if size - at < 24:
+            fault = _fault(notes, MESSAGE_CUT, at, 24, size - at, 0)
+            break
+        length = load32(p, at + 16)
+        if size - at - 24 < length:
+            fault = _fault(notes, HEADERS_CUT, at + 20, length + 4, size - at - 20, 0)
+            break
+        at += 20
+        if length > 0:
+            found = _check_headers(p, at, at + length, wide, notes)
+            if found < 0:
+                fault = found
+                break
+            values += found
+            at += length
+        length = load32(p, at)
+        at += 4
+        if size - at < length:
+            fault = _fault(notes, PAYLOAD_CUT, at, length, size - at, 0)
+            break
+        if length == 0 and not wide:
+            fault = _fault(notes, PAYLOAD_EMPTY, at, 1, 0, 0)
+            break
+        payloads += length
+        at += length
+        count += 1
+    if fault == 0 and not wide and values > MAX_VALUES:
+        fault = _fault(notes, VALUES_TOTAL, 0, MAX_VALUES, values, 0)
+    if fault == 0 and not wide and payloads > MAX_PAYLOADS:
+        fault = _fault(notes, PAYLOADS_TOTAL, 0, MAX_PAYLOADS, payloads, 0)
+    store64_signed(notes, NOTE_COUNT, count)
+    return fault if fault < 0 else count
+
+
+@cython.cfunc
+@cython.exceptval(check=False)
+@cython.nogil
+def _settle(q: cython.p_uchar, at: cython.longlong, end: cython.longlong, crc: cython.uint) -> cython.uint:
+    """Checksum finished messages while their state is 0, then make them available."""
+    crc = crc32c_from(q, at, end - at, crc)
+    while at < end:
+        q[at + 8] = 1
+        at += 41 + load32(q, at + 37)
+        at += 4 + load32(q, at)
+    return crc
+
+
+@cython.cfunc
+@cython.exceptval(check=False)
+@cython.nogil
+def _write(
+    p: cython.p_const_uchar,
+    size: cython.longlong,
+    q: cython.p_uchar,
+    offset: cython.ulonglong,
+    timestamp_us: cython.ulonglong,
+    id_time: cython.ulonglong,
+    seed_low: cython.ulonglong,
+    seed_high: cython.ulonglong,
+) -> cython.uint:
+    """Write the stored messages of a checked batch; return their CRC-32C."""
+    at: cython.longlong = 0
+    to: cython.longlong = 0
+    generated: cython.ulonglong = 0
+    settled: cython.longlong = 0
+    crc32: cython.uint
+    crc: cython.uint = 0
+    while at < size:
+        id_low: cython.ulonglong = load64(p, at)
+        id_high: cython.ulonglong = load64(p, at + 8)
+        if id_low == 0 and id_high == 0:
+            id_low = id_time | (mix64(seed_low + generated) & RANDOM_LOW)
+            id_high = UUID_VARIANT | (mix64(seed_high + generated) & RANDOM_HIGH)
+            generated = (generated + GOLDEN) & MASK64
+        headers_size: cython.longlong = load32(p, at + 16)
+        payload_size: cython.longlong = load32(p, at + 20 + headers_size)
+        copy(q, to + 37, p, at + 16, 8 + headers_size)
+        crc32 = copy_crc32(q, to + 45 + headers_size, p, at + 24 + headers_size, payload_size)
+        store_head(q, to, offset, 0, timestamp_us, id_low, id_high, crc32)
+        offset += 1
+        at += 24 + headers_size + payload_size
+        to += 45 + headers_size + payload_size
+        if to - settled >= STRETCH:
+            crc = _settle(q, settled, to, crc)
+            settled = to
+    return _settle(q, settled, to, crc)
+
+
+def stamp(sent: BytesLike, base_offset: int, timestamp_us: int, seed: bytes, wide: bool) -> Stamped:
+    """Make stored messages of sent ones.
+
+    Args:
+        sent: Sent messages, back to back; none at all is a batch of none.
+        base_offset: Offset of the first one, 0 to 2^63 - 1.
+        timestamp_us: When they are appended, microseconds since 1970 UTC.
+        seed: 16 random bytes, from which the ids of messages without one are made.
+        wide: Whether the topic's limits are `wide`, not `iggy`.
+
+    Returns:
+        The stored messages, their count, and the checksum of the range.
+
+    Raises:
+        DecodeError: the bytes are not sent messages; nothing was made.
+        LimitError: a message is beyond the topic's limits; nothing was made.
+        InvalidInputError: an offset or a time is out of range, or the seed has not 16 bytes.
+    """
+    view = memoryview(sent)
+    p: cython.p_const_uchar = readable(view)
+    size: cython.longlong = view.nbytes
+    is_wide: cython.bint = wide
+    noted = new_bytes(40)
+    notes: cython.p_uchar = writable(noted)
+    count: cython.longlong
+    with cython.nogil:
+        count = _check(p, size, is_wide, notes)
+    if count < 0:
+        _raise(-count, view.cast("B"), noted, wide)
+    if not (0 <= base_offset <= _MAX_INT64 - count and 0 <= timestamp_us <= _MAX_INT64 and len(seed) == 16):
+        raise InvalidInputError(
+            f"offset {base_offset}, time {timestamp_us} or a seed of {len(seed)} bytes is out of range",
+            advice="Offsets and times are 0 to 2^63 - 1, a seed has 16 bytes",
+        )
+    offset: cython.ulonglong = base_offset
+    time_us: cython.ulonglong = timestamp_us
+    id_time: cython.ulonglong = int.from_bytes((timestamp_us // 1000 & 0xFFFF_FFFF_FFFF).to_bytes(6, "big") + b"\x70", "little")
+    seed_low: cython.ulonglong = int.from_bytes(seed[:8], "little")
+    seed_high: cython.ulonglong = int.from_bytes(seed[8:], "little")
+    data = new_bytes(size + 21 * count)
+    q: cython.p_uchar = writable(data)
+    crc: cython.uint
+    with cython.nogil:
+        crc = _write(p, size, q, offset, time_us, id_time, seed_low, seed_high)
+    return Stamped(data, count, crc)
+
+
+_NOTES: Final = struct.Struct("<5q")
+_MAX_INT64: Final = (1 << 63) - 1
+_LIMITS: Final = {
+    KEY_SIZE: "a header key has 1 to {need} bytes, this one has {have}",
+    KIND: "a header of kind {kind} is beyond the limits {limits}",
+    VALUE_SIZE: "a header value of {have} bytes is beyond the limits {limits}, which take {least} to {need}",
+    VALUES_TOTAL: "{have} bytes of header values in one batch are beyond the limits {limits}, which take {need}",
+    PAYLOAD_EMPTY: "a message without payload is beyond the limits {limits}",
+    PAYLOADS_TOTAL: "{have} bytes of payload in one batch are beyond the limits {limits}, which take {need}",
+}
+_WITH_KEY: Final = {VALUE_CUT, KEY_TEXT, VALUE_TEXT, VALUE_BOOL, VALUE_WIDTH, KEY_SIZE, KIND, VALUE_SIZE}
+_ADVICE: Final = {
+    KIND: "Topics with limits wide take the kinds null and char",
+    VALUE_SIZE: "Topics with limits wide take values of 0 to 65536 bytes",
+    PAYLOAD_EMPTY: "Topics with limits wide take it",
+    VALUES_TOTAL: "Send fewer messages at once",
+    PAYLOADS_TOTAL: "Send fewer messages at once",
+}
+
+
+def _raise(code: int, view: memoryview, noted: bytearray, wide: bool) -> NoReturn:
+    """Raise the error that _check() noted."""
+    at, need, have, key_at, index = _NOTES.unpack(noted)
+    where = f"message {index} of the batch"
+    if code in _WITH_KEY:
+        key_size = int.from_bytes(view[key_at - 4 : key_at], "little")
+        key = bytes(view[key_at : key_at + min(key_size, 40)]).decode("utf-8", "backslashreplace")
+        where = f"header {key!r} of {where}"
+    if code not in _LIMITS:
+        raise decode_error(code, at, need, have, where)
+    limits, kind = ("wide", "iggy")[not wide], KIND_NAMES.get(have, f"unknown({have})")
+    what = _LIMITS[code].format(need=need, have=have, kind=kind, limits=limits, least=0 if wide else 1)
+    whole_batch = code in (VALUES_TOTAL, PAYLOADS_TOTAL)
+    raise LimitError(what, where=None if whole_batch else where, advice=None if wide else _ADVICE.get(code))

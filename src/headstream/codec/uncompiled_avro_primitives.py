@@ -1,0 +1,34 @@
+"""Varints and decimals of Avro where the kernels run interpreted: same names and meaning as in avro_primitives.h.
+
+A pointer is a memoryview of unsigned bytes here, and `at` counts from its first byte.
+"""
+
+from __future__ import annotations
+
+__all__ = ["store_decimal", "varint_stop", "varint_value"]
+
+
+def varint_stop(p: memoryview, at: int, end: int) -> int:
+    """Return the position after a varint; -1 where `end` comes first, -2 where it has more than 64 bits."""
+    limit = min(at + 9, end)
+    for position in range(at, limit):
+        if p[position] < 0x80:
+            return position + 1
+    if limit == end:
+        return -1
+    return limit + 1 if p[limit] <= 1 else -2
+
+
+def varint_value(p: memoryview, at: int, stop: int) -> int:
+    """Return the zig-zag number of the varint from `at` to `stop`."""
+    value = 0
+    for byte in p[at:stop][::-1]:
+        value = (value << 7) | (byte & 0x7F)
+    return (value >> 1) ^ -(value & 1)
+
+
+def store_decimal(target: memoryview, to: int, p: memoryview, at: int, size: int, low: int, high: int) -> bool:
+    """Write a big-endian number as 16 little-endian bytes; return whether it is less than high * 2^64 + low, its sign apart."""
+    value = int.from_bytes(p[at : at + size], "big", signed=True)
+    target[to : to + 16] = value.to_bytes(16, "little", signed=True)
+    return abs(value) < (high << 64) + low
