@@ -57,5 +57,5 @@ bench: setup ## measure side by side; results are written to bench/results
 	@tools/run_benchmarks.sh
 
 clean: ## remove what was built, the environment included
-	rm -rf $(VENV) build dist src/*.egg-info demo-run
+	rm -rf $(VENV) build dist src/*.egg-info headstream-demo
 	find src -name '*.so' -delete; find src/headstream/codec -name '*.c' -delete
