@@ -1,4 +1,4 @@
-"""Where a poll begins, and which partition a message goes to."""
+"""Where a poll begins, who polls, what it brings, and which partition a keyed message goes to."""
 
 from __future__ import annotations
 
@@ -6,9 +6,12 @@ import enum
 from dataclasses import dataclass
 from typing import Final, Literal
 
-from headstream.errors import InvalidInputError
+import xxhash
 
-__all__ = ["PollingKind", "PollingStrategy"]
+from headstream.errors import InvalidInputError
+from headstream.model.identifiers import check_name
+
+__all__ = ["Consumer", "ConsumerKind", "Polled", "PollingKind", "PollingStrategy", "partition_of"]
 
 _MAX_VALUE: Final = (1 << 64) - 1
 
@@ -82,3 +85,71 @@ class PollingStrategy:
         if text in ("first", "last", "next"):
             return cls(PollingKind[text.upper()])
         raise InvalidInputError(f"{spec!r} is not a place to poll from", advice="Use an offset, first, last or next")
+
+
+class ConsumerKind(enum.IntEnum):
+    """Who commits offsets; the codes are Iggy's."""
+
+    CONSUMER = 1
+    GROUP = 2
+
+
+@dataclass(frozen=True, slots=True)
+class Consumer:
+    """Who commits offsets: one consumer by its name, or a group whose members share theirs.
+
+    Args:
+        kind: One of ConsumerKind.
+        name: 1 to 255 bytes of UTF-8.
+
+    Raises:
+        InvalidInputError: the name cannot be one.
+    """
+
+    kind: ConsumerKind
+    name: str
+
+    def __post_init__(self) -> None:
+        check_name(self.name, self.kind.name.lower())
+
+    @classmethod
+    def group(cls, name: str) -> Consumer:
+        """Return the group of this name."""
+        return cls(ConsumerKind.GROUP, name)
+
+    @classmethod
+    def named(cls, name: str) -> Consumer:
+        """Return the single consumer of this name."""
+        return cls(ConsumerKind.CONSUMER, name)
+
+    def __str__(self) -> str:
+        return f"{self.kind.name.lower()} {self.name!r}"
+
+
+@dataclass(frozen=True, slots=True)
+class Polled:
+    """What a poll brings: stored messages as bytes.
+
+    Args:
+        partition: The partition they are from.
+        end_offset: One past the newest offset of the partition at the time of the poll.
+        next_offset: Where to poll on: past what is here, and past what was stepped over.
+        count: How many messages are here.
+        chunks: Whole stored messages back to back, in order, in one or more pieces.
+    """
+
+    partition: int
+    end_offset: int
+    next_offset: int
+    count: int
+    chunks: tuple[memoryview, ...]
+
+
+def partition_of(key: bytes, partitions: int) -> int:
+    """Return the partition of a key: xxHash32 modulo the count, where 0 stands for the last, as in Iggy.
+
+    Args:
+        key: The key's bytes.
+        partitions: How many partitions the topic has, 1 or more.
+    """
+    return xxhash.xxh32_intdigest(key) % partitions or partitions

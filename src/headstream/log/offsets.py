@@ -1,0 +1,157 @@
+"""OffsetStore: how far each consumer and group has come in a topic, committed from any process.
+
+DIR/streams/<stream>/<topic>/offsets/<32 hexadecimal digits of the name's hash>.offsets, one file a consumer or group:
+
+    head   magic "HSOFFSET" | version u32 | kind u8 (1 consumer, 2 group) | name_length u8 | zero u16 | name | zero to byte 512
+    slot   next_offset u64 | committed_us u64 | zero u64 | zero u32 | check u32     32 bytes; partition n's is at 512 + 32 (n - 1)
+
+A commit writes one slot in place: a single small write within a page, which a killed process has either made or not,
+and which needs no lock, since the head's bytes follow from the name and are the same whoever writes them. check is the
+CRC-32C of what stands before it in the slot, begun with the partition's number; a slot of zeros is "nothing committed".
+
+The offset is that of the *next* message: one past the last that is done, where the consumer goes on.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import struct
+import threading
+from collections import OrderedDict
+from typing import Final
+
+from headstream.codec.batch.scan import crc32c
+from headstream.errors import CorruptLogError
+from headstream.log.files import Files, WriteFile
+from headstream.model.polling import Consumer, ConsumerKind
+from headstream.segments.files import ReadFile
+
+__all__ = ["OffsetStore"]
+
+_MAGIC: Final = b"HSOFFSET"
+_VERSION: Final = 1
+_HEAD: Final = struct.Struct("<8sIBBH")
+_HEAD_BYTES: Final = 512
+_SLOT: Final = struct.Struct("<QQQII")
+_EMPTY: Final = bytes(_SLOT.size)
+_SUFFIX: Final = ".offsets"
+_MAX_OPEN: Final = 64
+_ATTEMPTS: Final = 100
+"""A slot that is just being written can be read half: it is whole a moment later."""
+
+
+class OffsetStore:
+    """The committed offsets of one topic; any thread, any process.
+
+    Args:
+        directory: The topic's directory of offsets.
+        files: Where it is.
+    """
+
+    def __init__(self, directory: str, files: Files) -> None:
+        self._directory = directory
+        self._files = files
+        self._lock = threading.Lock()
+        self._open: OrderedDict[Consumer, WriteFile] = OrderedDict()
+
+    def commit(self, consumer: Consumer, partition: int, next_offset: int, committed_us: int) -> None:
+        """Commit that a consumer goes on from an offset; it is kept whatever happens to this process then.
+
+        Args:
+            consumer: Whose offset it is.
+            partition: From 1.
+            next_offset: One past the last message that is done.
+            committed_us: The time, microseconds since 1970 UTC.
+
+        Raises:
+            StorageError: the system refused to write.
+        """
+        body = _SLOT.pack(next_offset, committed_us, 0, 0, 0)[:-4]
+        self._write(consumer, partition, body + crc32c(body, partition).to_bytes(4, "little"))
+
+    def forget(self, consumer: Consumer, partition: int) -> None:
+        """Make it that a consumer has committed nothing in a partition."""
+        if self._files.exists(self._path(consumer)):
+            self._write(consumer, partition, _EMPTY)
+
+    def committed(self, consumer: Consumer, partition: int) -> int | None:
+        """Return the offset a consumer goes on from, or None where it has committed nothing.
+
+        Raises:
+            CorruptLogError: what is there is damaged.
+        """
+        file = self._files.open_read(self._path(consumer))
+        if file is None:
+            return None
+        try:
+            return self._read(file, consumer, partition)
+        finally:
+            file.close()
+
+    def consumers(self) -> list[Consumer]:
+        """Return who has committed something here, by kind and name."""
+        found = []
+        for name in self._files.list_names(self._directory) or []:
+            if name.endswith(_SUFFIX):
+                file = self._files.open_read(f"{self._directory}/{name}")
+                if file is not None:
+                    head = memoryview(bytearray(_HEAD_BYTES))
+                    file.read_into(head, 0)
+                    file.close()
+                    found.append(_decode_head(bytes(head), f"{self._directory}/{name}"))
+        return sorted(found, key=lambda consumer: (consumer.kind, consumer.name))
+
+    def close(self) -> None:
+        """Let go of all files."""
+        with self._lock:
+            while self._open:
+                self._open.popitem()[1].close()
+
+    def _path(self, consumer: Consumer) -> str:
+        digest = hashlib.sha256(bytes([consumer.kind]) + consumer.name.encode()).hexdigest()
+        return f"{self._directory}/{digest[:32]}{_SUFFIX}"
+
+    def _write(self, consumer: Consumer, partition: int, slot: bytes) -> None:
+        with self._lock:
+            file = self._open.get(consumer)
+            if file is None:
+                file = self._open_write(consumer)
+            else:
+                self._open.move_to_end(consumer)
+            file.write_at(slot, _HEAD_BYTES + _SLOT.size * (partition - 1))
+
+    def _open_write(self, consumer: Consumer) -> WriteFile:
+        file = self._files.open_write(self._path(consumer))
+        if file.size_bytes() < _HEAD_BYTES:
+            file.write_at(_encode_head(consumer), 0)
+        self._open[consumer] = file
+        if len(self._open) > _MAX_OPEN:
+            self._open.popitem(last=False)[1].close()
+        return file
+
+    def _read(self, file: ReadFile, consumer: Consumer, partition: int) -> int | None:
+        slot = memoryview(bytearray(_SLOT.size))
+        position = _HEAD_BYTES + _SLOT.size * (partition - 1)
+        for _ in range(_ATTEMPTS):
+            if file.read_into(slot, position) < _SLOT.size or slot == _EMPTY:
+                return None
+            next_offset, _, _, _, check = _SLOT.unpack(slot)
+            if check == crc32c(slot[:-4], partition):
+                return int(next_offset)
+        raise CorruptLogError(
+            f"the committed offset of {consumer} in partition {partition} is damaged",
+            where=f"{self._path(consumer)}, byte {position}",
+            advice="Move the file away, and seek to where the consumer is to go on",
+        )
+
+
+def _encode_head(consumer: Consumer) -> bytes:
+    name = consumer.name.encode()
+    return (_HEAD.pack(_MAGIC, _VERSION, consumer.kind, len(name), 0) + name).ljust(_HEAD_BYTES, b"\0")
+
+
+def _decode_head(head: bytes, path: str) -> Consumer:
+    magic, version, kind, name_length, _ = _HEAD.unpack_from(head)
+    if magic != _MAGIC or version != _VERSION or kind not in tuple(ConsumerKind):
+        raise CorruptLogError("the head of an offsets file is damaged", where=path, advice="Move the file away")
+    return Consumer(ConsumerKind(kind), head[_HEAD.size : _HEAD.size + name_length].decode("utf-8", "replace"))

@@ -1,0 +1,167 @@
+"""Partition: append and roll.
+
+    sent batch -> codec.batch.stamp -> <base offset>.log -> entry in <base offset>.index -> acknowledged
+
+Data first, then its index entry: the entry is what commits a send, here and for every reader. What fails between
+the two leaves bytes that nothing points to, which the next append writes over.
+"""
+
+from __future__ import annotations
+
+import threading
+from typing import Final
+
+from headstream.codec.batch.stamp import stamp
+from headstream.codec.buffer import BytesLike
+from headstream.errors import InvalidInputError, InvalidOptionError, LimitError
+from headstream.log.files import Files, WriteFile
+from headstream.log.recovery import Tail, recover
+from headstream.segments.layout import (
+    INDEX_ENTRY_BYTES,
+    INDEX_HEADER_BYTES,
+    INDEX_SUFFIX,
+    LOG_SUFFIX,
+    IndexEntry,
+    encode_entry,
+    encode_header,
+    segment_path,
+)
+
+__all__ = ["DEFAULT_SEGMENT_BYTES", "MAX_BATCH_BYTES", "Partition", "check_segment_bytes"]
+
+DEFAULT_SEGMENT_BYTES: Final = 256 << 20
+"""Retention drops whole segments, and a partition is looked through by segment: small enough for the one, big enough
+that 10 GB are 40 of them."""
+
+MAX_BATCH_BYTES: Final = 64 << 20
+"""One send. A frame of the binary transport is no bigger, so that what is stored can always be polled."""
+
+_MIN_SEGMENT_BYTES: Final = 4096
+_MAX_SEGMENT_BYTES: Final = 2 << 30
+"""With one send of the greatest size behind it, and what stamping adds, positions still fit 32 bits."""
+
+
+def check_segment_bytes(segment_bytes: int) -> int:
+    """Return a segment size if it can be one.
+
+    Raises:
+        InvalidOptionError: it is not 4 KiB to 2 GiB.
+    """
+    if not _MIN_SEGMENT_BYTES <= segment_bytes <= _MAX_SEGMENT_BYTES:
+        raise InvalidOptionError(f"segment_bytes is {segment_bytes}", advice=f"Use {_MIN_SEGMENT_BYTES} to {_MAX_SEGMENT_BYTES}")
+    return segment_bytes
+
+
+class Partition:
+    """The writer's side of one partition; any thread may append.
+
+    Args:
+        directory: Its directory; the caller holds the log's lock.
+        files: Where it is.
+        wide: Whether the topic's limits are `wide`.
+        segment_bytes: A segment that has this many bytes, or would have more, is followed by a new one.
+
+    Raises:
+        CorruptLogError: what is there cannot be appended to.
+    """
+
+    def __init__(self, directory: str, files: Files, *, wide: bool, segment_bytes: int) -> None:
+        self._directory = directory
+        self._files = files
+        self._wide = wide
+        self._segment_bytes = segment_bytes
+        self._lock = threading.Lock()
+        self._data: WriteFile | None = None
+        self._index: WriteFile | None = None
+        # Set while an append is between its steps: should it end there, by whatever exception, what is on disk
+        # decides what was committed, not what is in memory.
+        self._is_doubtful = False
+        self._take_over(recover(directory, files))
+
+    def _take_over(self, tail: Tail) -> None:
+        self._base_offset = tail.base_offset
+        self._end_offset = tail.end_offset
+        self._byte_position = tail.byte_position
+        self._entries = tail.entries
+        self._timestamp_us = tail.timestamp_us
+
+    @property
+    def end_offset(self) -> int:
+        """What the next message gets."""
+        return self._end_offset
+
+    def append(self, sent: BytesLike, timestamp_us: int, seed: bytes) -> int:
+        """Append a batch and return the offset of its first message; it is committed then.
+
+        Args:
+            sent: Messages as sent, back to back.
+            timestamp_us: The time they get, microseconds since 1970 UTC; not before that of the newest message.
+            seed: 16 random bytes, for the ids that are to be made.
+
+        Raises:
+            LimitError: a message is beyond the topic's limits, or the batch beyond 64 MiB; nothing was written.
+            DecodeError: the bytes are no batch; nothing was written.
+            StorageError: the system refused to write; nothing is committed.
+        """
+        size_bytes = memoryview(sent).nbytes
+        if size_bytes > MAX_BATCH_BYTES:
+            raise LimitError(
+                f"a batch of {size_bytes} bytes",
+                where=self._directory,
+                advice=f"One send takes at most {MAX_BATCH_BYTES} bytes: send less at a time, or keep big payloads elsewhere",
+            )
+        if size_bytes == 0:
+            raise InvalidInputError("a batch without a message", where=self._directory, advice="Send one message or more")
+        with self._lock:
+            if self._is_doubtful:
+                self._close_files()
+                self._take_over(recover(self._directory, self._files))
+                self._is_doubtful = False
+            first = self._end_offset
+            time_us = max(timestamp_us, self._timestamp_us)
+            stamped = stamp(sent, first, time_us, seed, self._wide)
+            data, index = self._place_for(len(stamped.data))
+            entry = IndexEntry(self._byte_position, len(stamped.data), first, stamped.count, time_us, stamped.crc32c)
+            self._is_doubtful = True
+            data.write_at(stamped.data, entry.byte_position)
+            index.write_at(encode_entry(entry, self._base_offset or 0), INDEX_HEADER_BYTES + self._entries * INDEX_ENTRY_BYTES)
+            self._end_offset = entry.end_offset
+            self._byte_position = entry.end_position
+            self._entries += 1
+            self._timestamp_us = time_us
+            self._is_doubtful = False
+        return first
+
+    def _place_for(self, size_bytes: int) -> tuple[WriteFile, WriteFile]:
+        """Return the files that so many bytes go to: a new segment's where the newest is full."""
+        is_full = self._byte_position > 0 and self._byte_position + size_bytes > self._segment_bytes
+        if self._base_offset is None or is_full:
+            self._is_doubtful = True
+            self._close_files()
+            self._begin_segment(self._end_offset)
+            self._is_doubtful = False
+        if self._data is None or self._index is None:
+            base = self._base_offset or 0
+            self._data = self._files.open_write(segment_path(self._directory, base, LOG_SUFFIX))
+            self._index = self._files.open_write(segment_path(self._directory, base, INDEX_SUFFIX))
+        return self._data, self._index
+
+    def _begin_segment(self, base: int) -> None:
+        """Make the files of a new segment: the index last, which is what readers look for."""
+        self._data = self._files.open_write(segment_path(self._directory, base, LOG_SUFFIX))
+        self._index = self._files.open_write(segment_path(self._directory, base, INDEX_SUFFIX))
+        self._index.write_at(encode_header(base), 0)
+        self._base_offset = base
+        self._byte_position = 0
+        self._entries = 0
+
+    def close(self) -> None:
+        """Let go of the files; the next append opens them again."""
+        with self._lock:
+            self._close_files()
+
+    def _close_files(self) -> None:
+        for file in (self._data, self._index):
+            if file is not None:
+                file.close()
+        self._data = self._index = None

@@ -1,0 +1,218 @@
+"""What a crash can leave in a partition, and how the next writer repairs it before it appends.
+
+A send is written in two steps, data and then index entry, and is acknowledged after both. A process that dies
+leaves one of these behind, and this is what becomes of it:
+
+    data without its entry, whole or torn        cut off: it was never acknowledged
+    a torn entry                                  cut off, with its data: never acknowledged either
+    a new segment's .log without its .index       an empty index is made
+    an index that is missing                      built again from the messages (a person deleted it; a crash does not)
+
+and, after a power cut, entries that point behind the end of the data: they are dropped.
+
+Only the newest segment is looked into, beyond the sizes of the others; how long this takes does not depend on how
+much is stored. What cannot be explained is an error, never deleted: a .log whose index must be built again but which
+holds something that is no message keeps that rest, under a name that says so.
+"""
+
+from __future__ import annotations
+
+import re
+from dataclasses import dataclass
+from typing import Final
+
+from headstream.codec.batch.results import Scan
+from headstream.codec.batch.scan import find_timestamp, scan, take
+from headstream.errors import CorruptLogError
+from headstream.log.files import Files, WriteFile
+from headstream.segments.files import ReadFile
+from headstream.segments.index import IndexReader
+from headstream.segments.layout import (
+    INDEX_ENTRY_BYTES,
+    INDEX_HEADER_BYTES,
+    INDEX_SUFFIX,
+    LOG_SUFFIX,
+    IndexEntry,
+    base_offsets,
+    encode_entry,
+    encode_header,
+    segment_path,
+)
+
+__all__ = ["Tail", "recover"]
+
+_SCAN_BYTES: Final = 4 << 20
+_LOG_NAME: Final = re.compile(r"(\d{20})\.log")
+
+
+@dataclass(frozen=True, slots=True)
+class Tail:
+    """Where the next append goes.
+
+    Args:
+        base_offset: The newest segment's first offset; None where the partition has no segment yet.
+        end_offset: What the next message gets.
+        byte_position: The committed bytes of the newest segment.
+        entries: The entries of its index.
+        timestamp_us: The time of the newest message, 0 where there is none.
+    """
+
+    base_offset: int | None
+    end_offset: int
+    byte_position: int
+    entries: int
+    timestamp_us: int
+
+
+def recover(directory: str, files: Files) -> Tail:
+    """Repair a partition and return where its next append goes.
+
+    Args:
+        directory: The partition's directory; the caller holds the log's lock.
+        files: Where it is.
+
+    Raises:
+        CorruptLogError: files contradict each other in a way that no crash explains.
+        StorageError: the system refused an operation.
+    """
+    names = files.list_names(directory)
+    if names is None:
+        raise CorruptLogError(
+            "a partition's directory is missing", where=directory, advice="Restore it from a copy, or delete the topic"
+        )
+    logs = sorted(int(match[1]) for name in names if (match := _LOG_NAME.fullmatch(name)))
+    for base in base_offsets(names):
+        if base not in logs:
+            raise _missing_data(directory, base)
+    if not logs:
+        return Tail(None, 0, 0, 0, 0)
+    indexed = set(base_offsets(names))
+    for number, base in enumerate(logs):
+        if base not in indexed:
+            _rebuild(directory, base, logs[number + 1] if number + 1 < len(logs) else None, files)
+    return _repair_newest(directory, logs, files)
+
+
+def _missing_data(directory: str, base: int) -> CorruptLogError:
+    return CorruptLogError(
+        "a segment's index is there, its messages are not",
+        where=segment_path(directory, base, LOG_SUFFIX),
+        advice="Restore the file from a copy; to go on without those messages, move the index away",
+    )
+
+
+def _repair_newest(directory: str, logs: list[int], files: Files) -> Tail:
+    base = logs[-1]
+    data = files.open_write(segment_path(directory, base, LOG_SUFFIX))
+    index = files.open_write(segment_path(directory, base, INDEX_SUFFIX))
+    try:
+        if index.size_bytes() < INDEX_HEADER_BYTES:  # died between making the file and writing its head
+            index.write_at(encode_header(base), 0)
+        reader = IndexReader(index, segment_path(directory, base, INDEX_SUFFIX), base)
+        count = _count_backed(reader, data.size_bytes())
+        index.truncate(INDEX_HEADER_BYTES + count * INDEX_ENTRY_BYTES)
+        last = reader.entry(count - 1) if count else None
+        data.truncate(0 if last is None else last.end_position)
+    finally:
+        data.close()
+        index.close()
+    if last is not None:
+        return Tail(base, last.end_offset, last.end_position, count, last.timestamp_us)
+    return Tail(base, base, 0, 0, _last_timestamp(directory, logs[:-1], files))
+
+
+def _count_backed(reader: IndexReader, data_bytes: int) -> int:
+    """Return how many of an index's entries have all their data."""
+    count = reader.count
+    while count and reader.entry(count - 1).end_position > data_bytes:
+        count -= 1
+    return count
+
+
+def _last_timestamp(directory: str, bases: list[int], files: Files) -> int:
+    """Return the time of the newest message of earlier segments: times do not decrease across a roll either."""
+    for base in reversed(bases):
+        path = segment_path(directory, base, INDEX_SUFFIX)
+        file = files.open_read(path)
+        if file is not None:
+            last = IndexReader(file, path, base).last
+            file.close()
+            if last is not None:
+                return last.timestamp_us
+    return 0
+
+
+# -- building an index again -------------------------------------------------------------------------------
+
+
+def _rebuild(directory: str, base: int, next_base: int | None, files: Files) -> None:
+    """Build the index of a segment from its messages.
+
+    It is made under another name and then renamed, since a segment exists from the moment its index does.
+    """
+    path = segment_path(directory, base, LOG_SUFFIX)
+    data = files.open_read(path)
+    if data is None:
+        raise _missing_data(directory, base)
+    temporary = segment_path(directory, base, ".index-new")
+    index = files.open_write(temporary)
+    try:
+        index.truncate(0)
+        index.write_at(encode_header(base), 0)
+        end, end_offset = _write_entries(data, index, base, path)
+        if next_base is not None and end_offset != next_base:
+            raise CorruptLogError(
+                f"whole messages end at byte {end} and offset {end_offset}, the next segment begins at {next_base}, "
+                "and the index between is missing",
+                where=path,
+                advice="Restore the segment's files from a copy",
+            )
+        rest = data.size_bytes() - end
+        if rest:
+            _set_aside(data, end, rest, f"{path}.rest-{end}", files)
+    finally:
+        data.close()
+        index.close()
+    files.rename(temporary, segment_path(directory, base, INDEX_SUFFIX))
+
+
+def _write_entries(data: ReadFile, index: WriteFile, base: int, path: str) -> tuple[int, int]:
+    """Write an entry for every run of messages of one time; return the byte and the offset after the last whole message."""
+    size_bytes, position, offset, entries = data.size_bytes(), 0, base, 0
+    span = _SCAN_BYTES
+    while position < size_bytes:
+        chunk = memoryview(bytearray(min(span, size_bytes - position)))
+        data.read_into(chunk, position)
+        whole = scan(chunk).end
+        if whole == 0:
+            if len(chunk) == size_bytes - position:
+                break
+            span *= 2
+            continue
+        at = 0
+        while at < whole:
+            run = _first_run(chunk[at:whole])
+            if run.first_offset != offset:
+                raise CorruptLogError(
+                    f"offset {run.first_offset} stands where {offset} should, and the segment's index is missing",
+                    where=f"{path}, byte {position + at}",
+                    advice="Restore the segment's files from a copy",
+                )
+            entry = IndexEntry(position + at, run.end, offset, run.count, run.first_timestamp_us, run.crc32c)
+            index.write_at(encode_entry(entry, base), INDEX_HEADER_BYTES + entries * INDEX_ENTRY_BYTES)
+            entries, offset, at = entries + 1, entry.end_offset, at + run.end
+        position += whole
+        span = _SCAN_BYTES
+    return position, offset
+
+
+def _first_run(stored: memoryview) -> Scan:
+    """Return what the first messages of the same time are."""
+    first = scan(stored[: take(stored, 0, 1, len(stored))[0]])
+    return scan(stored[: find_timestamp(stored, first.first_timestamp_us + 1)])
+
+
+def _set_aside(data: ReadFile, position: int, size_bytes: int, path: str, files: Files) -> None:
+    rest = memoryview(bytearray(size_bytes))
+    data.read_into(rest, position)
+    files.replace(path, bytes(rest))

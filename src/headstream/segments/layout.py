@@ -1,0 +1,154 @@
+"""What the files of a log are called and how their bytes lie.
+
+    DIR/
+      headstream.json       the marker: {"format": 1, "identity": "<uuid>", "created_us": <microseconds>}
+      headstream.lock       locked (flock) by the one process that writes; its text is that process's id
+      catalog.sqlite        streams, topics, partitions (log/catalog.py)
+      streams/<stream>/<topic>/<partition>/     a topic's directory has numbers that are never given again
+        00000000000000000000.log                stored messages back to back and nothing else; named by the first offset
+        00000000000000000000.index              a header, then one entry a send
+      streams/<stream>/<topic>/offsets/         consumer offsets (log/offsets.py)
+
+Index, little-endian, 32 bytes each so that no entry crosses a page:
+
+    header   magic "HSINDEX\\0" | version u32 | entry_size u32 | base_offset u64 | reserved u32 | check u32
+    entry    byte_position u32 | size_bytes u32 | relative_offset u32 | count u32 | timestamp_us u64 | crc32c u32 | check u32
+
+relative_offset counts from base_offset. All messages of an entry have its timestamp, and timestamps never decrease
+within a partition. crc32c is the CRC-32C of the entry's bytes in the .log with each state byte taken as 0; check is
+the CRC-32C of what stands before it in header or entry, begun with the low half of base_offset, so that an entry
+belongs to its file.
+"""
+
+from __future__ import annotations
+
+import re
+import struct
+from typing import Final, NamedTuple
+
+from headstream.codec.batch.scan import crc32c
+
+__all__ = [
+    "CATALOG_NAME",
+    "FORMAT_VERSION",
+    "INDEX_ENTRY_BYTES",
+    "INDEX_HEADER_BYTES",
+    "INDEX_SUFFIX",
+    "INDEX_VERSION",
+    "LOCK_NAME",
+    "LOG_SUFFIX",
+    "MARKER_NAME",
+    "MAX_SEGMENT_BYTES",
+    "OFFSETS_NAME",
+    "STREAMS_NAME",
+    "IndexEntry",
+    "IndexHeader",
+    "base_offsets",
+    "decode_entry",
+    "decode_header",
+    "encode_entry",
+    "encode_header",
+    "segment_path",
+    "topic_directory",
+]
+
+FORMAT_VERSION: Final = 1
+"""The version of the whole directory that this Headstream writes."""
+INDEX_VERSION: Final = 1
+
+MARKER_NAME: Final = "headstream.json"
+LOCK_NAME: Final = "headstream.lock"
+CATALOG_NAME: Final = "catalog.sqlite"
+STREAMS_NAME: Final = "streams"
+OFFSETS_NAME: Final = "offsets"
+LOG_SUFFIX: Final = ".log"
+INDEX_SUFFIX: Final = ".index"
+
+MAX_SEGMENT_BYTES: Final = (1 << 32) - 1
+"""A byte position in a segment is an unsigned 32-bit number."""
+
+_MAGIC: Final = b"HSINDEX\0"
+_HEADER: Final = struct.Struct("<8sIIQII")
+_ENTRY: Final = struct.Struct("<IIIIQII")
+_CHECK: Final = struct.Struct("<I")
+INDEX_HEADER_BYTES: Final = _HEADER.size
+INDEX_ENTRY_BYTES: Final = _ENTRY.size
+_SEGMENT_NAME: Final = re.compile(r"(\d{20})\.index")
+
+
+class IndexHeader(NamedTuple):
+    """The head of an index file."""
+
+    version: int
+    entry_size: int
+    base_offset: int
+
+
+class IndexEntry(NamedTuple):
+    """Where one send lies in its segment."""
+
+    byte_position: int
+    size_bytes: int
+    first_offset: int
+    messages_count: int
+    timestamp_us: int
+    crc32c: int
+
+    @property
+    def end_position(self) -> int:
+        """The byte after its last."""
+        return self.byte_position + self.size_bytes
+
+    @property
+    def end_offset(self) -> int:
+        """One past its last offset."""
+        return self.first_offset + self.messages_count
+
+
+def encode_header(base_offset: int) -> bytes:
+    """Return the head of a new index file."""
+    body = _HEADER.pack(_MAGIC, INDEX_VERSION, INDEX_ENTRY_BYTES, base_offset, 0, 0)[:-4]
+    return body + _CHECK.pack(crc32c(body, base_offset & 0xFFFFFFFF))
+
+
+def decode_header(data: bytes | memoryview) -> IndexHeader | None:
+    """Return what an index file's first 32 bytes say, or None where they are no valid head."""
+    if len(data) < INDEX_HEADER_BYTES:
+        return None
+    magic, version, entry_size, base_offset, _, check = _HEADER.unpack_from(data)
+    if magic != _MAGIC or check != crc32c(data[: INDEX_HEADER_BYTES - 4], base_offset & 0xFFFFFFFF):
+        return None
+    return IndexHeader(version, entry_size, base_offset)
+
+
+def encode_entry(entry: IndexEntry, base_offset: int) -> bytes:
+    """Return the bytes of an entry in the index of the segment that begins at `base_offset`."""
+    position, size, first, count, timestamp, checksum = entry
+    body = _ENTRY.pack(position, size, first - base_offset, count, timestamp, checksum, 0)[:-4]
+    return body + _CHECK.pack(crc32c(body, base_offset & 0xFFFFFFFF))
+
+
+def decode_entry(data: bytes | bytearray | memoryview, base_offset: int) -> IndexEntry | None:
+    """Return the entry that 32 bytes hold, or None where they hold none (torn, altered or of another file)."""
+    position, size, relative, count, timestamp, checksum, check = _ENTRY.unpack(data)
+    if count == 0 or size == 0 or check != crc32c(data[: INDEX_ENTRY_BYTES - 4], base_offset & 0xFFFFFFFF):
+        return None
+    return IndexEntry(position, size, base_offset + relative, count, timestamp, checksum)
+
+
+def segment_path(directory: str, base_offset: int, suffix: str) -> str:
+    """Return the path of a segment's file in its partition's directory."""
+    return f"{directory}/{base_offset:020d}{suffix}"
+
+
+def base_offsets(names: list[str]) -> list[int]:
+    """Return the base offsets of the segments among the names of a partition's files, ascending.
+
+    A segment exists from the moment its index does.
+    """
+    return sorted(int(match[1]) for name in names if (match := _SEGMENT_NAME.fullmatch(name)))
+
+
+def topic_directory(root: str, stream_number: int, topic_number: int) -> str:
+    """Return the directory of a topic; each of its partitions is a directory in it, named by its number."""
+    return f"{root}/{STREAMS_NAME}/{stream_number}/{topic_number}"
