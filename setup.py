@@ -8,10 +8,10 @@ from __future__ import annotations
 
 from pathlib import Path
 
-from setuptools import Extension, setup  # type: ignore[import-untyped]
+from setuptools import Extension, setup
 
 CODEC = Path("src/headstream/codec")
-COMPILED = ("batch/stamp", "batch/scan", "batch/columns", "batch/variant", "batch/pack", "avro", "envelopes")
+COMPILED = ("batch/checksum", "batch/stamp", "batch/scan", "batch/columns", "batch/variant", "batch/pack", "avro", "envelopes")
 
 
 def extensions() -> list[Extension]:

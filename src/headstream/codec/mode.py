@@ -51,8 +51,8 @@ def compiled() -> bool:
 
 def describe() -> str:
     """Return one line for `--version`: how the hot path runs, and what computes its checksums."""
-    from headstream.codec.batch import scan
+    from headstream.codec.batch import checksum
 
     if not compiled():
         return "kernels interpreted"
-    return f"kernels compiled, checksums by {('tables', 'PCLMULQDQ', 'VPCLMULQDQ')[scan.checksum_level()]}"
+    return f"kernels compiled, checksums by {('tables', 'PCLMULQDQ', 'VPCLMULQDQ')[checksum.checksum_level()]}"

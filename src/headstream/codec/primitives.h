@@ -148,6 +148,14 @@ static inline int hs_kind_width(int kind) {
     return kind < 16 ? widths[kind] : kind == 64 ? 0 : kind == 65 ? 2 : -2;
 }
 
+/* Note where a fault is, what is needed and what is there; return the fault as a negative number. */
+static inline long long hs_note_fault(unsigned char *notes, int code, long long at, long long need, long long have) {
+    hs_store64_signed(notes, 0, at);
+    hs_store64_signed(notes, 8, need);
+    hs_store64_signed(notes, 16, have);
+    return -code;
+}
+
 /* The first 37 bytes of a stored message: offset u64 | state u8 | timestamp u64 | id u128 | crc32 u32. */
 static inline void hs_store_head(unsigned char *p, long long at, unsigned long long offset, unsigned char state,
                                  unsigned long long timestamp, unsigned long long id_low, unsigned long long id_high,

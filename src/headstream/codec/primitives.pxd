@@ -16,6 +16,7 @@ cdef extern from "primitives.h" nogil:
                               const unsigned char *b, long long start, long long b_size)
     long long utf8_size "hs_utf8_size" (const unsigned char *p, long long at, long long size)
     int kind_width "hs_kind_width" (int kind)
+    long long note_fault "hs_note_fault" (unsigned char *notes, int code, long long at, long long need, long long have)
     void store_head "hs_store_head" (unsigned char *p, long long at, unsigned long long offset, unsigned char state,
                                      unsigned long long timestamp, unsigned long long id_low, unsigned long long id_high,
                                      unsigned int crc)

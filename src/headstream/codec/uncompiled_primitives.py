@@ -22,6 +22,7 @@ __all__ = [
     "load64_signed",
     "mix64",
     "new_bytes",
+    "note_fault",
     "readable",
     "store16",
     "store32",
@@ -39,6 +40,7 @@ _I64: Final = struct.Struct("<q")
 _unpack16, _unpack32, _unpack64, _unpack64_signed = _U16.unpack_from, _U32.unpack_from, _U64.unpack_from, _I64.unpack_from
 _pack16, _pack32, _pack64, _pack64_signed = _U16.pack_into, _U32.pack_into, _U64.pack_into, _I64.pack_into
 _pack_head: Final = struct.Struct("<QBQQQI").pack_into
+_pack_fault: Final = struct.Struct("<3q").pack_into
 _WIDTHS: Final = {HeaderKind.RAW: -1, HeaderKind.STRING: -1, **KIND_WIDTHS}
 _MASK64: Final = (1 << 64) - 1
 
@@ -120,6 +122,12 @@ def utf8_size(p: memoryview, at: int, size: int) -> int:
 def kind_width(kind: int) -> int:
     """Return the bytes that a header value of a kind has: -1 any number, -2 there is no such kind."""
     return _WIDTHS.get(kind, -2)
+
+
+def note_fault(notes: memoryview, code: int, at: int, need: int, have: int) -> int:
+    """Note where a fault is, what is needed and what is there; return the fault as a negative number."""
+    _pack_fault(notes, 0, at, need, have)
+    return -code
 
 
 def store_head(p: memoryview, at: int, offset: int, state: int, timestamp: int, id_low: int, id_high: int, crc: int) -> None:

@@ -1,10 +1,22 @@
-"""Finding the way in stored messages: where each begins, whether it is whole, what the range's checksum is."""
+"""Finding the way in stored messages: where each begins, whether it is whole, what a range's checksum is.
+
+    stored   offset u64 | state u8 | timestamp u64 | id u128 | crc32(payload) u32
+             | headers_length u32 | headers | payload_length u32 | payload
+    headers  (key_length u32 | key | kind u8 | value_length u32 | value)*
+
+The checksum of a range takes every state byte as 0, so that a state may change in place.
+"""
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
+import struct
+from typing import TYPE_CHECKING, Final
 
+from headstream.codec.batch.checksum import crc32, crc32c
+from headstream.codec.batch.faults import decode_error
+from headstream.codec.batch.results import Scan
 from headstream.codec.buffer import BytesLike
+from headstream.errors import DecodeError, InvalidInputError
 
 if TYPE_CHECKING:
     from headstream.codec import uncompiled as cython
@@ -15,47 +27,373 @@ else:
         from headstream.codec import uncompiled as cython
 
 if not cython.compiled:
-    from headstream.codec.uncompiled_checksums import crc32_from, crc32c_from, crc_level
-    from headstream.codec.uncompiled_primitives import readable
+    from headstream.codec.batch.faults import HEADER_CUT, HEADERS_CUT, KEY_CUT, KEY_EMPTY, MESSAGE_CUT, PAYLOAD_CUT, VALUE_CUT
+    from headstream.codec.uncompiled_checksums import crc32c_from
+    from headstream.codec.uncompiled_primitives import (
+        copy,
+        load32,
+        load64,
+        new_bytes,
+        note_fault,
+        readable,
+        store64_signed,
+        writable,
+    )
 elif not TYPE_CHECKING:
-    from cython.cimports.headstream.codec.checksums import crc32_from, crc32c_from, crc_level
-    from cython.cimports.headstream.codec.primitives import readable
+    from cython.cimports.headstream.codec.batch.faults import (
+        HEADER_CUT,
+        HEADERS_CUT,
+        KEY_CUT,
+        KEY_EMPTY,
+        MESSAGE_CUT,
+        PAYLOAD_CUT,
+        VALUE_CUT,
+    )
+    from cython.cimports.headstream.codec.checksums import crc32c_from
+    from cython.cimports.headstream.codec.primitives import (
+        copy,
+        load32,
+        load64,
+        new_bytes,
+        note_fault,
+        readable,
+        store64_signed,
+        writable,
+    )
 
-__all__ = ["checksum_level", "crc32", "crc32c"]
+__all__ = ["crc32", "crc32c", "find_offset", "find_states", "find_timestamp", "masked_crc32c", "scan", "take"]
+
+# Smaller messages than this are copied together before they are checksummed, with their state bytes set to 0:
+# a checksum is quicker the longer the piece, and interpreted that is all that counts.
+COLLECTED = cython.declare(cython.longlong, 512 if cython.compiled else 1 << 20)
+STRETCH = cython.declare(cython.longlong, 16384 if cython.compiled else 1 << 20)
 
 
-def checksum_level() -> int:
-    """Return what computes checksums: 0 tables, 1 PCLMULQDQ, 2 VPCLMULQDQ."""
-    return crc_level
+@cython.cfunc
+@cython.inline
+@cython.exceptval(check=False)
+@cython.nogil
+def _end_of(p: cython.p_const_uchar, at: cython.longlong, size: cython.longlong, notes: cython.p_uchar) -> cython.longlong:
+    """Return the byte position after a message, by its lengths, or a fault."""
+    length: cython.longlong
+    if size - at < 45:
+        return note_fault(notes, MESSAGE_CUT, at, 45, size - at)
+    length = load32(p, at + 37)
+    if size - at - 45 < length:
+        return note_fault(notes, HEADERS_CUT, at + 41, length + 4, size - at - 41)
+    at += 45 + length
+    length = load32(p, at - 4)
+    if size - at < length:
+        return note_fault(notes, PAYLOAD_CUT, at, length, size - at)
+    return at + length
 
 
-def crc32(data: BytesLike, value: int = 0) -> int:
-    """Return the CRC-32 of any buffer, as zlib has it.
+@cython.cfunc
+@cython.exceptval(check=False)
+@cython.nogil
+def _check_block(p: cython.p_const_uchar, at: cython.longlong, end: cython.longlong, notes: cython.p_uchar) -> cython.longlong:
+    """Return 0 where the lengths in a header block fit it, or a fault."""
+    length: cython.longlong
+    while at < end:
+        if end - at < 4:
+            return note_fault(notes, HEADER_CUT, at, 4, end - at)
+        length = load32(p, at)
+        at += 4
+        if end - at < length + 5:
+            return note_fault(notes, KEY_CUT, at, length + 5, end - at)
+        if length == 0:
+            return note_fault(notes, KEY_EMPTY, at, 1, 0)
+        at += length + 5
+        length = load32(p, at - 4)
+        if end - at < length:
+            return note_fault(notes, VALUE_CUT, at, length, end - at)
+        at += length
+    return 0
+
+
+@cython.cfunc
+@cython.exceptval(check=False)
+@cython.nogil
+def _masked(
+    p: cython.p_const_uchar, at: cython.longlong, end: cython.longlong, scratch: cython.p_uchar, crc: cython.uint
+) -> cython.uint:
+    """Return the CRC-32C of whole messages with their state bytes taken as 0; `scratch` has STRETCH bytes."""
+    filled: cython.longlong = 0
+    size: cython.longlong
+    while at < end:
+        size = load32(p, at + 37)
+        size += 45
+        size += load32(p, at + size - 4)
+        if filled > 0 and (size >= COLLECTED or filled + size > STRETCH):
+            crc = crc32c_from(scratch, 0, filled, crc)
+            filled = 0
+        if size < COLLECTED:
+            copy(scratch, filled, p, at, size)
+            scratch[filled + 8] = 0
+            filled += size
+        else:
+            copy(scratch, 0, p, at, 8)
+            scratch[8] = 0
+            crc = crc32c_from(scratch, 0, 9, crc)
+            crc = crc32c_from(p, at + 9, size - 9, crc)
+        at += size
+    return crc32c_from(scratch, 0, filled, crc)
+
+
+@cython.cfunc
+@cython.exceptval(check=False)
+@cython.nogil
+def _walk(p: cython.p_const_uchar, at: cython.longlong, size: cython.longlong, notes: cython.p_uchar) -> cython.longlong:
+    """Walk over whole messages; note their count, end, and the position of the last one; return 0 or a fault."""
+    count: cython.longlong = 0
+    last: cython.longlong = -1
+    result: cython.longlong = 0
+    end: cython.longlong
+    while at < size:
+        end = _end_of(p, at, size, notes)
+        if end < 0:
+            result = end
+            break
+        result = _check_block(p, at + 41, at + 41 + load32(p, at + 37), notes)
+        if result < 0:
+            break
+        last = at
+        at = end
+        count += 1
+    store64_signed(notes, 24, count)
+    store64_signed(notes, 32, at)
+    store64_signed(notes, 40, last)
+    return result
+
+
+@cython.cfunc
+@cython.exceptval(check=False)
+@cython.nogil
+def _find(
+    p: cython.p_const_uchar,
+    at: cython.longlong,
+    size: cython.longlong,
+    field: cython.longlong,
+    value: cython.ulonglong,
+    notes: cython.p_uchar,
+) -> cython.longlong:
+    """Return where the first message is whose 64-bit field is at least a value; `size` if none, or a fault."""
+    end: cython.longlong
+    while at < size:
+        end = _end_of(p, at, size, notes)
+        if end < 0 or load64(p, at + field) >= value:
+            return end if end < 0 else at
+        at = end
+    return at
+
+
+@cython.cfunc
+@cython.exceptval(check=False)
+@cython.nogil
+def _find_state(p: cython.p_const_uchar, at: cython.longlong, size: cython.longlong, notes: cython.p_uchar) -> cython.longlong:
+    """Return where the first message is whose state is not 1; `size` if none, or a fault."""
+    end: cython.longlong
+    while at < size:
+        end = _end_of(p, at, size, notes)
+        if end < 0 or p[at + 8] != 1:
+            return end if end < 0 else at
+        at = end
+    return at
+
+
+@cython.cfunc
+@cython.exceptval(check=False)
+@cython.nogil
+def _take(
+    p: cython.p_const_uchar,
+    at: cython.longlong,
+    size: cython.longlong,
+    count: cython.longlong,
+    size_bytes: cython.longlong,
+    notes: cython.p_uchar,
+) -> cython.longlong:
+    """Return the end of at most `count` messages of at most `size_bytes` or one message; note how many; or a fault."""
+    start: cython.longlong = at
+    taken: cython.longlong = 0
+    end: cython.longlong
+    while at < size and taken < count:
+        end = _end_of(p, at, size, notes)
+        if end < 0:
+            return end
+        if taken > 0 and end - start > size_bytes:
+            break
+        at = end
+        taken += 1
+    store64_signed(notes, 24, taken)
+    return at
+
+
+_NOTES: Final = struct.Struct("<6q")
+_MAX_UINT64: Final = (1 << 64) - 1
+_HEAD: Final = struct.Struct("<QBQ")
+
+
+def _error(fault: int, noted: bytearray) -> DecodeError:
+    at, need, have = _NOTES.unpack(noted)[:3]
+    return decode_error(-fault, at, need, have)
+
+
+def _check_start(start: int, size: int) -> None:
+    if not 0 <= start <= size:
+        raise InvalidInputError(f"byte position {start} is not within the {size} bytes given")
+
+
+def scan(stored: BytesLike, start: int = 0) -> Scan:
+    """Say what a range of stored messages holds, up to the first that is cut short or malformed.
 
     Args:
-        data: The bytes.
-        value: The CRC-32 of what came before.
+        stored: Stored messages, back to back.
+        start: The byte position to begin at: that of a message.
     """
-    view = memoryview(data)
-    size: cython.longlong = view.nbytes
+    view = memoryview(stored)
     p: cython.p_const_uchar = readable(view)
-    result: cython.uint = value
+    size: cython.longlong = view.nbytes
+    _check_start(start, size)
+    begin: cython.longlong = start
+    noted, collected = new_bytes(_NOTES.size), new_bytes(min(STRETCH, size + 9))
+    notes: cython.p_uchar = writable(noted)
+    scratch: cython.p_uchar = writable(collected)
+    fault: cython.longlong
+    crc: cython.uint
     with cython.nogil:
-        result = crc32_from(p, 0, size, result)
-    return result  # noqa: RET504 - no Python object may be made without the lock
+        fault = _walk(p, begin, size, notes)
+        crc = _masked(p, begin, load64(notes, 32), scratch, 0)
+    error = _error(fault, noted) if fault < 0 else None
+    count, end, last = _NOTES.unpack(noted)[3:]
+    if count == 0:
+        return Scan(0, end, -1, -1, -1, -1, 0, error)
+    flat = view.cast("B")
+    first_offset, _, first_us = _HEAD.unpack_from(flat, start)
+    last_offset, _, last_us = _HEAD.unpack_from(flat, last)
+    return Scan(count, end, first_offset, last_offset, first_us, last_us, crc, error)
 
 
-def crc32c(data: BytesLike, value: int = 0) -> int:
-    """Return the CRC-32C (Castagnoli) of any buffer.
+def masked_crc32c(stored: BytesLike) -> int:
+    """Return the CRC-32C of whole stored messages with each one's state byte taken as 0.
 
     Args:
-        data: The bytes.
-        value: The CRC-32C of what came before.
+        stored: Stored messages, back to back.
+
+    Raises:
+        DecodeError: a message is cut short or malformed.
     """
-    view = memoryview(data)
-    size: cython.longlong = view.nbytes
+    found = scan(stored)
+    if found.fault is not None:
+        raise found.fault
+    return found.crc32c
+
+
+def find_offset(stored: BytesLike, offset: int, start: int = 0) -> int:
+    """Return the byte position of the first message whose offset is at least this one.
+
+    Args:
+        stored: Stored messages, back to back, in order of their offsets.
+        offset: The offset looked for.
+        start: The byte position to begin at: that of a message.
+
+    Returns:
+        The byte position, or the size of `stored` where there is none.
+
+    Raises:
+        DecodeError: a message before it is cut short.
+    """
+    return _find_first(stored, 0, offset, start)
+
+
+def find_timestamp(stored: BytesLike, timestamp_us: int, start: int = 0) -> int:
+    """Return the byte position of the first message that was appended at this time or later.
+
+    Args:
+        stored: Stored messages, back to back.
+        timestamp_us: Microseconds since 1970 UTC.
+        start: The byte position to begin at: that of a message.
+
+    Returns:
+        The byte position, or the size of `stored` where there is none.
+
+    Raises:
+        DecodeError: a message before it is cut short.
+    """
+    return _find_first(stored, 9, timestamp_us, start)
+
+
+def _find_first(stored: BytesLike, field_at: int, least: int, start: int) -> int:
+    view = memoryview(stored)
     p: cython.p_const_uchar = readable(view)
-    result: cython.uint = value
+    size: cython.longlong = view.nbytes
+    _check_start(start, size)
+    at: cython.longlong = start
+    field: cython.longlong = field_at
+    value: cython.ulonglong = min(max(least, 0), _MAX_UINT64)
+    noted = new_bytes(_NOTES.size)
+    notes: cython.p_uchar = writable(noted)
     with cython.nogil:
-        result = crc32c_from(p, 0, size, result)
-    return result  # noqa: RET504 - no Python object may be made without the lock
+        at = _find(p, at, size, field, value, notes)
+    if at < 0:
+        raise _error(at, noted)
+    return at
+
+
+def take(stored: BytesLike, start: int, count: int, size_bytes: int) -> tuple[int, int]:
+    """Return where to cut stored messages so that at most so many, and so many bytes, are before the cut.
+
+    Args:
+        stored: Stored messages, back to back.
+        start: The byte position to begin at: that of a message.
+        count: The most messages; from 1 on, one is taken whatever its size.
+        size_bytes: The most bytes.
+
+    Returns:
+        The byte position after the last message taken, and how many were taken.
+
+    Raises:
+        DecodeError: a message among them is cut short.
+    """
+    view = memoryview(stored)
+    p: cython.p_const_uchar = readable(view)
+    size: cython.longlong = view.nbytes
+    _check_start(start, size)
+    at: cython.longlong = start
+    most: cython.longlong = count
+    most_bytes: cython.longlong = size_bytes
+    noted = new_bytes(_NOTES.size)
+    notes: cython.p_uchar = writable(noted)
+    with cython.nogil:
+        at = _take(p, at, size, most, most_bytes, notes)
+    if at < 0:
+        raise _error(at, noted)
+    return at, load64(notes, 24)
+
+
+def find_states(stored: BytesLike, start: int = 0) -> list[tuple[int, int, int]]:
+    """Return every message that is not available, as (byte position, offset, state).
+
+    Args:
+        stored: Stored messages, back to back.
+        start: The byte position to begin at: that of a message.
+
+    Raises:
+        DecodeError: a message is cut short.
+    """
+    view = memoryview(stored)
+    p: cython.p_const_uchar = readable(view)
+    size: cython.longlong = view.nbytes
+    _check_start(start, size)
+    at: cython.longlong = start
+    noted = new_bytes(_NOTES.size)
+    notes: cython.p_uchar = writable(noted)
+    found: list[tuple[int, int, int]] = []
+    while True:
+        with cython.nogil:
+            at = _find_state(p, at, size, notes)
+        if at < 0:
+            raise _error(at, noted)
+        if at == size:
+            return found
+        found.append((at, load64(p, at), p[at + 8]))
+        at = _end_of(p, at, size, notes)

@@ -54,6 +54,7 @@ if not cython.compiled:
         load64,
         mix64,
         new_bytes,
+        note_fault,
         readable,
         store64_signed,
         store_head,
@@ -87,6 +88,7 @@ elif not TYPE_CHECKING:
         load64,
         mix64,
         new_bytes,
+        note_fault,
         readable,
         store64_signed,
         store_head,
@@ -102,10 +104,7 @@ MAX_KEY = cython.declare(cython.longlong, 255)
 MAX_VALUE_IGGY = cython.declare(cython.longlong, 255)
 MAX_VALUE_WIDE = cython.declare(cython.longlong, 65_536)
 
-# Where _check() notes what it found.
-NOTE_AT = cython.declare(cython.longlong, 0)
-NOTE_NEED = cython.declare(cython.longlong, 8)
-NOTE_HAVE = cython.declare(cython.longlong, 16)
+# Where _check() notes more than a fault.
 NOTE_KEY = cython.declare(cython.longlong, 24)
 NOTE_COUNT = cython.declare(cython.longlong, 32)
 
@@ -135,10 +134,7 @@ def _fault(
 ) -> cython.longlong:
     """Note where a fault is, what is needed or allowed and what is there; return the fault as a negative number."""
     store64_signed(notes, NOTE_KEY, key_at)
-    store64_signed(notes, NOTE_AT, at)
-    store64_signed(notes, NOTE_NEED, need)
-    store64_signed(notes, NOTE_HAVE, have)
-    return -code
+    return note_fault(notes, code, at, need, have)
 
 
 @cython.cfunc
