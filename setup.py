@@ -11,7 +11,17 @@ from pathlib import Path
 from setuptools import Extension, setup
 
 CODEC = Path("src/headstream/codec")
-COMPILED = ("batch/checksum", "batch/stamp", "batch/scan", "batch/columns", "batch/variant", "batch/pack", "avro", "envelopes")
+COMPILED = (
+    "batch/checksum",
+    "batch/stamp",
+    "batch/scan",
+    "batch/columns",
+    "batch/variant",
+    "batch/pack",
+    "avro",
+    "avro_walk",
+    "envelopes",
+)
 
 
 def extensions() -> list[Extension]:

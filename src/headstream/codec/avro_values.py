@@ -107,8 +107,8 @@ def _decode_logical(value: Any, avro_type: AvroType, what: str, at: int) -> Any:
     logical = avro_type.logical_type
     if logical == "decimal":
         limit = TABLE_DECIMAL_BYTES if avro_type.precision <= TABLE_PRECISION else WIDE_DECIMAL_BYTES
-        if len(value) > limit:
-            raise DecodeError(f"{what} is a decimal of {len(value)} bytes, more than {limit}", at)
+        if not 1 <= len(value) <= limit:
+            raise DecodeError(f"{what} is a decimal of {len(value)} bytes, not of 1 to {limit}", at)
         unscaled = int.from_bytes(value, "big", signed=True)
         if abs(unscaled) >= 10**avro_type.precision:
             raise DecodeError(f"{what} is a decimal of more than {avro_type.precision} digits", at)

@@ -1,0 +1,67 @@
+"""The numbers that a plan, the walk over rows and the columns' memory share; compiled code has them from avro_codes.h.
+
+A task is what a call of codec.avro works by: notes, then a table of steps, one a column in the order of their bytes, and
+one before the columns of beforeData. All are little-endian 64-bit numbers; names here are byte positions in them:
+
+    notes   code | at | need | have | step of a fault | good rows so far | place of before_present | end of the steps
+    step    kind | branches | null_index | low | high | extent | validity | values | starts | texts
+
+    branches     of the union around the value: 0 no union, 1, or 2; null_index is the null one of two, else -1
+    low, high    least and largest value of an int, long or enum; of a decimal the halves of 10^precision
+    extent       of a value without a varint before it: its bytes; of beforeData: how many steps belong to it
+    validity     place of the validity bits, -1 where there is always a value
+    values       place of the numbers, or of the offsets of texts
+    starts       place of where texts begin in the data
+    texts        place of the texts
+"""
+
+from __future__ import annotations
+
+from typing import Final
+
+__all__: list[str] = []  # used as avro_codes.NAME
+
+# Kinds of steps. Those up to DECIMAL begin with a varint, which from TEXT on is a length.
+INT32: Final = 0
+INT64: Final = 1
+TEXT: Final = 2
+BINARY: Final = 3
+DECIMAL: Final = 4
+FLOAT: Final = 5
+DOUBLE: Final = 6
+BOOLEAN: Final = 7
+FIXED: Final = 8
+FIXED_DECIMAL: Final = 9
+SECTION: Final = 10
+
+NOTE_AT: Final = 8
+NOTE_NEED: Final = 16
+NOTE_HAVE: Final = 24
+NOTE_STEP: Final = 32
+NOTE_COUNT: Final = 40
+NOTE_PRESENT: Final = 48
+NOTE_END: Final = 56
+NOTES_SIZE: Final = 64
+
+BRANCHES: Final = 8
+NULL_INDEX: Final = 16
+LOW: Final = 24
+HIGH: Final = 32
+EXTENT: Final = 40
+VALIDITY: Final = 48
+VALUES: Final = 56
+STARTS: Final = 64
+TEXTS: Final = 72
+STEP_SIZE: Final = 80
+
+# What can be wrong with a row.
+CUT: Final = 1
+LONG_VARINT: Final = 2
+BRANCH: Final = 3
+RANGE: Final = 4
+LENGTH: Final = 5
+NOT_UTF8: Final = 6
+NOT_BOOLEAN: Final = 7
+DECIMAL_SIZE: Final = 8
+DECIMAL_DIGITS: Final = 9
+LEFT_OVER: Final = 10

@@ -1,0 +1,47 @@
+"""What can be wrong with a row of Avro bytes, by the codes that the walk over rows notes, in words."""
+
+from __future__ import annotations
+
+from typing import Final
+
+from headstream.codec import avro_codes
+from headstream.codec.avro_plan import NOTES, RowPlan
+from headstream.errors import DecodeError
+
+__all__ = ["explain"]
+
+_TEXTS: Final = {
+    avro_codes.LONG_VARINT: "{place} is a number of more than 64 bits",
+    avro_codes.BRANCH: "{place} is branch {need} of a union of {have}",
+    avro_codes.RANGE: "{place} is {need}, out of range for {kind}",
+    avro_codes.LENGTH: "{place} has the negative length {need}",
+    avro_codes.NOT_UTF8: "{place} is not UTF-8",
+    avro_codes.NOT_BOOLEAN: "{place} is a boolean of {need}",
+    avro_codes.DECIMAL_SIZE: "{place} is a decimal of {need} bytes, not of 1 to 16",
+    avro_codes.DECIMAL_DIGITS: "{place} is a decimal of more than {precision} digits",
+    avro_codes.LEFT_OVER: "{have} bytes are left over after the row",
+}
+
+
+def explain(plan: RowPlan, task: bytearray, start: int) -> DecodeError:
+    """Return what is wrong with a row.
+
+    Args:
+        plan: What its schema was compiled to.
+        task: The task of the call that stopped at it.
+        start: Where the row begins in the data.
+    """
+    code, at, need, have, step = NOTES.unpack_from(task)[:5]
+    place, kind, precision = "the row", "the row", 0
+    if step:
+        number = (step - avro_codes.NOTES_SIZE) // avro_codes.STEP_SIZE
+        if number == plan.before_step:
+            place = "beforeData"
+        else:
+            column = plan.columns[number - (0 <= plan.before_step < number)]
+            place = f"{column.section}.{column.name}" if column.section else column.name
+            kind, precision = column.logical_type or column.avro_type, column.precision
+    if code == avro_codes.CUT:
+        return DecodeError(f"{place} is cut short", at - start, need, have)
+    text = _TEXTS[code].format(place=place, kind=kind, precision=precision, need=need, have=have)
+    return DecodeError(text, at - start)

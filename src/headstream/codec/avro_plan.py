@@ -1,0 +1,248 @@
+"""What codec.avro follows to read rows of one schema, and what it gives. The task it is done by is drawn in codec.avro_codes."""
+
+from __future__ import annotations
+
+import functools
+import struct
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Final, NamedTuple
+
+from headstream.codec import avro_codes
+from headstream.codec.avro_schema import CACHED_SCHEMAS, AvroField, AvroType, parse_schema
+from headstream.codec.avro_values import TABLE_PRECISION
+from headstream.errors import DecodeError, SchemaError
+
+__all__ = ["ColumnBuffers", "ColumnPlan", "RowPlan", "Rows", "compile_rows"]
+
+NOTES: Final = struct.Struct("<8q")
+STEP: Final = struct.Struct("<10q")
+
+_KINDS: Final = {
+    "int32": avro_codes.INT32,
+    "int64": avro_codes.INT64,
+    "utf8": avro_codes.TEXT,
+    "binary": avro_codes.BINARY,
+    "decimal128": avro_codes.DECIMAL,
+    "float": avro_codes.FLOAT,
+    "double": avro_codes.DOUBLE,
+    "bool": avro_codes.BOOLEAN,
+    "fixed": avro_codes.FIXED,
+    "fixed_decimal": avro_codes.FIXED_DECIMAL,
+}
+_DAY_MS: Final = 86_400_000
+_RANGES: Final = {
+    ("int", None): (-(1 << 31), (1 << 31) - 1),
+    ("long", None): (-(1 << 63), (1 << 63) - 1),
+    ("int", "time-millis"): (0, _DAY_MS - 1),
+    ("long", "time-micros"): (0, _DAY_MS * 1000 - 1),
+}
+_STORAGES: Final = {
+    "int": "int32",
+    "enum": "int32",
+    "long": "int64",
+    "float": "float",
+    "double": "double",
+    "boolean": "bool",
+    "string": "utf8",
+    "bytes": "binary",
+    "fixed": "binary",
+}
+_WIDTHS: Final = {"float": 4, "double": 8, "bool": 1}
+# Longer than any message; a fixed of that size never fits one, and positions stay within 64 bits.
+_ENDLESS: Final = 1 << 40
+
+
+@dataclass(frozen=True, slots=True)
+class ColumnPlan:
+    """One column that rows of a schema have.
+
+    Args:
+        section: `data`, `beforeData` or `headers`; empty for a field beside them.
+        name: The field's name as the schema has it.
+        avro_type: int, long, float, double, boolean, string, bytes, fixed or enum.
+        logical_type: The logical type where it is one that fits, else None.
+        precision: Of a decimal: digits in all; 0 for others.
+        scale: Of a decimal: digits after the point.
+        size: Of a fixed: its bytes.
+        symbols: Of an enum.
+        nullable: Whether the column may be null; always so in a section that may be.
+    """
+
+    section: str
+    name: str
+    avro_type: str
+    logical_type: str | None = None
+    precision: int = 0
+    scale: int = 0
+    size: int = 0
+    symbols: tuple[str, ...] = ()
+    nullable: bool = True
+
+    @property
+    def storage(self) -> str:
+        """How the column's buffers are laid out, in Arrow's terms.
+
+        `int32` (also enums: the index of the symbol), `int64`, `float`, `double`, `bool` (a byte each, 0 or 1),
+        `decimal128`, `utf8` or `binary` (also a fixed, and the bytes of a decimal of more than 38 digits).
+        """
+        if self.logical_type == "decimal" and self.precision <= TABLE_PRECISION:
+            return "decimal128"
+        return _STORAGES[self.avro_type]
+
+
+@dataclass(frozen=True, slots=True)
+class RowPlan:
+    """How to read the rows of one schema.
+
+    Args:
+        columns: In the order of their bytes.
+        task: Empty notes and the table of steps.
+        before_step: The number of beforeData's own step; -1 where rows have no beforeData.
+    """
+
+    columns: tuple[ColumnPlan, ...]
+    task: bytes
+    before_step: int
+
+
+class ColumnBuffers(NamedTuple):
+    """The values of one column, laid out as Arrow has them; each a buffer over memory of its call.
+
+    Args:
+        validity: A bit a row, least significant first, 1 where there is a value; None where there always is.
+        values: Numbers, little-endian: 4 bytes of int32 and float, 8 of int64 and double, 16 of decimal128, 1 of
+            bool. None for utf8 and binary.
+        offsets: Of utf8 and binary: count + 1 int32, where each value begins in `data`.
+        data: Of utf8 and binary: the values back to back.
+    """
+
+    validity: memoryview | None
+    values: memoryview | None
+    offsets: memoryview | None
+    data: memoryview | None
+
+
+@dataclass(slots=True)
+class Rows:
+    """What was read of some rows.
+
+    Args:
+        count: How many were good.
+        rows: Which ones: an int64 each, as the caller counts them.
+        faults: The others, with what is wrong; positions count from the first byte of the row.
+        before_present: A byte a good row, 1 where it has a beforeData; None where the schema has none.
+        columns: The buffers of each column of the plan.
+    """
+
+    count: int
+    rows: memoryview
+    faults: list[tuple[int, DecodeError]]
+    before_present: memoryview | None
+    columns: tuple[ColumnBuffers, ...]
+
+
+@functools.lru_cache(maxsize=CACHED_SCHEMAS)
+def compile_rows(schema: str) -> RowPlan:
+    """Return how to read the data messages of one schema.
+
+    The schema is a record of `data` (a record), and of `beforeData` (a record or null, of columns that data has) and
+    `headers` (a record) where it has them, in any order. Their fields are primitives, enums or fixed, alone or in a
+    union with null, in any order too.
+
+    Args:
+        schema: The Avro schema's text.
+
+    Returns:
+        The plan; the same object for the same text.
+
+    Raises:
+        SchemaError: not such a schema; names the field that does not fit.
+    """
+    record = parse_schema(schema)
+    if record.kind != "record":
+        raise SchemaError(f"the Avro schema of data messages is a record, not {record.kind}")
+    columns: list[ColumnPlan] = []
+    steps: list[bytes] = []
+    _check_names(record.fields, "the record")
+    for member in record.fields:
+        if member.name in ("data", "beforeData", "headers"):
+            _add_section(member, columns, steps)
+        else:
+            _add_column("", member, columns, steps, False)
+    data = {column.name for column in columns if column.section == "data"}
+    if not any(member.name == "data" for member in record.fields):
+        raise SchemaError("the Avro schema of data messages has no field 'data'", where=record.name or None)
+    for column in columns:
+        # What a row without beforeData costs in memory is paid for by the bytes of its data.
+        if column.section == "beforeData" and column.name not in data:
+            raise SchemaError(f"beforeData has the column {column.name!r}, which data has not")
+    kinds = [STEP.unpack(step)[0] for step in steps]
+    before_step = kinds.index(avro_codes.SECTION) if avro_codes.SECTION in kinds else -1
+    notes = NOTES.pack(0, 0, 0, 0, 0, 0, 0, avro_codes.NOTES_SIZE + avro_codes.STEP_SIZE * len(steps))
+    return RowPlan(tuple(columns), notes + b"".join(steps), before_step)
+
+
+def _add_section(member: AvroField, columns: list[ColumnPlan], steps: list[bytes]) -> None:
+    branches, null_index, inside = _unwrap(member.type, member.name)
+    if inside.kind != "record":
+        raise SchemaError(f"the field {member.name!r} is {inside.kind}, not a record")
+    if branches and member.name != "beforeData":
+        raise SchemaError(f"the field {member.name!r} is a union, not a record")
+    _check_names(inside.fields, member.name)
+    if member.name == "beforeData":
+        steps.append(STEP.pack(avro_codes.SECTION, branches, null_index, 0, 0, len(inside.fields), -1, 0, 0, 0))
+    for field in inside.fields:
+        _add_column(member.name, field, columns, steps, null_index >= 0)
+
+
+def _add_column(section: str, field: AvroField, columns: list[ColumnPlan], steps: list[bytes], nullable: bool) -> None:
+    place = f"{section}.{field.name}" if section else field.name
+    branches, null_index, plain = _unwrap(field.type, place)
+    if plain.kind not in _STORAGES:
+        raise SchemaError(f"the field {place!r} is {plain.kind}, not a plain value", advice="Only flat rows are read")
+    column = ColumnPlan(
+        section,
+        field.name,
+        plain.kind,
+        plain.logical_type,
+        plain.precision,
+        plain.scale,
+        plain.size,
+        plain.symbols,
+        nullable or null_index >= 0,
+    )
+    kind = column.storage
+    low, high = _RANGES.get((plain.kind, plain.logical_type)) or _RANGES.get((plain.kind, None)) or (0, 0)
+    if plain.kind == "enum":
+        high = len(plain.symbols) - 1
+    elif kind == "decimal128":
+        low, high = struct.unpack("<2q", (10**plain.precision).to_bytes(16, "little"))
+    if plain.kind == "fixed":
+        if plain.size == 0:
+            raise SchemaError(f"the field {place!r} is a fixed of 0 bytes")
+        kind = "fixed_decimal" if kind == "decimal128" else "fixed"
+    extent = _WIDTHS.get(kind, min(plain.size, _ENDLESS))
+    validity = 0 if column.nullable else -1
+    columns.append(column)
+    steps.append(STEP.pack(_KINDS[kind], branches, null_index, low, high, extent, validity, 0, 0, 0))
+
+
+def _unwrap(avro_type: AvroType, place: str) -> tuple[int, int, AvroType]:
+    """Return the number of branches (0: no union), the index of null (-1: none) and the type beside it."""
+    if avro_type.kind != "union":
+        return 0, -1, avro_type
+    nulls = [index for index, branch in enumerate(avro_type.branches) if branch.kind == "null"]
+    others = [branch for branch in avro_type.branches if branch.kind != "null"]
+    if len(others) != 1 or len(nulls) > 1:
+        kinds = ", ".join(branch.kind for branch in avro_type.branches)
+        raise SchemaError(f"the field {place!r} is a union of {kinds}, not of null and one type")
+    return len(avro_type.branches), nulls[0] if nulls else -1, others[0]
+
+
+def _check_names(fields: Sequence[AvroField], place: str) -> None:
+    seen: set[str] = set()
+    for field in fields:
+        if field.name in seen:
+            raise SchemaError(f"{place} has the field {field.name!r} twice")
+        seen.add(field.name)

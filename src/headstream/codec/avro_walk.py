@@ -1,0 +1,323 @@
+"""The walk over rows of Avro records, compiled: from the bytes of a row to its values in the columns' memory.
+
+It follows a task, as codec.avro_codes draws it, and writes where codec.avro has laid the columns out: numbers to `fixed`, where
+texts begin to `scratch`. At a row that is not what its schema says it stops, with the fault in the task's notes.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+if TYPE_CHECKING:
+    from headstream.codec import uncompiled as cython
+else:
+    try:
+        import cython
+    except ImportError:
+        from headstream.codec import uncompiled as cython
+
+if not cython.compiled:
+    from headstream.codec import avro_codes as codes
+    from headstream.codec.uncompiled_avro_primitives import store_decimal, varint_stop, varint_value
+    from headstream.codec.uncompiled_primitives import (
+        load32,
+        load64,
+        load64_signed,
+        readable,
+        store32,
+        store64,
+        store64_signed,
+        utf8_size,
+        writable,
+    )
+elif not TYPE_CHECKING:
+    from cython.cimports.headstream.codec import avro_codes as codes
+    from cython.cimports.headstream.codec.avro_primitives import store_decimal, varint_stop, varint_value
+    from cython.cimports.headstream.codec.primitives import (
+        load32,
+        load64,
+        load64_signed,
+        readable,
+        store32,
+        store64,
+        store64_signed,
+        utf8_size,
+        writable,
+    )
+
+__all__ = ["walk_rows"]
+
+
+@cython.cfunc
+@cython.exceptval(check=False)
+@cython.nogil
+def _fail(
+    task: cython.p_uchar, code: cython.longlong, at: cython.longlong, need: cython.longlong, have: cython.longlong
+) -> cython.longlong:
+    """Note a fault; return -1."""
+    store64_signed(task, 0, code)
+    store64_signed(task, codes.NOTE_AT, at)
+    store64_signed(task, codes.NOTE_NEED, need)
+    store64_signed(task, codes.NOTE_HAVE, have)
+    return -1
+
+
+@cython.cfunc
+@cython.inline
+@cython.exceptval(check=False)
+@cython.nogil
+def _put_text(
+    start: cython.longlong,
+    size: cython.longlong,
+    task: cython.p_uchar,
+    step: cython.longlong,
+    fixed: cython.p_uchar,
+    scratch: cython.p_uchar,
+    row: cython.longlong,
+) -> cython.void:
+    """Note where a text begins in the data and ends in its column."""
+    offset: cython.longlong = load64_signed(task, step + codes.VALUES) + 4 * row
+    store32(fixed, offset + 4, load32(fixed, offset) + size)
+    store32(scratch, load64_signed(task, step + codes.STARTS) + 4 * row, start)
+
+
+@cython.cfunc
+@cython.exceptval(check=False)
+@cython.nogil
+def _put_null(
+    task: cython.p_uchar, step: cython.longlong, fixed: cython.p_uchar, scratch: cython.p_uchar, row: cython.longlong
+) -> cython.void:
+    """Write what lies under a null: 0, or a text of no bytes; its validity bit is 0 already."""
+    kind: cython.longlong = load64_signed(task, step)
+    place: cython.longlong = load64_signed(task, step + codes.VALUES)
+    if kind in (codes.TEXT, codes.BINARY, codes.FIXED):
+        _put_text(0, 0, task, step, fixed, scratch, row)
+    elif kind in (codes.INT32, codes.FLOAT):
+        store32(fixed, place + 4 * row, 0)
+    elif kind in (codes.INT64, codes.DOUBLE):
+        store64(fixed, place + 8 * row, 0)
+    elif kind == codes.BOOLEAN:
+        fixed[place + row] = 0
+    else:
+        store64(fixed, place + 16 * row, 0)
+        store64(fixed, place + 16 * row + 8, 0)
+
+
+@cython.cfunc
+@cython.exceptval(check=False)
+@cython.nogil
+def _take_decimal(
+    p: cython.p_const_uchar,
+    at: cython.longlong,
+    size: cython.longlong,
+    task: cython.p_uchar,
+    step: cython.longlong,
+    fixed: cython.p_uchar,
+    row: cython.longlong,
+) -> cython.longlong:
+    """Take a big-endian number of 1 to 16 bytes; return the position after it, or -1."""
+    if size < 1 or size > 16:
+        return _fail(task, codes.DECIMAL_SIZE, at, size, 0)
+    place: cython.longlong = load64_signed(task, step + codes.VALUES) + 16 * row
+    if not store_decimal(fixed, place, p, at, size, load64(task, step + codes.LOW), load64(task, step + codes.HIGH)):
+        return _fail(task, codes.DECIMAL_DIGITS, at, 0, 0)
+    return at + size
+
+
+@cython.cfunc
+@cython.inline
+@cython.exceptval(check=False)
+@cython.nogil
+def _take_fixed(
+    p: cython.p_const_uchar,
+    at: cython.longlong,
+    end: cython.longlong,
+    task: cython.p_uchar,
+    step: cython.longlong,
+    fixed: cython.p_uchar,
+    scratch: cython.p_uchar,
+    row: cython.longlong,
+) -> cython.longlong:
+    """Take a value that has no varint before it; return the position after it, or -1."""
+    kind: cython.longlong = load64_signed(task, step)
+    place: cython.longlong = load64_signed(task, step + codes.VALUES)
+    size: cython.longlong = load64_signed(task, step + codes.EXTENT)
+    if size > end - at:
+        return _fail(task, codes.CUT, at, size, end - at)
+    if kind == codes.FLOAT:
+        store32(fixed, place + 4 * row, load32(p, at))
+    elif kind == codes.DOUBLE:
+        store64(fixed, place + 8 * row, load64(p, at))
+    elif kind == codes.BOOLEAN:
+        if p[at] > 1:
+            return _fail(task, codes.NOT_BOOLEAN, at, p[at], 0)
+        fixed[place + row] = p[at]
+    elif kind == codes.FIXED_DECIMAL:
+        return _take_decimal(p, at, size, task, step, fixed, row)
+    else:
+        _put_text(at, size, task, step, fixed, scratch, row)
+    return at + size
+
+
+@cython.cfunc
+@cython.inline
+@cython.exceptval(check=False)
+@cython.nogil
+def _take_value(
+    p: cython.p_const_uchar,
+    at: cython.longlong,
+    end: cython.longlong,
+    task: cython.p_uchar,
+    step: cython.longlong,
+    fixed: cython.p_uchar,
+    scratch: cython.p_uchar,
+    row: cython.longlong,
+) -> cython.longlong:
+    """Take a value that is not null; return the position after it, or -1."""
+    kind: cython.longlong = load64_signed(task, step)
+    if kind > codes.DECIMAL:
+        return _take_fixed(p, at, end, task, step, fixed, scratch, row)
+    stop: cython.longlong = varint_stop(p, at, end)
+    if stop < 0:
+        return _fail(task, -stop, at, end - at + 1, end - at)
+    value: cython.longlong = varint_value(p, at, stop)
+    if kind <= codes.INT64:
+        if value < load64_signed(task, step + codes.LOW) or value > load64_signed(task, step + codes.HIGH):
+            return _fail(task, codes.RANGE, at, value, 0)
+        if kind == codes.INT32:
+            store32(fixed, load64_signed(task, step + codes.VALUES) + 4 * row, value)
+        else:
+            store64_signed(fixed, load64_signed(task, step + codes.VALUES) + 8 * row, value)
+        return stop
+    if value < 0:
+        return _fail(task, codes.LENGTH, at, value, 0)
+    if value > end - stop:
+        return _fail(task, codes.CUT, stop, value, end - stop)
+    if kind == codes.DECIMAL:
+        return _take_decimal(p, stop, value, task, step, fixed, row)
+    if kind == codes.TEXT:
+        good: cython.longlong = utf8_size(p, stop, value)
+        if good != value:
+            return _fail(task, codes.NOT_UTF8, stop + good, 0, 0)
+    _put_text(stop, value, task, step, fixed, scratch, row)
+    return stop + value
+
+
+@cython.cfunc
+@cython.exceptval(check=False)
+@cython.nogil
+def _take_row(
+    p: cython.p_const_uchar,
+    at: cython.longlong,
+    end: cython.longlong,
+    task: cython.p_uchar,
+    fixed: cython.p_uchar,
+    scratch: cython.p_uchar,
+    row: cython.longlong,
+) -> cython.longlong:
+    """Take one row to place `row` of the columns; return the step after the last, or -1 - step where it stopped."""
+    step: cython.longlong = codes.NOTES_SIZE
+    steps_end: cython.longlong = load64_signed(task, codes.NOTE_END)
+    stop: cython.longlong
+    branches: cython.longlong
+    bits: cython.longlong
+    index: cython.longlong
+    while step < steps_end:
+        branches = load64_signed(task, step + codes.BRANCHES)
+        index = -2  # no union: never the index of null
+        if branches != 0:
+            stop = varint_stop(p, at, end)
+            if stop < 0:
+                _fail(task, -stop, at, end - at + 1, end - at)
+                return -1 - step
+            index = varint_value(p, at, stop)
+            if index < 0 or index >= branches:
+                _fail(task, codes.BRANCH, at, index, branches)
+                return -1 - step
+            at = stop
+        stop = step
+        if load64_signed(task, step) == codes.SECTION:
+            if index == load64_signed(task, step + codes.NULL_INDEX):
+                stop = step + load64_signed(task, step + codes.EXTENT) * codes.STEP_SIZE
+            fixed[load64_signed(task, codes.NOTE_PRESENT) + row] = index != load64_signed(task, step + codes.NULL_INDEX)
+            while step < stop:
+                step += codes.STEP_SIZE
+                _put_null(task, step, fixed, scratch, row)
+        elif index == load64_signed(task, step + codes.NULL_INDEX):
+            _put_null(task, step, fixed, scratch, row)
+        else:
+            at = _take_value(p, at, end, task, step, fixed, scratch, row)
+            if at < 0:
+                return -1 - step
+            bits = load64_signed(task, step + codes.VALIDITY)
+            if bits >= 0:
+                fixed[bits + (row >> 3)] |= 1 << (row & 7)
+        step += codes.STEP_SIZE
+    if at < end:
+        _fail(task, codes.LEFT_OVER, at, 0, end - at)
+        return -1
+    return step
+
+
+@cython.cfunc
+@cython.exceptval(check=False)
+@cython.nogil
+def _clear_row(task: cython.p_uchar, fixed: cython.p_uchar, row: cython.longlong) -> cython.void:
+    """Take back the validity bits of a bad row: the next good one comes to its place."""
+    bits: cython.longlong
+    step: cython.longlong = codes.NOTES_SIZE
+    while step < load64_signed(task, codes.NOTE_END):
+        bits = load64_signed(task, step + codes.VALIDITY)
+        if bits >= 0:
+            fixed[bits + (row >> 3)] &= 0xFF ^ (1 << (row & 7))
+        step += codes.STEP_SIZE
+
+
+def walk_rows(
+    data: memoryview,
+    ranges: tuple[memoryview, memoryview, memoryview | None],
+    memory: tuple[bytearray, bytearray, bytearray],
+    first: int,
+    count: int,
+) -> int:
+    """Take rows to the columns until one is bad.
+
+    Args:
+        data: The bytes that the rows are in.
+        ranges: Where each begins, where each ends, and which ones are meant (None: all); int64.
+        memory: The task, which gets the fault and the number of good rows; fixed, which gets numbers and offsets;
+            scratch, which gets where texts begin.
+        first: Which of the rows that are meant to begin with.
+        count: How many are meant.
+
+    Returns:
+        The place of the bad row among those that are meant, or `count`.
+    """
+    starts_view, ends_view, rows_view = ranges
+    task_bytes, fixed_bytes, scratch_bytes = memory
+    p: cython.p_const_uchar = readable(data)
+    starts: cython.p_const_uchar = readable(starts_view)
+    ends: cython.p_const_uchar = readable(ends_view)
+    picked: cython.bint = rows_view is not None
+    rows: cython.p_const_uchar = readable(starts_view if rows_view is None else rows_view)
+    task: cython.p_uchar = writable(task_bytes)
+    fixed: cython.p_uchar = writable(fixed_bytes)
+    scratch: cython.p_uchar = writable(scratch_bytes)
+    good: cython.longlong = load64_signed(task, codes.NOTE_COUNT)
+    index: cython.longlong = first
+    limit: cython.longlong = count
+    row: cython.longlong
+    ended: cython.longlong
+    with cython.nogil:
+        while index < limit:
+            row = load64_signed(rows, index * 8) if picked else index
+            ended = _take_row(p, load64_signed(starts, row * 8), load64_signed(ends, row * 8), task, fixed, scratch, good)
+            if ended < 0:
+                store64_signed(task, codes.NOTE_STEP, -1 - ended)
+                _clear_row(task, fixed, good)
+                break
+            store64_signed(fixed, good * 8, row)
+            good += 1
+            index += 1
+        store64_signed(task, codes.NOTE_COUNT, good)
+    return index
