@@ -1,0 +1,114 @@
+"""Ways in which a log may deliver what a source sent: out of order, more than once, late, in any pieces.
+
+All are pure functions of messages and a seed. Each works on any sequence; `delay` alone looks into the
+messages. They combine: `split(repeat(shuffle(messages, seed=1), seed=2, fraction=0.1), 7, seed=3)`.
+"""
+
+from __future__ import annotations
+
+import itertools
+from collections.abc import Iterable
+from random import Random
+from typing import Literal, TypeVar
+
+from headstream.errors import InvalidInputError
+from headstream.testing.source_capture import SourceMessage
+
+__all__ = ["delay", "repeat", "shuffle", "split"]
+
+_Item = TypeVar("_Item")
+
+
+def shuffle(messages: Iterable[_Item], *, seed: int, window: int | None = None) -> list[_Item]:
+    """Return the messages in another order, none lost.
+
+    Args:
+        messages: Any.
+        seed: The same seed gives the same order.
+        window: How far apart two messages may be and still change places, from 0; None: any order at all.
+
+    Raises:
+        InvalidInputError: a negative window.
+    """
+    items, random = list(messages), Random(seed)
+    if window is None:
+        random.shuffle(items)
+        return items
+    if window < 0:
+        raise InvalidInputError(f"a window of {window} messages", advice="Use 0 or more, or None for any order")
+    # Two messages change places only when their random shifts differ by more than their distance.
+    places = [place + random.random() * (window + 1) for place in range(len(items))]
+    return [items[place] for place in sorted(range(len(items)), key=places.__getitem__)]
+
+
+def repeat(messages: Iterable[_Item], *, seed: int, fraction: float = 0.1) -> list[_Item]:
+    """Return the messages in their order, some of them once more at a random later place.
+
+    Args:
+        messages: Any.
+        seed: The same seed repeats the same messages.
+        fraction: The share that comes twice, 0 to 1.
+
+    Raises:
+        InvalidInputError: a fraction out of its range.
+    """
+    if not 0 <= fraction <= 1:
+        raise InvalidInputError(f"a fraction of {fraction}", advice="Use 0 to 1")
+    items, random = list(messages), Random(seed)
+    placed: list[tuple[float, _Item]] = []
+    for place, item in enumerate(items):
+        placed.append((place, item))
+        if random.random() < fraction:
+            placed.append((place + (len(items) - place) * random.random(), item))
+    placed.sort(key=lambda pair: pair[0])
+    return [item for _, item in placed]
+
+
+def split(messages: Iterable[_Item], count: int, *, seed: int | None = None) -> list[list[_Item]]:
+    """Return the messages in batches, in their order.
+
+    Args:
+        messages: Any.
+        count: How many batches, from 1; some may be empty.
+        seed: Where the cuts are, at random; None: batches of equal size, give or take one.
+
+    Raises:
+        InvalidInputError: a count below 1.
+    """
+    if count < 1:
+        raise InvalidInputError(f"{count} batches", advice="Use 1 or more")
+    items = list(messages)
+    if seed is None:
+        cuts = [len(items) * number // count for number in range(count + 1)]
+    else:
+        random = Random(seed)
+        cuts = [0, *sorted(int(random.random() * (len(items) + 1)) for _ in range(count - 1)), len(items)]
+    return [items[start:end] for start, end in itertools.pairwise(cuts)]
+
+
+def delay(
+    messages: Iterable[SourceMessage],
+    table: str,
+    *,
+    by: int | None = None,
+    role: Literal["data", "metadata"] | None = None,
+) -> list[SourceMessage]:
+    """Return the messages with those of one table further behind.
+
+    Args:
+        messages: In any order.
+        table: `schema.table`.
+        by: After how many other messages each comes than it would have, from 0; None: behind all others.
+        role: Only the table's data, or only its metadata; None: both.
+
+    Raises:
+        InvalidInputError: a negative count.
+    """
+    if by is not None and by < 0:
+        raise InvalidInputError(f"a delay by {by} messages", advice="Use 0 or more, or None for the end")
+    items = list(messages)
+    distance = len(items) if by is None else by
+    held = [message.table == table and role in (None, message.role) for message in items]
+    places = [place + distance if late else place for place, late in enumerate(held)]
+    # Of two messages at one place the one that was held comes last, so that `by` others have gone before it.
+    return [items[place] for place in sorted(range(len(items)), key=lambda place: (places[place], held[place]))]

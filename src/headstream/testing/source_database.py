@@ -1,0 +1,150 @@
+"""A simulated source database and its capture: an oracle for jobs that turn change messages into tables.
+
+It lives in memory, is made of a seed, and knows the true final state of every table, because it is the one that made
+the changes. What it captures is what Replicate would send. Give the messages to your job, in order or not,
+then compare:
+
+    >>> from headstream.testing import CaptureOptions, SourceDatabase, digest_rows, repeat, shuffle
+    >>> source = SourceDatabase(seed=7, rows=20, transactions=50)
+    >>> options = CaptureOptions(late_metadata={"SHOP.orders": "end"})
+    >>> messages = repeat(shuffle(source.capture(options), seed=1), seed=2, fraction=0.1)
+    >>> metadata = [message.value for message in messages if message.role == "metadata"]
+    >>> data = [message.value for message in messages if message.role == "data"]
+
+    ... run the job on both, then for each table read what it made of them, say by DeltaTable(..).to_pyarrow_table().to_pylist():
+
+    >>> rows = list(source.final_state("SHOP", "orders").values())
+    >>> digest_rows(rows, ["number"]) == source.digest("SHOP", "orders")
+    True
+
+A full load is a row as it was before any change: REFRESH messages have no change sequence and no time, and whichever of
+a key's messages comes first, a change counts for more than a REFRESH. A job that sorts by change sequence as text has
+that by itself, for the empty text sorts before all others.
+
+What a job must not trust, and meets here: the order of arrival, across tables and within one; a null in a column that the
+column mask does not have; a change mask of zero where a table has large objects; the place of a deleted row; that a key
+changes only by delete and insert; that a deleted key stays deleted.
+"""
+
+from __future__ import annotations
+
+import functools
+from collections.abc import Iterator, Sequence
+from datetime import time
+
+from headstream.codec.replicate import TableMetadata
+from headstream.errors import InvalidInputError, NotFoundError
+from headstream.testing.digests import digest_rows
+from headstream.testing.shop_tables import SHOP_TABLES
+from headstream.testing.source_capture import CaptureOptions, SourceMessage, capture_history, table_metadata
+from headstream.testing.source_history import History, Key, SourceChange, simulate_history
+from headstream.testing.source_tables import Row, SourceTable
+from headstream.testing.source_values import format_time
+
+__all__ = ["SourceDatabase"]
+
+
+class SourceDatabase:
+    """A source database that has lived for a while.
+
+    Args:
+        seed: The same seed and arguments give the same database, messages included.
+        tables: Its tables.
+        rows: Rows of each table in the full load, from 0.
+        transactions: Transactions after the load, from 0; an altered table is altered half-way through them.
+        largest_transaction: The most changes of one transaction, from 1 (see source_history for the small print).
+
+    Raises:
+        InvalidInputError: a number out of its range, or two tables of one name.
+    """
+
+    def __init__(
+        self,
+        seed: int = 0,
+        *,
+        tables: Sequence[SourceTable] = SHOP_TABLES,
+        rows: int = 100,
+        transactions: int = 200,
+        largest_transaction: int = 9,
+    ) -> None:
+        names = [table.qualified_name for table in tables]
+        if rows < 0 or transactions < 0 or largest_transaction < 1:
+            raise InvalidInputError(
+                f"a source of {rows} rows a table and {transactions} transactions of up to {largest_transaction} changes",
+                advice="Rows and transactions are 0 or more, the largest transaction 1 or more",
+            )
+        if not names or len(set(names)) != len(names):
+            raise InvalidInputError("a source needs tables, each of its own name", where=", ".join(names))
+        self.seed = seed
+        self._tables = dict(zip(names, tables, strict=True))
+        self._rows, self._transactions, self._largest_transaction = rows, transactions, largest_transaction
+
+    @functools.cached_property
+    def _history(self) -> History:
+        return simulate_history(
+            tuple(self._tables.values()),
+            seed=self.seed,
+            rows=self._rows,
+            transactions=self._transactions,
+            largest_transaction=self._largest_transaction,
+        )
+
+    @property
+    def changes(self) -> tuple[SourceChange, ...]:
+        """Everything that happened, in source order: the full load, then the transactions' changes."""
+        return self._history.changes
+
+    def capture(self, options: CaptureOptions | None = None) -> Iterator[SourceMessage]:
+        """Yield the messages of a capture, in source order.
+
+        Args:
+            options: How the capture spells what happened; None: as Replicate does with full logging.
+
+        Raises:
+            InvalidOptionError: options that contradict the database.
+        """
+        return capture_history(self._history, tuple(self._tables.values()), options or CaptureOptions(), self.seed)
+
+    def tables(self) -> tuple[TableMetadata, ...]:
+        """Return each table's metadata as of its last version, in the order the tables were given."""
+        return tuple(self.versions(table.schema, table.name)[-1] for table in self._tables.values())
+
+    def versions(self, schema: str, table: str) -> tuple[TableMetadata, ...]:
+        """Return the metadata of all versions a table went through, as a capture with the default options has them.
+
+        Raises:
+            NotFoundError: no such table.
+        """
+        found = self._find(schema, table)
+        last = self._history.last_versions[found.qualified_name]
+        return tuple(table_metadata(found, version, seed=self.seed) for version in range(last + 1))
+
+    def final_state(self, schema: str, table: str) -> dict[Key, Row]:
+        """Return a table's rows after the last change, by primary key.
+
+        The values are what pyarrow's `to_pylist` gives for a table in the types of Replicate's columns: int,
+        float, Decimal (UINT8 too), bool, str, bytes, date, datetime in UTC, None; TIME is text, HH:MM:SS, and .mmm
+        when the milliseconds are not zero.
+
+        Raises:
+            NotFoundError: no such table.
+        """
+        rows = self._history.rows[self._find(schema, table).qualified_name]
+        return {
+            key: {name: format_time(value) if isinstance(value, time) else value for name, value in row.items()}
+            for key, row in rows.items()
+        }
+
+    def digest(self, schema: str, table: str) -> str:
+        """Return `digest_rows` of a table's final state.
+
+        Raises:
+            NotFoundError: no such table.
+        """
+        return digest_rows(self.final_state(schema, table).values(), self._find(schema, table).key_columns)
+
+    def _find(self, schema: str, table: str) -> SourceTable:
+        found = self._tables.get(f"{schema}.{table}")
+        if found is None:
+            raise NotFoundError(f"the simulated source has no table {schema}.{table}", advice=f"It has {', '.join(self._tables)}")
+        return found
