@@ -78,7 +78,8 @@ def test_scan_stops_at_a_message_that_is_cut_short_anywhere(scan: ModuleType) ->
         (b"abc", "a header is cut short"),
         (header("k", 1, b"v")[:-1], "the value of a header is cut short"),
         (b"\x09\0\0\0key", "the key of a header is cut short"),
-        (b"\0\0\0\0\x01\0\0\0\0", "the key of a header is empty"),
+        (b"\0\0\0\0\x01\0\0\0\0", "the key of a header has not 1 to 255 bytes"),
+        (header("k" * 256, 1, b"v"), "the key of a header has not 1 to 255 bytes"),
     ],
 )
 def test_scan_stops_at_a_malformed_header_block(scan: ModuleType, block: bytes, text: str) -> None:

@@ -8,7 +8,7 @@ cdef enum:
     KEY_CUT = 5
     VALUE_CUT = 6
     VALUE_WIDTH = 7
-    KEY_EMPTY = 8
+    KEY_LENGTH = 8
     KEY_TEXT = 9
     VALUE_TEXT = 10
     VALUE_BOOL = 11

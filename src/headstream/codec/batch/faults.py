@@ -18,7 +18,7 @@ HEADER_CUT: Final = 4
 KEY_CUT: Final = 5
 VALUE_CUT: Final = 6
 VALUE_WIDTH: Final = 7
-KEY_EMPTY: Final = 8
+KEY_LENGTH: Final = 8
 KEY_TEXT: Final = 9
 VALUE_TEXT: Final = 10
 VALUE_BOOL: Final = 11
@@ -38,7 +38,7 @@ _TEXTS: Final = {
     KEY_CUT: "the key of a header is cut short",
     VALUE_CUT: "the value of a header is cut short",
     VALUE_WIDTH: "the value of a header has not the width of its kind",
-    KEY_EMPTY: "the key of a header is empty",
+    KEY_LENGTH: "the key of a header has not 1 to 255 bytes",
     KEY_TEXT: "the key of a header is not UTF-8",
     VALUE_TEXT: "the value of a string header is not UTF-8",
     VALUE_BOOL: "the value of a bool header is not 0 or 1",

@@ -27,7 +27,7 @@ else:
         from headstream.codec import uncompiled as cython
 
 if not cython.compiled:
-    from headstream.codec.batch.faults import HEADER_CUT, HEADERS_CUT, KEY_CUT, KEY_EMPTY, MESSAGE_CUT, PAYLOAD_CUT, VALUE_CUT
+    from headstream.codec.batch.faults import HEADER_CUT, HEADERS_CUT, KEY_CUT, KEY_LENGTH, MESSAGE_CUT, PAYLOAD_CUT, VALUE_CUT
     from headstream.codec.uncompiled_checksums import crc32c_from
     from headstream.codec.uncompiled_primitives import (
         copy,
@@ -44,7 +44,7 @@ elif not TYPE_CHECKING:
         HEADER_CUT,
         HEADERS_CUT,
         KEY_CUT,
-        KEY_EMPTY,
+        KEY_LENGTH,
         MESSAGE_CUT,
         PAYLOAD_CUT,
         VALUE_CUT,
@@ -101,8 +101,8 @@ def _check_block(p: cython.p_const_uchar, at: cython.longlong, end: cython.longl
         at += 4
         if end - at < length + 5:
             return note_fault(notes, KEY_CUT, at, length + 5, end - at)
-        if length == 0:
-            return note_fault(notes, KEY_EMPTY, at, 1, 0)
+        if length < 1 or length > 255:
+            return note_fault(notes, KEY_LENGTH, at, 1, length)
         at += length + 5
         length = load32(p, at - 4)
         if end - at < length:
