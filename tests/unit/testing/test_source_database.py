@@ -17,6 +17,7 @@ from headstream.testing import (
     REPLICATE_TYPES,
     SHOP_TABLES,
     CaptureOptions,
+    SourceChange,
     SourceColumn,
     SourceDatabase,
     SourceTable,
@@ -57,24 +58,29 @@ def test_shop_tables_have_every_type_in_every_form() -> None:
 def test_source_database_has_every_kind_of_change_and_value() -> None:
     source = SourceDatabase(3, rows=40, transactions=400)
     seen: Counter[str] = Counter()
-    gone: dict[str, set[Any]] = {}
+    vacated: dict[tuple[str, Any], tuple[str, int]] = {}  # how and in which transaction a key lost its row
     values: dict[str, set[Any]] = {}
     for change in source.changes:
         table = change.table
-        keys = [None if row is None else tuple(row[k] for k in table.key_columns) for row in (change.before, change.after)]
-        vacated = gone.setdefault(table.qualified_name, set())
-        if change.operation == "UPDATE":
-            kind = "touch" if change.before == change.after else "update" if keys[0] == keys[1] else "key change"
-        else:
-            kind = "return" if change.operation == "INSERT" and keys[1] in vacated else change.operation
+        old, new = (_key(change, row) for row in (change.before, change.after))
+        kind = change.operation
+        if kind == "UPDATE":
+            kind = "touch" if change.before == change.after else "UPDATE" if old == new else "key change"
         seen[kind] += 1
-        if keys[0] is not None and keys[0] != keys[1]:
-            vacated.add(keys[0])
+        if change.after is not None and new in vacated:
+            how, transaction = vacated.pop(new)
+            seen[f"{kind} to a key after its {how}, {'same' if transaction == change.transaction else 'later'}"] += 1
+        if change.before is not None and old != new:
+            vacated[old] = (kind, change.transaction)
         for column in table.versions[change.version]:
             if change.after is not None and len(values.setdefault(column.type, set())) < 20_000:
                 values[column.type].add(change.after[column.name])
-    assert set(seen) == {"REFRESH", "INSERT", "return", "update", "touch", "key change", "DELETE"}
-    assert min(seen.values()) > 20
+    for kind in ("REFRESH", "INSERT", "UPDATE", "touch", "key change", "DELETE"):
+        assert seen[kind] > 20
+    assert seen["INSERT to a key after its DELETE, same"] > 5
+    for kind in ("INSERT", "key change"):
+        for how in ("DELETE", "key change"):
+            assert seen[f"{kind} to a key after its {how}, later"] > 0
     assert all(None in found for found in values.values())
     assert {-(1 << 63), (1 << 63) - 1} <= values["INT8"]
     assert {-128, 127} <= values["INT1"]
@@ -87,22 +93,8 @@ def test_source_database_has_every_kind_of_change_and_value() -> None:
     assert any(moment is not None and moment < datetime(1970, 1, 1, tzinfo=UTC) for moment in values["DATETIME"])
 
 
-def test_source_database_writes_a_key_twice_within_a_transaction() -> None:
-    source = SourceDatabase(3, rows=40, transactions=400)
-    pairs = [
-        (first, second)
-        for first, second in zip(source.changes, source.changes[1:], strict=False)
-        if (first.operation, second.operation, first.table) == ("DELETE", "INSERT", second.table)
-        and first.transaction == second.transaction
-    ]
-    returned = [
-        (first, second)
-        for first, second in pairs
-        if first.before is not None
-        and second.after is not None
-        and all(first.before[key] == second.after[key] for key in first.table.key_columns)
-    ]
-    assert len(returned) > 5
+def _key(change: SourceChange, row: dict[str, Any] | None) -> tuple[str, Any]:
+    return change.table.qualified_name, row and tuple(row[name] for name in change.table.key_columns)
 
 
 def test_source_database_alters_a_table_half_way() -> None:
