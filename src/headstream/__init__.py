@@ -3,13 +3,50 @@
 import headstream as hs
 
 log = hs.connect("file:///var/lib/shop")
+log.create_topic("shop/orders", partitions=4)
 with log.producer("shop/orders") as producer:
     producer.send(b"...", key=b"42", headers={"attempt": hs.uint8(3), "source": "web"})
+with log.consumer("shop/orders", group="billing") as consumer:
+    for message in consumer:
+        print(message.headers["attempt"], message.payload)
 """
 
 from __future__ import annotations
 
-from headstream.errors import DecodeError, HeaderError, HeadstreamError
+from headstream.client.async_client import AsyncClient, AsyncConsumer, AsyncProducer
+from headstream.client.client import Client
+from headstream.client.consumer import Consumer
+from headstream.client.producer import Producer
+from headstream.connect import connect, connect_async
+from headstream.errors import (
+    AlreadyExistsError,
+    ClosedError,
+    CorruptLogError,
+    DecodeError,
+    EnvironmentSetupError,
+    HeaderError,
+    HeadstreamError,
+    InvalidInputError,
+    InvalidOptionError,
+    InvalidUrlError,
+    JarsError,
+    JavaError,
+    LimitError,
+    LogError,
+    LogLockedError,
+    LogVersionError,
+    MissingExtraError,
+    NotALogError,
+    NotFoundError,
+    OffsetOutOfRangeError,
+    PartitionNotFoundError,
+    ReplicateError,
+    RowError,
+    SchemaError,
+    StorageError,
+    StreamNotFoundError,
+    TopicNotFoundError,
+)
 from headstream.model.constructors import (
     bool_,
     char,
@@ -32,22 +69,61 @@ from headstream.model.constructors import (
 from headstream.model.header_values import HeaderKind, HeaderValue
 from headstream.model.headers import Headers
 from headstream.model.message import Message, MessageState, checksum
+from headstream.model.polling import PollingStrategy
+from headstream.model.topology import Limits, Partition, Stream, Topic
 from headstream.version import __version__
 
 bool = bool_  # the kind's one spelling, `hs.bool`; left out of __all__ so that a star import keeps the built-in
 
 __all__ = [
+    "AlreadyExistsError",
+    "AsyncClient",
+    "AsyncConsumer",
+    "AsyncProducer",
+    "Client",
+    "ClosedError",
+    "Consumer",
+    "CorruptLogError",
     "DecodeError",
+    "EnvironmentSetupError",
     "HeaderError",
     "HeaderKind",
     "HeaderValue",
     "Headers",
     "HeadstreamError",
+    "InvalidInputError",
+    "InvalidOptionError",
+    "InvalidUrlError",
+    "JarsError",
+    "JavaError",
+    "LimitError",
+    "Limits",
+    "LogError",
+    "LogLockedError",
+    "LogVersionError",
     "Message",
     "MessageState",
+    "MissingExtraError",
+    "NotALogError",
+    "NotFoundError",
+    "OffsetOutOfRangeError",
+    "Partition",
+    "PartitionNotFoundError",
+    "PollingStrategy",
+    "Producer",
+    "ReplicateError",
+    "RowError",
+    "SchemaError",
+    "StorageError",
+    "Stream",
+    "StreamNotFoundError",
+    "Topic",
+    "TopicNotFoundError",
     "__version__",
     "char",
     "checksum",
+    "connect",
+    "connect_async",
     "float32",
     "float64",
     "int8",

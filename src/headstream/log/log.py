@@ -8,7 +8,8 @@ from __future__ import annotations
 import threading
 from collections import OrderedDict
 from collections.abc import Callable, Iterator
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
+from queue import Empty, SimpleQueue
 from typing import Final
 
 from headstream.codec.buffer import BytesLike
@@ -60,8 +61,7 @@ class Log:
         self._reading: OrderedDict[tuple[int, int], tuple[PartitionFollower, threading.Lock]] = OrderedDict()
         self._offsets: dict[int, OffsetStore] = {}
         self._buffers = BufferPool(_POOLED_BUFFERS)
-        self._appended = threading.Condition()
-        self._waiting = 0
+        self._waiting: list[SimpleQueue[None]] = []
         self._is_writer = False
         self._closed_because: str | None = None
 
@@ -212,10 +212,13 @@ class Log:
     def append(self, topic: TopicRecord, number: int, sent: BytesLike, timestamp_us: int, seed: bytes) -> int:
         """Append a batch to a partition and return the offset of its first message; see Partition.append."""
         first_offset = self._partition(topic, number).append(sent, timestamp_us, seed)
-        if self._waiting:
-            with self._appended:
-                self._appended.notify_all()
+        self._wake()
         return first_offset
+
+    def _wake(self) -> None:
+        if self._waiting:
+            for bell in tuple(self._waiting):
+                bell.put(None)
 
     def _partition(self, topic: TopicRecord, number: int) -> Partition:
         key = topic.number, number
@@ -275,20 +278,22 @@ class Log:
         """
         until = monotonic() + timeout_s
         look_s = _FIRST_LOOK_S
-        with self._appended:
-            self._waiting += 1
-            try:
-                while True:
-                    self._check_open()
-                    if is_there():
-                        return True
-                    rest = until - monotonic()
-                    if rest <= 0:
-                        return False
-                    self._appended.wait(min(rest, _WRITER_WAIT_S if self._is_writer else look_s))
-                    look_s = min(look_s * 2, _LAST_LOOK_S)
-            finally:
-                self._waiting -= 1
+        # A queue in C, unlike a Condition, leaves nothing half done when Ctrl-C interrupts it.
+        bell: SimpleQueue[None] = SimpleQueue()
+        self._waiting.append(bell)
+        try:
+            while True:
+                self._check_open()
+                if is_there():
+                    return True
+                rest = until - monotonic()
+                if rest <= 0:
+                    return False
+                with suppress(Empty):
+                    bell.get(timeout=min(rest, _WRITER_WAIT_S if self._is_writer else look_s))
+                look_s = min(look_s * 2, _LAST_LOOK_S)
+        finally:
+            self._waiting.remove(bell)
 
     def close(self) -> None:
         """Let go of all files and of the writer's lock; closing twice is fine."""
@@ -307,8 +312,7 @@ class Log:
                 self._catalog.close()
             self._is_writer = False
             self._writer_lock.release()
-        with self._appended:
-            self._appended.notify_all()
+        self._wake()
 
     def abandon(self) -> None:
         """Make it unusable in a forked child, without touching what belongs to the parent."""

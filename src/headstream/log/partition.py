@@ -16,6 +16,7 @@ from headstream.codec.buffer import BytesLike
 from headstream.errors import InvalidInputError, InvalidOptionError, LimitError
 from headstream.log.files import Files, WriteFile
 from headstream.log.recovery import Tail, recover
+from headstream.model.topology import MAX_BATCH_BYTES
 from headstream.segments.layout import (
     INDEX_ENTRY_BYTES,
     INDEX_HEADER_BYTES,
@@ -27,14 +28,11 @@ from headstream.segments.layout import (
     segment_path,
 )
 
-__all__ = ["DEFAULT_SEGMENT_BYTES", "MAX_BATCH_BYTES", "Partition", "check_segment_bytes"]
+__all__ = ["DEFAULT_SEGMENT_BYTES", "Partition", "check_segment_bytes"]
 
 DEFAULT_SEGMENT_BYTES: Final = 256 << 20
 """Retention drops whole segments, and a partition is looked through by segment: small enough for the one, big enough
 that 10 GB are 40 of them."""
-
-MAX_BATCH_BYTES: Final = 64 << 20
-"""One send. A frame of the binary transport is no bigger, so that what is stored can always be polled."""
 
 _MIN_SEGMENT_BYTES: Final = 4096
 _MAX_SEGMENT_BYTES: Final = 2 << 30

@@ -6,7 +6,10 @@ import enum
 from dataclasses import dataclass, field
 from typing import Final
 
-__all__ = ["MAX_PARTITIONS", "Limits", "Partition", "Stream", "Topic"]
+__all__ = ["MAX_BATCH_BYTES", "MAX_PARTITIONS", "Limits", "Partition", "Stream", "Topic"]
+
+MAX_BATCH_BYTES: Final = 64 << 20
+"""One send, and one poll: what a frame of the binary transport carries."""
 
 MAX_PARTITIONS: Final = 1000
 """Partitions that one topic may be created with; Iggy's limit."""

@@ -144,12 +144,21 @@ class PartitionFollower:
 
     def _chunks(self, offset: int, until_offset: int, size_bytes: int) -> Iterator[memoryview]:
         while offset < until_offset:
-            number = self._segment_number(offset)
-            segment = self._open(number)
-            is_newest = number == len(self._segments) - 1
-            segment_end = self._end_offset if is_newest else self._segments[number + 1].base_offset
-            chunk, offset = segment.read_chunk(offset, min(until_offset, segment_end), size_bytes)
+            chunk, offset = self.read_chunk(offset, until_offset, size_bytes)
             yield chunk
+
+    def read_chunk(self, from_offset: int, until_offset: int, size_bytes: int) -> tuple[memoryview, int]:
+        """Return the first chunk of a range, as read() would, and the offset to go on from.
+
+        Args:
+            from_offset: The first one, first_offset or later.
+            until_offset: One past the last one, more than from_offset, at most end_offset.
+            size_bytes: About how big the chunk is.
+        """
+        number = self._segment_number(from_offset)
+        is_newest = number == len(self._segments) - 1
+        segment_end = self._end_offset if is_newest else self._segments[number + 1].base_offset
+        return self._open(number).read_chunk(from_offset, min(until_offset, segment_end), size_bytes)
 
     def _segment_number(self, offset: int) -> int:
         number = bisect_right(self._segments, offset, key=lambda segment: segment.base_offset) - 1

@@ -1,0 +1,12 @@
+"""What a server does, without sockets: one file a noun.
+
+    broker      Broker: the nouns together, over one log
+    streams     create, get, list, delete
+    topics      create, get, list, delete
+    messages    send, poll, wait
+    offsets     commit, committed
+    states      which ranges of stored bytes a poll delivers
+    backing     the log, the clock and the randomness that the nouns share, and how they find things by name
+
+The clock and the randomness enter here, as callables, and go down as arguments.
+"""

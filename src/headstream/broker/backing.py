@@ -1,0 +1,78 @@
+"""Backing: the log, the clock and the randomness that all nouns share, and how they find things by name."""
+
+from __future__ import annotations
+
+import difflib
+import uuid
+from collections.abc import Callable, Iterable
+from dataclasses import dataclass
+
+from headstream.errors import PartitionNotFoundError, StreamNotFoundError, TopicNotFoundError
+from headstream.log.catalog import StreamRecord, TopicRecord
+from headstream.log.log import Log
+from headstream.model.identifiers import TopicName
+
+__all__ = ["Backing"]
+
+
+@dataclass(frozen=True, slots=True)
+class Backing:
+    """What a broker stands on.
+
+    Args:
+        log: Where everything is kept.
+        clock_us: Returns the time, microseconds since 1970 UTC.
+        entropy: Returns so many random bytes.
+        monotonic: Returns seconds that never go back, to wait by.
+    """
+
+    log: Log
+    clock_us: Callable[[], int]
+    entropy: Callable[[int], bytes]
+    monotonic: Callable[[], float]
+
+    def writable_log(self) -> Log:
+        """Return the log with this process as its writer; it is made where there is none.
+
+        Raises:
+            LogLockedError: another process is the writer.
+        """
+        if not self.log.is_writer:
+            self.log.start_writing(str(uuid.UUID(bytes=self.entropy(16), version=4)), self.clock_us())
+        return self.log
+
+    def stream(self, name: str) -> StreamRecord:
+        """Return a stream; StreamNotFoundError where there is none of that name."""
+        snapshot = self.log.snapshot()
+        try:
+            return snapshot[name]
+        except KeyError:
+            advice = self._advice(name, snapshot, "create_stream()")
+            raise StreamNotFoundError(f"there is no stream {name!r}", where=self.log.root, advice=advice) from None
+
+    def topic(self, name: TopicName) -> TopicRecord:
+        """Return a topic; TopicNotFoundError where there is none of that name."""
+        snapshot = self.log.snapshot()
+        try:
+            return snapshot[name.stream].topics[name.topic]
+        except KeyError:
+            names = [str(topic.name) for stream in snapshot.values() for topic in stream.topics.values()]
+            advice = self._advice(str(name), names, "create_topic()")
+            raise TopicNotFoundError(f"there is no topic {str(name)!r}", where=self.log.root, advice=advice) from None
+
+    def partition(self, name: TopicName, number: int) -> TopicRecord:
+        """Return the topic of a partition; PartitionNotFoundError where it has none of that number."""
+        topic = self.topic(name)
+        if not 1 <= number <= topic.partitions:
+            raise PartitionNotFoundError(
+                f"topic {str(name)!r} has no partition {number}", advice=f"Its partitions are 1 to {topic.partitions}"
+            )
+        return topic
+
+    def _advice(self, wanted: str, names: Iterable[str], maker: str) -> str:
+        close = difflib.get_close_matches(wanted, names, n=3)
+        if close:
+            return f"Did you mean {' or '.join(repr(name) for name in close)}? {maker} makes a new one"
+        if self.log.identity is None:
+            return f"There is no log at that place yet: see that the URL is right; {maker} makes the log too"
+        return f"{maker} makes one"

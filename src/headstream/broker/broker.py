@@ -1,0 +1,63 @@
+"""Broker: streams, topics, messages and offsets over one log.
+
+send    Client -> Broker.messages.send -> Log.append -> codec.batch.stamp -> segment
+poll    Client <- Broker.messages.poll <- states.select <- PartitionFollower.read_chunk <- segment
+"""
+
+from __future__ import annotations
+
+import os
+import time
+from collections.abc import Callable
+
+from headstream.broker.backing import Backing
+from headstream.broker.messages import Messages
+from headstream.broker.offsets import Offsets
+from headstream.broker.streams import Streams
+from headstream.broker.topics import Topics
+from headstream.log.log import Log
+from headstream.log.shared import close_log
+
+__all__ = ["Broker"]
+
+
+def _clock_us() -> int:
+    return time.time_ns() // 1000
+
+
+class Broker:
+    """What a server does, and what an embedded log is to its client.
+
+    Args:
+        log: The log; the broker closes it.
+        clock_us: Returns the time, microseconds since 1970 UTC.
+        entropy: Returns so many random bytes.
+        monotonic: Returns seconds that never go back.
+    """
+
+    def __init__(
+        self,
+        log: Log,
+        *,
+        clock_us: Callable[[], int] = _clock_us,
+        entropy: Callable[[int], bytes] = os.urandom,
+        monotonic: Callable[[], float] = time.monotonic,
+    ) -> None:
+        self._log = log
+        self._is_closed = False
+        backing = Backing(log, clock_us, entropy, monotonic)
+        self.streams = Streams(backing)
+        self.topics = Topics(backing)
+        self.messages = Messages(backing)
+        self.offsets = Offsets(backing)
+
+    @property
+    def identity(self) -> str | None:
+        """The UUID that tells this log from every other, or None before its first write."""
+        return self._log.identity
+
+    def close(self) -> None:
+        """Let go of the log; closing twice is fine."""
+        if not self._is_closed:
+            self._is_closed = True
+            close_log(self._log)

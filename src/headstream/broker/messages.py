@@ -1,0 +1,145 @@
+"""Messages: send, poll, wait."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Final
+
+from headstream.broker.backing import Backing
+from headstream.broker.states import select
+from headstream.codec.buffer import BytesLike
+from headstream.errors import InvalidInputError, InvalidOptionError
+from headstream.model.identifiers import TopicName
+from headstream.model.message import MessageState
+from headstream.model.polling import Consumer, Polled, PollingKind, PollingStrategy
+from headstream.model.topology import MAX_BATCH_BYTES
+from headstream.segments.follower import DEFAULT_CHUNK_BYTES, PartitionFollower
+
+__all__ = ["Messages"]
+
+_AVAILABLE: Final = frozenset({MessageState.AVAILABLE.value})
+
+
+class Messages:
+    """What can be done with messages."""
+
+    def __init__(self, backing: Backing) -> None:
+        self._backing = backing
+
+    def send(self, topic: TopicName, partition: int, batch: BytesLike) -> int:
+        """Append a batch to a partition and return the offset of its first message; it is committed then.
+
+        Args:
+            topic: Stream and topic.
+            partition: From 1.
+            batch: Messages as sent, back to back, at most 64 MiB.
+
+        Raises:
+            TopicNotFoundError, PartitionNotFoundError: there is no such place.
+            LimitError: a message is beyond the topic's limits; nothing was written.
+            DecodeError: the bytes are no batch; nothing was written.
+            LogLockedError: another process is the writer.
+        """
+        backing = self._backing
+        log = backing.writable_log()
+        return log.append(backing.partition(topic, partition), partition, batch, backing.clock_us(), backing.entropy(16))
+
+    def poll(
+        self,
+        topic: TopicName,
+        partition: int,
+        strategy: PollingStrategy,
+        count: int,
+        *,
+        states: frozenset[int] | None = _AVAILABLE,
+        size_bytes: int = MAX_BATCH_BYTES,
+        consumer: Consumer | None = None,
+        auto_commit: bool = False,
+    ) -> Polled:
+        """Return messages of a partition as stored bytes; it does not wait for any.
+
+        Args:
+            topic: Stream and topic.
+            partition: From 1.
+            strategy: Where to begin; an offset that has been dropped stands for the first one that is there.
+            count: The most messages, 1 or more.
+            states: State codes to deliver, the others are stepped over; None delivers all.
+            size_bytes: About the most bytes; one message comes whatever its size.
+            consumer: Who polls: needed to begin at `next`, and to commit.
+            auto_commit: Whether what is delivered is committed for the consumer at once.
+
+        Raises:
+            TopicNotFoundError, PartitionNotFoundError: there is no such place.
+            InvalidInputError: an argument is out of range, or the consumer is missing.
+        """
+        if count < 1 or size_bytes < 1:
+            raise InvalidInputError("a poll asks for one message and one byte or more", where=str(topic))
+        if consumer is None and (auto_commit or strategy.kind is PollingKind.NEXT):
+            raise InvalidOptionError("who polls is not said", where=str(topic), advice="Name the consumer or group")
+        record = self._backing.partition(topic, partition)
+        store = self._backing.log.offsets(record)
+        committed = None
+        if consumer is not None and strategy.kind is PollingKind.NEXT:
+            committed = store.committed(consumer, partition)
+        with self._backing.log.reading(record, partition) as follower:
+            start = _start(follower, strategy, committed, count)
+            polled = _read(follower, partition, start, count, states, size_bytes)
+        if auto_commit and consumer is not None and polled.count:
+            store.commit(consumer, partition, polled.next_offset, self._backing.clock_us())
+        return polled
+
+    def wait(self, topic: TopicName, positions: Mapping[int, int], timeout_ms: float) -> bool:
+        """Wait until a partition has a message at or after an offset, and return whether one has.
+
+        Args:
+            topic: Stream and topic.
+            positions: Partition -> offset.
+            timeout_ms: How long to wait at most.
+        """
+        record = self._backing.topic(topic)
+        log = self._backing.log
+
+        def is_there() -> bool:
+            for partition, offset in positions.items():
+                with log.reading(record, partition) as follower:
+                    follower.refresh()
+                    if follower.end_offset > offset:
+                        return True
+            return False
+
+        return log.wait(is_there, timeout_ms / 1000, self._backing.monotonic)
+
+
+def _start(follower: PartitionFollower, strategy: PollingStrategy, committed: int | None, count: int) -> int:
+    """Return the offset that a poll begins at."""
+    if strategy.kind is PollingKind.OFFSET:
+        offset = strategy.value
+        if not follower.first_offset <= offset <= follower.end_offset - count:  # what is known already needs no look
+            follower.refresh()
+    else:
+        follower.refresh()
+        if strategy.kind is PollingKind.TIMESTAMP:
+            offset = follower.offset_of(strategy.value)
+        elif strategy.kind is PollingKind.LAST:
+            offset = follower.end_offset - count
+        elif strategy.kind is PollingKind.NEXT and committed is not None:
+            offset = committed
+        else:
+            offset = follower.first_offset
+    return max(offset, follower.first_offset)
+
+
+def _read(
+    follower: PartitionFollower, partition: int, start: int, count: int, states: frozenset[int] | None, size_bytes: int
+) -> Polled:
+    """Read on from an offset until there are as many messages as wanted, or no more."""
+    chunks: list[memoryview] = []
+    found, rest, offset, end = 0, size_bytes, start, follower.end_offset
+    while found < count and offset < end and rest > 0:
+        chunk, reached = follower.read_chunk(offset, min(end, offset + count - found), min(rest, DEFAULT_CHUNK_BYTES))
+        parts, selected = select(chunk, reached - offset, states)
+        chunks += parts
+        found += selected
+        rest -= sum(map(len, parts))
+        offset = reached
+    return Polled(partition, end, offset, found, tuple(chunks))

@@ -1,0 +1,44 @@
+"""Which ranges of stored bytes a poll delivers, by the states of the messages.
+
+select(chunk, frozenset({1}))  ->  [(0, 4200), (4300, 9000)]     stepping around the message at byte 4200
+"""
+
+from __future__ import annotations
+
+from headstream.codec.batch.scan import find_states, take
+from headstream.model.message import MessageState
+
+__all__ = ["select"]
+
+_AVAILABLE = MessageState.AVAILABLE.value
+
+
+def select(stored: memoryview, count: int, states: frozenset[int] | None) -> tuple[list[memoryview], int]:
+    """Return the parts of stored messages that have one of these states, and how many messages they are.
+
+    Args:
+        stored: Whole stored messages.
+        count: How many they are.
+        states: State codes; None is all of them.
+    """
+    if states is None:
+        return [stored], count
+    others = find_states(stored)
+    if not others:
+        return ([stored], count) if _AVAILABLE in states else ([], 0)
+    parts: list[memoryview] = []
+    selected = start = 0
+    ends = [(at, take(stored, at, 1, len(stored))[0], state in states) for at, _, state in others]
+    if _AVAILABLE in states:
+        for at, end, is_wanted in ends:
+            if not is_wanted:
+                parts.append(stored[start:at])
+                start = end
+        parts.append(stored[start:])
+        selected = count - sum(not is_wanted for _, _, is_wanted in ends)
+    else:
+        for at, end, is_wanted in ends:
+            if is_wanted:
+                parts.append(stored[at:end])
+                selected += 1
+    return [part for part in parts if len(part)], selected

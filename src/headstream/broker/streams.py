@@ -1,0 +1,52 @@
+"""Streams: the namespaces of topics."""
+
+from __future__ import annotations
+
+from headstream.broker.backing import Backing
+from headstream.errors import AlreadyExistsError
+from headstream.log.catalog import StreamRecord
+from headstream.model.identifiers import check_name
+from headstream.model.topology import Stream
+
+__all__ = ["Streams"]
+
+
+class Streams:
+    """What can be done with streams."""
+
+    def __init__(self, backing: Backing) -> None:
+        self._backing = backing
+
+    def create(self, name: str) -> Stream:
+        """Make a stream.
+
+        Args:
+            name: Without dot or slash.
+
+        Raises:
+            AlreadyExistsError: there is one of that name.
+        """
+        check_name(name, "stream")
+        log = self._backing.writable_log()
+        if name in log.snapshot():
+            raise AlreadyExistsError(f"there is a stream {name!r} already", where=log.root, advice="Use it, or another name")
+        log.create_stream(name, self._backing.clock_us())
+        return self.get(name)
+
+    def get(self, name: str) -> Stream:
+        """Return a stream; StreamNotFoundError where there is none."""
+        return _stream(self._backing.stream(name))
+
+    def list(self) -> list[Stream]:
+        """Return all streams, in the order of their ids."""
+        return [_stream(record) for record in self._backing.log.snapshot().values()]
+
+    def delete(self, name: str) -> None:
+        """Delete a stream with all its topics; StreamNotFoundError where there is none."""
+        log = self._backing.writable_log()
+        self._backing.stream(name)
+        log.delete_stream(name)
+
+
+def _stream(record: StreamRecord) -> Stream:
+    return Stream(record.name, record.id, record.created_us, tuple(sorted(record.topics)))

@@ -1,0 +1,73 @@
+"""Topics and their partitions."""
+
+from __future__ import annotations
+
+from headstream.broker.backing import Backing
+from headstream.errors import AlreadyExistsError, InvalidOptionError
+from headstream.log.catalog import TopicRecord
+from headstream.model.identifiers import TopicName, check_name
+from headstream.model.topology import MAX_PARTITIONS, Limits, Partition, Topic
+
+__all__ = ["Topics"]
+
+
+class Topics:
+    """What can be done with topics."""
+
+    def __init__(self, backing: Backing) -> None:
+        self._backing = backing
+
+    def create(self, name: TopicName, partitions: int, limits: Limits, *, if_not_exists: bool = False) -> Topic:
+        """Make a topic, and its stream where there is none.
+
+        Args:
+            name: Stream and topic.
+            partitions: 1 to 1000.
+            limits: What its messages may be.
+            if_not_exists: Return the topic of that name where there is one, as it is.
+
+        Raises:
+            AlreadyExistsError: there is one of that name.
+            InvalidOptionError: the number of partitions is out of range.
+        """
+        check_name(name.stream, "stream")
+        check_name(name.topic, "topic")
+        if not 1 <= partitions <= MAX_PARTITIONS:
+            raise InvalidOptionError(f"a topic has 1 to {MAX_PARTITIONS} partitions, not {partitions}", where=str(name))
+        if if_not_exists and self._is_there(name):
+            return self.get(name)
+        log = self._backing.writable_log()
+        if self._is_there(name):
+            raise AlreadyExistsError(
+                f"there is a topic {str(name)!r} already", where=log.root, advice="Use it, or say if_not_exists=True"
+            )
+        log.create_topic(name.stream, name.topic, partitions, limits, self._backing.clock_us())
+        return self.get(name)
+
+    def _is_there(self, name: TopicName) -> bool:
+        stream = self._backing.log.snapshot().get(name.stream)
+        return stream is not None and name.topic in stream.topics
+
+    def get(self, name: TopicName) -> Topic:
+        """Return a topic with its partitions as they are now; TopicNotFoundError where there is none."""
+        return self._topic(self._backing.topic(name))
+
+    def list(self, stream: str | None = None) -> list[Topic]:
+        """Return all topics of one stream, or of all, in the order of their ids."""
+        streams = self._backing.log.snapshot().values() if stream is None else [self._backing.stream(stream)]
+        return [self._topic(topic) for record in streams for topic in record.topics.values()]
+
+    def delete(self, name: TopicName) -> None:
+        """Delete a topic with its messages and offsets; TopicNotFoundError where there is none."""
+        log = self._backing.writable_log()
+        log.delete_topic(self._backing.topic(name))
+
+    def _topic(self, record: TopicRecord) -> Topic:
+        partitions = tuple(self._partition(record, number) for number in range(1, record.partitions + 1))
+        name = record.name
+        return Topic(name.stream, name.topic, record.id, record.created_us, record.limits, partitions)
+
+    def _partition(self, record: TopicRecord, number: int) -> Partition:
+        with self._backing.log.reading(record, number) as follower:
+            follower.refresh()
+            return Partition(number, follower.first_offset, follower.end_offset, follower.size_bytes())

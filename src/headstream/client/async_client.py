@@ -1,0 +1,290 @@
+"""AsyncClient: the same names, awaited.
+
+An embedded log answers in microseconds, but a disk may take its time, and a consumer waits: so calls run in a thread,
+one for the client and one for each producer and consumer, and what is there already (room in a batch, a message that
+was fetched) is taken without a thread. A cancelled call ends before its cancellation goes on, so that nothing runs
+behind the caller's back.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import functools
+from collections.abc import AsyncIterator, Callable, Iterable
+from concurrent.futures import ThreadPoolExecutor
+from contextlib import suppress
+from types import TracebackType
+from typing import Final, ParamSpec, TypedDict, TypeVar, Unpack
+
+from headstream.client.client import Client, StatesInput
+from headstream.client.consumer import Consumer, StartInput
+from headstream.client.producer import Producer
+from headstream.model.headers import HeadersInput
+from headstream.model.identifiers import TopicName
+from headstream.model.message import Message
+from headstream.model.polling import Consumer as Committer
+from headstream.model.topology import Stream, Topic
+
+__all__ = ["AsyncClient", "AsyncConsumer", "AsyncProducer", "ConsumerOptions", "ProducerOptions"]
+
+_P = ParamSpec("_P")
+_T = TypeVar("_T")
+_SLICE_MS: Final = 100
+"""A wait that is cancelled ends within this time."""
+
+
+class ProducerOptions(TypedDict, total=False):
+    """What Client.producer() takes."""
+
+    linger_ms: float
+    batch_bytes: int
+    batch_count: int
+    buffer_bytes: int
+
+
+class ConsumerOptions(TypedDict, total=False):
+    """What Client.consumer() takes."""
+
+    group: str | None
+    name: str | None
+    partitions: Iterable[int] | None
+    start: StartInput
+    states: StatesInput
+    timeout_ms: float | None
+
+
+class PollOptions(TypedDict, total=False):
+    """What Client.poll() takes."""
+
+    start: StartInput | None
+    count: int
+    states: StatesInput
+    consumer: str | Committer | None
+    auto_commit: bool
+
+
+class _Worker:
+    """One thread that calls run in."""
+
+    def __init__(self, name: str) -> None:
+        self._pool = ThreadPoolExecutor(max_workers=1, thread_name_prefix=name)
+
+    async def run(self, call: Callable[_P, _T], *args: _P.args, **kwargs: _P.kwargs) -> _T:
+        """Run a call in the thread and return what it returns."""
+        future = asyncio.get_running_loop().run_in_executor(self._pool, functools.partial(call, *args, **kwargs))
+        try:
+            return await asyncio.shield(future)
+        except asyncio.CancelledError:
+            while not future.done():
+                with suppress(asyncio.CancelledError):
+                    await asyncio.wait({future})
+            future.exception()  # the cancellation is what the caller hears of
+            raise
+
+    def close(self) -> None:
+        """End the thread."""
+        self._pool.shutdown(wait=False)
+
+
+class AsyncProducer:
+    """Sends messages to one topic. Made by AsyncClient.producer(); use it in an `async with` statement.
+
+    Args:
+        make: Makes the producer behind it, at the first use.
+    """
+
+    def __init__(self, make: Callable[[], Producer]) -> None:
+        self._make = make
+        self._producer: Producer | None = None
+        self._worker = _Worker("headstream-async-producer")
+
+    async def _opened(self) -> Producer:
+        if self._producer is None:
+            self._producer = await self._worker.run(self._make)
+        return self._producer
+
+    async def send(
+        self,
+        payload: bytes | bytearray | memoryview | None,
+        *,
+        key: bytes | None = None,
+        headers: HeadersInput | None = None,
+        id: int = 0,
+        partition: int | None = None,
+    ) -> None:
+        """Send one message; see Producer.send()."""
+        producer = await self._opened()
+        if producer.is_full:
+            await self._worker.run(producer.send, payload, key=key, headers=headers, id=id, partition=partition)
+        else:
+            producer.send(payload, key=key, headers=headers, id=id, partition=partition)
+
+    async def flush(self) -> None:
+        """Return when all that was sent is stored; see Producer.flush()."""
+        await self._worker.run((await self._opened()).flush)
+
+    async def close(self) -> None:
+        """Flush and end; see Producer.close()."""
+        if self._producer is not None:
+            await self._worker.run(self._producer.close)
+        self._worker.close()
+
+    async def __aenter__(self) -> AsyncProducer:
+        await self._opened()
+        return self
+
+    async def __aexit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, traceback: TracebackType | None
+    ) -> None:
+        if self._producer is not None:
+            await self._worker.run(self._producer.__exit__, kind, error, traceback)
+        self._worker.close()
+
+
+class AsyncConsumer:
+    """Reads one topic. Made by AsyncClient.consumer(); use it in an `async with` statement.
+
+    Args:
+        make: Makes the consumer behind it, at the first use.
+        timeout_ms: Iteration ends after so long without a message; None waits for ever.
+    """
+
+    def __init__(self, make: Callable[[], Consumer], timeout_ms: float | None) -> None:
+        self._make = make
+        self._timeout_ms = timeout_ms
+        self._consumer: Consumer | None = None
+        self._worker = _Worker("headstream-async-consumer")
+
+    async def _opened(self) -> Consumer:
+        if self._consumer is None:
+            self._consumer = await self._worker.run(self._make)
+        return self._consumer
+
+    async def _fetch(self, consumer: Consumer, timeout_ms: float | None) -> bool:
+        """Have messages ready, in slices of time that a cancellation can end."""
+        loop = asyncio.get_running_loop()
+        until = None if timeout_ms is None else loop.time() + timeout_ms / 1000
+        while True:
+            rest_ms = _SLICE_MS if until is None else min(_SLICE_MS, (until - loop.time()) * 1000)
+            if consumer.is_ready or await self._worker.run(consumer.fetch, max(0, rest_ms)):
+                return True
+            if rest_ms <= 0:
+                return False
+
+    def __aiter__(self) -> AsyncIterator[Message]:
+        return self
+
+    async def __anext__(self) -> Message:
+        """Return the next message, having committed the one before."""
+        consumer = await self._opened()
+        if not consumer.is_ready:
+            await self._worker.run(consumer.finish)
+            await self._fetch(consumer, self._timeout_ms)
+            if not consumer.is_ready:
+                raise StopAsyncIteration
+        return next(consumer)
+
+    async def poll(self, count: int = 100, *, timeout_ms: float = 0) -> list[Message]:
+        """Return up to so many messages; see Consumer.poll()."""
+        consumer = await self._opened()
+        await self._fetch(consumer, timeout_ms)
+        return await self._worker.run(consumer.poll, count)
+
+    async def commit(self) -> None:
+        """Commit everything that was delivered until now; see Consumer.commit()."""
+        await self._worker.run((await self._opened()).commit)
+
+    async def seek(self, partition: int, offset: StartInput) -> None:
+        """Go on from another place in a partition; see Consumer.seek()."""
+        await self._worker.run((await self._opened()).seek, partition, offset)
+
+    async def close(self, *, commit: bool = True) -> None:
+        """End; see Consumer.close()."""
+        if self._consumer is not None:
+            await self._worker.run(self._consumer.close, commit=commit)
+        self._worker.close()
+
+    async def __aenter__(self) -> AsyncConsumer:
+        await self._opened()
+        return self
+
+    async def __aexit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, traceback: TracebackType | None
+    ) -> None:
+        await self.close(commit=error is None)
+
+
+class AsyncClient:
+    """A log of streams and topics, awaited. Made by hs.connect_async(); use it in an `async with` statement.
+
+    Args:
+        client: The client behind it; this one closes it.
+    """
+
+    def __init__(self, client: Client) -> None:
+        self._client = client
+        self._worker = _Worker("headstream-async-client")
+
+    async def create_stream(self, name: str) -> Stream:
+        """Make a stream; see Client.create_stream()."""
+        return await self._worker.run(self._client.create_stream, name)
+
+    async def stream(self, name: str) -> Stream:
+        """Return a stream."""
+        return await self._worker.run(self._client.stream, name)
+
+    async def streams(self) -> list[Stream]:
+        """Return all streams."""
+        return await self._worker.run(self._client.streams)
+
+    async def delete_stream(self, name: str) -> None:
+        """Delete a stream with all its topics."""
+        await self._worker.run(self._client.delete_stream, name)
+
+    async def create_topic(
+        self, name: str | TopicName, partitions: int = 1, *, limits: str = "iggy", if_not_exists: bool = False
+    ) -> Topic:
+        """Make a topic, and its stream where there is none; see Client.create_topic()."""
+        create = functools.partial(self._client.create_topic, limits=limits, if_not_exists=if_not_exists)
+        return await self._worker.run(create, name, partitions)
+
+    async def topic(self, name: str | TopicName) -> Topic:
+        """Return a topic with its partitions as they are now."""
+        return await self._worker.run(self._client.topic, name)
+
+    async def topics(self, stream: str | None = None) -> list[Topic]:
+        """Return all topics of one stream, or of all."""
+        return await self._worker.run(self._client.topics, stream)
+
+    async def delete_topic(self, name: str | TopicName) -> None:
+        """Delete a topic with its messages and offsets."""
+        await self._worker.run(self._client.delete_topic, name)
+
+    def producer(self, topic: str | TopicName, **options: Unpack[ProducerOptions]) -> AsyncProducer:
+        """Return what sends messages to a topic; see Client.producer()."""
+        return AsyncProducer(functools.partial(self._client.producer, topic, **options))
+
+    def consumer(self, topic: str | TopicName, **options: Unpack[ConsumerOptions]) -> AsyncConsumer:
+        """Return what reads a topic; see Client.consumer()."""
+        return AsyncConsumer(functools.partial(self._client.consumer, topic, **options), options.get("timeout_ms"))
+
+    async def poll(self, topic: str | TopicName, partition: int = 1, **options: Unpack[PollOptions]) -> list[Message]:
+        """Return messages of one partition, without waiting for any; see Client.poll()."""
+        return await self._worker.run(functools.partial(self._client.poll, **options), topic, partition)
+
+    async def offsets(self, topic: str | TopicName, group: str | None = None, *, name: str | None = None) -> dict[int, int]:
+        """Return where a group, or a single consumer, goes on; see Client.offsets()."""
+        return await self._worker.run(self._client.offsets, topic, group, name=name)
+
+    async def close(self) -> None:
+        """Close it and all that was made from it; see Client.close()."""
+        await self._worker.run(self._client.close)
+        self._worker.close()
+
+    async def __aenter__(self) -> AsyncClient:
+        return self
+
+    async def __aexit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, traceback: TracebackType | None
+    ) -> None:
+        await self.close()

@@ -1,0 +1,132 @@
+"""Fetching: what to poll next, which message is next, and what may be committed. Sans-IO.
+
+    fetching.next_polls()              where to poll: each partition in turn, with its position
+    fetching.feed(polled, messages)    what came of it
+    fetching.deliver()                 the next message, to the body of a loop
+    fetching.finish()                  the body is done with it: its offset may be committed
+    fetching.hand_out(count)           messages at once, to a caller who says by release() when they are done
+    fetching.committable()             partition -> offset to commit, once
+
+An offset is always that of the next message: one past the last that is done. Messages that a poll stepped over belong
+to the one before them: with it, the offset moves past them.
+"""
+
+from __future__ import annotations
+
+from collections import deque
+from collections.abc import Iterable, Mapping
+
+from headstream.errors import OffsetOutOfRangeError
+from headstream.model.message import Message
+from headstream.model.polling import Polled
+
+__all__ = ["Fetching"]
+
+
+class Fetching:
+    """The positions of one consumer.
+
+    Args:
+        positions: Partition -> offset of the next message to poll.
+    """
+
+    def __init__(self, positions: Mapping[int, int]) -> None:
+        self._positions = dict(positions)
+        self._buffer: deque[tuple[Message, int, int]] = deque()
+        self._turn: deque[int] = deque(self._positions)
+        self._delivered: tuple[int, int] | None = None
+        self._handed_out: dict[int, int] = {}
+        self._done: dict[int, int] = {}
+
+    @property
+    def positions(self) -> Mapping[int, int]:
+        """Partition -> offset of the next message to poll."""
+        return self._positions
+
+    @property
+    def is_empty(self) -> bool:
+        """Whether everything that came has been delivered."""
+        return not self._buffer
+
+    def next_polls(self) -> Iterable[tuple[int, int]]:
+        """Return each partition with its position, beginning after the one that was fed last."""
+        return [(partition, self._positions[partition]) for partition in self._turn]
+
+    def feed(self, polled: Polled, messages: Iterable[Message]) -> None:
+        """Take in what a poll brought.
+
+        Args:
+            polled: The poll's result.
+            messages: The messages in it.
+
+        Raises:
+            OffsetOutOfRangeError: the position is behind the end: nothing was ever written there.
+        """
+        partition = polled.partition
+        position = self._positions[partition]
+        if position > polled.end_offset:
+            raise OffsetOutOfRangeError(
+                f"offset {position} of partition {partition} was never written: the partition ends at {polled.end_offset}",
+                advice="seek() to where to go on",
+            )
+        self._positions[partition] = polled.next_offset
+        came = [(message, partition, (message.offset or 0) + 1) for message in messages]
+        if came:
+            came[-1] = (came[-1][0], partition, polled.next_offset)
+            self._buffer.extend(came)
+            while self._turn[-1] != partition:
+                self._turn.rotate(-1)
+        elif polled.next_offset > position:
+            self._step_over(partition, polled.next_offset)
+
+    def _step_over(self, partition: int, next_offset: int) -> None:
+        if self._delivered is not None and self._delivered[0] == partition:
+            self._delivered = partition, next_offset
+        elif partition in self._handed_out:
+            self._handed_out[partition] = next_offset
+        else:
+            self._done[partition] = next_offset
+
+    def deliver(self) -> Message | None:
+        """Return the next message, or None where there is none; finish() says when it is done."""
+        if not self._buffer:
+            return None
+        message, partition, next_offset = self._buffer.popleft()
+        self._delivered = partition, next_offset
+        return message
+
+    def finish(self) -> None:
+        """Take note that the message delivered last is done."""
+        if self._delivered is not None:
+            partition, next_offset = self._delivered
+            self._done[partition] = next_offset
+            self._delivered = None
+
+    def hand_out(self, count: int) -> list[Message]:
+        """Return up to so many messages; release() says when they are done."""
+        messages: list[Message] = []
+        while self._buffer and len(messages) < count:
+            message, partition, next_offset = self._buffer.popleft()
+            self._handed_out[partition] = next_offset
+            messages.append(message)
+        return messages
+
+    def release(self) -> None:
+        """Take note that everything delivered or handed out is done."""
+        self._done.update(self._handed_out)
+        self._handed_out.clear()
+        self.finish()
+
+    def committable(self) -> dict[int, int]:
+        """Return partition -> offset of what is done since the last time; the caller commits it."""
+        done, self._done = self._done, {}
+        return done
+
+    def seek(self, partition: int, offset: int) -> None:
+        """Go on from another offset in a partition; what was not yet delivered of it is dropped."""
+        self._buffer = deque(entry for entry in self._buffer if entry[1] != partition)
+        self._positions[partition] = offset
+        self._handed_out.pop(partition, None)
+        self._done.pop(partition, None)
+        if self._delivered is not None and self._delivered[0] == partition:
+            self._delivered = None

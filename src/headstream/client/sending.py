@@ -1,0 +1,201 @@
+"""Sending: which messages go together in a batch, to which partition, and when. Sans-IO: time is an argument.
+
+    sending.add(message, key, partition, now_us)     into the open batch of its partition
+    sending.take(now_us)                             the next batch that is due: full, lingered, or flushed
+    sending.acknowledge(batch)                       it is stored
+
+The partition is the one asked for; else that of the key, by its hash; else all in turn, a batch at a time. A batch
+that is taken stays first in line until it is acknowledged, and batches of one partition are taken in the order of
+their messages.
+
+One thread at a time, under the caller's lock. An exception that Ctrl-C throws in between leaves nothing in doubt but
+whether that one message is in: a batch is one list entry from its making to its acknowledgement, never moved.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+from typing import Final
+
+from headstream.errors import InvalidOptionError
+from headstream.model.polling import partition_of
+from headstream.model.topology import MAX_BATCH_BYTES, Limits
+
+__all__ = ["Batch", "Sending", "SendingOptions"]
+
+_MAX_IGGY_BATCH_BYTES: Final = 10_000_000
+_MAX_IGGY_HEADER_BYTES: Final = 100_000
+"""What one send may have of payloads and of header values in a topic with limits `iggy`. Here all bytes of messages and
+of headers are counted, which is never less."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class SendingOptions:
+    """How messages are put together.
+
+    Args:
+        linger_ms: How long a message waits for others to go with, milliseconds; 0 sends each as soon as it can.
+        batch_bytes: A batch of so many bytes goes at once, 1 to 64 MiB.
+        batch_count: A batch of so many messages goes at once.
+        buffer_bytes: So many bytes may wait to be acknowledged before send() waits too.
+
+    Raises:
+        InvalidOptionError: one is out of range.
+    """
+
+    linger_ms: float = 5
+    batch_bytes: int = 1 << 20
+    batch_count: int = 1000
+    buffer_bytes: int = 32 << 20
+
+    def __post_init__(self) -> None:
+        if not 0 <= self.linger_ms <= 3_600_000:
+            raise InvalidOptionError(f"linger_ms is {self.linger_ms}", advice="Use 0 to 3600000")
+        if not 1 <= self.batch_bytes <= MAX_BATCH_BYTES:
+            raise InvalidOptionError(f"batch_bytes is {self.batch_bytes}", advice=f"Use 1 to {MAX_BATCH_BYTES}")
+        if self.batch_count < 1:
+            raise InvalidOptionError(f"batch_count is {self.batch_count}", advice="Use 1 or more")
+        if self.buffer_bytes < 1:
+            raise InvalidOptionError(f"buffer_bytes is {self.buffer_bytes}", advice="Use 1 or more")
+
+
+@dataclass(slots=True, eq=False)
+class Batch:
+    """Messages that go to a partition together.
+
+    Args:
+        number: Ascending in the order of making.
+        partition: From 1.
+        due_us: When it goes, full or not.
+        data: The messages as sent, back to back.
+        count: How many they are.
+        header_bytes: The bytes of their headers.
+        is_closed: Whether no more go in.
+    """
+
+    number: int
+    partition: int
+    due_us: int
+    data: bytearray = field(default_factory=bytearray)
+    count: int = 0
+    header_bytes: int = 0
+    is_closed: bool = False
+
+
+class Sending:
+    """The batches of one producer.
+
+    Args:
+        partitions: How many partitions the topic has.
+        limits: The topic's.
+        options: How messages are put together.
+    """
+
+    def __init__(self, partitions: int, limits: Limits, options: SendingOptions) -> None:
+        self._partitions = partitions
+        self._linger_us = int(options.linger_ms * 1000)
+        self._batch_count = options.batch_count
+        self._buffer_bytes = options.buffer_bytes
+        is_iggy = limits is Limits.IGGY
+        self._batch_bytes = min(options.batch_bytes, _MAX_IGGY_BATCH_BYTES) if is_iggy else options.batch_bytes
+        self._header_bytes = _MAX_IGGY_HEADER_BYTES if is_iggy else MAX_BATCH_BYTES
+        self._batches: list[Batch] = []
+        self._open: dict[int, Batch] = {}
+        self._turn = 1
+        self._made = 0
+        self._pending_bytes = 0
+        self._taken: Batch | None = None
+
+    @property
+    def is_full(self) -> bool:
+        """Whether as many bytes wait as may."""
+        return self._pending_bytes >= self._buffer_bytes
+
+    @property
+    def pending_count(self) -> int:
+        """How many messages are not acknowledged."""
+        return sum(batch.count for batch in self._batches)
+
+    def add(self, message: bytes, header_bytes: int, key: bytes | None, partition: int | None, now_us: int) -> bool:
+        """Put a message into the open batch of its partition, and return whether a batch is full by that.
+
+        Args:
+            message: One message as sent.
+            header_bytes: The bytes of its headers.
+            key: Its key, which chooses the partition where none is given.
+            partition: From 1, or None.
+            now_us: The time, microseconds.
+        """
+        target = partition
+        if target is None and key is not None:
+            target = partition_of(key, self._partitions)
+        closed = False
+        batch = self._open_batch(target)
+        while batch is not None and not self._has_room(batch, len(message), header_bytes):
+            self._close(batch)
+            closed = True
+            batch = self._open_batch(target)  # it may be the next partition's turn now
+        if batch is None:
+            batch = self._begin(target or self._turn, now_us)
+        data = batch.data
+        data += message
+        batch.count += 1
+        batch.header_bytes += header_bytes
+        self._pending_bytes += len(message)
+        if batch.count >= self._batch_count or len(data) >= self._batch_bytes or self._linger_us == 0:
+            self._close(batch)
+            closed = True
+        return closed
+
+    def _open_batch(self, partition: int | None) -> Batch | None:
+        """Return the batch that a partition's next message goes into, or that of the partition whose turn it is."""
+        batch = self._open.get(partition or self._turn)
+        return None if batch is None or batch.is_closed else batch
+
+    def _has_room(self, batch: Batch, size_bytes: int, header_bytes: int) -> bool:
+        return len(batch.data) + size_bytes <= self._batch_bytes and batch.header_bytes + header_bytes <= self._header_bytes
+
+    def _begin(self, partition: int, now_us: int) -> Batch:
+        self._made += 1
+        batch = Batch(self._made, partition, now_us + self._linger_us)
+        self._batches.append(batch)
+        self._open[partition] = batch
+        return batch
+
+    def _close(self, batch: Batch) -> None:
+        batch.is_closed = True
+        if batch.partition == self._turn:
+            self._turn = self._turn % self._partitions + 1
+
+    def close_all(self) -> int:
+        """Make all that is here due, and return the number of the last batch."""
+        for batch in self._batches:
+            if not batch.is_closed:
+                self._close(batch)
+        return self._made
+
+    def is_acknowledged(self, number: int) -> bool:
+        """Return whether all batches up to a number are."""
+        return not self._batches or all(batch.number > number for batch in self._batches)
+
+    def take(self, now_us: int) -> Batch | None:
+        """Return the next batch that is due, or None; the one taken before must be acknowledged first."""
+        if self._taken is not None:
+            return self._taken
+        for batch in self._batches:
+            if batch.is_closed or batch.due_us <= now_us or self.is_full:
+                if not batch.is_closed:
+                    self._close(batch)
+                self._taken = batch
+                return batch
+        return None
+
+    def next_due_us(self) -> int | None:
+        """Return when the next batch is due if no other message comes, or None where there is none."""
+        return min((batch.due_us for batch in self._batches), default=None)
+
+    def acknowledge(self, batch: Batch) -> None:
+        """Let go of a batch that is stored."""
+        self._taken = None
+        self._batches.remove(batch)
+        self._pending_bytes = sum(len(other.data) for other in self._batches)

@@ -1,0 +1,110 @@
+"""Transport: what a client needs of whatever is behind it, an embedded broker or a server.
+
+The names and meanings are the broker's (headstream.broker), which satisfies this as it is.
+"""
+
+from __future__ import annotations
+
+import builtins
+from collections.abc import Mapping
+from typing import Protocol
+
+from headstream.codec.buffer import BytesLike
+from headstream.model.identifiers import TopicName
+from headstream.model.polling import Consumer, Polled, PollingStrategy
+from headstream.model.topology import Limits, Stream, Topic
+
+__all__ = ["MessageCommands", "OffsetCommands", "StreamCommands", "TopicCommands", "Transport"]
+
+
+class StreamCommands(Protocol):
+    """What can be done with streams."""
+
+    def create(self, name: str) -> Stream:
+        """Make a stream."""
+
+    def get(self, name: str) -> Stream:
+        """Return a stream."""
+
+    def list(self) -> list[Stream]:
+        """Return all streams."""
+
+    def delete(self, name: str) -> None:
+        """Delete a stream with all its topics."""
+
+
+class TopicCommands(Protocol):
+    """What can be done with topics."""
+
+    def create(self, name: TopicName, partitions: int, limits: Limits, *, if_not_exists: bool = False) -> Topic:
+        """Make a topic, and its stream where there is none."""
+
+    def get(self, name: TopicName) -> Topic:
+        """Return a topic with its partitions as they are now."""
+
+    def list(self, stream: str | None = None) -> builtins.list[Topic]:
+        """Return all topics of one stream, or of all."""
+
+    def delete(self, name: TopicName) -> None:
+        """Delete a topic with its messages and offsets."""
+
+
+class MessageCommands(Protocol):
+    """What can be done with messages."""
+
+    def send(self, topic: TopicName, partition: int, batch: BytesLike) -> int:
+        """Append a batch to a partition and return the offset of its first message."""
+
+    def poll(
+        self,
+        topic: TopicName,
+        partition: int,
+        strategy: PollingStrategy,
+        count: int,
+        *,
+        states: frozenset[int] | None = ...,
+        size_bytes: int = ...,
+        consumer: Consumer | None = ...,
+        auto_commit: bool = ...,
+    ) -> Polled:
+        """Return messages of a partition as stored bytes, without waiting for any."""
+
+    def wait(self, topic: TopicName, positions: Mapping[int, int], timeout_ms: float) -> bool:
+        """Wait until a partition has a message at or after an offset, and return whether one has."""
+
+
+class OffsetCommands(Protocol):
+    """What can be done with committed offsets."""
+
+    def committed(self, topic: TopicName, consumer: Consumer) -> dict[int, int]:
+        """Return the committed offset of each partition that has one."""
+
+    def commit(self, topic: TopicName, consumer: Consumer, offsets: Mapping[int, int]) -> None:
+        """Commit where a consumer goes on."""
+
+
+class Transport(Protocol):
+    """Everything a client can ask for."""
+
+    @property
+    def streams(self) -> StreamCommands:
+        """What can be done with streams."""
+
+    @property
+    def topics(self) -> TopicCommands:
+        """What can be done with topics."""
+
+    @property
+    def messages(self) -> MessageCommands:
+        """What can be done with messages."""
+
+    @property
+    def offsets(self) -> OffsetCommands:
+        """What can be done with committed offsets."""
+
+    @property
+    def identity(self) -> str | None:
+        """The UUID that tells this log from every other, or None before its first write."""
+
+    def close(self) -> None:
+        """Let go of what is behind."""
