@@ -20,8 +20,9 @@ from typing import Final, Literal
 import numpy as np
 import pyarrow as pa
 
+from headstream.codec import envelopes as forms
 from headstream.codec.avro_schema import parse_schema
-from headstream.codec.envelopes import Envelopes, group_by_schema, split_envelopes
+from headstream.codec.envelopes import Envelopes, group_by_schema, split_envelopes, ungrouped_rows
 from headstream.errors import SchemaError
 from headstream.spark.replicate.json_rows import decode_json_rows
 from headstream.spark.replicate.raw import offsets_and_data, raw_rows, read_ipc, write_ipc
@@ -31,12 +32,7 @@ from headstream.spark.replicate.zone import SchemaZone
 
 __all__ = ["DECODED_SCHEMA", "DECODED_SPARK_SCHEMA", "Decoded", "Decoder", "decode_partitions"]
 
-_NEITHER, _AVRO_MD, _AVRO_DT, _JSON, _REGISTRY, _BROKEN, _UNKNOWN = range(7)
-_REASONS: Final = {
-    _NEITHER: "not a Replicate message: neither an atMSG envelope nor JSON",
-    _REGISTRY: "schema registry framing, which needs a registry to read",
-    _UNKNOWN: "an atMSG envelope that is neither MD nor DT",
-}
+_REGISTRY_REASON: Final = "the message has schema registry framing, and there is no registry to ask"
 
 _MAX_SCHEMAS: Final = 10_000
 """Schemas kept ready to decode by; messages that each carry a schema of their own must not fill the memory."""
@@ -128,13 +124,12 @@ class Decoder:
         decoded = Decoded()
         offsets, data = offsets_and_data(raw.column("payload"))
         envelopes = split_envelopes(offsets, data)
-        forms = np.frombuffer(envelopes.form, np.uint8)
+        form = np.frombuffer(envelopes.form, np.uint8)
         reasons: dict[int, str] = {row: str(fault) for row, fault in envelopes.faults.items()}
-        for form, reason in _REASONS.items():
-            reasons |= {int(row): reasons.get(int(row), reason) for row in np.flatnonzero(forms == form)}
-        metadata = np.flatnonzero(forms == _AVRO_MD).tolist()
+        reasons |= dict.fromkeys(np.flatnonzero(form == forms.REGISTRY).tolist(), _REGISTRY_REASON)
+        metadata = np.flatnonzero(form == forms.METADATA).tolist()
         waiting: dict[int, str] = {}
-        for (schema_id, own_schema), rows in self._avro_groups(envelopes, data, forms).items():
+        for (schema_id, own_schema), rows in self._avro_groups(envelopes, data).items():
             schema = self._schema(schema_id, own_schema)
             if schema is None:
                 waiting |= dict.fromkeys(rows.tolist(), schema_id)
@@ -144,7 +139,7 @@ class Decoder:
                 changes, faults = decode_avro_rows(schema, raw, envelopes, rows, self._mask_order)
                 decoded.changes.setdefault(schema.metadata.schema_id, []).append(changes)
                 reasons |= faults
-        json = decode_json_rows(raw, np.flatnonzero(forms == _JSON).tolist(), self._json_schema)
+        json = decode_json_rows(raw, np.flatnonzero(form == forms.JSON).tolist(), self._json_schema)
         for schema_id, changes in json.changes.items():
             decoded.changes.setdefault(schema_id, []).append(changes)
         self._set_aside(decoded, raw, metadata + json.metadata, waiting | json.waiting, reasons | json.faults)
@@ -173,23 +168,23 @@ class Decoder:
             decoded.dead.append(raw_rows(raw, sorted(reasons), reasons=reasons))
 
     @staticmethod
-    def _avro_groups(envelopes: Envelopes, data: pa.Buffer, forms: np.ndarray) -> dict[tuple[str, str | None], np.ndarray]:
+    def _avro_groups(envelopes: Envelopes, data: pa.Buffer) -> dict[tuple[str, str | None], np.ndarray]:
         """Group the Avro data messages by schema id, and by the schema they carry themselves where they do."""
         groups: dict[tuple[str, str | None], np.ndarray] = {
-            (schema_id.decode("utf-8", "replace"), None): np.frombuffer(rows, np.int64)
+            (schema_id.decode(), None): np.frombuffer(rows, np.int64)
             for schema_id, rows in group_by_schema(envelopes, data).items()
         }
-        ids, own = np.frombuffer(envelopes.id_start, np.int64), np.frombuffer(envelopes.schema_start, np.int64)
-        others = np.flatnonzero((forms == _AVRO_DT) & ((ids < 0) | (own >= 0)))
         view = memoryview(data)
-        found: dict[tuple[str, str | None], list[int]] = {}
-        for row in others.tolist():
-            texts = [
-                bytes(view[first:last]).decode("utf-8", "replace") if first >= 0 else None
-                for first, last in (envelopes.id_range(row), envelopes.schema_range(row))
-            ]
-            found.setdefault((texts[0] or "", texts[1]), []).append(row)
-        return groups | {key: np.array(rows, np.int64) for key, rows in found.items()}
+
+        def text(start: int, end: int) -> str | None:
+            return None if start < 0 else bytes(view[start:end]).decode()
+
+        others: dict[tuple[str, str | None], list[int]] = {}
+        for row in ungrouped_rows(envelopes):
+            schema_id = text(envelopes.id_start[row], envelopes.id_end[row])
+            own_schema = text(envelopes.schema_start[row], envelopes.schema_end[row])
+            others.setdefault((schema_id or "", own_schema), []).append(row)
+        return groups | {key: np.array(rows, np.int64) for key, rows in others.items()}
 
     def _json_schema(self, schema_id: str) -> TableSchema | SchemaError | None:
         return self._schema(schema_id, None, avro=False)

@@ -42,12 +42,10 @@ def decode_avro_rows(
         The changes, and why each of the other rows is not one.
     """
     assert schema.rows is not None, "a schema for JSON alone"
-    starts = np.frombuffer(envelopes.payload_start, np.int64)[rows]
-    ends = np.frombuffer(envelopes.payload_end, np.int64)[rows]
     _, data = offsets_and_data(raw.column("payload"))
-    decoded = decode_rows(schema.rows, data, starts, ends)
-    source_rows = rows[np.frombuffer(decoded.rows, np.int64)]
-    faults = {int(rows[index]): str(fault) for index, fault in decoded.faults}
+    decoded = decode_rows(schema.rows, data, envelopes.payload_start, envelopes.payload_end, np.ascontiguousarray(rows))
+    source_rows = np.frombuffer(decoded.rows, np.int64)
+    faults: Faults = {row: str(fault) for row, fault in decoded.faults}
     parts = _Parts(schema.rows.columns, decoded)
     names = list(schema.types)
     masks = parts.array("headers", "columnMask", pa.binary())

@@ -1,0 +1,185 @@
+"""`headstream demo`: the main job on this machine, from a source database's changes to tables that equal it."""
+
+from __future__ import annotations
+
+import shutil
+import time
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, Final
+
+import click
+from rich.console import Console
+from rich.table import Table
+
+from headstream.connect import connect
+from headstream.errors import InvalidInputError
+from headstream.model.constructors import uint8
+from headstream.spark.java import find_java
+from headstream.testing import CaptureOptions, SourceDatabase, digest_rows
+from headstream.testing.samples import sample_messages
+
+if TYPE_CHECKING:
+    from pyspark.sql import SparkSession
+
+    from headstream.client.client import Client
+    from headstream.spark.replicate.summary import Summary
+    from headstream.testing.source_capture import SourceMessage
+
+__all__ = ["demo"]
+
+_MARKER: Final = ".headstream-demo"
+_LATE_TABLE: Final = "SHOP.order_lines"
+_DATA, _METADATA, _SAMPLES = "cdc/data", "cdc/metadata", "cdc/samples"
+_SAMPLE_ROW: Final = ("employees", "salaries")
+
+
+@click.command(
+    epilog="""
+    \b
+    Examples:
+      headstream demo
+      headstream demo --directory /tmp/demo --rows 5000 --transactions 20000
+    """
+)
+@click.option(
+    "--directory",
+    type=click.Path(path_type=Path),
+    default=Path("headstream-demo"),
+    show_default=True,
+    help="Where to put log, state and tables; made anew.",
+)
+@click.option("--seed", default=7, show_default=True, help="The simulated source is made of this number.")
+@click.option("--rows", default=1000, show_default=True, help="Rows a table in the full load.")
+@click.option("--transactions", default=4000, show_default=True, help="Transactions after the full load.")
+def demo(directory: Path, seed: int, rows: int, transactions: int) -> None:
+    """Run the whole story on this machine, in a minute.
+
+    A simulated source database writes its changes, and real Replicate messages come beside them, into a log in a directory.
+    A Spark pipeline turns them into Delta tables, which are then compared with the source's own final state. The metadata
+    of one table comes late, so that its changes have to wait.
+    """
+    console = Console(highlight=False)
+    find_java()  # before anything is written
+    _prepare(directory)
+    console.print(f"[bold]1. The source[/] a database of {rows} rows a table and {transactions} transactions, seed {seed}")
+    source = SourceDatabase(seed, rows=rows, transactions=transactions)
+    messages = list(source.capture(CaptureOptions(late_metadata={_LATE_TABLE: "end"})))
+    late = [m for m in messages if m.role == "metadata" and m.table == _LATE_TABLE]
+    url = f"file://{(directory / 'log').resolve()}"
+    with connect(url) as log:
+        _send_all(console, log, [m for m in messages if m not in late])
+    console.print("[bold]3. The pipeline[/] Spark reads the log; each source table becomes a Delta table")
+    with console.status("starting Spark"):
+        from headstream.spark.session import session
+
+        spark = session("headstream-demo", master="local[2]", quick_start=True)
+    try:
+        first = _run(console, spark, directory, url)
+        console.print(
+            f"   {first.parked:,} changes of {_LATE_TABLE} wait for their metadata, "
+            f"{first.dead} messages without a schema are in the dead letter"
+        )
+        with connect(url) as log, log.producer(_METADATA) as producer:
+            for message in late:
+                producer.send(message.value, key=message.key, headers=message.headers)
+        console.print(f"   the metadata of {_LATE_TABLE} arrives")
+        second = _run(console, spark, directory, url)
+        console.print(f"   {second.released:,} changes that waited are applied, {second.parked} still wait")
+        equal = _compare(console, spark, source, directory / "tables")
+        _show_sample(console, spark, directory / "tables")
+    finally:
+        from headstream.spark.session import stop
+
+        stop(spark)
+    changes, seconds = first.changes + second.changes, first.seconds + second.seconds
+    console.print(f"\n{changes:,} changes into {len(first.tables)} tables in {seconds:.1f} s: {changes / seconds:,.0f} a second")
+    console.print(f"Tables: {directory / 'tables'}   log: headstream topic list --url {url}")
+    if not equal:
+        raise click.ClickException("a table differs from the source")
+
+
+def _prepare(directory: Path) -> None:
+    """Make the demo's directory anew; one that the demo did not make is left alone."""
+    if directory.exists() and any(directory.iterdir()) and not (directory / _MARKER).exists():
+        raise InvalidInputError(
+            "the directory holds something else", where=str(directory), advice="Give another one with --directory"
+        )
+    shutil.rmtree(directory, ignore_errors=True)
+    directory.mkdir(parents=True)
+    (directory / _MARKER).touch()
+
+
+def _send_all(console: Console, log: Client, messages: list[SourceMessage]) -> None:
+    """Write the source's messages, and the real samples, into the log."""
+    log.create_topic(_DATA, partitions=2)
+    log.create_topic(_METADATA)
+    log.create_topic(_SAMPLES)
+    began = time.perf_counter()
+    with log.producer(_DATA) as data, log.producer(_METADATA) as metadata:
+        for message in messages:
+            producer = data if message.role == "data" else metadata
+            producer.send(message.value, key=message.key, headers={**message.headers, "attempt": uint8(1)})
+    with log.producer(_SAMPLES) as samples:
+        for name, value in sample_messages():
+            samples.send(value, headers={"sample": name})
+    seconds = time.perf_counter() - began
+    size_bytes = sum(topic.size_bytes for topic in log.topics())
+    console.print(
+        f"[bold]2. The log[/] {len(messages):,} messages with typed headers sent in {seconds:.1f} s: "
+        f"{len(messages) / seconds:,.0f} a second, {size_bytes / 1e6:.1f} MB"
+    )
+    example = next(m for m in log.poll(_DATA, 1, start="first", count=1))
+    console.print(f"   the first one's headers: {dict(example.headers.items())}")
+
+
+def _run(console: Console, spark: SparkSession, directory: Path, url: str) -> Summary:
+    from headstream.spark.replicate.config import ReplicateConfig
+    from headstream.spark.replicate.pipeline import ReplicatePipeline
+
+    config = ReplicateConfig(
+        source=url,
+        topics=(_DATA, _SAMPLES),
+        metadata=(_METADATA,),
+        tables=directory / "tables",
+        checkpoint=directory / "checkpoint",
+        once=True,
+    )
+    with console.status("applying") as status:
+
+        def show(summary: Summary) -> None:
+            status.update(f"applying: {summary.messages:,} messages read, {summary.changes:,} changes applied")
+
+        return ReplicatePipeline(spark, config, on_progress=show).run()
+
+
+def _read(spark: SparkSession, path: Path) -> list[dict[str, Any]]:
+    rows: list[dict[str, Any]] = spark.read.format("delta").load(str(path)).toArrow().to_pylist()
+    return rows
+
+
+def _compare(console: Console, spark: SparkSession, source: SourceDatabase, tables: Path) -> bool:
+    """Show each table beside the source's own final state; return whether all are equal."""
+    from headstream.spark.replicate.tables import table_path
+
+    shown = Table("table", "rows", "rows in the source", "digest", "digest of the source", "equal")
+    equal = True
+    with console.status("comparing"):
+        for metadata in source.tables():
+            schema, table = metadata.lineage.schema, metadata.lineage.table
+            rows = _read(spark, table_path(tables, schema, table))
+            digest, expected = digest_rows(rows, metadata.key_columns), source.digest(schema, table)
+            same = digest == expected
+            equal = equal and same
+            counts = f"{len(rows):,}", f"{len(source.final_state(schema, table)):,}"
+            shown.add_row(f"{schema}.{table}", *counts, digest[:12], expected[:12], "[green]yes" if same else "[bold red]NO")
+    console.print("[bold]4. The tables[/] beside the source's own final state")
+    console.print(shown)
+    return equal
+
+
+def _show_sample(console: Console, spark: SparkSession, tables: Path) -> None:
+    from headstream.spark.replicate.tables import table_path
+
+    for row in _read(spark, table_path(tables, *_SAMPLE_ROW)):
+        values = {name: str(value) for name, value in row.items() if not name.startswith("_hs_")}
+        console.print(f"   {'.'.join(_SAMPLE_ROW)}, from the real messages: {values}")
