@@ -20,6 +20,7 @@ COMPILED = (
     "batch/pack",
     "avro",
     "avro_walk",
+    "envelope_groups",
     "envelopes",
 )
 

@@ -1,7 +1,7 @@
+/* The numbers of avro_codes.py, where they are explained. */
 #ifndef HEADSTREAM_AVRO_CODES_H
 #define HEADSTREAM_AVRO_CODES_H
 
-/* The numbers of avro_codes.py, where they are explained. */
 enum {
     HS_AVRO_INT32 = 0,
     HS_AVRO_INT64 = 1,
@@ -42,6 +42,13 @@ enum {
     HS_AVRO_DECIMAL_SIZE = 8,
     HS_AVRO_DECIMAL_DIGITS = 9,
     HS_AVRO_LEFT_OVER = 10,
+    HS_AVRO_FORM_NEITHER = 0,
+    HS_AVRO_FORM_METADATA = 1,
+    HS_AVRO_FORM_DATA = 2,
+    HS_AVRO_FORM_JSON = 3,
+    HS_AVRO_FORM_REGISTRY = 4,
+    HS_AVRO_FORM_BROKEN = 5,
+    HS_AVRO_FORM_UNKNOWN = 6,
 };
 
 #endif

@@ -1,4 +1,4 @@
-"""The numbers that a plan, the walk over rows and the columns' memory share; compiled code has them from avro_codes.h.
+"""Numbers that plain and compiled code of Avro and envelopes share; the latter has them from avro_codes.h.
 
 A task is what a call of codec.avro works by: notes, then a table of steps, one a column in the order of their bytes, and
 one before the columns of beforeData. All are little-endian 64-bit numbers; names here are byte positions in them:
@@ -65,3 +65,12 @@ NOT_BOOLEAN: Final = 7
 DECIMAL_SIZE: Final = 8
 DECIMAL_DIGITS: Final = 9
 LEFT_OVER: Final = 10
+
+# What a message is, by its first bytes: codec.envelopes.
+FORM_NEITHER: Final = 0
+FORM_METADATA: Final = 1
+FORM_DATA: Final = 2
+FORM_JSON: Final = 3
+FORM_REGISTRY: Final = 4
+FORM_BROKEN: Final = 5
+FORM_UNKNOWN: Final = 6

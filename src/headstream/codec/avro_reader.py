@@ -12,11 +12,13 @@ from typing import Final
 
 from headstream.errors import DecodeError
 
-__all__ = ["INT_RANGE", "AvroReader"]
+__all__ = ["INT_RANGE", "MAX_MAP_ENTRIES", "AvroReader"]
 
 INT_RANGE: Final = (-(1 << 31), (1 << 31) - 1)
 # Values read from one message: records and nulls take no bytes, so their number must be bounded by something else.
 SPARE_VALUES: Final = 65_536
+# Entries of a map of texts, an envelope's headers: each key is compared with all before it.
+MAX_MAP_ENTRIES: Final = 256
 
 
 class AvroReader:
@@ -110,9 +112,11 @@ class AvroReader:
         return count
 
     def pull_map(self, what: str) -> dict[str, str]:
-        """Return the next map of strings; a key that comes twice is refused."""
+        """Return the next map of strings; a key that comes twice is refused, and more than MAX_MAP_ENTRIES."""
         pairs: dict[str, str] = {}
         while count := self.pull_block(what):
+            if count > MAX_MAP_ENTRIES - len(pairs):
+                raise DecodeError(f"{what} has more than {MAX_MAP_ENTRIES} entries", self.at)
             for _ in range(count):
                 start = self.at
                 key = self.pull_string(what)

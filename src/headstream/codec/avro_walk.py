@@ -18,7 +18,7 @@ else:
 
 if not cython.compiled:
     from headstream.codec import avro_codes as codes
-    from headstream.codec.uncompiled_avro_primitives import store_decimal, varint_stop, varint_value
+    from headstream.codec.uncompiled_avro_primitives import turn_decimal, varint_stop, varint_value
     from headstream.codec.uncompiled_primitives import (
         load32,
         load64,
@@ -32,7 +32,7 @@ if not cython.compiled:
     )
 elif not TYPE_CHECKING:
     from cython.cimports.headstream.codec import avro_codes as codes
-    from cython.cimports.headstream.codec.avro_primitives import store_decimal, varint_stop, varint_value
+    from cython.cimports.headstream.codec.avro_primitives import turn_decimal, varint_stop, varint_value
     from cython.cimports.headstream.codec.primitives import (
         load32,
         load64,
@@ -119,7 +119,7 @@ def _take_decimal(
     if size < 1 or size > 16:
         return _fail(task, codes.DECIMAL_SIZE, at, size, 0)
     place: cython.longlong = load64_signed(task, step + codes.VALUES) + 16 * row
-    if not store_decimal(fixed, place, p, at, size, load64(task, step + codes.LOW), load64(task, step + codes.HIGH)):
+    if not turn_decimal(fixed, place, p, at, size, load64(task, step + codes.LOW), load64(task, step + codes.HIGH)):
         return _fail(task, codes.DECIMAL_DIGITS, at, 0, 0)
     return at + size
 

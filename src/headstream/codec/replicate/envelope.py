@@ -66,6 +66,9 @@ def decode_envelope(value: bytes) -> Envelope:
         return _decode_avro(data)
     if data.lstrip(_BLANKS).startswith(b"{"):
         return _decode_json(data)
+    if data.startswith(b"\0") and len(data) >= 5:
+        schema = int.from_bytes(data[1:5], "big")
+        raise DecodeError(f"not an envelope but a schema registry's framing, of schema {schema}", 0)
     raise DecodeError("not a Replicate message: neither 'atMSG' nor a JSON object", 0)
 
 
