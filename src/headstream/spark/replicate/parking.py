@@ -17,9 +17,13 @@ from typing import Any, Final
 
 import pyarrow as pa
 
-from headstream.codec.binary import decode_headers, encode_headers
-from headstream.connect import connect
+from headstream.broker.broker import Broker
+from headstream.client.client import Client
+from headstream.codec.binary import decode_headers, encode_headers, encode_sent
+from headstream.errors import CorruptLogError
+from headstream.log.shared import open_directory
 from headstream.model.constructors import int32, int64, string
+from headstream.model.identifiers import TopicName
 from headstream.model.message import Message
 from headstream.spark.replicate.ledger import Ledger, Parked
 from headstream.spark.replicate.raw import RAW_SCHEMA
@@ -30,6 +34,9 @@ PARKED_TOPIC: Final = "replicate/parked"
 DEAD_LETTER_TOPIC: Final = "replicate/dead-letter"
 _PARTITION: Final = 1
 _READ_COUNT: Final = 1000
+_BATCH_BYTES: Final = 8 << 20
+_ROW_BYTES: Final = 400
+"""About what the headers that say where a message came from add to it."""
 MAX_RELEASE: Final = 200_000
 """Messages that one release takes out: it is decoded and merged as one, in memory."""
 
@@ -48,7 +55,9 @@ class ParkingLot:
     def __init__(self, checkpoint: Path, delayed: str, ledger: Ledger) -> None:
         self._ledger = ledger
         self._delayed = delayed
-        self._log = connect(f"file://{(checkpoint / 'log').resolve()}")
+        # Beneath the client: a producer refuses the reserved headers that are written here.
+        self._broker = Broker(open_directory(str((checkpoint / "log").resolve())))
+        self._log = Client(self._broker)
         for topic in (PARKED_TOPIC, delayed, DEAD_LETTER_TOPIC):
             self._log.create_topic(topic, partitions=1, limits="wide", if_not_exists=True)
         self._again: dict[str, dict[Coordinates, int]] = {}
@@ -134,21 +143,21 @@ class ParkingLot:
         """Append messages that are not there yet, and return where each lies."""
         placed = dict(self._again.get(topic, {}))
         fresh = [row for row in rows if _coordinates(row) not in placed]
-        if fresh:
-            first = self._log.send_messages(topic, [_message(row) for row in fresh], partition=_PARTITION)
-            placed |= {_coordinates(row): first + index for index, row in enumerate(fresh)}
+        name = TopicName.parse(topic)
+        for batch in _batches(fresh):
+            first = self._broker.messages.send(name, _PARTITION, encode_sent([_message(row) for row in batch]))
+            placed |= {_coordinates(row): first + index for index, row in enumerate(batch)}
         return [placed[_coordinates(row)] for row in rows]
 
     def _end(self, topic: str) -> int:
         return self._log.topic(topic).partitions[_PARTITION - 1].end_offset
 
     def _placed(self, topic: str, from_offset: int, until_offset: int) -> Iterator[tuple[Coordinates, int]]:
+        """Read which messages of the source lie in a range of a topic, and where."""
         while from_offset < until_offset:
-            for message in self._log.poll(topic, _PARTITION, start=from_offset, count=_READ_COUNT):
-                headers = message.headers
-                origin = ("hs.origin.topic", "hs.origin.partition", "hs.origin.offset")
-                yield tuple(headers[name].value for name in origin), message.offset  # type: ignore[misc]
-                from_offset = message.offset + 1
+            for offset, message in self._read(topic, from_offset):
+                yield _origin(message), offset
+                from_offset = offset + 1
 
     def _rows(self, messages: list[Parked]) -> Iterator[dict[str, Any]]:
         """Read messages back from the log as rows of RAW_SCHEMA, in the order asked for."""
@@ -158,19 +167,51 @@ class ParkingLot:
             offsets = sorted(offset for name, offset in wanted if name == topic)
             position = 0
             while position < len(offsets):
-                for message in self._log.poll(topic, _PARTITION, start=offsets[position], count=_READ_COUNT):
-                    if (topic, message.offset) in wanted:
-                        parked = wanted[topic, message.offset]
-                        found[parked.topic, parked.partition, parked.offset] = _row(message, parked)
-                    last = message.offset
-                while position < len(offsets) and offsets[position] <= last:
-                    position += 1
+                for offset, message in self._read(topic, offsets[position]):
+                    parked = wanted.get((topic, offset))
+                    if parked is not None:
+                        found[_origin(message)] = _row(message, parked)
+                    while position < len(offsets) and offsets[position] <= offset:
+                        position += 1
         for m in messages:
             yield found[m.topic, m.partition, m.offset]
 
+    def _read(self, topic: str, from_offset: int) -> list[tuple[int, Message]]:
+        """Read the next messages of a topic, at least one."""
+        messages = self._log.poll(topic, _PARTITION, start=from_offset, count=_READ_COUNT)
+        if not messages:
+            raise CorruptLogError(
+                f"the pipeline's own log has nothing at offset {from_offset} of {topic}, and its ledger says it has",
+                advice="Has the checkpoint been changed by hand? Restore its log and ledger together",
+            )
+        return [(message.offset, message) for message in messages if message.offset is not None]
+
+
+def _batches(rows: list[dict[str, Any]]) -> Iterator[list[dict[str, Any]]]:
+    """Cut rows into batches of about _BATCH_BYTES."""
+    batch: list[dict[str, Any]] = []
+    size_bytes = 0
+    for row in rows:
+        size_bytes += sum(len(row[name] or b"") for name in ("payload", "key", "headers")) + _ROW_BYTES
+        if batch and size_bytes > _BATCH_BYTES:
+            yield batch
+            batch, size_bytes = [], 0
+        batch.append(row)
+    if batch:
+        yield batch
+
 
 def _coordinates(row: dict[str, Any]) -> Coordinates:
-    return row["topic"], row["partition"], row["offset"]  # type: ignore[return-value]
+    return row["topic"], row["partition"], row["offset"]
+
+
+def _origin(message: Message) -> Coordinates:
+    headers = message.headers
+    return (
+        headers["hs.origin.topic"].as_string(),
+        headers["hs.origin.partition"].as_int32(),
+        headers["hs.origin.offset"].as_int64(),
+    )
 
 
 def _message(row: dict[str, Any]) -> Message:

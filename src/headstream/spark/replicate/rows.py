@@ -43,7 +43,9 @@ def decode_avro_rows(
     """
     assert schema.rows is not None, "a schema for JSON alone"
     _, data = offsets_and_data(raw.column("payload"))
-    decoded = decode_rows(schema.rows, data, envelopes.payload_start, envelopes.payload_end, np.ascontiguousarray(rows))
+    decoded = decode_rows(
+        schema.rows, data, envelopes.payload_start, envelopes.payload_end, memoryview(np.ascontiguousarray(rows))
+    )
     source_rows = np.frombuffer(decoded.rows, np.int64)
     faults: Faults = {row: str(fault) for row, fault in decoded.faults}
     parts = _Parts(schema.rows.columns, decoded)
