@@ -176,6 +176,77 @@ static inline unsigned long long hs_mix64(unsigned long long state) {
     return z ^ (z >> 31);
 }
 
+/* Write 36 characters: the UUID whose 16 bytes are at `from`. */
+static inline void hs_store_uuid(unsigned char *target, long long at, const unsigned char *source, long long from) {
+    static const char digits[] = "0123456789abcdef";
+    unsigned char *to = target + at;
+    for (int i = 0; i < 16; i++) {
+        unsigned char byte = source[from + i];
+        if (i == 4 || i == 6 || i == 8 || i == 10) *to++ = '-';
+        *to++ = (unsigned char)digits[byte >> 4];
+        *to++ = (unsigned char)digits[byte & 15];
+    }
+}
+
+/* Write a 128-bit number as decimal text of at most 40 characters; return how many. */
+static inline long long hs_store_decimal(unsigned char *target, long long at, const unsigned char *source, long long from,
+                                         int is_signed) {
+    uint32_t limbs[4];
+    unsigned char text[40];
+    int begin = 40, negative = is_signed && source[from + 15] >= 0x80;
+    uint64_t carry = (uint64_t)negative;
+    for (int i = 0; i < 4; i++) {
+        uint32_t limb = hs_load32(source, from + 4 * i);
+        carry += negative ? ~limb : limb; /* the magnitude: complement and add one */
+        limbs[i] = (uint32_t)carry;
+        carry >>= 32;
+    }
+    do {
+        uint64_t rest = 0;
+        for (int i = 3; i >= 0; i--) {
+            rest = rest << 32 | limbs[i];
+            limbs[i] = (uint32_t)(rest / 10);
+            rest %= 10;
+        }
+        text[--begin] = (unsigned char)('0' + rest);
+    } while (limbs[0] | limbs[1] | limbs[2] | limbs[3]);
+    if (negative) text[--begin] = '-';
+    memcpy(target + at, text + begin, (size_t)(40 - begin));
+    return 40 - begin;
+}
+
+/* Whether the key at `a` sorts before (below 0), equals or sorts after the key at `b`; each follows its length. */
+static inline int hs_compare_keys(const unsigned char *p, long long a, long long b) {
+    return hs_compare(p, a, hs_load32(p, a - 4), p, b, hs_load32(p, b - 4));
+}
+
+/* Sort positions of keys by key, bytewise; equal keys stay in order. `entries` has room for twice as many. */
+static inline void hs_sort_keys(const unsigned char *p, unsigned char *entries, long long count) {
+    unsigned char *from = entries, *to = entries + 8 * count;
+    if (count <= 16) {
+        for (long long i = 1; i < count; i++) {
+            long long key = hs_load64_signed(from, 8 * i), j = i;
+            for (; j > 0 && hs_compare_keys(p, hs_load64_signed(from, 8 * j - 8), key) > 0; j--) memcpy(from + 8 * j, from + 8 * j - 8, 8);
+            hs_store64_signed(from, 8 * j, key);
+        }
+        return;
+    }
+    for (long long width = 1; width < count; width *= 2) { /* merge runs of `width` to runs of twice that */
+        for (long long low = 0; low < count; low += 2 * width) {
+            long long middle = low + width < count ? low + width : count, high = middle + width < count ? middle + width : count;
+            long long i = low, j = middle;
+            for (long long k = low; k < high; k++) {
+                int left = j >= high || (i < middle && hs_compare_keys(p, hs_load64_signed(from, 8 * i), hs_load64_signed(from, 8 * j)) <= 0);
+                memcpy(to + 8 * k, from + 8 * (left ? i++ : j++), 8);
+            }
+        }
+        unsigned char *swap = from;
+        from = to;
+        to = swap;
+    }
+    if (from != entries) memcpy(entries, from, (size_t)count * 8);
+}
+
 /* A bytearray whose bytes are not cleared: the kernel writes every one of them. NULL where memory is short. */
 static inline PyObject *hs_new_bytes(long long size) {
     return PyByteArray_FromStringAndSize(NULL, (Py_ssize_t)size);

@@ -20,6 +20,11 @@ cdef extern from "primitives.h" nogil:
     void store_head "hs_store_head" (unsigned char *p, long long at, unsigned long long offset, unsigned char state,
                                      unsigned long long timestamp, unsigned long long id_low, unsigned long long id_high,
                                      unsigned int crc)
+    void store_uuid "hs_store_uuid" (unsigned char *target, long long at, const unsigned char *source, long long start)
+    long long store_decimal "hs_store_decimal" (unsigned char *target, long long at, const unsigned char *source,
+                                                long long start, bint is_signed)
+    int compare_keys "hs_compare_keys" (const unsigned char *p, long long a, long long b)
+    void sort_keys "hs_sort_keys" (const unsigned char *p, unsigned char *entries, long long count)
     unsigned long long mix64 "hs_mix64" (unsigned long long state)
 
 cdef extern from "primitives.h":

@@ -12,6 +12,7 @@ from headstream.model.header_values import KIND_WIDTHS, HeaderKind
 
 __all__ = [
     "compare",
+    "compare_keys",
     "copy",
     "equal",
     "fill",
@@ -24,11 +25,14 @@ __all__ = [
     "new_bytes",
     "note_fault",
     "readable",
+    "sort_keys",
     "store16",
     "store32",
     "store64",
     "store64_signed",
+    "store_decimal",
     "store_head",
+    "store_uuid",
     "utf8_size",
     "writable",
 ]
@@ -133,6 +137,33 @@ def note_fault(notes: memoryview, code: int, at: int, need: int, have: int) -> i
 def store_head(p: memoryview, at: int, offset: int, state: int, timestamp: int, id_low: int, id_high: int, crc: int) -> None:
     """Write the first 37 bytes of a stored message: offset, state, timestamp, id and checksum."""
     _pack_head(p, at, offset, state, timestamp, id_low, id_high, crc)
+
+
+def store_uuid(target: memoryview, at: int, source: memoryview, start: int) -> None:
+    """Write 36 characters: the UUID whose 16 bytes are at `start`."""
+    text = source[start : start + 16].hex()
+    target[at : at + 36] = f"{text[:8]}-{text[8:12]}-{text[12:16]}-{text[16:20]}-{text[20:]}".encode()
+
+
+def store_decimal(target: memoryview, at: int, source: memoryview, start: int, is_signed: bool) -> int:
+    """Write a 128-bit number as decimal text of at most 40 characters; return how many."""
+    text = str(int.from_bytes(source[start : start + 16], "little", signed=is_signed)).encode()
+    target[at : at + len(text)] = text
+    return len(text)
+
+
+def compare_keys(p: memoryview, a: int, b: int) -> int:
+    """Return below 0, 0 or above 0 as the key at `a` sorts before, equals or sorts after the key at `b`."""
+    return compare(p, a, load32(p, a - 4), p, b, load32(p, b - 4))
+
+
+def sort_keys(p: memoryview, entries: memoryview, count: int) -> None:
+    """Sort positions of keys by key, bytewise; equal keys stay in order."""
+    if count < 2:
+        return
+    layout = struct.Struct(f"<{count}q")
+    positions = layout.unpack_from(entries)
+    layout.pack_into(entries, 0, *sorted(positions, key=lambda at: bytes(p[at : at + load32(p, at - 4)])))
 
 
 def mix64(state: int) -> int:

@@ -12,7 +12,8 @@ cdef enum:
     KEY_TEXT = 9
     VALUE_TEXT = 10
     VALUE_BOOL = 11
-    CHECKSUM = 12
+    KIND_ZERO = 12
+    CHECKSUM = 13
     KEY_SIZE = 20
     KIND = 21
     VALUE_SIZE = 22

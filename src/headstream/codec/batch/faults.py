@@ -22,7 +22,8 @@ KEY_LENGTH: Final = 8
 KEY_TEXT: Final = 9
 VALUE_TEXT: Final = 10
 VALUE_BOOL: Final = 11
-CHECKSUM: Final = 12
+KIND_ZERO: Final = 12
+CHECKSUM: Final = 13
 KEY_SIZE: Final = 20
 KIND: Final = 21
 VALUE_SIZE: Final = 22
@@ -42,6 +43,7 @@ _TEXTS: Final = {
     KEY_TEXT: "the key of a header is not UTF-8",
     VALUE_TEXT: "the value of a string header is not UTF-8",
     VALUE_BOOL: "the value of a bool header is not 0 or 1",
+    KIND_ZERO: "a header of kind 0, which is none",
     CHECKSUM: "the checksum of a payload does not fit it",
 }
 

@@ -27,7 +27,8 @@ else:
         from headstream.codec import uncompiled as cython
 
 if not cython.compiled:
-    from headstream.codec.batch.faults import HEADER_CUT, HEADERS_CUT, KEY_CUT, KEY_LENGTH, MESSAGE_CUT, PAYLOAD_CUT, VALUE_CUT
+    from headstream.codec.batch.faults import HEADERS_CUT, MESSAGE_CUT, PAYLOAD_CUT
+    from headstream.codec.batch.headers import check_block
     from headstream.codec.uncompiled_checksums import crc32c_from
     from headstream.codec.uncompiled_primitives import (
         copy,
@@ -40,15 +41,8 @@ if not cython.compiled:
         writable,
     )
 elif not TYPE_CHECKING:
-    from cython.cimports.headstream.codec.batch.faults import (
-        HEADER_CUT,
-        HEADERS_CUT,
-        KEY_CUT,
-        KEY_LENGTH,
-        MESSAGE_CUT,
-        PAYLOAD_CUT,
-        VALUE_CUT,
-    )
+    from cython.cimports.headstream.codec.batch.faults import HEADERS_CUT, MESSAGE_CUT, PAYLOAD_CUT
+    from cython.cimports.headstream.codec.batch.headers import check_block
     from cython.cimports.headstream.codec.checksums import crc32c_from
     from cython.cimports.headstream.codec.primitives import (
         copy,
@@ -86,29 +80,6 @@ def _end_of(p: cython.p_const_uchar, at: cython.longlong, size: cython.longlong,
     if size - at < length:
         return note_fault(notes, PAYLOAD_CUT, at, length, size - at)
     return at + length
-
-
-@cython.cfunc
-@cython.exceptval(check=False)
-@cython.nogil
-def _check_block(p: cython.p_const_uchar, at: cython.longlong, end: cython.longlong, notes: cython.p_uchar) -> cython.longlong:
-    """Return 0 where the lengths in a header block fit it, or a fault."""
-    length: cython.longlong
-    while at < end:
-        if end - at < 4:
-            return note_fault(notes, HEADER_CUT, at, 4, end - at)
-        length = load32(p, at)
-        at += 4
-        if end - at < length + 5:
-            return note_fault(notes, KEY_CUT, at, length + 5, end - at)
-        if length < 1 or length > 255:
-            return note_fault(notes, KEY_LENGTH, at, 1, length)
-        at += length + 5
-        length = load32(p, at - 4)
-        if end - at < length:
-            return note_fault(notes, VALUE_CUT, at, length, end - at)
-        at += length
-    return 0
 
 
 @cython.cfunc
@@ -154,7 +125,7 @@ def _walk(p: cython.p_const_uchar, at: cython.longlong, size: cython.longlong, n
         if end < 0:
             result = end
             break
-        result = _check_block(p, at + 41, at + 41 + load32(p, at + 37), notes)
+        result = check_block(p, at + 41, at + 41 + load32(p, at + 37), False, notes)
         if result < 0:
             break
         last = at
