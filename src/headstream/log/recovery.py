@@ -192,9 +192,10 @@ def _write_entries(data: ReadFile, index: WriteFile, base: int, path: str) -> tu
         at = 0
         while at < whole:
             run = _first_run(chunk[at:whole])
-            if run.first_offset != offset:
+            if run.first_offset != offset or run.last_offset != offset + run.count - 1:
                 raise CorruptLogError(
-                    f"offset {run.first_offset} stands where {offset} should, and the segment's index is missing",
+                    f"offsets {run.first_offset} to {run.last_offset} stand where {offset} and the next {run.count - 1} should, "
+                    "and the segment's index is missing",
                     where=f"{path}, byte {position + at}",
                     advice="Restore the segment's files from a copy",
                 )

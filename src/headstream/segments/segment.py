@@ -129,7 +129,7 @@ class Segment:
         span = min(rest, size_bytes, guess + guess // 4 + 512)
         while True:
             chunk = self._read(start, span)
-            end, count = _take_whole(chunk, wanted)
+            end, count = _take_whole(chunk, wanted, size_bytes)
             if count:
                 break
             if span == rest:
@@ -177,7 +177,7 @@ class Segment:
         span = min(rest, _SEARCH_BYTES)
         while True:
             chunk = self._read(position, span)
-            end, taken = _take_whole(chunk, count)
+            end, taken = _take_whole(chunk, count, span)
             if taken:
                 return chunk[:end], taken
             if span == rest:
@@ -210,10 +210,10 @@ class Segment:
         )
 
 
-def _take_whole(chunk: memoryview, count: int) -> tuple[int, int]:
-    """Return the end of at most so many messages, the last of which may be cut short, and how many are whole."""
+def _take_whole(chunk: memoryview, count: int, size_bytes: int) -> tuple[int, int]:
+    """Return the end of at most so many messages and bytes, and how many messages; the last one there may be cut short."""
     try:
-        return take(chunk, 0, count, len(chunk))
+        return take(chunk, 0, count, size_bytes)
     except DecodeError:
         end = scan(chunk).end
-        return take(chunk[:end], 0, count, end)
+        return take(chunk[:end], 0, count, size_bytes)

@@ -1,0 +1,151 @@
+"""Catalog: what is in it, for one writer and any number of readers."""
+
+from __future__ import annotations
+
+import os
+import sqlite3
+from pathlib import Path
+
+import pytest
+
+from headstream.errors import CorruptLogError, LogVersionError, StorageError
+from headstream.log.catalog import Catalog
+from headstream.model.topology import Limits
+
+
+@pytest.fixture(params=["file", "memory"])
+def writer(request: pytest.FixtureRequest, tmp_path: Path) -> Catalog:
+    return Catalog(str(tmp_path / "catalog.sqlite") if request.param == "file" else None, is_writer=True)
+
+
+def add(catalog: Catalog, stream: str, *topics: str) -> None:
+    with catalog.transaction():
+        known = catalog_numbers(catalog).get(stream)
+        number = catalog.insert_stream(stream, 5) if known is None else known
+        for topic in topics:
+            catalog.insert_topic(number, topic, 2, Limits.WIDE, 6)
+
+
+def catalog_numbers(catalog: Catalog) -> dict[str, int]:
+    return {name: record.number for name, record in catalog.snapshot().items()}
+
+
+def test_snapshot_has_streams_and_topics(writer: Catalog) -> None:
+    assert writer.snapshot() == {}
+    add(writer, "shop", "orders", "carts")
+    stream = writer.snapshot()["shop"]
+    assert (stream.name, stream.id, stream.number, stream.created_us, list(stream.topics)) == (
+        "shop",
+        1,
+        1,
+        5,
+        ["orders", "carts"],
+    )
+    topic = stream.topics["carts"]
+    assert (str(topic.name), topic.id, topic.number, topic.stream_number) == ("shop/carts", 2, 2, 1)
+    assert (topic.created_us, topic.limits, topic.partitions) == (6, Limits.WIDE, 2)
+
+
+def test_ids_are_the_smallest_that_are_free_and_numbers_are_never_given_again(writer: Catalog) -> None:
+    add(writer, "a", "x", "y", "z")
+    add(writer, "b", "x")
+    with writer.transaction():
+        writer.delete_topic(writer.snapshot()["a"].topics["x"].number)
+    add(writer, "a", "new")
+    assert {t.name.topic: (t.id, t.number) for t in writer.snapshot()["a"].topics.values()} == {
+        "y": (2, 2), "z": (3, 3), "new": (1, 5)
+    }  # fmt: skip
+    with writer.transaction():
+        writer.delete_stream(writer.snapshot()["b"].number)
+    add(writer, "c", "x")
+    record = writer.snapshot()["c"]
+    assert (record.id, record.number, record.topics["x"].id, record.topics["x"].number) == (2, 3, 1, 6)
+
+
+def test_transaction_takes_all_back_when_its_body_fails(writer: Catalog) -> None:
+    add(writer, "a", "x")
+    before = writer.snapshot()
+
+    def change_and_fail() -> None:
+        with writer.transaction():
+            writer.insert_stream("b", 1)
+            writer.delete_topic(1)
+            raise RuntimeError
+
+    with pytest.raises(RuntimeError):
+        change_and_fail()
+    assert writer.snapshot() == before
+
+
+def test_readers_see_what_the_writer_does(tmp_path: Path) -> None:
+    path = str(tmp_path / "catalog.sqlite")
+    writer = Catalog(path, is_writer=True)
+    reader = Catalog(path, is_writer=False)
+    assert reader.snapshot() == {}
+    add(writer, "a", "x")
+    assert reader.snapshot() == writer.snapshot()
+    seen = reader.snapshot()
+    assert reader.snapshot() is seen  # nothing was read again, for nothing has changed
+    with writer.transaction():
+        writer.delete_topic(1)
+    assert list(reader.snapshot()["a"].topics) == []
+    writer.close()
+    assert list(reader.snapshot()) == ["a"]
+    reader.close()
+
+
+def test_catalog_of_a_directory_that_cannot_be_written_is_read(tmp_path: Path) -> None:
+    path = tmp_path / "catalog.sqlite"
+    writer = Catalog(str(path), is_writer=True)
+    add(writer, "a", "x")
+    writer.close()
+    assert [entry.name for entry in tmp_path.iterdir()] == ["catalog.sqlite"]
+    path.chmod(0o444)
+    tmp_path.chmod(0o555)
+    child = os.fork() if os.getuid() == 0 else 0  # root may write anywhere: look as somebody else
+    if child == 0 and os.getuid() == 0:
+        code = 1
+        try:
+            for directory in list(tmp_path.parents)[:3]:
+                directory.chmod(0o755)
+            os.setuid(65534)
+            code = 0 if list(Catalog(str(path), is_writer=False).snapshot()["a"].topics) == ["x"] else 2
+        finally:
+            os._exit(code)
+    if child:
+        assert os.waitpid(child, 0)[1] == 0
+    else:
+        assert list(Catalog(str(path), is_writer=False).snapshot()["a"].topics) == ["x"]
+    tmp_path.chmod(0o755)
+
+
+@pytest.mark.parametrize("is_writer", [False, True])
+def test_catalog_refuses_a_file_that_is_no_database(tmp_path: Path, is_writer: bool) -> None:
+    (tmp_path / "catalog.sqlite").write_bytes(b"no database at all" * 100)
+    with pytest.raises(CorruptLogError, match="the catalog is damaged: file is not a database"):
+        Catalog(str(tmp_path / "catalog.sqlite"), is_writer=is_writer)
+
+
+def test_catalog_refuses_a_truncated_database(tmp_path: Path) -> None:
+    path = tmp_path / "catalog.sqlite"
+    writer = Catalog(str(path), is_writer=True)
+    for number in range(50):
+        add(writer, f"s{number}", *(f"t{n}" for n in range(20)))
+    writer.close()
+    path.write_bytes(path.read_bytes()[:6000])
+    with pytest.raises(CorruptLogError, match="the catalog is damaged"):
+        Catalog(str(path), is_writer=False).snapshot()
+
+
+def test_catalog_refuses_a_newer_version(tmp_path: Path) -> None:
+    path = str(tmp_path / "catalog.sqlite")
+    connection = sqlite3.connect(path)
+    connection.execute("PRAGMA user_version = 2")
+    connection.close()
+    with pytest.raises(LogVersionError, match="version 2, this Headstream knows 1"):
+        Catalog(path, is_writer=False)
+
+
+def test_catalog_translates_a_directory_that_is_missing(tmp_path: Path) -> None:
+    with pytest.raises(StorageError, match="unable to open database file"):
+        Catalog(str(tmp_path / "none" / "catalog.sqlite"), is_writer=True)

@@ -1,0 +1,260 @@
+"""Log: made at the first write, shared in a process, closed for good."""
+
+from __future__ import annotations
+
+import os
+import threading
+import time
+from pathlib import Path
+
+import pytest
+from tests.logs import SEED, batch, payloads
+
+from headstream.codec.binary import decode_polled
+from headstream.errors import ClosedError, CorruptLogError, InvalidOptionError, LogLockedError, NotALogError
+from headstream.log.catalog import TopicRecord
+from headstream.log.files import OsFiles
+from headstream.log.log import Log
+from headstream.log.shared import close_log, open_directory, open_memory
+from headstream.model.message import Message
+from headstream.model.polling import Consumer
+from headstream.model.topology import Limits
+from headstream.segments.follower import PartitionFollower
+
+
+def make_topic(log: Log, partitions: int = 1, name: str = "orders") -> TopicRecord:
+    log.start_writing("identity", 1)
+    log.create_topic("shop", name, partitions, Limits.IGGY, 2)
+    return log.snapshot()["shop"].topics[name]
+
+
+def read(log: Log, topic: TopicRecord, number: int = 1) -> list[Message]:
+    with log.reading(topic, number) as follower:
+        follower.refresh()
+        return [message for chunk in follower.read(follower.first_offset) for message in decode_polled(chunk)]
+
+
+def test_looking_at_a_missing_directory_makes_nothing(tmp_path: Path) -> None:
+    log = open_directory(str(tmp_path / "log"))
+    assert log.snapshot() == {}
+    assert log.identity is None
+    assert not log.is_writer
+    close_log(log)
+    assert not (tmp_path / "log").exists()
+
+
+def test_the_first_write_makes_the_log(tmp_path: Path) -> None:
+    log = open_directory(str(tmp_path / "deep" / "log"))
+    topic = make_topic(log, 2)
+    log.append(topic, 2, batch(b"hello"), 3, SEED)
+    assert log.identity == "identity"
+    assert sorted(str(p.relative_to(log.root)) for p in Path(log.root).rglob("*") if p.is_file()) == [
+        "catalog.sqlite", "catalog.sqlite-shm", "catalog.sqlite-wal", "headstream.json", "headstream.lock",
+        f"streams/1/1/2/{0:020d}.index", f"streams/1/1/2/{0:020d}.log",
+    ]  # fmt: skip
+    assert log.partition_directory(topic, 2) == f"{log.root}/streams/1/1/2"
+    with PartitionFollower(log.partition_directory(topic, 2)) as follower:
+        assert payloads(decode_polled(next(follower.read(0)))) == [b"hello"]
+    close_log(log)
+
+
+def test_a_log_goes_on_where_it_was_closed(tmp_path: Path) -> None:
+    for number in range(3):
+        log = open_directory(str(tmp_path))
+        log.start_writing(f"identity {number}", number)
+        topic = make_topic(log) if number == 0 else log.snapshot()["shop"].topics["orders"]
+        assert log.append(topic, 1, batch(b"%d" % number), 3, SEED) == number
+        assert log.identity == "identity 0"
+        assert payloads(read(log, topic)) == [b"%d" % n for n in range(number + 1)]
+        close_log(log)
+
+
+def test_open_directory_shares_one_log_in_a_process(tmp_path: Path) -> None:
+    (tmp_path / "link").symlink_to(tmp_path / "log")
+    first, second = open_directory(str(tmp_path / "log")), open_directory(str(tmp_path / "link"))
+    assert first is second
+    topic = make_topic(first)
+    close_log(first)
+    assert second.append(topic, 1, batch(b"x"), 1, SEED) == 0
+    close_log(second)
+    with pytest.raises(ClosedError, match="the log is closed"):
+        second.append(topic, 1, batch(b"x"), 1, SEED)
+    third = open_directory(str(tmp_path / "log"))
+    assert third is not first
+    close_log(third)
+
+
+def test_open_directory_refuses_another_segment_size_while_it_is_open(tmp_path: Path) -> None:
+    log = open_directory(str(tmp_path), 5000)
+    assert open_directory(str(tmp_path)).segment_bytes == 5000
+    with pytest.raises(InvalidOptionError, match="segment_bytes is 6000, but the log is open in this process with 5000"):
+        open_directory(str(tmp_path), 6000)
+    close_log(log)
+    close_log(log)
+
+
+def test_open_memory_shares_by_name(tmp_path: Path) -> None:
+    named, again, other, private = open_memory("a"), open_memory("a"), open_memory("b"), open_memory()
+    assert named is again
+    assert len({id(named), id(other), id(private), id(open_memory())}) == 4
+    topic = make_topic(named)
+    close_log(named)
+    again.append(topic, 1, batch(b"x"), 1, SEED)
+    assert payloads(read(again, topic)) == [b"x"]
+    close_log(again)
+    assert open_memory("a").snapshot() == {}
+
+
+def test_a_second_writer_is_refused_but_reads_and_commits(tmp_path: Path) -> None:
+    log = open_directory(str(tmp_path))
+    topic = make_topic(log)
+    log.append(topic, 1, batch(b"x"), 1, SEED)
+    other = Log(log.root, OsFiles(), is_memory=False, segment_bytes=1 << 20)  # as another process has it
+    assert payloads(read(other, other.snapshot()["shop"].topics["orders"])) == [b"x"]
+    other.offsets(topic).commit(Consumer.group("g"), 1, 1, 5)
+    assert log.offsets(topic).committed(Consumer.group("g"), 1) == 1
+    with pytest.raises(LogLockedError, match=f"process {os.getpid()} is writing"):
+        other.start_writing("x", 1)
+    assert not other.is_writer
+    close_log(log)
+    other.start_writing("x", 1)
+    assert other.append(topic, 1, batch(b"y"), 1, SEED) == 1
+    other.close()
+    other.close()
+
+
+def test_a_directory_with_other_things_is_left_alone(tmp_path: Path) -> None:
+    (tmp_path / "data.csv").write_text("1,2")
+    with pytest.raises(NotALogError):
+        open_directory(str(tmp_path))
+    log = open_directory(str(tmp_path / "later"))
+    (tmp_path / "later").mkdir()
+    (tmp_path / "later" / "data.csv").write_text("1,2")
+    with pytest.raises(NotALogError):
+        log.start_writing("x", 1)
+    assert [path.name for path in (tmp_path / "later").iterdir()] == ["data.csv"]
+    close_log(log)
+
+
+def test_a_log_without_its_catalog_is_refused(tmp_path: Path) -> None:
+    log = open_directory(str(tmp_path))
+    make_topic(log)
+    close_log(log)
+    (tmp_path / "catalog.sqlite").unlink()
+    log = open_directory(str(tmp_path))
+    for look in (log.snapshot, lambda: log.start_writing("x", 1)):
+        with pytest.raises(CorruptLogError, match=r"catalog is missing .*catalog\.sqlite"):
+            look()
+    close_log(log)
+    assert not (tmp_path / "catalog.sqlite").exists()
+
+
+def test_delete_topic_removes_its_files_and_a_new_one_begins_empty(tmp_path: Path) -> None:
+    log = open_directory(str(tmp_path))
+    topic = make_topic(log)
+    log.append(topic, 1, batch(b"old"), 1, SEED)
+    assert len(read(log, topic)) == 1
+    log.offsets(topic).commit(Consumer.group("g"), 1, 1, 1)
+    log.delete_topic(topic)
+    assert not Path(log.partition_directory(topic, 1)).exists()
+    again = make_topic(log)
+    assert (again.id, again.number) == (1, 2)
+    assert read(log, again) == []
+    assert log.offsets(again).committed(Consumer.group("g"), 1) is None
+    make_topic(log, name="carts")
+    log.delete_stream("shop")
+    assert log.snapshot() == {}
+    assert not list((tmp_path / "streams").rglob("*.log"))
+    close_log(log)
+
+
+def test_a_log_holds_few_files_however_many_partitions_it_has(tmp_path: Path) -> None:
+    log = open_directory(str(tmp_path))
+    topic = make_topic(log, 400)
+    before = len(list(Path("/proc/self/fd").iterdir()))
+    for round_ in range(2):
+        for number in range(1, 401):
+            assert log.append(topic, number, batch(b"%d" % number), 1, SEED) == round_
+            assert len(read(log, topic, number)) == round_ + 1
+    assert len(list(Path("/proc/self/fd").iterdir())) - before <= 128 * 4
+    close_log(log)
+    assert len(list(Path("/proc/self/fd").iterdir())) <= before
+
+
+def test_wait_wakes_at_an_append(tmp_path: Path) -> None:
+    log = open_directory(str(tmp_path))
+    topic = make_topic(log)
+    looks: list[float] = []
+
+    def is_there() -> bool:
+        looks.append(time.monotonic())
+        return len(read(log, topic)) > 0
+
+    woken: list[float] = []
+    thread = threading.Thread(target=lambda: woken.append(time.monotonic()) if log.wait(is_there, 30, time.monotonic) else None)
+    thread.start()
+    while not looks:
+        thread.join(0.001)
+    appended = time.monotonic()
+    log.append(topic, 1, batch(b"x"), 1, SEED)
+    thread.join()
+    assert woken[0] - appended < 0.9  # a writer's waiting looks by itself once a second
+    assert len(looks) <= 3
+    close_log(log)
+
+
+def test_wait_ends_after_its_time_by_the_clock_it_is_given(tmp_path: Path) -> None:
+    log = open_memory()
+    times = iter([0.0, 0.0, 100.0])
+    assert not log.wait(lambda: False, 50.0, lambda: next(times))
+    close_log(log)
+
+
+def test_wait_ends_when_the_log_is_closed() -> None:
+    log = open_memory()
+    make_topic(log)
+    errors: list[Exception] = []
+    waiting = threading.Event()
+
+    def wait() -> None:
+        def is_there() -> bool:
+            waiting.set()
+            return False
+
+        try:
+            log.wait(is_there, 30, time.monotonic)
+        except ClosedError as error:
+            errors.append(error)
+
+    thread = threading.Thread(target=wait)
+    thread.start()
+    waiting.wait()
+    close_log(log)
+    thread.join(5)
+    assert len(errors) == 1
+
+
+def test_a_forked_child_opens_its_own(tmp_path: Path) -> None:
+    log = open_directory(str(tmp_path))
+    topic = make_topic(log)
+    child = os.fork()
+    if child == 0:
+        code = 1
+        try:
+            try:
+                log.append(topic, 1, batch(b"child"), 1, SEED)
+            except ClosedError as error:
+                code = 0 if "before this process was forked" in str(error) else 2
+            mine = open_directory(str(tmp_path))
+            if mine is log or list(mine.snapshot()) != ["shop"]:
+                code = 3
+            try:
+                mine.start_writing("x", 1)
+                code = 4
+            except LogLockedError:
+                pass
+        finally:
+            os._exit(code)
+    assert os.waitpid(child, 0)[1] == 0
+    assert log.append(topic, 1, batch(b"parent"), 1, SEED) == 0
+    close_log(log)

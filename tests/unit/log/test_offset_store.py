@@ -1,0 +1,112 @@
+"""OffsetStore: what is committed is kept, by whom and where."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+from tests.logs import make_files
+
+from headstream.errors import CorruptLogError
+from headstream.log.files import Files, MemoryFiles
+from headstream.log.offsets import OffsetStore
+from headstream.model.polling import Consumer
+
+BILLING = Consumer.group("billing")
+
+
+@pytest.fixture(params=["os", "memory"])
+def place(request: pytest.FixtureRequest, tmp_path: Path) -> tuple[Files, str]:
+    return make_files(request.param, tmp_path)
+
+
+def test_committed_is_none_before_the_first_commit(place: tuple[Files, str]) -> None:
+    files, directory = place
+    store = OffsetStore(directory, files)
+    assert store.committed(BILLING, 1) is None
+    store.commit(BILLING, 3, 10, 5)
+    assert [store.committed(BILLING, number) for number in (1, 2, 3, 4)] == [None, None, 10, None]
+    assert OffsetStore(f"{directory}/none", files).consumers() == []
+
+
+def test_committed_survives_the_process(place: tuple[Files, str]) -> None:
+    files, directory = place
+    store = OffsetStore(directory, files)
+    store.commit(BILLING, 1, 10, 5)
+    store.commit(BILLING, 1, 0, 6)
+    store.commit(BILLING, 1, 2**64 - 1, 7)
+    store.close()
+    assert OffsetStore(directory, files).committed(BILLING, 1) == 2**64 - 1
+
+
+def test_a_group_and_a_consumer_of_one_name_are_two(place: tuple[Files, str]) -> None:
+    files, directory = place
+    store = OffsetStore(directory, files)
+    store.commit(Consumer.group("x"), 1, 1, 0)
+    store.commit(Consumer.named("x"), 1, 2, 0)
+    assert store.committed(Consumer.group("x"), 1) == 1
+    assert store.committed(Consumer.named("x"), 1) == 2
+
+
+@settings(max_examples=50, deadline=None)
+@given(
+    st.lists(
+        st.tuples(
+            st.builds(Consumer, st.sampled_from([*map(type(BILLING.kind), (1, 2))]), st.sampled_from(["a", "ü/…", "x" * 255])),
+            st.integers(1, 1000),
+            st.one_of(st.none(), st.integers(0, 2**64 - 1)),
+        )
+    )
+)
+def test_store_agrees_with_a_dict(commits: list[tuple[Consumer, int, int | None]]) -> None:
+    files = MemoryFiles()
+    files.make_directory("offsets")
+    expected: dict[tuple[Consumer, int], int] = {}
+    for consumer, partition, offset in commits:
+        store = OffsetStore("offsets", files)
+        if offset is None:
+            store.forget(consumer, partition)
+            expected.pop((consumer, partition), None)
+        else:
+            store.commit(consumer, partition, offset, 1)
+            expected[consumer, partition] = offset
+    store = OffsetStore("offsets", files)
+    for consumer, partition, _ in commits:
+        assert store.committed(consumer, partition) == expected.get((consumer, partition))
+    known = {consumer for consumer, _, offset in commits if offset is not None}
+    assert store.consumers() == sorted(known, key=lambda consumer: (consumer.kind, consumer.name))
+
+
+def test_commit_keeps_few_files_open_however_many_consumers_there_are(tmp_path: Path) -> None:
+    files, directory = make_files("os", tmp_path)
+    store = OffsetStore(directory, files)
+    before = len(list(Path("/proc/self/fd").iterdir()))
+    for number in range(200):
+        store.commit(Consumer.group(f"g{number}"), 1, number, 0)
+    assert len(list(Path("/proc/self/fd").iterdir())) - before <= 64
+    assert [store.committed(Consumer.group(f"g{number}"), 1) for number in range(200)] == list(range(200))
+    assert len(store.consumers()) == 200
+    store.close()
+
+
+@pytest.mark.parametrize("byte", range(32))
+def test_committed_refuses_a_damaged_slot(tmp_path: Path, byte: int) -> None:
+    files, directory = make_files("os", tmp_path)
+    OffsetStore(directory, files).commit(BILLING, 1, 123456789, 987654321)
+    path = next(Path(directory).iterdir())
+    data = bytearray(path.read_bytes())
+    assert len(data) == 544
+    data[512 + byte] ^= 0x10
+    path.write_bytes(data)
+    with pytest.raises(CorruptLogError, match=r"offset of group 'billing' in partition 1 is damaged .*byte 512"):
+        OffsetStore(directory, files).committed(BILLING, 1)
+
+
+def test_consumers_refuses_a_damaged_head(tmp_path: Path) -> None:
+    files, directory = make_files("os", tmp_path)
+    OffsetStore(directory, files).commit(BILLING, 1, 1, 1)
+    next(Path(directory).iterdir()).write_bytes(bytes(600))
+    with pytest.raises(CorruptLogError, match="head of an offsets file is damaged"):
+        OffsetStore(directory, files).consumers()
