@@ -1,0 +1,1 @@
+"""The command line: one file a noun; importing it imports no more than click."""

@@ -1,0 +1,153 @@
+"""Explanation: what one Replicate message is, as far as it can be read, and where it is broken.
+
+An explanation is a dict in JSON's types, the same members in the same order for every message of a type:
+
+    both  size_bytes form type schema_id own_schema envelope_headers table
+    MD    lineage key columns
+    DT    operation change_sequence timestamp stream_position transaction_id transaction_event_counter
+          transaction_last_event external_schema_id changed present data before
+    both  note fault
+
+`changed` and `present` are the change mask and the column mask as names of columns; `fault` says why a message is
+broken, `note` what is missing to say more.
+"""
+
+from __future__ import annotations
+
+import datetime
+import math
+from collections.abc import Callable, Mapping
+from dataclasses import asdict
+from decimal import Decimal
+from typing import Any, Final, Literal
+
+from headstream.codec.avro_schema import parse_schema
+from headstream.codec.replicate import (
+    Change,
+    Envelope,
+    TableMetadata,
+    decode_data,
+    decode_envelope,
+    decode_mask,
+    decode_metadata,
+    target_type,
+)
+from headstream.errors import DecodeError, SchemaError
+
+__all__ = ["Explainer"]
+
+_REGISTRY_BYTES: Final = 5
+_TEXTS: Final = ("operation", "change_sequence", "timestamp", "stream_position", "transaction_id")
+_OTHERS: Final = ("transaction_event_counter", "transaction_last_event", "external_schema_id")
+
+
+class Explainer:
+    """Explains messages one after another; metadata messages teach it to read the data messages after them.
+
+    Args:
+        find_metadata: Schema id -> the table's version, where it is known from elsewhere.
+        mask_order: Byte order of masks in Avro.
+    """
+
+    def __init__(
+        self, find_metadata: Callable[[str], TableMetadata | None], mask_order: Literal["little", "big"] = "little"
+    ) -> None:
+        self._find = find_metadata
+        self._mask_order = mask_order
+        self._learned: dict[str, TableMetadata] = {}
+
+    def explain(self, value: bytes) -> dict[str, Any]:
+        """Return what a message is; one that is broken is explained as far as it can be read."""
+        explained: dict[str, Any] = {"size_bytes": len(value), "form": None, "type": None}
+        note = fault = None
+        try:
+            if value[:1] == b"\x00" and len(value) >= _REGISTRY_BYTES:
+                raise DecodeError(
+                    f"not the Replicate envelope: framed for a schema registry, with schema number "
+                    f"{int.from_bytes(value[1:_REGISTRY_BYTES], 'big')}",
+                    0,
+                )
+            envelope = decode_envelope(value)
+            explained |= {
+                "form": envelope.form,
+                "type": envelope.type,
+                "schema_id": envelope.schema_id,
+                "own_schema": envelope.schema is not None,
+                "envelope_headers": envelope.headers,
+            }
+            note = (
+                self._explain_metadata(envelope, explained) if envelope.type == "MD" else self._explain_data(envelope, explained)
+            )
+        except (DecodeError, SchemaError) as error:
+            fault = str(error)
+        return {**explained, "note": note, "fault": fault}
+
+    def _explain_metadata(self, envelope: Envelope, explained: dict[str, Any]) -> str | None:
+        metadata = decode_metadata(envelope)
+        self._learned[metadata.schema_id] = metadata
+        lineage = metadata.lineage
+        explained["schema_id"] = metadata.schema_id
+        explained["table"] = f"{lineage.schema}.{lineage.table}"
+        explained["lineage"] = asdict(lineage)
+        explained["key"] = list(metadata.key_columns)
+        explained["columns"] = columns = [asdict(column) for column in metadata.columns]
+        parse_schema(metadata.data_schema)
+        faults = []
+        for column, row in zip(metadata.columns, columns, strict=True):
+            try:
+                row["table_type"] = target_type(column)
+            except SchemaError as error:
+                row["table_type"] = None
+                faults.append(str(error))
+        if faults:
+            raise SchemaError("; ".join(faults))
+        return None if metadata.key_columns else "the table has no primary key"
+
+    def _explain_data(self, envelope: Envelope, explained: dict[str, Any]) -> str | None:
+        metadata = None
+        if envelope.schema_id is not None:
+            metadata = self._learned.get(envelope.schema_id) or self._find(envelope.schema_id)
+        lineage = metadata.lineage if metadata is not None else None
+        explained["table"] = f"{lineage.schema}.{lineage.table}" if lineage is not None else None
+        if envelope.form == "avro" and metadata is None and envelope.schema is None:
+            if envelope.schema_id is None:
+                raise SchemaError("a data message in Avro that names no schema and carries none")
+            return f"its schema is not known here: give its metadata message before it, or --zone ({envelope.schema_id})"
+        change = decode_data(envelope, metadata.data_schema if metadata is not None else None)
+        names = _names(change, metadata)
+        order = self._mask_order if envelope.form == "avro" else "little"
+        explained |= {name: getattr(change, name) for name in (*_TEXTS, *_OTHERS)}
+        explained["changed"] = _columns(change.change_mask, names, order)
+        explained["present"] = _columns(change.column_mask, names, order)
+        explained["data"] = _spell_row(change.data)
+        explained["before"] = None if change.before is None else _spell_row(change.before)
+        if metadata is None and (change.change_mask or change.column_mask):
+            return "without its metadata the masks' columns are taken in the order of the message's own"
+        return None
+
+
+def _names(change: Change, metadata: TableMetadata | None) -> dict[int, str]:
+    if metadata is not None:
+        return {column.ordinal: column.name for column in metadata.columns}
+    return dict(enumerate(change.data, 1))
+
+
+def _columns(mask: bytes | None, names: Mapping[int, str], order: Literal["little", "big"]) -> list[str] | None:
+    """Return the columns of a mask by name, and by number those that the table does not have."""
+    if mask is None:
+        return None
+    return [names.get(ordinal, f"#{ordinal}") for ordinal in sorted(decode_mask(mask, order))]
+
+
+def _spell_row(row: Mapping[str, Any]) -> dict[str, Any]:
+    return {name: _spell(value) for name, value in row.items()}
+
+
+def _spell(value: Any) -> Any:
+    if isinstance(value, bytes):
+        return value.hex().upper()
+    if isinstance(value, (Decimal, datetime.date, datetime.time)):  # a datetime is a date
+        return str(value) if isinstance(value, Decimal) else value.isoformat()
+    if isinstance(value, float) and not math.isfinite(value):
+        return str(value)
+    return value

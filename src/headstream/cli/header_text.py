@@ -1,0 +1,200 @@
+"""Header values as text and as JSON: what --header takes, what tables show, what import and export lines hold.
+
+text    k=value is a string, k=kind:value any kind       attempt=uint8:3   digest=raw:AP8=   gone=null:
+JSON    {"key": "attempt", "kind": "uint8", "value": 3}
+
+kind                  text                     JSON
+raw, unknown(n)       base64                   base64
+bool                  true false               true false
+int8 .. uint128       decimal digits           a number of any size
+float32 float64       a number, inf, -inf, nan a number, "inf", "-inf", "nan"; another NaN by its bits: "nan(0x7fc00001)"
+char                  the character            the character; half of a surrogate pair by its number
+null                  nothing                  null
+"""
+
+from __future__ import annotations
+
+import base64
+import binascii
+import math
+import re
+from typing import Any, Final
+
+from headstream.errors import HeaderError
+from headstream.model.constructors import CONSTRUCTORS, string
+from headstream.model.header_values import FLOAT_LAYOUTS, HeaderKind, HeaderValue
+from headstream.model.headers import check_key
+
+__all__ = [
+    "decode_base64",
+    "decode_header_value",
+    "encode_base64",
+    "encode_header_value",
+    "format_header",
+    "parse_header",
+]
+
+_NEAR_KINDS: Final = {
+    "int": "int64", "uint": "uint64", "float": "float32", "double": "float64", "str": "string", "bytes": "raw", "boolean": "bool",
+}  # fmt: skip
+"""What somebody may write who means a kind: refused rather than taken for the beginning of a text."""
+_SURROGATES: Final = range(0xD800, 0xE000)
+_UNKNOWN: Final = re.compile(r"unknown\((\d{1,3})\)")
+_NUMBER: Final = re.compile(r"[+-]?(\d+\.?\d*|\.\d+)([eE][+-]?\d+)?", re.ASCII)
+_NAN_BITS: Final = re.compile(r"nan\(0x([0-9a-f]{8}|[0-9a-f]{16})\)")
+
+
+def encode_base64(data: bytes) -> str:
+    """Return bytes as base64."""
+    return binascii.b2a_base64(data, newline=False).decode("ascii")
+
+
+def decode_base64(text: str) -> bytes:
+    """Return the bytes that a base64 text spells.
+
+    Raises:
+        HeaderError: it is not base64.
+    """
+    try:
+        return base64.b64decode(text, validate=True)
+    except (binascii.Error, ValueError) as error:  # ValueError: characters beyond ASCII
+        raise HeaderError(f"not base64: {str(error)[:1].lower()}{str(error)[1:]}", where=repr(text[:40])) from None
+
+
+def encode_header_value(value: HeaderValue) -> Any:
+    """Return a header value as JSON has it; the kind stands beside it."""
+    plain = value.value
+    if isinstance(plain, bytes):
+        return encode_base64(plain)
+    if isinstance(plain, float) and not math.isfinite(plain):
+        return _spell_special(value)
+    if isinstance(plain, str) and value.kind == HeaderKind.CHAR and ord(plain) in _SURROGATES:
+        return ord(plain)
+    return plain
+
+
+def decode_header_value(kind: str, value: Any) -> HeaderValue:
+    """Return the header value that a kind and JSON spell.
+
+    Args:
+        kind: A kind's name, or `unknown(n)`.
+        value: As encode_header_value() gives it.
+
+    Raises:
+        HeaderError: there is no such kind, or the value is not of it.
+    """
+    if kind == "raw" or _UNKNOWN.fullmatch(kind):
+        if not isinstance(value, str):
+            raise HeaderError(f"a {kind} value is base64 text, not {_json_name(value)}")
+        return _from_bytes(kind, decode_base64(value))
+    if kind in ("float32", "float64") and isinstance(value, str):
+        return _read_special(kind, value)
+    if kind == "char" and isinstance(value, int) and value in _SURROGATES:
+        return HeaderValue(HeaderKind.CHAR, value.to_bytes(2, "little"))
+    constructor = CONSTRUCTORS.get(kind)
+    if constructor is None:
+        raise _unknown_kind(kind)
+    made: HeaderValue = constructor(value)
+    return made
+
+
+def format_header(key: str, value: HeaderValue) -> str:
+    """Return a header as people read it, in the form that parse_header() takes."""
+    spelled = encode_header_value(value)
+    if spelled is None:
+        text = ""
+    elif isinstance(spelled, bool):
+        text = "true" if spelled else "false"
+    else:
+        text = str(spelled)
+    return f"{key}={value.kind_name}:{text}"
+
+
+def parse_header(text: str) -> tuple[str, HeaderValue]:
+    """Return the header that `k=value` or `k=kind:value` spells; the first equals sign ends the key.
+
+    Raises:
+        HeaderError: there is no key, or the value is not of its kind.
+    """
+    key, equals, spec = text.partition("=")
+    if not equals:
+        raise HeaderError(f"{text!r} is not a header", advice="Write k=value or k=kind:value, as in attempt=uint8:3")
+    check_key(key)
+    kind, colon, value = spec.partition(":")
+    if not colon:
+        return key, string(spec)
+    if kind in _NEAR_KINDS:
+        raise HeaderError(
+            f"{kind!r} is not a kind",
+            where=f"header {key!r}",
+            advice=f"Use {_NEAR_KINDS[kind]}, or string:{spec} for this very text",
+        )
+    if kind not in CONSTRUCTORS and not _UNKNOWN.fullmatch(kind):
+        return key, string(spec)
+    try:
+        return key, _parse_value(kind, value)
+    except HeaderError as error:
+        raise HeaderError(error.what, where=f"header {key!r}", advice=error.advice) from None
+
+
+def _parse_value(kind: str, text: str) -> HeaderValue:
+    if kind == "bool":
+        if text not in ("true", "false"):
+            raise HeaderError(f"a bool is true or false, not {text!r}")
+        return decode_header_value(kind, text == "true")
+    if kind.startswith(("int", "uint")):
+        if not re.fullmatch(r"[+-]?[0-9]{1,40}", text):
+            raise HeaderError(f"{text!r} is not a whole number")
+        return decode_header_value(kind, int(text))
+    if kind in ("float32", "float64") and _NUMBER.fullmatch(text):
+        number = float(text)
+        if math.isinf(number):
+            raise HeaderError(f"{text} is out of range for {kind}", advice="Use string")
+        return decode_header_value(kind, number)
+    if kind == "null":
+        if text:
+            raise HeaderError(f"a null has nothing behind its colon, not {text!r}")
+        return decode_header_value(kind, None)
+    if kind == "char" and len(text) > 1 and text.isdecimal():
+        return decode_header_value(kind, int(text))
+    return decode_header_value(kind, text)
+
+
+def _spell_special(value: HeaderValue) -> str:
+    """Return the text of an infinity or a NaN; a NaN other than Python's own by its bits, so that none is lost."""
+    layout = FLOAT_LAYOUTS[HeaderKind(value.kind)]
+    for text in ("inf", "-inf", "nan"):
+        if layout.pack(float(text)) == value.data:
+            return text
+    return f"nan(0x{value.data[::-1].hex()})"
+
+
+def _read_special(kind: str, text: str) -> HeaderValue:
+    code = HeaderKind[kind.upper()]
+    layout = FLOAT_LAYOUTS[code]
+    if text in ("inf", "-inf", "nan"):
+        return HeaderValue(code, layout.pack(float(text)))
+    bits = _NAN_BITS.fullmatch(text)
+    if bits and len(bits[1]) == 2 * layout.size:
+        value = HeaderValue(code, bytes.fromhex(bits[1])[::-1])
+        if value.value != value.value:
+            return value
+    raise HeaderError(f"{text!r} is not a {kind}", advice="Write a number, inf, -inf or nan")
+
+
+def _from_bytes(kind: str, data: bytes) -> HeaderValue:
+    if kind == "raw":
+        return HeaderValue(HeaderKind.RAW, data)
+    code = int(kind[len("unknown(") : -1])
+    if code in HeaderKind._value2member_map_:
+        raise HeaderError(f"{kind} is the kind {HeaderKind(code).name.lower()}", advice="Name it so")
+    return HeaderValue(code, data)
+
+
+def _unknown_kind(kind: str) -> HeaderError:
+    return HeaderError(f"{kind!r} is not a kind", advice=f"Use one of {' '.join(CONSTRUCTORS)}")
+
+
+def _json_name(value: Any) -> str:
+    names = {dict: "an object", list: "a list", str: "a text", bool: "a bool", type(None): "null"}
+    return names.get(type(value), "a number")

@@ -1,0 +1,160 @@
+"""What commands print: tables for people, JSON for programs, each to standard output and nowhere else.
+
+--output table    aligned columns, fitted to the terminal; as wide as need be where there is none
+--output json     one document: a list where a command shows many, an object where it shows one
+--output jsonl    one object a line
+"""
+
+from __future__ import annotations
+
+import json
+import sys
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from datetime import UTC, datetime
+from typing import Any, Final
+
+__all__ = [
+    "ReaderLeftError",
+    "escape",
+    "format_time",
+    "print_object",
+    "print_objects",
+    "print_table",
+    "print_text",
+    "write_json_list",
+]
+
+_WIDE: Final = 10_000
+"""Columns of a table that no terminal shows: enough that nothing is folded."""
+_ESCAPES: Final = {"\n": "\\n", "\r": "\\r", "\t": "\\t"}
+
+
+class ReaderLeftError(Exception):
+    """Whoever read standard output has gone, as `head` does: there is nobody to write for."""
+
+
+def print_text(text: str, *, flush: bool = False) -> None:
+    """Write one line to standard output.
+
+    Args:
+        text: Without the line's end.
+        flush: Whether somebody waits for it.
+
+    Raises:
+        ReaderLeftError: nobody reads any more.
+    """
+    try:
+        sys.stdout.write(f"{text}\n")
+        if flush:
+            sys.stdout.flush()
+    except BrokenPipeError:
+        raise ReaderLeftError from None
+
+
+def print_objects(rows: Iterable[Mapping[str, Any]], columns: Sequence[str], form: str) -> None:
+    """Print many things of a kind.
+
+    Args:
+        rows: What each is, as JSON has it.
+        columns: The members that a table shows, in order.
+        form: table, json or jsonl.
+    """
+    if form == "table":
+        print_table(columns, ([_show(row[name]) for name in columns] for row in rows))
+    elif form == "json":
+        write_json_list(rows)
+    else:
+        for row in rows:
+            print_text(json.dumps(row, ensure_ascii=False))
+
+
+def print_object(members: Mapping[str, Any], form: str) -> None:
+    """Print one thing: its members one below the other, or as one object.
+
+    Args:
+        members: What it is, as JSON has it.
+        form: table, json or jsonl.
+    """
+    if form == "table":
+        print_table((), ([name, _show(value)] for name, value in members.items()))
+    else:
+        print_text(json.dumps(members, ensure_ascii=False, indent=2 if form == "json" else None))
+
+
+def write_json_list(documents: Iterable[Any], *, flush: bool = False) -> None:
+    """Print a list of JSON documents, one a line, as they come; the list is closed also when they end by Ctrl-C.
+
+    Args:
+        documents: What to print; any number.
+        flush: Whether somebody waits for each.
+    """
+    before = "["
+    try:
+        for document in documents:
+            print_text(f"{before}{json.dumps(document, ensure_ascii=False)}", flush=flush)
+            before = ","
+    finally:
+        print_text("]" if before == "," else "[]", flush=flush)
+
+
+def print_table(columns: Sequence[str], rows: Iterable[Sequence[str]]) -> None:
+    """Print aligned columns.
+
+    Args:
+        columns: Their names; none for a table without a head.
+        rows: The cells, as text; numbers stand at the right.
+    """
+    from rich import box
+    from rich.console import Console
+    from rich.table import Table
+    from rich.text import Text
+
+    is_terminal = sys.stdout.isatty()
+    console = Console(file=sys.stdout, width=None if is_terminal else _WIDE, highlight=False, emoji=False, markup=False)
+    cells = [list(row) for row in rows]
+    table = Table(box=box.SIMPLE_HEAD if is_terminal else None, show_header=bool(columns), pad_edge=False, padding=(0, 1))
+    width = len(columns) or max(map(len, cells), default=0)
+    for number in range(width):
+        is_number = bool(columns) and all(row[number].lstrip("-").isdecimal() for row in cells)
+        name = Text(columns[number]) if columns else ""
+        table.add_column(name, justify="right" if is_number else "left", overflow="fold")
+    for row in cells:
+        table.add_row(*(Text(escape(cell)) for cell in row))
+    with console.capture() as capture:
+        console.print(table)
+    for line in _lines(capture.get()):
+        print_text(line)
+
+
+def escape(text: str) -> str:
+    """Return a text that a terminal shows as it is: characters that would move it or colour it are spelled out."""
+    if text.isprintable():
+        return text
+    return "".join(c if c.isprintable() else _ESCAPES.get(c) or c.encode("unicode_escape").decode("ascii") for c in text)
+
+
+def format_time(time_us: int) -> str:
+    """Return a time as ISO 8601 has it, in UTC, to the microsecond.
+
+    Args:
+        time_us: Microseconds since 1970 UTC; one beyond the year 9999 is returned as the number.
+    """
+    try:
+        seconds, micros = divmod(time_us, 1_000_000)
+        return f"{datetime.fromtimestamp(seconds, UTC):%Y-%m-%dT%H:%M:%S}.{micros:06d}Z"
+    except (ValueError, OverflowError, OSError):
+        return str(time_us)
+
+
+def _lines(text: str) -> Iterator[str]:
+    return (line.rstrip() for line in text.split("\n") if line.strip())
+
+
+def _show(value: Any) -> str:
+    if value is None:
+        return "-"
+    if isinstance(value, bool):
+        return "yes" if value else "no"
+    if isinstance(value, (list, tuple)):
+        return ", ".join(map(_show, value)) or "-"
+    return str(value)

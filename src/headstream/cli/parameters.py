@@ -1,0 +1,163 @@
+"""What commands have in common: the options --url and --output, and arguments that are checked before anything is opened."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from datetime import UTC, datetime, timedelta
+from typing import TYPE_CHECKING, Any, Final, TypeVar
+
+import click
+
+from headstream.errors import HeadstreamError, InvalidInputError
+from headstream.model.identifiers import TopicName, check_name
+from headstream.model.message import parse_state
+from headstream.model.polling import PollingStrategy
+
+if TYPE_CHECKING:
+    from headstream.client.client import Client
+
+__all__ = [
+    "FORMS",
+    "Checked",
+    "open_log",
+    "output_option",
+    "parse_states",
+    "parse_topics",
+    "start_parameter",
+    "states_option",
+    "stream_argument",
+    "topic_argument",
+    "url_option",
+]
+
+FORMS: Final = ("table", "json", "jsonl")
+_EPOCH: Final = datetime(1970, 1, 1, tzinfo=UTC)
+_Function = TypeVar("_Function", bound=Callable[..., Any])
+
+
+if TYPE_CHECKING:
+    _ParamType = click.ParamType[Any]
+else:
+    _ParamType = click.ParamType  # not generic in older versions of click
+
+
+class Checked(_ParamType):
+    """A parameter that a function of ours reads: what it refuses is a misuse of the command, told as such.
+
+    Args:
+        name: What --help calls it.
+        read: Text -> value, or HeadstreamError.
+    """
+
+    def __init__(self, name: str, read: Callable[[str], Any]) -> None:
+        self.name = name
+        self._read = read
+
+    def convert(self, value: Any, param: click.Parameter | None, ctx: click.Context | None) -> Any:
+        """Return the value that a text spells; a usage error where it spells none."""
+        if not isinstance(value, str):
+            return value
+        try:
+            return self._read(value)
+        except HeadstreamError as error:
+            self.fail(str(error), param, ctx)
+
+
+def parse_states(text: str) -> tuple[str, ...] | None:
+    """Return the states that `available,poisoned` names, or None for `all`.
+
+    Raises:
+        InvalidInputError: no state has such a name.
+    """
+    if text.strip().lower() == "all":
+        return None
+    names = tuple(name.strip().lower() for name in text.split(","))
+    for name in names:
+        parse_state(name)
+    return names
+
+
+def parse_topics(text: str) -> tuple[str, ...]:
+    """Return the topics that `shop/orders,shop/returns` names.
+
+    Raises:
+        InvalidInputError: one of them is no topic.
+    """
+    return tuple(str(TopicName.parse(name.strip())) for name in text.split(","))
+
+
+def url_option(function: _Function) -> _Function:
+    """Add --url, which HEADSTREAM_URL stands in for."""
+    return click.option(
+        "--url",
+        envvar="HEADSTREAM_URL",
+        show_envvar=True,
+        metavar="URL",
+        callback=_require_url,
+        help="The log, as in file:///var/lib/shop.",
+    )(function)
+
+
+def output_option(function: _Function) -> _Function:
+    """Add --output, a table where nothing is said."""
+    return click.option(
+        "--output", type=click.Choice(FORMS), default="table", show_default=True, help="The form of what is printed."
+    )(function)
+
+
+def states_option(function: _Function) -> _Function:
+    """Add --states: those of the messages to show, the available ones where nothing is said."""
+    return click.option(
+        "--states",
+        type=Checked("state,...", parse_states),
+        default="available",
+        show_default=True,
+        metavar="STATE,...|all",
+        help="States of the messages to show: available, unavailable, poisoned, marked_for_deletion, unknown(n).",
+    )(function)
+
+
+def topic_argument(function: _Function) -> _Function:
+    """Add the argument TOPIC: stream/topic."""
+    return click.argument("topic", type=Checked("topic", lambda text: str(TopicName.parse(text))))(function)
+
+
+def stream_argument(function: _Function) -> _Function:
+    """Add the argument STREAM."""
+    return click.argument("stream", type=Checked("stream", lambda text: check_name(text, "stream")))(function)
+
+
+def start_parameter(*names: str) -> Checked:
+    """Return the type of an option that says where to begin: an offset, a time, or one of some names.
+
+    Args:
+        names: Of first, last and next, those that mean something to the command.
+    """
+
+    def read(text: str) -> PollingStrategy:
+        if text.strip().lower() in names or text.strip().isdecimal():
+            return PollingStrategy.parse(text)
+        try:
+            time = datetime.fromisoformat(text)
+        except ValueError:
+            allowed = "".join(f", {name}" for name in names)
+            raise InvalidInputError(
+                f"{text!r} is not a place to begin", advice=f"Use an offset, a time such as 2026-01-31T12:00:00Z{allowed}"
+            ) from None
+        since = (time if time.tzinfo is not None else time.replace(tzinfo=UTC)) - _EPOCH
+        return PollingStrategy.timestamp(since // timedelta(microseconds=1))
+
+    return Checked("|".join(("offset", "time", *names)), read)
+
+
+def open_log(url: str) -> Client:
+    """Return the client of a URL, to be closed by the caller."""
+    from headstream.connect import connect
+
+    return connect(url)
+
+
+def _require_url(ctx: click.Context, param: click.Parameter, value: str | None) -> str:
+    if not value:
+        raise click.UsageError("No log is named: give --url, or set HEADSTREAM_URL.", ctx)
+    return value

@@ -1,0 +1,94 @@
+"""`headstream stream`: list, show, create, delete."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+import click
+
+from headstream.cli.output import format_time, print_object, print_objects
+from headstream.cli.parameters import open_log, output_option, stream_argument, url_option
+
+if TYPE_CHECKING:
+    from headstream.model.topology import Stream
+
+__all__ = ["stream"]
+
+
+@click.group()
+def stream() -> None:
+    """Streams: the namespaces of topics.
+
+    \b
+    Examples:
+      headstream stream create shop
+      headstream stream list --output json
+    """
+
+
+@stream.command("list")
+@url_option
+@output_option
+def list_streams(url: str, output: str) -> None:
+    """Show every stream.
+
+    \b
+    Example:
+      headstream stream list
+    """
+    with open_log(url) as log:
+        rows = [_describe(found, output) for found in log.streams()]
+    print_objects(rows, ("name", "id", "topics", "created"), output)
+
+
+@stream.command()
+@stream_argument
+@url_option
+@output_option
+def show(stream: str, url: str, output: str) -> None:
+    """Show one stream.
+
+    \b
+    Example:
+      headstream stream show shop
+    """
+    with open_log(url) as log:
+        print_object(_describe(log.stream(stream), output), output)
+
+
+@stream.command()
+@stream_argument
+@url_option
+@output_option
+def create(stream: str, url: str, output: str) -> None:
+    """Make a stream; making a topic makes its stream too.
+
+    \b
+    Example:
+      headstream stream create shop
+    """
+    with open_log(url) as log:
+        print_object(_describe(log.create_stream(stream), output), output)
+
+
+@stream.command()
+@stream_argument
+@url_option
+@output_option
+def delete(stream: str, url: str, output: str) -> None:
+    """Delete a stream with all its topics and messages, at once and for good.
+
+    \b
+    Example:
+      headstream stream delete shop
+    """
+    with open_log(url) as log:
+        log.delete_stream(stream)
+    print_object({"deleted": stream}, output)
+
+
+def _describe(found: Stream, form: str) -> dict[str, Any]:
+    created: dict[str, Any] = {"created_us": found.created_us}
+    if form == "table":
+        created = {"created": format_time(found.created_us)}
+    return {"name": found.name, "id": found.id, "topics": list(found.topics), **created}

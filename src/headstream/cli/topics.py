@@ -1,0 +1,150 @@
+"""`headstream topic`: list, show, create, delete."""
+
+from __future__ import annotations
+
+from dataclasses import asdict
+from typing import TYPE_CHECKING, Any
+
+import click
+
+from headstream.cli.output import format_time, print_object, print_objects, print_text
+from headstream.cli.parameters import Checked, open_log, output_option, topic_argument, url_option
+from headstream.model.identifiers import check_name
+from headstream.model.topology import MAX_PARTITIONS, Limits
+
+if TYPE_CHECKING:
+    from headstream.model.topology import Topic
+
+__all__ = ["topic"]
+
+_COLUMNS = ("name", "id", "limits", "partitions", "messages", "size_bytes", "created")
+_PARTITION_COLUMNS = ("partition", "first_offset", "end_offset", "size_bytes")
+
+
+@click.group()
+def topic() -> None:
+    """Topics: messages in partitions, named stream/topic.
+
+    \b
+    Examples:
+      headstream topic create shop/orders --partitions 4
+      headstream topic list
+      headstream topic show shop/orders --output json
+    """
+
+
+@topic.command("list")
+@click.argument("stream", required=False, type=Checked("stream", lambda text: check_name(text, "stream")))
+@url_option
+@output_option
+def list_topics(stream: str | None, url: str, output: str) -> None:
+    """Show the topics of STREAM, or of all streams.
+
+    \b
+    Examples:
+      headstream topic list
+      headstream topic list shop --output jsonl
+    """
+    with open_log(url) as log:
+        found = log.topics(stream)
+    print_objects([_summarize(each) if output == "table" else _describe(each) for each in found], _COLUMNS, output)
+
+
+@topic.command()
+@topic_argument
+@url_option
+@output_option
+def show(topic: str, url: str, output: str) -> None:
+    """Show one topic and its partitions.
+
+    \b
+    Example:
+      headstream topic show shop/orders
+    """
+    with open_log(url) as log:
+        found = log.topic(topic)
+    _print(found, output)
+
+
+@topic.command()
+@topic_argument
+@click.option("--partitions", type=click.IntRange(1, MAX_PARTITIONS), default=1, show_default=True, help="How many partitions.")
+@click.option(
+    "--limits",
+    type=click.Choice([limits.value for limits in Limits]),
+    default=Limits.IGGY.value,
+    show_default=True,
+    help="What its messages may be: what any Iggy client can read, or also empty and null payloads and long header values.",
+)
+@click.option("--if-not-exists", is_flag=True, help="Leave a topic of that name as it is.")
+@url_option
+@output_option
+def create(topic: str, partitions: int, limits: str, if_not_exists: bool, url: str, output: str) -> None:
+    """Make a topic, and its stream where there is none.
+
+    \b
+    Examples:
+      headstream topic create shop/orders --partitions 4
+      headstream topic create cdc/raw --limits wide --if-not-exists
+    """
+    with open_log(url) as log:
+        made = log.create_topic(topic, partitions, limits=limits, if_not_exists=if_not_exists)
+    _print(made, output)
+
+
+@topic.command()
+@topic_argument
+@url_option
+@output_option
+def delete(topic: str, url: str, output: str) -> None:
+    """Delete a topic with all its messages, at once and for good.
+
+    \b
+    Example:
+      headstream topic delete shop/orders
+    """
+    with open_log(url) as log:
+        log.delete_topic(topic)
+    print_object({"deleted": topic}, output)
+
+
+def _print(found: Topic, form: str) -> None:
+    if form != "table":
+        print_object(_describe(found), form)
+        return
+    print_object(_summarize(found), form)
+    print_text("")
+    rows = [{**asdict(partition), "partition": partition.number} for partition in found.partitions]
+    print_objects(rows, _PARTITION_COLUMNS, form)
+
+
+def _summarize(found: Topic) -> dict[str, Any]:
+    return {
+        "name": found.full_name,
+        "id": found.id,
+        "limits": found.limits.value,
+        "partitions": len(found.partitions),
+        "messages": found.messages_count,
+        "size_bytes": found.size_bytes,
+        "created": format_time(found.created_us),
+    }
+
+
+def _describe(found: Topic) -> dict[str, Any]:
+    return {
+        "name": found.full_name,
+        "id": found.id,
+        "limits": found.limits.value,
+        "created_us": found.created_us,
+        "messages": found.messages_count,
+        "size_bytes": found.size_bytes,
+        "partitions": [
+            {
+                "partition": partition.number,
+                "first_offset": partition.first_offset,
+                "end_offset": partition.end_offset,
+                "size_bytes": partition.size_bytes,
+            }
+            for partition in found.partitions
+        ],
+    }

@@ -1,0 +1,162 @@
+"""`headstream import` and `export`: messages from and to files, one JSON object a line."""
+
+from __future__ import annotations
+
+import sys
+from collections.abc import Iterator
+from contextlib import ExitStack, redirect_stdout
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import click
+
+from headstream.cli.message_view import print_message_lines
+from headstream.cli.output import print_object
+from headstream.cli.parameters import (
+    FORMS,
+    Checked,
+    open_log,
+    output_option,
+    start_parameter,
+    states_option,
+    topic_argument,
+    url_option,
+)
+from headstream.model.identifiers import TopicName
+from headstream.model.message import Message
+from headstream.model.polling import PollingKind, PollingStrategy
+from headstream.model.topology import MAX_PARTITIONS, Limits
+
+if TYPE_CHECKING:
+    from headstream.cli.importing.importer import ImportOptions
+    from headstream.client.client import Client
+
+__all__ = ["export", "import_"]
+
+
+@click.command("import")
+@click.argument("file", type=click.Path(exists=True, dir_okay=False, path_type=Path))
+@click.option("--topic", type=Checked("topic", lambda text: str(TopicName.parse(text))), help="For lines that name no topic.")
+@click.option(
+    "--bad-lines", type=click.Path(dir_okay=False, path_type=Path), metavar="FILE", help="Put bad lines there and go on."
+)
+@click.option(
+    "--partitions",
+    type=click.IntRange(1, MAX_PARTITIONS),
+    default=1,
+    show_default=True,
+    help="Partitions of topics that are made, if no line names a higher one.",
+)
+@click.option(
+    "--limits",
+    type=click.Choice(["auto", *(limits.value for limits in Limits)]),
+    default="auto",
+    show_default=True,
+    help="Limits of topics that are made; auto: wide for a topic whose messages need it.",
+)
+@url_option
+@output_option
+def import_(file: Path, topic: str | None, bad_lines: Path | None, partitions: int, limits: str, url: str, output: str) -> None:
+    """Send the messages of FILE, one JSON object a line as export writes them; topics that are missing are made.
+
+    The place reached is kept in FILE.progress. After a break, of whatever kind, the same command goes on from there and
+    sends nothing twice; when FILE has grown, it imports what is new. A bad line stops the import with exit code 1 and is
+    named by its number; --bad-lines collects such lines instead.
+
+    A line's timestamp_us travels as the header hs.timestamp; offset, state and checksum are the log's own and are not
+    taken over.
+
+    \b
+    Examples:
+      headstream import orders.jsonl
+      headstream import orders.jsonl --bad-lines bad.jsonl --output json
+      echo '{"topic": "shop/orders", "payload": "aGVsbG8="}' > one.jsonl && headstream import one.jsonl
+    """
+    from headstream.cli.importing.importer import Importer, ImportOptions
+
+    options = ImportOptions(
+        topic=topic, bad_lines=bad_lines, partitions=partitions, limits=None if limits == "auto" else Limits(limits)
+    )
+    with open_log(url) as log, ExitStack() as stack:
+        options = _with_progress(options, file, stack)
+        done = Importer(log, file, options).run()
+    summary: dict[str, Any] = {"file": str(file), "lines": done.lines, "sent": done.sent, "found": done.found, "bad": done.bad}
+    print_object({**summary, "created": done.created}, output)
+
+
+@click.command()
+@topic_argument
+@click.option("--partition", "partitions", type=click.IntRange(1), multiple=True, help="Of which partitions; otherwise of all.")
+@click.option(
+    "--from",
+    "start",
+    type=start_parameter("first"),
+    default="first",
+    show_default=True,
+    help="Where to begin in each partition: an offset, a time, or first, the oldest message.",
+)
+@click.option("--file", type=click.Path(dir_okay=False, path_type=Path), help="Write there, not to standard output.")
+@states_option
+@url_option
+@click.option("--output", type=click.Choice(FORMS), default="jsonl", show_default=True, help="jsonl is what import takes.")
+def export(
+    topic: str,
+    partitions: tuple[int, ...],
+    start: PollingStrategy,
+    file: Path | None,
+    states: tuple[str, ...] | None,
+    url: str,
+    output: str,
+) -> None:
+    """Write the messages that TOPIC has now, one JSON object a line, partition by partition.
+
+    \b
+    Examples:
+      headstream export shop/orders > orders.jsonl
+      headstream export shop/orders --from 2026-01-31T00:00:00Z --file january.jsonl
+      headstream export shop/orders --states all | jq -r .payload | base64 -d
+    """
+    with ExitStack() as stack:
+        log = stack.enter_context(open_log(url))
+        messages = _read_all(log, topic, partitions, start, states)
+        if file is not None:
+            log.topic(topic)  # before a file is begun
+            stack.enter_context(redirect_stdout(stack.enter_context(file.open("w", encoding="utf-8"))))
+        print_message_lines(messages, output)
+
+
+def _read_all(
+    log: Client, topic: str, partitions: tuple[int, ...], start: PollingStrategy, states: tuple[str, ...] | None
+) -> Iterator[Message]:
+    """Iterate over what a topic has at the beginning, not over what comes meanwhile."""
+    ends = {place.number: place.end_offset for place in log.topic(topic).partitions}
+    for number in sorted(set(partitions)) or ends:
+        end = ends.get(number)
+        if start.kind is PollingKind.OFFSET and end is not None and start.value >= end:
+            continue
+        with log.consumer(topic, partitions=[number], start=start, states=states, timeout_ms=0) as consumer:
+            for message in consumer:
+                if end is not None and (message.offset or 0) >= end:
+                    break
+                yield message
+
+
+def _with_progress(options: ImportOptions, file: Path, stack: ExitStack) -> ImportOptions:
+    """Return the options with what shows the progress on a terminal, and tells of bad lines."""
+    from dataclasses import replace
+
+    if not sys.stderr.isatty():
+        return replace(options, on_bad_line=lambda reason: click.echo(reason, err=True))
+    from rich.console import Console
+    from rich.progress import BarColumn, DownloadColumn, Progress, TextColumn, TimeRemainingColumn, TransferSpeedColumn
+    from rich.text import Text
+
+    console = Console(stderr=True, highlight=False)
+    columns = TextColumn("{task.description}"), BarColumn(), DownloadColumn(), TransferSpeedColumn(), TimeRemainingColumn()
+    progress = stack.enter_context(Progress(*columns, console=console, transient=True))
+    task = progress.add_task("importing", total=file.stat().st_size)
+    return replace(
+        options,
+        on_progress=lambda byte_position: progress.update(task, completed=byte_position),
+        on_bad_line=lambda reason: console.print(Text(reason)),
+    )
