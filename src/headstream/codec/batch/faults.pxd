@@ -20,3 +20,5 @@ cdef enum:
     VALUES_TOTAL = 23
     PAYLOAD_EMPTY = 24
     PAYLOADS_TOTAL = 25
+    OFFSETS = 30
+    RESERVED = 31

@@ -30,6 +30,8 @@ VALUE_SIZE: Final = 22
 VALUES_TOTAL: Final = 23
 PAYLOAD_EMPTY: Final = 24
 PAYLOADS_TOTAL: Final = 25
+OFFSETS: Final = 30
+RESERVED: Final = 31
 
 _TEXTS: Final = {
     MESSAGE_CUT: "a message is cut short",
