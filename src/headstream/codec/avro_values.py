@@ -239,7 +239,7 @@ def _encode_plain(avro_type: AvroType, value: Any, what: str) -> bytes:
     elif kind in ("float", "double") and (number or isinstance(value, float)):
         try:
             return _FLOAT.pack(value) if kind == "float" else _DOUBLE.pack(value)
-        except OverflowError:
+        except (OverflowError, struct.error):
             pass  # too large for a float: refused below
     elif kind == "boolean" and isinstance(value, bool):
         return b"\1" if value else b"\0"
