@@ -14,6 +14,7 @@ CODEC = Path("src/headstream/codec")
 COMPILED = (
     "batch/checksum",
     "batch/stamp",
+    "batch/headers",
     "batch/scan",
     "batch/columns",
     "batch/variant",
