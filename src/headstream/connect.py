@@ -68,7 +68,10 @@ def _open(url: str | None, options: dict[str, Any]) -> Log:
     try:
         parts = urlsplit(text)
     except ValueError as error:
-        raise InvalidUrlError(f"{text!r} is not a URL: {error}", advice=f"Use {_KINDS}") from None
+        raise InvalidUrlError(f"this is not a URL: {error}", advice=f"Use {_KINDS}") from None
+    if "@" in parts.netloc:  # what is said about the URL must not repeat its password
+        parts = parts._replace(netloc="..." + parts.netloc[parts.netloc.rindex("@") :])
+        text = parts.geturl()
     if parts.query or parts.fragment:
         raise InvalidUrlError(
             f"{text!r} has a part after the path", advice="Options are arguments of connect(); write ? as %3F and # as %23"

@@ -19,6 +19,7 @@ from typing import Final, ParamSpec, TypedDict, TypeVar, Unpack
 from headstream.client.client import Client, StatesInput
 from headstream.client.consumer import Consumer, StartInput
 from headstream.client.producer import Producer
+from headstream.errors import ClosedError
 from headstream.model.headers import HeadersInput
 from headstream.model.identifiers import TopicName
 from headstream.model.message import Message
@@ -67,10 +68,14 @@ class _Worker:
     """One thread that calls run in."""
 
     def __init__(self, name: str) -> None:
-        self._pool = ThreadPoolExecutor(max_workers=1, thread_name_prefix=name)
+        self._name = name
+        self._pool = ThreadPoolExecutor(max_workers=1, thread_name_prefix=f"headstream {name}")
+        self.is_closed = False
 
     async def run(self, call: Callable[_P, _T], *args: _P.args, **kwargs: _P.kwargs) -> _T:
         """Run a call in the thread and return what it returns."""
+        if self.is_closed:
+            raise ClosedError(f"the {self._name} is closed", advice="Connect again, or make another")
         future = asyncio.get_running_loop().run_in_executor(self._pool, functools.partial(call, *args, **kwargs))
         try:
             return await asyncio.shield(future)
@@ -83,6 +88,7 @@ class _Worker:
 
     def close(self) -> None:
         """End the thread."""
+        self.is_closed = True
         self._pool.shutdown(wait=False)
 
 
@@ -96,7 +102,7 @@ class AsyncProducer:
     def __init__(self, make: Callable[[], Producer]) -> None:
         self._make = make
         self._producer: Producer | None = None
-        self._worker = _Worker("headstream-async-producer")
+        self._worker = _Worker("async producer")
 
     async def _opened(self) -> Producer:
         if self._producer is None:
@@ -125,7 +131,7 @@ class AsyncProducer:
 
     async def close(self) -> None:
         """Flush and end; see Producer.close()."""
-        if self._producer is not None:
+        if self._producer is not None and not self._worker.is_closed:
             await self._worker.run(self._producer.close)
         self._worker.close()
 
@@ -136,7 +142,7 @@ class AsyncProducer:
     async def __aexit__(
         self, kind: type[BaseException] | None, error: BaseException | None, traceback: TracebackType | None
     ) -> None:
-        if self._producer is not None:
+        if self._producer is not None and not self._worker.is_closed:
             await self._worker.run(self._producer.__exit__, kind, error, traceback)
         self._worker.close()
 
@@ -153,7 +159,7 @@ class AsyncConsumer:
         self._make = make
         self._timeout_ms = timeout_ms
         self._consumer: Consumer | None = None
-        self._worker = _Worker("headstream-async-consumer")
+        self._worker = _Worker("async consumer")
 
     async def _opened(self) -> Consumer:
         if self._consumer is None:
@@ -200,7 +206,7 @@ class AsyncConsumer:
 
     async def close(self, *, commit: bool = True) -> None:
         """End; see Consumer.close()."""
-        if self._consumer is not None:
+        if self._consumer is not None and not self._worker.is_closed:
             await self._worker.run(self._consumer.close, commit=commit)
         self._worker.close()
 
@@ -223,7 +229,7 @@ class AsyncClient:
 
     def __init__(self, client: Client) -> None:
         self._client = client
-        self._worker = _Worker("headstream-async-client")
+        self._worker = _Worker("async client")
 
     async def create_stream(self, name: str) -> Stream:
         """Make a stream; see Client.create_stream()."""
@@ -278,7 +284,8 @@ class AsyncClient:
 
     async def close(self) -> None:
         """Close it and all that was made from it; see Client.close()."""
-        await self._worker.run(self._client.close)
+        if not self._worker.is_closed:
+            await self._worker.run(self._client.close)
         self._worker.close()
 
     async def __aenter__(self) -> AsyncClient:

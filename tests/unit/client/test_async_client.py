@@ -1,0 +1,141 @@
+"""AsyncClient: the same names, awaited; nothing goes on behind a cancellation."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Callable, Coroutine
+from typing import Any
+
+import pytest
+
+import headstream as hs
+
+
+def run(body: Callable[[hs.AsyncClient], Coroutine[Any, Any, None]]) -> None:
+    async def main() -> None:
+        async with hs.connect_async("memory://") as log:
+            await log.create_topic("shop/orders", partitions=2)
+            await body(log)
+
+    asyncio.run(asyncio.wait_for(main(), 30))
+
+
+async def send(log: hs.AsyncClient, *payloads: bytes) -> None:
+    async with log.producer("shop/orders") as producer:
+        for payload in payloads:
+            await producer.send(payload, partition=1)
+
+
+def test_every_name_of_the_client_is_there() -> None:
+    def names(kind: type) -> set[str]:
+        return {name for name in dir(kind) if not name.startswith("_")}
+
+    assert names(hs.AsyncClient) == names(hs.Client) - {"identity"}
+    assert names(hs.AsyncProducer) == names(hs.Producer) - {"is_full"}
+    assert names(hs.AsyncConsumer) == names(hs.Consumer) - {"fetch", "finish", "is_ready", "positions"}
+
+
+def test_streams_and_topics() -> None:
+    async def body(log: hs.AsyncClient) -> None:
+        await log.create_stream("bank")
+        assert [stream.name for stream in await log.streams()] == ["shop", "bank"]
+        assert (await log.stream("shop")).topics == ("orders",)
+        assert (await log.create_topic("bank/a", limits="wide")).limits == "wide"
+        assert [topic.full_name for topic in await log.topics()] == ["shop/orders", "bank/a"]
+        assert len((await log.topic("shop/orders")).partitions) == 2
+        await log.delete_topic("bank/a")
+        await log.delete_stream("bank")
+        assert [topic.full_name for topic in await log.topics()] == ["shop/orders"]
+        with pytest.raises(hs.TopicNotFoundError):
+            async with log.producer("shop/none"):
+                pass
+
+    run(body)
+
+
+def test_send_poll_iterate_and_commit() -> None:
+    async def body(log: hs.AsyncClient) -> None:
+        await send(log, b"a", b"b", b"c")
+        assert [m.payload for m in await log.poll("shop/orders", start="last", count=2)] == [b"b", b"c"]
+        async with log.consumer("shop/orders", group="g", timeout_ms=0) as consumer:
+            assert [m.payload async for m in consumer] == [b"a", b"b", b"c"]
+        assert await log.offsets("shop/orders", "g") == {1: 3}
+        async with log.consumer("shop/orders", group="h") as consumer:
+            assert [m.payload for m in await consumer.poll(2)] == [b"a", b"b"]
+            await consumer.commit()
+            await consumer.seek(1, 0)
+            assert len(await consumer.poll(10)) == 3
+        assert await log.offsets("shop/orders", "h") == {1: 2}
+
+    run(body)
+
+
+def test_a_consumer_that_waits_gets_what_comes() -> None:
+    async def body(log: hs.AsyncClient) -> None:
+        async with log.consumer("shop/orders", group="g") as consumer:
+            waiting = asyncio.create_task(anext(consumer))
+            await asyncio.sleep(0)
+            assert not waiting.done()
+            await send(log, b"at last")
+            assert (await waiting).payload == b"at last"
+
+    run(body)
+
+
+def test_a_cancelled_wait_takes_no_message_with_it() -> None:
+    async def body(log: hs.AsyncClient) -> None:
+        async with log.consumer("shop/orders", group="g") as consumer:
+            for _ in range(3):
+                waiting = asyncio.create_task(anext(consumer))
+                await asyncio.sleep(0.01)
+                waiting.cancel()
+                with pytest.raises(asyncio.CancelledError):
+                    await waiting
+            await send(log, b"first")
+            assert (await anext(consumer)).offset == 0
+        assert await log.offsets("shop/orders", "g") == {1: 1}
+
+    run(body)
+
+
+def test_an_exception_in_the_body_commits_nothing_of_its_message() -> None:
+    async def body(log: hs.AsyncClient) -> None:
+        await send(log, b"a", b"b")
+
+        async def fail_at_b() -> None:
+            async with log.consumer("shop/orders", group="g") as consumer:
+                async for message in consumer:
+                    if message.payload == b"b":
+                        raise RuntimeError
+
+        with pytest.raises(RuntimeError):
+            await fail_at_b()
+        assert await log.offsets("shop/orders", "g") == {1: 1}
+
+    run(body)
+
+
+def test_errors_come_through() -> None:
+    async def body(log: hs.AsyncClient) -> None:
+        async with log.producer("shop/orders") as producer:
+            with pytest.raises(hs.LimitError):
+                await producer.send(b"")
+        with pytest.raises(hs.ClosedError):
+            await producer.flush()
+        await producer.close()
+        async with hs.connect_async("memory://") as other:
+            await other.close()
+            with pytest.raises(hs.ClosedError, match="the async client is closed"):
+                await other.streams()
+
+    run(body)
+
+
+def test_send_waits_in_a_thread_while_the_buffer_is_full() -> None:
+    async def body(log: hs.AsyncClient) -> None:
+        async with log.producer("shop/orders", buffer_bytes=1, linger_ms=0) as producer:
+            for number in range(50):
+                await producer.send(b"%d" % number, partition=1)
+        assert len(await log.poll("shop/orders", count=100)) == 50
+
+    run(body)

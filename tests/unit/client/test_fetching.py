@@ -1,0 +1,113 @@
+"""Fetching: positions, turns, and what may be committed."""
+
+from __future__ import annotations
+
+import pytest
+
+from headstream.client.fetching import Fetching
+from headstream.errors import OffsetOutOfRangeError
+from headstream.model.message import Message
+from headstream.model.polling import Polled
+
+
+def feed(fetching: Fetching, partition: int, *offsets: int, next_offset: int | None = None, end_offset: int = 100) -> None:
+    messages = [Message(payload=b"%d" % offset, offset=offset, partition=partition) for offset in offsets]
+    after = next_offset if next_offset is not None else offsets[-1] + 1
+    fetching.feed(Polled(partition, end_offset, after, len(messages), ()), messages)
+
+
+def deliver(fetching: Fetching) -> tuple[int | None, int | None]:
+    message = fetching.deliver()
+    assert message is not None
+    return message.partition, message.offset
+
+
+def test_messages_are_delivered_in_order_and_committable_when_done() -> None:
+    fetching = Fetching({1: 5})
+    feed(fetching, 1, 5, 6)
+    assert deliver(fetching) == (1, 5)
+    assert fetching.committable() == {}
+    fetching.finish()
+    assert fetching.committable() == {1: 6}
+    assert fetching.committable() == {}
+    assert deliver(fetching) == (1, 6)
+    assert fetching.is_empty
+    assert fetching.deliver() is None
+    fetching.finish()
+    assert fetching.committable() == {1: 7}
+    assert fetching.positions == {1: 7}
+
+
+def test_partitions_take_turns() -> None:
+    fetching = Fetching({1: 0, 2: 10, 3: 20})
+    assert fetching.next_polls() == [(1, 0), (2, 10), (3, 20)]
+    feed(fetching, 1, 0)
+    assert fetching.next_polls() == [(2, 10), (3, 20), (1, 1)]
+    feed(fetching, 2, next_offset=10)  # nothing came: it is still its turn next time
+    feed(fetching, 3, 20)
+    assert fetching.next_polls() == [(1, 1), (2, 10), (3, 21)]
+
+
+def test_what_was_stepped_over_goes_with_the_message_before() -> None:
+    fetching = Fetching({1: 0})
+    feed(fetching, 1, 0, 1, next_offset=9)
+    deliver(fetching)
+    fetching.finish()
+    assert fetching.committable() == {1: 1}
+    deliver(fetching)
+    fetching.finish()
+    assert fetching.committable() == {1: 9}
+
+
+def test_what_was_stepped_over_alone_is_done_at_once() -> None:
+    fetching = Fetching({1: 0, 2: 0})
+    feed(fetching, 1, next_offset=7)
+    assert fetching.committable() == {1: 7}
+
+
+def test_what_was_stepped_over_waits_for_a_message_in_hand() -> None:
+    fetching = Fetching({1: 0})
+    feed(fetching, 1, 0)
+    deliver(fetching)
+    feed(fetching, 1, next_offset=7)
+    assert fetching.committable() == {}
+    fetching.finish()
+    assert fetching.committable() == {1: 7}
+    feed(fetching, 1, 7)
+    assert len(fetching.hand_out(5)) == 1
+    feed(fetching, 1, next_offset=12)
+    assert fetching.committable() == {}
+    fetching.release()
+    assert fetching.committable() == {1: 12}
+
+
+def test_what_is_handed_out_is_committable_when_released() -> None:
+    fetching = Fetching({1: 0, 2: 0})
+    feed(fetching, 1, 0, 1, 2)
+    assert [message.offset for message in fetching.hand_out(2)] == [0, 1]
+    fetching.finish()
+    assert fetching.committable() == {}
+    fetching.release()
+    assert fetching.committable() == {1: 2}
+    assert [message.offset for message in fetching.hand_out(9)] == [2]
+    fetching.release()
+    assert fetching.committable() == {1: 3}
+
+
+def test_seek_drops_what_was_fetched_of_that_partition() -> None:
+    fetching = Fetching({1: 0, 2: 0})
+    feed(fetching, 1, 0, 1)
+    feed(fetching, 2, 0)
+    deliver(fetching)
+    fetching.seek(1, 50)
+    fetching.finish()
+    assert fetching.committable() == {}
+    assert fetching.positions == {1: 50, 2: 1}
+    assert deliver(fetching) == (2, 0)
+    assert fetching.is_empty
+
+
+def test_feed_refuses_a_position_that_was_never_written() -> None:
+    fetching = Fetching({1: 11})
+    with pytest.raises(OffsetOutOfRangeError, match="offset 11 of partition 1 was never written: the partition ends at 10"):
+        feed(fetching, 1, next_offset=11, end_offset=10)
