@@ -9,6 +9,7 @@ applied batches say what its first run already did, and a change that is older t
 
 from __future__ import annotations
 
+import re
 import threading
 import time
 from collections.abc import Callable
@@ -19,6 +20,7 @@ from pyspark.errors import PySparkException
 from pyspark.sql import DataFrame, SparkSession
 
 from headstream.codec.replicate import decode_envelope, decode_metadata
+from headstream.connect import connect
 from headstream.errors import DecodeError, ReplicateError, SchemaError
 from headstream.spark.replicate.apply.mapped import SparkMappedTables
 from headstream.spark.replicate.config import ReplicateConfig
@@ -80,6 +82,7 @@ class ReplicatePipeline:
                 is `fail`. What was applied stays; the next run goes on from there.
         """
         try:
+            self._check_topics()
             query = self._start()
             try:
                 while not query.awaitTermination(_SWEEP_SECONDS):
@@ -92,7 +95,7 @@ class ReplicatePipeline:
         except PySparkException as error:
             if self._failure is not None:
                 raise self._failure from None
-            raise ReplicateError(f"the Spark query failed: {_first_line(error)}", where=self._config.source) from error
+            raise ReplicateError(f"the Spark query failed: {_reason(error)}", where=self._config.source) from error
         finally:
             self._count_waiting()
             self._parking.close()
@@ -102,6 +105,12 @@ class ReplicatePipeline:
     def stop(self) -> None:
         """End run() after the micro-batch that is being applied; may be called from any thread."""
         self._stopping.set()
+
+    def _check_topics(self) -> None:
+        """Say at once that a topic does not exist, in the log's own words."""
+        with connect(self._config.source) as log:
+            for topic in self._config.all_topics:
+                log.topic(topic)
 
     def _start(self) -> Any:
         messages = (
@@ -249,5 +258,8 @@ def _rejected_rows(messages: DataFrame, applied: Applied) -> pa.RecordBatch:
     return pa.RecordBatch.from_pylist(chosen, schema=RAW_SCHEMA)
 
 
-def _first_line(error: Exception) -> str:
-    return str(error).strip().splitlines()[0]
+def _reason(error: Exception) -> str:
+    """Return what a failed query is about: our own error where one is inside, else Spark's first line."""
+    text = str(error).strip()
+    ours = re.findall(r"^headstream\.errors\.\w+: (.+)$", text, re.MULTILINE)
+    return ours[-1] if ours else text.splitlines()[0]
