@@ -1,0 +1,256 @@
+"""The JVM's jars, fetched by the Ivy that PySpark ships, and kept in a folder of this user.
+
+    $XDG_CACHE_HOME/headstream/jars/        HEADSTREAM_JARS names another folder
+        spark-1f0c22d1/                     a set, named after its jars: another version never mixes with this one
+            delta-spark_4.2_2.13-4.4.0.jar ...
+            manifest.json                   the files and their sizes, written last
+
+A set is fetched into a folder beside and renamed when it is whole, so a set that is there is whole, also
+when two processes fetch at once. A machine without a way to the repository takes the jars by hand: put
+them into a folder and name it in HEADSTREAM_JARS.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import json
+import os
+import shutil
+import subprocess
+import tempfile
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Final
+from xml.sax.saxutils import quoteattr
+
+from headstream.errors import JarsError, MissingExtraError
+from headstream.spark.java import find_java
+
+__all__ = ["BROKER", "SETS", "SPARK", "Jar", "JarSet", "cache_folder", "fetch", "find"]
+
+_FETCH_SECONDS: Final = 900
+"""Half a hundred jars take half a minute; a line that needs longer than this is taken for dead."""
+_SETTINGS: Final = (
+    '<ivysettings><settings defaultResolver="central"/>'
+    '<resolvers><ibiblio name="central" m2compatible="true"/></resolvers></ivysettings>'
+)
+
+
+@dataclass(frozen=True, slots=True)
+class Jar:
+    """One jar's coordinates.
+
+    Args:
+        organisation: As `io.delta`.
+        name: The artifact, as `delta-storage`.
+        revision: As `4.4.0`.
+    """
+
+    organisation: str
+    name: str
+    revision: str
+
+    @property
+    def file_name(self) -> str:
+        """`name-revision.jar`."""
+        return f"{self.name}-{self.revision}.jar"
+
+    def __str__(self) -> str:
+        return f"{self.organisation}:{self.name}:{self.revision}"
+
+
+@dataclass(frozen=True, slots=True)
+class JarSet:
+    """Jars that are known to work together.
+
+    Args:
+        name: What they are for.
+        jars: The jars asked for.
+        transitive: Whether what they depend on is fetched with them.
+    """
+
+    name: str
+    jars: tuple[Jar, ...]
+    transitive: bool = False
+
+    @property
+    def folder_name(self) -> str:
+        """The set's name and a digest of its coordinates."""
+        digest = hashlib.sha256(" ".join(map(str, self.jars)).encode()).hexdigest()
+        return f"{self.name}-{digest[:8]}"
+
+
+SPARK: Final = JarSet(
+    "spark",
+    (
+        Jar("io.delta", "delta-spark_4.2_2.13", "4.4.0"),
+        Jar("io.delta", "delta-storage", "4.4.0"),
+        # A thin front of what spark-sql holds itself since 4.0; 4.1.1 is the newest that is to be had.
+        Jar("org.apache.spark", "spark-avro_2.13", "4.1.1"),
+        Jar("org.apache.spark", "spark-sql-kafka-0-10_2.13", "4.2.0"),
+        # 4.2.0 is not to be had, which is why this set is not resolved transitively.
+        Jar("org.apache.spark", "spark-token-provider-kafka-0-10_2.13", "4.0.0"),
+        Jar("org.apache.kafka", "kafka-clients", "3.9.2"),
+        Jar("org.apache.commons", "commons-pool2", "2.13.1"),
+    ),
+)
+"""Delta, Avro and Kafka for PySpark 4.2.0: tried together."""
+BROKER: Final = JarSet("broker", (Jar("org.apache.kafka", "kafka_2.13", "4.2.0"),), transitive=True)
+"""A Kafka broker, for tests."""
+SETS: Final = {jar_set.name: jar_set for jar_set in (SPARK, BROKER)}
+"""Every set by its name."""
+
+
+def cache_folder() -> Path:
+    """Return the folder this user's jars (and what else can be made again) are kept in; it may not exist yet."""
+    return Path(os.environ.get("XDG_CACHE_HOME") or Path.home() / ".cache") / "headstream"
+
+
+def find(jar_set: JarSet = SPARK, directory: Path | None = None) -> list[Path] | None:
+    """Return the jars of a set that is there already, sorted, or None.
+
+    Args:
+        jar_set: Which jars.
+        directory: The folder of the sets; by default HEADSTREAM_JARS, else the cache folder.
+    """
+    root = _root(directory)
+    for folder in (root / jar_set.folder_name, root):
+        paths = _read_manifest(folder, jar_set) if folder.name == jar_set.folder_name else None
+        if paths is None and not jar_set.transitive:  # put there by hand
+            paths = [folder / jar.file_name for jar in jar_set.jars]
+        if paths and all(path.is_file() for path in paths):
+            return sorted(paths)
+    return None
+
+
+def fetch(directory: Path | None = None, *, jar_set: JarSet = SPARK) -> list[Path]:
+    """Return the jars of a set, fetching them where they are not there yet.
+
+    Args:
+        directory: The folder of the sets; by default HEADSTREAM_JARS, else the cache folder.
+        jar_set: Which jars.
+
+    Returns:
+        The jars' paths, sorted.
+
+    Raises:
+        JarsError: they could not be fetched or written; the text names the coordinates and the folder.
+        JavaError: there is no Java to run Ivy with.
+        MissingExtraError: PySpark, which brings Ivy, is not installed.
+    """
+    found = find(jar_set, directory)
+    if found is not None:
+        return found
+    root = _root(directory)
+    try:
+        root.mkdir(parents=True, exist_ok=True)
+        with tempfile.TemporaryDirectory(prefix=f".{jar_set.name}-", dir=root) as work:
+            _place(_retrieve(jar_set, Path(work)), root / jar_set.folder_name, jar_set)
+    except OSError as error:
+        raise JarsError(
+            f"the jars of the set {jar_set.name} cannot be written: {error}",
+            where=str(root),
+            advice="Name a folder that you may write to in HEADSTREAM_JARS",
+        ) from error
+    found = find(jar_set, directory)
+    if found is None:
+        raise JarsError("the jars were fetched and are gone again", where=str(root), advice="Run `headstream jars` again")
+    return found
+
+
+def _root(directory: Path | None) -> Path:
+    named = os.environ.get("HEADSTREAM_JARS")
+    return directory or (Path(named) if named else cache_folder() / "jars")
+
+
+def _read_manifest(folder: Path, jar_set: JarSet) -> list[Path] | None:
+    try:
+        sizes: dict[str, int] = json.loads((folder / "manifest.json").read_bytes())["files"]
+        paths = [folder / name for name in sizes]
+        return paths if all(path.stat().st_size == sizes[path.name] for path in paths) else None
+    except (OSError, ValueError, KeyError, AttributeError, TypeError):
+        return None  # not there, or not one of ours: the set is fetched anew
+
+
+def _place(folder: Path, target: Path, jar_set: JarSet) -> None:
+    files = {path.name: path.stat().st_size for path in sorted(folder.iterdir())}
+    manifest = {"set": jar_set.name, "jars": [str(jar) for jar in jar_set.jars], "files": files}
+    (folder / "manifest.json").write_text(json.dumps(manifest, indent=1) + "\n")
+    if target.exists() and find(jar_set, target.parent) is None:
+        shutil.rmtree(target)  # a file of it is missing or cut short
+    try:
+        folder.rename(target)
+    except OSError:
+        if find(jar_set, target.parent) is None:
+            raise
+        # Another process was quicker: its jars are as good.
+
+
+def _retrieve(jar_set: JarSet, work: Path) -> Path:
+    """Run Ivy in `work` and return the folder it put the jars of the set into."""
+    (work / "settings.xml").write_text(_SETTINGS)
+    (work / "ivy.xml").write_text(_describe(jar_set))
+    command = [
+        str(find_java().executable), f"-Divy.default.ivy.user.dir={work}", "-jar", str(_find_ivy()),
+        "-settings", "settings.xml", "-cache", str(work / "cache"), "-ivy", "ivy.xml", "-confs", "fetched",
+        "-retrieve", str(work / "[conf]" / "[artifact]-[revision].[ext]"), "-types", "jar", "bundle",
+    ]  # fmt: skip
+    try:
+        ran = subprocess.run(command, cwd=work, capture_output=True, text=True, errors="replace", timeout=_FETCH_SECONDS)
+    except subprocess.TimeoutExpired:
+        raise _failure(jar_set, f"no answer in {_FETCH_SECONDS} seconds") from None
+    folder = work / "fetched"
+    missing = [str(jar) for jar in jar_set.jars if not (folder / jar.file_name).is_file()]
+    if ran.returncode != 0 or missing:
+        raise _failure(jar_set, _first_fault(ran.stdout + ran.stderr) or f"missing {', '.join(missing)}")
+    return folder
+
+
+def _describe(jar_set: JarSet) -> str:
+    transitive = quoteattr(str(jar_set.transitive).lower())
+    dependencies = "".join(
+        f"<dependency org={quoteattr(jar.organisation)} name={quoteattr(jar.name)} rev={quoteattr(jar.revision)}"
+        f' transitive={transitive} conf="fetched-&gt;default"/>'
+        for jar in jar_set.jars
+    )
+    return (
+        '<ivy-module version="2.0"><info organisation="headstream" module="jars"/>'
+        f'<configurations><conf name="fetched"/></configurations><dependencies>{dependencies}</dependencies></ivy-module>'
+    )
+
+
+def _find_ivy() -> Path:
+    try:
+        import pyspark
+    except ImportError:
+        raise MissingExtraError("PySpark is not installed", advice="Run: pip install 'headstream[spark]'") from None
+    found = sorted((Path(pyspark.__file__).parent / "jars").glob("ivy-*.jar"))
+    if not found:
+        raise JarsError("this PySpark ships no Ivy", where=pyspark.__file__, advice="Install pyspark 4.2 from its wheel")
+    return found[-1]
+
+
+def _first_fault(output: str) -> str | None:
+    marks = ("unknownhostexception", "connection", "timed out", "not found", "unresolved", "error")
+    lines = [line.strip(" \t:!") for line in output.splitlines()]
+    for mark in marks:
+        for line in lines:
+            if mark in line.lower() and "[" not in line[:1]:
+                return line
+    return None
+
+
+def _failure(jar_set: JarSet, fault: str) -> JarsError:
+    by_hand = (
+        f"Or copy the folder {jar_set.folder_name} from a machine that has it, and name the folder it lies in in HEADSTREAM_JARS"
+        if jar_set.transitive
+        else "Or fetch these jars elsewhere, put them into a folder, and name the folder in HEADSTREAM_JARS"
+    )
+    return JarsError(
+        f"the jars of the set {jar_set.name} could not be fetched: {fault}",
+        where=" ".join(map(str, jar_set.jars)),
+        advice=(
+            "Look whether this machine reaches the Maven repository (behind a proxy, JAVA_TOOL_OPTIONS tells Java of it) "
+            f"and run `headstream jars`. {by_hand}"
+        ),
+    )

@@ -1,0 +1,33 @@
+"""One Spark session for the whole run: starting it costs more than most tests."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+import pytest
+
+from headstream.errors import JavaError
+from headstream.spark import session, stop
+
+if TYPE_CHECKING:
+    from pyspark.sql import SparkSession
+
+
+@pytest.fixture(scope="session")
+def spark(tmp_path_factory: pytest.TempPathFactory) -> Iterator[SparkSession]:
+    """Return the session: two cores, with the jars, made for a quick start."""
+    config = {"spark.sql.warehouse.dir": str(tmp_path_factory.mktemp("warehouse"))}
+    try:
+        started = session("headstream-tests", master="local[2]", quick_start=True, config=config)
+    except JavaError as error:
+        pytest.skip(str(error))
+    yield started
+    stop(started)
+
+
+@pytest.fixture
+def url(tmp_path: Path) -> str:
+    """Return the URL of a log that is not there yet."""
+    return (tmp_path / "log").as_uri()

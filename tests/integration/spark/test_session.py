@@ -1,0 +1,95 @@
+"""The session: what session() promises of it."""
+
+from __future__ import annotations
+
+import os
+import subprocess
+import sys
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+import pytest
+
+from headstream.errors import JarsError
+from headstream.spark import session
+from headstream.spark.jars import SPARK, fetch
+
+if TYPE_CHECKING:
+    from pyspark.sql import SparkSession
+
+pytestmark = pytest.mark.spark
+
+
+def test_session_returns_the_one_that_runs_with_settings_that_can_change(spark: SparkSession) -> None:
+    before = spark.conf.get("spark.sql.shuffle.partitions")
+    try:
+        assert session(config={"spark.sql.shuffle.partitions": "7", "spark.driver.memory": "9g"}) is spark
+        assert spark.conf.get("spark.sql.shuffle.partitions") == "7"
+        assert spark.conf.get("spark.driver.memory", "unset") == "unset"
+    finally:
+        spark.conf.set("spark.sql.shuffle.partitions", str(before))
+
+
+def test_session_writes_reads_and_merges_delta(spark: SparkSession, tmp_path: Path) -> None:
+    path = str(tmp_path / "table")
+    spark.range(10).selectExpr("id", "0 AS n").write.format("delta").save(path)
+    spark.sql(
+        f"MERGE INTO delta.`{path}` AS t USING (SELECT id, 1 AS n FROM range(5, 15)) AS s ON t.id = s.id "
+        "WHEN MATCHED THEN UPDATE SET n = s.n WHEN NOT MATCHED THEN INSERT *"
+    )
+    assert spark.read.format("delta").load(path).selectExpr("count(*)", "sum(n)").first() == (15, 10)
+
+
+def test_session_speaks_avro_and_knows_the_kafka_source(spark: SparkSession) -> None:
+    from pyspark.sql.avro.functions import from_avro, to_avro
+
+    frame = spark.range(3)
+    schema = '{"type": "record", "name": "r", "fields": [{"name": "id", "type": "long"}]}'
+    there = frame.selectExpr("named_struct('id', id) AS r").select(to_avro("r", schema).alias("bytes"))
+    assert [row.r.id for row in there.select(from_avro("bytes", schema).alias("r")).collect()] == [0, 1, 2]
+    kafka = spark.readStream.format("kafka").option("kafka.bootstrap.servers", "localhost:1").option("subscribe", "x").load()
+    assert "value" in kafka.columns
+
+
+def test_session_has_workers_that_import_the_installed_pyspark(spark: SparkSession) -> None:
+    def where(_: object) -> object:
+        import pyspark
+
+        return [pyspark.__file__, sys.executable]
+
+    import pyspark
+
+    assert spark.sparkContext.parallelize([0], 1).map(where).first() == [pyspark.__file__, sys.executable]
+
+
+def test_session_starts_and_stops_again_in_one_process_without_a_warning(tmp_path: Path) -> None:
+    code = """
+from headstream.spark import session, stop
+for round in range(2):
+    spark = session(master="local[1]", quick_start=True)
+    assert spark.range(5).count() == 5
+    stop(spark)
+    print("stopped")
+"""
+    command = [sys.executable, "-W", "error", "-X", "dev", "-c", code]
+    ran = subprocess.run(command, cwd=tmp_path, capture_output=True, text=True, timeout=180)
+    assert (ran.returncode, ran.stdout) == (0, "stopped\nstopped\n"), ran.stderr
+    # Java itself has this one line to say, whatever a log's settings are.
+    assert set(ran.stderr.splitlines()) <= {"WARNING: Using incubator modules: jdk.incubator.vector"}
+
+
+def test_jars_say_what_to_do_when_nothing_answers(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    # A proxy that is not there: what a machine without a way out looks like.
+    options = " ".join(f"-D{scheme}.proxyHost=127.0.0.1 -D{scheme}.proxyPort=9" for scheme in ("http", "https"))
+    monkeypatch.setenv("JAVA_TOOL_OPTIONS", options)
+    with pytest.raises(JarsError) as raised:
+        fetch(tmp_path / "jars")
+    text = str(raised.value)
+    assert "could not be fetched" in text
+    assert "io.delta:delta-spark_4.2_2.13:4.4.0" in text
+    assert "HEADSTREAM_JARS" in text
+    assert os.listdir(tmp_path / "jars") == []  # noqa: PTH208
+
+
+def test_jars_are_there_when_a_session_runs(spark: SparkSession) -> None:
+    assert {path.name for path in fetch()} == {jar.file_name for jar in SPARK.jars}

@@ -1,0 +1,103 @@
+from __future__ import annotations
+
+import json
+from pathlib import Path
+
+import pytest
+
+from headstream.errors import JarsError
+from headstream.spark.jars import BROKER, SETS, SPARK, Jar, JarSet, cache_folder, fetch, find
+
+
+@pytest.fixture
+def root(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    monkeypatch.delenv("HEADSTREAM_JARS", raising=False)
+    monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path))
+    return tmp_path / "headstream" / "jars"
+
+
+def _put(folder: Path, names: list[str]) -> list[Path]:
+    folder.mkdir(parents=True, exist_ok=True)
+    for name in names:
+        (folder / name).write_bytes(b"jar " + name.encode())
+    return sorted(folder / name for name in names)
+
+
+def _put_set(folder: Path, jar_set: JarSet, names: list[str]) -> list[Path]:
+    paths = _put(folder / jar_set.folder_name, names)
+    sizes = {path.name: path.stat().st_size for path in paths}
+    (folder / jar_set.folder_name / "manifest.json").write_text(json.dumps({"set": jar_set.name, "files": sizes}))
+    return paths
+
+
+SPARK_FILES = [jar.file_name for jar in SPARK.jars]
+
+
+def test_cache_folder_is_under_the_users_cache(root: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    assert cache_folder() == root.parent
+    monkeypatch.delenv("XDG_CACHE_HOME")
+    monkeypatch.setenv("HOME", "/home/somebody")
+    assert cache_folder() == Path("/home/somebody/.cache/headstream")
+
+
+def test_find_returns_nothing_when_nothing_was_fetched(root: Path) -> None:
+    assert find() is None
+    assert find(BROKER) is None
+
+
+def test_find_returns_a_whole_set(root: Path) -> None:
+    paths = _put_set(root, SPARK, SPARK_FILES)
+    assert find() == paths
+    assert fetch() == paths  # nothing is fetched: there is no Java on the way
+
+
+def test_find_does_not_take_a_set_when_a_file_is_missing_or_cut(root: Path) -> None:
+    paths = _put_set(root, BROKER, ["kafka_2.13-4.2.0.jar", "slf4j-api-1.jar"])
+    assert find(BROKER) == paths
+    paths[1].write_bytes(b"")
+    assert find(BROKER) is None
+    paths[1].unlink()
+    assert find(BROKER) is None
+
+
+def test_find_takes_jars_that_were_put_there_by_hand(tmp_path: Path, root: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    by_hand = _put(tmp_path / "mine", [*SPARK_FILES])
+    _put(tmp_path / "mine", ["another.jar"])
+    assert find() is None
+    monkeypatch.setenv("HEADSTREAM_JARS", str(tmp_path / "mine"))
+    assert find() == by_hand
+    assert fetch() == by_hand
+    by_hand[0].unlink()
+    assert find() is None
+
+
+def test_find_takes_the_directory_named_before_the_environment(
+    tmp_path: Path, root: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    _put_set(tmp_path / "one", SPARK, SPARK_FILES)
+    two = _put_set(tmp_path / "two", SPARK, SPARK_FILES)
+    monkeypatch.setenv("HEADSTREAM_JARS", str(tmp_path / "one"))
+    assert find(SPARK, tmp_path / "two") == two
+
+
+@pytest.mark.parametrize("manifest", ["", "[]", "{}", '{"files": 5}', '{"files": {"../../evil.jar": "x"}}', "\xff"])
+def test_find_takes_a_broken_manifest_for_no_set(root: Path, manifest: str) -> None:
+    _put_set(root, BROKER, ["kafka_2.13-4.2.0.jar"])
+    (root / BROKER.folder_name / "manifest.json").write_text(manifest, encoding="latin-1")
+    assert find(BROKER) is None
+
+
+def test_fetch_says_where_when_the_folder_cannot_be_written(tmp_path: Path) -> None:
+    (tmp_path / "file").write_text("")
+    with pytest.raises(JarsError, match="cannot be written") as raised:
+        fetch(tmp_path / "file")
+    assert str(tmp_path / "file") in str(raised.value)
+    assert "HEADSTREAM_JARS" in str(raised.value)
+
+
+def test_jar_sets_have_folders_of_their_own_when_a_version_changes() -> None:
+    newer = JarSet("spark", (Jar("io.delta", "delta-spark_4.2_2.13", "9.9.9"), *SPARK.jars[1:]))
+    assert newer.folder_name != SPARK.folder_name
+    assert newer.folder_name.startswith("spark-")
+    assert set(SETS) == {"spark", "broker"}
+    assert str(SPARK.jars[0]) == "io.delta:delta-spark_4.2_2.13:4.4.0"
