@@ -40,13 +40,15 @@ def extensions() -> list[Extension]:
             include_dirs=[str(CODEC)],
             depends=headers,
             extra_compile_args=["-O3", "-g0"],
-            optional=True,
         )
         for name in COMPILED
         if (CODEC / f"{name}.py").exists()
     ]
     directives = {"language_level": "3", "boundscheck": False, "wraparound": False, "cdivision": True, "initializedcheck": False}
-    return list(cythonize(modules, compiler_directives=directives, build_dir="build/cython", quiet=True))  # type: ignore[no-untyped-call]
+    compiled = list(cythonize(modules, compiler_directives=directives, build_dir="build/cython", quiet=True))  # type: ignore[no-untyped-call]
+    for extension in compiled:
+        extension.optional = True  # cythonize() does not hand it on
+    return compiled
 
 
 setup(ext_modules=extensions())

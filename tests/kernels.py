@@ -15,6 +15,7 @@ from types import ModuleType
 from headstream.codec.mode import InterpretedFinder
 
 _PACKAGE = "headstream.codec."
+_MISSING = ModuleType("missing")
 
 
 @functools.cache
@@ -32,10 +33,15 @@ def interpreted(name: str) -> ModuleType:
         if _is_compiled(module):
             del sys.modules[key]
     sys.meta_path.insert(0, finder)
+    cython = sys.modules.get("cython", _MISSING)
+    sys.modules["cython"] = None  # type: ignore[assignment]  # as on a machine that has none: headstream.codec.uncompiled
     try:
         module = importlib.import_module(fullname)
     finally:
         sys.meta_path.remove(finder)
+        del sys.modules["cython"]
+        if cython is not _MISSING:
+            sys.modules["cython"] = cython
         for key in [key for key in sys.modules if key.startswith(_PACKAGE) and key not in shelved]:
             del sys.modules[key]
         sys.modules.update(shelved)
