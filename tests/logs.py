@@ -63,7 +63,7 @@ class FaultyFile:
     def write_at(self, data: bytes | bytearray | memoryview, position: int) -> None:
         if self._fails(self._path):
             self._file.write_at(bytes(data[: len(data) // 2]), position)
-            raise storage_error(OSError(errno.ENOSPC, "No space left on device"), "write to", self._path)
+            raise storage_error(OSError(errno.ENOSPC, "No space left on device"), "write to a file", self._path)
         self._file.write_at(data, position)
 
 

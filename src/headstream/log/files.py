@@ -67,7 +67,7 @@ class OsFile(OsReadFile):
             if done < len(data):
                 self._write_rest(memoryview(data), position, done)
         except OSError as error:
-            raise storage_error(error, "write to", self._path) from error
+            raise storage_error(error, "write to a file", self._path) from error
 
     def _write_rest(self, data: memoryview, position: int, done: int) -> None:
         while done < len(data):
@@ -78,14 +78,14 @@ class OsFile(OsReadFile):
         try:
             os.ftruncate(self._descriptor, size_bytes)
         except OSError as error:
-            raise storage_error(error, "truncate", self._path) from error
+            raise storage_error(error, "truncate a file", self._path) from error
 
     def sync(self) -> None:
         """Return when what was written is on the disk itself."""
         try:
             os.fsync(self._descriptor)
         except OSError as error:
-            raise storage_error(error, "sync", self._path) from error
+            raise storage_error(error, "sync a file", self._path) from error
 
 
 class OsFiles(OsReadFiles):
@@ -96,14 +96,14 @@ class OsFiles(OsReadFiles):
         try:
             return OsFile(path, os.open(path, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o644))
         except OSError as error:
-            raise storage_error(error, "open", path) from error
+            raise storage_error(error, "open a file", path) from error
 
     def make_directory(self, path: str) -> None:
         """Make a directory and those above it; it may be there already."""
         try:
             Path(path).mkdir(parents=True, exist_ok=True)
         except OSError as error:
-            raise storage_error(error, "make a directory for", path) from error
+            raise storage_error(error, "make a directory", path) from error
 
     def replace(self, path: str, data: bytes) -> None:
         """Make a file hold this and nothing else, at once and durably: a crash leaves the old or the new."""
@@ -126,21 +126,21 @@ class OsFiles(OsReadFiles):
             finally:
                 os.close(descriptor)
         except OSError as error:
-            raise storage_error(error, "sync the directory of", path) from error
+            raise storage_error(error, "sync a directory", path) from error
 
     def rename(self, path: str, target: str) -> None:
         """Give a file or directory another name in the same file system, in place of what had it."""
         try:
             Path(path).replace(target)
         except OSError as error:
-            raise storage_error(error, "rename", path) from error
+            raise storage_error(error, "rename a file", path) from error
 
     def remove(self, path: str) -> None:
         """Remove a file; there may be none."""
         try:
             Path(path).unlink(missing_ok=True)
         except OSError as error:
-            raise storage_error(error, "remove", path) from error
+            raise storage_error(error, "remove a file", path) from error
 
     def remove_directory(self, path: str) -> None:
         """Remove a directory with all that is in it; there may be none."""
@@ -149,7 +149,7 @@ class OsFiles(OsReadFiles):
         except FileNotFoundError:
             return
         except OSError as error:
-            raise storage_error(error, "remove", path) from error
+            raise storage_error(error, "remove a directory", path) from error
 
 
 class MemoryFile:

@@ -44,7 +44,7 @@ class WriterLock:
         try:
             descriptor = os.open(self._path, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o644)
         except OSError as error:
-            raise storage_error(error, "open the lock of", self._path) from error
+            raise storage_error(error, "open the writer's lock", self._path) from error
         try:
             self._take(descriptor)
         except BaseException:
@@ -61,7 +61,7 @@ class WriterLock:
         except BlockingIOError:
             raise self._refusal(os.pread(descriptor, 32, 0)) from None
         except OSError as error:
-            raise storage_error(error, "lock", self._path) from error
+            raise storage_error(error, "take the writer's lock", self._path) from error
 
     def _refusal(self, text: bytes) -> LogLockedError:
         holder = text.strip().decode("ascii", "replace")

@@ -37,12 +37,12 @@ def storage_error(error: OSError, action: str, path: str) -> StorageError:
 
     Args:
         error: What the system said.
-        action: The operation, as in `write to`.
+        action: The operation, as in `write to a file`.
         path: The file or directory.
     """
     code = error.errno if error.errno is not None else 0
     reason = os.strerror(code) if code else str(error)
-    return StorageError(f"cannot {action} a file of the log: {reason}", where=path, advice=_ADVICE.get(code))
+    return StorageError(f"cannot {action}: {reason}", where=path, advice=_ADVICE.get(code))
 
 
 class ReadFile(Protocol):
@@ -93,7 +93,7 @@ class OsReadFile:
                     break
                 done += count
         except OSError as error:
-            raise storage_error(error, "read", self._path) from error
+            raise storage_error(error, "read a file", self._path) from error
         return done
 
     def size_bytes(self) -> int:
@@ -101,7 +101,7 @@ class OsReadFile:
         try:
             return os.fstat(self._descriptor).st_size
         except OSError as error:
-            raise storage_error(error, "look at", self._path) from error
+            raise storage_error(error, "look at a file", self._path) from error
 
     def close(self) -> None:
         """Let go of the file; closing twice is fine."""
@@ -123,7 +123,7 @@ class OsReadFiles:
         except FileNotFoundError:
             return None
         except OSError as error:
-            raise storage_error(error, "open", path) from error
+            raise storage_error(error, "open a file", path) from error
 
     def list_names(self, directory: str) -> list[str] | None:
         """Return the names in a directory, or None where there is no such directory."""
@@ -132,7 +132,7 @@ class OsReadFiles:
         except FileNotFoundError:
             return None
         except OSError as error:
-            raise storage_error(error, "list", directory) from error
+            raise storage_error(error, "list a directory", directory) from error
 
     def changed(self, directory: str) -> int | None:
         """Return a number that changes when names come and go in a directory, or None where there is none."""
@@ -141,7 +141,7 @@ class OsReadFiles:
         except FileNotFoundError:
             return None
         except OSError as error:
-            raise storage_error(error, "look at", directory) from error
+            raise storage_error(error, "look at a directory", directory) from error
 
     def exists(self, path: str) -> bool:
         """Return whether there is a file or directory of that path."""
@@ -150,7 +150,7 @@ class OsReadFiles:
         except FileNotFoundError:
             return False
         except OSError as error:
-            raise storage_error(error, "look at", path) from error
+            raise storage_error(error, "look at a file", path) from error
         return True
 
 

@@ -107,7 +107,7 @@ def test_operations_translate_what_the_system_refuses(tmp_path: Path, operation:
 
 
 def test_rename_translates_what_the_system_refuses(tmp_path: Path) -> None:
-    with pytest.raises(StorageError, match="cannot rename a file of the log: No such file"):
+    with pytest.raises(StorageError, match="cannot rename a file: No such file"):
         OsFiles().rename(f"{tmp_path}/a", f"{tmp_path}/b")
 
 

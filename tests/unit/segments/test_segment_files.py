@@ -54,13 +54,13 @@ def test_operations_translate_what_the_system_refuses(tmp_path: Path, operation:
 def test_read_translates_what_the_system_refuses(tmp_path: Path) -> None:
     file = OsReadFiles().open_read(str(tmp_path))  # a directory can be opened, but not read
     assert file is not None
-    with pytest.raises(StorageError, match=f"cannot read a file of the log: Is a directory \\({tmp_path}\\)"):
+    with pytest.raises(StorageError, match=f"cannot read a file: Is a directory \\({tmp_path}\\)"):
         file.read_into(memoryview(bytearray(1)), 0)
 
 
 def test_storage_error_says_what_to_do_about_it() -> None:
-    error = storage_error(OSError(errno.ENOSPC, "?"), "write to", "/d/f")
-    assert str(error).startswith("cannot write to a file of the log: No space left on device (/d/f). Make room")
+    error = storage_error(OSError(errno.ENOSPC, "?"), "write to a file", "/d/f")
+    assert str(error).startswith("cannot write to a file: No space left on device (/d/f). Make room")
 
 
 def test_take_gives_the_same_buffer_again_once_it_is_let_go() -> None:
