@@ -9,7 +9,7 @@ texts are checked and their places noted; then the texts are copied, column by c
     scratch   where in the data each text begins, uint32
     texts     the texts of each column, back to back
 
-The first two are for as many rows as are long enough to have all the columns, the third is as long as the texts.
+The first two are for as many rows as are long enough for their schema, the third is as long as the texts.
 """
 
 from __future__ import annotations
@@ -103,7 +103,7 @@ def _measure(
         if at < 0 or end < at or end > size:
             return -1 - index
         total += end - at
-        if end - at >= least:  # every column takes a byte at least
+        if end - at >= least:
             likely += 1
         index += 1
     store64_signed(task, codes.NOTE_COUNT, likely)
@@ -255,7 +255,7 @@ def decode_rows(plan: RowPlan, data: BytesLike, starts: BytesLike, ends: BytesLi
     known: cython.longlong = starts_view.nbytes // 8
     count: cython.longlong = meant.nbytes // 8
     size: cython.longlong = data_view.nbytes
-    least: cython.longlong = len(plan.columns)
+    least: cython.longlong = plan.least_bytes
     task_bytes = bytearray(plan.task)
     task: cython.p_uchar = writable(task_bytes)
     total: cython.longlong = _measure(starts_p, ends_p, rows_p, picked, known, count, size, least, task)

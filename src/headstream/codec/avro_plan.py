@@ -99,11 +99,13 @@ class RowPlan:
         columns: In the order of their bytes.
         task: Empty notes and the table of steps.
         before_step: The number of beforeData's own step; -1 where rows have no beforeData.
+        least_bytes: No row is shorter: each column takes a byte at least, but those of beforeData where it is null.
     """
 
     columns: tuple[ColumnPlan, ...]
     task: bytes
     before_step: int
+    least_bytes: int
 
 
 class ColumnBuffers(NamedTuple):
@@ -180,7 +182,8 @@ def compile_rows(schema: str) -> RowPlan:
     kinds = [STEP.unpack(step)[0] for step in steps]
     before_step = kinds.index(avro_codes.SECTION) if avro_codes.SECTION in kinds else -1
     notes = NOTES.pack(0, 0, 0, 0, 0, 0, 0, avro_codes.NOTES_SIZE + avro_codes.STEP_SIZE * len(steps))
-    return RowPlan(tuple(columns), notes + b"".join(steps), before_step)
+    least_bytes = sum(column.section != "beforeData" for column in columns)
+    return RowPlan(tuple(columns), notes + b"".join(steps), before_step, least_bytes)
 
 
 def _add_section(member: AvroField, columns: list[ColumnPlan], steps: list[bytes]) -> None:
