@@ -46,6 +46,8 @@ def interpreted(name: str) -> ModuleType:
             del sys.modules[key]
         sys.modules.update(shelved)
         for key, attributes in parents.items():  # an import also binds the module in its package
+            for added in vars(shelved[key]).keys() - attributes.keys():
+                delattr(shelved[key], added)
             vars(shelved[key]).update(attributes)
     assert not _is_compiled(module)
     return module
