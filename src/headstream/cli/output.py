@@ -88,13 +88,14 @@ def write_json_list(documents: Iterable[Any], *, flush: bool = False) -> None:
         documents: What to print; any number.
         flush: Whether somebody waits for each.
     """
-    before = "["
+    before = ""
     try:
+        print_text("[", flush=flush)
         for document in documents:
             print_text(f"{before}{json.dumps(document, ensure_ascii=False)}", flush=flush)
             before = ","
     finally:
-        print_text("]" if before == "," else "[]", flush=flush)
+        print_text("]", flush=flush)
 
 
 def print_table(columns: Sequence[str], rows: Iterable[Sequence[str]]) -> None:

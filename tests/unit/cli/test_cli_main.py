@@ -1,0 +1,222 @@
+from __future__ import annotations
+
+import importlib
+import json
+import subprocess
+import sys
+from pathlib import Path
+
+import click
+import pytest
+from click.testing import CliRunner, Result
+
+from headstream.cli import main
+from headstream.cli.main import COMMANDS, cli
+from headstream.cli.parameters import parse_states, parse_topics, start_parameter
+from headstream.errors import InvalidInputError, InvalidOptionError, StorageError
+from headstream.model.polling import PollingStrategy
+
+HEAVY = ("pyspark", "pyarrow", "pandas", "deltalake", "rich", "headstream.spark", "headstream.testing")
+
+
+def invoke(*arguments: str, **variables: str) -> Result:
+    return CliRunner().invoke(cli, arguments, env={"HEADSTREAM_URL": None, **variables})
+
+
+def commands(group: click.Group, *path: str) -> list[tuple[str, ...]]:
+    context = click.Context(group)
+    found: list[tuple[str, ...]] = []
+    for name in group.list_commands(context):
+        command = group.get_command(context, name)
+        assert command is not None
+        found += commands(command, *path, name) if isinstance(command, click.Group) else [(*path, name)]
+    return found
+
+
+ALL = [(name,) for name in COMMANDS if name not in ("stream", "topic", "replicate")] + [
+    ("stream", "list"), ("stream", "show"), ("stream", "create"), ("stream", "delete"),
+    ("topic", "list"), ("topic", "show"), ("topic", "create"), ("topic", "delete"),
+    ("replicate", "run"), ("replicate", "inspect"),
+]  # fmt: skip
+
+
+def test_every_command_is_there() -> None:
+    assert sorted(commands(cli)) == sorted(ALL)
+
+
+@pytest.mark.parametrize("path", ALL, ids=" ".join)
+def test_every_command_explains_itself_by_an_example(path: tuple[str, ...]) -> None:
+    shown = invoke(*path, "--help")
+    assert shown.exit_code == 0
+    assert "Example" in shown.output
+    assert f"headstream {' '.join(path)}" in shown.output.split("Example")[1]
+
+
+@pytest.mark.parametrize(
+    "path", [path for path in ALL if path not in (("demo",), ("jars",), ("replicate", "inspect"))], ids=" ".join
+)
+def test_every_command_that_connects_takes_url_and_output(path: tuple[str, ...]) -> None:
+    shown = invoke(*path, "--help").output
+    assert "--url" in shown
+    assert "--output" in shown
+
+
+@pytest.mark.parametrize("arguments", [["--help"], ["--version"], ["stream", "--help"], ["replicate", "run", "--help"], ["send"]])
+def test_the_program_loads_no_more_than_it_needs(arguments: list[str]) -> None:
+    program = (
+        "import sys; from headstream.cli.main import cli\n"
+        f"try: cli.main({arguments!r}, standalone_mode=False)\n"
+        "except Exception: pass\n"
+        f"print([name for name in {HEAVY!r} if name in sys.modules])"
+    )
+    ran = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True, check=True)
+    assert ran.stdout.splitlines()[-1] == "[]"
+
+
+def test_version_says_how_the_kernels_run() -> None:
+    shown = invoke("--version").output
+    assert shown.startswith("headstream ")
+    assert "kernels compiled" in shown or "kernels interpreted" in shown
+
+
+@pytest.mark.parametrize(
+    "arguments",
+    [
+        [],
+        ["nonsense"],
+        ["topic", "nonsense"],
+        ["topic", "list"],
+        ["topic", "list", "--url", ""],
+        ["topic", "list", "--url", "shop"],
+        ["topic", "list", "--url", "nonsense://host"],
+        ["topic", "list", "--url", "memory://", "--output", "xml"],
+        ["topic", "create", "orders", "--url", "memory://"],
+        ["topic", "create", "shop/orders", "--partitions", "0", "--url", "memory://"],
+        ["topic", "create", "shop/orders", "--limits", "none", "--url", "memory://"],
+        ["stream", "create", "a.b", "--url", "memory://"],
+        ["send", "shop/orders", "x", "--header", "a=int:1", "--url", "memory://"],
+        ["send", "shop/orders", "x", "--header", "a", "--url", "memory://"],
+        ["send", "shop/orders", "x", "--null", "--url", "memory://"],
+        ["send", "shop/orders", "x", "--lines", "--url", "memory://"],
+        ["send", "shop/orders", "x", "--id", "-1", "--url", "memory://"],
+        ["poll", "shop/orders", "--offset", "middle", "--url", "memory://"],
+        ["poll", "shop/orders", "--states", "fine", "--url", "memory://"],
+        ["poll", "shop/orders", "--count", "0", "--url", "memory://"],
+        ["tail", "shop/orders", "--from", "next", "--url", "memory://"],
+        ["import", "no-such-file", "--url", "memory://"],
+        ["replicate", "run", "--source", "memory://"],
+        ["replicate", "inspect"],
+        ["replicate", "inspect", "no-such-file"],
+    ],
+    ids=" ".join,
+)
+def test_misuse_ends_with_2(arguments: list[str]) -> None:
+    ran = invoke(*arguments)
+    assert ran.exit_code == 2, ran.output
+    assert ran.stdout == "" or not arguments
+    assert "Traceback" not in ran.stderr
+
+
+@pytest.mark.parametrize(
+    "arguments",
+    [
+        ["stream", "show", "shop"],
+        ["stream", "delete", "shop"],
+        ["topic", "show", "shop/orders"],
+        ["topic", "delete", "shop/orders"],
+        ["send", "shop/orders", "x"],
+        ["poll", "shop/orders"],
+        ["tail", "shop/orders"],
+        ["export", "shop/orders"],
+    ],
+    ids=" ".join,
+)
+def test_failure_ends_with_1_and_one_text(arguments: list[str]) -> None:
+    ran = invoke(*arguments, HEADSTREAM_URL="memory://")
+    assert ran.exit_code == 1
+    assert ran.stdout == ""
+    assert ran.stderr.startswith("Error: there is no ")
+
+
+def _raise(error: BaseException) -> Result:
+    @click.command("broken")
+    def broken() -> None:
+        raise error
+
+    group = main.LazyGroup("headstream")
+    group.get_command = lambda ctx, cmd_name: broken  # type: ignore[method-assign]
+    return CliRunner().invoke(group, ["broken"])
+
+
+@pytest.mark.parametrize(
+    ("error", "code", "text"),
+    [
+        (StorageError("no room", where="/data", advice="Make some"), 1, "Error: no room (/data). Make some\n"),
+        (InvalidOptionError("no such wait"), 2, "Error: no such wait\n"),
+        (FileNotFoundError(2, "No such file", "x.json"), 1, "Error: No such file: x.json\n"),
+        (OSError("nothing more is known"), 1, "Error: nothing more is known\n"),
+        (ModuleNotFoundError("No module named 'pyspark'", name="pyspark.sql"), 1, "pip install 'headstream[spark]'\n"),
+    ],
+)
+def test_errors_become_a_text_and_an_exit_code(error: Exception, code: int, text: str) -> None:
+    ran = _raise(error)
+    assert ran.exit_code == code
+    assert ran.stderr.endswith(text)
+    assert ran.stderr.count("\n") == 1
+
+
+@pytest.mark.parametrize("error", [ModuleNotFoundError("No module named 'nonsense'", name="nonsense"), ZeroDivisionError("bug")])
+def test_a_bug_is_not_dressed_up(error: Exception) -> None:
+    assert _raise(error).exception is error
+
+
+def test_commands_name_modules_and_functions_that_are_there() -> None:
+    for entry in COMMANDS.values():
+        assert callable(getattr(importlib.import_module(f"headstream.cli.{entry.module}"), entry.function))
+
+
+@pytest.mark.parametrize(
+    ("text", "expected"),
+    [
+        ("7", PollingStrategy.offset(7)),
+        ("First", PollingStrategy.first()),
+        ("1970-01-01T00:00:01Z", PollingStrategy.timestamp(1_000_000)),
+        ("1970-01-01T01:00:01.000001+01:00", PollingStrategy.timestamp(1_000_001)),
+        ("1970-01-02", PollingStrategy.timestamp(86_400_000_000)),
+    ],
+)
+def test_start_reads_offsets_names_and_times(text: str, expected: PollingStrategy) -> None:
+    assert start_parameter("first").convert(text, None, None) == expected
+
+
+@pytest.mark.parametrize("text", ["next", "-1", "yesterday", "1969-12-31T23:59:59Z"])
+def test_start_refuses_what_means_nothing_to_the_command(text: str) -> None:
+    with pytest.raises(click.BadParameter):
+        start_parameter("first").convert(text, None, None)
+
+
+def test_lists_are_read() -> None:
+    assert parse_states("Available, poisoned,unknown(7)") == ("available", "poisoned", "unknown(7)")
+    assert parse_states("all") is None
+    assert parse_topics("a/b, a/c") == ("a/b", "a/c")
+    with pytest.raises(InvalidInputError):
+        parse_topics("a/b,")
+
+
+def test_json_forms_of_streams_and_topics(tmp_path: Path) -> None:
+    url = f"file://{tmp_path}/log"
+    made = json.loads(
+        invoke("topic", "create", "shop/orders", "--partitions", "2", "--output", "json", HEADSTREAM_URL=url).stdout
+    )
+    assert made.pop("created_us") > 1_600_000_000_000_000
+    assert made == {
+        "name": "shop/orders",
+        "id": 1,
+        "limits": "iggy",
+        "messages": 0,
+        "size_bytes": 0,
+        "partitions": [{"partition": n, "first_offset": 0, "end_offset": 0, "size_bytes": 0} for n in (1, 2)],
+    }
+    (stream,) = json.loads(invoke("stream", "list", "--output", "json", HEADSTREAM_URL=url).stdout)
+    assert stream.pop("created_us") > 1_600_000_000_000_000
+    assert stream == {"name": "shop", "id": 1, "topics": ["orders"]}
