@@ -87,11 +87,14 @@ class HeaderValue:
     data: bytes
 
     def __init__(self, kind: int, data: bytes) -> None:
+        if not isinstance(kind, int) or not isinstance(data, (bytes, bytearray, memoryview)):
+            raise HeaderError(f"a header value is a kind and bytes, not {type(kind).__name__} and {type(data).__name__}")
+        data = bytes(data)
         fault = _fault(kind, data)
         if fault is not None:
             raise HeaderError(fault)
         object.__setattr__(self, "kind", HeaderKind(kind) if kind in KIND_NAMES else kind)
-        object.__setattr__(self, "data", bytes(data))
+        object.__setattr__(self, "data", data)
 
     def __setattr__(self, name: str, value: object) -> None:
         raise AttributeError(f"a HeaderValue is frozen: {name} cannot be set")
@@ -133,7 +136,8 @@ class HeaderValue:
         return NotImplemented
 
     def __hash__(self) -> int:
-        return hash(self.value)
+        value = self.value
+        return hash(value) if value == value else hash(self.data)  # a NaN's own hash differs from one to the next
 
     def __bool__(self) -> bool:
         return bool(self.value)

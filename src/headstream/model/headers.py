@@ -55,7 +55,7 @@ class Headers:
         if isinstance(source, Headers):
             pairs = source._pairs
         else:
-            items = source.items() if isinstance(source, Mapping) else source
+            items = source.items() if isinstance(source, Mapping) else _pairs_of(source)
             pairs = tuple((check_key(key), _named(key, value)) for key, value in items)
         object.__setattr__(self, "_pairs", pairs)
 
@@ -139,6 +139,17 @@ class Headers:
 
     def __reduce__(self) -> tuple[Any, ...]:
         return Headers, (list(self._pairs),)
+
+
+def _pairs_of(source: Iterable[tuple[str, Any]]) -> Iterator[tuple[str, Any]]:
+    if not isinstance(source, Iterable):
+        raise HeaderError(f"headers are a mapping, pairs of key and value, or Headers, not {type(source).__name__}")
+    for pair in source:
+        try:
+            key, value = pair
+        except (TypeError, ValueError):
+            raise HeaderError(f"headers that are no mapping are pairs of key and value; {pair!r:.60} is none") from None
+        yield key, value
 
 
 def _named(key: str, value: HeaderInput) -> HeaderValue:

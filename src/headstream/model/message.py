@@ -96,6 +96,11 @@ class Message:
     partition: int | None = field(default=None, compare=False)
 
     def __post_init__(self) -> None:
+        if not isinstance(self.payload, (bytes, type(None))) or not isinstance(self.key, (bytes, type(None))):
+            raise InvalidInputError(
+                f"payload and key are bytes or None, not {type(self.payload).__name__} and {type(self.key).__name__}",
+                advice='Encode text, as in "text".encode()',
+            )
         if not 0 <= self.id <= _MAX_ID:
             raise InvalidInputError(f"message id {self.id} is not an unsigned 128-bit number")
         if not isinstance(self.headers, Headers):

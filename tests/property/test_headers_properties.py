@@ -1,0 +1,100 @@
+"""Headers against the plainest model of them: a list of pairs."""
+
+from __future__ import annotations
+
+import pickle
+from typing import Any
+
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+import headstream as hs
+from headstream.codec.binary import decode_headers, encode_headers
+from headstream.errors import HeaderError
+from headstream.model.constructors import CONSTRUCTORS
+from headstream.model.header_values import KIND_WIDTHS
+
+KEYS = st.text(st.characters(exclude_categories=["Cs"]), min_size=1, max_size=60).filter(lambda key: len(key.encode()) <= 255)
+FEW_KEYS = st.sampled_from(["a", "b", "A", "ü"])
+
+
+def integers(bits: int, signed: bool) -> st.SearchStrategy[int]:
+    return st.integers(-(1 << bits - 1), (1 << bits - 1) - 1) if signed else st.integers(0, (1 << bits) - 1)
+
+
+VALUES: st.SearchStrategy[hs.HeaderValue] = st.one_of(
+    st.binary(max_size=40).map(hs.raw),
+    st.text(st.characters(exclude_categories=["Cs"]), max_size=20).map(hs.string),
+    st.booleans().map(hs.bool),
+    *(integers(bits, True).map(CONSTRUCTORS[f"int{bits}"]) for bits in (8, 16, 32, 64, 128)),
+    *(integers(bits, False).map(CONSTRUCTORS[f"uint{bits}"]) for bits in (8, 16, 32, 64, 128)),
+    st.floats(width=32).map(hs.float32),
+    st.floats().map(hs.float64),
+    st.just(hs.null()),
+    st.characters(max_codepoint=0xFFFF).map(hs.char),
+    st.builds(hs.HeaderValue, st.integers(66, 255), st.binary(max_size=10)),
+)
+PAIRS = st.lists(st.tuples(st.one_of(FEW_KEYS, KEYS), VALUES), max_size=12)
+
+
+@given(PAIRS)
+def test_headers_hold_their_pairs(pairs: list[tuple[str, hs.HeaderValue]]) -> None:
+    headers = hs.Headers(pairs)
+    assert list(headers.items()) == pairs
+    assert len(headers) == len(pairs)
+    assert headers.keys() == tuple(dict(pairs))
+    for key in dict(pairs):
+        assert headers.getall(key) == tuple(value for name, value in pairs if name == key)
+        assert headers[key] == headers.getall(key)[-1]
+    assert headers.repeated == (len(dict(pairs)) < len(pairs))
+
+
+@given(PAIRS)
+def test_headers_survive_pickle_repr_and_bytes(pairs: list[tuple[str, hs.HeaderValue]]) -> None:
+    headers = hs.Headers(pairs)
+    names: dict[str, Any] = {**CONSTRUCTORS, "Headers": hs.Headers, "HeaderValue": hs.HeaderValue}
+    for again in (pickle.loads(pickle.dumps(headers)), eval(repr(headers), names), decode_headers(encode_headers(headers))):
+        assert again == headers
+        assert hash(again) == hash(headers)
+        assert [value.kind for value in again.values()] == [value.kind for value in headers.values()]
+
+
+@given(PAIRS, PAIRS)
+def test_headers_are_equal_as_their_pairs_are(
+    one: list[tuple[str, hs.HeaderValue]], two: list[tuple[str, hs.HeaderValue]]
+) -> None:
+    assert (hs.Headers(one) == hs.Headers(two)) == (one == two)
+    assert hs.Headers(one).with_(*two) == hs.Headers(one + two)
+
+
+@given(PAIRS, FEW_KEYS)
+def test_without_takes_every_value_of_a_key_and_no_other(pairs: list[tuple[str, hs.HeaderValue]], key: str) -> None:
+    assert list(hs.Headers(pairs).without(key).items()) == [pair for pair in pairs if pair[0] != key]
+
+
+@settings(max_examples=200)
+@given(st.integers(-5, 300), st.binary(max_size=18))
+def test_any_kind_and_bytes_are_a_value_or_a_header_error(kind: int, data: bytes) -> None:
+    try:
+        value = hs.HeaderValue(kind, data)
+    except HeaderError:
+        assert not 66 <= kind <= 255
+        assert kind != hs.HeaderKind.RAW
+    else:
+        assert value.data == data
+        assert len(data) == KIND_WIDTHS.get(kind, len(data))
+        assert value == hs.HeaderValue(kind, data)
+
+
+@settings(max_examples=200)
+@given(st.integers(-(1 << 130), 1 << 130), st.sampled_from([name for name in CONSTRUCTORS if "int" in name]))
+def test_integers_fit_their_kind_or_are_refused(number: int, name: str) -> None:
+    bits, signed = int(name.lstrip("uint")), not name.startswith("u")
+    fits = -(1 << bits - 1) <= number < 1 << bits - 1 if signed else 0 <= number < 1 << bits
+    try:
+        value = CONSTRUCTORS[name](number)
+    except HeaderError:
+        assert not fits
+    else:
+        assert fits
+        assert value.value == number == value.to_int()
