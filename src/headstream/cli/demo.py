@@ -161,7 +161,8 @@ def _compare(console: Console, spark: SparkSession, source: SourceDatabase, tabl
     """Show each table beside the source's own final state; return whether all are equal."""
     from headstream.spark.replicate.tables import table_path
 
-    shown = Table("table", "rows", "rows in the source", "digest", "digest of the source", "equal")
+    shown = Table("table", "rows", "in source", "digest", "in source", "equal")
+    shown.columns[0].no_wrap = True
     equal = True
     with console.status("comparing"):
         for metadata in source.tables():

@@ -34,12 +34,12 @@ RESERVED_PREFIX: Final = "_hs_"
 OLD_PREFIX: Final = "_hs_old."
 
 BOOKKEEPING: Final = [
-    pa.field("_hs_operation", pa.int8(), nullable=False),
-    pa.field("_hs_sequence", pa.string(), nullable=False),
+    pa.field("_hs_operation", pa.int8()),
+    pa.field("_hs_sequence", pa.string()),
     pa.field("_hs_columns", pa.binary()),
-    pa.field("_hs_topic", pa.string(), nullable=False),
-    pa.field("_hs_partition", pa.int32(), nullable=False),
-    pa.field("_hs_offset", pa.int64(), nullable=False),
+    pa.field("_hs_topic", pa.string()),
+    pa.field("_hs_partition", pa.int32()),
+    pa.field("_hs_offset", pa.int64()),
 ]
 
 

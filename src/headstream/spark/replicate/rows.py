@@ -125,20 +125,21 @@ def assemble_changes(
 
     columns = {name: fit(name, array) for name, array in data.items()}
     old = {key: fit(key, array) for key, array in before.items()}
-    deletes = pc.fill_null(pc.equal(operations, pa.scalar(_DELETE, pa.int8())), False)
-    for key, values in old.items():  # a deleted row stands in data or in beforeData, by how the source is captured
-        columns[key] = pc.if_else(deletes, pc.coalesce(columns[key], values), columns[key])
+    for key, values in old.items():
+        if columns[key].null_count:  # a deleted row stands in data or in beforeData, by how the source is captured
+            deletes = pc.fill_null(pc.equal(operations, pa.scalar(_DELETE, pa.int8())), False)
+            columns[key] = pc.if_else(deletes, pc.coalesce(columns[key], values), columns[key])
     _check_rows(faults, source_rows, [(key, columns[key]) for key in old], operations, sequences)
     coordinates = raw.select(["topic", "partition", "offset"]).take(pa.array(source_rows, pa.int64()))
     arrays = [
         *columns.values(),
-        pc.fill_null(operations, 0),
-        pc.fill_null(sequences, ""),
+        operations,
+        sequences,
         masks,
         *coordinates.columns,
         *old.values(),
     ]
-    changes = pa.RecordBatch.from_arrays(arrays, schema=_nullable(schema.changes)).cast(schema.changes)
+    changes = pa.RecordBatch.from_arrays(arrays, schema=schema.changes)
     if faults:
         good = np.isin(source_rows, np.fromiter(faults, np.int64, len(faults)), invert=True)
         changes = changes.filter(pa.array(good))
@@ -149,20 +150,23 @@ def _check_rows(
     faults: Faults, source_rows: np.ndarray, keys: list[tuple[str, pa.Array]], operations: pa.Array, sequences: pa.Array
 ) -> None:
     """Find the rows that have no key, no known verb or no usable change sequence."""
-    loads = pc.fill_null(pc.equal(operations, pa.scalar(_REFRESH, pa.int8())), False)
-    unordered = pc.and_(pc.invert(loads), pc.equal(pc.fill_null(sequences, ""), ""))
-    too_long = pc.greater(pc.utf8_length(pc.fill_null(sequences, "")), MAX_SEQUENCE_CHARACTERS)
-    checks = [(f"the key column {key!r} is null", pc.is_null(values)) for key, values in keys]
-    checks += [
-        ("the operation is none of INSERT, UPDATE, DELETE, REFRESH", pc.is_null(operations)),
-        ("the change has no change sequence, so its order is unknown", unordered),
-        (f"the change sequence has more than {MAX_SEQUENCE_CHARACTERS} characters", too_long),
-    ]
-    for reason, bad in checks:
-        if pc.any(bad).as_py():
-            for row in pc.indices_nonzero(bad).to_pylist():
-                faults.setdefault(int(source_rows[row]), reason)
 
+    def refuse(reason: str, bad: pa.Array) -> None:
+        for row in pc.indices_nonzero(bad).to_pylist():
+            faults.setdefault(int(source_rows[row]), reason)
 
-def _nullable(schema: pa.Schema) -> pa.Schema:
-    return pa.schema([field.with_nullable(True) for field in schema])
+    for key, values in keys:
+        if values.null_count:
+            refuse(f"the key column {key!r} is null", pc.is_null(values))
+    if operations.null_count:
+        refuse("the operation is none of INSERT, UPDATE, DELETE, REFRESH", pc.is_null(operations))
+    lengths = pc.fill_null(pc.utf8_length(sequences), 0)
+    shortest, longest = pc.min_max(lengths).as_py().values()
+    if longest and longest > MAX_SEQUENCE_CHARACTERS:
+        too_long = pc.greater(lengths, MAX_SEQUENCE_CHARACTERS)
+        refuse(f"the change sequence has more than {MAX_SEQUENCE_CHARACTERS} characters", too_long)
+    if shortest == 0:
+        changes = pc.fill_null(pc.not_equal(operations, pa.scalar(_REFRESH, pa.int8())), False)
+        refuse("the change has no change sequence, so its order is unknown", pc.and_(changes, pc.equal(lengths, 0)))
+    if sequences.null_count:
+        refuse("the change sequence is null", pc.is_null(sequences))
