@@ -51,6 +51,9 @@ _HEADER_END: Final = struct.Struct("<BI")
 _NULL: Final = HeaderValue(HeaderKind.BOOL, b"\x01")
 _NO_HEADERS: Final = Headers()
 
+_Known: TypeAlias = dict[bytes, tuple[str, HeaderValue]]
+"""Headers by their bytes: the messages of one call share those that are equal, which a stream has many of."""
+
 
 def encode_headers(headers: Headers) -> bytes:
     """Return a header block, without its length.
@@ -75,7 +78,8 @@ def decode_headers(data: BytesLike, at: int = 0) -> Headers:
     Raises:
         DecodeError: the bytes are not a header block.
     """
-    return Headers(_pull_pairs(Reader(data, at)))
+    reader = Reader(data, at)
+    return Headers(_decode_pairs(reader.pull_bytes(reader.remaining, "a header block"), at, {}))
 
 
 def encode_sent(messages: Iterable[Message]) -> bytes:
@@ -103,11 +107,11 @@ def decode_sent(data: BytesLike) -> list[Message]:
     Raises:
         DecodeError: the bytes are not sent messages.
     """
-    reader = Reader(data)
+    reader, known = Reader(data), _Known()
     messages = []
     while reader.remaining:
         message_id, headers_size = reader.pull_struct(_SENT_HEAD, "a sent message")
-        key, headers, payload = _pull_body(reader, headers_size)
+        key, headers, payload = _pull_body(reader, headers_size, known)
         messages.append(Message(payload=payload, headers=headers, key=key, id=int.from_bytes(message_id, "little")))
     return messages
 
@@ -160,7 +164,7 @@ def decode_polled(
     Raises:
         DecodeError: the bytes are not polled messages.
     """
-    reader = Reader(data)
+    reader, known = Reader(data), _Known()
     messages = []
     while reader.remaining:
         if dialect == "binary":
@@ -168,7 +172,7 @@ def decode_polled(
         else:
             offset, timestamp, message_id, size = reader.pull_struct(_FIRST_HEAD, "a polled message")
             state, checksum = MessageState.AVAILABLE, -1
-        key, headers, payload = _pull_body(reader, size)
+        key, headers, payload = _pull_body(reader, size, known)
         message = Message(
             payload=payload,
             headers=headers,
@@ -216,15 +220,13 @@ def _is_null(name: str, value: HeaderValue) -> bool:
     return name == NULL_HEADER and value.kind == HeaderKind.BOOL and value.data == b"\x01"
 
 
-def _pull_body(reader: Reader, headers_size: int) -> tuple[bytes | None, Headers, bytes | None]:
+def _pull_body(reader: Reader, headers_size: int, known: _Known) -> tuple[bytes | None, Headers, bytes | None]:
     """Return key, headers and payload."""
     pairs: list[tuple[str, HeaderValue]] = []
     if headers_size:
-        if headers_size > reader.remaining:
-            raise DecodeError("the headers of a message are cut short", reader.at, headers_size, reader.remaining)
-        end, reader.end = reader.end, reader.at + headers_size
-        pairs = _pull_pairs(reader)
-        reader.end = end
+        at = reader.at
+        block = reader.pull_bytes(headers_size, "the headers of a message")
+        pairs = _decode_pairs(block, at, known)
     payload: bytes | None = reader.pull_bytes(reader.pull_u32("the payload's length"), "the payload of a message")
     if not pairs:
         return None, _NO_HEADERS, payload
@@ -237,18 +239,37 @@ def _pull_body(reader: Reader, headers_size: int) -> tuple[bytes | None, Headers
     return key, Headers(pairs), payload
 
 
-def _pull_pairs(reader: Reader) -> list[tuple[str, HeaderValue]]:
+def _decode_pairs(block: bytes, at: int, known: _Known) -> list[tuple[str, HeaderValue]]:
+    """Return the headers of a block that begins at byte `at` of the input; `known` are headers decoded before."""
     pairs = []
-    while reader.remaining:
-        at = reader.at
-        size = reader.pull_u32("a header")
-        key = reader.pull_text(size, "the key of a header")
-        if not 1 <= size <= MAX_KEY_BYTES:
-            raise DecodeError(f"the key of a header has 1 to {MAX_KEY_BYTES} bytes, this one has {size}", at)
-        kind, size = reader.pull_struct(_HEADER_END, "the kind and length of a header")
-        data = reader.pull_bytes(size, "the value of a header")
-        try:
-            pairs.append((key, HeaderValue(kind, data)))
-        except HeaderError as error:
-            raise DecodeError(error.what, reader.at - size, where=f"header {key!r}") from None
+    begin, end = 0, len(block)
+    while begin < end:
+        if end - begin < 4:
+            raise DecodeError("a header is cut short", at + begin, 4, end - begin)
+        key_end = begin + 4 + int.from_bytes(block[begin : begin + 4], "little")
+        if key_end + 5 > end:
+            raise DecodeError("the key of a header is cut short", at + begin + 4, key_end + 1 - begin, end - begin - 4)
+        value_end = key_end + 5 + int.from_bytes(block[key_end + 1 : key_end + 5], "little")
+        if value_end > end:
+            raise DecodeError("the value of a header is cut short", at + key_end + 5, value_end - key_end - 5, end - key_end - 5)
+        piece = block[begin:value_end]
+        pair = known.get(piece)
+        if pair is None:
+            pair = known[piece] = _decode_pair(piece, key_end - begin, at + begin)
+        pairs.append(pair)
+        begin = value_end
     return pairs
+
+
+def _decode_pair(piece: bytes, key_end: int, at: int) -> tuple[str, HeaderValue]:
+    """Return one header; its lengths fit."""
+    if not 1 <= key_end - 4 <= MAX_KEY_BYTES:
+        raise DecodeError(f"the key of a header has 1 to {MAX_KEY_BYTES} bytes, this one has {key_end - 4}", at)
+    try:
+        key = piece[4:key_end].decode("utf-8")
+    except UnicodeDecodeError as error:
+        raise DecodeError("the key of a header is not UTF-8", at + 4 + error.start) from None
+    try:
+        return key, HeaderValue(piece[key_end], piece[key_end + 5 :])
+    except HeaderError as error:
+        raise DecodeError(error.what, at + key_end + 5, where=f"header {key!r}") from None
