@@ -88,7 +88,7 @@ def run(
         input=stdin,
         capture_output=True,
         env=environment(url, **(variables or {})),
-        timeout=60,
+        timeout=300,
         check=False,
     )
     assert ran.returncode == code, (ran.returncode, ran.stdout, ran.stderr)

@@ -5,7 +5,7 @@ from __future__ import annotations
 import signal
 import sys
 from collections.abc import Iterator
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from pathlib import Path
 from types import FrameType
 from typing import TYPE_CHECKING, Any, Final
@@ -14,17 +14,22 @@ import click
 
 from headstream.cli.inspection import inspect
 from headstream.cli.output import print_object, print_table, print_text
-from headstream.cli.parameters import Checked, output_option, parse_topics
+from headstream.cli.parameters import Checked, open_log, output_option, parse_topics
+from headstream.errors import ReplicateError
 
 if TYPE_CHECKING:
     from collections.abc import Callable
 
+    from pyspark.sql import SparkSession
+
+    from headstream.spark.replicate.config import ReplicateConfig
     from headstream.spark.replicate.pipeline import ReplicatePipeline
     from headstream.spark.replicate.summary import Summary
 
 __all__ = ["replicate"]
 
 _INTERRUPTED: Final = 130
+_SIGNALS: Final = (signal.SIGINT, signal.SIGTERM)
 _TOPICS: Final = Checked("topic,...", parse_topics)
 
 
@@ -87,7 +92,8 @@ def run(source: str, schema_wait: str, max_messages_per_batch: int | None, outpu
 
     Run again with the same checkpoint, it goes on where it ended. Ctrl-C or SIGTERM ends it after the micro-batch that is
     being applied, and the summary is printed: with exit code 0, which is how a run without --once ends; with 130 where
-    --once was to apply more. A second Ctrl-C ends it at once, which costs nothing either.
+    --once was to apply more. A second Ctrl-C ends it at once, which costs nothing either. Spark runs on this machine,
+    or where SPARK_MASTER says.
 
     \b
     Example:
@@ -95,36 +101,63 @@ def run(source: str, schema_wait: str, max_messages_per_batch: int | None, outpu
           --tables /data/tables --checkpoint /data/checkpoint --once --output json
     """
     from headstream.spark.java import find_java
-
-    find_java()  # before the libraries, which take seconds to load
-    from headstream.spark import session, stop
     from headstream.spark.replicate.config import ReplicateConfig, parse_duration_us
-    from headstream.spark.replicate.pipeline import ReplicatePipeline
 
+    find_java()
     if max_messages_per_batch is not None:
         options["max_messages_per_batch"] = max_messages_per_batch
     config = ReplicateConfig(source=source, schema_wait_us=parse_duration_us(schema_wait), **options)
-    with _progress() as show:
-        show("starting Spark")
-        spark = session("headstream-replicate")
-        try:
-            pipeline = ReplicatePipeline(spark, config, on_progress=lambda summary: show(_describe(summary)))
-            show("waiting for messages")
-            with _stopped_by_signals(pipeline) as stopped:
-                summary = pipeline.run()
-        finally:
-            stop(spark)
+    with open_log(source) as log:
+        for topic in config.all_topics:  # what can be known now need not wait until Spark has started
+            log.topic(topic)
+    summary, was_stopped = _run(config)
     _print(summary, output)
-    if stopped and config.once:
+    if was_stopped and config.once:
         click.get_current_context().exit(_INTERRUPTED)
 
 
-@contextmanager
-def _stopped_by_signals(pipeline: ReplicatePipeline) -> Iterator[list[int]]:
-    """Make the first Ctrl-C or SIGTERM end the pipeline in good order, and the second end it at once.
+def _run(config: ReplicateConfig) -> tuple[Summary, bool]:
+    """Run a pipeline to its end, or until a signal; return what it has done, and whether a signal came."""
+    from headstream.spark.replicate.pipeline import ReplicatePipeline
 
-    Yields:
-        The signals that came. Spark puts its own handler in place when a session starts, so this comes after it.
+    with _progress() as show, _kept_handlers():
+        show("starting Spark")
+        with _session() as spark:
+            pipeline = ReplicatePipeline(spark, config, on_progress=lambda summary: show(_describe(summary)))
+            came = _stop_by_signals(pipeline)
+            show("waiting for messages")
+            try:
+                return pipeline.run(), bool(came)
+            except Exception as error:
+                if not came:
+                    raise
+                raise ReplicateError(  # a signal to all processes of a group ends Spark's before they are done
+                    "the run was ended in the middle of a micro-batch", advice="Run it again: it goes on where it was"
+                ) from error
+
+
+@contextmanager
+def _session() -> Iterator[SparkSession]:
+    """Yield a session, and end it; an error in the body is not hidden by a Spark that is gone already."""
+    from headstream.spark import session, stop
+
+    spark = session("headstream-replicate")
+    try:
+        yield spark
+    except BaseException:
+        with suppress(Exception):
+            stop(spark)
+        raise
+    stop(spark)
+
+
+def _stop_by_signals(pipeline: ReplicatePipeline) -> list[int]:
+    """Make the first Ctrl-C or SIGTERM end a pipeline in good order, and the second end the program at once.
+
+    Spark puts a handler of its own in place when a session starts, so this comes after it.
+
+    Returns:
+        The signals that have come, a list that grows.
     """
     came: list[int] = []
 
@@ -134,9 +167,16 @@ def _stopped_by_signals(pipeline: ReplicatePipeline) -> Iterator[list[int]]:
             raise KeyboardInterrupt
         pipeline.stop()
 
-    before = {number: signal.signal(number, handle) for number in (signal.SIGINT, signal.SIGTERM)}
+    for number in _SIGNALS:
+        signal.signal(number, handle)
+    return came
+
+
+@contextmanager
+def _kept_handlers() -> Iterator[None]:
+    before = {number: signal.getsignal(number) for number in _SIGNALS}
     try:
-        yield came
+        yield
     finally:
         for number, handler in before.items():
             signal.signal(number, handler)
