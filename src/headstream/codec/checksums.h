@@ -198,7 +198,11 @@ static inline __attribute__((always_inline, target("vpclmulqdq,pclmul,avx512f,av
     for (p += 256, size -= 256; size >= 256; p += 256, size -= 256) {
         __m512i y = _mm512_loadu_si512(p), y1 = _mm512_loadu_si512(p + 64);
         __m512i y2 = _mm512_loadu_si512(p + 128), y3 = _mm512_loadu_si512(p + 192);
-        if (target) target = hs_store_256(target, y, y1, y2, y3);
+        if (target) {
+            /* The lines written next are fetched now; a prefetch beyond the end does nothing. */
+            for (int line = 512; line < 768; line += 64) __builtin_prefetch(target + line, 1);
+            target = hs_store_256(target, y, y1, y2, y3);
+        }
         x = HS_FOLD_512(x, k2048, y);
         x1 = HS_FOLD_512(x1, k2048, y1);
         x2 = HS_FOLD_512(x2, k2048, y2);
