@@ -10,5 +10,5 @@ mkdir -p bench/results
 for subject in "${subjects[@]}"; do
   [ "$subject" = machine ] && continue
   echo "== $subject"
-  .venv/bin/python "bench/$subject.py"
+  .venv/bin/python -m "bench.$subject"
 done

@@ -5,6 +5,7 @@ from __future__ import annotations
 from typing import Final, Literal, TypeAlias
 
 import numpy as np
+import numpy.typing as npt
 import pyarrow as pa
 import pyarrow.compute as pc
 
@@ -19,6 +20,8 @@ from headstream.spark.replicate.versions import MAX_SEQUENCE_CHARACTERS
 
 __all__ = ["Faults", "assemble_changes", "decode_avro_rows"]
 
+RowNumbers: TypeAlias = npt.NDArray[np.int64]
+"""Rows of the raw batch."""
 Faults: TypeAlias = dict[int, str]
 """Row of the raw batch -> why it cannot be applied."""
 
@@ -27,7 +30,7 @@ _DELETE: Final = OPERATIONS.index("DELETE")
 
 
 def decode_avro_rows(
-    schema: TableSchema, raw: pa.RecordBatch, envelopes: Envelopes, rows: np.ndarray, mask_order: Literal["little", "big"]
+    schema: TableSchema, raw: pa.RecordBatch, envelopes: Envelopes, rows: RowNumbers, mask_order: Literal["little", "big"]
 ) -> tuple[pa.RecordBatch, Faults]:
     """Decode the Avro rows of one schema in one pass.
 
@@ -94,7 +97,7 @@ class _Parts:
 def assemble_changes(
     schema: TableSchema,
     raw: pa.RecordBatch,
-    source_rows: np.ndarray,
+    source_rows: RowNumbers,
     faults: Faults,
     *,
     data: dict[str, pa.Array],
@@ -147,7 +150,7 @@ def assemble_changes(
 
 
 def _check_rows(
-    faults: Faults, source_rows: np.ndarray, keys: list[tuple[str, pa.Array]], operations: pa.Array, sequences: pa.Array
+    faults: Faults, source_rows: RowNumbers, keys: list[tuple[str, pa.Array]], operations: pa.Array, sequences: pa.Array
 ) -> None:
     """Find the rows that have no key, no known verb or no usable change sequence."""
 

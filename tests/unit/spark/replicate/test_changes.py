@@ -2,9 +2,8 @@ from __future__ import annotations
 
 from typing import Any
 
-from tests.unit.spark.replicate.change_tables import METADATA, NAMES, change, sequence, table
-
 from headstream.spark.replicate.changes import Collapsed, collapse
+from tests.unit.spark.replicate.change_tables import METADATA, NAMES, change, sequence, table
 
 
 def rows(collapsed: Collapsed) -> dict[int, dict[str, Any]]:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -28,7 +28,7 @@ class NoMappedTables:
     add_columns = widen = create
 
 
-def raw_batch(values: list[bytes | None]) -> pa.RecordBatch:
+def raw_batch(values: Sequence[bytes | None]) -> pa.RecordBatch:
     count = len(values)
     columns: dict[str, Any] = {
         "topic": pa.array(["cdc/data"] * count),
@@ -74,7 +74,7 @@ def test_decoder_and_tables_equal_the_source_when_data_is_shuffled(tmp_path: Pat
 def test_decoder_accounts_for_every_message_when_schemas_are_missing(tmp_path: Path) -> None:
     source = SourceDatabase(12, rows=5, transactions=10)
     messages = list(source.capture())
-    decoded = Decoder(SchemaZone(tmp_path / "zone")).decode(raw_batch([m.value for m in messages] + [None, b"", b"junk"]))
+    decoded = Decoder(SchemaZone(tmp_path / "zone")).decode(raw_batch([*(m.value for m in messages), None, b"", b"junk"]))
     assert decoded.message_count == len(messages) + 3
     waiting = {row["offset"]: row["schema_id"] for batch in decoded.waiting for row in batch.to_pylist()}
     assert waiting == {i: m.schema_id for i, m in enumerate(messages) if m.role == "data"}

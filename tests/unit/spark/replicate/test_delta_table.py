@@ -8,12 +8,12 @@ from typing import Any
 
 import pytest
 from deltalake import DeltaTable
-from tests.unit.spark.replicate.change_tables import METADATA, NAMES, TYPES, change, sequence, table
 
 from headstream.errors import SchemaError
 from headstream.spark.replicate.apply.deltalake import Counts, DeltaLakeTable
 from headstream.spark.replicate.apply.tombstones import Tombstones
 from headstream.spark.replicate.changes import collapse
+from tests.unit.spark.replicate.change_tables import METADATA, NAMES, TYPES, change, sequence, table
 
 
 class NoMappedTables:
@@ -104,13 +104,13 @@ def history(seed: int, changes_count: int) -> tuple[list[dict[str, Any]], dict[i
     """A legal history of a few keys, partial images included, and the rows it ends with."""
     rng = random.Random(seed)
     state: dict[int, dict[str, Any]] = {key: {"name": f"r{key}", "total": None, "note": "load"} for key in range(3)}
-    changes = [change("REFRESH", key, **values) for key, values in state.items()]
+    changes = [change("REFRESH", key, row["name"], row["total"], row["note"]) for key, row in state.items()]
     for at in range(1, changes_count + 1):
         key = rng.randrange(6)
         values = {"name": f"n{at}", "total": rng.choice([None, str(at)]), "note": f"note{at}"}
         if key not in state:
             state[key] = values
-            changes.append(change("INSERT", key, **values, at=at))
+            changes.append(change("INSERT", key, *values.values(), at=at))
         elif rng.random() < 0.25:
             del state[key]
             changes.append(change("DELETE", key, at=at))
@@ -118,10 +118,10 @@ def history(seed: int, changes_count: int) -> tuple[list[dict[str, Any]], dict[i
             present = set(rng.sample(["name", "total", "note"], rng.randint(1, 2)))
             state[key] = {**state[key], **{name: values[name] for name in present}}
             shown = {name: value if name in present else None for name, value in values.items()}
-            changes.append(change("UPDATE", key, **shown, at=at, present={"ID", *present}))
+            changes.append(change("UPDATE", key, *shown.values(), at=at, present={"ID", *present}))
         else:
             state[key] = values
-            changes.append(change("UPDATE", key, **values, at=at, old=key))
+            changes.append(change("UPDATE", key, *values.values(), at=at, old=key))
     final = {
         key: (row["name"], None if row["total"] is None else Decimal(row["total"]).quantize(Decimal("0.01")), row["note"])
         for key, row in state.items()

@@ -171,7 +171,7 @@ class DeltaLakeTable:
 
     def _is_mapped(self) -> bool:
         assert self._table is not None
-        return bool(self._table.metadata().configuration.get("delta.columnMapping.mode") == "name")
+        return "delta.columnMapping.mode" in self._table.metadata().configuration
 
     def _has_versions(self) -> bool:
         """Return whether any row has versions of its own for its columns, from the statistics of the table's files."""
