@@ -171,7 +171,8 @@ class DeltaLakeTable:
 
     def _is_mapped(self) -> bool:
         assert self._table is not None
-        return "delta.columnMapping.mode" in self._table.metadata().configuration
+        configuration: dict[str, str] = self._table.metadata().configuration
+        return "delta.columnMapping.mode" in configuration
 
     def _has_versions(self) -> bool:
         """Return whether any row has versions of its own for its columns, from the statistics of the table's files."""
