@@ -46,9 +46,8 @@ def decode_avro_rows(
     """
     assert schema.rows is not None, "a schema for JSON alone"
     _, data = offsets_and_data(raw.column("payload"))
-    decoded = decode_rows(
-        schema.rows, data, envelopes.payload_start, envelopes.payload_end, memoryview(np.ascontiguousarray(rows))
-    )
+    chosen = np.ascontiguousarray(rows).data
+    decoded = decode_rows(schema.rows, data, envelopes.payload_start, envelopes.payload_end, chosen)
     source_rows = np.frombuffer(decoded.rows, np.int64)
     faults: Faults = {row: str(fault) for row, fault in decoded.faults}
     parts = _Parts(schema.rows.columns, decoded)

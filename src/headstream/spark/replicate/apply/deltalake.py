@@ -181,7 +181,7 @@ class DeltaLakeTable:
         physical = versions.metadata.get("delta.columnMapping.physicalName", "_hs_versions")
         files = pa.table(self._table.get_add_actions(flatten=True))
         if f"null_count.{physical}" not in files.schema.names:
-            return files.num_rows > 0  # no statistics: take the slow, safe way
+            return bool(files.num_rows)  # no statistics: take the slow, safe way
         nulls, rows = files[f"null_count.{physical}"], files["num_records"]
         return bool(pc.any(pc.fill_null(pc.not_equal(nulls, rows), True)).as_py())
 
