@@ -15,7 +15,7 @@ if TYPE_CHECKING:
     from headstream.codec.batch.results import Columns
     from headstream.spark.options import HeaderShape
 
-__all__ = ["HEADER_FIELDS", "header_arrays"]
+__all__ = ["HEADER_FIELDS", "header_array"]
 
 _VARIANT: Final = pa.struct(
     [
@@ -34,21 +34,21 @@ HEADER_FIELDS: Final[dict[HeaderShape, tuple[pa.Field, ...]]] = {
 """The fields of each shape."""
 
 
-def header_arrays(columns: Columns, shape: HeaderShape) -> list[pa.Array]:
-    """Return the arrays for HEADER_FIELDS[shape].
+def header_array(columns: Columns, name: str, shape: HeaderShape) -> pa.Array:
+    """Return one of the columns of HEADER_FIELDS[shape].
 
     Args:
         columns: What decode_columns() made with the same shape.
+        name: The field's name.
         shape: One of HEADER_FIELDS.
     """
-    if shape == "none":
-        return []
-    arrays = [_binary(columns.count, columns.headers_offsets, columns.headers_data)]
-    if shape == "variant":
-        arrays.append(_binary(columns.count, columns.metadata_offsets, columns.metadata_data))
-        arrays = [pa.StructArray.from_arrays(arrays, fields=list(_VARIANT))]
-    repeated = pa.Array.from_buffers(pa.uint8(), columns.count, [None, _buffer(columns.repeated)])
-    return [*arrays, repeated.cast(pa.bool_())]
+    if name == "headers_repeated":
+        return pa.Array.from_buffers(pa.uint8(), columns.count, [None, _buffer(columns.repeated)]).cast(pa.bool_())
+    headers = _binary(columns.count, columns.headers_offsets, columns.headers_data)
+    if shape != "variant":
+        return headers
+    metadata = _binary(columns.count, columns.metadata_offsets, columns.metadata_data)
+    return pa.StructArray.from_arrays([headers, metadata], fields=list(_VARIANT))
 
 
 def _binary(count: int, offsets: bytearray | None, data: bytearray | None) -> pa.Array:

@@ -13,6 +13,7 @@ failOnDataLoss         true (default) | false
 
 from __future__ import annotations
 
+import difflib
 import json
 from collections.abc import Mapping
 from dataclasses import dataclass
@@ -24,17 +25,23 @@ from headstream.model.identifiers import TopicName
 from headstream.model.message import MessageState, parse_state
 from headstream.spark.offsets import EARLIEST, LATEST, Place, StartingPoint
 
-__all__ = ["HeaderShape", "SourceOptions", "parse_options"]
+__all__ = ["COLUMN_NAMES", "HeaderShape", "SourceOptions", "parse_options"]
 
 HeaderShape: TypeAlias = Literal["variant", "none", "binary"]
 """What becomes of the headers: a VARIANT column, no column, or a BINARY column with their bytes as stored."""
 
+COLUMN_NAMES: Final = (
+    "stream", "topic", "partition", "offset", "timestamp", "state", "id", "checksum", "key", "headers", "headers_repeated",
+    "payload",
+)  # fmt: skip
+"""Every column there can be, in the order they have."""
 _NAMES: Final = (
     "url",
     "subscribe",
     "startingOffsets",
     "endingOffsets",
     "headers",
+    "columns",
     "states",
     "maxOffsetsPerTrigger",
     "minPartitions",
@@ -54,6 +61,7 @@ class SourceOptions:
         starting: Where to begin.
         ending: Where a batch read ends.
         headers: The shape of the header column.
+        columns: What is decoded, in this order.
         states: Codes of the states that are read, or None for all.
         max_offsets: Messages of a micro-batch at most, or None.
         min_partitions: Tasks at least, or None.
@@ -66,6 +74,7 @@ class SourceOptions:
     starting: StartingPoint
     ending: StartingPoint
     headers: HeaderShape
+    columns: tuple[str, ...]
     states: frozenset[int] | None
     max_offsets: int | None
     min_partitions: int | None
@@ -106,17 +115,21 @@ def parse_options(options: Mapping[str, str]) -> SourceOptions:
         InvalidUrlError: the URL names nothing that can be read here.
     """
     given = {name.lower(): value for name, value in options.items()}
-    known = {name.lower() for name in _NAMES}
+    known = {name.lower(): name for name in _NAMES}
     for name in given:
         if name not in known and name != "path":
-            raise InvalidOptionError(f"unknown option {name!r} of the headstream source", advice=f"It has {', '.join(_NAMES)}")
+            close = difflib.get_close_matches(name, known, n=1)
+            advice = f"Did you mean {known[close[0]]}?" if close else f"It has {', '.join(_NAMES)}"
+            raise InvalidOptionError(f"unknown option {name!r} of the headstream source", advice=advice)
     topics = _topics(given.get("subscribe", ""))
+    headers = _headers(given.get("headers", "variant"))
     return SourceOptions(
         directory=_directory(given),
         topics=topics,
         starting=_point(given.get("startingoffsets", "earliest"), "startingOffsets", topics),
         ending=_point(given.get("endingoffsets", "latest"), "endingOffsets", topics),
-        headers=_headers(given.get("headers", "variant")),
+        headers=headers,
+        columns=_columns(given.get("columns"), headers),
         states=_states(given.get("states", "available")),
         max_offsets=_number(given, "maxOffsetsPerTrigger", (1 << 63) - 1),
         min_partitions=_number(given, "minPartitions", _MAX_TASKS),
@@ -192,6 +205,20 @@ def _headers(text: str) -> HeaderShape:
     if shape is None:
         raise InvalidOptionError(f"headers={text} is no shape of headers", advice=f"Use {', '.join(shapes)}")
     return shape
+
+
+def _columns(text: str | None, headers: HeaderShape) -> tuple[str, ...]:
+    there = tuple(name for name in COLUMN_NAMES if headers != "none" or not name.startswith("headers"))
+    if text is None:
+        return there
+    names = tuple(name.strip().lower() for name in text.split(",") if name.strip())
+    for name in names:
+        if name not in there:
+            what = "headers=none leaves out" if name in COLUMN_NAMES else "the source does not have"
+            raise InvalidOptionError(f"columns names {name!r}, which {what}", advice=f"There is {', '.join(there)}")
+    if not names or len(set(names)) < len(names):
+        raise InvalidOptionError(f"columns={text} names a column twice, or none", advice=f"There is {', '.join(there)}")
+    return names
 
 
 def _states(text: str) -> frozenset[int] | None:

@@ -18,22 +18,17 @@ from headstream.codec.batch.columns import decode_columns
 from headstream.codec.batch.results import Columns
 from headstream.codec.batch.scan import scan, take
 from headstream.errors import DecodeError, HeadstreamError, LogError, OffsetOutOfRangeError
-from headstream.model.identifiers import TopicName
-from headstream.model.message import MessageState, state_name
 from headstream.segments.files import OsReadFiles
 from headstream.segments.follower import PartitionFollower
 from headstream.segments.layout import MARKER_NAME
-from headstream.spark.headers import HEADER_FIELDS, header_arrays
+from headstream.spark.columns import Assembler
 from headstream.spark.offsets import OffsetRange
 from headstream.spark.options import HeaderShape
 
-__all__ = ["BATCH_ROWS", "ReadPart", "ReadTask", "arrow_schema", "read_task"]
+__all__ = ["BATCH_ROWS", "ReadPart", "ReadTask", "read_task"]
 
 BATCH_ROWS: Final = 10_000
 """Rows of an Arrow batch: with 1,000 a batch's own cost shows, with 100,000 nothing is gained."""
-_ID_BYTES: Final = 36
-"""A UUID as text."""
-_STATE_NAMES: Final = [state_name(code) for code in range(256)]
 
 
 @dataclass(frozen=True, slots=True)
@@ -57,6 +52,7 @@ class ReadTask:
         directory: The log's directory.
         identity: The identity the log had when this was planned.
         parts: What to read, in order.
+        columns: Which columns, in this order.
         headers: The shape of the header columns.
         states: The states to deliver, or None for all.
         fail_on_data_loss: Whether messages that are gone by now are an error.
@@ -65,32 +61,10 @@ class ReadTask:
     directory: str
     identity: str
     parts: tuple[ReadPart, ...]
+    columns: tuple[str, ...]
     headers: HeaderShape
     states: frozenset[int] | None
     fail_on_data_loss: bool
-
-
-def arrow_schema(headers: HeaderShape) -> pa.Schema:
-    """Return the schema of every batch.
-
-    Args:
-        headers: The shape of the header columns.
-    """
-    return pa.schema(
-        [
-            pa.field("stream", pa.string()),
-            pa.field("topic", pa.string()),
-            pa.field("partition", pa.int32()),
-            pa.field("offset", pa.int64()),
-            pa.field("timestamp", pa.timestamp("us", tz="UTC")),
-            pa.field("state", pa.string()),
-            pa.field("id", pa.string()),
-            pa.field("checksum", pa.int64()),
-            pa.field("key", pa.binary()),
-            *HEADER_FIELDS[headers],
-            pa.field("payload", pa.binary()),
-        ]
-    )
 
 
 def read_task(task: ReadTask) -> Iterator[pa.RecordBatch]:
@@ -136,7 +110,9 @@ class _PartReader:
         self._task = task
         self._part = part
         self._offset = part.range.from_offset
-        self._assembler = _Assembler(part.range, task.headers)
+        self._assembler = Assembler(part.range.place, task.columns, task.headers, BATCH_ROWS)
+        self._headers: HeaderShape = task.headers if {"headers", "headers_repeated"} & set(task.columns) else "none"
+        self._ids = "id" in task.columns
 
     def read(self) -> Iterator[pa.RecordBatch]:
         try:
@@ -175,7 +151,7 @@ class _PartReader:
         """Return the columns of the next messages, and how many bytes they took."""
         try:
             size, _ = take(stored, 0, BATCH_ROWS, len(stored))
-            return decode_columns(stored[:size], headers=self._task.headers), size
+            return decode_columns(stored[:size], headers=self._headers, ids=self._ids), size
         except DecodeError as error:
             self._offset += scan(stored[: error.at]).count  # the whole ones before it
             raise
@@ -186,48 +162,3 @@ class _PartReader:
         if wanted is None or sum(columns.state.count(code) for code in wanted) == columns.count:
             return batch
         return batch.filter(pa.array([code in wanted for code in columns.state], pa.bool_()))
-
-
-class _Assembler:
-    """Makes record batches of one partition's columns; what is the same in every row is made once."""
-
-    def __init__(self, part: OffsetRange, headers: HeaderShape) -> None:
-        name = TopicName.parse(part.topic)
-        self._headers = headers
-        self._schema = arrow_schema(headers)
-        self._constants = [
-            pa.repeat(pa.scalar(name.stream, pa.string()), BATCH_ROWS),
-            pa.repeat(pa.scalar(name.topic, pa.string()), BATCH_ROWS),
-            pa.repeat(pa.scalar(part.partition, pa.int32()), BATCH_ROWS),
-        ]
-        self._available = pa.repeat(pa.scalar(_STATE_NAMES[MessageState.AVAILABLE], pa.string()), BATCH_ROWS)
-        self._id_offsets = pa.array(range(0, (BATCH_ROWS + 1) * _ID_BYTES, _ID_BYTES), pa.int32()).buffers()[1]
-
-    def assemble(self, columns: Columns) -> pa.RecordBatch:
-        count = columns.count
-        arrays = [
-            *(array.slice(0, count) for array in self._constants),
-            _fixed(pa.int64(), columns.offset, count),
-            _fixed(pa.timestamp("us", tz="UTC"), columns.timestamp, count),
-            self._states(columns.state, count),
-            pa.Array.from_buffers(pa.string(), count, [None, self._id_offsets, pa.py_buffer(columns.id_data)]),
-            _fixed(pa.uint32(), columns.checksum, count).cast(pa.int64()),
-            _varied(count, columns.key_validity, columns.key_offsets, columns.key_data),
-            *header_arrays(columns, self._headers),
-            _varied(count, columns.payload_validity, columns.payload_offsets, columns.payload_data),
-        ]
-        return pa.RecordBatch.from_arrays(arrays, schema=self._schema)
-
-    def _states(self, states: bytearray, count: int) -> pa.Array:
-        if states.count(MessageState.AVAILABLE) == count:
-            return self._available.slice(0, count)
-        return pa.array([_STATE_NAMES[code] for code in states], pa.string())
-
-
-def _fixed(kind: pa.DataType, data: bytearray, count: int) -> pa.Array:
-    return pa.Array.from_buffers(kind, count, [None, pa.py_buffer(data)])
-
-
-def _varied(count: int, validity: bytearray | None, offsets: bytearray, data: bytearray) -> pa.Array:
-    buffers = [None if validity is None else pa.py_buffer(validity), pa.py_buffer(offsets), pa.py_buffer(data)]
-    return pa.Array.from_buffers(pa.binary(), count, buffers)

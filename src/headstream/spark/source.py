@@ -18,6 +18,7 @@ from pyspark.sql.streaming.datasource import ReadAllAvailable, ReadLimit, ReadMa
 from pyspark.sql.types import (
     BinaryType,
     BooleanType,
+    DataType,
     IntegerType,
     LongType,
     StringType,
@@ -35,34 +36,22 @@ from headstream.spark.reader import ReadPart, ReadTask, read_task
 
 __all__ = ["HeadstreamDataSource", "HeadstreamReader", "HeadstreamStreamReader", "spark_schema"]
 
-_HEADER_FIELDS: Final[dict[HeaderShape, tuple[StructField, ...]]] = {
-    "variant": (StructField("headers", VariantType()), StructField("headers_repeated", BooleanType())),
-    "binary": (StructField("headers", BinaryType()), StructField("headers_repeated", BooleanType())),
-    "none": (),
-}
+_TYPES: Final[dict[str, DataType]] = {
+    "stream": StringType(), "topic": StringType(), "partition": IntegerType(), "offset": LongType(),
+    "timestamp": TimestampType(), "state": StringType(), "id": StringType(), "checksum": LongType(), "key": BinaryType(),
+    "headers_repeated": BooleanType(), "payload": BinaryType(),
+}  # fmt: skip
+_HEADER_TYPES: Final[dict[HeaderShape, DataType]] = {"variant": VariantType(), "binary": BinaryType()}
 
 
-def spark_schema(headers: HeaderShape) -> StructType:
-    """Return the columns of the source.
+def spark_schema(names: tuple[str, ...], headers: HeaderShape) -> StructType:
+    """Return columns as Spark has them.
 
     Args:
+        names: Which columns, in this order.
         headers: The shape of the header columns.
     """
-    return StructType(
-        [
-            StructField("stream", StringType()),
-            StructField("topic", StringType()),
-            StructField("partition", IntegerType()),
-            StructField("offset", LongType()),
-            StructField("timestamp", TimestampType()),
-            StructField("state", StringType()),
-            StructField("id", StringType()),
-            StructField("checksum", LongType()),
-            StructField("key", BinaryType()),
-            *_HEADER_FIELDS[headers],
-            StructField("payload", BinaryType()),
-        ]
-    )
+    return StructType([StructField(name, _HEADER_TYPES[headers] if name == "headers" else _TYPES[name]) for name in names])
 
 
 class HeadstreamDataSource(DataSource):
@@ -85,8 +74,8 @@ class HeadstreamDataSource(DataSource):
         return "headstream"
 
     def schema(self) -> StructType:
-        """Return the columns, which the option `headers` decides."""
-        return spark_schema(self._parsed.headers)
+        """Return the columns, which the options `columns` and `headers` decide."""
+        return spark_schema(self._parsed.columns, self._parsed.headers)
 
     def reader(self, schema: StructType) -> DataSourceReader:
         """Return what reads a batch."""
@@ -232,6 +221,7 @@ def _plan(options: SourceOptions, view: LogView, start: Mapping[Place, int], end
                 directory=options.directory,
                 identity=view.identity,
                 parts=tuple(locate(part) for part in task),
+                columns=options.columns,
                 headers=options.headers,
                 states=options.states,
                 fail_on_data_loss=options.fail_on_data_loss,

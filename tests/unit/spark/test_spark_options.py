@@ -7,7 +7,7 @@ import pytest
 from headstream.errors import InvalidInputError, InvalidOptionError, InvalidUrlError
 from headstream.model.identifiers import TopicName
 from headstream.spark.offsets import Place
-from headstream.spark.options import parse_options
+from headstream.spark.options import COLUMN_NAMES, parse_options
 
 LEAST = {"url": "file:///var/lib/shop", "subscribe": "shop/orders"}
 
@@ -18,6 +18,7 @@ def test_parse_options_has_a_default_for_all_but_url_and_topics() -> None:
     assert options.topics == (TopicName("shop", "orders"),)
     assert (options.starting, options.ending, options.headers) == ("earliest", "latest", "variant")
     assert options.states == frozenset({1})
+    assert options.columns == COLUMN_NAMES
     assert (options.max_offsets, options.min_partitions, options.fail_on_data_loss) == (None, None, True)
 
 
@@ -28,6 +29,7 @@ def test_parse_options_takes_names_in_any_case_when_spark_lowers_them() -> None:
         "startingoffsets": '{"shop/orders": {"1": 23, "2": -2}}',
         "endingOffsets": '{"shop/returns": {"1": -1}}',
         "HEADERS": "Binary",
+        "Columns": "Payload, offset",
         "states": "poisoned, unknown(7)",
         "maxoffsetspertrigger": "100",
         "minPartitions": "4",
@@ -38,7 +40,7 @@ def test_parse_options_takes_names_in_any_case_when_spark_lowers_them() -> None:
     assert [str(topic) for topic in options.topics] == ["shop/orders", "shop/returns"]
     assert options.starting == {Place("shop/orders", 1): 23, Place("shop/orders", 2): -2}
     assert options.ending == {Place("shop/returns", 1): -1}
-    assert options.headers == "binary"
+    assert (options.headers, options.columns) == ("binary", ("payload", "offset"))
     assert options.states == frozenset({20, 7})
     assert (options.max_offsets, options.min_partitions, options.fail_on_data_loss) == (100, 4, False)
     assert pickle.loads(pickle.dumps(options)) == options
@@ -55,6 +57,11 @@ def test_parse_options_reads_every_state_when_states_is_all() -> None:
 @pytest.mark.parametrize(
     ("given", "said"),
     [
+        ({**LEAST, "startingOffset": "latest"}, "Did you mean startingOffsets?"),
+        ({**LEAST, "columns": "payload,size"}, "columns names 'size', which the source does not have"),
+        ({**LEAST, "columns": "headers", "headers": "none"}, "which headers=none leaves out"),
+        ({**LEAST, "columns": "key,key"}, "names a column twice"),
+        ({**LEAST, "columns": " "}, "or none"),
         ({"subscribe": "a/b"}, "option url is missing"),
         ({"url": "file:///x"}, "option subscribe is missing"),
         ({**LEAST, "subscribe": " , "}, "option subscribe is missing"),
