@@ -21,11 +21,10 @@ from typing import Final
 from headstream.client.sending import Batch, Sending, SendingOptions
 from headstream.client.transport import Transport
 from headstream.codec.batch.stamp import stamp
-from headstream.codec.binary import encode_sent
+from headstream.codec.binary import KEY_HEADER, NULL_HEADER, encode_headers
 from headstream.errors import ClosedError, HeaderError, InvalidInputError, LimitError, PartitionNotFoundError
 from headstream.model.headers import Headers, HeadersInput
 from headstream.model.identifiers import TopicName
-from headstream.model.message import Message
 from headstream.model.topology import MAX_BATCH_BYTES, Limits, Topic
 
 __all__ = ["Producer"]
@@ -34,7 +33,10 @@ TIMESTAMP_HEADER: Final = "hs.timestamp"
 """The one reserved header that a sender may give: its own time, which the log does not touch."""
 
 _RESERVED: Final = "hs."
-_NO_HEADERS: Final = bytes(4)
+_KEY_HEADER: Final = encode_headers(Headers({KEY_HEADER: b""}))[:-4]
+"""A key's header up to its length."""
+
+_NULL_HEADER: Final = encode_headers(Headers({NULL_HEADER: True}))
 _NO_SEED: Final = bytes(16)
 _MAX_ID: Final = (1 << 128) - 1
 _PLAINLY_SMALL: Final = 1 << 20
@@ -123,34 +125,34 @@ class Producer:
         self, payload: bytes | bytearray | memoryview | None, key: bytes | None, headers: HeadersInput | None, id: int
     ) -> tuple[bytes, int]:
         """Return the message as sent, and the bytes of its headers, having checked it against the topic's limits."""
-        if not isinstance(payload, bytes):
+        if not isinstance(payload, (bytes, type(None))):
             payload = _as_bytes(payload)
-        if key is not None and not isinstance(key, bytes):
+        if not isinstance(key, (bytes, type(None))):
             raise InvalidInputError(f"a key is bytes, not {type(key).__name__}", advice='Encode it, as in key=b"42"')
         if not 0 <= id <= _MAX_ID:
             raise InvalidInputError(f"message id {id} is not an unsigned 128-bit number")
-        if key is None and not headers and payload is not None:
-            # What codec.binary makes of such a message too, without a Message in between.
-            message = b"".join((id.to_bytes(16, "little"), _NO_HEADERS, len(payload).to_bytes(4, "little"), payload))
-            if 0 < len(payload) <= _PLAINLY_SMALL:
-                return message, 0
-        else:
-            typed = Headers(headers or ())
-            for name in typed:
-                if name.startswith(_RESERVED) and name != TIMESTAMP_HEADER:
-                    raise HeaderError(
-                        f"the header {name!r} is reserved",
-                        advice="Names that begin with 'hs.' are Headstream's own; give a key as key=, a null payload as None",
-                    )
-            message = encode_sent((Message(payload=payload, key=key, headers=typed, id=id, checksum=0),))
+        # What codec.binary.encode_sent() makes of a Message, without one in between.
+        block = encode_headers(_checked(headers)) if headers else b""
+        if payload is None:
+            payload, block = b"", _NULL_HEADER + block
+        if key is not None:
+            block = b"".join((_KEY_HEADER, len(key).to_bytes(4, "little"), key, block))
+        message = b"".join(
+            (id.to_bytes(16, "little"), len(block).to_bytes(4, "little"), block, len(payload).to_bytes(4, "little"), payload)
+        )
+        if block or not 0 < len(payload) <= _PLAINLY_SMALL:
+            self._check(message)
+        return message, len(block)
+
+    def _check(self, message: bytes) -> None:
+        """Refuse a message that the log would refuse with the batch it is in: while it can be named."""
         if len(message) > MAX_BATCH_BYTES:
             raise LimitError(
                 f"a message of {len(message)} bytes",
                 where=str(self._name),
                 advice=f"One send takes at most {MAX_BATCH_BYTES} bytes: keep big payloads elsewhere and send where",
             )
-        stamp(message, 0, 0, _NO_SEED, self._is_wide)  # the log's own check, of this message alone, while it can be named
-        return message, len(message) - 24 - len(payload or b"")
+        stamp(message, 0, 0, _NO_SEED, self._is_wide)
 
     def flush(self) -> None:
         """Return when all that was sent is stored.
@@ -270,6 +272,18 @@ class Producer:
             self.close()
         except Exception as also:
             error.add_note(f"Closing the producer failed too: {also}")
+
+
+def _checked(headers: HeadersInput) -> Headers:
+    """Return typed headers, none of which has a reserved name."""
+    typed = Headers(headers)
+    for name, _ in typed.items():
+        if name.startswith(_RESERVED) and name != TIMESTAMP_HEADER:
+            raise HeaderError(
+                f"the header {name!r} is reserved",
+                advice="Names that begin with 'hs.' are Headstream's own; give a key as key=, a null payload as None",
+            )
+    return typed
 
 
 def _as_bytes(payload: object) -> bytes | None:

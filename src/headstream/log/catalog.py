@@ -127,9 +127,10 @@ class Catalog:
 
     def snapshot(self) -> Snapshot:
         """Return all streams and topics as they are now."""
+        known = self._snapshot
+        if known is not None and self._is_alone:
+            return known
         with self._lock, self._translated():
-            if self._snapshot is not None and self._is_alone:
-                return self._snapshot
             version = self._connection.execute("PRAGMA data_version").fetchone()[0]
             if self._snapshot is None or version != self._data_version:
                 self._snapshot = self._read()

@@ -17,6 +17,7 @@ from headstream.segments.layout import (
     IndexEntry,
     decode_entry,
     decode_header,
+    peek_entry,
 )
 
 __all__ = ["IndexReader"]
@@ -91,25 +92,34 @@ class IndexReader:
             return self.last
         entry = self._read(number)
         if entry is None:
-            raise CorruptLogError(
-                f"entry {number} of an index file is damaged",
-                where=f"{self._path}, byte {INDEX_HEADER_BYTES + number * INDEX_ENTRY_BYTES}",
-                advice="Move the file away: the next writer that opens the log builds it again from the .log beside it",
-            )
+            raise self._damaged(number)
         return entry
 
-    def find_offset(self, offset: int, start: int = 0) -> int:
-        """Return the number of the last entry that begins at or before an offset.
+    def _damaged(self, number: int) -> CorruptLogError:
+        return CorruptLogError(
+            f"entry {number} of an index file is damaged",
+            where=f"{self._path}, byte {INDEX_HEADER_BYTES + number * INDEX_ENTRY_BYTES}",
+            advice="Move the file away: the next writer that opens the log builds it again from the .log beside it",
+        )
+
+    def find_offset(self, offset: int) -> int:
+        """Return the number of the entry that holds an offset.
 
         Args:
-            offset: At least the first entry's first offset.
-            start: A number of an entry that is known to begin at or before it.
+            offset: At least the first entry's first offset, and before the last one's end.
+
+        Raises:
+            CorruptLogError: a damaged entry is in the way.
         """
-        return bisect_right(range(self.count), offset, lo=start, key=lambda number: self.entry(number).first_offset) - 1
+        number = max(0, bisect_right(range(self.count), offset, key=lambda number: self._peek(number)[0]) - 1)
+        entry = self.entry(number)
+        if not entry.first_offset <= offset < entry.end_offset:
+            raise self._damaged(self._find_damaged())
+        return number
 
     def find_timestamp(self, timestamp_us: int) -> int:
         """Return the number of the first entry of this time or later, `count` where there is none."""
-        return bisect_left(range(self.count), timestamp_us, key=lambda number: self.entry(number).timestamp_us)
+        return bisect_left(range(self.count), timestamp_us, key=lambda number: self._peek(number)[1])
 
     def find_last_within(self, start: int, until_offset: int, until_position: int) -> int:
         """Return the number of the last entry, from `start` on, that ends at or before both; start - 1 where none does.
@@ -124,7 +134,19 @@ class IndexReader:
             entry = self.entry(number)
             return entry.end_offset > until_offset or entry.end_position > until_position
 
-        return bisect_left(range(self.count), True, lo=start, key=is_beyond) - 1
+        # The end is mostly near: look twice as far each time, and then in between.
+        low, step = start, 1
+        while low < self.count and not is_beyond(min(low + step, self.count) - 1):
+            low, step = min(low + step, self.count), step * 2
+        return bisect_left(range(min(low + step, self.count)), True, lo=low, key=is_beyond) - 1
+
+    def _peek(self, number: int) -> tuple[int, int]:
+        self._file.read_into(self._buffer, INDEX_HEADER_BYTES + number * INDEX_ENTRY_BYTES)
+        return peek_entry(self._buffer, self._base_offset)
+
+    def _find_damaged(self) -> int:
+        """Return the number of the first damaged entry; a search that went astray met one."""
+        return next((number for number in range(self.count) if self._read(number) is None), 0)
 
     def close(self) -> None:
         """Let go of the file."""

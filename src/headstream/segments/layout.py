@@ -48,6 +48,7 @@ __all__ = [
     "decode_header",
     "encode_entry",
     "encode_header",
+    "peek_entry",
     "segment_path",
     "topic_directory",
 ]
@@ -126,6 +127,12 @@ def encode_entry(entry: IndexEntry, base_offset: int) -> bytes:
     position, size, first, count, timestamp, checksum = entry
     body = _ENTRY.pack(position, size, first - base_offset, count, timestamp, checksum, 0)[:-4]
     return body + _CHECK.pack(crc32c(body, base_offset & 0xFFFFFFFF))
+
+
+def peek_entry(data: bytes | bytearray | memoryview, base_offset: int) -> tuple[int, int]:
+    """Return first offset and timestamp of an entry, unchecked: for a search, whose result is then decoded."""
+    _, _, relative, _, timestamp, _, _ = _ENTRY.unpack(data)
+    return base_offset + relative, timestamp
 
 
 def decode_entry(data: bytes | bytearray | memoryview, base_offset: int) -> IndexEntry | None:

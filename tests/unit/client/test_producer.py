@@ -15,7 +15,7 @@ import pytest
 import headstream as hs
 from headstream.broker.broker import Broker
 from headstream.client.client import Client
-from headstream.codec.binary import decode_sent
+from headstream.codec.binary import decode_sent, encode_sent
 from headstream.codec.buffer import BytesLike
 from headstream.log.shared import open_memory
 from headstream.model.identifiers import TopicName
@@ -337,3 +337,16 @@ def test_a_forked_child_is_refused_and_takes_nothing_with_it(log: hs.Client) -> 
                 os._exit(code)
         assert os.waitpid(child, 0)[1] == 0
     assert log.topic("shop/orders").messages_count == 1
+
+
+@pytest.mark.parametrize("key", [None, b"", b"k", b"42"])
+@pytest.mark.parametrize("payload", [None, b"", b"payload"])
+@pytest.mark.parametrize("headers", [None, {}, {"a": hs.uint8(3), "b": None}, [("a", 1), ("a", "two")]])
+def test_send_encodes_as_the_codec_does(log: hs.Client, key: bytes | None, payload: bytes | None, headers: Any) -> None:
+    with log.producer("shop/wide") as producer:
+        producer.send(payload, key=key, headers=headers, id=5)
+        encoded, _ = producer._encode(payload, key, headers, 5)
+    expected = hs.Message(payload=payload, key=key, headers=hs.Headers(headers or ()), id=5)
+    assert encoded == encode_sent([expected])
+    (message,) = log.poll("shop/wide")
+    assert (message.payload, message.key, message.headers, message.id) == (payload, key, expected.headers, 5)

@@ -192,7 +192,8 @@ def test_exact_accessors_take_their_own_kind_only(name: str, value: Any, data: s
     ("value", "accessor", "expected"),
     [
         (hs.uint8(3), "to_int", 3), (hs.bool(True), "to_int", 1), (hs.float64(2.0), "to_int", 2),
-        (hs.string(" 12 "), "to_int", 12), (hs.string("-5"), "to_int", -5), (hs.int128(1 << 100), "to_float", float(1 << 100)), (hs.uint8(3), "to_float", 3.0),
+        (hs.string(" 12 "), "to_int", 12), (hs.string("-5"), "to_int", -5),
+        (hs.int128(1 << 100), "to_float", float(1 << 100)), (hs.uint8(3), "to_float", 3.0),
         (hs.string("1e3"), "to_float", 1000.0), (hs.float32(0.5), "to_float", 0.5), (hs.uint8(1), "to_bool", True),
         (hs.float64(0.0), "to_bool", False), (hs.string("TRUE"), "to_bool", True), (hs.uint8(7), "to_str", "7"),
         (hs.bool(False), "to_str", "false"), (hs.raw(b"caf\xc3\xa9"), "to_str", "café"), (hs.char("x"), "to_str", "x"),
