@@ -14,10 +14,10 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from tests.cli_inputs import ALL_KINDS, COMMAND, environment, run
 
 from headstream.connect import connect
 from headstream.model.message import Message
+from tests.cli_inputs import ALL_KINDS, COMMAND, environment, run
 
 TOPIC = "shop/orders"
 

@@ -7,6 +7,8 @@ A payload or key that is printable UTF-8 is shown as text, with line ends and ta
 
 from __future__ import annotations
 
+import shutil
+import sys
 from collections.abc import Iterable
 from typing import Final
 
@@ -19,6 +21,9 @@ __all__ = ["describe_bytes", "print_message_lines", "print_message_table"]
 
 _SHOWN_CHARACTERS: Final = 200
 """Of a payload in a table: more would hide the messages around it; JSON has all of it."""
+_TABLE_COLUMNS: Final = 80
+_STATE_COLUMNS: Final = 20
+"""What a terminal must have for a table of messages; a narrower one shows them a line each."""
 _BLANKS: Final = str.maketrans("", "", "\n\r\t")
 
 
@@ -29,12 +34,13 @@ def print_message_table(messages: list[Message], form: str) -> None:
         messages: What to print.
         form: table, json or jsonl.
     """
-    if form != "table":
+    has_states = any(message.state != MessageState.AVAILABLE for message in messages)
+    needed = _TABLE_COLUMNS + (_STATE_COLUMNS if has_states else 0)
+    if form != "table" or (sys.stdout.isatty() and shutil.get_terminal_size().columns < needed):
         print_message_lines(messages, form)
         return
-    has_states = any(message.state != MessageState.AVAILABLE for message in messages)
     columns = ["partition", "offset", "time", *(["state"] if has_states else []), "key", "headers", "payload"]
-    print_table(columns, [_cells(message, has_states) for message in messages])
+    print_table(columns, [_cells(message, has_states) for message in messages], folded=("key", "headers", "payload"))
 
 
 def print_message_lines(messages: Iterable[Message], form: str, *, flush: bool = False) -> None:

@@ -26,6 +26,9 @@ __all__ = [
 
 _WIDE: Final = 10_000
 """Columns of a table that no terminal shows: enough that nothing is folded."""
+_UNFOLDED: Final = 32
+_FOLDED: Final = 12
+"""On a narrow terminal columns with cells longer than the first are folded, to no less than the second."""
 _ESCAPES: Final = {"\n": "\\n", "\r": "\\r", "\t": "\\t"}
 
 
@@ -98,12 +101,13 @@ def write_json_list(documents: Iterable[Any], *, flush: bool = False) -> None:
         print_text("]", flush=flush)
 
 
-def print_table(columns: Sequence[str], rows: Iterable[Sequence[str]]) -> None:
+def print_table(columns: Sequence[str], rows: Iterable[Sequence[str]], folded: Sequence[str] = ()) -> None:
     """Print aligned columns.
 
     Args:
         columns: Their names; none for a table without a head.
         rows: The cells, as text; numbers stand at the right.
+        folded: Columns that a narrow terminal folds; none is those with long cells.
     """
     from rich import box
     from rich.console import Console
@@ -113,12 +117,19 @@ def print_table(columns: Sequence[str], rows: Iterable[Sequence[str]]) -> None:
     is_terminal = sys.stdout.isatty()
     console = Console(file=sys.stdout, width=None if is_terminal else _WIDE, highlight=False, emoji=False, markup=False)
     cells = [list(row) for row in rows]
-    table = Table(box=box.SIMPLE_HEAD if is_terminal else None, show_header=bool(columns), pad_edge=False, padding=(0, 1))
-    width = len(columns) or max(map(len, cells), default=0)
-    for number in range(width):
-        is_number = bool(columns) and all(row[number].lstrip("-").isdecimal() for row in cells)
-        name = Text(columns[number]) if columns else ""
-        table.add_column(name, justify="right" if is_number else "left", overflow="fold")
+    table = Table(box=box.SIMPLE_HEAD if is_terminal else None, show_header=bool(columns), show_edge=False, pad_edge=False)
+    for number in range(len(columns) or max(map(len, cells), default=0)):
+        column = [row[number] for row in cells]
+        is_number = bool(columns) and all(cell.lstrip("-").isdecimal() for cell in column)
+        longest = max(map(len, column), default=0)
+        is_folded = columns[number] in folded if folded else longest > _UNFOLDED
+        table.add_column(
+            Text(columns[number]) if columns else "",
+            justify="right" if is_number else "left",
+            overflow="fold",
+            no_wrap=not is_folded,
+            min_width=min(longest, _FOLDED) if is_folded else None,
+        )
     for row in cells:
         table.add_row(*(Text(escape(cell)) for cell in row))
     with console.capture() as capture:

@@ -9,10 +9,10 @@ import time
 from pathlib import Path
 
 import pytest
-from tests.cli_inputs import COMMAND, environment, run
 
 from headstream.connect import connect
 from headstream.testing import CaptureOptions, SourceDatabase
+from tests.cli_inputs import COMMAND, environment, run
 
 pytestmark = pytest.mark.spark
 

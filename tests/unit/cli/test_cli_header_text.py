@@ -3,7 +3,6 @@ from __future__ import annotations
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
-from tests.cli_inputs import ALL_KINDS, header_values
 
 from headstream.cli.header_text import (
     decode_base64,
@@ -16,6 +15,7 @@ from headstream.errors import HeaderError
 from headstream.model.constructors import CONSTRUCTORS, float64, int64, raw, string, uint8
 from headstream.model.header_values import HeaderKind, HeaderValue
 from headstream.model.headers import check_key
+from tests.cli_inputs import ALL_KINDS, header_values
 
 
 def test_all_kinds_has_every_kind() -> None:

@@ -6,7 +6,6 @@ from dataclasses import replace
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
-from tests.cli_inputs import ALL_KINDS, messages
 
 from headstream.cli.lines import decode_line, encode_document, encode_line
 from headstream.errors import DecodeError, HeadstreamError, InvalidInputError
@@ -14,6 +13,7 @@ from headstream.model.constructors import uint8
 from headstream.model.headers import Headers
 from headstream.model.identifiers import format_message_id
 from headstream.model.message import Message
+from tests.cli_inputs import ALL_KINDS, messages
 
 
 @settings(max_examples=200)

@@ -4,11 +4,11 @@ import json
 from collections.abc import Iterator
 
 import pytest
-from tests.cli_inputs import ALL_KINDS
 
 from headstream.cli.message_view import describe_bytes, print_message_lines, print_message_table
 from headstream.cli.output import escape, format_time, print_object, print_objects, write_json_list
 from headstream.model.message import Message
+from tests.cli_inputs import ALL_KINDS
 
 ROWS = [{"name": "shop", "id": 1, "topics": ["a", "b"]}, {"name": "[red]zoo", "id": 12, "topics": []}]
 
@@ -95,3 +95,18 @@ def test_messages_are_one_line_each_whatever_is_in_them(capsys: pytest.CaptureFi
 def test_state_is_a_column_only_where_a_message_is_not_available(capsys: pytest.CaptureFixture[str]) -> None:
     print_message_table([Message(payload=b"a", offset=0, timestamp=0, partition=1)], "table")
     assert "state" not in capsys.readouterr().out
+
+
+@pytest.mark.parametrize(("width", "is_table"), [(60, False), (80, True)])
+def test_a_terminal_that_is_too_narrow_for_a_table_of_messages_shows_lines(
+    width: int, is_table: bool, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    monkeypatch.setattr("sys.stdout.isatty", lambda: True)
+    monkeypatch.setenv("COLUMNS", str(width))
+    monkeypatch.setenv("TERM", "dumb")
+    payload = b"payload " * 20
+    print_message_table([Message(payload=payload, headers=ALL_KINDS, offset=1, timestamp=0, partition=1)], "table")
+    shown = capsys.readouterr().out
+    assert shown.startswith("partition") is is_table
+    assert shown.count("payload") >= 20
+    assert max(map(len, shown.splitlines())) <= 80 or not is_table
