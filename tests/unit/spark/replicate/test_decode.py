@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import json
 from collections.abc import Mapping, Sequence
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -10,7 +12,17 @@ import pyarrow as pa
 import pytest
 from deltalake import DeltaTable
 
-from headstream.codec.replicate import decode_envelope, decode_metadata
+from headstream.codec.replicate import (
+    Change,
+    ColumnMetadata,
+    Lineage,
+    TableMetadata,
+    data_message,
+    data_schema,
+    decode_envelope,
+    decode_metadata,
+    metadata_message,
+)
 from headstream.spark.replicate.decode import Decoded, Decoder
 from headstream.spark.replicate.tables import TargetTables, table_path
 from headstream.spark.replicate.zone import SchemaZone, ZoneEntry
@@ -80,3 +92,99 @@ def test_decoder_accounts_for_every_message_when_schemas_are_missing(tmp_path: P
     assert waiting == {i: m.schema_id for i, m in enumerate(messages) if m.role == "data"}
     assert sum(batch.num_rows for batch in decoded.metadata) == sum(m.role == "metadata" for m in messages)
     assert [row["reason"] is not None for batch in decoded.dead for row in batch.to_pylist()] == [True] * 3
+
+
+KEYLESS = TableMetadata("F" * 32, Lineage("s", "t", "shop", "log"), (ColumnMetadata("line", 1, "INT4"),), "")
+KEYED = TableMetadata(
+    "E" * 32,
+    Lineage("s", "t", "shop", "kit"),
+    (ColumnMetadata("id", 1, "INT4", primary_key_position=1), ColumnMetadata("name", 2, "WSTRING", 20)),
+    "",
+)
+
+
+def insert(number: int) -> Change:
+    data = {"id": number, "name": f"n{number}"}
+    return Change("INSERT", data, None, f"{number:035d}", "2023-03-21T21:34:19.511", "p", "t", None, b"\x03", 1, True, None)
+
+
+def zone_of(directory: Path, *tables: TableMetadata) -> SchemaZone:
+    zone = SchemaZone(directory / "zone")
+    for offset, table in enumerate(tables):
+        zone.add(ZoneEntry(table, offset, "cdc/metadata", 1, offset))
+    return zone
+
+
+def names(decoded: Decoded, schema_id: str) -> list[str]:
+    return [name for batch in decoded.changes.get(schema_id, []) for name in batch.column("name").to_pylist()]
+
+
+def reasons(decoded: Decoded) -> list[str]:
+    return [row["reason"] for batch in decoded.dead for row in batch.to_pylist()]
+
+
+def test_decoder_reads_a_message_by_the_schema_it_carries_itself(tmp_path: Path) -> None:
+    table = replace(KEYED, data_schema=data_schema(KEYED.columns, logical_types=True))
+    reversed_schema = data_schema(tuple(reversed(KEYED.columns)), logical_types=True)  # another order of bytes than the zone's
+    value = data_message(reversed_schema, insert(5), schema_id=table.schema_id, own_schema=reversed_schema)
+    decoded = Decoder(zone_of(tmp_path, table)).decode(raw_batch([value]))
+    assert not decoded.dead, reasons(decoded)
+    assert names(decoded, table.schema_id) == ["n5"]
+
+
+def test_decoder_finds_the_table_of_a_message_without_schema_id_by_the_namespace_of_its_schema(tmp_path: Path) -> None:
+    table = replace(KEYED, data_schema=data_schema(KEYED.columns, logical_types=True))
+    schema = json.loads(table.data_schema)
+    values: list[bytes] = []
+    for namespace in ("shop.kit", "com.attunity.queue.msg.task-1.shop.kit", "shop.other", ""):
+        text = json.dumps({**schema, "namespace": namespace})
+        values.append(data_message(text, insert(len(values)), schema_id=None, own_schema=text))
+    decoded = Decoder(zone_of(tmp_path, table)).decode(raw_batch(values))
+    assert names(decoded, table.schema_id) == ["n0", "n1"]
+    assert ["fits no table" in reason for reason in reasons(decoded)] == [True, True]
+
+
+def test_decoder_names_the_table_when_it_has_no_primary_key(tmp_path: Path) -> None:
+    table = replace(KEYLESS, data_schema=data_schema(KEYLESS.columns, logical_types=True))
+    change = replace(insert(1), data={"line": 1}, column_mask=b"\x01")
+    decoded = Decoder(zone_of(tmp_path, table)).decode(raw_batch([data_message(table, change, schema_id=table.schema_id)]))
+    assert len(reasons(decoded)) == 1
+    assert "no primary key" in reasons(decoded)[0]
+    assert "shop.log" in reasons(decoded)[0]
+
+
+@pytest.mark.parametrize("form", ["avro", "json"])
+@pytest.mark.parametrize(
+    ("changed", "reason"),
+    [
+        ({"data": {"id": None, "name": "x"}}, "key column 'id' is null"),
+        ({"change_sequence": ""}, "no change sequence"),
+        ({"change_sequence": "1" * 36}, "more than 35 characters"),
+    ],
+)
+def test_decoder_refuses_one_row_and_keeps_the_rest(tmp_path: Path, form: Any, changed: dict[str, Any], reason: str) -> None:
+    table = replace(KEYED, data_schema=data_schema(KEYED.columns, logical_types=True))
+    changes = [insert(1), replace(insert(2), **changed), insert(3)]
+    values = [data_message(table, change, form=form, schema_id=table.schema_id) for change in changes]
+    decoded = Decoder(zone_of(tmp_path, table)).decode(raw_batch(values))
+    assert names(decoded, table.schema_id) == ["n1", "n3"]
+    (row,) = [row for batch in decoded.dead for row in batch.to_pylist()]
+    assert (row["offset"], row["payload"]) == (1, values[1])
+    assert reason in row["reason"]
+
+
+def test_decoder_refuses_the_value_that_does_not_fit_its_column_alone(tmp_path: Path) -> None:
+    table = replace(KEYED, data_schema=data_schema(KEYED.columns, logical_types=True))
+    narrow = replace(table, columns=(replace(KEYED.columns[0], type="INT1"), KEYED.columns[1]))
+    values = [data_message(table, insert(number), schema_id=table.schema_id) for number in (1, 300, 7)]
+    decoded = Decoder(zone_of(tmp_path, narrow)).decode(raw_batch(values))
+    assert names(decoded, table.schema_id) == ["n1", "n7"]
+    assert "column 'id'" in reasons(decoded)[0]
+
+
+def test_decoder_takes_metadata_without_a_schema_id_in_its_envelope(tmp_path: Path) -> None:
+    table = replace(KEYED, data_schema=data_schema(KEYED.columns, logical_types=True))
+    value = metadata_message(table, with_schema_id=False)
+    decoded = Decoder(SchemaZone(tmp_path / "zone")).decode(raw_batch([value]))
+    (row,) = [row for batch in decoded.metadata for row in batch.to_pylist()]
+    assert decode_metadata(decode_envelope(row["payload"])).schema_id == table.schema_id
