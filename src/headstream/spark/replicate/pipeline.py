@@ -16,6 +16,7 @@ from collections.abc import Callable
 from typing import Any
 
 import pyarrow as pa
+from py4j.protocol import Py4JError
 from pyspark.errors import PySparkException
 from pyspark.sql import DataFrame, SparkSession
 
@@ -96,6 +97,14 @@ class ReplicatePipeline:
             if self._failure is not None:
                 raise self._failure from None
             raise ReplicateError(f"the Spark query failed: {_reason(error)}", where=self._config.source) from error
+        except (Py4JError, ConnectionError) as error:
+            if self._failure is not None:
+                raise self._failure from None
+            raise ReplicateError(
+                "Spark's Java process has ended",
+                where=self._config.source,
+                advice="Java says why above; run again with the same checkpoint, which goes on where this run ended",
+            ) from error
         finally:
             self._count_waiting()
             self._parking.close()
