@@ -13,7 +13,6 @@ with log.consumer("shop/orders", group="billing") as consumer:
 
 from __future__ import annotations
 
-from headstream.client.async_client import AsyncClient, AsyncConsumer, AsyncProducer
 from headstream.client.client import Client
 from headstream.client.consumer import Consumer
 from headstream.client.producer import Producer
@@ -77,9 +76,6 @@ bool = bool_  # the kind's one spelling, `hs.bool`; left out of __all__ so that 
 
 __all__ = [
     "AlreadyExistsError",
-    "AsyncClient",
-    "AsyncConsumer",
-    "AsyncProducer",
     "Client",
     "ClosedError",
     "Consumer",

@@ -10,15 +10,17 @@ from __future__ import annotations
 import difflib
 import os
 from pathlib import Path
-from typing import Any, Final
+from typing import TYPE_CHECKING, Any, Final
 from urllib.parse import SplitResult, unquote, urlsplit
 
 from headstream.broker.broker import Broker
-from headstream.client.async_client import AsyncClient
 from headstream.client.client import Client
 from headstream.errors import InvalidOptionError, InvalidUrlError
 from headstream.log.log import Log
 from headstream.log.shared import open_directory, open_memory
+
+if TYPE_CHECKING:
+    from headstream.client.async_client import AsyncClient
 
 __all__ = ["URL_VARIABLE", "connect", "connect_async"]
 
@@ -53,6 +55,8 @@ def connect_async(url: str | None = None, **options: Any) -> AsyncClient:
         url: As for connect().
         **options: As for connect().
     """
+    from headstream.client.async_client import AsyncClient  # asyncio costs as much to import as all of the rest
+
     return AsyncClient(connect(url, **options))
 
 

@@ -237,23 +237,37 @@ class Client:
         return self._open_transport().offsets.committed(_topic(topic), committer)
 
     def close(self) -> None:
-        """Close its producers, which flush, and its consumers, which commit nothing more; closing twice is fine."""
+        """Close its producers, which flush, and its consumers, which commit nothing more; closing twice is fine.
+
+        Raises:
+            HeadstreamError: a producer could not store everything; all is closed nevertheless.
+        """
         if self._is_closed:
             return
-        try:
-            for consumer in list(self._consumers):
-                consumer.close(commit=False)  # whether the message in hand was done only its own `with` could say
-            for producer in list(self._producers):
+        errors: list[Exception] = []
+        for consumer in list(self._consumers):
+            consumer.close(commit=False)  # whether the message in hand was done only its own `with` could say
+        for producer in list(self._producers):
+            try:
                 producer.close()
-        finally:
-            self._is_closed = True
-            self._transport.close()
+            except Exception as error:  # but Ctrl-C leaves the log open: what was sent is flushed at the program's end
+                errors.append(error)
+        self._is_closed = True
+        self._transport.close()
+        if errors:
+            raise errors[0]
 
     def __enter__(self) -> Client:
         return self
 
     def __exit__(self, kind: type[BaseException] | None, error: BaseException | None, traceback: TracebackType | None) -> None:
-        self.close()
+        if error is None:
+            self.close()
+            return
+        try:
+            self.close()
+        except Exception as also:
+            error.add_note(f"Closing the log failed too: {also}")
 
 
 def _topic(name: str | TopicName) -> TopicName:

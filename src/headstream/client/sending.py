@@ -176,7 +176,7 @@ class Sending:
 
     def is_acknowledged(self, number: int) -> bool:
         """Return whether all batches up to a number are."""
-        return not self._batches or all(batch.number > number for batch in self._batches)
+        return not self._batches or self._batches[0].number > number
 
     def take(self, now_us: int) -> Batch | None:
         """Return the next batch that is due, or None; the one taken before must be acknowledged first."""
@@ -192,10 +192,11 @@ class Sending:
 
     def next_due_us(self) -> int | None:
         """Return when the next batch is due if no other message comes, or None where there is none."""
-        return min((batch.due_us for batch in self._batches), default=None)
+        return self._batches[0].due_us if self._batches else None
 
     def acknowledge(self, batch: Batch) -> None:
         """Let go of a batch that is stored."""
         self._taken = None
         self._batches.remove(batch)
-        self._pending_bytes = sum(len(other.data) for other in self._batches)
+        # An interrupted add() may not have counted its bytes: with nothing pending the count is right again.
+        self._pending_bytes = self._pending_bytes - len(batch.data) if self._batches else 0

@@ -9,9 +9,10 @@ from typing import Any
 import pytest
 
 import headstream as hs
+from headstream.client.async_client import AsyncClient, AsyncConsumer, AsyncProducer
 
 
-def run(body: Callable[[hs.AsyncClient], Coroutine[Any, Any, None]]) -> None:
+def run(body: Callable[[AsyncClient], Coroutine[Any, Any, None]]) -> None:
     async def main() -> None:
         async with hs.connect_async("memory://") as log:
             await log.create_topic("shop/orders", partitions=2)
@@ -20,7 +21,7 @@ def run(body: Callable[[hs.AsyncClient], Coroutine[Any, Any, None]]) -> None:
     asyncio.run(asyncio.wait_for(main(), 30))
 
 
-async def send(log: hs.AsyncClient, *payloads: bytes) -> None:
+async def send(log: AsyncClient, *payloads: bytes) -> None:
     async with log.producer("shop/orders") as producer:
         for payload in payloads:
             await producer.send(payload, partition=1)
@@ -30,13 +31,13 @@ def test_every_name_of_the_client_is_there() -> None:
     def names(kind: type) -> set[str]:
         return {name for name in dir(kind) if not name.startswith("_")}
 
-    assert names(hs.AsyncClient) == names(hs.Client) - {"identity"}
-    assert names(hs.AsyncProducer) == names(hs.Producer) - {"is_full"}
-    assert names(hs.AsyncConsumer) == names(hs.Consumer) - {"fetch", "finish", "is_ready", "positions"}
+    assert names(AsyncClient) == names(hs.Client) - {"identity"}
+    assert names(AsyncProducer) == names(hs.Producer) - {"is_full"}
+    assert names(AsyncConsumer) == names(hs.Consumer) - {"fetch", "finish", "is_ready", "positions"}
 
 
 def test_streams_and_topics() -> None:
-    async def body(log: hs.AsyncClient) -> None:
+    async def body(log: AsyncClient) -> None:
         await log.create_stream("bank")
         assert [stream.name for stream in await log.streams()] == ["shop", "bank"]
         assert (await log.stream("shop")).topics == ("orders",)
@@ -54,7 +55,7 @@ def test_streams_and_topics() -> None:
 
 
 def test_send_poll_iterate_and_commit() -> None:
-    async def body(log: hs.AsyncClient) -> None:
+    async def body(log: AsyncClient) -> None:
         await send(log, b"a", b"b", b"c")
         assert [m.payload for m in await log.poll("shop/orders", start="last", count=2)] == [b"b", b"c"]
         async with log.consumer("shop/orders", group="g", timeout_ms=0) as consumer:
@@ -71,7 +72,7 @@ def test_send_poll_iterate_and_commit() -> None:
 
 
 def test_a_consumer_that_waits_gets_what_comes() -> None:
-    async def body(log: hs.AsyncClient) -> None:
+    async def body(log: AsyncClient) -> None:
         async with log.consumer("shop/orders", group="g") as consumer:
             waiting = asyncio.create_task(anext(consumer))
             await asyncio.sleep(0)
@@ -83,7 +84,7 @@ def test_a_consumer_that_waits_gets_what_comes() -> None:
 
 
 def test_a_cancelled_wait_takes_no_message_with_it() -> None:
-    async def body(log: hs.AsyncClient) -> None:
+    async def body(log: AsyncClient) -> None:
         async with log.consumer("shop/orders", group="g") as consumer:
             for _ in range(3):
                 waiting = asyncio.create_task(anext(consumer))
@@ -99,7 +100,7 @@ def test_a_cancelled_wait_takes_no_message_with_it() -> None:
 
 
 def test_an_exception_in_the_body_commits_nothing_of_its_message() -> None:
-    async def body(log: hs.AsyncClient) -> None:
+    async def body(log: AsyncClient) -> None:
         await send(log, b"a", b"b")
 
         async def fail_at_b() -> None:
@@ -116,7 +117,7 @@ def test_an_exception_in_the_body_commits_nothing_of_its_message() -> None:
 
 
 def test_errors_come_through() -> None:
-    async def body(log: hs.AsyncClient) -> None:
+    async def body(log: AsyncClient) -> None:
         async with log.producer("shop/orders") as producer:
             with pytest.raises(hs.LimitError):
                 await producer.send(b"")
@@ -132,7 +133,7 @@ def test_errors_come_through() -> None:
 
 
 def test_send_waits_in_a_thread_while_the_buffer_is_full() -> None:
-    async def body(log: hs.AsyncClient) -> None:
+    async def body(log: AsyncClient) -> None:
         async with log.producer("shop/orders", buffer_bytes=1, linger_ms=0) as producer:
             for number in range(50):
                 await producer.send(b"%d" % number, partition=1)

@@ -199,6 +199,23 @@ def test_an_interrupted_flush_loses_nothing(gated: Gated, monkeypatch: pytest.Mo
     assert gated.stored() == [b"%d" % number for number in range(5)]
 
 
+def test_an_interrupted_close_of_the_log_loses_nothing(gated: Gated, monkeypatch: pytest.MonkeyPatch) -> None:
+    gated.gate.is_open.clear()
+    producer = gated.log.producer("shop/orders", linger_ms=60_000)
+    producer.send(b"x", partition=1)
+
+    def interrupt(*_: object) -> None:
+        raise KeyboardInterrupt
+
+    with monkeypatch.context() as patch:
+        patch.setattr(producer, "_wait_until_acknowledged", interrupt)
+        with pytest.raises(KeyboardInterrupt):
+            gated.log.close()
+    gated.gate.is_open.set()
+    producer.close()  # as is done when the program ends
+    assert gated.stored() == [b"x"]
+
+
 def test_closed_producers_refuse(log: hs.Client) -> None:
     producer = log.producer("shop/orders")
     producer.close()
@@ -308,6 +325,33 @@ def test_closing_the_log_flushes_its_producers() -> None:
         assert other.topic("shop/orders").messages_count == 1
         with pytest.raises(hs.ClosedError):
             producer.send(b"y")
+
+
+def test_closing_the_log_closes_all_and_raises_what_could_not_be_stored(gated: Gated) -> None:
+    gated.gate.error = hs.StorageError("no room")
+    producers = [gated.log.producer("shop/orders", linger_ms=60_000) for _ in range(2)]
+    for producer in producers:
+        producer.send(b"lost")
+    with pytest.raises(hs.StorageError, match="no room"):
+        gated.log.close()
+    for producer in producers:
+        with pytest.raises(hs.StorageError, match="no room"):
+            producer.send(b"more")
+    with pytest.raises(hs.ClosedError, match="the log is closed"):
+        gated.log.topics()
+
+
+def test_the_bodys_own_error_comes_before_that_of_closing_the_log(gated: Gated) -> None:
+    gated.gate.error = hs.StorageError("no room")
+
+    def send_and_fail() -> None:
+        with gated.log as log:
+            log.producer("shop/orders", linger_ms=60_000).send(b"lost")
+            raise RuntimeError("body")
+
+    with pytest.raises(RuntimeError, match="body") as caught:
+        send_and_fail()
+    assert caught.value.__notes__ == ["Closing the log failed too: no room"]
 
 
 def test_a_program_that_ends_without_flushing_loses_nothing(tmp_path: Path) -> None:
