@@ -47,7 +47,7 @@ check: setup ## format, lint, types, layers, sizes
 	@$(BIN)/ruff format --check --quiet . || { echo "make format mends this"; exit 1; }
 	@$(BIN)/ruff check --quiet .
 	@$(BIN)/mypy
-	@$(BIN)/lint-imports
+	@$(BIN)/lint-imports --no-cache
 	@$(BIN)/python tools/check_sizes.py
 
 format: setup ## mend what ruff can mend
