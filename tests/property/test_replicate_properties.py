@@ -14,8 +14,6 @@ import fastavro
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
-from tests import kernels
-from tests.replicate_rows import decode_plainly, lay_out, offsets_of, records_of, same
 
 from headstream.codec.avro import compile_rows
 from headstream.codec.avro_reader import AvroReader
@@ -41,6 +39,8 @@ from headstream.codec.replicate import (
     metadata_message,
 )
 from headstream.errors import DecodeError, SchemaError
+from tests import kernels
+from tests.replicate_rows import decode_plainly, lay_out, offsets_of, records_of, same
 
 AVROS = kernels.variants("avro")
 SPLITTERS = kernels.variants("envelopes")

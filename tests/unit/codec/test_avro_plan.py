@@ -5,10 +5,10 @@ from __future__ import annotations
 import json
 
 import pytest
-from tests.replicate_rows import ROW, SCHEMA, row_schema
 
 from headstream.codec.avro import compile_rows
 from headstream.errors import SchemaError
+from tests.replicate_rows import ROW, SCHEMA, row_schema
 
 
 def test_compile_rows_says_what_the_columns_are() -> None:

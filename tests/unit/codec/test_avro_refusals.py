@@ -7,13 +7,13 @@ from array import array
 from types import ModuleType
 
 import pytest
-from tests import kernels
-from tests.replicate_rows import DECIMAL_9, HEADERS, ROW, SCHEMA, decode, lay_out, records_of, row_schema
 
 from headstream.codec.avro import compile_rows
 from headstream.codec.avro_schema import parse_schema
 from headstream.codec.avro_values import encode_long, encode_string, encode_value
 from headstream.errors import InvalidInputError
+from tests import kernels
+from tests.replicate_rows import DECIMAL_9, HEADERS, ROW, SCHEMA, decode, lay_out, records_of, row_schema
 
 
 @pytest.fixture(params=kernels.variants("avro"), ids=kernels.name_of)

@@ -10,13 +10,13 @@ from typing import Any
 
 import fastavro
 import pytest
-from tests import kernels
-from tests.replicate_rows import COLUMNS, DECIMAL_9, HEADERS, ROW, SCHEMA, decode, lay_out, records_of, row_schema, values_of
 
 from headstream.codec.avro import compile_rows
 from headstream.codec.avro_schema import parse_schema
 from headstream.codec.avro_values import encode_long, encode_string, encode_value
 from headstream.codec.replicate import ColumnMetadata, data_schema
+from tests import kernels
+from tests.replicate_rows import COLUMNS, DECIMAL_9, HEADERS, ROW, SCHEMA, decode, lay_out, records_of, row_schema, values_of
 
 
 @pytest.fixture(params=kernels.variants("avro"), ids=kernels.name_of)

@@ -8,8 +8,6 @@ from pathlib import Path
 from types import ModuleType
 
 import pytest
-from tests import kernels
-from tests.replicate_rows import HEADERS, ROW, SCHEMA, offsets_of, records_of
 
 from headstream.codec.avro import compile_rows, decode_rows
 from headstream.codec.avro_schema import parse_schema
@@ -17,6 +15,8 @@ from headstream.codec.avro_values import encode_long, encode_string, encode_valu
 from headstream.codec.envelope_parts import BROKEN, DATA, JSON, METADATA, NEITHER, REGISTRY, UNKNOWN, Envelopes
 from headstream.codec.replicate import Envelope, decode_envelope, encode_envelope
 from headstream.errors import DecodeError, InvalidInputError
+from tests import kernels
+from tests.replicate_rows import HEADERS, ROW, SCHEMA, offsets_of, records_of
 
 SAMPLES = Path(__file__).parents[2] / "samples" / "replicate"
 START = b"atMSG\x04DT"

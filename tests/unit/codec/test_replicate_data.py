@@ -9,7 +9,6 @@ from decimal import Decimal
 from typing import Any
 
 import pytest
-from tests.replicate_rows import COLUMNS, ROW
 
 from headstream.codec.replicate import (
     Change,
@@ -23,6 +22,7 @@ from headstream.codec.replicate import (
     decode_envelope,
 )
 from headstream.errors import DecodeError, InvalidInputError, SchemaError
+from tests.replicate_rows import COLUMNS, ROW
 
 SCHEMA = data_schema(COLUMNS, logical_types=True)
 CHANGE = Change(
