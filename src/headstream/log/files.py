@@ -1,4 +1,6 @@
-"""The writing half of the file interface: the only open, write, sync, rename, truncate and delete of the log.
+"""The writing half of the file interface: the only open, write, sync, rename, truncate and delete of the log's files.
+
+Beside it there are the writer's lock (lock.py) and the catalog, whose files SQLite keeps (catalog.py).
 
 Files is a protocol, so that what a disk can do to a log (a short or failed write, a full disk, a crash between two
 operations) can be done to it in a test. OsFiles is the operating system's; MemoryFiles is the memory of one process,

@@ -65,6 +65,7 @@ class _Registry:
 
     lock: threading.Lock = field(default_factory=threading.Lock)
     entries: list[_Shared] = field(default_factory=list)
+    abandoned: list[Log] = field(default_factory=list)
 
     def share(self, key: str | None, segment_bytes: int | None, make: Callable[[int], Log]) -> Log:
         if segment_bytes is not None:
@@ -98,6 +99,7 @@ class _Registry:
         self.lock = threading.Lock()  # another thread of the parent may have held it
         for entry in self.entries:
             entry.log.abandon()
+            self.abandoned.append(entry.log)  # never let go of: its database is not the child's to close
         self.entries.clear()
 
 
