@@ -6,14 +6,13 @@ import errno
 from collections.abc import Callable
 from pathlib import Path
 
-from tests.batches import sent
-
 from headstream.codec.binary import decode_polled
 from headstream.log.files import Files, MemoryFiles, OsFiles, WriteFile
 from headstream.log.partition import Partition
 from headstream.model.message import Message
 from headstream.segments.files import storage_error
 from headstream.segments.follower import PartitionFollower
+from tests.batches import sent
 
 __all__ = ["SEED", "FaultyFiles", "batch", "make_files", "open_partition", "payloads", "read_all"]
 

@@ -7,9 +7,9 @@ from collections import Counter
 from collections.abc import Callable
 
 import pytest
-from tests.behaviour.conftest import Place
 
 import headstream as hs
+from tests.behaviour.conftest import Place
 
 Send = Callable[..., None]
 

@@ -5,9 +5,9 @@ from __future__ import annotations
 import random
 
 import pytest
-from tests.behaviour.conftest import Place
 
 import headstream as hs
+from tests.behaviour.conftest import Place
 
 
 def payloads(log: hs.Client, topic: str, partition: int = 1) -> list[bytes | None]:

@@ -5,7 +5,6 @@ from __future__ import annotations
 from collections.abc import Iterator
 
 import pytest
-from tests.logs import batch, payloads
 
 from headstream.broker.broker import Broker
 from headstream.codec.binary import decode_polled
@@ -16,6 +15,7 @@ from headstream.model.message import Message
 from headstream.model.polling import Consumer, Polled, PollingStrategy
 from headstream.model.topology import Limits
 from headstream.segments.layout import segment_path
+from tests.logs import batch, payloads
 
 TOPIC = TopicName("shop", "orders")
 GROUP = Consumer.group("g")

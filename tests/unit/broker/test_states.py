@@ -4,10 +4,10 @@ from __future__ import annotations
 
 from hypothesis import given, settings
 from hypothesis import strategies as st
-from tests.batches import stored
 
 from headstream.broker.states import select
 from headstream.codec.binary import decode_polled
+from tests.batches import stored
 
 STATES = st.sampled_from([1, 10, 20, 30, 77])
 

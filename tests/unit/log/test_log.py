@@ -8,7 +8,6 @@ import time
 from pathlib import Path
 
 import pytest
-from tests.logs import SEED, batch, payloads
 
 from headstream.codec.binary import decode_polled
 from headstream.errors import ClosedError, CorruptLogError, InvalidOptionError, LogLockedError, NotALogError
@@ -20,6 +19,7 @@ from headstream.model.message import Message
 from headstream.model.polling import Consumer
 from headstream.model.topology import Limits
 from headstream.segments.follower import PartitionFollower
+from tests.logs import SEED, batch, payloads
 
 
 def make_topic(log: Log, partitions: int = 1, name: str = "orders") -> TopicRecord:

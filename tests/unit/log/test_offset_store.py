@@ -7,12 +7,12 @@ from pathlib import Path
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
-from tests.logs import make_files
 
 from headstream.errors import CorruptLogError
 from headstream.log.files import Files, MemoryFiles
 from headstream.log.offsets import OffsetStore
 from headstream.model.polling import Consumer
+from tests.logs import make_files
 
 BILLING = Consumer.group("billing")
 

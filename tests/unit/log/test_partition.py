@@ -6,14 +6,14 @@ import threading
 from pathlib import Path
 
 import pytest
-from tests.batches import header, sent
-from tests.logs import SEED, FaultyFiles, batch, make_files, open_partition, payloads, read_all
 
 from headstream.errors import DecodeError, InvalidInputError, InvalidOptionError, LimitError, StorageError
 from headstream.log.files import Files
 from headstream.log.partition import Partition, check_segment_bytes
 from headstream.model.topology import MAX_BATCH_BYTES
 from headstream.segments.layout import IndexEntry, decode_entry
+from tests.batches import header, sent
+from tests.logs import SEED, FaultyFiles, batch, make_files, open_partition, payloads, read_all
 
 
 @pytest.fixture(params=["os", "memory"])

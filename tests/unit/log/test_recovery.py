@@ -5,8 +5,6 @@ from __future__ import annotations
 from pathlib import Path
 
 import pytest
-from tests.batches import stored
-from tests.logs import SEED, batch, make_files, open_partition, payloads, read_all
 
 from headstream.errors import CorruptLogError
 from headstream.log.files import Files
@@ -20,6 +18,8 @@ from headstream.segments.layout import (
     encode_header,
     segment_path,
 )
+from tests.batches import stored
+from tests.logs import SEED, batch, make_files, open_partition, payloads, read_all
 
 SENDS = [[b"one", b"two"], [b"three"], [b"four", b"five", b"six"]]
 WRITTEN = [payload for send in SENDS for payload in send]
