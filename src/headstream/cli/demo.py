@@ -58,7 +58,7 @@ def demo(directory: Path, seed: int, rows: int, transactions: int) -> None:
     A Spark pipeline turns them into Delta tables, which are then compared with the source's own final state. The metadata
     of one table comes late, so that its changes have to wait.
     """
-    console = Console(highlight=False)
+    console = Console(highlight=False, soft_wrap=True)
     find_java()  # before anything is written
     _prepare(directory)
     console.print(f"[bold]1. The source[/] a database of {rows} rows a table and {transactions} transactions, seed {seed}")
@@ -92,7 +92,9 @@ def demo(directory: Path, seed: int, rows: int, transactions: int) -> None:
 
         stop(spark)
     changes, seconds = first.changes + second.changes, first.seconds + second.seconds
-    console.print(f"\n{changes:,} changes into {len(first.tables)} tables in {seconds:.1f} s: {changes / seconds:,.0f} a second")
+    console.print(
+        f"\n{changes:,} changes into {len(first.tables | second.tables)} tables in {seconds:.1f} s: {changes / seconds:,.0f} a second"
+    )
     console.print(f"Tables: {directory / 'tables'}   log: headstream topic list --url {url}")
     if not equal:
         raise click.ClickException("a table differs from the source")
@@ -129,7 +131,8 @@ def _send_all(console: Console, log: Client, messages: list[SourceMessage]) -> N
         f"{len(messages) / seconds:,.0f} a second, {size_bytes / 1e6:.1f} MB"
     )
     example = next(m for m in log.poll(_DATA, 1, start="first", count=1))
-    console.print(f"   the first one's headers: {dict(example.headers.items())}")
+    headers = ", ".join(f"{key}={value!r}" for key, value in example.headers.items())
+    console.print(f"   the headers of the first one: {headers}")
 
 
 def _run(console: Console, spark: SparkSession, directory: Path, url: str) -> Summary:
