@@ -24,13 +24,12 @@ ROOT = Path(__file__).resolve().parent.parent
 sys.path.insert(0, str(ROOT))
 
 from bench.machine import Report  # noqa: E402
-from tests import kernels  # noqa: E402
-from tests.batches import header, sent  # noqa: E402
-
 from headstream.codec import mode  # noqa: E402
 from headstream.codec.batch.columns import decode_columns  # noqa: E402
 from headstream.codec.batch.stamp import stamp  # noqa: E402
 from headstream.codec.binary import decode_polled, encode_sent  # noqa: E402
+from tests import kernels  # noqa: E402
+from tests.batches import header, sent  # noqa: E402
 
 COUNT = 1000
 SHAPES = [(64, 0), (64, 3), (1024, 0), (1024, 3)]

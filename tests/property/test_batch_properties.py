@@ -11,7 +11,6 @@ from typing import Any
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
-from tests import kernels
 
 from headstream.codec.batch.columns import decode_columns
 from headstream.codec.batch.scan import scan
@@ -29,6 +28,7 @@ from headstream.model.constructors import int128
 from headstream.model.header_values import KIND_WIDTHS, HeaderKind, HeaderValue
 from headstream.model.headers import Headers
 from headstream.model.message import Message
+from tests import kernels
 
 SEED = bytes(range(16))
 NOW = 1_700_000_000_000_000

@@ -92,9 +92,8 @@ def demo(directory: Path, seed: int, rows: int, transactions: int) -> None:
 
         stop(spark)
     changes, seconds = first.changes + second.changes, first.seconds + second.seconds
-    console.print(
-        f"\n{changes:,} changes into {len(first.tables | second.tables)} tables in {seconds:.1f} s: {changes / seconds:,.0f} a second"
-    )
+    tables = len(first.tables | second.tables)
+    console.print(f"\n{changes:,} changes into {tables} tables in {seconds:.1f} s: {changes / seconds:,.0f} a second")
     console.print(f"Tables: {directory / 'tables'}   log: headstream topic list --url {url}")
     if not equal:
         raise click.ClickException("a table differs from the source")

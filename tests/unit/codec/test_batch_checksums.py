@@ -7,6 +7,7 @@ import zlib
 from types import ModuleType
 
 import pytest
+
 from tests import kernels
 
 CHECK = b"123456789"

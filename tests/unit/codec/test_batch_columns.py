@@ -14,14 +14,14 @@ from typing import Any
 import pyarrow as pa
 import pytest
 from pyspark.sql.types import VariantVal
-from tests import kernels
-from tests.batches import header, stored
 
 from headstream.codec.batch.results import Columns
 from headstream.codec.binary import decode_headers, decode_polled
 from headstream.errors import DecodeError, InvalidOptionError, LimitError
 from headstream.model import constructors as kinds
 from headstream.model.header_values import HeaderValue
+from tests import kernels
+from tests.batches import header, stored
 
 KEY = header("hs.key", 1, b"key bytes")
 NULL = header("hs.null", 3, b"\x01")

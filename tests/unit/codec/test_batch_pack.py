@@ -8,8 +8,6 @@ from types import ModuleType
 
 import pyarrow as pa
 import pytest
-from tests import kernels
-from tests.batches import header
 
 from headstream.codec.batch.columns import decode_columns
 from headstream.codec.batch.stamp import stamp
@@ -18,6 +16,8 @@ from headstream.errors import DecodeError, HeaderError, InvalidInputError
 from headstream.model import constructors as kinds
 from headstream.model.headers import Headers
 from headstream.model.message import Message
+from tests import kernels
+from tests.batches import header
 
 MESSAGES = [
     Message(payload=b"plain", id=1),

@@ -6,10 +6,10 @@ import pickle
 from types import ModuleType
 
 import pytest
-from tests import kernels
-from tests.batches import crc32c, header, masked, stored
 
 from headstream.errors import DecodeError, InvalidInputError
+from tests import kernels
+from tests.batches import crc32c, header, masked, stored
 
 MESSAGES = [
     stored(b"first", header("attempt", 9, b"\x03"), offset=10, timestamp_us=100),

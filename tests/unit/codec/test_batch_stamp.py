@@ -7,10 +7,10 @@ import uuid
 from types import ModuleType
 
 import pytest
-from tests import kernels
-from tests.batches import crc32c, header, masked, sent, stored
 
 from headstream.errors import DecodeError, InvalidInputError, LimitError
+from tests import kernels
+from tests.batches import crc32c, header, masked, sent, stored
 
 SEED = bytes(range(16))
 NOW = 1_700_000_000_123_456

@@ -5,7 +5,6 @@ from __future__ import annotations
 import struct
 
 import pytest
-from tests.batches import header, sent, stored
 
 from headstream.codec.binary import (
     decode_headers,
@@ -20,6 +19,7 @@ from headstream.model import constructors as kinds
 from headstream.model.header_values import HeaderValue
 from headstream.model.headers import Headers
 from headstream.model.message import Message, MessageState
+from tests.batches import header, sent, stored
 
 KEY = header("hs.key", 1, b"42")
 NULL = header("hs.null", 3, b"\x01")

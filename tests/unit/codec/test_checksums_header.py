@@ -12,9 +12,9 @@ from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
-from tests.batches import crc32c
 
 import headstream.codec
+from tests.batches import crc32c
 
 HEADER = Path(headstream.codec.__file__).parent / "checksums.h"
 POLYNOMIALS = {"hs_ieee": 0x104C11DB7, "hs_castagnoli": 0x11EDC6F41}

@@ -7,9 +7,9 @@ import subprocess
 import sys
 
 import pytest
-from tests import kernels
 
 from headstream.codec import mode
+from tests import kernels
 
 PROGRAM = """
 import sys
