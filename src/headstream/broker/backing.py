@@ -47,7 +47,7 @@ class Backing:
         try:
             return snapshot[name]
         except KeyError:
-            advice = self._advice(name, snapshot, "create_stream()")
+            advice = self._advice(name, snapshot, "the stream")
             raise StreamNotFoundError(f"there is no stream {name!r}", where=self.log.root, advice=advice) from None
 
     def topic(self, name: TopicName) -> TopicRecord:
@@ -57,7 +57,7 @@ class Backing:
             return snapshot[name.stream].topics[name.topic]
         except KeyError:
             names = [str(topic.name) for stream in snapshot.values() for topic in stream.topics.values()]
-            advice = self._advice(str(name), names, "create_topic()")
+            advice = self._advice(str(name), names, "the topic")
             raise TopicNotFoundError(f"there is no topic {str(name)!r}", where=self.log.root, advice=advice) from None
 
     def partition(self, name: TopicName, number: int) -> TopicRecord:
@@ -69,10 +69,10 @@ class Backing:
             )
         return topic
 
-    def _advice(self, wanted: str, names: Iterable[str], maker: str) -> str:
+    def _advice(self, wanted: str, names: Iterable[str], noun: str) -> str:
         close = difflib.get_close_matches(wanted, names, n=3)
         if close:
-            return f"Did you mean {' or '.join(repr(name) for name in close)}? {maker} makes a new one"
+            return f"Did you mean {' or '.join(repr(name) for name in close)}? Else create {noun} first"
         if self.log.identity is None:
-            return f"There is no log at that place yet: see that the URL is right; {maker} makes the log too"
-        return f"{maker} makes one"
+            return f"There is no log at that place yet: see that the URL is right; creating {noun} makes the log too"
+        return f"Create {noun} first"
