@@ -1,4 +1,4 @@
-"""An archive of the classes that Spark loads (AppCDS), with which a quick-start session is there in half the time.
+"""An archive of the classes that Spark loads (AppCDS), with which a local session is there in half the time.
 
     $XDG_CACHE_HOME/headstream/spark-classes-<digest>.jsa      about 200 MB, made in half a minute
 
@@ -19,7 +19,7 @@ from typing import TYPE_CHECKING, Final
 
 from headstream.errors import EnvironmentSetupError
 from headstream.spark.jars import cache_folder, fetch
-from headstream.spark.java import find_java
+from headstream.spark.java import Java, find_java
 from headstream.spark.spark_home import find_pyspark
 
 if TYPE_CHECKING:
@@ -30,14 +30,15 @@ __all__ = ["archive_path", "main", "make"]
 _MAKE_SECONDS: Final = 300
 
 
-def archive_path(jars: list[Path]) -> Path:
-    """Return where the archive for this Java, this PySpark and these jars is, or would be.
+def archive_path(java: Java, pyspark: Path, jars: list[Path]) -> Path:
+    """Return where the archive for a Java, a PySpark and jars is, or would be.
 
     Args:
+        java: What the session runs on.
+        pyspark: The folder of the installed pyspark.
         jars: What the session has on its class path beside Spark's own jars.
     """
-    java = find_java()
-    parts = [str(java.executable.resolve()), str(java.version), str(find_pyspark()), *map(str, jars)]
+    parts = [str(java.executable.resolve()), str(java.version), str(pyspark), *map(str, jars)]
     return cache_folder() / f"spark-classes-{hashlib.sha256(os.pathsep.join(parts).encode()).hexdigest()[:8]}.jsa"
 
 
@@ -47,7 +48,7 @@ def make() -> Path:
     Raises:
         EnvironmentSetupError: no archive came of it, or Java, PySpark or the jars are missing.
     """
-    target = archive_path(fetch())
+    target = archive_path(find_java(), find_pyspark(), fetch())
     if target.is_file():
         return target
     target.parent.mkdir(parents=True, exist_ok=True)

@@ -52,8 +52,8 @@ def session(
         master: Where it runs; by default SPARK_MASTER or spark.master of `config`, else `local[*]`.
         config: Spark settings; they win over what is set here. Java options of the driver are added to ours.
         jars: Whether to have Delta, Avro and Kafka; without them nothing is fetched.
-        quick_start: Whether to trade throughput for a start in half the time (a simpler JIT compiler and garbage
-            collector, and the class archive where headstream.spark.class_archive has made it): for tests and demos.
+        quick_start: Whether to trade throughput for a quicker start (a simpler JIT compiler and garbage collector): for
+            tests and demos. Every local session starts in half the time where headstream.spark.class_archive.make() ran.
 
     Raises:
         MissingExtraError: PySpark or PyArrow is not installed.
@@ -70,14 +70,16 @@ def session(
                 running.conf.set(key, value)
         return running
     master = master or settings.get("spark.master") or os.environ.get("SPARK_MASTER") or "local[*]"
-    find_java()
+    java = find_java()
     paths = fetch() if jars else []
-    home = link_home(pyspark) if _count_cores(master) and "SPARK_HOME" not in os.environ else None
-    ours = _settings(master, paths, home, quick_start=quick_start)
+    is_local = _count_cores(master) > 0
+    home = link_home(pyspark) if is_local and "SPARK_HOME" not in os.environ else None
+    archive = archive_path(java, pyspark, paths)
+    ours = _settings(master, paths, home, archive if archive.is_file() else None, quick_start=quick_start)
     if _JAVA_OPTIONS in settings and _JAVA_OPTIONS in ours:
         settings[_JAVA_OPTIONS] = f"{ours[_JAVA_OPTIONS]} {settings[_JAVA_OPTIONS]}"
     environment = {"PYSPARK_PYTHON": os.environ.get("PYSPARK_PYTHON", sys.executable)}
-    if _count_cores(master):
+    if is_local:
         environment["SPARK_LOCAL_IP"] = "127.0.0.1"
     if home is not None:
         environment["SPARK_HOME"] = str(home)
@@ -160,14 +162,14 @@ def _count_cores(master: str) -> int:
     return (os.cpu_count() or 1) if threads == "*" else int(threads or 1)
 
 
-def _settings(master: str, jars: list[Path], home: Path | None, *, quick_start: bool) -> dict[str, str]:
+def _settings(master: str, jars: list[Path], home: Path | None, archive: Path | None, *, quick_start: bool) -> dict[str, str]:
     settings = _common_settings()
     if jars:
         settings |= _DELTA
     cores = _count_cores(master)
     if cores:
         settings |= _local_settings(cores, jars)
-        options = _java_options(jars, home, quick_start=quick_start)
+        options = _java_options(home, archive, quick_start=quick_start)
         if options:
             settings[_JAVA_OPTIONS] = " ".join(options)
     elif jars:
@@ -195,6 +197,8 @@ def _local_settings(cores: int, jars: list[Path]) -> dict[str, str]:
         # Nobody else is to be talked to, and looking this machine's name up can take seconds.
         "spark.driver.host": "127.0.0.1",
         "spark.driver.bindAddress": "127.0.0.1",
+        # Workers that end without a word when their task has seen enough.
+        "spark.python.daemon.module": "headstream.spark.worker_daemon",
         # 200 and 50 are for clusters: here each is a task of its own, and costs more than its work.
         "spark.sql.shuffle.partitions": str(cores),
         "spark.databricks.delta.snapshotPartitions": str(min(cores, 4)),
@@ -206,13 +210,12 @@ def _local_settings(cores: int, jars: list[Path]) -> dict[str, str]:
     return settings
 
 
-def _java_options(jars: list[Path], home: Path | None, *, quick_start: bool) -> list[str]:
+def _java_options(home: Path | None, archive: Path | None, *, quick_start: bool) -> list[str]:
     options = []
     if home is not None:
         options.append(f"-Dlog4j2.configurationFile={home / LOG_SETTINGS_NAME}")
     if quick_start:
         options += ["-XX:TieredStopAtLevel=1", "-XX:+UseSerialGC"]
-        archive = archive_path(jars)
-        if archive.is_file():
-            options += [f"-XX:SharedArchiveFile={archive}", "-Xlog:disable"]
+    if archive is not None:
+        options += [f"-XX:SharedArchiveFile={archive}", "-Xlog:disable"]  # silent where it does not fit this JVM
     return options

@@ -9,7 +9,9 @@ one use of it is still there in the next. Bound a read by its options instead.
 
 from __future__ import annotations
 
+import sys
 from collections.abc import Iterator, Mapping
+from types import TracebackType
 from typing import Any, Final
 
 import pyarrow as pa
@@ -41,6 +43,7 @@ _TYPES: Final[dict[str, DataType]] = {
     "timestamp": TimestampType(), "state": StringType(), "id": StringType(), "checksum": LongType(), "key": BinaryType(),
     "headers_repeated": BooleanType(), "payload": BinaryType(),
 }  # fmt: skip
+_STREAM_PROCESS: Final = "pyspark.sql.streaming.python_streaming_source_runner"
 _HEADER_TYPES: Final[dict[HeaderShape, DataType]] = {"variant": VariantType(), "binary": BinaryType()}
 
 
@@ -142,6 +145,7 @@ class HeadstreamStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow
         self._options = options
         self._view: LogView | None = None
         self._target: Mapping[Place, int] | None = None
+        _end_quietly()
 
     def __getstate__(self) -> dict[str, Any]:
         # Travels to the executors with read(); what it has open stays.
@@ -207,6 +211,20 @@ class HeadstreamStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow
         else:
             self._view.refresh()
         return self._view
+
+
+def _end_quietly() -> None:
+    """Have the process that PySpark plans a stream in end without a traceback when its query is stopped in between."""
+    spec = getattr(sys.modules["__main__"], "__spec__", None)
+    if spec is None or spec.name != _STREAM_PROCESS:
+        return
+    say = sys.excepthook
+
+    def hook(kind: type[BaseException], error: BaseException, traceback: TracebackType | None) -> None:
+        if not issubclass(kind, (BrokenPipeError, ConnectionResetError)):
+            say(kind, error, traceback)
+
+    sys.excepthook = hook
 
 
 def _plan(options: SourceOptions, view: LogView, start: Mapping[Place, int], end: Mapping[Place, int]) -> list[InputPartition]:

@@ -30,13 +30,15 @@ rootLogger.level = error
 # Spark compares this level with the root's, and speaks up when they differ.
 logger.shell.name = org.apache.spark.api.python.PythonGatewayServer
 logger.shell.level = error
-# It calls every query an error that is stopped in the middle of a micro-batch; one that fails says so itself.
-logger.write.name = org.apache.spark.sql.execution.datasources.v2.WriteToDataSourceV2Exec
-logger.write.level = off
 rootLogger.appenderRef.stderr.ref = stderr
 appender.stderr.type = Console
 appender.stderr.name = stderr
 appender.stderr.target = SYSTEM_ERR
+# What it calls errors whenever a query is stopped in the middle of a micro-batch; one that fails says so itself.
+appender.stderr.filter.stopped.type = RegexFilter
+appender.stderr.filter.stopped.regex = (Aborting (task|commit)|Aborted commit|Data source write support .* abort).*
+appender.stderr.filter.stopped.onMatch = DENY
+appender.stderr.filter.stopped.onMismatch = NEUTRAL
 appender.stderr.layout.type = PatternLayout
 appender.stderr.layout.pattern = %d{yyyy-MM-dd HH:mm:ss} %p %c{1}: %m%n%ex{short}
 """

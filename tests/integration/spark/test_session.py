@@ -93,3 +93,26 @@ def test_jars_say_what_to_do_when_nothing_answers(tmp_path: Path, monkeypatch: p
 
 def test_jars_are_there_when_a_session_runs(spark: SparkSession) -> None:
     assert {path.name for path in fetch()} == {jar.file_name for jar in SPARK.jars}
+
+
+@pytest.mark.soak
+def test_class_archive_is_made_once_and_taken_by_a_session(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    from headstream.spark.class_archive import make
+    from headstream.spark.jars import cache_folder
+
+    monkeypatch.setenv("HEADSTREAM_JARS", str(cache_folder() / "jars"))
+    monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path))
+    archive = make()
+    assert archive.stat().st_size > 20_000_000
+    made_ns = archive.stat().st_mtime_ns
+    assert make().stat().st_mtime_ns == made_ns
+    code = """
+from headstream.spark import session, stop
+spark = session(master="local[1]")
+bean = spark._jvm.java.lang.management.ManagementFactory.getRuntimeMXBean()
+print([option for option in bean.getInputArguments() if "SharedArchiveFile" in option])
+print(spark.range(3).count())
+stop(spark)
+"""
+    ran = subprocess.run([sys.executable, "-c", code], cwd=tmp_path, capture_output=True, text=True, timeout=180)
+    assert ran.stdout == f"['-XX:SharedArchiveFile={archive}']\n3\n", ran.stderr

@@ -32,21 +32,28 @@ def test_settings_know_how_many_cores_when_the_master_is_this_machine(master: st
 
 
 def test_settings_put_the_jars_on_the_class_path_when_the_master_is_local() -> None:
-    settings = _settings("local[2]", JARS, Path("/home"), quick_start=False)
+    settings = _settings("local[2]", JARS, Path("/home"), None, quick_start=False)
     assert settings["spark.driver.extraClassPath"] == os.pathsep.join(["/jars/a.jar", "/jars/b.jar"])
     assert settings["spark.sql.extensions"] == "io.delta.sql.DeltaSparkSessionExtension"
     assert settings["spark.driver.extraJavaOptions"] == "-Dlog4j2.configurationFile=/home/log4j2.properties"
     assert "spark.jars" not in settings
 
 
+def test_settings_use_a_class_archive_when_there_is_one() -> None:
+    options = _settings("local", [], None, Path("/cache/x.jsa"), quick_start=False)["spark.driver.extraJavaOptions"]
+    assert options == "-XX:SharedArchiveFile=/cache/x.jsa -Xlog:disable"
+    quick = _settings("local", [], None, None, quick_start=True)["spark.driver.extraJavaOptions"]
+    assert quick == "-XX:TieredStopAtLevel=1 -XX:+UseSerialGC"
+
+
 def test_settings_send_the_jars_along_when_the_master_is_a_cluster() -> None:
-    settings = _settings("spark://host:7077", JARS, None, quick_start=True)
+    settings = _settings("spark://host:7077", JARS, None, Path("/x.jsa"), quick_start=True)
     assert settings["spark.jars"] == "/jars/a.jar,/jars/b.jar"
-    assert not {"spark.driver.extraClassPath", "spark.driver.host", "spark.sql.shuffle.partitions"} & set(settings)
+    assert not {"spark.driver.extraClassPath", "spark.driver.host", "spark.driver.extraJavaOptions"} & set(settings)
 
 
 def test_settings_name_no_jar_class_when_there_are_no_jars() -> None:
-    settings = _settings("local[2]", [], None, quick_start=False)
+    settings = _settings("local[2]", [], None, None, quick_start=False)
     assert not any("delta.sql" in value or "extraClassPath" in key for key, value in settings.items())
     assert "spark.driver.extraJavaOptions" not in settings
 

@@ -1,0 +1,192 @@
+"""The data source beside Parquet, into `noop`, in one run; results in results/spark_source.txt.
+
+reader     what an executor does, without Spark: segment bytes to Arrow, one core
+source     spark.read.format("headstream") by shape of headers, local[2]
+parquet    the same rows and columns from Parquet files, and two columns of them
+stream     a micro-batch of ten messages beside Spark's rate source, milliseconds
+session    from nothing to the first row of the source, seconds
+
+    python bench/spark_source.py [--messages 2000000] [--rounds 3]
+"""
+
+from __future__ import annotations
+
+import argparse
+import random
+import statistics
+import subprocess
+import sys
+import tempfile
+import time
+from collections.abc import Callable
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, Final
+
+import headstream as hs
+from headstream.codec.binary import encode_sent
+from headstream.log.shared import close_log, open_directory
+from headstream.spark import session, stop
+from headstream.spark.options import HeaderShape, parse_options
+from headstream.spark.reader import read_task
+from headstream.spark.source import HeadstreamReader
+from machine import Report
+
+if TYPE_CHECKING:
+    from pyspark.sql import DataFrame, SparkSession
+
+TOPIC: Final = "bench/messages"
+BATCH: Final = 1000
+SHAPES: Final[tuple[HeaderShape, ...]] = ("none", "binary", "variant")
+
+
+def make_log(directory: Path, messages: int, payload_bytes: int, partitions: int = 2) -> None:
+    """Append batches of messages with three headers each; payloads are random, so that nothing compresses away."""
+    generator = random.Random(7)
+    batches = [
+        encode_sent(
+            hs.Message(
+                payload=generator.randbytes(payload_bytes),
+                headers=hs.Headers({"attempt": hs.uint8(number % 5), "source": "web", "total": number / 8}),
+            )
+            for number in range(BATCH)
+        )
+        for _ in range(20)
+    ]
+    with hs.connect(directory.as_uri()) as client:
+        client.create_topic(TOPIC, partitions=partitions)
+        log = open_directory(str(directory))
+        topic = log.snapshot()["bench"].topics["messages"]
+        for number in range(messages // BATCH):
+            seed = generator.randbytes(16)
+            log.append(topic, 1 + number % partitions, batches[number % 20], time.time_ns() // 1000, seed)
+        close_log(log)
+
+
+def options(directory: Path, shape: HeaderShape) -> dict[str, str]:
+    return {"url": directory.as_uri(), "subscribe": TOPIC, "headers": shape}
+
+
+def measure(runs: dict[str, Callable[[], None]], rounds: int) -> dict[str, float]:
+    """Run each in turn, so many rounds, and return the median seconds of each; one round before does not count."""
+    times: dict[str, list[float]] = {name: [] for name in runs}
+    for round_number in range(rounds + 1):
+        for name, run in runs.items():
+            began = time.perf_counter()
+            run()
+            if round_number:
+                times[name].append(time.perf_counter() - began)
+    return {name: statistics.median(seconds) for name, seconds in times.items()}
+
+
+def bench_reader(report: Report, directory: Path, messages: int, rounds: int) -> None:
+    def run(shape: HeaderShape) -> Callable[[], None]:
+        parsed = parse_options(options(directory, shape))
+        tasks = [partition.value for partition in HeadstreamReader(parsed).partitions()]
+
+        def read() -> None:
+            count = sum(batch.num_rows for task in tasks for batch in read_task(task))
+            assert count == messages
+
+        return read
+
+    for name, seconds in measure({shape: run(shape) for shape in SHAPES}, rounds).items():
+        report.line(f"  reader, one core, headers={name:8} {messages / seconds / 1e6:5.2f} M rows/s")
+
+
+def to_noop(frame: DataFrame) -> Callable[[], None]:
+    return lambda: frame.write.format("noop").mode("overwrite").save()
+
+
+def bench_source(report: Report, spark: SparkSession, directory: Path, messages: int, rounds: int) -> None:
+    frames: dict[str, DataFrame] = {}
+    for shape in SHAPES:
+        frames[f"headstream, headers={shape}"] = spark.read.format("headstream").options(**options(directory, shape)).load()
+    for name, given in (("offset,payload", {"headers": "none"}), ("offset,payload,headers", {})):
+        reader = spark.read.format("headstream").options(**options(directory, "variant") | given)
+        frames[f"headstream, columns={name}"] = reader.option("columns", name).load()
+    variant = frames["headstream, columns=offset,payload,headers"]
+    frames["headstream, the same with headers:attempt::int"] = variant.selectExpr("offset", "payload", "headers:attempt::int")
+    parquet = str(directory.parent / f"{directory.name}.parquet")
+    frames["headstream, headers=none"].write.option("compression", "none").parquet(parquet)
+    frames["parquet, the same columns"] = spark.read.parquet(parquet)
+    frames["parquet, offset and payload"] = spark.read.parquet(parquet).select("offset", "payload")
+    seconds = measure({name: to_noop(frame) for name, frame in frames.items()}, rounds)
+    anchor = seconds["parquet, the same columns"]
+    for name, taken in seconds.items():
+        report.line(f"  {name:46} {messages / taken / 1e6:5.2f} M rows/s   {anchor / taken:4.2f} of Parquet, the same columns")
+
+
+def bench_stream(report: Report, spark: SparkSession, directory: Path) -> None:
+    """Let a query run over a source that gives ten rows a batch, and take its own figures."""
+    few = directory.parent / "few"
+    make_log(few, 100 * BATCH, 100, partitions=1)
+    ours = spark.readStream.format("headstream").options(**options(few, "variant"), maxOffsetsPerTrigger="10").load()
+    rate = spark.readStream.format("rate-micro-batch").option("rowsPerBatch", 10).option("numPartitions", 1).load()
+    for name, frame in (("rate source", rate), ("headstream", ours)):
+        writer = frame.writeStream.format("noop").option("checkpointLocation", str(directory.parent / f"checkpoint {name}"))
+        query = writer.start()
+        while query.lastProgress is None or query.lastProgress.batchId < 100:
+            time.sleep(0.1)
+        progress = query.recentProgress[40:]
+        query.stop()
+        durations = [entry.durationMs for entry in progress]
+        total = statistics.median(entry["triggerExecution"] for entry in durations)
+        parts = {key: round(statistics.median(entry.get(key, 0) for entry in durations)) for key in durations[0]}
+        shown = ", ".join(f"{key} {value}" for key, value in parts.items() if value and key != "triggerExecution")
+        report.line(f"  a micro-batch of 10 rows, {name:12} {total:4.0f} ms   ({shown})")
+
+
+START: Final = """
+import sys, time
+began = time.perf_counter()
+from headstream.spark import session, stop
+spark = session(master="local[2]", quick_start=sys.argv[2] == "quick")
+started = time.perf_counter()
+frame = spark.read.format("headstream").option("url", sys.argv[1]).option("subscribe", "bench/messages").load()
+frame.limit(1).collect()
+print(started - began, time.perf_counter() - started)
+stop(spark)
+"""
+
+
+def bench_session(report: Report, directory: Path) -> None:
+    for name in ("throughput", "quick"):
+        command = [sys.executable, "-c", START, directory.as_uri(), name]
+        ran = subprocess.run(command, capture_output=True, text=True, check=True)
+        start, first = map(float, ran.stdout.split())
+        report.line(f"  session, made for {name:11} {start:4.1f} s to start, {first:4.1f} s to the first row of the source")
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("--messages", type=int, default=2_000_000)
+    parser.add_argument("--rounds", type=int, default=3)
+    parser.add_argument("--parts", default="reader,source,stream,session")
+    parser.add_argument("--write", action=argparse.BooleanOptionalAction, default=True)
+    arguments = parser.parse_args()
+    parts: list[str] = arguments.parts.split(",")
+    with tempfile.TemporaryDirectory() as work, Report("spark_source", write=arguments.write) as report:
+        small, big = Path(work) / "small", Path(work) / "big"
+        make_log(small, arguments.messages, 100)
+        sizes: list[tuple[Any, ...]] = [(small, arguments.messages, "100 B")]
+        if "source" in parts:
+            make_log(big, arguments.messages // 10, 1000)
+            sizes.append((big, arguments.messages // 10, "1 KB"))
+        if "session" in parts:
+            bench_session(report, small)
+        if "reader" in parts:
+            for directory, messages, size in sizes:
+                report.line(f"{messages:,} messages of {size}, three headers, 2 partitions")
+                bench_reader(report, directory, messages, arguments.rounds)
+        spark = session("bench", master="local[2]", config={"spark.driver.memory": "2g"})
+        if "source" in parts:
+            for directory, messages, size in sizes:
+                report.line(f"{messages:,} messages of {size} into noop, local[2]")
+                bench_source(report, spark, directory, messages, arguments.rounds)
+        if "stream" in parts:
+            bench_stream(report, spark, small)
+        stop(spark)
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,35 @@
+"""The process that Spark forks its Python workers from, in a local session: PySpark's own, but for two things.
+
+A task that has seen enough (`show()`, `limit()`, a query that is stopped) closes its worker's socket in the middle of a
+batch; PySpark prints a traceback for each, as if something had failed. Here such a worker ends without a word. And what
+every worker imports first is imported before the fork, once.
+"""
+
+from __future__ import annotations
+
+import socket
+from typing import Final
+
+import pyspark.worker  # noqa: F401  # imports nothing that starts threads, so it may come before the fork
+from pyspark import daemon
+
+__all__ = ["main"]
+
+_WORK: Final = daemon.worker
+
+
+def _work(sock: socket.socket, authenticated: bool) -> int:
+    try:
+        return _WORK(sock, authenticated)
+    except (BrokenPipeError, ConnectionResetError):
+        return 1  # the worker ends, as it does after a failure
+
+
+def main() -> None:
+    """Fork workers until Spark closes standard input."""
+    daemon.worker = _work
+    daemon.manager()
+
+
+if __name__ == "__main__":
+    main()
