@@ -13,4 +13,4 @@ else
 fi
 existing=()
 for part in "${parts[@]}"; do if [ -d "$part" ]; then existing+=("$part"); fi; done
-exec $bin/python -m pytest -q -m "not soak" --durations=10 "${existing[@]}"
+exec $bin/python -m pytest -q --durations=10 "${existing[@]}"
