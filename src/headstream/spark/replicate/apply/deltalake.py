@@ -114,7 +114,8 @@ class DeltaLakeTable:
         assert self._table is not None
         source_columns = [name for name in changes.schema.names if not name.startswith(RESERVED_PREFIX)]
         self._versioned = self._versioned or partial
-        plan = plan_merge(list(self.columns), source_columns, self.keys, versioned=self._versioned)
+        bounds = _key_bounds(changes, self.keys)
+        plan = plan_merge(list(self.columns), source_columns, self.keys, versioned=self._versioned, bounds=bounds)
         transaction = CommitProperties(app_transactions=[Transaction(app_id, version)])
         merge = self._table.merge(
             changes, plan.predicate, source_alias="s", target_alias="t", commit_properties=transaction, merge_schema=False
@@ -184,6 +185,15 @@ class DeltaLakeTable:
             return bool(files.num_rows)  # no statistics: take the slow, safe way
         nulls, rows = files[f"null_count.{physical}"], files["num_records"]
         return bool(pc.any(pc.fill_null(pc.not_equal(nulls, rows), True)).as_py())
+
+
+def _key_bounds(changes: pa.Table, keys: list[str]) -> dict[str, tuple[int, int]]:
+    """Return the least and greatest value of each whole-number key column."""
+    bounds = {}
+    for key in keys:
+        if changes.num_rows and pa.types.is_integer(changes.schema.field(key).type):
+            bounds[key] = tuple(pc.min_max(changes[key]).as_py().values())
+    return bounds
 
 
 def _spark_type(field: Field) -> str:

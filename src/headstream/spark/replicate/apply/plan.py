@@ -10,6 +10,7 @@ where it is newer than what the row already has, so that order, repeats and rest
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from dataclasses import dataclass
 
 from headstream.spark.replicate.versions import version_sql
@@ -44,7 +45,14 @@ def quote_name(name: str) -> str:
     return f"`{escaped}`"
 
 
-def plan_merge(columns: list[str], source_columns: list[str], keys: list[str], *, versioned: bool) -> MergePlan:
+def plan_merge(
+    columns: list[str],
+    source_columns: list[str],
+    keys: list[str],
+    *,
+    versioned: bool,
+    bounds: Mapping[str, tuple[int, int]] | None = None,
+) -> MergePlan:
     """Describe the merge of one-change-a-key rows into a table.
 
     Args:
@@ -52,7 +60,11 @@ def plan_merge(columns: list[str], source_columns: list[str], keys: list[str], *
         source_columns: Those the changes have; the table's other columns keep their values.
         keys: The primary key.
         versioned: Whether any row, of the source or of the table, has versions of its own for its columns.
+        bounds: Key column -> least and greatest value among the changes, where that is known: what lies outside need
+            not be read, which is most of a table whose keys rise with time.
     """
+    same_row = [f"t.{quote_name(key)} = s.{quote_name(key)}" for key in keys]
+    same_row += [f"t.{quote_name(key)} BETWEEN {low} AND {high}" for key, (low, high) in (bounds or {}).items()]
     newer = "s._hs_sequence > t._hs_sequence"
     quoted = {name: quote_name(name) for name in columns}
     insert = {quoted[name]: f"s.{quoted[name]}" for name in source_columns}
@@ -66,7 +78,7 @@ def plan_merge(columns: list[str], source_columns: list[str], keys: list[str], *
         update = {quoted[name]: f"s.{quoted[name]}" for name in source_columns if name not in keys}
         update["_hs_sequence"] = "s._hs_sequence"
     return MergePlan(
-        predicate=" AND ".join(f"t.{quoted[key]} = s.{quoted[key]}" for key in keys),
+        predicate=" AND ".join(same_row),
         delete_when=f"s._hs_delete AND {newer}",
         update_when=update_when,
         update=update,
