@@ -3,15 +3,17 @@
 reader     what an executor does, without Spark: segment bytes to Arrow, one core
 source     spark.read.format("headstream") by shape of headers, local[2]
 parquet    the same rows and columns from Parquet files, and two columns of them
+cpu        rows a second of processor time, JVM and workers together: what other work on the machine disturbs less
 stream     a micro-batch of ten messages beside Spark's rate source, milliseconds
 session    from nothing to the first row of the source, seconds
 
-    python bench/spark_source.py [--messages 2000000] [--rounds 3]
+    python -m bench.spark_source [--messages 2000000] [--rounds 4]
 """
 
 from __future__ import annotations
 
 import argparse
+import os
 import random
 import statistics
 import subprocess
@@ -23,13 +25,13 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final
 
 import headstream as hs
+from bench.machine import Report
 from headstream.codec.binary import encode_sent
 from headstream.log.shared import close_log, open_directory
 from headstream.spark import session, stop
 from headstream.spark.options import HeaderShape, parse_options
 from headstream.spark.reader import read_task
 from headstream.spark.source import HeadstreamReader
-from machine import Report
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession
@@ -66,16 +68,40 @@ def options(directory: Path, shape: HeaderShape) -> dict[str, str]:
     return {"url": directory.as_uri(), "subscribe": TOPIC, "headers": shape}
 
 
-def measure(runs: dict[str, Callable[[], None]], rounds: int) -> dict[str, float]:
-    """Run each in turn, so many rounds, and return the median seconds of each; one round before does not count."""
-    times: dict[str, list[float]] = {name: [] for name in runs}
+def cpu_seconds() -> float:
+    """Return what this process and all below it (the JVM, its Python workers) have used of the processors so far."""
+    parents: dict[int, int] = {}
+    used: dict[int, float] = {}
+    for path in Path("/proc").glob("[0-9]*/stat"):
+        try:
+            fields = path.read_text().rsplit(")", 1)[1].split()
+        except OSError:
+            continue
+        number = int(path.parent.name)
+        parents[number] = int(fields[1])
+        used[number] = sum(map(int, fields[11:15])) / os.sysconf("SC_CLK_TCK")  # with those that have ended
+
+    def is_ours(number: int) -> bool:
+        while number > 1 and number != os.getpid():
+            number = parents.get(number, 0)
+        return number == os.getpid()
+
+    return sum(seconds for number, seconds in used.items() if is_ours(number))
+
+
+def measure(runs: dict[str, Callable[[], None]], rounds: int) -> dict[str, tuple[float, float]]:
+    """Run each in turn, so many rounds, and return the least seconds of each, by the clock and of the processors.
+
+    One round before does not count. The least, because what else runs on the machine only ever adds.
+    """
+    times: dict[str, list[tuple[float, float]]] = {name: [] for name in runs}
     for round_number in range(rounds + 1):
         for name, run in runs.items():
-            began = time.perf_counter()
+            began, used = time.perf_counter(), cpu_seconds()
             run()
             if round_number:
-                times[name].append(time.perf_counter() - began)
-    return {name: statistics.median(seconds) for name, seconds in times.items()}
+                times[name].append((time.perf_counter() - began, cpu_seconds() - used))
+    return {name: (min(clock for clock, _ in pairs), min(used for _, used in pairs)) for name, pairs in times.items()}
 
 
 def bench_reader(report: Report, directory: Path, messages: int, rounds: int) -> None:
@@ -89,7 +115,7 @@ def bench_reader(report: Report, directory: Path, messages: int, rounds: int) ->
 
         return read
 
-    for name, seconds in measure({shape: run(shape) for shape in SHAPES}, rounds).items():
+    for name, (seconds, _) in measure({shape: run(shape) for shape in SHAPES}, rounds).items():
         report.line(f"  reader, one core, headers={name:8} {messages / seconds / 1e6:5.2f} M rows/s")
 
 
@@ -101,7 +127,11 @@ def bench_source(report: Report, spark: SparkSession, directory: Path, messages:
     frames: dict[str, DataFrame] = {}
     for shape in SHAPES:
         frames[f"headstream, headers={shape}"] = spark.read.format("headstream").options(**options(directory, shape)).load()
-    for name, given in (("offset,payload", {"headers": "none"}), ("offset,payload,headers", {})):
+    for name, given in (
+        ("payload", {"headers": "none"}),
+        ("offset,payload", {"headers": "none"}),
+        ("offset,payload,headers", {}),
+    ):
         reader = spark.read.format("headstream").options(**options(directory, "variant") | given)
         frames[f"headstream, columns={name}"] = reader.option("columns", name).load()
     variant = frames["headstream, columns=offset,payload,headers"]
@@ -110,10 +140,13 @@ def bench_source(report: Report, spark: SparkSession, directory: Path, messages:
     frames["headstream, headers=none"].write.option("compression", "none").parquet(parquet)
     frames["parquet, the same columns"] = spark.read.parquet(parquet)
     frames["parquet, offset and payload"] = spark.read.parquet(parquet).select("offset", "payload")
-    seconds = measure({name: to_noop(frame) for name, frame in frames.items()}, rounds)
-    anchor = seconds["parquet, the same columns"]
-    for name, taken in seconds.items():
-        report.line(f"  {name:46} {messages / taken / 1e6:5.2f} M rows/s   {anchor / taken:4.2f} of Parquet, the same columns")
+    taken = measure({name: to_noop(frame) for name, frame in frames.items()}, rounds)
+    clock_anchor, cpu_anchor = taken["parquet, the same columns"]
+    for name, (clock, cpu) in taken.items():
+        report.line(
+            f"  {name:46} {messages / clock / 1e6:5.2f} M rows/s {clock_anchor / clock:5.2f}"
+            f"    {messages / cpu / 1e6:5.2f} M rows a CPU second {cpu_anchor / cpu:5.2f}"
+        )
 
 
 def bench_stream(report: Report, spark: SparkSession, directory: Path) -> None:
@@ -160,7 +193,7 @@ def bench_session(report: Report, directory: Path) -> None:
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--messages", type=int, default=2_000_000)
-    parser.add_argument("--rounds", type=int, default=3)
+    parser.add_argument("--rounds", type=int, default=4)
     parser.add_argument("--parts", default="reader,source,stream,session")
     parser.add_argument("--write", action=argparse.BooleanOptionalAction, default=True)
     arguments = parser.parse_args()
@@ -181,7 +214,9 @@ def main() -> None:
         spark = session("bench", master="local[2]", config={"spark.driver.memory": "2g"})
         if "source" in parts:
             for directory, messages, size in sizes:
-                report.line(f"{messages:,} messages of {size} into noop, local[2]")
+                report.line(
+                    f"{messages:,} messages of {size} into noop, local[2]; beside each rate, Parquet with the same columns = 1"
+                )
                 bench_source(report, spark, directory, messages, arguments.rounds)
         if "stream" in parts:
             bench_stream(report, spark, small)
