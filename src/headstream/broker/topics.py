@@ -6,7 +6,7 @@ from headstream.broker.backing import Backing
 from headstream.errors import AlreadyExistsError, InvalidOptionError
 from headstream.log.catalog import TopicRecord
 from headstream.model.identifiers import TopicName, check_name
-from headstream.model.topology import MAX_PARTITIONS, Limits, Partition, Topic
+from headstream.model.topology import MAX_PARTITIONS, Fsync, Limits, Partition, Topic
 
 __all__ = ["Topics"]
 
@@ -17,13 +17,16 @@ class Topics:
     def __init__(self, backing: Backing) -> None:
         self._backing = backing
 
-    def create(self, name: TopicName, partitions: int, limits: Limits, *, if_not_exists: bool = False) -> Topic:
+    def create(
+        self, name: TopicName, partitions: int, limits: Limits, *, fsync: Fsync = Fsync.INTERVAL, if_not_exists: bool = False
+    ) -> Topic:
         """Make a topic, and its stream where there is none.
 
         Args:
             name: Stream and topic.
             partitions: 1 to 1000.
             limits: What its messages may be.
+            fsync: When what was acknowledged is on the disk itself.
             if_not_exists: Return the topic of that name where there is one, as it is.
 
         Raises:
@@ -41,7 +44,7 @@ class Topics:
             raise AlreadyExistsError(
                 f"there is a topic {str(name)!r} already", where=log.root, advice="Use it, or say if_not_exists=True"
             )
-        log.create_topic(name.stream, name.topic, partitions, limits, self._backing.clock_us())
+        log.create_topic(name.stream, name.topic, partitions, limits, self._backing.clock_us(), fsync)
         return self.get(name)
 
     def _is_there(self, name: TopicName) -> bool:
@@ -65,7 +68,7 @@ class Topics:
     def _topic(self, record: TopicRecord) -> Topic:
         partitions = tuple(self._partition(record, number) for number in range(1, record.partitions + 1))
         name = record.name
-        return Topic(name.stream, name.topic, record.id, record.created_us, record.limits, partitions)
+        return Topic(name.stream, name.topic, record.id, record.created_us, record.limits, partitions, record.fsync)
 
     def _partition(self, record: TopicRecord, number: int) -> Partition:
         with self._backing.log.reading(record, number) as follower:

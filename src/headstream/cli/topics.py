@@ -10,7 +10,7 @@ import click
 from headstream.cli.output import format_time, print_object, print_objects, print_text
 from headstream.cli.parameters import Checked, open_log, output_option, topic_argument, url_option
 from headstream.model.identifiers import check_name
-from headstream.model.topology import MAX_PARTITIONS, Limits
+from headstream.model.topology import MAX_PARTITIONS, Fsync, Limits
 
 if TYPE_CHECKING:
     from headstream.model.topology import Topic
@@ -76,19 +76,27 @@ def show(topic: str, url: str, output: str) -> None:
     show_default=True,
     help="What its messages may be: what any Iggy client can read, or also empty and null payloads and long header values.",
 )
+@click.option(
+    "--fsync",
+    type=click.Choice([policy.value for policy in Fsync]),
+    default=Fsync.INTERVAL.value,
+    show_default=True,
+    help="When acknowledged messages are on the disk itself: before that, within a second, or when the system pleases.",
+)
 @click.option("--if-not-exists", is_flag=True, help="Leave a topic of that name as it is.")
 @url_option
 @output_option
-def create(topic: str, partitions: int, limits: str, if_not_exists: bool, url: str, output: str) -> None:
+def create(topic: str, partitions: int, limits: str, fsync: str, if_not_exists: bool, url: str, output: str) -> None:
     """Make a topic, and its stream where there is none.
 
     \b
     Examples:
       headstream topic create shop/orders --partitions 4
       headstream topic create cdc/raw --limits wide --if-not-exists
+      headstream topic create bank/transfers --fsync always
     """
     with open_log(url) as log:
-        made = log.create_topic(topic, partitions, limits=limits, if_not_exists=if_not_exists)
+        made = log.create_topic(topic, partitions, limits=limits, fsync=fsync, if_not_exists=if_not_exists)
     _print(made, output)
 
 
@@ -123,6 +131,7 @@ def _summarize(found: Topic) -> dict[str, Any]:
         "name": found.full_name,
         "id": found.id,
         "limits": found.limits.value,
+        "fsync": found.fsync.value,
         "partitions": len(found.partitions),
         "messages": found.messages_count,
         "size_bytes": found.size_bytes,
@@ -135,6 +144,7 @@ def _describe(found: Topic) -> dict[str, Any]:
         "name": found.full_name,
         "id": found.id,
         "limits": found.limits.value,
+        "fsync": found.fsync.value,
         "created_us": found.created_us,
         "messages": found.messages_count,
         "size_bytes": found.size_bytes,

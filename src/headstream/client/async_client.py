@@ -248,10 +248,16 @@ class AsyncClient:
         await self._worker.run(self._client.delete_stream, name)
 
     async def create_topic(
-        self, name: str | TopicName, partitions: int = 1, *, limits: str = "iggy", if_not_exists: bool = False
+        self,
+        name: str | TopicName,
+        partitions: int = 1,
+        *,
+        limits: str = "iggy",
+        fsync: str = "interval",
+        if_not_exists: bool = False,
     ) -> Topic:
         """Make a topic, and its stream where there is none; see Client.create_topic()."""
-        create = functools.partial(self._client.create_topic, limits=limits, if_not_exists=if_not_exists)
+        create = functools.partial(self._client.create_topic, limits=limits, fsync=fsync, if_not_exists=if_not_exists)
         return await self._worker.run(create, name, partitions)
 
     async def topic(self, name: str | TopicName) -> Topic:

@@ -16,7 +16,7 @@ from headstream.model.identifiers import TopicName
 from headstream.model.message import Message, parse_state
 from headstream.model.polling import Consumer as Committer
 from headstream.model.polling import PollingStrategy
-from headstream.model.topology import Limits, Stream, Topic
+from headstream.model.topology import Fsync, Limits, Stream, Topic
 
 __all__ = ["Client", "StatesInput"]
 
@@ -74,7 +74,13 @@ class Client:
         self._open_transport().streams.delete(name)
 
     def create_topic(
-        self, name: str | TopicName, partitions: int = 1, *, limits: str = "iggy", if_not_exists: bool = False
+        self,
+        name: str | TopicName,
+        partitions: int = 1,
+        *,
+        limits: str = "iggy",
+        fsync: str = "interval",
+        if_not_exists: bool = False,
     ) -> Topic:
         """Make a topic, and its stream where there is none.
 
@@ -82,11 +88,13 @@ class Client:
             name: `stream/topic`.
             partitions: 1 to 1000.
             limits: `iggy`: whatever is stored, any Iggy client can read; `wide`: empty and null values and payloads too.
+            fsync: When what was acknowledged is on the disk itself, and so what a power cut may cost. `always`: before
+                it is acknowledged; `interval`: within a second; `never`: when the operating system pleases.
             if_not_exists: Return the topic of that name where there is one, as it is.
 
         Raises:
             AlreadyExistsError: there is one of that name.
-            InvalidOptionError: the number of partitions or the limits cannot be used.
+            InvalidOptionError: the number of partitions, the limits or the policy cannot be used.
             LogLockedError: another process is the writer of an embedded log.
         """
         try:
@@ -95,7 +103,13 @@ class Client:
             raise InvalidOptionError(
                 f"{limits!r} is no kind of limits", where=str(name), advice=f"Use {' or '.join(Limits)}"
             ) from None
-        return self._open_transport().topics.create(_topic(name), partitions, chosen, if_not_exists=if_not_exists)
+        try:
+            policy = Fsync(fsync)
+        except ValueError:
+            raise InvalidOptionError(
+                f"{fsync!r} is no policy of fsync", where=str(name), advice=f"Use {', '.join(Fsync)}"
+            ) from None
+        return self._open_transport().topics.create(_topic(name), partitions, chosen, fsync=policy, if_not_exists=if_not_exists)
 
     def topic(self, name: str | TopicName) -> Topic:
         """Return a topic with its partitions as they are now; TopicNotFoundError where there is none."""

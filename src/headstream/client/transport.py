@@ -12,7 +12,7 @@ from typing import Protocol
 from headstream.codec.buffer import BytesLike
 from headstream.model.identifiers import TopicName
 from headstream.model.polling import Consumer, Polled, PollingStrategy
-from headstream.model.topology import Limits, Stream, Topic
+from headstream.model.topology import Fsync, Limits, Stream, Topic
 
 __all__ = ["MessageCommands", "OffsetCommands", "StreamCommands", "TopicCommands", "Transport"]
 
@@ -36,7 +36,9 @@ class StreamCommands(Protocol):
 class TopicCommands(Protocol):
     """What can be done with topics."""
 
-    def create(self, name: TopicName, partitions: int, limits: Limits, *, if_not_exists: bool = False) -> Topic:
+    def create(
+        self, name: TopicName, partitions: int, limits: Limits, *, fsync: Fsync = Fsync.INTERVAL, if_not_exists: bool = False
+    ) -> Topic:
         """Make a topic, and its stream where there is none."""
 
     def get(self, name: TopicName) -> Topic:

@@ -13,14 +13,15 @@ from queue import Empty, SimpleQueue
 from typing import Final
 
 from headstream.codec.buffer import BytesLike
-from headstream.errors import ClosedError, CorruptLogError
+from headstream.errors import ClosedError, CorruptLogError, StorageError
 from headstream.log.catalog import Catalog, Snapshot, TopicRecord
 from headstream.log.files import Files
 from headstream.log.lock import WriterLock
 from headstream.log.marker import Marker, read_marker, write_marker
 from headstream.log.offsets import OffsetStore
 from headstream.log.partition import Partition
-from headstream.model.topology import Limits
+from headstream.log.syncing import IntervalSyncer
+from headstream.model.topology import Fsync, Limits
 from headstream.segments.files import BufferPool
 from headstream.segments.follower import PartitionFollower
 from headstream.segments.layout import CATALOG_NAME, FORMAT_VERSION, LOCK_NAME, OFFSETS_NAME, topic_directory
@@ -60,6 +61,7 @@ class Log:
         self._writing: OrderedDict[tuple[int, int], Partition] = OrderedDict()
         self._reading: OrderedDict[tuple[int, int], tuple[PartitionFollower, threading.Lock]] = OrderedDict()
         self._offsets: dict[int, OffsetStore] = {}
+        self._syncer = IntervalSyncer()
         self._buffers = BufferPool(_POOLED_BUFFERS)
         self._waiting: list[SimpleQueue[None]] = []
         self._is_writer = False
@@ -153,20 +155,27 @@ class Log:
             with catalog.transaction():
                 catalog.insert_stream(name, created_us)
 
-    def create_topic(self, stream: str, topic: str, partitions: int, limits: Limits, created_us: int) -> None:
+    def create_topic(
+        self, stream: str, topic: str, partitions: int, limits: Limits, created_us: int, fsync: Fsync = Fsync.INTERVAL
+    ) -> None:
         """Add a topic, and its stream where there is none; the caller has checked that it is not there."""
         with self._lock:
             catalog = self._writable_catalog()
             known = catalog.snapshot().get(stream)
             with catalog.transaction():
                 stream_number = catalog.insert_stream(stream, created_us) if known is None else known.number
-                number = catalog.insert_topic(stream_number, topic, partitions, limits, created_us)
+                number = catalog.insert_topic(stream_number, topic, partitions, limits, created_us, fsync)
                 # Before the commit: a topic that exists has its directories, and those of one that never came to be
                 # are empty and taken by the next.
                 directory = topic_directory(self.root, stream_number, number)
                 self.files.make_directory(f"{directory}/{OFFSETS_NAME}")
                 for partition in range(1, partitions + 1):
                     self.files.make_directory(f"{directory}/{partition}")
+                # What the catalog says after a power cut must be there: each directory's name stands in the one above it.
+                while directory != self.root:
+                    self.files.sync_directory(directory)
+                    directory = directory.rpartition("/")[0]
+                self.files.sync_directory(directory)
 
     def delete_stream(self, name: str) -> None:
         """Delete a stream with its topics; the caller has checked that it is there."""
@@ -193,7 +202,8 @@ class Log:
             self._writing.pop(key, None)
             partition = self._partitions.pop(key, None)
             if partition is not None:
-                partition.close()
+                with suppress(StorageError):  # what cannot be synced is about to be removed
+                    partition.close()
             follower = self._reading.pop(key, None)
             if follower is not None:
                 with follower[1]:
@@ -231,11 +241,14 @@ class Log:
                     self.files,
                     wide=topic.limits is Limits.WIDE,
                     segment_bytes=self.segment_bytes,
+                    fsync=topic.fsync,
+                    on_dirty=None if self._is_memory else self._syncer.add,
                 )
             self._writing[key] = partition
             self._writing.move_to_end(key)
             if len(self._writing) > _MAX_OPEN:
-                self._writing.popitem(last=False)[1].close()
+                with suppress(StorageError):  # it concerns the next who appends to that one, and is kept for him
+                    self._writing.popitem(last=False)[1].close()
             return partition
 
     @contextmanager
@@ -296,13 +309,22 @@ class Log:
             self._waiting.remove(bell)
 
     def close(self) -> None:
-        """Let go of all files and of the writer's lock; closing twice is fine."""
+        """Let go of all files and of the writer's lock; closing twice is fine.
+
+        Raises:
+            PartitionClosedError: what was acknowledged could not be synced; everything is closed all the same.
+        """
+        failure: StorageError | None = None
         with self._lock:
             if self._closed_because is not None:
                 return
             self._closed_because = "the log is closed"
+            self._syncer.close()
             for partition in self._partitions.values():
-                partition.close()
+                try:
+                    partition.close()
+                except StorageError as error:
+                    failure = error
             for follower, lock in self._reading.values():
                 with lock:
                     follower.close()
@@ -313,6 +335,8 @@ class Log:
             self._is_writer = False
             self._writer_lock.release()
         self._wake()
+        if failure is not None:
+            raise failure
 
     def abandon(self) -> None:
         """Make it unusable in a forked child, without touching what belongs to the parent."""

@@ -8,11 +8,14 @@ leaves one of these behind, and this is what becomes of it:
     a new segment's .log without its .index       an empty index is made
     an index that is missing                      built again from the messages (a person deleted it; a crash does not)
 
-and, after a power cut, entries that point behind the end of the data: they are dropped.
+A power cut can leave, of what was not synced, any part: entries that point behind the end of the data, or at bytes that
+are not what was written, or that follow a hole. The newest segment is read, and everything from the first send that is
+not whole is set aside: moved out of the segment, into files whose names say so.
 
-Only the newest segment is looked into, beyond the sizes of the others; how long this takes does not depend on how
-much is stored. What cannot be explained is an error, never deleted: a .log whose index must be built again but which
-holds something that is no message keeps that rest, under a name that says so.
+Only the newest segment is looked into, beyond the sizes of the others, since a segment is synced before the next one
+begins; how long this takes does not depend on how much is stored. What cannot be explained is an error, never deleted:
+a .log whose index must be built again but which holds something that is no message keeps that rest, under a name that
+says so.
 """
 
 from __future__ import annotations
@@ -39,7 +42,10 @@ from headstream.segments.layout import (
     segment_path,
 )
 
-__all__ = ["Tail", "recover"]
+__all__ = ["SYNC_FAILED_NAME", "Tail", "recover"]
+
+SYNC_FAILED_NAME: Final = "sync-failed"
+"""A file that says that a sync failed: what the system still shows may not be on the disk, and is written again."""
 
 _SCAN_BYTES: Final = 4 << 20
 _LOG_NAME: Final = re.compile(r"(\d{20})\.log")
@@ -64,12 +70,13 @@ class Tail:
     timestamp_us: int
 
 
-def recover(directory: str, files: Files) -> Tail:
+def recover(directory: str, files: Files, known: Tail | None = None) -> Tail:
     """Repair a partition and return where its next append goes.
 
     Args:
         directory: The partition's directory; the caller holds the log's lock.
         files: Where it is.
+        known: What the caller itself has written: not looked at again.
 
     Raises:
         CorruptLogError: files contradict each other in a way that no crash explains.
@@ -90,7 +97,11 @@ def recover(directory: str, files: Files) -> Tail:
     for number, base in enumerate(logs):
         if base not in indexed:
             _rebuild(directory, base, logs[number + 1] if number + 1 < len(logs) else None, files)
-    return _repair_newest(directory, logs, files)
+    tail = _repair_newest(directory, logs, files, known)
+    if SYNC_FAILED_NAME in names:
+        _write_again(directory, logs[-1], files)
+        files.remove(f"{directory}/{SYNC_FAILED_NAME}")
+    return tail
 
 
 def _missing_data(directory: str, base: int) -> CorruptLogError:
@@ -101,18 +112,40 @@ def _missing_data(directory: str, base: int) -> CorruptLogError:
     )
 
 
-def _repair_newest(directory: str, logs: list[int], files: Files) -> Tail:
+def _write_again(directory: str, base: int, files: Files) -> None:
+    """Write a segment's bytes over themselves and sync them: after a failed sync, a system takes its copy in memory for
+    written, and would never write it."""
+    for suffix in (LOG_SUFFIX, INDEX_SUFFIX):
+        file = files.open_write(segment_path(directory, base, suffix))
+        try:
+            for position in range(0, file.size_bytes(), _SCAN_BYTES):
+                chunk = memoryview(bytearray(min(_SCAN_BYTES, file.size_bytes() - position)))
+                file.read_into(chunk, position)
+                file.write_at(chunk, position)
+            file.sync()
+        finally:
+            file.close()
+    files.sync_directory(directory)
+
+
+def _repair_newest(directory: str, logs: list[int], files: Files, known: Tail | None) -> Tail:
     base = logs[-1]
     data = files.open_write(segment_path(directory, base, LOG_SUFFIX))
     index = files.open_write(segment_path(directory, base, INDEX_SUFFIX))
     try:
         if index.size_bytes() < INDEX_HEADER_BYTES:  # died between making the file and writing its head
             index.write_at(encode_header(base), 0)
+            index.sync()  # before any entry: a head that is not valid is not taken for a crash's work
         reader = IndexReader(index, segment_path(directory, base, INDEX_SUFFIX), base)
-        count = _count_backed(reader, data.size_bytes())
-        index.truncate(INDEX_HEADER_BYTES + count * INDEX_ENTRY_BYTES)
-        last = reader.entry(count - 1) if count else None
-        data.truncate(0 if last is None else last.end_position)
+        trusted = known.entries if known is not None and known.base_offset == base else 0
+        count, last = _count_whole(reader, data, trusted)
+        index_end = INDEX_HEADER_BYTES + count * INDEX_ENTRY_BYTES
+        end = 0 if last is None else last.end_position
+        if reader.count > count and data.size_bytes() > end:
+            _set_aside(data, end, f"{segment_path(directory, base, LOG_SUFFIX)}.rest-{end}", files)
+            _set_aside(index, index_end, f"{segment_path(directory, base, INDEX_SUFFIX)}.rest-{index_end}", files)
+        index.truncate(index_end)
+        data.truncate(end)
     finally:
         data.close()
         index.close()
@@ -121,12 +154,33 @@ def _repair_newest(directory: str, logs: list[int], files: Files) -> Tail:
     return Tail(base, base, 0, 0, _last_timestamp(directory, logs[:-1], files))
 
 
-def _count_backed(reader: IndexReader, data_bytes: int) -> int:
-    """Return how many of an index's entries have all their data."""
-    count = reader.count
-    while count and reader.entry(count - 1).end_position > data_bytes:
-        count -= 1
-    return count
+def _count_whole(reader: IndexReader, data: ReadFile, trusted: int) -> tuple[int, IndexEntry | None]:
+    """Return how many sends, from the first on, are what the index says, and the last of them."""
+    count = min(trusted, reader.count)
+    last = reader.entry(count - 1) if count else None
+    chunk, begin = memoryview(b""), 0
+    while count < reader.count:
+        try:
+            entry = reader.entry(count)
+        except CorruptLogError:
+            break
+        if last is not None and (entry.byte_position, entry.first_offset) != (last.end_position, last.end_offset):
+            break
+        if entry.end_position > begin + len(chunk):
+            begin = entry.byte_position
+            chunk = memoryview(bytearray(max(entry.size_bytes, _SCAN_BYTES)))
+            chunk = chunk[: data.read_into(chunk, begin)]
+        if not _is_whole(chunk[entry.byte_position - begin : entry.end_position - begin], entry):
+            break
+        last, count = entry, count + 1
+    return count, last
+
+
+def _is_whole(stored: memoryview, entry: IndexEntry) -> bool:
+    if len(stored) < entry.size_bytes:
+        return False
+    found = scan(stored)
+    return (found.end, found.count, found.crc32c) == (entry.size_bytes, entry.messages_count, entry.crc32c)
 
 
 def _last_timestamp(directory: str, bases: list[int], files: Files) -> int:
@@ -167,13 +221,14 @@ def _rebuild(directory: str, base: int, next_base: int | None, files: Files) -> 
                 where=path,
                 advice="Restore the segment's files from a copy",
             )
-        rest = data.size_bytes() - end
-        if rest:
-            _set_aside(data, end, rest, f"{path}.rest-{end}", files)
+        if data.size_bytes() > end:
+            _set_aside(data, end, f"{path}.rest-{end}", files)
+        index.sync()  # a name in place of nothing must not come to be before what it names
     finally:
         data.close()
         index.close()
     files.rename(temporary, segment_path(directory, base, INDEX_SUFFIX))
+    files.sync_directory(directory)
 
 
 def _write_entries(data: ReadFile, index: WriteFile, base: int, path: str) -> tuple[int, int]:
@@ -213,7 +268,7 @@ def _first_run(stored: memoryview) -> Scan:
     return scan(stored[: find_timestamp(stored, first.first_timestamp_us + 1)])
 
 
-def _set_aside(data: ReadFile, position: int, size_bytes: int, path: str, files: Files) -> None:
-    rest = memoryview(bytearray(size_bytes))
+def _set_aside(data: ReadFile, position: int, path: str, files: Files) -> None:
+    rest = memoryview(bytearray(data.size_bytes() - position))
     data.read_into(rest, position)
     files.replace(path, bytes(rest))

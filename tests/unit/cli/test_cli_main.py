@@ -213,6 +213,7 @@ def test_json_forms_of_streams_and_topics(tmp_path: Path) -> None:
         "name": "shop/orders",
         "id": 1,
         "limits": "iggy",
+        "fsync": "interval",
         "messages": 0,
         "size_bytes": 0,
         "partitions": [{"partition": n, "first_offset": 0, "end_offset": 0, "size_bytes": 0} for n in (1, 2)],
