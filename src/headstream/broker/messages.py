@@ -1,16 +1,19 @@
-"""Messages: send, poll, wait."""
+"""Messages: send, poll, wait, and their states."""
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+import functools
+from bisect import bisect_left
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from typing import Final
 
 from headstream.broker.backing import Backing
 from headstream.broker.states import select
 from headstream.codec.buffer import BytesLike
 from headstream.errors import InvalidInputError, InvalidOptionError
+from headstream.log.states import has_exception
 from headstream.model.identifiers import TopicName
-from headstream.model.message import MessageState
+from headstream.model.message import MessageState, StateChange
 from headstream.model.polling import Consumer, Polled, PollingKind, PollingStrategy
 from headstream.model.topology import MAX_BATCH_BYTES
 from headstream.segments.follower import DEFAULT_CHUNK_BYTES, PartitionFollower
@@ -83,10 +86,45 @@ class Messages:
             committed = store.committed(consumer, partition)
         with self._backing.log.reading(record, partition) as follower:
             start = _start(follower, strategy, committed, count)
-            polled = _read(follower, partition, start, count, states, size_bytes)
+            exceptions = functools.partial(self._backing.log.states.exceptions, record, partition)
+            polled = _read(follower, partition, start, count, states, size_bytes, exceptions)
         if auto_commit and consumer is not None and polled.count:
             store.commit(consumer, partition, polled.next_offset, self._backing.clock_us())
         return polled
+
+    def set_state(
+        self, topic: TopicName, partition: int, offsets: Iterable[int], state: int, *, reason: str = "", by: str = ""
+    ) -> None:
+        """Set the state of messages, and record why; it is durable when this returns.
+
+        Args:
+            topic: Stream and topic.
+            partition: From 1.
+            offsets: Which messages.
+            state: A state code, 1 to 255.
+            reason: Why.
+            by: Who says so.
+
+        Raises:
+            TopicNotFoundError, PartitionNotFoundError: there is no such place.
+            OffsetOutOfRangeError: one of the messages is not there; nothing is changed.
+            LogLockedError: another process is the writer.
+        """
+        log = self._backing.writable_log()
+        record = self._backing.partition(topic, partition)
+        log.states.set(record, partition, offsets, StateChange(-1, state, reason, by, self._backing.clock_us()))
+
+    def states(self, topic: TopicName, partition: int) -> list[StateChange]:
+        """Return every message of a partition that is not available, by offset, with why, by whom and when.
+
+        Args:
+            topic: Stream and topic.
+            partition: From 1.
+
+        Raises:
+            TopicNotFoundError, PartitionNotFoundError: there is no such place.
+        """
+        return self._backing.log.states.changes(self._backing.partition(topic, partition), partition)
 
     def wait(self, topic: TopicName, positions: Mapping[int, int], timeout_ms: float) -> bool:
         """Wait until a partition has a message at or after an offset, and return whether one has.
@@ -130,14 +168,33 @@ def _start(follower: PartitionFollower, strategy: PollingStrategy, committed: in
 
 
 def _read(
-    follower: PartitionFollower, partition: int, start: int, count: int, states: frozenset[int] | None, size_bytes: int
+    follower: PartitionFollower,
+    partition: int,
+    start: int,
+    count: int,
+    states: frozenset[int] | None,
+    size_bytes: int,
+    exceptions: Callable[[], Sequence[int]],
 ) -> Polled:
-    """Read on from an offset until there are as many messages as wanted, or no more."""
+    """Read on from an offset until there are as many messages as wanted, or no more.
+
+    Only where a message may not be available are states looked at; see log/states.py for why that is asked twice.
+    """
     chunks: list[memoryview] = []
     found, rest, offset, end = 0, size_bytes, start, follower.end_offset
+    wants_available = states is None or MessageState.AVAILABLE in states
+    before = exceptions()
     while found < count and offset < end and rest > 0:
+        if not wants_available:
+            place = bisect_left(before, offset)
+            offset = min(before[place], end) if place < len(before) else end
+            if offset == end:
+                break
         chunk, reached = follower.read_chunk(offset, min(end, offset + count - found), min(rest, DEFAULT_CHUNK_BYTES))
-        parts, selected = select(chunk, reached - offset, states)
+        after = exceptions()
+        is_mixed = has_exception(before, offset, reached) or has_exception(after, offset, reached)
+        before = after
+        parts, selected = select(chunk, reached - offset, states if is_mixed or not wants_available else None)
         chunks += parts
         found += selected
         rest -= sum(map(len, parts))

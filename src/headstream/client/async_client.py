@@ -22,7 +22,7 @@ from headstream.client.producer import Producer
 from headstream.errors import ClosedError
 from headstream.model.headers import HeadersInput
 from headstream.model.identifiers import TopicName
-from headstream.model.message import Message
+from headstream.model.message import Message, StateChange
 from headstream.model.polling import Consumer as Committer
 from headstream.model.topology import Stream, Topic
 
@@ -283,6 +283,24 @@ class AsyncClient:
     async def poll(self, topic: str | TopicName, partition: int = 1, **options: Unpack[PollOptions]) -> list[Message]:
         """Return messages of one partition, without waiting for any; see Client.poll()."""
         return await self._worker.run(functools.partial(self._client.poll, **options), topic, partition)
+
+    async def set_state(
+        self,
+        topic: str | TopicName,
+        partition: int,
+        offsets: int | Iterable[int],
+        state: str | int,
+        *,
+        reason: str = "",
+        by: str = "",
+    ) -> None:
+        """Set the state of messages, and record why; see Client.set_state()."""
+        change = functools.partial(self._client.set_state, reason=reason, by=by)
+        await self._worker.run(change, topic, partition, offsets, state)
+
+    async def states(self, topic: str | TopicName, partition: int = 1) -> list[StateChange]:
+        """Return every message of a partition that is not available; see Client.states()."""
+        return await self._worker.run(self._client.states, topic, partition)
 
     async def offsets(self, topic: str | TopicName, group: str | None = None, *, name: str | None = None) -> dict[int, int]:
         """Return where a group, or a single consumer, goes on; see Client.offsets()."""

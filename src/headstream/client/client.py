@@ -13,7 +13,7 @@ from headstream.client.transport import Transport
 from headstream.codec.binary import decode_polled
 from headstream.errors import ClosedError, InvalidOptionError
 from headstream.model.identifiers import TopicName
-from headstream.model.message import Message, parse_state
+from headstream.model.message import Message, StateChange, parse_state
 from headstream.model.polling import Consumer as Committer
 from headstream.model.polling import PollingStrategy
 from headstream.model.topology import Fsync, Limits, Stream, Topic
@@ -233,6 +233,47 @@ class Client:
         return [
             message for chunk in polled.chunks for message in decode_polled(chunk, topic=str(name), partition=polled.partition)
         ]
+
+    def set_state(
+        self,
+        topic: str | TopicName,
+        partition: int,
+        offsets: int | Iterable[int],
+        state: str | int,
+        *,
+        reason: str = "",
+        by: str = "",
+    ) -> None:
+        """Set the state of messages, and record why; it is durable when this returns.
+
+        Args:
+            topic: `stream/topic`.
+            partition: From 1.
+            offsets: Which messages; one or more.
+            state: `available`, `unavailable`, `poisoned`, `marked_for_deletion`, or a code from 1 to 255.
+            reason: Why.
+            by: Who says so.
+
+        Raises:
+            TopicNotFoundError, PartitionNotFoundError: there is no such place.
+            OffsetOutOfRangeError: one of the messages is not there; nothing is changed.
+            LogLockedError: another process is the writer of an embedded log.
+        """
+        wanted = (offsets,) if isinstance(offsets, int) else offsets
+        code = parse_state(state) if isinstance(state, str) else int(state)
+        self._open_transport().messages.set_state(_topic(topic), partition, wanted, code, reason=reason, by=by)
+
+    def states(self, topic: str | TopicName, partition: int = 1) -> list[StateChange]:
+        """Return every message of a partition that is not available, by offset, with why, by whom and when.
+
+        Args:
+            topic: `stream/topic`.
+            partition: From 1.
+
+        Raises:
+            TopicNotFoundError, PartitionNotFoundError: there is no such place.
+        """
+        return self._open_transport().messages.states(_topic(topic), partition)
 
     def offsets(self, topic: str | TopicName, group: str | None = None, *, name: str | None = None) -> dict[int, int]:
         """Return where a group, or a single consumer, goes on in each partition where it has committed.

@@ -6,11 +6,12 @@ The names and meanings are the broker's (headstream.broker), which satisfies thi
 from __future__ import annotations
 
 import builtins
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from typing import Protocol
 
 from headstream.codec.buffer import BytesLike
 from headstream.model.identifiers import TopicName
+from headstream.model.message import StateChange
 from headstream.model.polling import Consumer, Polled, PollingStrategy
 from headstream.model.topology import Fsync, Limits, Stream, Topic
 
@@ -70,6 +71,14 @@ class MessageCommands(Protocol):
         auto_commit: bool = ...,
     ) -> Polled:
         """Return messages of a partition as stored bytes, without waiting for any."""
+
+    def set_state(
+        self, topic: TopicName, partition: int, offsets: Iterable[int], state: int, *, reason: str = ..., by: str = ...
+    ) -> None:
+        """Set the state of messages, and record why."""
+
+    def states(self, topic: TopicName, partition: int) -> list[StateChange]:
+        """Return every message of a partition that is not available, by offset."""
 
     def wait(self, topic: TopicName, positions: Mapping[int, int], timeout_ms: float) -> bool:
         """Wait until a partition has a message at or after an offset, and return whether one has."""

@@ -189,9 +189,8 @@ class Catalog:
         ):
             topics: dict[str, TopicRecord] = {}
             streams[number] = StreamRecord(name, id_, number, created, topics), topics
-        columns = (
-            f"{'fsync' if version > 1 else repr('interval')}, {'retention_us, retention_bytes' if version > 2 else 'NULL, NULL'}"
-        )
+        columns = "fsync" if version > 1 else "'interval'"
+        columns += ", retention_us, retention_bytes" if version > 2 else ", NULL, NULL"
         for number, stream, id_, name, created, limits, fsync, age_us, size_bytes in self._connection.execute(
             f"SELECT number, stream, id, name, created_us, limits, {columns} FROM topics ORDER BY stream, id"
         ):
@@ -318,10 +317,8 @@ class Catalog:
         with self._lock, self._translated():
             if self._version() < 3:
                 return []
-            query = (
-                "SELECT offset, state, reason, author, changed_us FROM states WHERE topic = ? AND partition = ? ORDER BY offset"
-            )
-            return [StateRecord(*row) for row in self._connection.execute(query, (topic, partition))]
+            query = "SELECT offset, state, reason, author, changed_us FROM states WHERE topic = ? AND partition = ?"
+            return [StateChange(*row) for row in self._connection.execute(f"{query} ORDER BY offset", (topic, partition))]
 
     def pending_states(self) -> list[tuple[int, int, int, int]]:
         """Return every change of state that may not have been made: topic, partition, offset, state."""
@@ -333,6 +330,15 @@ class Catalog:
         """Return a number that is another one after each change by another connection, and each of this one."""
         with self._lock, self._translated():
             return int(self._connection.execute("PRAGMA data_version").fetchone()[0]) + self._connection.total_changes
+
+    def find_problems(self) -> list[str]:
+        """Return what SQLite finds wrong with the database, page by page and row by row; nothing where it is sound."""
+        with self._lock, self._translated():
+            found = [str(row[0]) for row in self._connection.execute("PRAGMA integrity_check")]
+            dangling = [
+                f"row {row[1]} of {row[0]} names no {row[2]}" for row in self._connection.execute("PRAGMA foreign_key_check")
+            ]
+        return [problem for problem in found if problem != "ok"] + dangling
 
     def _free_id(self, query: str, *parameters: Any) -> int:
         free = 1

@@ -20,6 +20,7 @@ from headstream.log.lock import WriterLock
 from headstream.log.marker import Marker, read_marker, write_marker
 from headstream.log.offsets import OffsetStore
 from headstream.log.partition import Partition
+from headstream.log.states import MessageStates
 from headstream.log.syncing import IntervalSyncer
 from headstream.model.topology import Fsync, Limits
 from headstream.segments.files import BufferPool
@@ -54,6 +55,8 @@ class Log:
         self.segment_bytes = segment_bytes
         self._is_memory = is_memory
         self._lock = threading.RLock()
+        self._administration = threading.RLock()
+        self._states: MessageStates | None = None
         self._writer_lock = WriterLock(f"{root}/{LOCK_NAME}")
         self._marker = read_marker(root, files)
         self._catalog: Catalog | None = None
@@ -121,8 +124,13 @@ class Log:
                 raise
             if self._catalog is not None:
                 self._catalog.close()
-            self._catalog = catalog
+            self._use(catalog).repair()
             self._is_writer = True
+
+    def _use(self, catalog: Catalog) -> MessageStates:
+        self._catalog = catalog
+        self._states = MessageStates(catalog, self.files, self.partition_directory, self._administration)
+        return self._states
 
     def _catalog_path(self, *, must_exist: bool) -> str | None:
         if self._is_memory:
@@ -139,8 +147,18 @@ class Log:
             if self._catalog is None:
                 if self._found() is None:
                     return {}
-                self._catalog = Catalog(self._catalog_path(must_exist=True), is_writer=False)
+                catalog = Catalog(self._catalog_path(must_exist=True), is_writer=False)
+                self._use(catalog)
+                return catalog.snapshot()
             return self._catalog.snapshot()
+
+    @property
+    def states(self) -> MessageStates:
+        """The states of its messages; there is a log, snapshot() has said so."""
+        self._check_open()
+        if self._states is None:
+            raise AssertionError("snapshot() comes first")
+        return self._states
 
     def _writable_catalog(self) -> Catalog:
         self._check_open()

@@ -120,6 +120,15 @@ class Segment:
             return self._read(start, end.end_position - start), end.end_offset
         return self._read_part(entry, start, from_offset, until_offset, size_bytes)
 
+    def position_of(self, offset: int) -> int:
+        """Return the byte position of a message.
+
+        Args:
+            offset: Committed in this segment.
+        """
+        index = self._opened()
+        return self._position_in(index.entry(self._entry_number(index, offset)), offset)
+
     def _read_part(
         self, entry: IndexEntry, start: int, from_offset: int, until_offset: int, size_bytes: int
     ) -> tuple[memoryview, int]:
