@@ -40,6 +40,7 @@ COMMANDS: Final = {
     "tail": Entry("messages", "tail", "Show messages as they come."),
     "import": Entry("transfer", "import_", "Send the messages of a file, one JSON object a line."),
     "export": Entry("transfer", "export", "Write a topic's messages, one JSON object a line."),
+    "verify": Entry("verify", "verify", "Check every byte of a log, and repair what can be repaired."),
     "replicate": Entry("replicate", "replicate", "Qlik Replicate: run the pipeline into Delta tables, inspect messages."),
     "jars": Entry("jars", "jars", "Fetch the JVM's jars that Spark needs."),
 }
