@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import dataclasses
 import functools
 from bisect import bisect_left
 from collections.abc import Callable, Iterable, Mapping, Sequence
@@ -10,7 +11,8 @@ from typing import Final
 from headstream.broker.backing import Backing
 from headstream.broker.states import select
 from headstream.codec.buffer import BytesLike
-from headstream.errors import InvalidInputError, InvalidOptionError
+from headstream.errors import InvalidInputError, InvalidOptionError, LogError, OffsetOutOfRangeError, PartitionNotFoundError
+from headstream.log.catalog import TopicRecord
 from headstream.log.states import has_exception
 from headstream.model.identifiers import TopicName
 from headstream.model.message import MessageState, StateChange
@@ -19,6 +21,9 @@ from headstream.model.topology import MAX_BATCH_BYTES
 from headstream.segments.follower import DEFAULT_CHUNK_BYTES, PartitionFollower
 
 __all__ = ["Messages"]
+
+_ATTEMPTS: Final = 5
+"""Polls that retention or a purge takes the files from under, at most: they look again at what is there."""
 
 _AVAILABLE: Final = frozenset({MessageState.AVAILABLE.value})
 
@@ -45,7 +50,22 @@ class Messages:
         """
         backing = self._backing
         log = backing.writable_log()
-        return log.append(backing.partition(topic, partition), partition, batch, backing.clock_us(), backing.entropy(16))
+        while True:
+            record = backing.partition(topic, partition)
+            try:
+                first_offset = log.append(record, partition, batch, backing.clock_us(), backing.entropy(16))
+            except LogError:
+                if not self._is_made_anew(record, partition):
+                    raise
+            else:
+                if not self._is_made_anew(record, partition):
+                    return first_offset
+            # What was appended to a partition that was just being purged or deleted is gone with it: send it again.
+
+    def _is_made_anew(self, record: TopicRecord, partition: int) -> bool:
+        """Return whether a partition has been purged or deleted and made again; raises where it is no more."""
+        now = self._backing.partition(record.name, partition)
+        return (now.number, now.generation(partition)) != (record.number, record.generation(partition))
 
     def poll(
         self,
@@ -79,15 +99,24 @@ class Messages:
             raise InvalidInputError("a poll asks for one message and one byte or more", where=str(topic))
         if consumer is None and (auto_commit or strategy.kind is PollingKind.NEXT):
             raise InvalidOptionError("who polls is not said", where=str(topic), advice="Name the consumer or group")
-        record = self._backing.partition(topic, partition)
-        store = self._backing.log.offsets(record)
-        committed = None
-        if consumer is not None and strategy.kind is PollingKind.NEXT:
-            committed = store.committed(consumer, partition)
-        with self._backing.log.reading(record, partition) as follower:
-            start = _start(follower, strategy, committed, count)
+        for attempts_left in range(_ATTEMPTS - 1, -1, -1):
+            record = self._backing.partition(topic, partition)
+            store = self._backing.log.offsets(record)
+            committed = None
+            if consumer is not None and strategy.kind is PollingKind.NEXT:
+                committed = store.committed(consumer, partition)
             exceptions = functools.partial(self._backing.log.states.exceptions, record, partition)
-            polled = _read(follower, partition, start, count, states, size_bytes, exceptions)
+            try:
+                with self._backing.log.reading(record, partition) as follower:
+                    if attempts_left < _ATTEMPTS - 1:
+                        follower.refresh()
+                    start = _start(follower, strategy, committed, count)
+                    polled = _read(follower, partition, start, count, states, size_bytes, exceptions)
+                break
+            except (OffsetOutOfRangeError, PartitionNotFoundError):  # dropped, purged or deleted at this moment
+                if not attempts_left:
+                    raise
+        polled = dataclasses.replace(polled, generation=record.generation(partition))
         if auto_commit and consumer is not None and polled.count:
             store.commit(consumer, partition, polled.next_offset, self._backing.clock_us())
         return polled
@@ -134,15 +163,17 @@ class Messages:
             positions: Partition -> offset.
             timeout_ms: How long to wait at most.
         """
-        record = self._backing.topic(topic)
         log = self._backing.log
 
         def is_there() -> bool:
             for partition, offset in positions.items():
-                with log.reading(record, partition) as follower:
-                    follower.refresh()
-                    if follower.end_offset > offset:
-                        return True
+                try:
+                    with log.reading(self._backing.partition(topic, partition), partition) as follower:
+                        follower.refresh()
+                        if follower.end_offset > offset:
+                            return True
+                except (OffsetOutOfRangeError, PartitionNotFoundError):
+                    return True  # dropped, purged or deleted just now: the next poll tells
             return False
 
         return log.wait(is_there, timeout_ms / 1000, self._backing.monotonic)

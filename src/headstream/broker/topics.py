@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from headstream.broker.backing import Backing
 from headstream.errors import AlreadyExistsError, InvalidOptionError
+from headstream.log.administration import purge_topic
 from headstream.log.catalog import TopicRecord
 from headstream.model.identifiers import TopicName, check_name
 from headstream.model.topology import MAX_PARTITIONS, Fsync, Limits, Partition, Topic
@@ -64,6 +65,11 @@ class Topics:
         """Delete a topic with its messages and offsets; TopicNotFoundError where there is none."""
         log = self._backing.writable_log()
         log.delete_topic(self._backing.topic(name))
+
+    def purge(self, name: TopicName) -> None:
+        """Remove all messages of a topic and all offsets committed in it; TopicNotFoundError where there is none."""
+        log = self._backing.writable_log()
+        purge_topic(log, self._backing.topic(name), self._backing.clock_us())
 
     def _topic(self, record: TopicRecord) -> Topic:
         partitions = tuple(self._partition(record, number) for number in range(1, record.partitions + 1))

@@ -1,4 +1,4 @@
-"""`headstream topic`: list, show, create, delete."""
+"""`headstream topic`: list, show, create, delete, purge."""
 
 from __future__ import annotations
 
@@ -114,6 +114,22 @@ def delete(topic: str, url: str, output: str) -> None:
     with open_log(url) as log:
         log.delete_topic(topic)
     print_object({"deleted": topic}, output)
+
+
+@topic.command()
+@topic_argument
+@url_option
+@output_option
+def purge(topic: str, url: str, output: str) -> None:
+    """Remove all messages of a topic and all offsets committed in it, at once and for good.
+
+    \b
+    Example:
+      headstream topic purge shop/orders
+    """
+    with open_log(url) as log:
+        log.purge_topic(topic)
+    print_object({"purged": topic}, output)
 
 
 def _print(found: Topic, form: str) -> None:

@@ -272,6 +272,18 @@ class AsyncClient:
         """Delete a topic with its messages and offsets."""
         await self._worker.run(self._client.delete_topic, name)
 
+    async def purge_topic(self, name: str | TopicName) -> None:
+        """Remove all messages of a topic and all offsets committed in it; see Client.purge_topic()."""
+        await self._worker.run(self._client.purge_topic, name)
+
+    async def create_partitions(self, topic: str | TopicName, count: int = 1) -> Topic:
+        """Add partitions to a topic; see Client.create_partitions()."""
+        return await self._worker.run(self._client.create_partitions, topic, count)
+
+    async def delete_partitions(self, topic: str | TopicName, count: int = 1) -> Topic:
+        """Delete the highest numbered partitions of a topic; see Client.delete_partitions()."""
+        return await self._worker.run(self._client.delete_partitions, topic, count)
+
     def producer(self, topic: str | TopicName, **options: Unpack[ProducerOptions]) -> AsyncProducer:
         """Return what sends messages to a topic; see Client.producer()."""
         return AsyncProducer(functools.partial(self._client.producer, topic, **options))

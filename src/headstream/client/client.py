@@ -123,6 +123,50 @@ class Client:
         """Delete a topic with its messages and offsets; TopicNotFoundError where there is none."""
         self._open_transport().topics.delete(_topic(name))
 
+    def purge_topic(self, name: str | TopicName) -> None:
+        """Remove all messages of a topic and all offsets committed in it; the next message gets offset 0.
+
+        Consumers that are reading it get OffsetOutOfRangeError, and go on after seek().
+
+        Args:
+            name: `stream/topic`.
+
+        Raises:
+            TopicNotFoundError: there is no such topic.
+            LogLockedError: another process is the writer of an embedded log.
+        """
+        self._open_transport().topics.purge(_topic(name))
+
+    def create_partitions(self, topic: str | TopicName, count: int = 1) -> Topic:
+        """Add partitions to a topic, behind its last one, and return the topic as it is then.
+
+        Producers and consumers made before keep to the partitions there were. Keys may go to other partitions than before.
+
+        Args:
+            topic: `stream/topic`.
+            count: How many, 1 or more.
+
+        Raises:
+            TopicNotFoundError: there is no such topic.
+            InvalidOptionError: the topic would have more than 1000.
+            LogLockedError: another process is the writer of an embedded log.
+        """
+        return self._open_transport().partitions.create(_topic(topic), count)
+
+    def delete_partitions(self, topic: str | TopicName, count: int = 1) -> Topic:
+        """Delete the highest numbered partitions of a topic, with their messages, and return the topic as it is then.
+
+        Args:
+            topic: `stream/topic`.
+            count: How many; one at least stays.
+
+        Raises:
+            TopicNotFoundError: there is no such topic.
+            InvalidOptionError: none would stay.
+            LogLockedError: another process is the writer of an embedded log.
+        """
+        return self._open_transport().partitions.delete(_topic(topic), count)
+
     # -- messages ---------------------------------------------------------------------------------------------
 
     def producer(

@@ -15,7 +15,7 @@ from headstream.model.message import StateChange
 from headstream.model.polling import Consumer, Polled, PollingStrategy
 from headstream.model.topology import Fsync, Limits, Stream, Topic
 
-__all__ = ["MessageCommands", "OffsetCommands", "StreamCommands", "TopicCommands", "Transport"]
+__all__ = ["MessageCommands", "OffsetCommands", "PartitionCommands", "StreamCommands", "TopicCommands", "Transport"]
 
 
 class StreamCommands(Protocol):
@@ -50,6 +50,19 @@ class TopicCommands(Protocol):
 
     def delete(self, name: TopicName) -> None:
         """Delete a topic with its messages and offsets."""
+
+    def purge(self, name: TopicName) -> None:
+        """Remove all messages of a topic and all offsets committed in it."""
+
+
+class PartitionCommands(Protocol):
+    """What can be done with the partitions of a topic."""
+
+    def create(self, topic: TopicName, count: int) -> Topic:
+        """Add partitions to a topic."""
+
+    def delete(self, topic: TopicName, count: int) -> Topic:
+        """Delete the highest numbered partitions of a topic."""
 
 
 class MessageCommands(Protocol):
@@ -90,7 +103,9 @@ class OffsetCommands(Protocol):
     def committed(self, topic: TopicName, consumer: Consumer) -> dict[int, int]:
         """Return the committed offset of each partition that has one."""
 
-    def commit(self, topic: TopicName, consumer: Consumer, offsets: Mapping[int, int]) -> None:
+    def commit(
+        self, topic: TopicName, consumer: Consumer, offsets: Mapping[int, int], *, generations: Mapping[int, int] = ...
+    ) -> None:
         """Commit where a consumer goes on."""
 
 
@@ -104,6 +119,10 @@ class Transport(Protocol):
     @property
     def topics(self) -> TopicCommands:
         """What can be done with topics."""
+
+    @property
+    def partitions(self) -> PartitionCommands:
+        """What can be done with the partitions of a topic."""
 
     @property
     def messages(self) -> MessageCommands:

@@ -87,6 +87,10 @@ class TopicRecord:
     retention_us: int | None = None
     retention_bytes: int | None = None
 
+    def generation(self, partition: int) -> int:
+        """Return the number that tells a partition from what had its name before a purge or a deletion."""
+        return self.partitions_created_us[partition - 1] if partition <= len(self.partitions_created_us) else 0
+
 
 @dataclass(frozen=True, slots=True)
 class StreamRecord:

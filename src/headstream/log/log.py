@@ -62,7 +62,7 @@ class Log:
         self._catalog: Catalog | None = None
         self._partitions: dict[tuple[int, int], Partition] = {}
         self._writing: OrderedDict[tuple[int, int], Partition] = OrderedDict()
-        self._reading: OrderedDict[tuple[int, int], tuple[PartitionFollower, threading.Lock]] = OrderedDict()
+        self._reading: OrderedDict[tuple[int, int, int], tuple[PartitionFollower, threading.Lock]] = OrderedDict()
         self._offsets: dict[int, OffsetStore] = {}
         self._syncer = IntervalSyncer()
         self._buffers = BufferPool(_POOLED_BUFFERS)
@@ -203,7 +203,7 @@ class Log:
             with catalog.transaction():
                 catalog.delete_stream(stream.number)
             for topic in stream.topics.values():
-                self._drop(topic)
+                self.drop(topic)
 
     def delete_topic(self, topic: TopicRecord) -> None:
         """Delete a topic with its messages and offsets."""
@@ -211,25 +211,35 @@ class Log:
             catalog = self._writable_catalog()
             with catalog.transaction():
                 catalog.delete_topic(topic.number)
-            self._drop(topic)
+            self.drop(topic)
 
-    def _drop(self, topic: TopicRecord) -> None:
+    @contextmanager
+    def changing(self) -> Iterator[Catalog]:
+        """Lend the catalog for a change of topics, to one thread at a time."""
+        with self._administration, self._lock:
+            yield self._writable_catalog()
+
+    def drop(self, topic: TopicRecord) -> None:
         """Let go of a topic's files and remove them."""
         for number in range(1, topic.partitions + 1):
-            key = topic.number, number
-            self._writing.pop(key, None)
-            partition = self._partitions.pop(key, None)
-            if partition is not None:
-                with suppress(StorageError):  # what cannot be synced is about to be removed
-                    partition.close()
-            follower = self._reading.pop(key, None)
-            if follower is not None:
-                with follower[1]:
-                    follower[0].close()
+            self.let_go(topic, number)
         offsets = self._offsets.pop(topic.number, None)
         if offsets is not None:
             offsets.close()
         self.files.remove_directory(topic_directory(self.root, topic.stream_number, topic.number))
+
+    def let_go(self, topic: TopicRecord, number: int) -> None:
+        """Let go of a partition's files, which are about to be removed."""
+        key = topic.number, number
+        self._writing.pop(key, None)
+        partition = self._partitions.pop(key, None)
+        if partition is not None:
+            with suppress(StorageError):  # what cannot be synced is about to be removed
+                partition.close()
+        for reading in [known for known in self._reading if known[:2] == key]:
+            follower, lock = self._reading.pop(reading)
+            with lock:
+                follower.close()
 
     # -- messages -------------------------------------------------------------------------------------------
 
@@ -272,7 +282,7 @@ class Log:
     @contextmanager
     def reading(self, topic: TopicRecord, number: int) -> Iterator[PartitionFollower]:
         """Lend the follower of a partition to one thread at a time; refresh it as needed."""
-        key = topic.number, number
+        key = topic.number, number, topic.generation(number)
         with self._lock:
             self._check_open()
             lent = self._reading.get(key)

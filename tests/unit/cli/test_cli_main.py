@@ -33,9 +33,10 @@ def commands(group: click.Group, *path: str) -> list[tuple[str, ...]]:
     return found
 
 
-ALL = [(name,) for name in COMMANDS if name not in ("stream", "topic", "replicate")] + [
+ALL = [(name,) for name in COMMANDS if name not in ("stream", "topic", "partition", "replicate")] + [
     ("stream", "list"), ("stream", "show"), ("stream", "create"), ("stream", "delete"),
-    ("topic", "list"), ("topic", "show"), ("topic", "create"), ("topic", "delete"),
+    ("topic", "list"), ("topic", "show"), ("topic", "create"), ("topic", "delete"), ("topic", "purge"),
+    ("partition", "create"), ("partition", "delete"),
     ("replicate", "run"), ("replicate", "inspect"),
 ]  # fmt: skip
 
