@@ -6,14 +6,17 @@ leaves one of these behind, and this is what becomes of it:
     data without its entry, whole or torn        cut off: it was never acknowledged
     a torn entry                                  cut off, with its data: never acknowledged either
     a new segment's .log without its .index       an empty index is made
-    an index that is missing                      built again from the messages (a person deleted it; a crash does not)
+    an index that is missing, or whose head is    built again from the messages (a person deleted it; a crash does not)
+    damaged
 
 A power cut can leave, of what was not synced, any part: entries that point behind the end of the data, or at bytes that
-are not what was written, or that follow a hole. The newest segment is read, and everything from the first send that is
-not whole is set aside: moved out of the segment, into files whose names say so.
+are not what was written, or that follow a hole. The newest segment's last sends are read, those of a minute before the
+end, and everything from the first one that is not whole is set aside: moved out of the segment, into files whose names
+say so.
 
-Only the newest segment is looked into, beyond the sizes of the others, since a segment is synced before the next one
-begins; how long this takes does not depend on how much is stored. What cannot be explained is an error, never deleted:
+Only the newest segment is looked into, since a segment is synced before the next one begins; how long this takes does
+not depend on how much is stored. Damage in an earlier one does not keep a log from opening: reads of it raise
+CorruptLogError, all others go on. What cannot be explained is an error, never deleted:
 a .log whose index must be built again but which holds something that is no message keeps that rest, under a name that
 says so.
 """
@@ -21,13 +24,15 @@ says so.
 from __future__ import annotations
 
 import re
+from contextlib import suppress
 from dataclasses import dataclass
 from typing import Final
 
 from headstream.codec.batch.results import Scan
 from headstream.codec.batch.scan import find_timestamp, scan, take
-from headstream.errors import CorruptLogError
+from headstream.errors import CorruptLogError, StorageError
 from headstream.log.files import Files, WriteFile
+from headstream.log.index_rebuild import IndexRebuild, free_aside_name
 from headstream.segments.files import ReadFile
 from headstream.segments.index import IndexReader
 from headstream.segments.layout import (
@@ -35,19 +40,20 @@ from headstream.segments.layout import (
     INDEX_HEADER_BYTES,
     INDEX_SUFFIX,
     LOG_SUFFIX,
+    SYNC_FAILED_NAME,
     IndexEntry,
     base_offsets,
+    decode_header,
     encode_entry,
     encode_header,
     segment_path,
 )
 
-__all__ = ["SYNC_FAILED_NAME", "Tail", "recover"]
-
-SYNC_FAILED_NAME: Final = "sync-failed"
-"""A file that says that a sync failed: what the system still shows may not be on the disk, and is written again."""
+__all__ = ["SYNC_FAILED_NAME", "Tail", "note_failed_sync", "recover"]
 
 _SCAN_BYTES: Final = 4 << 20
+_UNSYNCED_US: Final = 60_000_000
+_MAX_CHECKED: Final = 100_000
 _LOG_NAME: Final = re.compile(r"(\d{20})\.log")
 
 
@@ -88,15 +94,18 @@ def recover(directory: str, files: Files, known: Tail | None = None) -> Tail:
             "a partition's directory is missing", where=directory, advice="Restore it from a copy, or delete the topic"
         )
     logs = sorted(int(match[1]) for name in names if (match := _LOG_NAME.fullmatch(name)))
-    for base in base_offsets(names):
-        if base not in logs:
-            raise _missing_data(directory, base)
+    indexed = base_offsets(names)
+    if indexed and (not logs or indexed[-1] > logs[-1]):
+        raise _missing_data(directory, indexed[-1])
     if not logs:
         return Tail(None, 0, 0, 0, 0)
-    indexed = set(base_offsets(names))
-    for number, base in enumerate(logs):
+    for number, base in enumerate(logs[:-1]):
         if base not in indexed:
-            _rebuild(directory, base, logs[number + 1] if number + 1 < len(logs) else None, files)
+            IndexRebuild(directory, base, logs[number + 1], files).run()  # unproven, reads say so
+    if logs[-1] not in indexed:
+        _rebuild(directory, logs[-1], files)
+    elif known is None:
+        _mend_head(directory, logs[-1], files)
     tail = _repair_newest(directory, logs, files, known)
     if SYNC_FAILED_NAME in names:
         _write_again(directory, logs[-1], files)
@@ -135,23 +144,89 @@ def _repair_newest(directory: str, logs: list[int], files: Files, known: Tail | 
     try:
         if index.size_bytes() < INDEX_HEADER_BYTES:  # died between making the file and writing its head
             index.write_at(encode_header(base), 0)
-            index.sync()  # before any entry: a head that is not valid is not taken for a crash's work
+            _sync_head(index)
         reader = IndexReader(index, segment_path(directory, base, INDEX_SUFFIX), base)
-        trusted = known.entries if known is not None and known.base_offset == base else 0
-        count, last = _count_whole(reader, data, trusted)
+        if known is not None and known.base_offset == base:
+            count, last = _count_whole(reader, data, known.entries)
+        else:
+            begin = _find_tail(reader)
+            count, last = _count_whole(reader, data, begin)
+            if begin and count == begin:  # not even the tail's first send is whole
+                count, last = _count_whole(reader, data, 0)
         index_end = INDEX_HEADER_BYTES + count * INDEX_ENTRY_BYTES
         end = 0 if last is None else last.end_position
-        if reader.count > count and data.size_bytes() > end:
+        # A whole entry, valid or not: more than a killed process leaves, so the bytes are kept.
+        if index.size_bytes() >= index_end + INDEX_ENTRY_BYTES and data.size_bytes() > end:
             _set_aside(data, end, f"{segment_path(directory, base, LOG_SUFFIX)}.rest-{end}", files)
             _set_aside(index, index_end, f"{segment_path(directory, base, INDEX_SUFFIX)}.rest-{index_end}", files)
-        index.truncate(index_end)
-        data.truncate(end)
+        # Synced, so that nothing that was cut off can turn up again behind what comes to lie in its place.
+        if index.size_bytes() > index_end:
+            index.truncate(index_end)
+            _sync(index, directory, files)
+        if data.size_bytes() > end:
+            data.truncate(end)
+            _sync(data, directory, files)
     finally:
         data.close()
         index.close()
     if last is not None:
         return Tail(base, last.end_offset, last.end_position, count, last.timestamp_us)
     return Tail(base, base, 0, 0, _last_timestamp(directory, logs[:-1], files))
+
+
+def note_failed_sync(directory: str, files: Files) -> None:
+    """Leave word, where that can be written, that a partition's newest segment must be written again."""
+    with suppress(StorageError):
+        files.replace(f"{directory}/{SYNC_FAILED_NAME}", b"")
+
+
+def _sync(file: WriteFile, directory: str, files: Files) -> None:
+    try:
+        file.sync()
+    except StorageError:
+        note_failed_sync(directory, files)
+        raise
+
+
+def _sync_head(index: WriteFile) -> None:
+    """Sync the head before any entry: one that is not valid is not taken for a crash's work."""
+    try:
+        index.sync()
+    except StorageError:
+        index.truncate(0)  # the next attempt writes it again, instead of taking what it sees for what is on the disk
+        raise
+
+
+def _find_tail(reader: IndexReader) -> int:
+    """Return the number of the first entry that may not have been on the disk when the power went.
+
+    A system writes what it holds back within half a minute, whatever the policy; twice that is looked at, unless that
+    is a great many sends.
+    """
+    if reader.last is None:
+        return 0
+    recent = reader.find_timestamp(max(0, reader.last.timestamp_us - _UNSYNCED_US))
+    number = max(recent, reader.count - _MAX_CHECKED)
+    try:
+        if number:
+            reader.entry(number - 1)  # what is trusted ends with a valid entry
+    except CorruptLogError:
+        return 0
+    return number
+
+
+def _mend_head(directory: str, base: int, files: Files) -> None:
+    """Build an index with a damaged head again where the messages prove it: a crash does not damage a head."""
+    path = segment_path(directory, base, INDEX_SUFFIX)
+    index = files.open_read(path)
+    if index is None:
+        return
+    head = memoryview(bytearray(INDEX_HEADER_BYTES))
+    got = index.read_into(head, 0)
+    index.close()
+    header = decode_header(head)
+    if got == INDEX_HEADER_BYTES and (header is None or header.base_offset != base):
+        IndexRebuild(directory, base, None, files).run()
 
 
 def _count_whole(reader: IndexReader, data: ReadFile, trusted: int) -> tuple[int, IndexEntry | None]:
@@ -189,8 +264,12 @@ def _last_timestamp(directory: str, bases: list[int], files: Files) -> int:
         path = segment_path(directory, base, INDEX_SUFFIX)
         file = files.open_read(path)
         if file is not None:
-            last = IndexReader(file, path, base).last
-            file.close()
+            try:
+                last = IndexReader(file, path, base).last
+            except CorruptLogError:
+                continue  # an earlier segment's damage is its readers' business
+            finally:
+                file.close()
             if last is not None:
                 return last.timestamp_us
     return 0
@@ -199,8 +278,8 @@ def _last_timestamp(directory: str, bases: list[int], files: Files) -> int:
 # -- building an index again -------------------------------------------------------------------------------
 
 
-def _rebuild(directory: str, base: int, next_base: int | None, files: Files) -> None:
-    """Build the index of a segment from its messages.
+def _rebuild(directory: str, base: int, files: Files) -> None:
+    """Build the index of the newest segment from its messages.
 
     It is made under another name and then renamed, since a segment exists from the moment its index does.
     """
@@ -213,14 +292,7 @@ def _rebuild(directory: str, base: int, next_base: int | None, files: Files) -> 
     try:
         index.truncate(0)
         index.write_at(encode_header(base), 0)
-        end, end_offset = _write_entries(data, index, base, path)
-        if next_base is not None and end_offset != next_base:
-            raise CorruptLogError(
-                f"whole messages end at byte {end} and offset {end_offset}, the next segment begins at {next_base}, "
-                "and the index between is missing",
-                where=path,
-                advice="Restore the segment's files from a copy",
-            )
+        end = _write_entries(data, index, base, path)
         if data.size_bytes() > end:
             _set_aside(data, end, f"{path}.rest-{end}", files)
         index.sync()  # a name in place of nothing must not come to be before what it names
@@ -231,8 +303,8 @@ def _rebuild(directory: str, base: int, next_base: int | None, files: Files) -> 
     files.sync_directory(directory)
 
 
-def _write_entries(data: ReadFile, index: WriteFile, base: int, path: str) -> tuple[int, int]:
-    """Write an entry for every run of messages of one time; return the byte and the offset after the last whole message."""
+def _write_entries(data: ReadFile, index: WriteFile, base: int, path: str) -> int:
+    """Write an entry for every run of messages of one time; return the byte after the last whole message."""
     size_bytes, position, offset, entries = data.size_bytes(), 0, base, 0
     span = _SCAN_BYTES
     while position < size_bytes:
@@ -259,7 +331,7 @@ def _write_entries(data: ReadFile, index: WriteFile, base: int, path: str) -> tu
             entries, offset, at = entries + 1, entry.end_offset, at + run.end
         position += whole
         span = _SCAN_BYTES
-    return position, offset
+    return position
 
 
 def _first_run(stored: memoryview) -> Scan:
@@ -271,4 +343,4 @@ def _first_run(stored: memoryview) -> Scan:
 def _set_aside(data: ReadFile, position: int, path: str, files: Files) -> None:
     rest = memoryview(bytearray(data.size_bytes() - position))
     data.read_into(rest, position)
-    files.replace(path, bytes(rest))
+    files.replace(free_aside_name(path, files) if files.exists(path) else path, bytes(rest))

@@ -19,7 +19,6 @@ from typing import Final
 
 from headstream.codec.batch.scan import find_states, find_timestamp, scan
 from headstream.log.findings import SET_ASIDE, Finding, FindingKind
-from headstream.log.recovery import SYNC_FAILED_NAME
 from headstream.model.message import MessageState
 from headstream.segments.files import BufferPool, ReadFile, ReadFiles
 from headstream.segments.layout import (
@@ -28,6 +27,7 @@ from headstream.segments.layout import (
     INDEX_SUFFIX,
     INDEX_VERSION,
     LOG_SUFFIX,
+    SYNC_FAILED_NAME,
     IndexEntry,
     base_offsets,
     decode_entry,

@@ -41,6 +41,7 @@ __all__ = [
     "MAX_SEGMENT_BYTES",
     "OFFSETS_NAME",
     "STREAMS_NAME",
+    "SYNC_FAILED_NAME",
     "IndexEntry",
     "IndexHeader",
     "base_offsets",
@@ -62,6 +63,8 @@ LOCK_NAME: Final = "headstream.lock"
 CATALOG_NAME: Final = "catalog.sqlite"
 STREAMS_NAME: Final = "streams"
 OFFSETS_NAME: Final = "offsets"
+SYNC_FAILED_NAME: Final = "sync-failed"
+"""A file that says that a sync failed: what the system still shows may not be on the disk, and is written again."""
 LOG_SUFFIX: Final = ".log"
 INDEX_SUFFIX: Final = ".index"
 

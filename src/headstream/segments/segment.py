@@ -109,6 +109,8 @@ class Segment:
             size_bytes: About how much to read; one message comes whatever its size.
         """
         index = self._opened()
+        if index.last is None or from_offset >= index.last.end_offset:
+            raise self._missing(from_offset, until_offset)
         number = self._entry_number(index, from_offset)
         entry = index.entry(number)
         start = self._position_in(entry, from_offset)
@@ -201,7 +203,7 @@ class Segment:
 
     def _read(self, position: int, size_bytes: int) -> memoryview:
         if self._data is None:
-            self._data = self._open(segment_path(self._directory, self.base_offset, LOG_SUFFIX))
+            self._data = self._open_data()
         buffer = self.buffers.take(size_bytes)
         got = self._data.read_into(buffer, position)
         if got < size_bytes:
@@ -211,6 +213,26 @@ class Segment:
                 advice="The file was cut after it was written: restore it, or open the log for writing to drop what is lost",
             )
         return buffer.toreadonly()
+
+    def _open_data(self) -> ReadFile:
+        path = segment_path(self._directory, self.base_offset, LOG_SUFFIX)
+        file = self._files.open_read(path)
+        if file is not None:
+            return file
+        if self._files.exists(segment_path(self._directory, self.base_offset, INDEX_SUFFIX)):
+            raise CorruptLogError(
+                f"the messages of offsets {self.base_offset} to {self.end_offset - 1} are missing, their index is there",
+                where=path,
+                advice="Restore the file from a copy; all other segments can be read",
+            )
+        return self._open(path)
+
+    def _missing(self, from_offset: int, until_offset: int) -> CorruptLogError:
+        return CorruptLogError(
+            f"offsets {from_offset} to {until_offset - 1} are missing: no index holds them, and later ones are there",
+            where=f"{self._directory}, behind segment {self.base_offset}",
+            advice="Run headstream verify; restore what it names from a copy, or go on from behind them",
+        )
 
     def _damaged(self, position: int) -> CorruptLogError:
         return CorruptLogError(
