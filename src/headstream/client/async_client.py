@@ -272,6 +272,13 @@ class AsyncClient:
         """Delete a topic with its messages and offsets."""
         await self._worker.run(self._client.delete_topic, name)
 
+    async def update_topic(
+        self, name: str | TopicName, *, retention_us: int | None = None, retention_bytes: int | None = None
+    ) -> Topic:
+        """Say how long and how much a topic keeps; see Client.update_topic()."""
+        update = functools.partial(self._client.update_topic, retention_us=retention_us, retention_bytes=retention_bytes)
+        return await self._worker.run(update, name)
+
     async def purge_topic(self, name: str | TopicName) -> None:
         """Remove all messages of a topic and all offsets committed in it; see Client.purge_topic()."""
         await self._worker.run(self._client.purge_topic, name)

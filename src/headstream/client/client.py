@@ -123,6 +123,26 @@ class Client:
         """Delete a topic with its messages and offsets; TopicNotFoundError where there is none."""
         self._open_transport().topics.delete(_topic(name))
 
+    def update_topic(
+        self, name: str | TopicName, *, retention_us: int | None = None, retention_bytes: int | None = None
+    ) -> Topic:
+        """Say how long and how much a topic keeps, and return it; what is left out has no end.
+
+        In the background whole files of old messages are dropped, the one that is written to never: some more is kept
+        than said, by up to a file of each partition.
+
+        Args:
+            name: `stream/topic`.
+            retention_us: Messages older than so many microseconds may go.
+            retention_bytes: With more than so many bytes in all partitions, the oldest messages may go.
+
+        Raises:
+            TopicNotFoundError: there is no such topic.
+            InvalidOptionError: a number is less than 1.
+            LogLockedError: another process is the writer of an embedded log.
+        """
+        return self._open_transport().topics.update(_topic(name), retention_us=retention_us, retention_bytes=retention_bytes)
+
     def purge_topic(self, name: str | TopicName) -> None:
         """Remove all messages of a topic and all offsets committed in it; the next message gets offset 0.
 

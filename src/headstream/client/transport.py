@@ -51,6 +51,9 @@ class TopicCommands(Protocol):
     def delete(self, name: TopicName) -> None:
         """Delete a topic with its messages and offsets."""
 
+    def update(self, name: TopicName, *, retention_us: int | None, retention_bytes: int | None) -> Topic:
+        """Say how long and how much a topic keeps."""
+
     def purge(self, name: TopicName) -> None:
         """Remove all messages of a topic and all offsets committed in it."""
 

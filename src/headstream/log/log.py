@@ -20,6 +20,7 @@ from headstream.log.lock import WriterLock
 from headstream.log.marker import Marker, read_marker, write_marker
 from headstream.log.offsets import OffsetStore
 from headstream.log.partition import Partition
+from headstream.log.retention import Retention, finish_drops
 from headstream.log.states import MessageStates
 from headstream.log.syncing import IntervalSyncer
 from headstream.model.topology import Fsync, Limits
@@ -55,7 +56,8 @@ class Log:
         self.segment_bytes = segment_bytes
         self._is_memory = is_memory
         self._lock = threading.RLock()
-        self._administration = threading.RLock()
+        self.administration = threading.RLock()
+        self._retention: Retention | None = None
         self._states: MessageStates | None = None
         self._writer_lock = WriterLock(f"{root}/{LOCK_NAME}")
         self._marker = read_marker(root, files)
@@ -129,7 +131,7 @@ class Log:
 
     def _use(self, catalog: Catalog) -> MessageStates:
         self._catalog = catalog
-        self._states = MessageStates(catalog, self.files, self.partition_directory, self._administration)
+        self._states = MessageStates(catalog, self.files, self.partition_directory, self.administration)
         return self._states
 
     def _catalog_path(self, *, must_exist: bool) -> str | None:
@@ -216,8 +218,17 @@ class Log:
     @contextmanager
     def changing(self) -> Iterator[Catalog]:
         """Lend the catalog for a change of topics, to one thread at a time."""
-        with self._administration, self._lock:
+        with self.administration, self._lock:
             yield self._writable_catalog()
+
+    def start_retention(self, clock_us: Callable[[], int]) -> None:
+        """Have what its topics do not keep dropped in the background, if one of them says so and it is not yet done."""
+        topics = [topic for stream in self.snapshot().values() for topic in stream.topics.values()]
+        with self._lock:
+            if self._retention is None and any(topic.retention_us or topic.retention_bytes for topic in topics):
+                self._writable_catalog()
+                self._retention = Retention(self, clock_us)
+                self._retention.start()
 
     def drop(self, topic: TopicRecord) -> None:
         """Let go of a topic's files and remove them."""
@@ -264,6 +275,7 @@ class Log:
             self._writable_catalog()
             partition = self._partitions.get(key)
             if partition is None:
+                finish_drops(self.partition_directory(topic, number), self.files)
                 partition = self._partitions[key] = Partition(
                     self.partition_directory(topic, number),
                     self.files,
@@ -343,6 +355,8 @@ class Log:
             PartitionClosedError: what was acknowledged could not be synced; everything is closed all the same.
         """
         failure: StorageError | None = None
+        if self._retention is not None:
+            self._retention.close()  # before the lock is taken, which its thread may be waiting for
         with self._lock:
             if self._closed_because is not None:
                 return

@@ -110,6 +110,12 @@ class MessageStates:
             with self._catalog.transaction():
                 self._catalog.settle_states(topic.number, number, wanted, _AVAILABLE)
 
+    def forget(self, topic: TopicRecord, number: int, until_offset: int) -> None:
+        """Forget the states of messages before an offset: they are dropped."""
+        if has_exception(self.exceptions(topic, number), 0, until_offset):
+            with self._catalog.transaction():
+                self._catalog.forget_states(topic.number, number, until_offset)
+
     def repair(self) -> None:
         """Finish what a crash has left unfinished; the caller has just become the writer."""
         topics = {topic.number: topic for stream in self._catalog.snapshot().values() for topic in stream.topics.values()}

@@ -71,6 +71,8 @@ class Topic:
         limits: What it takes.
         partitions: In order of their number.
         fsync: When what was acknowledged is on the disk itself.
+        retention_us: Messages older than so many microseconds may be dropped; None keeps them.
+        retention_bytes: With more than so many bytes the oldest messages may be dropped; None keeps them.
     """
 
     stream: str
@@ -80,6 +82,8 @@ class Topic:
     limits: Limits
     partitions: tuple[Partition, ...] = field(default=())
     fsync: Fsync = Fsync.INTERVAL
+    retention_us: int | None = None
+    retention_bytes: int | None = None
 
     @property
     def full_name(self) -> str:
