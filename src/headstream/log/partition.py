@@ -16,14 +16,13 @@ from __future__ import annotations
 
 import threading
 from collections.abc import Callable
-from contextlib import suppress
 from typing import Final
 
 from headstream.codec.batch.stamp import stamp
 from headstream.codec.buffer import BytesLike
 from headstream.errors import InvalidInputError, InvalidOptionError, LimitError, PartitionClosedError, StorageError
 from headstream.log.files import Files, WriteFile
-from headstream.log.recovery import SYNC_FAILED_NAME, Tail, recover
+from headstream.log.recovery import Tail, note_failed_sync, recover
 from headstream.log.syncing import GroupCommit
 from headstream.model.topology import MAX_BATCH_BYTES, Fsync
 from headstream.segments.layout import (
@@ -192,7 +191,19 @@ class Partition:
                 base = self._base_offset or 0
                 data = self._data = self._files.open_write(segment_path(self._directory, base, LOG_SUFFIX))
                 index = self._index = self._files.open_write(segment_path(self._directory, base, INDEX_SUFFIX))
+                if not self._are_names_synced:  # whoever made them may have died before he came to it
+                    self._sync_names(index)
         return data, index
+
+    def _sync_names(self, index: WriteFile) -> None:
+        """Sync the index's head and the files' names, before there is data in them: data without them is unreadable."""
+        try:
+            index.sync()
+            self._files.sync_directory(self._directory)
+        except StorageError as error:
+            self._fail(error)
+            raise self._closed_error() from error
+        self._are_names_synced = True
 
     def _begin_segment(self, base: int) -> None:
         """Make the files of a new segment: the index last, which is what readers look for."""
@@ -205,9 +216,7 @@ class Partition:
             self._files.sync_directory(self._directory)  # an index without its .log is what no power cut may leave
             self._index = self._files.open_write(segment_path(self._directory, base, INDEX_SUFFIX))
             self._index.write_at(encode_header(base), 0)
-            self._index.sync()
-            self._files.sync_directory(self._directory)
-            self._are_names_synced = True
+            self._sync_names(self._index)
             self._base_offset = base
             self._byte_position = 0
             self._entries = 0
@@ -226,13 +235,10 @@ class Partition:
             self._is_announced = False
             written = self._written
             if written > self._synced and self._base_offset is not None:
+                data, index = self._opened()
                 try:
-                    data, index = self._opened()
                     data.sync()
                     index.sync()
-                    if not self._are_names_synced:
-                        self._files.sync_directory(self._directory)
-                        self._are_names_synced = True
                 except StorageError as error:
                     self._fail(error)
                     raise self._closed_error() from error
@@ -242,8 +248,7 @@ class Partition:
     def _fail(self, error: StorageError) -> None:
         """Close for good: what could not be synced may be gone from the disk though it can still be read from memory."""
         self._failure = error.what
-        with suppress(StorageError):
-            self._files.replace(f"{self._directory}/{SYNC_FAILED_NAME}", error.what.encode())
+        note_failed_sync(self._directory, self._files)
         self._release_files()
 
     def _check_usable(self) -> None:
@@ -270,7 +275,7 @@ class Partition:
     def _close_files(self) -> None:
         with self._sync_lock:
             try:
-                if self._data is not None and self._fsync is not Fsync.NEVER:
+                if self._failure is None and self._fsync is not Fsync.NEVER:
                     self.sync()
             finally:
                 self._release_files()
