@@ -153,7 +153,8 @@ class Messages:
         Raises:
             TopicNotFoundError, PartitionNotFoundError: there is no such place.
         """
-        return self._backing.log.states.changes(self._backing.partition(topic, partition), partition)
+        record = self._backing.partition(topic, partition)
+        return self._backing.log.states.changes(record, partition)
 
     def wait(self, topic: TopicName, positions: Mapping[int, int], timeout_ms: float) -> bool:
         """Wait until a partition has a message at or after an offset, and return whether one has.

@@ -34,8 +34,8 @@ class Entry(NamedTuple):
 COMMANDS: Final = {
     "demo": Entry("demo", "demo", "The whole story on this machine, in a minute."),
     "stream": Entry("streams", "stream", "Streams: list, show, create, delete."),
-    "topic": Entry("topics", "topic", "Topics: list, show, create, delete, purge."),
-    "partition": Entry("partitions", "partition", "Partitions of a topic: create, delete."),
+    "topic": Entry("topics", "topic", "Topics: list, show, create, update, delete, purge."),
+    "partition": Entry("partitions", "partition", "Partitions of a topic: create, delete, states, set-state."),
     "send": Entry("messages", "send", "Send a message."),
     "poll": Entry("messages", "poll", "Show messages of a partition."),
     "tail": Entry("messages", "tail", "Show messages as they come."),

@@ -16,7 +16,8 @@ from contextlib import suppress
 from types import TracebackType
 from typing import Final, ParamSpec, TypedDict, TypeVar, Unpack
 
-from headstream.client.client import Client, StatesInput
+from headstream.client.arguments import StatesInput
+from headstream.client.client import Client
 from headstream.client.consumer import Consumer, StartInput
 from headstream.client.producer import Producer
 from headstream.errors import ClosedError

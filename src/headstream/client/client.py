@@ -6,6 +6,7 @@ import weakref
 from collections.abc import Iterable
 from types import TracebackType
 
+from headstream.client.arguments import StatesInput, committer_of, state_codes, topic_name
 from headstream.client.consumer import Consumer, StartInput
 from headstream.client.producer import Producer
 from headstream.client.sending import SendingOptions
@@ -18,10 +19,7 @@ from headstream.model.polling import Consumer as Committer
 from headstream.model.polling import PollingStrategy
 from headstream.model.topology import Fsync, Limits, Stream, Topic
 
-__all__ = ["Client", "StatesInput"]
-
-StatesInput = Iterable[str | int] | None
-"""States by name (`available`) or code; None is all of them."""
+__all__ = ["Client"]
 
 
 class Client:
@@ -109,11 +107,13 @@ class Client:
             raise InvalidOptionError(
                 f"{fsync!r} is no policy of fsync", where=str(name), advice=f"Use {', '.join(Fsync)}"
             ) from None
-        return self._open_transport().topics.create(_topic(name), partitions, chosen, fsync=policy, if_not_exists=if_not_exists)
+        return self._open_transport().topics.create(
+            topic_name(name), partitions, chosen, fsync=policy, if_not_exists=if_not_exists
+        )
 
     def topic(self, name: str | TopicName) -> Topic:
         """Return a topic with its partitions as they are now; TopicNotFoundError where there is none."""
-        return self._open_transport().topics.get(_topic(name))
+        return self._open_transport().topics.get(topic_name(name))
 
     def topics(self, stream: str | None = None) -> list[Topic]:
         """Return all topics of one stream, or of all."""
@@ -121,7 +121,7 @@ class Client:
 
     def delete_topic(self, name: str | TopicName) -> None:
         """Delete a topic with its messages and offsets; TopicNotFoundError where there is none."""
-        self._open_transport().topics.delete(_topic(name))
+        self._open_transport().topics.delete(topic_name(name))
 
     def update_topic(
         self, name: str | TopicName, *, retention_us: int | None = None, retention_bytes: int | None = None
@@ -141,7 +141,7 @@ class Client:
             InvalidOptionError: a number is less than 1.
             LogLockedError: another process is the writer of an embedded log.
         """
-        return self._open_transport().topics.update(_topic(name), retention_us=retention_us, retention_bytes=retention_bytes)
+        return self._open_transport().topics.update(topic_name(name), retention_us=retention_us, retention_bytes=retention_bytes)
 
     def purge_topic(self, name: str | TopicName) -> None:
         """Remove all messages of a topic and all offsets committed in it; the next message gets offset 0.
@@ -155,7 +155,7 @@ class Client:
             TopicNotFoundError: there is no such topic.
             LogLockedError: another process is the writer of an embedded log.
         """
-        self._open_transport().topics.purge(_topic(name))
+        self._open_transport().topics.purge(topic_name(name))
 
     def create_partitions(self, topic: str | TopicName, count: int = 1) -> Topic:
         """Add partitions to a topic, behind its last one, and return the topic as it is then.
@@ -171,7 +171,7 @@ class Client:
             InvalidOptionError: the topic would have more than 1000.
             LogLockedError: another process is the writer of an embedded log.
         """
-        return self._open_transport().partitions.create(_topic(topic), count)
+        return self._open_transport().partitions.create(topic_name(topic), count)
 
     def delete_partitions(self, topic: str | TopicName, count: int = 1) -> Topic:
         """Delete the highest numbered partitions of a topic, with their messages, and return the topic as it is then.
@@ -185,7 +185,7 @@ class Client:
             InvalidOptionError: none would stay.
             LogLockedError: another process is the writer of an embedded log.
         """
-        return self._open_transport().partitions.delete(_topic(topic), count)
+        return self._open_transport().partitions.delete(topic_name(topic), count)
 
     # -- messages ---------------------------------------------------------------------------------------------
 
@@ -246,10 +246,10 @@ class Client:
         consumer = Consumer(
             self._open_transport(),
             self.topic(topic),
-            committer=_committer(group, name),
+            committer=committer_of(group, name),
             partitions=partitions,
             start=start,
-            states=_states(states),
+            states=state_codes(states),
             timeout_ms=timeout_ms,
         )
         self._consumers.add(consumer)
@@ -284,13 +284,13 @@ class Client:
         """
         if start is None:
             start = "first" if consumer is None else "next"
-        name = _topic(topic)
+        name = topic_name(topic)
         polled = self._open_transport().messages.poll(
             name,
             partition,
             start if isinstance(start, PollingStrategy) else PollingStrategy.parse(start),
             count,
-            states=_states(states),
+            states=state_codes(states),
             consumer=Committer.named(consumer) if isinstance(consumer, str) else consumer,
             auto_commit=auto_commit,
         )
@@ -325,7 +325,7 @@ class Client:
         """
         wanted = (offsets,) if isinstance(offsets, int) else offsets
         code = parse_state(state) if isinstance(state, str) else int(state)
-        self._open_transport().messages.set_state(_topic(topic), partition, wanted, code, reason=reason, by=by)
+        self._open_transport().messages.set_state(topic_name(topic), partition, wanted, code, reason=reason, by=by)
 
     def states(self, topic: str | TopicName, partition: int = 1) -> list[StateChange]:
         """Return every message of a partition that is not available, by offset, with why, by whom and when.
@@ -337,7 +337,7 @@ class Client:
         Raises:
             TopicNotFoundError, PartitionNotFoundError: there is no such place.
         """
-        return self._open_transport().messages.states(_topic(topic), partition)
+        return self._open_transport().messages.states(topic_name(topic), partition)
 
     def offsets(self, topic: str | TopicName, group: str | None = None, *, name: str | None = None) -> dict[int, int]:
         """Return where a group, or a single consumer, goes on in each partition where it has committed.
@@ -350,10 +350,10 @@ class Client:
         Returns:
             Partition -> offset of the next message: one past the last that is done.
         """
-        committer = _committer(group, name)
+        committer = committer_of(group, name)
         if committer is None:
             raise InvalidOptionError("whose offsets is not said", advice="Give the name of a group, or name=")
-        return self._open_transport().offsets.committed(_topic(topic), committer)
+        return self._open_transport().offsets.committed(topic_name(topic), committer)
 
     def close(self) -> None:
         """Close its producers, which flush, and its consumers, which commit nothing more; closing twice is fine.
@@ -387,26 +387,3 @@ class Client:
             self.close()
         except Exception as also:
             error.add_note(f"Closing the log failed too: {also}")
-
-
-def _topic(name: str | TopicName) -> TopicName:
-    return name if isinstance(name, TopicName) else TopicName.parse(name)
-
-
-def _committer(group: str | None, name: str | None) -> Committer | None:
-    if group is not None and name is not None:
-        raise InvalidOptionError("a consumer has a group or a name, not both", advice="Leave one out")
-    if group is not None:
-        return Committer.group(group)
-    return None if name is None else Committer.named(name)
-
-
-def _states(states: StatesInput) -> frozenset[int] | None:
-    if states is None:
-        return None
-    if isinstance(states, str):
-        states = (states,)
-    codes = frozenset(parse_state(state) if isinstance(state, str) else int(state) for state in states)
-    if not codes:
-        raise InvalidOptionError("no state is named", advice='Use states=("available",), or None for all')
-    return codes
