@@ -22,6 +22,7 @@ from headstream.log.findings import SET_ASIDE, Finding, FindingKind
 from headstream.model.message import MessageState
 from headstream.segments.files import BufferPool, ReadFile, ReadFiles
 from headstream.segments.layout import (
+    DROPPED_SUFFIX,
     INDEX_ENTRY_BYTES,
     INDEX_HEADER_BYTES,
     INDEX_SUFFIX,
@@ -95,7 +96,7 @@ def _strange_files(directory: str, names: list[str]) -> Iterator[Finding]:
                 "See what the kernel's log says of the disk; the next writer writes it again",
                 is_damage=False,
             )
-        elif not re.fullmatch(r"\d{20}\.(log|index|index-new)", name):
+        elif not re.fullmatch(r"\d{20}\.(log|index|index-new|log\.dropped)", name):
             yield Finding(FindingKind.FILE_STRANGE, path, "a file that is no part of a log", "Move it elsewhere", is_damage=False)
 
 
@@ -126,6 +127,7 @@ class _SegmentCheck:
         self._buffers = buffers
         self._on_bytes = on_bytes
         self._data_path = segment_path(directory, base, LOG_SUFFIX)
+        self._dropped_path = segment_path(directory, base, DROPPED_SUFFIX)
         self._index_path = segment_path(directory, base, INDEX_SUFFIX)
         self._position = 0
         self._offset = base
@@ -148,6 +150,8 @@ class _SegmentCheck:
 
     def _half(self, data_bytes: int, index: ReadFile | None) -> Iterator[Finding]:
         """Say what it means that one of the files is missing; both are where the segment has been deleted since."""
+        if self._files.exists(self._dropped_path) or not self._files.exists(self._index_path if index else self._data_path):
+            return  # retention is removing it, or has
         if index is not None and index.size_bytes() > INDEX_HEADER_BYTES:
             count = (index.size_bytes() - INDEX_HEADER_BYTES) // INDEX_ENTRY_BYTES
             yield self._finding(

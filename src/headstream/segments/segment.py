@@ -12,7 +12,7 @@ from headstream.codec.batch.scan import scan, take
 from headstream.errors import CorruptLogError, DecodeError, OffsetOutOfRangeError
 from headstream.segments.files import BufferPool, ReadFile, ReadFiles
 from headstream.segments.index import IndexReader
-from headstream.segments.layout import INDEX_SUFFIX, LOG_SUFFIX, IndexEntry, segment_path
+from headstream.segments.layout import DROPPED_SUFFIX, INDEX_SUFFIX, LOG_SUFFIX, IndexEntry, segment_path
 
 __all__ = ["Segment"]
 
@@ -219,7 +219,8 @@ class Segment:
         file = self._files.open_read(path)
         if file is not None:
             return file
-        if self._files.exists(segment_path(self._directory, self.base_offset, INDEX_SUFFIX)):
+        is_dropped = self._files.exists(segment_path(self._directory, self.base_offset, DROPPED_SUFFIX))  # before the index
+        if not is_dropped and self._files.exists(segment_path(self._directory, self.base_offset, INDEX_SUFFIX)):
             raise CorruptLogError(
                 f"the messages of offsets {self.base_offset} to {self.end_offset - 1} are missing, their index is there",
                 where=path,

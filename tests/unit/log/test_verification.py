@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 
 from headstream.connect import connect
-from headstream.errors import LogLockedError, NotALogError
+from headstream.errors import LogLockedError, NotALogError, OffsetOutOfRangeError
 from headstream.log.files import OsFiles
 from headstream.log.findings import Finding, FindingKind
 from headstream.log.lock import WriterLock
@@ -16,7 +16,8 @@ from headstream.log.repair import repair_log, repair_partition
 from headstream.log.segment_verification import verify_partition
 from headstream.log.verification import Verification
 from headstream.segments.files import BufferPool
-from headstream.segments.layout import INDEX_SUFFIX, LOG_SUFFIX, segment_path
+from headstream.segments.follower import PartitionFollower
+from headstream.segments.layout import DROPPED_SUFFIX, INDEX_SUFFIX, LOG_SUFFIX, segment_path
 from tests.batches import header, sent, stored
 from tests.logs import SEED, batch, make_files, open_partition, payloads, read_all
 
@@ -195,6 +196,13 @@ def test_missing_messages_are_found(directory: str, base: int) -> None:
     (finding,) = damage(directory)
     assert (finding.kind, finding.from_offset) == (FindingKind.DATA_MISSING, base)
     assert repair_partition(directory, FILES) == []
+
+
+def test_a_segment_that_retention_is_removing_is_no_damage(directory: str) -> None:
+    Path(segment_path(directory, 0, LOG_SUFFIX)).rename(segment_path(directory, 0, DROPPED_SUFFIX))
+    assert verify(directory) == []
+    with PartitionFollower(directory) as follower, pytest.raises(OffsetOutOfRangeError, match="a segment is gone"):
+        list(follower.read(0))
 
 
 def test_messages_that_were_cut_off_are_found(directory: str) -> None:
