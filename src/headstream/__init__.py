@@ -22,6 +22,7 @@ from headstream.errors import (
     ClosedError,
     CorruptLogError,
     DecodeError,
+    DiskFullError,
     EnvironmentSetupError,
     HeaderError,
     HeadstreamError,
@@ -38,6 +39,7 @@ from headstream.errors import (
     NotALogError,
     NotFoundError,
     OffsetOutOfRangeError,
+    PartitionClosedError,
     PartitionNotFoundError,
     ReplicateError,
     RowError,
@@ -69,7 +71,7 @@ from headstream.model.header_values import HeaderKind, HeaderValue
 from headstream.model.headers import Headers
 from headstream.model.message import Message, MessageState, checksum
 from headstream.model.polling import PollingStrategy
-from headstream.model.topology import Limits, Partition, Stream, Topic
+from headstream.model.topology import Fsync, Limits, Partition, Stream, Topic
 from headstream.version import __version__
 
 bool = bool_  # the kind's one spelling, `hs.bool`; left out of __all__ so that a star import keeps the built-in
@@ -81,7 +83,9 @@ __all__ = [
     "Consumer",
     "CorruptLogError",
     "DecodeError",
+    "DiskFullError",
     "EnvironmentSetupError",
+    "Fsync",
     "HeaderError",
     "HeaderKind",
     "HeaderValue",
@@ -104,6 +108,7 @@ __all__ = [
     "NotFoundError",
     "OffsetOutOfRangeError",
     "Partition",
+    "PartitionClosedError",
     "PartitionNotFoundError",
     "PollingStrategy",
     "Producer",

@@ -19,6 +19,8 @@
     │   ├── LogLockedError                       another process is its writer
     │   ├── CorruptLogError                      bytes on disk that contradict each other
     │   ├── StorageError                         the operating system refused a file operation
+    │   │   ├── DiskFullError                    no room, or the user's quota is used up
+    │   │   └── PartitionClosedError             a sync failed: no more appends until the log is opened again
     │   └── OffsetOutOfRangeError                an offset that retention has dropped, or that was never written
     ├── ReplicateError                           the Replicate pipeline
     │   ├── SchemaError                          a metadata message or schema that cannot be used
@@ -41,6 +43,7 @@ __all__ = [
     "ClosedError",
     "CorruptLogError",
     "DecodeError",
+    "DiskFullError",
     "EnvironmentSetupError",
     "HeaderError",
     "HeadstreamError",
@@ -57,6 +60,7 @@ __all__ = [
     "NotALogError",
     "NotFoundError",
     "OffsetOutOfRangeError",
+    "PartitionClosedError",
     "PartitionNotFoundError",
     "ReplicateError",
     "RowError",
@@ -200,6 +204,14 @@ class CorruptLogError(LogError):
 
 class StorageError(LogError):
     """The operating system refused a file operation."""
+
+
+class DiskFullError(StorageError):
+    """There is no room for what was to be written, or the user's quota is used up; nothing of it was committed."""
+
+
+class PartitionClosedError(StorageError):
+    """A sync of a partition failed, so that nobody knows what is on the disk: it takes no more until it is recovered."""
 
 
 class OffsetOutOfRangeError(LogError):

@@ -10,9 +10,6 @@ from pathlib import Path
 import pytest
 
 import headstream as hs
-from headstream.log.files import Files
-from headstream.log.shared import close_log, open_directory, open_memory
-from headstream.segments.layout import segment_path
 
 _NUMBERS = itertools.count()
 
@@ -23,7 +20,7 @@ class Place:
 
     Args:
         url: What to connect to.
-        open_files: Opens the files behind it, for tests that change what no client can, and lets go of them.
+        clients: Those that the fixture closes.
     """
 
     url: str
@@ -35,24 +32,8 @@ class Place:
         return client
 
     def set_state(self, topic: str, partition: int, offset: int, state: int) -> None:
-        """Set the state of a message of the first segment, as a later command will."""
-        log = open_directory(self.url[7:]) if self.url.startswith("file:") else open_memory(self.url[9:])
-        stream, _, name = topic.partition("/")
-        record = log.snapshot()[stream].topics[name]
-        _poke(log.files, segment_path(log.partition_directory(record, partition), 0, ".log"), offset, state)
-        close_log(log)
-
-
-def _poke(files: Files, path: str, offset: int, state: int) -> None:
-    file = files.open_write(path)
-    data = memoryview(bytearray(file.size_bytes()))
-    file.read_into(data, 0)
-    at = 0
-    for _ in range(offset):
-        headers = int.from_bytes(data[at + 37 : at + 41], "little")
-        at += 45 + headers + int.from_bytes(data[at + 41 + headers : at + 45 + headers], "little")
-    file.write_at(bytes([state]), at + 8)
-    file.close()
+        """Set the state of a message through another client."""
+        self.connect().set_state(topic, partition, offset, state)
 
 
 @pytest.fixture(params=["memory", "file"])

@@ -2,8 +2,9 @@
 
     broker      Broker: the nouns together, over one log
     streams     create, get, list, delete
-    topics      create, get, list, delete
-    messages    send, poll, wait
+    topics      create, get, list, delete, purge
+    partitions  create, delete
+    messages    send, poll, wait, and their states
     offsets     commit, committed
     states      which ranges of stored bytes a poll delivers
     backing     the log, the clock and the randomness that the nouns share, and how they find things by name

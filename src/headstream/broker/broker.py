@@ -13,6 +13,7 @@ from collections.abc import Callable
 from headstream.broker.backing import Backing
 from headstream.broker.messages import Messages
 from headstream.broker.offsets import Offsets
+from headstream.broker.partitions import Partitions
 from headstream.broker.streams import Streams
 from headstream.broker.topics import Topics
 from headstream.log.log import Log
@@ -48,6 +49,7 @@ class Broker:
         backing = Backing(log, clock_us, entropy, monotonic)
         self.streams = Streams(backing)
         self.topics = Topics(backing)
+        self.partitions = Partitions(backing, self.topics)
         self.messages = Messages(backing)
         self.offsets = Offsets(backing)
 

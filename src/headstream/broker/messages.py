@@ -1,21 +1,29 @@
-"""Messages: send, poll, wait."""
+"""Messages: send, poll, wait, and their states."""
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+import dataclasses
+import functools
+from bisect import bisect_left
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from typing import Final
 
 from headstream.broker.backing import Backing
 from headstream.broker.states import select
 from headstream.codec.buffer import BytesLike
-from headstream.errors import InvalidInputError, InvalidOptionError
+from headstream.errors import InvalidInputError, InvalidOptionError, LogError, OffsetOutOfRangeError, PartitionNotFoundError
+from headstream.log.catalog import TopicRecord
+from headstream.log.states import has_exception
 from headstream.model.identifiers import TopicName
-from headstream.model.message import MessageState
+from headstream.model.message import MessageState, StateChange
 from headstream.model.polling import Consumer, Polled, PollingKind, PollingStrategy
 from headstream.model.topology import MAX_BATCH_BYTES
 from headstream.segments.follower import DEFAULT_CHUNK_BYTES, PartitionFollower
 
 __all__ = ["Messages"]
+
+_ATTEMPTS: Final = 5
+"""Polls that retention or a purge takes the files from under, at most: they look again at what is there."""
 
 _AVAILABLE: Final = frozenset({MessageState.AVAILABLE.value})
 
@@ -42,7 +50,22 @@ class Messages:
         """
         backing = self._backing
         log = backing.writable_log()
-        return log.append(backing.partition(topic, partition), partition, batch, backing.clock_us(), backing.entropy(16))
+        while True:
+            record = backing.partition(topic, partition)
+            try:
+                first_offset = log.append(record, partition, batch, backing.clock_us(), backing.entropy(16))
+            except LogError:
+                if not self._is_made_anew(record, partition):
+                    raise
+            else:
+                if not self._is_made_anew(record, partition):
+                    return first_offset
+            # What was appended to a partition that was just being purged or deleted is gone with it: send it again.
+
+    def _is_made_anew(self, record: TopicRecord, partition: int) -> bool:
+        """Return whether a partition has been purged or deleted and made again; raises where it is no more."""
+        now = self._backing.partition(record.name, partition)
+        return (now.number, now.generation(partition)) != (record.number, record.generation(partition))
 
     def poll(
         self,
@@ -76,17 +99,62 @@ class Messages:
             raise InvalidInputError("a poll asks for one message and one byte or more", where=str(topic))
         if consumer is None and (auto_commit or strategy.kind is PollingKind.NEXT):
             raise InvalidOptionError("who polls is not said", where=str(topic), advice="Name the consumer or group")
-        record = self._backing.partition(topic, partition)
-        store = self._backing.log.offsets(record)
-        committed = None
-        if consumer is not None and strategy.kind is PollingKind.NEXT:
-            committed = store.committed(consumer, partition)
-        with self._backing.log.reading(record, partition) as follower:
-            start = _start(follower, strategy, committed, count)
-            polled = _read(follower, partition, start, count, states, size_bytes)
+        for attempts_left in range(_ATTEMPTS - 1, -1, -1):
+            record = self._backing.partition(topic, partition)
+            store = self._backing.log.offsets(record)
+            committed = None
+            if consumer is not None and strategy.kind is PollingKind.NEXT:
+                committed = store.committed(consumer, partition)
+            exceptions = functools.partial(self._backing.log.states.exceptions, record, partition)
+            try:
+                with self._backing.log.reading(record, partition) as follower:
+                    if attempts_left < _ATTEMPTS - 1:
+                        follower.refresh()
+                    start = _start(follower, strategy, committed, count)
+                    polled = _read(follower, partition, start, count, states, size_bytes, exceptions)
+                break
+            except (OffsetOutOfRangeError, PartitionNotFoundError):  # dropped, purged or deleted at this moment
+                if not attempts_left:
+                    raise
+        polled = dataclasses.replace(polled, generation=record.generation(partition))
         if auto_commit and consumer is not None and polled.count:
             store.commit(consumer, partition, polled.next_offset, self._backing.clock_us())
         return polled
+
+    def set_state(
+        self, topic: TopicName, partition: int, offsets: Iterable[int], state: int, *, reason: str = "", by: str = ""
+    ) -> None:
+        """Set the state of messages, and record why; it is durable when this returns.
+
+        Args:
+            topic: Stream and topic.
+            partition: From 1.
+            offsets: Which messages.
+            state: A state code, 1 to 255.
+            reason: Why.
+            by: Who says so.
+
+        Raises:
+            TopicNotFoundError, PartitionNotFoundError: there is no such place.
+            OffsetOutOfRangeError: one of the messages is not there; nothing is changed.
+            LogLockedError: another process is the writer.
+        """
+        log = self._backing.writable_log()
+        record = self._backing.partition(topic, partition)
+        log.states.set(record, partition, offsets, StateChange(-1, state, reason, by, self._backing.clock_us()))
+
+    def states(self, topic: TopicName, partition: int) -> list[StateChange]:
+        """Return every message of a partition that is not available, by offset, with why, by whom and when.
+
+        Args:
+            topic: Stream and topic.
+            partition: From 1.
+
+        Raises:
+            TopicNotFoundError, PartitionNotFoundError: there is no such place.
+        """
+        record = self._backing.partition(topic, partition)
+        return self._backing.log.states.changes(record, partition)
 
     def wait(self, topic: TopicName, positions: Mapping[int, int], timeout_ms: float) -> bool:
         """Wait until a partition has a message at or after an offset, and return whether one has.
@@ -96,15 +164,17 @@ class Messages:
             positions: Partition -> offset.
             timeout_ms: How long to wait at most.
         """
-        record = self._backing.topic(topic)
         log = self._backing.log
 
         def is_there() -> bool:
             for partition, offset in positions.items():
-                with log.reading(record, partition) as follower:
-                    follower.refresh()
-                    if follower.end_offset > offset:
-                        return True
+                try:
+                    with log.reading(self._backing.partition(topic, partition), partition) as follower:
+                        follower.refresh()
+                        if follower.end_offset > offset:
+                            return True
+                except (OffsetOutOfRangeError, PartitionNotFoundError):
+                    return True  # dropped, purged or deleted just now: the next poll tells
             return False
 
         return log.wait(is_there, timeout_ms / 1000, self._backing.monotonic)
@@ -130,14 +200,33 @@ def _start(follower: PartitionFollower, strategy: PollingStrategy, committed: in
 
 
 def _read(
-    follower: PartitionFollower, partition: int, start: int, count: int, states: frozenset[int] | None, size_bytes: int
+    follower: PartitionFollower,
+    partition: int,
+    start: int,
+    count: int,
+    states: frozenset[int] | None,
+    size_bytes: int,
+    exceptions: Callable[[], Sequence[int]],
 ) -> Polled:
-    """Read on from an offset until there are as many messages as wanted, or no more."""
+    """Read on from an offset until there are as many messages as wanted, or no more.
+
+    Only where a message may not be available are states looked at; see log/states.py for why that is asked twice.
+    """
     chunks: list[memoryview] = []
     found, rest, offset, end = 0, size_bytes, start, follower.end_offset
+    wants_available = states is None or MessageState.AVAILABLE in states
+    before = exceptions()
     while found < count and offset < end and rest > 0:
+        if not wants_available:
+            place = bisect_left(before, offset)
+            offset = min(before[place], end) if place < len(before) else end
+            if offset == end:
+                break
         chunk, reached = follower.read_chunk(offset, min(end, offset + count - found), min(rest, DEFAULT_CHUNK_BYTES))
-        parts, selected = select(chunk, reached - offset, states)
+        after = exceptions()
+        is_mixed = has_exception(before, offset, reached) or has_exception(after, offset, reached)
+        before = after
+        parts, selected = select(chunk, reached - offset, states if is_mixed or not wants_available else None)
         chunks += parts
         found += selected
         rest -= sum(map(len, parts))

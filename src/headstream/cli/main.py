@@ -34,12 +34,14 @@ class Entry(NamedTuple):
 COMMANDS: Final = {
     "demo": Entry("demo", "demo", "The whole story on this machine, in a minute."),
     "stream": Entry("streams", "stream", "Streams: list, show, create, delete."),
-    "topic": Entry("topics", "topic", "Topics: list, show, create, delete."),
+    "topic": Entry("topics", "topic", "Topics: list, show, create, update, delete, purge."),
+    "partition": Entry("partitions", "partition", "Partitions of a topic: create, delete, states, set-state."),
     "send": Entry("messages", "send", "Send a message."),
     "poll": Entry("messages", "poll", "Show messages of a partition."),
     "tail": Entry("messages", "tail", "Show messages as they come."),
     "import": Entry("transfer", "import_", "Send the messages of a file, one JSON object a line."),
     "export": Entry("transfer", "export", "Write a topic's messages, one JSON object a line."),
+    "verify": Entry("verify", "verify", "Check every byte of a log, and repair what can be repaired."),
     "replicate": Entry("replicate", "replicate", "Qlik Replicate: run the pipeline into Delta tables, inspect messages."),
     "jars": Entry("jars", "jars", "Fetch the JVM's jars that Spark needs."),
 }

@@ -2,6 +2,7 @@
 
 transport      the protocol that the embedded broker satisfies, and later each network transport
 client         Client: streams, topics, polls; makes producers and consumers
+arguments      what users may write for a topic, states, a committer
 sending        messages -> batches: linger, size, partition; sans-IO, time is an argument
 producer       Producer: the thread that sends what sending.py says is due
 fetching       polled bytes -> messages one by one, and what may be committed; sans-IO

@@ -16,13 +16,14 @@ from contextlib import suppress
 from types import TracebackType
 from typing import Final, ParamSpec, TypedDict, TypeVar, Unpack
 
-from headstream.client.client import Client, StatesInput
+from headstream.client.arguments import StatesInput
+from headstream.client.client import Client
 from headstream.client.consumer import Consumer, StartInput
 from headstream.client.producer import Producer
 from headstream.errors import ClosedError
 from headstream.model.headers import HeadersInput
 from headstream.model.identifiers import TopicName
-from headstream.model.message import Message
+from headstream.model.message import Message, StateChange
 from headstream.model.polling import Consumer as Committer
 from headstream.model.topology import Stream, Topic
 
@@ -248,10 +249,16 @@ class AsyncClient:
         await self._worker.run(self._client.delete_stream, name)
 
     async def create_topic(
-        self, name: str | TopicName, partitions: int = 1, *, limits: str = "iggy", if_not_exists: bool = False
+        self,
+        name: str | TopicName,
+        partitions: int = 1,
+        *,
+        limits: str = "iggy",
+        fsync: str = "interval",
+        if_not_exists: bool = False,
     ) -> Topic:
         """Make a topic, and its stream where there is none; see Client.create_topic()."""
-        create = functools.partial(self._client.create_topic, limits=limits, if_not_exists=if_not_exists)
+        create = functools.partial(self._client.create_topic, limits=limits, fsync=fsync, if_not_exists=if_not_exists)
         return await self._worker.run(create, name, partitions)
 
     async def topic(self, name: str | TopicName) -> Topic:
@@ -266,6 +273,25 @@ class AsyncClient:
         """Delete a topic with its messages and offsets."""
         await self._worker.run(self._client.delete_topic, name)
 
+    async def update_topic(
+        self, name: str | TopicName, *, retention_us: int | None = None, retention_bytes: int | None = None
+    ) -> Topic:
+        """Say how long and how much a topic keeps; see Client.update_topic()."""
+        update = functools.partial(self._client.update_topic, retention_us=retention_us, retention_bytes=retention_bytes)
+        return await self._worker.run(update, name)
+
+    async def purge_topic(self, name: str | TopicName) -> None:
+        """Remove all messages of a topic and all offsets committed in it; see Client.purge_topic()."""
+        await self._worker.run(self._client.purge_topic, name)
+
+    async def create_partitions(self, topic: str | TopicName, count: int = 1) -> Topic:
+        """Add partitions to a topic; see Client.create_partitions()."""
+        return await self._worker.run(self._client.create_partitions, topic, count)
+
+    async def delete_partitions(self, topic: str | TopicName, count: int = 1) -> Topic:
+        """Delete the highest numbered partitions of a topic; see Client.delete_partitions()."""
+        return await self._worker.run(self._client.delete_partitions, topic, count)
+
     def producer(self, topic: str | TopicName, **options: Unpack[ProducerOptions]) -> AsyncProducer:
         """Return what sends messages to a topic; see Client.producer()."""
         return AsyncProducer(functools.partial(self._client.producer, topic, **options))
@@ -277,6 +303,24 @@ class AsyncClient:
     async def poll(self, topic: str | TopicName, partition: int = 1, **options: Unpack[PollOptions]) -> list[Message]:
         """Return messages of one partition, without waiting for any; see Client.poll()."""
         return await self._worker.run(functools.partial(self._client.poll, **options), topic, partition)
+
+    async def set_state(
+        self,
+        topic: str | TopicName,
+        partition: int,
+        offsets: int | Iterable[int],
+        state: str | int,
+        *,
+        reason: str = "",
+        by: str = "",
+    ) -> None:
+        """Set the state of messages, and record why; see Client.set_state()."""
+        change = functools.partial(self._client.set_state, reason=reason, by=by)
+        await self._worker.run(change, topic, partition, offsets, state)
+
+    async def states(self, topic: str | TopicName, partition: int = 1) -> list[StateChange]:
+        """Return every message of a partition that is not available; see Client.states()."""
+        return await self._worker.run(self._client.states, topic, partition)
 
     async def offsets(self, topic: str | TopicName, group: str | None = None, *, name: str | None = None) -> dict[int, int]:
         """Return where a group, or a single consumer, goes on; see Client.offsets()."""

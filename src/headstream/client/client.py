@@ -6,6 +6,7 @@ import weakref
 from collections.abc import Iterable
 from types import TracebackType
 
+from headstream.client.arguments import StatesInput, committer_of, state_codes, topic_name
 from headstream.client.consumer import Consumer, StartInput
 from headstream.client.producer import Producer
 from headstream.client.sending import SendingOptions
@@ -13,15 +14,12 @@ from headstream.client.transport import Transport
 from headstream.codec.binary import decode_polled
 from headstream.errors import ClosedError, InvalidOptionError
 from headstream.model.identifiers import TopicName
-from headstream.model.message import Message, parse_state
+from headstream.model.message import Message, StateChange, parse_state
 from headstream.model.polling import Consumer as Committer
 from headstream.model.polling import PollingStrategy
-from headstream.model.topology import Limits, Stream, Topic
+from headstream.model.topology import Fsync, Limits, Stream, Topic
 
-__all__ = ["Client", "StatesInput"]
-
-StatesInput = Iterable[str | int] | None
-"""States by name (`available`) or code; None is all of them."""
+__all__ = ["Client"]
 
 
 class Client:
@@ -74,7 +72,13 @@ class Client:
         self._open_transport().streams.delete(name)
 
     def create_topic(
-        self, name: str | TopicName, partitions: int = 1, *, limits: str = "iggy", if_not_exists: bool = False
+        self,
+        name: str | TopicName,
+        partitions: int = 1,
+        *,
+        limits: str = "iggy",
+        fsync: str = "interval",
+        if_not_exists: bool = False,
     ) -> Topic:
         """Make a topic, and its stream where there is none.
 
@@ -82,11 +86,13 @@ class Client:
             name: `stream/topic`.
             partitions: 1 to 1000.
             limits: `iggy`: whatever is stored, any Iggy client can read; `wide`: empty and null values and payloads too.
+            fsync: When what was acknowledged is on the disk itself, and so what a power cut may cost. `always`: before
+                it is acknowledged; `interval`: within a second; `never`: when the operating system pleases.
             if_not_exists: Return the topic of that name where there is one, as it is.
 
         Raises:
             AlreadyExistsError: there is one of that name.
-            InvalidOptionError: the number of partitions or the limits cannot be used.
+            InvalidOptionError: the number of partitions, the limits or the policy cannot be used.
             LogLockedError: another process is the writer of an embedded log.
         """
         try:
@@ -95,11 +101,19 @@ class Client:
             raise InvalidOptionError(
                 f"{limits!r} is no kind of limits", where=str(name), advice=f"Use {' or '.join(Limits)}"
             ) from None
-        return self._open_transport().topics.create(_topic(name), partitions, chosen, if_not_exists=if_not_exists)
+        try:
+            policy = Fsync(fsync)
+        except ValueError:
+            raise InvalidOptionError(
+                f"{fsync!r} is no policy of fsync", where=str(name), advice=f"Use {', '.join(Fsync)}"
+            ) from None
+        return self._open_transport().topics.create(
+            topic_name(name), partitions, chosen, fsync=policy, if_not_exists=if_not_exists
+        )
 
     def topic(self, name: str | TopicName) -> Topic:
         """Return a topic with its partitions as they are now; TopicNotFoundError where there is none."""
-        return self._open_transport().topics.get(_topic(name))
+        return self._open_transport().topics.get(topic_name(name))
 
     def topics(self, stream: str | None = None) -> list[Topic]:
         """Return all topics of one stream, or of all."""
@@ -107,7 +121,71 @@ class Client:
 
     def delete_topic(self, name: str | TopicName) -> None:
         """Delete a topic with its messages and offsets; TopicNotFoundError where there is none."""
-        self._open_transport().topics.delete(_topic(name))
+        self._open_transport().topics.delete(topic_name(name))
+
+    def update_topic(
+        self, name: str | TopicName, *, retention_us: int | None = None, retention_bytes: int | None = None
+    ) -> Topic:
+        """Say how long and how much a topic keeps, and return it; what is left out has no end.
+
+        In the background whole files of old messages are dropped, the one that is written to never: some more is kept
+        than said, by up to a file of each partition.
+
+        Args:
+            name: `stream/topic`.
+            retention_us: Messages older than so many microseconds may go.
+            retention_bytes: With more than so many bytes in all partitions, the oldest messages may go.
+
+        Raises:
+            TopicNotFoundError: there is no such topic.
+            InvalidOptionError: a number is less than 1.
+            LogLockedError: another process is the writer of an embedded log.
+        """
+        return self._open_transport().topics.update(topic_name(name), retention_us=retention_us, retention_bytes=retention_bytes)
+
+    def purge_topic(self, name: str | TopicName) -> None:
+        """Remove all messages of a topic and all offsets committed in it; the next message gets offset 0.
+
+        Consumers that are reading it get OffsetOutOfRangeError, and go on after seek().
+
+        Args:
+            name: `stream/topic`.
+
+        Raises:
+            TopicNotFoundError: there is no such topic.
+            LogLockedError: another process is the writer of an embedded log.
+        """
+        self._open_transport().topics.purge(topic_name(name))
+
+    def create_partitions(self, topic: str | TopicName, count: int = 1) -> Topic:
+        """Add partitions to a topic, behind its last one, and return the topic as it is then.
+
+        Producers and consumers made before keep to the partitions there were. Keys may go to other partitions than before.
+
+        Args:
+            topic: `stream/topic`.
+            count: How many, 1 or more.
+
+        Raises:
+            TopicNotFoundError: there is no such topic.
+            InvalidOptionError: the topic would have more than 1000.
+            LogLockedError: another process is the writer of an embedded log.
+        """
+        return self._open_transport().partitions.create(topic_name(topic), count)
+
+    def delete_partitions(self, topic: str | TopicName, count: int = 1) -> Topic:
+        """Delete the highest numbered partitions of a topic, with their messages, and return the topic as it is then.
+
+        Args:
+            topic: `stream/topic`.
+            count: How many; one at least stays.
+
+        Raises:
+            TopicNotFoundError: there is no such topic.
+            InvalidOptionError: none would stay.
+            LogLockedError: another process is the writer of an embedded log.
+        """
+        return self._open_transport().partitions.delete(topic_name(topic), count)
 
     # -- messages ---------------------------------------------------------------------------------------------
 
@@ -168,10 +246,10 @@ class Client:
         consumer = Consumer(
             self._open_transport(),
             self.topic(topic),
-            committer=_committer(group, name),
+            committer=committer_of(group, name),
             partitions=partitions,
             start=start,
-            states=_states(states),
+            states=state_codes(states),
             timeout_ms=timeout_ms,
         )
         self._consumers.add(consumer)
@@ -206,19 +284,60 @@ class Client:
         """
         if start is None:
             start = "first" if consumer is None else "next"
-        name = _topic(topic)
+        name = topic_name(topic)
         polled = self._open_transport().messages.poll(
             name,
             partition,
             start if isinstance(start, PollingStrategy) else PollingStrategy.parse(start),
             count,
-            states=_states(states),
+            states=state_codes(states),
             consumer=Committer.named(consumer) if isinstance(consumer, str) else consumer,
             auto_commit=auto_commit,
         )
         return [
             message for chunk in polled.chunks for message in decode_polled(chunk, topic=str(name), partition=polled.partition)
         ]
+
+    def set_state(
+        self,
+        topic: str | TopicName,
+        partition: int,
+        offsets: int | Iterable[int],
+        state: str | int,
+        *,
+        reason: str = "",
+        by: str = "",
+    ) -> None:
+        """Set the state of messages, and record why; it is durable when this returns.
+
+        Args:
+            topic: `stream/topic`.
+            partition: From 1.
+            offsets: Which messages; one or more.
+            state: `available`, `unavailable`, `poisoned`, `marked_for_deletion`, or a code from 1 to 255.
+            reason: Why.
+            by: Who says so.
+
+        Raises:
+            TopicNotFoundError, PartitionNotFoundError: there is no such place.
+            OffsetOutOfRangeError: one of the messages is not there; nothing is changed.
+            LogLockedError: another process is the writer of an embedded log.
+        """
+        wanted = (offsets,) if isinstance(offsets, int) else offsets
+        code = parse_state(state) if isinstance(state, str) else int(state)
+        self._open_transport().messages.set_state(topic_name(topic), partition, wanted, code, reason=reason, by=by)
+
+    def states(self, topic: str | TopicName, partition: int = 1) -> list[StateChange]:
+        """Return every message of a partition that is not available, by offset, with why, by whom and when.
+
+        Args:
+            topic: `stream/topic`.
+            partition: From 1.
+
+        Raises:
+            TopicNotFoundError, PartitionNotFoundError: there is no such place.
+        """
+        return self._open_transport().messages.states(topic_name(topic), partition)
 
     def offsets(self, topic: str | TopicName, group: str | None = None, *, name: str | None = None) -> dict[int, int]:
         """Return where a group, or a single consumer, goes on in each partition where it has committed.
@@ -231,10 +350,10 @@ class Client:
         Returns:
             Partition -> offset of the next message: one past the last that is done.
         """
-        committer = _committer(group, name)
+        committer = committer_of(group, name)
         if committer is None:
             raise InvalidOptionError("whose offsets is not said", advice="Give the name of a group, or name=")
-        return self._open_transport().offsets.committed(_topic(topic), committer)
+        return self._open_transport().offsets.committed(topic_name(topic), committer)
 
     def close(self) -> None:
         """Close its producers, which flush, and its consumers, which commit nothing more; closing twice is fine.
@@ -268,26 +387,3 @@ class Client:
             self.close()
         except Exception as also:
             error.add_note(f"Closing the log failed too: {also}")
-
-
-def _topic(name: str | TopicName) -> TopicName:
-    return name if isinstance(name, TopicName) else TopicName.parse(name)
-
-
-def _committer(group: str | None, name: str | None) -> Committer | None:
-    if group is not None and name is not None:
-        raise InvalidOptionError("a consumer has a group or a name, not both", advice="Leave one out")
-    if group is not None:
-        return Committer.group(group)
-    return None if name is None else Committer.named(name)
-
-
-def _states(states: StatesInput) -> frozenset[int] | None:
-    if states is None:
-        return None
-    if isinstance(states, str):
-        states = (states,)
-    codes = frozenset(parse_state(state) if isinstance(state, str) else int(state) for state in states)
-    if not codes:
-        raise InvalidOptionError("no state is named", advice='Use states=("available",), or None for all')
-    return codes

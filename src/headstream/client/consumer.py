@@ -236,7 +236,7 @@ class Consumer:
     def _commit_done(self) -> None:
         done = self._fetching.committable()
         if done and self._committer is not None:
-            self._transport.offsets.commit(self._name, self._committer, done)
+            self._transport.offsets.commit(self._name, self._committer, done, generations=self._fetching.generations)
 
     def close(self, *, commit: bool = True) -> None:
         """End; closing twice is fine.

@@ -37,11 +37,17 @@ class Fetching:
         self._delivered: tuple[int, int] | None = None
         self._handed_out: dict[int, int] = {}
         self._done: dict[int, int] = {}
+        self._generations: dict[int, int] = {}
 
     @property
     def positions(self) -> Mapping[int, int]:
         """Partition -> offset of the next message to poll."""
         return self._positions
+
+    @property
+    def generations(self) -> Mapping[int, int]:
+        """Partition -> the generation that its position belongs to, where it has been polled."""
+        return self._generations
 
     @property
     def is_empty(self) -> bool:
@@ -60,10 +66,16 @@ class Fetching:
             messages: The messages in it.
 
         Raises:
-            OffsetOutOfRangeError: the position is behind the end: nothing was ever written there.
+            OffsetOutOfRangeError: the position is behind the end, nothing was ever written there; or the partition is not
+                the one that was polled before.
         """
         partition = polled.partition
         position = self._positions[partition]
+        if self._generations.setdefault(partition, polled.generation) != polled.generation:
+            raise OffsetOutOfRangeError(
+                f"partition {partition} has been purged or made anew since offset {position} was reached",
+                advice="seek() to where to go on, as in seek(partition, 'first')",
+            )
         if position > polled.end_offset:
             raise OffsetOutOfRangeError(
                 f"offset {position} of partition {partition} was never written: the partition ends at {polled.end_offset}",
@@ -126,6 +138,7 @@ class Fetching:
         """Go on from another offset in a partition; what was not yet delivered of it is dropped."""
         self._buffer = deque(entry for entry in self._buffer if entry[1] != partition)
         self._positions[partition] = offset
+        self._generations.pop(partition, None)
         self._handed_out.pop(partition, None)
         self._done.pop(partition, None)
         if self._delivered is not None and self._delivered[0] == partition:

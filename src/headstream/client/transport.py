@@ -6,15 +6,16 @@ The names and meanings are the broker's (headstream.broker), which satisfies thi
 from __future__ import annotations
 
 import builtins
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from typing import Protocol
 
 from headstream.codec.buffer import BytesLike
 from headstream.model.identifiers import TopicName
+from headstream.model.message import StateChange
 from headstream.model.polling import Consumer, Polled, PollingStrategy
-from headstream.model.topology import Limits, Stream, Topic
+from headstream.model.topology import Fsync, Limits, Stream, Topic
 
-__all__ = ["MessageCommands", "OffsetCommands", "StreamCommands", "TopicCommands", "Transport"]
+__all__ = ["MessageCommands", "OffsetCommands", "PartitionCommands", "StreamCommands", "TopicCommands", "Transport"]
 
 
 class StreamCommands(Protocol):
@@ -36,7 +37,9 @@ class StreamCommands(Protocol):
 class TopicCommands(Protocol):
     """What can be done with topics."""
 
-    def create(self, name: TopicName, partitions: int, limits: Limits, *, if_not_exists: bool = False) -> Topic:
+    def create(
+        self, name: TopicName, partitions: int, limits: Limits, *, fsync: Fsync = Fsync.INTERVAL, if_not_exists: bool = False
+    ) -> Topic:
         """Make a topic, and its stream where there is none."""
 
     def get(self, name: TopicName) -> Topic:
@@ -47,6 +50,22 @@ class TopicCommands(Protocol):
 
     def delete(self, name: TopicName) -> None:
         """Delete a topic with its messages and offsets."""
+
+    def update(self, name: TopicName, *, retention_us: int | None, retention_bytes: int | None) -> Topic:
+        """Say how long and how much a topic keeps."""
+
+    def purge(self, name: TopicName) -> None:
+        """Remove all messages of a topic and all offsets committed in it."""
+
+
+class PartitionCommands(Protocol):
+    """What can be done with the partitions of a topic."""
+
+    def create(self, topic: TopicName, count: int) -> Topic:
+        """Add partitions to a topic."""
+
+    def delete(self, topic: TopicName, count: int) -> Topic:
+        """Delete the highest numbered partitions of a topic."""
 
 
 class MessageCommands(Protocol):
@@ -69,6 +88,14 @@ class MessageCommands(Protocol):
     ) -> Polled:
         """Return messages of a partition as stored bytes, without waiting for any."""
 
+    def set_state(
+        self, topic: TopicName, partition: int, offsets: Iterable[int], state: int, *, reason: str = ..., by: str = ...
+    ) -> None:
+        """Set the state of messages, and record why."""
+
+    def states(self, topic: TopicName, partition: int) -> list[StateChange]:
+        """Return every message of a partition that is not available, by offset."""
+
     def wait(self, topic: TopicName, positions: Mapping[int, int], timeout_ms: float) -> bool:
         """Wait until a partition has a message at or after an offset, and return whether one has."""
 
@@ -79,7 +106,9 @@ class OffsetCommands(Protocol):
     def committed(self, topic: TopicName, consumer: Consumer) -> dict[int, int]:
         """Return the committed offset of each partition that has one."""
 
-    def commit(self, topic: TopicName, consumer: Consumer, offsets: Mapping[int, int]) -> None:
+    def commit(
+        self, topic: TopicName, consumer: Consumer, offsets: Mapping[int, int], *, generations: Mapping[int, int] = ...
+    ) -> None:
         """Commit where a consumer goes on."""
 
 
@@ -93,6 +122,10 @@ class Transport(Protocol):
     @property
     def topics(self) -> TopicCommands:
         """What can be done with topics."""
+
+    @property
+    def partitions(self) -> PartitionCommands:
+        """What can be done with the partitions of a topic."""
 
     @property
     def messages(self) -> MessageCommands:

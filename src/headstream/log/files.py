@@ -47,6 +47,9 @@ class Files(ReadFiles, Protocol):
     def replace(self, path: str, data: bytes) -> None:
         """Make a file hold this and nothing else, at once and durably: a crash leaves the old or the new."""
 
+    def sync_directory(self, path: str) -> None:
+        """Return when the names that came and went in a directory are on the disk itself."""
+
     def rename(self, path: str, target: str) -> None:
         """Give a file or directory another name in the same file system, in place of what had it."""
 
@@ -85,7 +88,7 @@ class OsFile(OsReadFile):
     def sync(self) -> None:
         """Return when what was written is on the disk itself."""
         try:
-            os.fsync(self._descriptor)
+            os.fdatasync(self._descriptor)  # with the size; times of access are nobody's need
         except OSError as error:
             raise storage_error(error, "sync a file", self._path) from error
 
@@ -118,9 +121,10 @@ class OsFiles(OsReadFiles):
         finally:
             file.close()
         self.rename(temporary, path)
-        self._sync_directory(str(Path(path).parent))
+        self.sync_directory(str(Path(path).parent))
 
-    def _sync_directory(self, path: str) -> None:
+    def sync_directory(self, path: str) -> None:
+        """Return when the names that came and went in a directory are on the disk itself."""
         try:
             descriptor = os.open(path, os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC)
             try:
@@ -254,6 +258,9 @@ class MemoryFiles:
         with self._lock:
             self._files[path] = bytearray(data)
             self._touch(path)
+
+    def sync_directory(self, path: str) -> None:
+        """Do nothing: memory has no disk behind it."""
 
     def rename(self, path: str, target: str) -> None:
         """Give a file or directory another name, in place of what had it."""

@@ -13,14 +13,17 @@ from queue import Empty, SimpleQueue
 from typing import Final
 
 from headstream.codec.buffer import BytesLike
-from headstream.errors import ClosedError, CorruptLogError
+from headstream.errors import ClosedError, CorruptLogError, StorageError
 from headstream.log.catalog import Catalog, Snapshot, TopicRecord
 from headstream.log.files import Files
 from headstream.log.lock import WriterLock
 from headstream.log.marker import Marker, read_marker, write_marker
 from headstream.log.offsets import OffsetStore
 from headstream.log.partition import Partition
-from headstream.model.topology import Limits
+from headstream.log.retention import Retention, finish_drops
+from headstream.log.states import MessageStates
+from headstream.log.syncing import IntervalSyncer
+from headstream.model.topology import Fsync, Limits
 from headstream.segments.files import BufferPool
 from headstream.segments.follower import PartitionFollower
 from headstream.segments.layout import CATALOG_NAME, FORMAT_VERSION, LOCK_NAME, OFFSETS_NAME, topic_directory
@@ -53,13 +56,17 @@ class Log:
         self.segment_bytes = segment_bytes
         self._is_memory = is_memory
         self._lock = threading.RLock()
+        self.administration = threading.RLock()
+        self._retention: Retention | None = None
+        self._states: MessageStates | None = None
         self._writer_lock = WriterLock(f"{root}/{LOCK_NAME}")
         self._marker = read_marker(root, files)
         self._catalog: Catalog | None = None
         self._partitions: dict[tuple[int, int], Partition] = {}
         self._writing: OrderedDict[tuple[int, int], Partition] = OrderedDict()
-        self._reading: OrderedDict[tuple[int, int], tuple[PartitionFollower, threading.Lock]] = OrderedDict()
+        self._reading: OrderedDict[tuple[int, int, int], tuple[PartitionFollower, threading.Lock]] = OrderedDict()
         self._offsets: dict[int, OffsetStore] = {}
+        self._syncer = IntervalSyncer()
         self._buffers = BufferPool(_POOLED_BUFFERS)
         self._waiting: list[SimpleQueue[None]] = []
         self._is_writer = False
@@ -119,8 +126,13 @@ class Log:
                 raise
             if self._catalog is not None:
                 self._catalog.close()
-            self._catalog = catalog
+            self._use(catalog).repair()
             self._is_writer = True
+
+    def _use(self, catalog: Catalog) -> MessageStates:
+        self._catalog = catalog
+        self._states = MessageStates(catalog, self.files, self.partition_directory, self.administration)
+        return self._states
 
     def _catalog_path(self, *, must_exist: bool) -> str | None:
         if self._is_memory:
@@ -137,8 +149,18 @@ class Log:
             if self._catalog is None:
                 if self._found() is None:
                     return {}
-                self._catalog = Catalog(self._catalog_path(must_exist=True), is_writer=False)
+                catalog = Catalog(self._catalog_path(must_exist=True), is_writer=False)
+                self._use(catalog)
+                return catalog.snapshot()
             return self._catalog.snapshot()
+
+    @property
+    def states(self) -> MessageStates:
+        """The states of its messages; there is a log, snapshot() has said so."""
+        self._check_open()
+        if self._states is None:
+            raise AssertionError("snapshot() comes first")
+        return self._states
 
     def _writable_catalog(self) -> Catalog:
         self._check_open()
@@ -153,20 +175,27 @@ class Log:
             with catalog.transaction():
                 catalog.insert_stream(name, created_us)
 
-    def create_topic(self, stream: str, topic: str, partitions: int, limits: Limits, created_us: int) -> None:
+    def create_topic(
+        self, stream: str, topic: str, partitions: int, limits: Limits, created_us: int, fsync: Fsync = Fsync.INTERVAL
+    ) -> None:
         """Add a topic, and its stream where there is none; the caller has checked that it is not there."""
         with self._lock:
             catalog = self._writable_catalog()
             known = catalog.snapshot().get(stream)
             with catalog.transaction():
                 stream_number = catalog.insert_stream(stream, created_us) if known is None else known.number
-                number = catalog.insert_topic(stream_number, topic, partitions, limits, created_us)
+                number = catalog.insert_topic(stream_number, topic, partitions, limits, created_us, fsync)
                 # Before the commit: a topic that exists has its directories, and those of one that never came to be
                 # are empty and taken by the next.
                 directory = topic_directory(self.root, stream_number, number)
                 self.files.make_directory(f"{directory}/{OFFSETS_NAME}")
                 for partition in range(1, partitions + 1):
                     self.files.make_directory(f"{directory}/{partition}")
+                # What the catalog says after a power cut must be there: each directory's name stands in the one above it.
+                while directory != self.root:
+                    self.files.sync_directory(directory)
+                    directory = directory.rpartition("/")[0]
+                self.files.sync_directory(directory)
 
     def delete_stream(self, name: str) -> None:
         """Delete a stream with its topics; the caller has checked that it is there."""
@@ -176,7 +205,7 @@ class Log:
             with catalog.transaction():
                 catalog.delete_stream(stream.number)
             for topic in stream.topics.values():
-                self._drop(topic)
+                self.drop(topic)
 
     def delete_topic(self, topic: TopicRecord) -> None:
         """Delete a topic with its messages and offsets."""
@@ -184,24 +213,44 @@ class Log:
             catalog = self._writable_catalog()
             with catalog.transaction():
                 catalog.delete_topic(topic.number)
-            self._drop(topic)
+            self.drop(topic)
 
-    def _drop(self, topic: TopicRecord) -> None:
+    @contextmanager
+    def changing(self) -> Iterator[Catalog]:
+        """Lend the catalog for a change of topics, to one thread at a time."""
+        with self.administration, self._lock:
+            yield self._writable_catalog()
+
+    def start_retention(self, clock_us: Callable[[], int]) -> None:
+        """Have what its topics do not keep dropped in the background, if one of them says so and it is not yet done."""
+        topics = [topic for stream in self.snapshot().values() for topic in stream.topics.values()]
+        with self._lock:
+            if self._retention is None and any(topic.retention_us or topic.retention_bytes for topic in topics):
+                self._writable_catalog()
+                self._retention = Retention(self, clock_us)
+                self._retention.start()
+
+    def drop(self, topic: TopicRecord) -> None:
         """Let go of a topic's files and remove them."""
         for number in range(1, topic.partitions + 1):
-            key = topic.number, number
-            self._writing.pop(key, None)
-            partition = self._partitions.pop(key, None)
-            if partition is not None:
-                partition.close()
-            follower = self._reading.pop(key, None)
-            if follower is not None:
-                with follower[1]:
-                    follower[0].close()
+            self.let_go(topic, number)
         offsets = self._offsets.pop(topic.number, None)
         if offsets is not None:
             offsets.close()
         self.files.remove_directory(topic_directory(self.root, topic.stream_number, topic.number))
+
+    def let_go(self, topic: TopicRecord, number: int) -> None:
+        """Let go of a partition's files, which are about to be removed."""
+        key = topic.number, number
+        self._writing.pop(key, None)
+        partition = self._partitions.pop(key, None)
+        if partition is not None:
+            with suppress(StorageError):  # what cannot be synced is about to be removed
+                partition.close()
+        for reading in [known for known in self._reading if known[:2] == key]:
+            follower, lock = self._reading.pop(reading)
+            with lock:
+                follower.close()
 
     # -- messages -------------------------------------------------------------------------------------------
 
@@ -226,22 +275,26 @@ class Log:
             self._writable_catalog()
             partition = self._partitions.get(key)
             if partition is None:
+                finish_drops(self.partition_directory(topic, number), self.files)
                 partition = self._partitions[key] = Partition(
                     self.partition_directory(topic, number),
                     self.files,
                     wide=topic.limits is Limits.WIDE,
                     segment_bytes=self.segment_bytes,
+                    fsync=topic.fsync,
+                    on_dirty=None if self._is_memory else self._syncer.add,
                 )
             self._writing[key] = partition
             self._writing.move_to_end(key)
             if len(self._writing) > _MAX_OPEN:
-                self._writing.popitem(last=False)[1].close()
+                with suppress(StorageError):  # it concerns the next who appends to that one, and is kept for him
+                    self._writing.popitem(last=False)[1].close()
             return partition
 
     @contextmanager
     def reading(self, topic: TopicRecord, number: int) -> Iterator[PartitionFollower]:
         """Lend the follower of a partition to one thread at a time; refresh it as needed."""
-        key = topic.number, number
+        key = topic.number, number, topic.generation(number)
         with self._lock:
             self._check_open()
             lent = self._reading.get(key)
@@ -296,13 +349,24 @@ class Log:
             self._waiting.remove(bell)
 
     def close(self) -> None:
-        """Let go of all files and of the writer's lock; closing twice is fine."""
+        """Let go of all files and of the writer's lock; closing twice is fine.
+
+        Raises:
+            PartitionClosedError: what was acknowledged could not be synced; everything is closed all the same.
+        """
+        failure: StorageError | None = None
+        if self._retention is not None:
+            self._retention.close()  # before the lock is taken, which its thread may be waiting for
         with self._lock:
             if self._closed_because is not None:
                 return
             self._closed_because = "the log is closed"
+            self._syncer.close()
             for partition in self._partitions.values():
-                partition.close()
+                try:
+                    partition.close()
+                except StorageError as error:
+                    failure = error
             for follower, lock in self._reading.values():
                 with lock:
                     follower.close()
@@ -313,6 +377,8 @@ class Log:
             self._is_writer = False
             self._writer_lock.release()
         self._wake()
+        if failure is not None:
+            raise failure
 
     def abandon(self) -> None:
         """Make it unusable in a forked child, without touching what belongs to the parent."""

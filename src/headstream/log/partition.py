@@ -1,22 +1,30 @@
-"""Partition: append and roll.
+"""Partition: append, roll and sync.
 
-    sent batch -> codec.batch.stamp -> <base offset>.log -> entry in <base offset>.index -> acknowledged
+    sent batch -> codec.batch.stamp -> <base offset>.log -> entry in <base offset>.index -> synced (always) -> acknowledged
 
 Data first, then its index entry: the entry is what commits a send, here and for every reader. What fails between
 the two leaves bytes that nothing points to, which the next append writes over.
+
+A segment is begun only when all before it is on the disk, names included, whatever the policy: what a power cut can
+harm is the newest segment, and recovery need look into no other.
+
+Two locks, in this order: `_lock` orders appends; `_sync_lock` is held while files are synced, opened or closed, so that
+appends go on while a sync is under way.
 """
 
 from __future__ import annotations
 
 import threading
+from collections.abc import Callable
 from typing import Final
 
 from headstream.codec.batch.stamp import stamp
 from headstream.codec.buffer import BytesLike
-from headstream.errors import InvalidInputError, InvalidOptionError, LimitError
+from headstream.errors import InvalidInputError, InvalidOptionError, LimitError, PartitionClosedError, StorageError
 from headstream.log.files import Files, WriteFile
-from headstream.log.recovery import Tail, recover
-from headstream.model.topology import MAX_BATCH_BYTES
+from headstream.log.recovery import Tail, note_failed_sync, recover
+from headstream.log.syncing import GroupCommit
+from headstream.model.topology import MAX_BATCH_BYTES, Fsync
 from headstream.segments.layout import (
     INDEX_ENTRY_BYTES,
     INDEX_HEADER_BYTES,
@@ -58,12 +66,23 @@ class Partition:
         files: Where it is.
         wide: Whether the topic's limits are `wide`.
         segment_bytes: A segment that has this many bytes, or would have more, is followed by a new one.
+        fsync: When what was acknowledged is on the disk itself.
+        on_dirty: With the policy `interval`, called with `sync` at the first append since the last one.
 
     Raises:
         CorruptLogError: what is there cannot be appended to.
     """
 
-    def __init__(self, directory: str, files: Files, *, wide: bool, segment_bytes: int) -> None:
+    def __init__(
+        self,
+        directory: str,
+        files: Files,
+        *,
+        wide: bool,
+        segment_bytes: int,
+        fsync: Fsync = Fsync.INTERVAL,
+        on_dirty: Callable[[Callable[[], int]], None] | None = None,
+    ) -> None:
         self._directory = directory
         self._files = files
         self._wide = wide
@@ -74,6 +93,16 @@ class Partition:
         # Set while an append is between its steps: should it end there, by whatever exception, what is on disk
         # decides what was committed, not what is in memory.
         self._is_doubtful = False
+        self._fsync = fsync
+        self._on_dirty = on_dirty if fsync is Fsync.INTERVAL else None
+        self._group = GroupCommit(self.sync) if fsync is Fsync.ALWAYS else None
+        self._sync_lock = threading.RLock()
+        # Sends are counted in the order of writing. What the last process left may not be on the disk: it is the first.
+        self._written = 1
+        self._synced = 0
+        self._is_announced = False
+        self._are_names_synced = False
+        self._failure: str | None = None
         self._take_over(recover(directory, files))
 
     def _take_over(self, tail: Tail) -> None:
@@ -99,6 +128,8 @@ class Partition:
         Raises:
             LimitError: a message is beyond the topic's limits, or the batch beyond 64 MiB; nothing was written.
             DecodeError: the bytes are no batch; nothing was written.
+            DiskFullError: there is no room; nothing is committed, and the next append tries again.
+            PartitionClosedError: a sync has failed, now or before; whether this send is on the disk is not known.
             StorageError: the system refused to write; nothing is committed.
         """
         size_bytes = memoryview(sent).nbytes
@@ -111,10 +142,9 @@ class Partition:
         if size_bytes == 0:
             raise InvalidInputError("a batch without a message", where=self._directory, advice="Send one message or more")
         with self._lock:
+            self._check_usable()
             if self._is_doubtful:
-                self._close_files()
-                self._take_over(recover(self._directory, self._files))
-                self._is_doubtful = False
+                self._recover()
             first = self._end_offset
             time_us = max(timestamp_us, self._timestamp_us)
             stamped = stamp(sent, first, time_us, seed, self._wide)
@@ -127,38 +157,130 @@ class Partition:
             self._byte_position = entry.end_position
             self._entries += 1
             self._timestamp_us = time_us
+            self._written += 1
+            number = self._written
             self._is_doubtful = False
+        if self._group is not None:
+            self._group.wait(number)
+        elif self._on_dirty is not None and not self._is_announced:
+            self._is_announced = True
+            self._on_dirty(self.sync)
         return first
+
+    def _recover(self) -> None:
+        """Take what is on disk for the truth, after an append that did not end."""
+        with self._sync_lock:
+            self._close_files()
+            known = Tail(self._base_offset, self._end_offset, self._byte_position, self._entries, self._timestamp_us)
+            self._take_over(recover(self._directory, self._files, known))
+            self._written += 1  # what was interrupted after its entry is there after all
+            self._are_names_synced = False
+        self._is_doubtful = False
 
     def _place_for(self, size_bytes: int) -> tuple[WriteFile, WriteFile]:
         """Return the files that so many bytes go to: a new segment's where the newest is full."""
         is_full = self._byte_position > 0 and self._byte_position + size_bytes > self._segment_bytes
         if self._base_offset is None or is_full:
-            self._is_doubtful = True
-            self._close_files()
             self._begin_segment(self._end_offset)
-            self._is_doubtful = False
-        if self._data is None or self._index is None:
-            base = self._base_offset or 0
-            self._data = self._files.open_write(segment_path(self._directory, base, LOG_SUFFIX))
-            self._index = self._files.open_write(segment_path(self._directory, base, INDEX_SUFFIX))
-        return self._data, self._index
+        return self._opened()
+
+    def _opened(self) -> tuple[WriteFile, WriteFile]:
+        data, index = self._data, self._index
+        if data is None or index is None:
+            with self._sync_lock:
+                base = self._base_offset or 0
+                data = self._data = self._files.open_write(segment_path(self._directory, base, LOG_SUFFIX))
+                index = self._index = self._files.open_write(segment_path(self._directory, base, INDEX_SUFFIX))
+                if not self._are_names_synced:  # whoever made them may have died before he came to it
+                    self._sync_names(index)
+        return data, index
+
+    def _sync_names(self, index: WriteFile) -> None:
+        """Sync the index's head and the files' names, before there is data in them: data without them is unreadable."""
+        try:
+            index.sync()
+            self._files.sync_directory(self._directory)
+        except StorageError as error:
+            self._fail(error)
+            raise self._closed_error() from error
+        self._are_names_synced = True
 
     def _begin_segment(self, base: int) -> None:
         """Make the files of a new segment: the index last, which is what readers look for."""
-        self._data = self._files.open_write(segment_path(self._directory, base, LOG_SUFFIX))
-        self._index = self._files.open_write(segment_path(self._directory, base, INDEX_SUFFIX))
-        self._index.write_at(encode_header(base), 0)
-        self._base_offset = base
-        self._byte_position = 0
-        self._entries = 0
+        with self._sync_lock:
+            if self._base_offset is not None:
+                self.sync()
+            self._is_doubtful = True
+            self._release_files()
+            self._data = self._files.open_write(segment_path(self._directory, base, LOG_SUFFIX))
+            self._files.sync_directory(self._directory)  # an index without its .log is what no power cut may leave
+            self._index = self._files.open_write(segment_path(self._directory, base, INDEX_SUFFIX))
+            self._index.write_at(encode_header(base), 0)
+            self._sync_names(self._index)
+            self._base_offset = base
+            self._byte_position = 0
+            self._entries = 0
+            self._is_doubtful = False
+
+    # -- syncing --------------------------------------------------------------------------------------------
+
+    def sync(self) -> int:
+        """Return when all that was appended before is on the disk, and how many appends that is.
+
+        Raises:
+            PartitionClosedError: the system could not, now or before.
+        """
+        with self._sync_lock:
+            self._check_usable()
+            self._is_announced = False
+            written = self._written
+            if written > self._synced and self._base_offset is not None:
+                data, index = self._opened()
+                try:
+                    data.sync()
+                    index.sync()
+                except StorageError as error:
+                    self._fail(error)
+                    raise self._closed_error() from error
+                self._synced = written
+            return written
+
+    def _fail(self, error: StorageError) -> None:
+        """Close for good: what could not be synced may be gone from the disk though it can still be read from memory."""
+        self._failure = error.what
+        note_failed_sync(self._directory, self._files)
+        self._release_files()
+
+    def _check_usable(self) -> None:
+        if self._failure is not None:
+            raise self._closed_error()
+
+    def _closed_error(self) -> PartitionClosedError:
+        return PartitionClosedError(
+            f"this partition takes no more messages, since a sync to the disk failed: {self._failure}",
+            where=self._directory,
+            advice="See what the kernel's log says of the disk; then close the log in this process and open it again, "
+            "which recovers what is there. What was sent and not acknowledged may be there or not",
+        )
 
     def close(self) -> None:
-        """Let go of the files; the next append opens them again."""
+        """Let go of the files, synced unless the policy is `never`; the next append opens them again.
+
+        Raises:
+            PartitionClosedError: the system could not sync; the files are closed all the same.
+        """
         with self._lock:
             self._close_files()
 
     def _close_files(self) -> None:
+        with self._sync_lock:
+            try:
+                if self._failure is None and self._fsync is not Fsync.NEVER:
+                    self.sync()
+            finally:
+                self._release_files()
+
+    def _release_files(self) -> None:
         for file in (self._data, self._index):
             if file is not None:
                 file.close()

@@ -10,7 +10,7 @@ from typing import Final
 from headstream.errors import InvalidInputError
 from headstream.model.headers import Headers
 
-__all__ = ["Message", "MessageState", "checksum", "parse_state", "state_name"]
+__all__ = ["Message", "MessageState", "StateChange", "checksum", "parse_state", "state_name"]
 
 _MAX_ID: Final = (1 << 128) - 1
 
@@ -22,6 +22,25 @@ class MessageState(enum.IntEnum):
     UNAVAILABLE = 10
     POISONED = 20
     MARKED_FOR_DELETION = 30
+
+
+@dataclass(frozen=True, slots=True)
+class StateChange:
+    """Why a stored message has the state it has.
+
+    Args:
+        offset: The message's, in its partition.
+        state: A state code, 1 to 255.
+        reason: Why, as its author said it.
+        by: Who changed it.
+        changed_us: When, microseconds since 1970 UTC.
+    """
+
+    offset: int
+    state: int
+    reason: str
+    by: str
+    changed_us: int
 
 
 def state_name(state: int) -> str:

@@ -136,6 +136,7 @@ class Polled:
         next_offset: Where to poll on: past what is here, and past what was stepped over.
         count: How many messages are here.
         chunks: Whole stored messages back to back, in order, in one or more pieces.
+        generation: Tells the partition from what had its name before a purge or a deletion; 0 where that is not known.
     """
 
     partition: int
@@ -143,6 +144,7 @@ class Polled:
     next_offset: int
     count: int
     chunks: tuple[memoryview, ...]
+    generation: int = 0
 
 
 def partition_of(key: bytes, partitions: int) -> int:

@@ -6,7 +6,7 @@ import enum
 from dataclasses import dataclass, field
 from typing import Final
 
-__all__ = ["MAX_BATCH_BYTES", "MAX_PARTITIONS", "Limits", "Partition", "Stream", "Topic"]
+__all__ = ["MAX_BATCH_BYTES", "MAX_PARTITIONS", "Fsync", "Limits", "Partition", "Stream", "Topic"]
 
 MAX_BATCH_BYTES: Final = 64 << 20
 """One send, and one poll: what a frame of the binary transport carries."""
@@ -26,6 +26,20 @@ class Limits(enum.StrEnum):
 
     IGGY = "iggy"
     WIDE = "wide"
+
+
+class Fsync(enum.StrEnum):
+    """When what was acknowledged is on the disk itself, and so what a power cut may cost.
+
+    A process that dies costs nothing acknowledged, whatever the policy.
+    `always`: before it is acknowledged; nothing is lost. Senders at the same time share one sync.
+    `interval`: within a second, and when the log is closed.
+    `never`: when the operating system pleases; only a full segment is synced, before the next one begins.
+    """
+
+    ALWAYS = "always"
+    INTERVAL = "interval"
+    NEVER = "never"
 
 
 @dataclass(frozen=True, slots=True)
@@ -56,6 +70,9 @@ class Topic:
         created_us: Microseconds since 1970 UTC.
         limits: What it takes.
         partitions: In order of their number.
+        fsync: When what was acknowledged is on the disk itself.
+        retention_us: Messages older than so many microseconds may be dropped; None keeps them.
+        retention_bytes: With more than so many bytes the oldest messages may be dropped; None keeps them.
     """
 
     stream: str
@@ -64,6 +81,9 @@ class Topic:
     created_us: int
     limits: Limits
     partitions: tuple[Partition, ...] = field(default=())
+    fsync: Fsync = Fsync.INTERVAL
+    retention_us: int | None = None
+    retention_bytes: int | None = None
 
     @property
     def full_name(self) -> str:

@@ -14,7 +14,7 @@ import os
 import threading
 from typing import Final, Protocol
 
-from headstream.errors import StorageError
+from headstream.errors import DiskFullError, StorageError
 
 __all__ = ["BufferPool", "OsReadFile", "OsReadFiles", "ReadFile", "ReadFiles", "storage_error"]
 
@@ -42,7 +42,8 @@ def storage_error(error: OSError, action: str, path: str) -> StorageError:
     """
     code = error.errno if error.errno is not None else 0
     reason = os.strerror(code) if code else str(error)
-    return StorageError(f"cannot {action}: {reason}", where=path, advice=_ADVICE.get(code))
+    kind = DiskFullError if code in (errno.ENOSPC, errno.EDQUOT) else StorageError
+    return kind(f"cannot {action}: {reason}", where=path, advice=_ADVICE.get(code))
 
 
 class ReadFile(Protocol):

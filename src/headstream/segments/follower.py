@@ -160,6 +160,15 @@ class PartitionFollower:
         segment_end = self._end_offset if is_newest else self._segments[number + 1].base_offset
         return self._open(number).read_chunk(from_offset, min(until_offset, segment_end), size_bytes)
 
+    def position_of(self, offset: int) -> tuple[int, int]:
+        """Return where a message is: the base offset of its segment, and its byte position in that.
+
+        Args:
+            offset: first_offset or later, before end_offset.
+        """
+        segment = self._open(self._segment_number(offset))
+        return segment.base_offset, segment.position_of(offset)
+
     def _segment_number(self, offset: int) -> int:
         number = bisect_right(self._segments, offset, key=lambda segment: segment.base_offset) - 1
         if number < 0:

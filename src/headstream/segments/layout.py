@@ -30,6 +30,7 @@ from headstream.codec.batch.scan import crc32c
 
 __all__ = [
     "CATALOG_NAME",
+    "DROPPED_SUFFIX",
     "FORMAT_VERSION",
     "INDEX_ENTRY_BYTES",
     "INDEX_HEADER_BYTES",
@@ -41,6 +42,7 @@ __all__ = [
     "MAX_SEGMENT_BYTES",
     "OFFSETS_NAME",
     "STREAMS_NAME",
+    "SYNC_FAILED_NAME",
     "IndexEntry",
     "IndexHeader",
     "base_offsets",
@@ -62,8 +64,12 @@ LOCK_NAME: Final = "headstream.lock"
 CATALOG_NAME: Final = "catalog.sqlite"
 STREAMS_NAME: Final = "streams"
 OFFSETS_NAME: Final = "offsets"
+SYNC_FAILED_NAME: Final = "sync-failed"
+"""A file that says that a sync failed: what the system still shows may not be on the disk, and is written again."""
 LOG_SUFFIX: Final = ".log"
 INDEX_SUFFIX: Final = ".index"
+DROPPED_SUFFIX: Final = ".log.dropped"
+"""What a .log is called while retention removes its segment."""
 
 MAX_SEGMENT_BYTES: Final = (1 << 32) - 1
 """A byte position in a segment is an unsigned 32-bit number."""

@@ -12,7 +12,7 @@ from headstream.codec.batch.scan import scan, take
 from headstream.errors import CorruptLogError, DecodeError, OffsetOutOfRangeError
 from headstream.segments.files import BufferPool, ReadFile, ReadFiles
 from headstream.segments.index import IndexReader
-from headstream.segments.layout import INDEX_SUFFIX, LOG_SUFFIX, IndexEntry, segment_path
+from headstream.segments.layout import DROPPED_SUFFIX, INDEX_SUFFIX, LOG_SUFFIX, IndexEntry, segment_path
 
 __all__ = ["Segment"]
 
@@ -109,6 +109,8 @@ class Segment:
             size_bytes: About how much to read; one message comes whatever its size.
         """
         index = self._opened()
+        if index.last is None or from_offset >= index.last.end_offset:
+            raise self._missing(from_offset, until_offset)
         number = self._entry_number(index, from_offset)
         entry = index.entry(number)
         start = self._position_in(entry, from_offset)
@@ -119,6 +121,15 @@ class Segment:
             end = index.entry(last)
             return self._read(start, end.end_position - start), end.end_offset
         return self._read_part(entry, start, from_offset, until_offset, size_bytes)
+
+    def position_of(self, offset: int) -> int:
+        """Return the byte position of a message.
+
+        Args:
+            offset: Committed in this segment.
+        """
+        index = self._opened()
+        return self._position_in(index.entry(self._entry_number(index, offset)), offset)
 
     def _read_part(
         self, entry: IndexEntry, start: int, from_offset: int, until_offset: int, size_bytes: int
@@ -192,7 +203,7 @@ class Segment:
 
     def _read(self, position: int, size_bytes: int) -> memoryview:
         if self._data is None:
-            self._data = self._open(segment_path(self._directory, self.base_offset, LOG_SUFFIX))
+            self._data = self._open_data()
         buffer = self.buffers.take(size_bytes)
         got = self._data.read_into(buffer, position)
         if got < size_bytes:
@@ -202,6 +213,27 @@ class Segment:
                 advice="The file was cut after it was written: restore it, or open the log for writing to drop what is lost",
             )
         return buffer.toreadonly()
+
+    def _open_data(self) -> ReadFile:
+        path = segment_path(self._directory, self.base_offset, LOG_SUFFIX)
+        file = self._files.open_read(path)
+        if file is not None:
+            return file
+        is_dropped = self._files.exists(segment_path(self._directory, self.base_offset, DROPPED_SUFFIX))  # before the index
+        if not is_dropped and self._files.exists(segment_path(self._directory, self.base_offset, INDEX_SUFFIX)):
+            raise CorruptLogError(
+                f"the messages of offsets {self.base_offset} to {self.end_offset - 1} are missing, their index is there",
+                where=path,
+                advice="Restore the file from a copy; all other segments can be read",
+            )
+        return self._open(path)
+
+    def _missing(self, from_offset: int, until_offset: int) -> CorruptLogError:
+        return CorruptLogError(
+            f"offsets {from_offset} to {until_offset - 1} are missing: no index holds them, and later ones are there",
+            where=f"{self._directory}, behind segment {self.base_offset}",
+            advice="Run headstream verify; restore what it names from a copy, or go on from behind them",
+        )
 
     def _damaged(self, position: int) -> CorruptLogError:
         return CorruptLogError(

@@ -14,7 +14,6 @@ from headstream.model.identifiers import TopicName
 from headstream.model.message import Message
 from headstream.model.polling import Consumer, Polled, PollingStrategy
 from headstream.model.topology import Limits
-from headstream.segments.layout import segment_path
 from tests.logs import batch, payloads
 
 TOPIC = TopicName("shop", "orders")
@@ -46,13 +45,6 @@ def broker(clock: Clock) -> Iterator[Broker]:
 
 def messages(polled: Polled) -> list[Message]:
     return [message for chunk in polled.chunks for message in decode_polled(chunk)]
-
-
-def set_state(broker: Broker, offset: int, state: int, size: int = 46) -> None:
-    """Set the state byte of a message in partition 1, where every message has so many bytes."""
-    log = broker._log
-    path = segment_path(log.partition_directory(log.snapshot()["shop"].topics["orders"], 1), 0, ".log")
-    log.files.open_write(path).write_at(bytes([state]), offset * size + 8)
 
 
 def test_send_takes_time_and_ids_from_the_callables(broker: Broker, clock: Clock) -> None:
@@ -110,7 +102,7 @@ def test_poll_ends_at_the_bytes_asked_for_but_brings_one_message(broker: Broker)
 def test_poll_steps_over_what_is_not_available_and_moves_past_it(broker: Broker) -> None:
     broker.messages.send(TOPIC, 1, batch(*(b"%d" % n for n in range(10))))
     for offset, state in ((0, 20), (3, 10), (4, 77), (8, 20), (9, 30)):
-        set_state(broker, offset, state)
+        broker.messages.set_state(TOPIC, 1, [offset], state)
     polled = broker.messages.poll(TOPIC, 1, PollingStrategy.first(), 10)
     assert [message.offset for message in messages(polled)] == [1, 2, 5, 6, 7]
     assert (polled.count, polled.next_offset) == (5, 10)

@@ -33,9 +33,10 @@ def commands(group: click.Group, *path: str) -> list[tuple[str, ...]]:
     return found
 
 
-ALL = [(name,) for name in COMMANDS if name not in ("stream", "topic", "replicate")] + [
+ALL = [(name,) for name in COMMANDS if name not in ("stream", "topic", "partition", "replicate")] + [
     ("stream", "list"), ("stream", "show"), ("stream", "create"), ("stream", "delete"),
-    ("topic", "list"), ("topic", "show"), ("topic", "create"), ("topic", "delete"),
+    ("topic", "list"), ("topic", "show"), ("topic", "create"), ("topic", "delete"), ("topic", "purge"), ("topic", "update"),
+    ("partition", "create"), ("partition", "delete"), ("partition", "states"), ("partition", "set-state"),
     ("replicate", "run"), ("replicate", "inspect"),
 ]  # fmt: skip
 
@@ -213,6 +214,9 @@ def test_json_forms_of_streams_and_topics(tmp_path: Path) -> None:
         "name": "shop/orders",
         "id": 1,
         "limits": "iggy",
+        "fsync": "interval",
+        "retention_us": None,
+        "retention_bytes": None,
         "messages": 0,
         "size_bytes": 0,
         "partitions": [{"partition": n, "first_offset": 0, "end_offset": 0, "size_bytes": 0} for n in (1, 2)],

@@ -121,3 +121,12 @@ def test_limits_are_checked() -> None:
         pytest.raises(hs.InvalidOptionError, match=r"'huge' is no kind of limits .*iggy or wide"),
     ):
         log.create_topic("shop/orders", limits="huge")
+
+
+def test_fsync_is_kept_and_checked() -> None:
+    with hs.connect("memory://") as log:
+        assert log.create_topic("shop/orders").fsync is hs.Fsync.INTERVAL
+        assert log.create_topic("shop/payments", fsync="always").fsync is hs.Fsync.ALWAYS
+        assert log.topic("shop/payments").fsync == "always"
+        with pytest.raises(hs.InvalidOptionError, match=r"'often' is no policy of fsync .*always, interval, never"):
+            log.create_topic("shop/carts", fsync="often")

@@ -8,9 +8,9 @@ from pathlib import Path
 
 import pytest
 
-from headstream.errors import CorruptLogError, LogVersionError, StorageError
+from headstream.errors import CorruptLogError, DiskFullError, LogVersionError, StorageError
 from headstream.log.catalog import Catalog
-from headstream.model.topology import Limits
+from headstream.model.topology import Fsync, Limits
 
 
 @pytest.fixture(params=["file", "memory"])
@@ -140,12 +140,78 @@ def test_catalog_refuses_a_truncated_database(tmp_path: Path) -> None:
 def test_catalog_refuses_a_newer_version(tmp_path: Path) -> None:
     path = str(tmp_path / "catalog.sqlite")
     connection = sqlite3.connect(path)
-    connection.execute("PRAGMA user_version = 2")
+    connection.execute("PRAGMA user_version = 99")
     connection.close()
-    with pytest.raises(LogVersionError, match="version 2, this Headstream knows 1"):
+    with pytest.raises(LogVersionError, match="version 99, this Headstream knows"):
         Catalog(path, is_writer=False)
 
 
 def test_catalog_translates_a_directory_that_is_missing(tmp_path: Path) -> None:
     with pytest.raises(StorageError, match="unable to open database file"):
         Catalog(str(tmp_path / "none" / "catalog.sqlite"), is_writer=True)
+
+
+VERSION_1 = """
+CREATE TABLE streams (
+    number INTEGER PRIMARY KEY AUTOINCREMENT, id INTEGER NOT NULL UNIQUE, name TEXT NOT NULL UNIQUE,
+    created_us INTEGER NOT NULL);
+CREATE TABLE topics (
+    number INTEGER PRIMARY KEY AUTOINCREMENT, stream INTEGER NOT NULL REFERENCES streams (number) ON DELETE CASCADE,
+    id INTEGER NOT NULL, name TEXT NOT NULL, created_us INTEGER NOT NULL, limits TEXT NOT NULL,
+    UNIQUE (stream, id), UNIQUE (stream, name));
+CREATE TABLE partitions (
+    topic INTEGER NOT NULL REFERENCES topics (number) ON DELETE CASCADE, number INTEGER NOT NULL,
+    created_us INTEGER NOT NULL, PRIMARY KEY (topic, number)) WITHOUT ROWID;
+INSERT INTO streams VALUES (1, 1, 'shop', 5);
+INSERT INTO topics VALUES (3, 1, 1, 'orders', 6, 'wide');
+INSERT INTO partitions VALUES (3, 1, 6), (3, 2, 6);
+PRAGMA user_version = 1;
+PRAGMA journal_mode = WAL;
+"""
+
+
+def make_version_1(tmp_path: Path) -> str:
+    path = str(tmp_path / "catalog.sqlite")
+    connection = sqlite3.connect(path)
+    connection.executescript(VERSION_1)
+    connection.close()
+    return path
+
+
+def test_catalog_brings_version_1_up(tmp_path: Path) -> None:
+    path = make_version_1(tmp_path)
+    for _ in range(2):  # the second finds what the first made
+        writer = Catalog(path, is_writer=True)
+        topic = writer.snapshot()["shop"].topics["orders"]
+        assert (topic.number, topic.limits, topic.partitions, topic.fsync) == (3, Limits.WIDE, 2, Fsync.INTERVAL)
+        assert sqlite3.connect(path).execute("PRAGMA user_version").fetchone() > (1,)
+        writer.close()
+
+
+def test_readers_of_version_1_see_its_topics_before_and_after_a_writer_brings_it_up(tmp_path: Path) -> None:
+    path = make_version_1(tmp_path)
+    reader = Catalog(path, is_writer=False)
+    assert reader.snapshot()["shop"].topics["orders"].fsync is Fsync.INTERVAL
+    writer = Catalog(path, is_writer=True)
+    with writer.transaction():
+        writer.insert_topic(1, "payments", 1, Limits.IGGY, 7, Fsync.ALWAYS)
+    assert {name: topic.fsync for name, topic in reader.snapshot()["shop"].topics.items()} == {
+        "orders": Fsync.INTERVAL, "payments": Fsync.ALWAYS
+    }  # fmt: skip
+
+
+def test_opening_a_newer_version_leaves_it_as_it_is(tmp_path: Path) -> None:
+    path = make_version_1(tmp_path)
+    with sqlite3.connect(path) as connection:
+        connection.execute("PRAGMA user_version = 99")
+    with pytest.raises(LogVersionError, match="version 99"):
+        Catalog(path, is_writer=True)
+    assert sqlite3.connect(path).execute("PRAGMA user_version").fetchone() == (99,)
+
+
+def test_a_full_disk_is_told_from_other_refusals(tmp_path: Path) -> None:
+    catalog = Catalog(str(tmp_path / "catalog.sqlite"), is_writer=True)
+    catalog._connection.execute("PRAGMA max_page_count = 1")
+    with pytest.raises(DiskFullError, match="database or disk is full"), catalog.transaction():
+        catalog.insert_stream("stream" * 10000, 5)
+    assert catalog.snapshot() == {}

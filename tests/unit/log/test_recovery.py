@@ -9,6 +9,7 @@ import pytest
 from headstream.errors import CorruptLogError
 from headstream.log.files import Files
 from headstream.log.recovery import recover
+from headstream.segments.follower import PartitionFollower
 from headstream.segments.layout import (
     INDEX_SUFFIX,
     LOG_SUFFIX,
@@ -132,18 +133,71 @@ def test_recover_builds_a_missing_index_of_an_earlier_segment(tmp_path: Path) ->
     check_goes_on(files, directory, 6)
 
 
-@pytest.mark.parametrize("damage", ["cut", "offset"])
-def test_recover_refuses_to_guess_about_an_earlier_segment(tmp_path: Path, damage: str) -> None:
+@pytest.mark.parametrize("damage", ["cut", "offset", "payload", "no messages"])
+def test_damage_in_an_earlier_segment_stops_its_readers_and_nobody_else(tmp_path: Path, damage: str) -> None:
     files, directory = make_files("os", tmp_path)
     write(files, directory, segment_bytes=1)
-    files.remove(segment_path(directory, 0, INDEX_SUFFIX))
-    if damage == "cut":
-        cut(files, segment_path(directory, 0, LOG_SUFFIX), 1)
+    path = segment_path(directory, 2, LOG_SUFFIX)
+    if damage == "no messages":
+        files.remove(path)
     else:
-        files.open_write(segment_path(directory, 0, LOG_SUFFIX)).write_at(b"\x07", 48)
-    with pytest.raises(CorruptLogError, match=r"index.* is missing"):
+        files.remove(segment_path(directory, 2, INDEX_SUFFIX))
+        at = {"cut": size_of(files, path) - 1, "offset": 0, "payload": 46}[damage]
+        file = files.open_write(path)
+        if damage == "cut":
+            file.truncate(at)
+        else:
+            file.write_at(b"\x7f", at)
+    before = sorted(files.list_names(directory) or [])
+    assert open_partition(files, directory, segment_bytes=1).append(batch(b"next"), 0, SEED) == 6
+    assert set(before) <= set(files.list_names(directory) or [])
+    with PartitionFollower(directory, files) as follower:
+        assert (follower.first_offset, follower.end_offset) == (0, 7)
+        assert b"".join(bytes(chunk) for chunk in follower.read(0, 2)).count(b"one") == 1
+        assert b"".join(bytes(chunk) for chunk in follower.read(3)).count(b"next") == 1
+        with pytest.raises(CorruptLogError, match=r"offsets 2 to 2 are missing"):
+            list(follower.read(0))
+
+
+def test_recover_builds_an_index_with_a_damaged_head_again_and_keeps_the_old_one(place: tuple[Files, str]) -> None:
+    files, directory = place
+    path = segment_path(directory, 0, INDEX_SUFFIX)
+    files.open_write(path).write_at(b"X", 3)
+    assert recover(directory, files).entries == 3
+    assert any(".index.set-aside-" in name for name in files.list_names(directory) or [])
+    check_goes_on(files, directory, 6)
+
+
+def test_recover_refuses_a_damaged_head_that_the_messages_do_not_make_good(place: tuple[Files, str]) -> None:
+    files, directory = place
+    files.open_write(segment_path(directory, 0, INDEX_SUFFIX)).write_at(bytes(64), 0)
+    files.open_write(segment_path(directory, 0, LOG_SUFFIX)).write_at(b"X", 46)
+    with pytest.raises(CorruptLogError, match="head of an index file is damaged"):
         recover(directory, files)
-    assert size_of(files, segment_path(directory, 3, LOG_SUFFIX)) == 146
+
+
+def test_recover_keeps_the_bytes_behind_a_whole_entry_that_is_damaged(place: tuple[Files, str]) -> None:
+    files, directory = place
+    path = segment_path(directory, 0, INDEX_SUFFIX)
+    files.open_write(path).write_at(b"\xff", 32 + 2 * 32)
+    assert recover(directory, files).end_offset == 3
+    assert size_of(files, f"{segment_path(directory, 0, LOG_SUFFIX)}.rest-{48 * 2 + 50}") == 45 * 3 + 11
+    assert size_of(files, f"{path}.rest-96") == 32
+    check_goes_on(files, directory, 3)
+
+
+def test_recover_reads_only_the_sends_of_the_last_minute(tmp_path: Path) -> None:
+    files, directory = make_files("os", tmp_path)
+    partition = open_partition(files, directory)
+    for time_us in (0, 1_000_000, 61_000_001, 62_000_000):
+        partition.append(batch(b"x"), time_us, SEED)
+    partition.close()
+    path = segment_path(directory, 0, LOG_SUFFIX)
+    files.open_write(path).write_at(b"y", 45)  # long on the disk when the power went: not a crash's work
+    assert recover(directory, files).end_offset == 4
+    files.open_write(path).write_at(b"y", 46 + 46 + 45)  # the first of the last minute: then nothing is trusted
+    assert recover(directory, files).end_offset == 0
+    assert size_of(files, f"{path}.rest-0") == 4 * 46
 
 
 def test_recover_makes_the_index_of_a_segment_that_was_just_begun(place: tuple[Files, str]) -> None:

@@ -1,0 +1,119 @@
+"""`headstream partition`: create, delete, states, set-state."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+import click
+
+from headstream.cli.output import format_time, print_object, print_objects
+from headstream.cli.parameters import Checked, open_log, output_option, topic_argument, url_option
+from headstream.model.message import parse_state, state_name
+
+if TYPE_CHECKING:
+    from headstream.model.message import StateChange
+    from headstream.model.topology import Topic
+
+__all__ = ["partition"]
+
+_COLUMNS = ("offset", "state", "reason", "by", "changed")
+
+_count_option = click.option("--count", type=click.IntRange(min=1), default=1, show_default=True, help="How many.")
+
+
+@click.group()
+def partition() -> None:
+    """Partitions of a topic: what its messages are spread over.
+
+    \b
+    Examples:
+      headstream partition create shop/orders --count 2
+      headstream partition delete shop/orders
+    """
+
+
+@partition.command()
+@topic_argument
+@_count_option
+@url_option
+@output_option
+def create(topic: str, count: int, url: str, output: str) -> None:
+    """Add partitions to TOPIC, behind its last one.
+
+    \b
+    Example:
+      headstream partition create shop/orders --count 2
+    """
+    with open_log(url) as log:
+        _print(log.create_partitions(topic, count), output)
+
+
+@partition.command()
+@topic_argument
+@_count_option
+@url_option
+@output_option
+def delete(topic: str, count: int, url: str, output: str) -> None:
+    """Delete the highest numbered partitions of TOPIC with their messages, at once and for good.
+
+    \b
+    Example:
+      headstream partition delete shop/orders
+    """
+    with open_log(url) as log:
+        _print(log.delete_partitions(topic, count), output)
+
+
+_partition_option = click.option(
+    "--partition", "number", type=click.IntRange(1), default=1, show_default=True, help="Which partition."
+)
+
+
+@partition.command()
+@topic_argument
+@_partition_option
+@url_option
+@output_option
+def states(topic: str, number: int, url: str, output: str) -> None:
+    """Show the messages of a partition of TOPIC that are not available, and why.
+
+    \b
+    Example:
+      headstream partition states shop/orders --partition 2
+    """
+    with open_log(url) as log:
+        changes = log.states(topic, number)
+    print_objects([_describe(change, output) for change in changes], _COLUMNS, output)
+
+
+@partition.command("set-state")
+@topic_argument
+@click.argument("state", type=Checked("state", parse_state))
+@click.argument("offsets", type=click.IntRange(0), nargs=-1, required=True)
+@_partition_option
+@click.option("--reason", default="", help="Why.")
+@click.option("--by", default="", help="Who says so.")
+@url_option
+@output_option
+def set_state(topic: str, state: int, offsets: tuple[int, ...], number: int, reason: str, by: str, url: str, output: str) -> None:
+    """Set the STATE of the messages of a partition of TOPIC at OFFSETS: only available ones are delivered unasked.
+
+    \b
+    Examples:
+      headstream partition set-state shop/orders poisoned 5 8 --reason "no JSON" --by ops
+      headstream partition set-state shop/orders available 5 8
+    """
+    with open_log(url) as log:
+        log.set_state(topic, number, offsets, state, reason=reason, by=by)
+    print_object({"topic": topic, "partition": number, "state": state_name(state), "messages": len(set(offsets))}, output)
+
+
+def _describe(change: StateChange, form: str) -> dict[str, Any]:
+    when: dict[str, Any] = {"changed_us": change.changed_us}
+    if form == "table":
+        when = {"changed": format_time(change.changed_us)}
+    return {"offset": change.offset, "state": state_name(change.state), "reason": change.reason, "by": change.by, **when}
+
+
+def _print(found: Topic, form: str) -> None:
+    print_object({"topic": found.full_name, "partitions": len(found.partitions)}, form)

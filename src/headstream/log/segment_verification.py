@@ -1,0 +1,379 @@
+"""One partition's files, checked against each other: what is damaged, to the send.
+
+    index head       its check, version, base offset
+    index entries    each one's check; each begins where the one before it ends, in bytes and in offsets; times never decrease
+    messages         each send's CRC-32C, count, offsets, time; each payload's CRC-32; each state one that exists
+    segments         each begins where the one before it ends
+
+Only what is committed is checked, so a writer may go on: a file's size is read before its index, and what lies behind
+the last whole entry is at most one send that nobody was told of.
+"""
+
+from __future__ import annotations
+
+import re
+import struct
+import zlib
+from collections.abc import Callable, Iterator
+from typing import Final
+
+from headstream.codec.batch.scan import find_states, find_timestamp, scan
+from headstream.log.findings import SET_ASIDE, Finding, FindingKind
+from headstream.model.message import MessageState
+from headstream.segments.files import BufferPool, ReadFile, ReadFiles
+from headstream.segments.layout import (
+    DROPPED_SUFFIX,
+    INDEX_ENTRY_BYTES,
+    INDEX_HEADER_BYTES,
+    INDEX_SUFFIX,
+    INDEX_VERSION,
+    LOG_SUFFIX,
+    SYNC_FAILED_NAME,
+    IndexEntry,
+    base_offsets,
+    decode_entry,
+    decode_header,
+    segment_path,
+)
+
+__all__ = ["bad_payloads", "log_offsets", "verify_partition"]
+
+_ENTRIES_AT_ONCE: Final = 2048
+_TAIL_BYTES: Final = 80 << 20
+"""More than the greatest send takes when it is stored."""
+_STATES: Final = frozenset(state.value for state in MessageState)
+_LOG_NAME: Final = re.compile(r"(\d{20})\.log")
+_LENGTH: Final = struct.Struct("<I")
+
+
+_RESTORE: Final = "Restore the segment's two files from a copy; all other messages can be read"
+_REBUILD: Final = "Run headstream verify --repair: the index is built again where the messages prove it"
+_CUT_OFF: Final = "Nothing needs to be done: the next writer cuts it off; it was never acknowledged"
+
+
+def log_offsets(names: list[str]) -> list[int]:
+    """Return the base offsets of the .log files among the names of a partition's files, ascending."""
+    return sorted(int(match[1]) for name in names if (match := _LOG_NAME.fullmatch(name)))
+
+
+def verify_partition(
+    directory: str, files: ReadFiles, buffers: BufferPool, on_bytes: Callable[[int], None] = lambda _: None
+) -> Iterator[Finding]:
+    """Yield what is wrong with the segments of a partition.
+
+    Args:
+        directory: The partition's directory.
+        files: Where it is.
+        buffers: What messages are read into.
+        on_bytes: Called with the number of bytes of messages that were checked since.
+    """
+    names = files.list_names(directory)
+    if names is None:
+        return
+    yield from _strange_files(directory, names)
+    bases = sorted({*base_offsets(names), *log_offsets(names)})
+    for number, base in enumerate(bases):
+        next_base = bases[number + 1] if number + 1 < len(bases) else None
+        yield from _SegmentCheck(directory, base, next_base, files, buffers, on_bytes).run()
+
+
+def _strange_files(directory: str, names: list[str]) -> Iterator[Finding]:
+    for name in sorted(names):
+        path = f"{directory}/{name}"
+        if SET_ASIDE in name or ".log.rest-" in name:
+            yield Finding(
+                FindingKind.FILE_SET_ASIDE,
+                path,
+                "a file that was set aside when the log was repaired",
+                "Look whether it is needed, and remove it",
+                is_damage=False,
+            )
+        elif name == SYNC_FAILED_NAME:
+            yield Finding(
+                FindingKind.TAIL,
+                path,
+                "a sync to the disk failed: what was written last may not be on the disk",
+                "See what the kernel's log says of the disk; the next writer writes it again",
+                is_damage=False,
+            )
+        elif not re.fullmatch(r"\d{20}\.(log|index|index-new|log\.dropped)", name):
+            yield Finding(FindingKind.FILE_STRANGE, path, "a file that is no part of a log", "Move it elsewhere", is_damage=False)
+
+
+class _SegmentCheck:
+    """The check of one segment.
+
+    Args:
+        directory: The partition's directory.
+        base: The segment's first offset.
+        next_base: The next segment's, or None where this is the newest.
+        files: Where it is.
+        buffers: What messages are read into.
+        on_bytes: Told of the bytes that were checked.
+    """
+
+    def __init__(
+        self,
+        directory: str,
+        base: int,
+        next_base: int | None,
+        files: ReadFiles,
+        buffers: BufferPool,
+        on_bytes: Callable[[int], None],
+    ) -> None:
+        self._base = base
+        self._next_base = next_base
+        self._files = files
+        self._buffers = buffers
+        self._on_bytes = on_bytes
+        self._data_path = segment_path(directory, base, LOG_SUFFIX)
+        self._dropped_path = segment_path(directory, base, DROPPED_SUFFIX)
+        self._index_path = segment_path(directory, base, INDEX_SUFFIX)
+        self._position = 0
+        self._offset = base
+        self._timestamp_us = 0
+
+    def run(self) -> Iterator[Finding]:
+        """Yield what is wrong with it."""
+        data = self._files.open_read(self._data_path)
+        data_bytes = 0 if data is None else data.size_bytes()  # before the index: see above
+        index = self._files.open_read(self._index_path)
+        try:
+            if data is None or index is None:
+                yield from self._half(data_bytes, index)
+            else:
+                yield from self._whole(data, data_bytes, index)
+        finally:
+            for file in (data, index):
+                if file is not None:
+                    file.close()
+
+    def _half(self, data_bytes: int, index: ReadFile | None) -> Iterator[Finding]:
+        """Say what it means that one of the files is missing; both are where the segment has been deleted since."""
+        if self._files.exists(self._dropped_path) or not self._files.exists(self._index_path if index else self._data_path):
+            return  # retention is removing it, or has
+        if index is not None and index.size_bytes() > INDEX_HEADER_BYTES:
+            count = (index.size_bytes() - INDEX_HEADER_BYTES) // INDEX_ENTRY_BYTES
+            yield self._finding(
+                FindingKind.DATA_MISSING,
+                self._data_path,
+                f"the messages are missing, the index of {count} sends is there",
+                "Restore the file from a copy",
+                (self._base, self._next_base),
+            )
+        elif index is None and self._files.exists(self._data_path):
+            if data_bytes or self._next_base is not None:
+                yield self._finding(
+                    FindingKind.INDEX_MISSING,
+                    self._index_path,
+                    "the index is missing: the segment's messages cannot be read",
+                    _REBUILD,
+                    (self._base, self._next_base),
+                )
+            else:
+                yield self._note_tail(self._data_path, "a segment was begun and nothing is in it", 0, 0)
+
+    def _whole(self, data: ReadFile, data_bytes: int, index: ReadFile) -> Iterator[Finding]:
+        head = memoryview(bytearray(INDEX_HEADER_BYTES))
+        got = index.read_into(head, 0)
+        header = decode_header(head) if got == INDEX_HEADER_BYTES else None
+        if got < INDEX_HEADER_BYTES and self._next_base is None and data_bytes == 0:
+            yield self._note_tail(self._index_path, "a segment was begun and nothing is in it", 0, got)
+            return
+        if header is None or header.base_offset != self._base or header.version > INDEX_VERSION:
+            newer = header is not None and header.version > INDEX_VERSION
+            yield self._finding(
+                FindingKind.UNREADABLE if newer else FindingKind.INDEX_HEAD,
+                self._index_path,
+                "a newer Headstream wrote this index" if newer else "the index's head is damaged: nothing can be read through it",
+                "Use the Headstream that wrote it" if newer else _REBUILD,
+                (self._base, self._next_base),
+                (0, INDEX_HEADER_BYTES),
+            )
+            if newer:
+                return
+        yield from self._entries(data, data_bytes, index)
+        yield from self._end(data, data_bytes)
+
+    # -- the index --------------------------------------------------------------------------------------------
+
+    def _entries(self, data: ReadFile, data_bytes: int, index: ReadFile) -> Iterator[Finding]:
+        damaged: list[int] = []
+        size_bytes = index.size_bytes()
+        count = max(0, size_bytes - INDEX_HEADER_BYTES) // INDEX_ENTRY_BYTES
+        for start in range(0, count, _ENTRIES_AT_ONCE):
+            rows = memoryview(bytearray(min(_ENTRIES_AT_ONCE, count - start) * INDEX_ENTRY_BYTES))
+            index.read_into(rows, INDEX_HEADER_BYTES + start * INDEX_ENTRY_BYTES)
+            for number in range(start, start + len(rows) // INDEX_ENTRY_BYTES):
+                at = (number - start) * INDEX_ENTRY_BYTES
+                entry = decode_entry(rows[at : at + INDEX_ENTRY_BYTES], self._base)
+                if entry is None and number == count - 1:
+                    entry = self._read_again(index, number)
+                if entry is None:
+                    damaged.append(number)
+                    continue
+                yield from self._damaged(damaged, entry)
+                if not damaged:
+                    yield from self._order(number, entry)
+                damaged.clear()
+                self._position, self._offset, self._timestamp_us = entry.end_position, entry.end_offset, entry.timestamp_us
+                yield from self._send(data, data_bytes, entry)
+        yield from self._damaged(damaged, None)
+        rest = (size_bytes - INDEX_HEADER_BYTES) % INDEX_ENTRY_BYTES if size_bytes > INDEX_HEADER_BYTES else 0
+        if rest:
+            yield self._note_tail(self._index_path, "a torn index entry", size_bytes - rest, size_bytes)
+
+    def _read_again(self, index: ReadFile, number: int) -> IndexEntry | None:
+        """Read the newest entry once more: a writer may just have been at it."""
+        row = memoryview(bytearray(INDEX_ENTRY_BYTES))
+        index.read_into(row, INDEX_HEADER_BYTES + number * INDEX_ENTRY_BYTES)
+        return decode_entry(row, self._base)
+
+    def _damaged(self, numbers: list[int], following: IndexEntry | None) -> Iterator[Finding]:
+        for number in numbers:
+            at = INDEX_HEADER_BYTES + number * INDEX_ENTRY_BYTES
+            yield self._finding(
+                FindingKind.INDEX_ENTRY,
+                self._index_path,
+                f"index entry {number} is damaged: its send cannot be read",
+                _REBUILD,
+                (self._offset, self._next_base if following is None else following.first_offset),
+                (at, at + INDEX_ENTRY_BYTES),
+            )
+
+    def _order(self, number: int, entry: IndexEntry) -> Iterator[Finding]:
+        at = INDEX_HEADER_BYTES + number * INDEX_ENTRY_BYTES
+        expected = self._position, self._offset
+        if (entry.byte_position, entry.first_offset) != expected:
+            what = (
+                f"index entry {number} begins at byte {entry.byte_position} and offset {entry.first_offset}, "
+                f"the one before it ends at byte {expected[0]} and offset {expected[1]}"
+            )
+        elif entry.timestamp_us < self._timestamp_us:
+            what = f"index entry {number} has the time {entry.timestamp_us}, the one before it {self._timestamp_us}"
+        else:
+            return
+        yield self._finding(
+            FindingKind.INDEX_ORDER,
+            self._index_path,
+            what,
+            _REBUILD,
+            (entry.first_offset, entry.end_offset),
+            (at, at + INDEX_ENTRY_BYTES),
+        )
+
+    # -- the messages -----------------------------------------------------------------------------------------
+
+    def _send(self, data: ReadFile, data_bytes: int, entry: IndexEntry) -> Iterator[Finding]:
+        self._on_bytes(entry.size_bytes)
+        what, kind = None, FindingKind.SEND
+        stored = self._buffers.take(entry.size_bytes)
+        got = data.read_into(stored, entry.byte_position)
+        if got < entry.size_bytes:
+            kind = FindingKind.DATA_CUT
+            what = f"the file ends at byte {max(data_bytes, entry.byte_position + got)}, within or before this send"
+        else:
+            found = scan(stored)
+            if found.fault is not None:
+                what = f"a message at byte {entry.byte_position + found.end} is malformed"
+            elif found.crc32c != entry.crc32c:
+                bad = bad_payloads(stored)
+                what = "its CRC-32C does not match: bytes were changed after they were written" + (
+                    f"; the payload of offset {', '.join(map(str, bad[:5]))} is damaged" if bad else "; every payload is whole"
+                )
+            elif (found.count, found.first_offset, found.first_timestamp_us, found.last_timestamp_us) != (
+                entry.messages_count,
+                entry.first_offset,
+                entry.timestamp_us,
+                entry.timestamp_us,
+            ):
+                what = "its messages are others than the index says"
+            elif bad := bad_payloads(stored):
+                what = f"the payload of offset {', '.join(map(str, bad[:5]))} does not match its CRC-32"
+            else:
+                yield from self._states(stored, entry)
+        if what is not None:
+            offsets, span = (entry.first_offset, entry.end_offset), (entry.byte_position, entry.end_position)
+            yield self._finding(kind, self._data_path, f"a send of {entry.messages_count}: {what}", _RESTORE, offsets, span)
+
+    def _states(self, stored: memoryview, entry: IndexEntry) -> Iterator[Finding]:
+        for position, offset, state in find_states(stored):
+            if state not in _STATES:
+                at = entry.byte_position + position + 8
+                yield self._finding(
+                    FindingKind.STATE,
+                    self._data_path,
+                    f"the message's state is {state}, which is none: it is not delivered",
+                    "Set its state again, or restore the file from a copy",
+                    (offset, offset + 1),
+                    (at, at + 1),
+                )
+
+    # -- the end ----------------------------------------------------------------------------------------------
+
+    def _end(self, data: ReadFile, data_bytes: int) -> Iterator[Finding]:
+        if self._next_base is not None and self._offset != self._next_base:
+            yield self._finding(
+                FindingKind.INDEX_SHORT if data_bytes > self._position else FindingKind.GAP,
+                self._index_path,
+                f"the index ends at offset {self._offset}, the next segment begins at {self._next_base}",
+                _REBUILD if data_bytes > self._position else _RESTORE,
+                (self._offset, self._next_base),
+            )
+        elif data_bytes > self._position:
+            yield self._rest(data, data_bytes)
+
+    def _rest(self, data: ReadFile, data_bytes: int) -> Finding:
+        """Say what the bytes behind the last entry are: what one broken send leaves, or more than that."""
+        span = self._position, data_bytes
+        rest = self._buffers.take(min(data_bytes - self._position, _TAIL_BYTES))
+        rest = rest[: data.read_into(rest, self._position)]
+        found = scan(rest)
+        if self._next_base is None and found.count and found.first_offset == self._offset:
+            first_us = found.first_timestamp_us
+            if find_timestamp(rest[: found.end], first_us + 1) < found.end:  # of two times, so of two sends
+                return self._finding(
+                    FindingKind.INDEX_SHORT,
+                    self._index_path,
+                    "messages of several sends lie behind the index's end: it is too short",
+                    _REBUILD,
+                    (self._offset, found.last_offset + 1),
+                    span,
+                )
+        return self._note_tail(self._data_path, "bytes behind the last committed send", *span)
+
+    def _note_tail(self, path: str, what: str, from_byte: int, until_byte: int) -> Finding:
+        return Finding(FindingKind.TAIL, path, what, _CUT_OFF, from_byte=from_byte, until_byte=until_byte, is_damage=False)
+
+    @staticmethod
+    def _finding(
+        kind: FindingKind,
+        path: str,
+        what: str,
+        advice: str,
+        offsets: tuple[int | None, int | None] = (None, None),
+        span: tuple[int | None, int | None] = (None, None),
+    ) -> Finding:
+        return Finding(
+            kind,
+            path,
+            what,
+            advice,
+            from_offset=offsets[0],
+            until_offset=offsets[1],
+            from_byte=span[0],
+            until_byte=span[1],
+        )
+
+
+def bad_payloads(stored: memoryview) -> list[int]:
+    """Return the offsets of whole stored messages whose payload does not match the CRC-32 they carry."""
+    bad, at, size = [], 0, len(stored)
+    unpack = _LENGTH.unpack_from
+    while at < size:
+        start = at + 45 + unpack(stored, at + 37)[0]
+        end = start + unpack(stored, start - 4)[0]
+        if zlib.crc32(stored[start:end]) != unpack(stored, at + 33)[0]:
+            bad.append(int.from_bytes(stored[at : at + 8], "little"))
+        at = end
+    return bad

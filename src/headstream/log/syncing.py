@@ -1,0 +1,128 @@
+"""When what was written reaches the disk itself: senders that share a sync, and syncs in the background.
+
+always     append -> data -> index entry -> GroupCommit.wait -> acknowledged
+interval   append -> data -> index entry -> acknowledged        IntervalSyncer: once a second, what was written to
+never      append -> data -> index entry -> acknowledged
+"""
+
+from __future__ import annotations
+
+import threading
+import time
+from collections.abc import Callable
+from contextlib import suppress
+from typing import Final
+
+from headstream.errors import StorageError
+
+__all__ = ["SYNC_INTERVAL_S", "GroupCommit", "IntervalSyncer"]
+
+SYNC_INTERVAL_S: Final = 1.0
+"""What a power cut may cost a topic whose policy is `interval`."""
+
+_GATHERING_S: Final = 0.002
+"""How long a sync is put off, at most, until all who were sending lately have written too."""
+
+
+class GroupCommit:
+    """Lets senders that wait for the disk share one sync; any thread.
+
+    The first who waits syncs for all who have written by then; those who write meanwhile are the next group. One
+    sender alone never waits for others.
+
+    Args:
+        sync: Syncs what was written and returns the number of the newest send in it, counted from 1; raises
+            StorageError, and again for everyone who asks after that.
+        monotonic: A clock in seconds.
+    """
+
+    def __init__(self, sync: Callable[[], int], monotonic: Callable[[], float] = time.monotonic) -> None:
+        self._sync = sync
+        self._monotonic = monotonic
+        self._lock = threading.Lock()
+        self._finished = threading.Condition(self._lock)
+        self._gathered = threading.Condition(self._lock)
+        self._newest = 0
+        self._synced = 0
+        self._expected = 1
+        self._is_syncing = False
+
+    def wait(self, number: int) -> None:
+        """Return when a send is on the disk, with all before it.
+
+        Args:
+            number: The send's, in the order of writing.
+
+        Raises:
+            StorageError: the system could not sync.
+        """
+        with self._lock:
+            self._newest = max(self._newest, number)
+            if self._newest - self._synced >= self._expected:
+                self._gathered.notify()
+            while self._synced < number:
+                if self._is_syncing:
+                    self._finished.wait()
+                else:
+                    self._lead()
+
+    def _lead(self) -> None:
+        self._is_syncing = True
+        try:
+            until = self._monotonic() + _GATHERING_S
+            while self._newest - self._synced < self._expected and (rest := until - self._monotonic()) > 0:
+                self._gathered.wait(rest)
+            self._lock.release()
+            try:
+                synced = self._sync()
+            finally:
+                self._lock.acquire()
+            group = synced - self._synced
+            self._synced = max(self._synced, synced)
+            # Who was served now and who waits already: as many as send at the same time.
+            self._expected = max(1, group + self._newest - self._synced)
+        finally:
+            self._is_syncing = False
+            self._finished.notify_all()
+
+
+class IntervalSyncer:
+    """Syncs, in a thread of its own, what was written to since the last time; the thread ends when there is nothing.
+
+    Args:
+        interval_s: Seconds between two rounds.
+    """
+
+    def __init__(self, interval_s: float = SYNC_INTERVAL_S) -> None:
+        self._interval_s = interval_s
+        self._lock = threading.Lock()
+        self._waiting: set[Callable[[], object]] = set()
+        self._stop = threading.Event()
+        self._thread: threading.Thread | None = None
+
+    def add(self, sync: Callable[[], object]) -> None:
+        """Have this called once, within an interval; whoever it belongs to remembers whether it failed."""
+        with self._lock:
+            self._waiting.add(sync)
+            if self._thread is None and not self._stop.is_set():
+                self._thread = threading.Thread(target=self._run, name="headstream-sync", daemon=True)
+                self._thread.start()
+
+    def _run(self) -> None:
+        while not self._stop.wait(self._interval_s):
+            with self._lock:
+                syncs, self._waiting = self._waiting, set()
+                if not syncs:
+                    self._thread = None
+                    return
+            for sync in syncs:
+                with suppress(StorageError):
+                    sync()
+
+    def close(self) -> None:
+        """End the thread; what is still waiting is for the caller to sync."""
+        self._stop.set()
+        with self._lock:
+            thread = self._thread
+        if thread is not None:
+            thread.join()

@@ -1,0 +1,182 @@
+"""Purging a topic, more partitions and fewer, under those who read and write it."""
+
+from __future__ import annotations
+
+import subprocess
+import sys
+import threading
+from collections.abc import Callable
+from pathlib import Path
+
+import pytest
+
+import headstream as hs
+from headstream.errors import InvalidOptionError, OffsetOutOfRangeError, PartitionNotFoundError, TopicNotFoundError
+from headstream.segments.follower import PartitionFollower
+from tests.behaviour.conftest import Place
+
+Send = Callable[..., None]
+
+
+def payloads(messages: list[hs.Message]) -> list[bytes | None]:
+    return [message.payload for message in messages]
+
+
+def test_purge_removes_messages_and_offsets_and_begins_at_0_again(log: hs.Client, send: Send) -> None:
+    send(b"a", b"b", b"c")
+    log.poll("shop/orders", consumer="me", auto_commit=True)
+    log.set_state("shop/orders", 1, 0, "poisoned")
+    assert log.offsets("shop/orders", name="me") == {1: 3}
+    before = log.topic("shop/orders")
+    log.purge_topic("shop/orders")
+    after = log.topic("shop/orders")
+    assert (after.messages_count, after.size_bytes, after.id, after.created_us) == (0, 0, before.id, before.created_us)
+    assert log.offsets("shop/orders", name="me") == {}
+    assert log.states("shop/orders") == []
+    send(b"new")
+    assert [(m.offset, m.payload) for m in log.poll("shop/orders", consumer="me")] == [(0, b"new")]
+    with pytest.raises(TopicNotFoundError):
+        log.purge_topic("shop/none")
+
+
+def test_purge_leaves_other_topics_alone(log: hs.Client, send: Send) -> None:
+    send(b"a", topic="shop/carts", partition=3)
+    send(b"b")
+    log.purge_topic("shop/orders")
+    log.purge_topic("shop/orders")
+    assert payloads(log.poll("shop/carts", 3)) == [b"a"]
+
+
+def test_a_consumer_of_a_purged_topic_is_told_and_goes_on_after_seek(place: Place, log: hs.Client, send: Send) -> None:
+    send(b"a", b"b")
+    with place.connect().consumer("shop/orders", group="g", timeout_ms=0) as consumer:
+        assert next(consumer).payload == b"a"
+        log.purge_topic("shop/orders")
+        send(*(b"%d" % number for number in range(10)))  # so many that the old position would be there again
+        with pytest.raises(OffsetOutOfRangeError, match="has been purged or made anew since"):
+            next(consumer)
+        assert log.offsets("shop/orders", "g") == {}
+        consumer.seek(1, "first")
+        assert payloads(list(consumer)) == [b"%d" % number for number in range(10)]
+
+
+def test_a_producer_goes_on_through_purges(log: hs.Client) -> None:
+    done = threading.Event()
+    failures: list[BaseException] = []
+
+    def purge() -> None:
+        try:
+            while not done.is_set():
+                log.purge_topic("shop/orders")
+        except BaseException as error:
+            failures.append(error)
+
+    thread = threading.Thread(target=purge)
+    thread.start()
+    try:
+        with log.producer("shop/orders", linger_ms=0) as producer:
+            for number in range(25):
+                producer.send(b"%d" % number)
+                producer.flush()
+    finally:
+        done.set()
+        thread.join()
+    assert failures == []
+    log.purge_topic("shop/orders")
+    with log.producer("shop/orders") as producer:
+        producer.send(b"last")
+    assert [(m.offset, m.payload) for m in log.poll("shop/orders")] == [(0, b"last")]
+
+
+def test_partitions_are_added_behind_the_last(log: hs.Client, send: Send) -> None:
+    send(b"a")
+    topic = log.create_partitions("shop/orders", 2)
+    assert [(p.number, p.end_offset) for p in topic.partitions] == [(1, 1), (2, 0), (3, 0)]
+    send(b"b", partition=3)
+    assert payloads(log.poll("shop/orders", 3)) == [b"b"]
+    assert payloads(log.poll("shop/orders", 1)) == [b"a"]
+
+
+def test_the_highest_partitions_are_deleted_and_made_anew_they_are_empty(log: hs.Client, send: Send) -> None:
+    for partition in (1, 2, 3):
+        send(b"%d" % partition, b"more", topic="shop/carts", partition=partition)
+        log.poll("shop/carts", partition, consumer="me", auto_commit=True)
+    log.set_state("shop/carts", 3, 0, "poisoned")
+    assert [p.number for p in log.delete_partitions("shop/carts", 2).partitions] == [1]
+    with pytest.raises(PartitionNotFoundError, match="no partition 2"):
+        log.poll("shop/carts", 2)
+    log.create_partitions("shop/carts", 2)
+    assert log.states("shop/carts", 3) == []
+    assert log.offsets("shop/carts", name="me") == {1: 2}
+    assert log.poll("shop/carts", 3, states=None) == []
+    send(b"new", topic="shop/carts", partition=3)
+    assert [(m.offset, m.payload) for m in log.poll("shop/carts", 3, consumer="me")] == [(0, b"new")]
+    assert payloads(log.poll("shop/carts", 1)) == [b"1", b"more"]
+
+
+def test_a_consumer_of_a_partition_that_is_made_anew_is_told(log: hs.Client, send: Send) -> None:
+    send(b"a", b"b", topic="shop/carts", partition=3)
+    consumer = log.consumer("shop/carts", partitions=[3], timeout_ms=0)
+    assert payloads(list(consumer)) == [b"a", b"b"]
+    log.delete_partitions("shop/carts")
+    with pytest.raises(PartitionNotFoundError, match="no partition 3"):
+        next(consumer)
+    log.create_partitions("shop/carts")
+    send(b"x", b"y", b"z", topic="shop/carts", partition=3)
+    with pytest.raises(OffsetOutOfRangeError, match="made anew"):
+        next(consumer)
+
+
+@pytest.mark.parametrize("count", [0, -1, 3, 9])
+def test_one_partition_stays(log: hs.Client, count: int) -> None:
+    with pytest.raises(InvalidOptionError, match="of 3 partitions cannot be deleted"):
+        log.delete_partitions("shop/carts", count)
+    with pytest.raises(InvalidOptionError, match=r"cannot be deleted.*A topic keeps one"):
+        log.delete_partitions("shop/orders")
+    with pytest.raises(InvalidOptionError, match="cannot be added to 3"):
+        log.create_partitions("shop/carts", 998 if count > 0 else count)
+    assert len(log.topic("shop/carts").partitions) == 3
+
+
+_READER = """
+import sys, headstream as hs
+with hs.connect(sys.argv[1]) as log, log.consumer("shop/orders", timeout_ms=10000) as consumer:
+    print(next(consumer).payload.decode(), flush=True)
+    try:
+        print(next(consumer).payload.decode(), flush=True)
+    except hs.OffsetOutOfRangeError as error:
+        print("told", flush=True)
+    consumer.seek(1, "first")
+    print(next(consumer).payload.decode(), flush=True)
+"""
+
+
+def test_a_reader_in_another_process_is_told_of_a_purge_and_goes_on(tmp_path: Path) -> None:
+    url = (tmp_path / "log").as_uri()
+    with hs.connect(url) as log:
+        log.create_topic("shop/orders")
+        with log.producer("shop/orders") as producer:
+            producer.send(b"old")
+        with subprocess.Popen([sys.executable, "-c", _READER, url], stdout=subprocess.PIPE, text=True) as reader:
+            assert reader.stdout is not None
+            assert reader.stdout.readline() == "old\n"
+            log.purge_topic("shop/orders")
+            assert reader.stdout.readline() == "told\n"
+            with log.producer("shop/orders") as producer:
+                producer.send(b"new")
+            assert reader.stdout.readline() == "new\n"
+        assert reader.returncode == 0
+
+
+def test_a_follower_of_a_purged_topic_finds_its_directory_gone(tmp_path: Path) -> None:
+    with hs.connect(tmp_path.as_uri()) as log:
+        log.create_topic("shop/orders")
+        with log.producer("shop/orders") as producer:
+            producer.send(b"old")
+        follower = PartitionFollower(tmp_path / "streams" / "1" / "1" / "1")
+        log.purge_topic("shop/orders")
+        with pytest.raises(PartitionNotFoundError, match="has been deleted"):
+            follower.refresh()
+        assert [path.name for path in (tmp_path / "streams" / "1").iterdir()] == ["2"]
+        assert log.create_topic("shop/new").id == 2
+        assert sorted(path.name for path in (tmp_path / "streams" / "1").iterdir()) == ["2", "3"]

@@ -1,0 +1,76 @@
+"""Topics that keep so long or so much drop the rest behind the back of who reads and writes."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+import headstream as hs
+from headstream.errors import InvalidOptionError, TopicNotFoundError
+
+
+@pytest.fixture(params=["memory", "file"])
+def log(request: pytest.FixtureRequest, tmp_path: Path) -> Iterator[hs.Client]:
+    url = "memory://" if request.param == "memory" else (tmp_path / "log").as_uri()
+    with hs.connect(url, segment_bytes=4096) as log:
+        log.create_topic("shop/orders")
+        yield log
+
+
+def send(log: hs.Client, count: int) -> None:
+    with log.producer("shop/orders", batch_count=1) as producer:
+        for number in range(count):
+            producer.send(b"%04d" % number * 250)
+
+
+def first_offset(log: hs.Client) -> int:
+    return log.topic("shop/orders").partitions[0].first_offset
+
+
+def wait_for(log: hs.Client, offset: int) -> None:
+    until = time.monotonic() + 10
+    while first_offset(log) != offset and time.monotonic() < until:
+        time.sleep(0.005)
+    assert first_offset(log) == offset
+
+
+def test_what_is_beyond_the_size_goes_and_the_rest_is_read(log: hs.Client) -> None:
+    send(log, 30)
+    consumer = log.consumer("shop/orders", timeout_ms=0)
+    assert consumer.poll(1)[0].offset == 0
+    topic = log.update_topic("shop/orders", retention_bytes=10_000)
+    assert (topic.retention_us, topic.retention_bytes) == (None, 10_000)
+    wait_for(log, 21)
+    assert [message.offset for message in log.poll("shop/orders", start=0, count=100)] == list(range(21, 30))
+    assert log.topic("shop/orders").size_bytes <= 10_000
+    send(log, 1)
+    assert log.poll("shop/orders", start="last", count=1)[0].offset == 30
+
+
+def test_what_is_too_old_goes_but_never_the_open_segment(log: hs.Client) -> None:
+    send(log, 10)
+    log.update_topic("shop/orders", retention_us=1)
+    wait_for(log, 9)
+    assert [message.offset for message in log.poll("shop/orders")] == [9]
+
+
+def test_a_consumer_behind_goes_on_with_what_is_there(log: hs.Client) -> None:
+    send(log, 30)
+    assert log.poll("shop/orders", consumer="me", count=2, auto_commit=True)[-1].offset == 1
+    log.update_topic("shop/orders", retention_us=1)
+    wait_for(log, 27)
+    assert log.poll("shop/orders", consumer="me", count=1)[0].offset == 27
+
+
+def test_what_cannot_be_kept_is_refused(log: hs.Client) -> None:
+    for option in ({"retention_us": 0}, {"retention_bytes": -1}, {"retention_bytes": 1 << 63}):
+        with pytest.raises(InvalidOptionError, match="Use 1 or more, or None for ever"):
+            log.update_topic("shop/orders", **option)
+    with pytest.raises(TopicNotFoundError):
+        log.update_topic("shop/none", retention_us=5)
+    assert log.topic("shop/orders").retention_us is None
+    assert log.update_topic("shop/orders", retention_us=1 << 60).retention_us == 1 << 60
+    assert log.update_topic("shop/orders").retention_us is None

@@ -1,0 +1,57 @@
+"""Generated histories of kills, power cuts and failing disks: nothing acknowledged is lost, nothing torn is kept."""
+
+from __future__ import annotations
+
+import pytest
+from click.testing import CliRunner
+
+from headstream.log import recovery
+from headstream.log.partition import Partition
+from headstream.segments.files import ReadFile
+from headstream.segments.index import IndexReader
+from headstream.segments.layout import IndexEntry
+from headstream.testing.fault_histories import main, run_history
+
+
+def run_histories(first: int, count: int) -> None:
+    for seed in range(first, first + count):
+        run_history(seed)
+
+
+@pytest.mark.parametrize("seed", range(50))
+def test_partitions_keep_their_promises(seed: int) -> None:
+    run_history(seed)
+
+
+@pytest.mark.soak
+def test_partitions_keep_their_promises_in_1000_histories() -> None:
+    run_histories(1000, 1000)
+
+
+def test_a_partition_that_does_not_sync_is_found_out(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(Partition, "sync", lambda self: self._written)
+    with pytest.raises(AssertionError, match=r"(?s)seed \d+: .*Again: python -m headstream.testing.faulty_files --seeds 1"):
+        run_histories(0, 50)
+
+
+def test_a_recovery_that_believes_the_index_is_found_out(monkeypatch: pytest.MonkeyPatch) -> None:
+    count_whole = recovery._count_whole
+
+    def believe(reader: IndexReader, data: ReadFile, trusted: int) -> tuple[int, IndexEntry | None]:
+        return count_whole(reader, data, reader.count)
+
+    monkeypatch.setattr(recovery, "_count_whole", believe)
+    with pytest.raises(AssertionError, match="seed"):
+        run_histories(0, 50)
+
+
+def test_the_command_runs_any_number_of_histories_and_tells_the_seed_of_one_that_fails(monkeypatch: pytest.MonkeyPatch) -> None:
+    runner = CliRunner()
+    done = runner.invoke(main, ["--seeds", "2", "--from", "7", "--steps", "20"])
+    assert (done.exit_code, done.output) == (0, "2 histories, seeds 7 to 8: every promise kept\n")
+    monkeypatch.setattr(Partition, "sync", lambda self: self._written)
+    failed = runner.invoke(main, ["--seeds", "50", "--from", "0"])
+    assert failed.exit_code == 1
+    seed = failed.output.partition("seed ")[2].partition(":")[0]
+    again = runner.invoke(main, ["--seeds", "1", "--from", seed])
+    assert again.output == failed.output

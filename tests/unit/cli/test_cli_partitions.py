@@ -1,0 +1,76 @@
+"""`headstream partition`, and what a topic keeps."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+from typing import Any
+
+import pytest
+from click.testing import CliRunner
+
+import headstream as hs
+from headstream.cli.main import cli
+from headstream.cli.topics import parse_age_us, parse_size_bytes
+from headstream.errors import InvalidInputError
+
+
+@pytest.fixture
+def url(tmp_path: Path) -> str:
+    url = (tmp_path / "log").as_uri()
+    with hs.connect(url) as log:
+        log.create_topic("shop/orders", partitions=2)
+        with log.producer("shop/orders") as producer:
+            for number in range(4):
+                producer.send(b"%d" % number, partition=2)
+    return url
+
+
+def run(url: str, *arguments: str, form: str = "json") -> Any:
+    result = CliRunner().invoke(cli, [*arguments, "--url", url, "--output", form])
+    assert result.exit_code == 0, result.output
+    return json.loads(result.output) if form == "json" else result.output
+
+
+def test_partitions_are_created_and_deleted(url: str) -> None:
+    assert run(url, "partition", "create", "shop/orders", "--count", "3") == {"topic": "shop/orders", "partitions": 5}
+    assert run(url, "partition", "delete", "shop/orders", "--count", "4") == {"topic": "shop/orders", "partitions": 1}
+    refused = CliRunner().invoke(cli, ["partition", "delete", "shop/orders", "--url", url])
+    assert (refused.exit_code, "1 of 1 partitions cannot be deleted" in refused.output) == (2, True)
+
+
+def test_states_are_set_and_shown_with_their_reason(url: str) -> None:
+    where = ("--partition", "2")
+    done = run(url, "partition", "set-state", "shop/orders", "poisoned", "3", "1", *where, "--reason", "no JSON", "--by", "ops")
+    assert done == {"topic": "shop/orders", "partition": 2, "state": "poisoned", "messages": 2}
+    shown = run(url, "partition", "states", "shop/orders", *where)
+    assert [(row["offset"], row["state"], row["reason"], row["by"]) for row in shown] == [
+        (1, "poisoned", "no JSON", "ops"), (3, "poisoned", "no JSON", "ops")
+    ]  # fmt: skip
+    assert "no JSON" in run(url, "partition", "states", "shop/orders", *where, form="table")
+    run(url, "partition", "set-state", "shop/orders", "available", "1", "3", *where)
+    assert run(url, "partition", "states", "shop/orders", *where) == []
+
+
+def test_a_topic_is_purged(url: str) -> None:
+    assert run(url, "topic", "purge", "shop/orders") == {"purged": "shop/orders"}
+    assert run(url, "topic", "show", "shop/orders")["messages"] == 0
+
+
+def test_a_topic_says_what_it_keeps(url: str) -> None:
+    made = run(url, "topic", "create", "web/clicks", "--retention", "7d", "--retention-bytes", "10GB")
+    assert (made["retention_us"], made["retention_bytes"]) == (7 * 86_400_000_000, 10**10)
+    changed = run(url, "topic", "update", "web/clicks", "--retention", "90s")
+    assert (changed["retention_us"], changed["retention_bytes"]) == (90_000_000, None)
+    assert run(url, "topic", "show", "shop/orders")["retention_us"] is None
+
+
+def test_ages_and_sizes_are_read() -> None:
+    assert [parse_age_us(text) for text in ("1s", "2m", "3 h", "forever")] == [10**6, 120 * 10**6, 10800 * 10**6, None]
+    assert [parse_size_bytes(text) for text in ("7", "7B", "2kb", "3 MB", "unlimited")] == [7, 7, 2000, 3_000_000, None]
+    for text in ("", "1", "d", "-1d", "1.5h"):
+        with pytest.raises(InvalidInputError, match="is not an age"):
+            parse_age_us(text)
+    for text in ("", "GB", "-1", "1PB"):
+        with pytest.raises(InvalidInputError, match="is not a size"):
+            parse_size_bytes(text)
