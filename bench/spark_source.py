@@ -90,9 +90,10 @@ def cpu_seconds() -> float:
 
 
 def measure(runs: dict[str, Callable[[], None]], rounds: int) -> dict[str, tuple[float, float]]:
-    """Run each in turn, so many rounds, and return the least seconds of each, by the clock and of the processors.
+    """Run each in turn, so many rounds, and return the seconds of each: the least by the clock, the median of the processors.
 
-    One round before does not count. The least, because what else runs on the machine only ever adds.
+    One round before does not count. The least, because what else runs on the machine only ever adds; the median, because
+    a worker that ends takes its seconds along.
     """
     times: dict[str, list[tuple[float, float]]] = {name: [] for name in runs}
     for round_number in range(rounds + 1):
@@ -101,7 +102,9 @@ def measure(runs: dict[str, Callable[[], None]], rounds: int) -> dict[str, tuple
             run()
             if round_number:
                 times[name].append((time.perf_counter() - began, cpu_seconds() - used))
-    return {name: (min(clock for clock, _ in pairs), min(used for _, used in pairs)) for name, pairs in times.items()}
+    return {
+        name: (min(clock for clock, _ in pairs), statistics.median(used for _, used in pairs)) for name, pairs in times.items()
+    }
 
 
 def bench_reader(report: Report, directory: Path, messages: int, rounds: int) -> None:
@@ -214,9 +217,7 @@ def main() -> None:
         spark = session("bench", master="local[2]", config={"spark.driver.memory": "2g"})
         if "source" in parts:
             for directory, messages, size in sizes:
-                report.line(
-                    f"{messages:,} messages of {size} into noop, local[2]; beside each rate, Parquet with the same columns = 1"
-                )
+                report.line(f"{messages:,} messages of {size} into noop, local[2]; Parquet with the same columns is 1")
                 bench_source(report, spark, directory, messages, arguments.rounds)
         if "stream" in parts:
             bench_stream(report, spark, small)
