@@ -20,8 +20,10 @@ __all__ = ["SYNC_INTERVAL_S", "GroupCommit", "IntervalSyncer"]
 SYNC_INTERVAL_S: Final = 1.0
 """What a power cut may cost a topic whose policy is `interval`."""
 
-_GATHERING_S: Final = 0.002
-"""How long a sync is put off, at most, until all who were sending lately have written too."""
+_QUIET_S: Final = 0.005
+_GATHERING_S: Final = 0.02
+"""A sync is put off until all who were sending lately have written too, or none of them came for the one time, or the
+other has passed in all."""
 
 
 class GroupCommit:
@@ -70,8 +72,11 @@ class GroupCommit:
         self._is_syncing = True
         try:
             until = self._monotonic() + _GATHERING_S
-            while self._newest - self._synced < self._expected and (rest := until - self._monotonic()) > 0:
-                self._gathered.wait(rest)
+            while self._newest - self._synced < self._expected and self._monotonic() < until:
+                newest = self._newest
+                self._gathered.wait(_QUIET_S)
+                if self._newest == newest:
+                    break
             self._lock.release()
             try:
                 synced = self._sync()

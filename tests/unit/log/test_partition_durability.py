@@ -193,14 +193,14 @@ def test_64_senders_share_their_syncs(tmp_path: Path, monkeypatch: pytest.Monkey
 
     def send() -> None:
         start.wait()
-        for _ in range(20):
+        for _ in range(40):
             partition.append(batch(b"x" * 100), 0, SEED)
 
     run_together(send, 64)
-    assert partition.end_offset == 1 + 64 * 20
-    assert len(synced) * 20 <= 64 * 20
+    assert partition.end_offset == 1 + 64 * 40
+    assert len(synced) * 20 <= 64 * 40
     partition.close()
-    assert len(read_all(files, str(tmp_path))) == 1 + 64 * 20
+    assert len(read_all(files, str(tmp_path))) == 1 + 64 * 40
 
 
 def test_group_commit_never_waits_for_others_when_alone() -> None:
