@@ -25,7 +25,7 @@ from headstream.errors import HeadstreamError
 from headstream.log.catalog import TopicRecord
 from headstream.log.files import Files
 from headstream.segments.index import IndexReader
-from headstream.segments.layout import INDEX_SUFFIX, LOG_SUFFIX, IndexEntry, base_offsets, segment_path
+from headstream.segments.layout import DROPPED_SUFFIX, INDEX_SUFFIX, LOG_SUFFIX, IndexEntry, base_offsets, segment_path
 
 if TYPE_CHECKING:
     from headstream.log.log import Log
@@ -34,8 +34,6 @@ __all__ = ["RETENTION_INTERVAL_S", "Retention", "finish_drops"]
 
 RETENTION_INTERVAL_S: Final = 10.0
 """How often it is looked for what may go."""
-
-_DROPPED: Final = ".dropped"
 
 
 class _Closed(NamedTuple):
@@ -115,7 +113,7 @@ class Retention:
         for number in range(1, topic.partitions + 1):
             directory = self._log.partition_directory(topic, number)
             names = files.list_names(directory) or []
-            if any(name.endswith(_DROPPED) for name in names):
+            if any(name.endswith(DROPPED_SUFFIX) for name in names):
                 with self._log.administration:
                     finish_drops(directory, files)
                 names = files.list_names(directory) or []
@@ -148,9 +146,10 @@ class Retention:
             if stream is None or stream.topics.get(topic.name.topic) != topic:
                 return False
             data = segment_path(directory, segment.base_offset, LOG_SUFFIX)
-            log.files.rename(data, data + _DROPPED)
+            dropped = segment_path(directory, segment.base_offset, DROPPED_SUFFIX)
+            log.files.rename(data, dropped)
             log.files.remove(segment_path(directory, segment.base_offset, INDEX_SUFFIX))
-            log.files.remove(data + _DROPPED)
+            log.files.remove(dropped)
             log.states.forget(topic, number, segment.end_offset)
         self._last_entries.pop((directory, segment.base_offset), None)
         return True
@@ -175,7 +174,7 @@ def finish_drops(directory: str, files: Files) -> None:
         files: Where it is.
     """
     for name in files.list_names(directory) or []:
-        if name.endswith(LOG_SUFFIX + _DROPPED):
-            base = name.removesuffix(LOG_SUFFIX + _DROPPED)
+        if name.endswith(DROPPED_SUFFIX):
+            base = name.removesuffix(DROPPED_SUFFIX)
             files.remove(f"{directory}/{base}{INDEX_SUFFIX}")
             files.remove(f"{directory}/{name}")

@@ -26,7 +26,7 @@ from headstream.model.constructors import int32, int64, string
 from headstream.model.identifiers import TopicName
 from headstream.model.message import Message
 from headstream.spark.replicate.ledger import Ledger, Parked
-from headstream.spark.replicate.raw import RAW_SCHEMA
+from headstream.spark.replicate.raw import RAW_SCHEMA, Coordinates, coordinates_of
 
 __all__ = ["DEAD_LETTER_TOPIC", "PARKED_TOPIC", "ParkingLot"]
 
@@ -39,8 +39,6 @@ _ROW_BYTES: Final = 400
 """About what the headers that say where a message came from add to it."""
 MAX_RELEASE: Final = 200_000
 """Messages that one release takes out: it is decoded and merged as one, in memory."""
-
-Coordinates = tuple[str, int, int]
 
 
 class ParkingLot:
@@ -142,12 +140,12 @@ class ParkingLot:
     def _put(self, topic: str, rows: list[dict[str, Any]]) -> list[int]:
         """Append messages that are not there yet, and return where each lies."""
         placed = dict(self._again.get(topic, {}))
-        fresh = [row for row in rows if _coordinates(row) not in placed]
+        fresh = [row for row in rows if coordinates_of(row) not in placed]
         name = TopicName.parse(topic)
         for batch in _batches(fresh):
             first = self._broker.messages.send(name, _PARTITION, encode_sent([_message(row) for row in batch]))
-            placed |= {_coordinates(row): first + index for index, row in enumerate(batch)}
-        return [placed[_coordinates(row)] for row in rows]
+            placed |= {coordinates_of(row): first + index for index, row in enumerate(batch)}
+        return [placed[coordinates_of(row)] for row in rows]
 
     def _end(self, topic: str) -> int:
         return self._log.topic(topic).partitions[_PARTITION - 1].end_offset
@@ -199,10 +197,6 @@ def _batches(rows: list[dict[str, Any]]) -> Iterator[list[dict[str, Any]]]:
         batch.append(row)
     if batch:
         yield batch
-
-
-def _coordinates(row: dict[str, Any]) -> Coordinates:
-    return row["topic"], row["partition"], row["offset"]
 
 
 def _origin(message: Message) -> Coordinates:

@@ -28,7 +28,7 @@ from headstream.spark.replicate.config import ReplicateConfig
 from headstream.spark.replicate.decode import DECODED_SPARK_SCHEMA, Decoded, Decoder, decode_partitions
 from headstream.spark.replicate.ledger import Ledger
 from headstream.spark.replicate.parking import ParkingLot
-from headstream.spark.replicate.raw import RAW_SCHEMA
+from headstream.spark.replicate.raw import RAW_SCHEMA, coordinates_of
 from headstream.spark.replicate.schemas import TableSchema
 from headstream.spark.replicate.summary import Summary
 from headstream.spark.replicate.tables import Applied, TargetTables
@@ -208,7 +208,7 @@ class ReplicatePipeline:
             rejected = [
                 raw_row | {"reason": applied.rejected[c]}
                 for raw_row in raw.to_pylist()
-                if (c := _place(raw_row)) in applied.rejected
+                if (c := coordinates_of(raw_row)) in applied.rejected
             ]
             if rejected:
                 decoded.dead.append(pa.RecordBatch.from_pylist(rejected, schema=RAW_SCHEMA))
@@ -252,17 +252,15 @@ class ReplicatePipeline:
         return self._clock() // 1000
 
 
-def _place(row: dict[str, Any]) -> tuple[str, int, int]:
-    return row["topic"], row["partition"], row["offset"]
-
-
 def _rejected_rows(messages: DataFrame, applied: Applied) -> pa.RecordBatch:
     """Read rejected messages of a micro-batch again: their bytes did not travel with the decoded changes."""
     low = min(offset for _, _, offset in applied.rejected)
     high = max(offset for _, _, offset in applied.rejected)
     rows = messages.where(f"offset BETWEEN {low} AND {high}").toArrow().to_pylist()
     chosen = [
-        row | {"schema_id": None, "reason": applied.rejected[_place(row)]} for row in rows if _place(row) in applied.rejected
+        row | {"schema_id": None, "reason": applied.rejected[coordinates_of(row)]}
+        for row in rows
+        if coordinates_of(row) in applied.rejected
     ]
     return pa.RecordBatch.from_pylist(chosen, schema=RAW_SCHEMA)
 

@@ -6,11 +6,20 @@ bytes, key, headers and the coordinates in the source.
 
 from __future__ import annotations
 
-from typing import Final
+from typing import Any, Final, TypeAlias
 
 import pyarrow as pa
 
-__all__ = ["RAW_SCHEMA", "SOURCE_COLUMNS", "offsets_and_data", "raw_rows", "read_ipc", "write_ipc"]
+__all__ = [
+    "RAW_SCHEMA",
+    "SOURCE_COLUMNS",
+    "Coordinates",
+    "coordinates_of",
+    "offsets_and_data",
+    "raw_rows",
+    "read_ipc",
+    "write_ipc",
+]
 
 SOURCE_COLUMNS: Final = ("topic", "partition", "offset", "timestamp_us", "key", "headers", "payload")
 
@@ -27,6 +36,15 @@ RAW_SCHEMA: Final = pa.schema(
         pa.field("reason", pa.string()),  # why it is not a change, where it will never be one
     ]
 )
+
+
+Coordinates: TypeAlias = tuple[str, int, int]
+"""Topic, partition and offset in the source."""
+
+
+def coordinates_of(row: dict[str, Any]) -> Coordinates:
+    """Return where a row of RAW_SCHEMA came from."""
+    return row["topic"], row["partition"], row["offset"]
 
 
 def write_ipc(batch: pa.RecordBatch) -> bytes:

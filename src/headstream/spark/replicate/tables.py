@@ -17,12 +17,10 @@ from headstream.spark.replicate.apply.deltalake import Counts, DeltaLakeTable
 from headstream.spark.replicate.apply.mapped import MappedTables
 from headstream.spark.replicate.apply.tombstones import Tombstones
 from headstream.spark.replicate.changes import collapse
+from headstream.spark.replicate.raw import Coordinates
 from headstream.spark.replicate.schemas import TableSchema
 
-__all__ = ["Applied", "Coordinates", "TargetTables", "table_path"]
-
-Coordinates = tuple[str, int, int]
-"""Topic, partition and offset in the source."""
+__all__ = ["Applied", "TargetTables", "table_path"]
 
 
 def table_path(directory: Path, schema: str, table: str) -> Path:
