@@ -10,20 +10,40 @@ from pathlib import Path
 
 from setuptools import Extension, setup
 
-CODEC = Path("src/headstream/codec")
+PACKAGE = Path("src/headstream")
+CODEC = PACKAGE / "codec"
 COMPILED = (
     "batch/checksum",
     "batch/stamp",
     "batch/headers",
     "batch/scan",
+    "batch/payloads",
+    "batch/sends",
     "batch/columns",
+    "batch/header_columns",
+    "batch/header_lists",
     "batch/variant",
+    "batch/whole_numbers",
     "batch/pack",
+    "batch/siphash",
+    "batch/compact",
+    "batch/repeats",
+    "batch/varied",
+    "batch/blocks",
+    "batch/storing",
+    "batch/kafka_values",
+    "batch/kafka_roles",
+    "batch/kafka_kinds",
+    "batch/kafka_decoding",
+    "batch/kafka_encoding",
+    "batch/placing",
+    "batch/grouping",
     "avro",
     "avro_walk",
     "envelope_groups",
     "envelopes",
 )
+MODULES = (*(f"codec/{name}" for name in COMPILED), "wire/frame_scan")
 
 
 def extensions() -> list[Extension]:
@@ -35,14 +55,14 @@ def extensions() -> list[Extension]:
     headers = [str(path) for path in (*CODEC.glob("*.h"), *CODEC.rglob("*.pxd"))]
     modules = [
         Extension(
-            f"headstream.codec.{name.replace('/', '.')}",
-            [f"{CODEC}/{name}.py"],
+            f"headstream.{name.replace('/', '.')}",
+            [f"{PACKAGE}/{name}.py"],
             include_dirs=[str(CODEC)],
             depends=headers,
             extra_compile_args=["-O3", "-g0"],
         )
-        for name in COMPILED
-        if (CODEC / f"{name}.py").exists()
+        for name in MODULES
+        if (PACKAGE / f"{name}.py").exists()
     ]
     directives = {"language_level": "3", "boundscheck": False, "wraparound": False, "cdivision": True, "initializedcheck": False}
     compiled = list(cythonize(modules, compiler_directives=directives, build_dir="build/cython", quiet=True))  # type: ignore[no-untyped-call]

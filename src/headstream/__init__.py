@@ -13,17 +13,24 @@ with log.consumer("shop/orders", group="billing") as consumer:
 
 from __future__ import annotations
 
+import importlib
+from typing import TYPE_CHECKING, Any
+
 from headstream.client.client import Client
 from headstream.client.consumer import Consumer
 from headstream.client.producer import Producer
 from headstream.connect import connect, connect_async
 from headstream.errors import (
     AlreadyExistsError,
+    ChecksumError,
     ClosedError,
     CorruptLogError,
+    CorruptSendError,
     DecodeError,
     DiskFullError,
     EnvironmentSetupError,
+    GroupInUseError,
+    GroupNotFoundError,
     HeaderError,
     HeadstreamError,
     InvalidInputError,
@@ -41,6 +48,7 @@ from headstream.errors import (
     OffsetOutOfRangeError,
     PartitionClosedError,
     PartitionNotFoundError,
+    RebalancedError,
     ReplicateError,
     RowError,
     SchemaError,
@@ -67,6 +75,7 @@ from headstream.model.constructors import (
     uint64,
     uint128,
 )
+from headstream.model.groups import Group, GroupMember, GroupPartition
 from headstream.model.header_values import HeaderKind, HeaderValue
 from headstream.model.headers import Headers
 from headstream.model.message import Message, MessageState, checksum
@@ -74,18 +83,28 @@ from headstream.model.polling import PollingStrategy
 from headstream.model.topology import Fsync, Limits, Partition, Stream, Topic
 from headstream.version import __version__
 
+if TYPE_CHECKING:
+    from headstream.codec.conversion import convert, plan_conversion
+
 bool = bool_  # the kind's one spelling, `hs.bool`; left out of __all__ so that a star import keeps the built-in
 
 __all__ = [
     "AlreadyExistsError",
+    "ChecksumError",
     "Client",
     "ClosedError",
     "Consumer",
     "CorruptLogError",
+    "CorruptSendError",
     "DecodeError",
     "DiskFullError",
     "EnvironmentSetupError",
     "Fsync",
+    "Group",
+    "GroupInUseError",
+    "GroupMember",
+    "GroupNotFoundError",
+    "GroupPartition",
     "HeaderError",
     "HeaderKind",
     "HeaderValue",
@@ -112,6 +131,7 @@ __all__ = [
     "PartitionNotFoundError",
     "PollingStrategy",
     "Producer",
+    "RebalancedError",
     "ReplicateError",
     "RowError",
     "SchemaError",
@@ -125,6 +145,7 @@ __all__ = [
     "checksum",
     "connect",
     "connect_async",
+    "convert",
     "float32",
     "float64",
     "int8",
@@ -133,6 +154,7 @@ __all__ = [
     "int64",
     "int128",
     "null",
+    "plan_conversion",
     "raw",
     "string",
     "uint8",
@@ -141,3 +163,10 @@ __all__ = [
     "uint64",
     "uint128",
 ]
+
+
+def __getattr__(name: str) -> Any:
+    """Import what few programs need when it is asked for."""
+    if name in ("convert", "plan_conversion"):
+        return getattr(importlib.import_module("headstream.codec.conversion"), name)
+    raise AttributeError(f"module {__name__!r} has no attribute {name!r}")

@@ -10,20 +10,30 @@
     ├── NotFoundError (also LookupError)
     │   ├── StreamNotFoundError
     │   ├── TopicNotFoundError
-    │   └── PartitionNotFoundError
+    │   ├── PartitionNotFoundError
+    │   └── GroupNotFoundError
     ├── AlreadyExistsError                       a stream or topic of that name is there
     ├── ClosedError                              used after close()
+    ├── AccessError                              what a server does not let this user do
+    │   ├── AuthenticationError                  not logged in: no, wrong or expired credentials
+    │   └── PermissionDeniedError                logged in, but without the right to do this
+    ├── ServerError                              any other refusal of a server, by its status
+    ├── GroupInUseError                          a consumer group is being read for, so it cannot be changed
+    ├── RebalancedError                          a consumer commits where another member of its group reads now
     ├── LogError                                 the embedded log on disk
     │   ├── NotALogError                         a directory with something else in it
     │   ├── LogVersionError                      written by a newer Headstream
     │   ├── LogLockedError                       another process is its writer
     │   ├── CorruptLogError                      bytes on disk that contradict each other
+    │   │   └── CorruptSendError                 messages that cannot be read, by their offsets
+    │   │       └── ChecksumError                a payload is not the one its checksum was made of
     │   ├── StorageError                         the operating system refused a file operation
     │   │   ├── DiskFullError                    no room, or the user's quota is used up
     │   │   └── PartitionClosedError             a sync failed: no more appends until the log is opened again
     │   └── OffsetOutOfRangeError                an offset that retention has dropped, or that was never written
     ├── ReplicateError                           the Replicate pipeline
     │   ├── SchemaError                          a metadata message or schema that cannot be used
+    │   │   └── SchemaChangeError                a change of the source's schema that a table does not follow
     │   └── RowError                             one change that does not fit its schema or its table
     └── EnvironmentSetupError                    this machine lacks something
         ├── MissingExtraError                    an optional dependency, by the extra that brings it
@@ -39,12 +49,18 @@ from __future__ import annotations
 from typing import Any
 
 __all__ = [
+    "AccessError",
     "AlreadyExistsError",
+    "AuthenticationError",
+    "ChecksumError",
     "ClosedError",
     "CorruptLogError",
+    "CorruptSendError",
     "DecodeError",
     "DiskFullError",
     "EnvironmentSetupError",
+    "GroupInUseError",
+    "GroupNotFoundError",
     "HeaderError",
     "HeadstreamError",
     "InvalidInputError",
@@ -62,9 +78,13 @@ __all__ = [
     "OffsetOutOfRangeError",
     "PartitionClosedError",
     "PartitionNotFoundError",
+    "PermissionDeniedError",
+    "RebalancedError",
     "ReplicateError",
     "RowError",
+    "SchemaChangeError",
     "SchemaError",
+    "ServerError",
     "StorageError",
     "StreamNotFoundError",
     "TopicNotFoundError",
@@ -79,6 +99,9 @@ class HeadstreamError(Exception):
         where: The file, topic, partition, offset or option it is about.
         advice: What to do about it.
     """
+
+    status: int | None = None
+    """The number by which a server says it, where it came from one or is meant for a client of one."""
 
     def __init__(self, what: str, *, where: str | None = None, advice: str | None = None) -> None:
         self.what = what
@@ -174,12 +197,40 @@ class PartitionNotFoundError(NotFoundError):
     """No partition of that number."""
 
 
+class GroupNotFoundError(NotFoundError):
+    """No consumer group of that name: none has committed anything, and none is reading."""
+
+
 class AlreadyExistsError(HeadstreamError):
     """A stream or topic of that name is there already."""
 
 
 class ClosedError(HeadstreamError):
     """A log, producer or consumer was used after it was closed."""
+
+
+class AccessError(HeadstreamError):
+    """Something that a server does not let this user do."""
+
+
+class AuthenticationError(AccessError):
+    """Nobody is logged in: there are no credentials, or they are wrong, expired or of a user who is inactive."""
+
+
+class PermissionDeniedError(AccessError):
+    """The user who is logged in has no right to do this."""
+
+
+class ServerError(HeadstreamError):
+    """A refusal of a server that no other error stands for; `status` is its number."""
+
+
+class GroupInUseError(HeadstreamError):
+    """A consumer group is being read for, so that its offsets are not for others to change."""
+
+
+class RebalancedError(HeadstreamError):
+    """A consumer commits in a partition that another member of its group has by now; nothing is committed there."""
 
 
 class LogError(HeadstreamError):
@@ -200,6 +251,38 @@ class LogLockedError(LogError):
 
 class CorruptLogError(LogError):
     """Bytes on disk that contradict each other."""
+
+
+class CorruptSendError(CorruptLogError):
+    """Messages whose bytes are not those that were written, or are gone; all before and behind them can be read.
+
+    Args:
+        what: What is damaged.
+        from_offset: The first offset that cannot be read.
+        until_offset: One past the last one: where a reader may go on.
+        where: The file, and the bytes of it.
+        advice: What to do about it.
+        partition: The partition's number, where a client asked for them; 0 where a file was read.
+    """
+
+    def __init__(
+        self,
+        what: str,
+        *,
+        from_offset: int,
+        until_offset: int,
+        where: str | None = None,
+        advice: str | None = None,
+        partition: int = 0,
+    ) -> None:
+        super().__init__(what, where=where, advice=advice)
+        self.partition = partition
+        self.from_offset = from_offset
+        self.until_offset = until_offset
+
+
+class ChecksumError(CorruptSendError):
+    """A message's payload is not the one that its checksum was made of: bytes changed in memory, or on their way."""
 
 
 class StorageError(LogError):
@@ -224,6 +307,21 @@ class ReplicateError(HeadstreamError):
 
 class SchemaError(ReplicateError):
     """A metadata message or schema that cannot be used."""
+
+
+class SchemaChangeError(SchemaError):
+    """The source's schema changed in a way that a table does not follow: the changes of that schema wait.
+
+    Args:
+        what: What changed.
+        where: The table.
+        advice: What to do about it.
+        stops: Whether the settings say that the pipeline must stop.
+    """
+
+    def __init__(self, what: str, *, where: str | None = None, advice: str | None = None, stops: bool = False) -> None:
+        super().__init__(what, where=where, advice=advice)
+        self.stops = stops
 
 
 class RowError(ReplicateError):

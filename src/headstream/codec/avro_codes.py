@@ -1,16 +1,17 @@
 """Numbers that plain and compiled code of Avro and envelopes share; the latter has them from avro_codes.h.
 
 A task is what a call of codec.avro works by: notes, then a table of steps, one a column in the order of their bytes, and
-one before the columns of beforeData. All are little-endian 64-bit numbers; names here are byte positions in them:
+one before the columns of each section that is a union. All are little-endian 64-bit numbers; names here are byte positions
+in them:
 
     notes   code | at | need | have | step of a fault | good rows so far | place of before_present | end of the steps
     step    kind | branches | null_index | low | high | extent | validity | values | starts | texts
 
     branches     of the union around the value: 0 no union, 1, or 2; null_index is the null one of two, else -1
     low, high    least and largest value of an int, long or enum; of a decimal the halves of 10^precision
-    extent       of a value without a varint before it: its bytes; of beforeData: how many steps belong to it
+    extent       of a value without a varint before it: its bytes; of a section in a union: how many steps belong to it
     validity     place of the validity bits, -1 where there is always a value
-    values       place of the numbers, or of the offsets of texts
+    values       place of the numbers, or of the offsets of texts; of a section: 1 where its presence is noted
     starts       place of where texts begin in the data
     texts        place of the texts
 """

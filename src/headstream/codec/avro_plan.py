@@ -99,7 +99,7 @@ class RowPlan:
         columns: In the order of their bytes.
         task: Empty notes and the table of steps.
         before_step: The number of beforeData's own step; -1 where rows have no beforeData.
-        least_bytes: No row is shorter: each column takes a byte at least, but those of beforeData where it is null.
+        least_bytes: No row is shorter: each column takes a byte at least, but those of a section that is null.
     """
 
     columns: tuple[ColumnPlan, ...]
@@ -148,8 +148,8 @@ class Rows:
 def compile_rows(schema: str) -> RowPlan:
     """Return how to read the data messages of one schema.
 
-    The schema is a record of `data` (a record), and of `beforeData` (a record or null, of columns that data has) and
-    `headers` (a record) where it has them, in any order. Their fields are primitives, enums or fixed, alone or in a
+    The schema is a record of `data`, and of `beforeData` (of columns that data has) and `headers` where it has them, in
+    any order; each is a record, alone or in a union with null. Their fields are primitives, enums or fixed, alone or in a
     union with null, in any order too.
 
     Args:
@@ -179,10 +179,11 @@ def compile_rows(schema: str) -> RowPlan:
         # What a row without beforeData costs in memory is paid for by the bytes of its data.
         if column.section == "beforeData" and column.name not in data:
             raise SchemaError(f"beforeData has the column {column.name!r}, which data has not")
-    kinds = [STEP.unpack(step)[0] for step in steps]
-    before_step = kinds.index(avro_codes.SECTION) if avro_codes.SECTION in kinds else -1
+    sections = [(step[0], step[7]) for step in map(STEP.unpack, steps)]
+    before_step = sections.index((avro_codes.SECTION, 1)) if (avro_codes.SECTION, 1) in sections else -1
     notes = NOTES.pack(0, 0, 0, 0, 0, 0, 0, avro_codes.NOTES_SIZE + avro_codes.STEP_SIZE * len(steps))
-    least_bytes = sum(column.section != "beforeData" for column in columns)
+    absent = {"beforeData", *(member.name for member in record.fields if _may_be_null(member.type))}
+    least_bytes = sum(column.section not in absent for column in columns)
     return RowPlan(tuple(columns), notes + b"".join(steps), before_step, least_bytes)
 
 
@@ -190,11 +191,10 @@ def _add_section(member: AvroField, columns: list[ColumnPlan], steps: list[bytes
     branches, null_index, inside = _unwrap(member.type, member.name)
     if inside.kind != "record":
         raise SchemaError(f"the field {member.name!r} is {inside.kind}, not a record")
-    if branches and member.name != "beforeData":
-        raise SchemaError(f"the field {member.name!r} is a union, not a record")
     _check_names(inside.fields, member.name)
-    if member.name == "beforeData":
-        steps.append(STEP.pack(avro_codes.SECTION, branches, null_index, 0, 0, len(inside.fields), -1, 0, 0, 0))
+    is_before = member.name == "beforeData"
+    if branches or is_before:
+        steps.append(STEP.pack(avro_codes.SECTION, branches, null_index, 0, 0, len(inside.fields), -1, is_before, 0, 0))
     for field in inside.fields:
         _add_column(member.name, field, columns, steps, null_index >= 0)
 
@@ -229,6 +229,10 @@ def _add_column(section: str, field: AvroField, columns: list[ColumnPlan], steps
     validity = 0 if column.nullable else -1
     columns.append(column)
     steps.append(STEP.pack(_KINDS[kind], branches, null_index, low, high, extent, validity, 0, 0, 0))
+
+
+def _may_be_null(avro_type: AvroType) -> bool:
+    return any(branch.kind == "null" for branch in avro_type.branches)
 
 
 def _unwrap(avro_type: AvroType, place: str) -> tuple[int, int, AvroType]:

@@ -103,11 +103,17 @@ def _decode_plain(reader: AvroReader, avro_type: AvroType, what: str) -> Any:
     return None
 
 
+def _repeats_sign(value: bytes, limit: int) -> bool:
+    """Return whether the bytes of a number before its last `limit` only repeat its sign."""
+    before, kept = value[:-limit], value[-limit:]
+    return bool(kept) and before == (b"\xff" if kept[0] > 127 else b"\x00") * len(before)
+
+
 def _decode_logical(value: Any, avro_type: AvroType, what: str, at: int) -> Any:
     logical = avro_type.logical_type
     if logical == "decimal":
         limit = TABLE_DECIMAL_BYTES if avro_type.precision <= TABLE_PRECISION else WIDE_DECIMAL_BYTES
-        if not 1 <= len(value) <= limit:
+        if not 1 <= len(value) <= limit and not _repeats_sign(value, limit):
             raise DecodeError(f"{what} is a decimal of {len(value)} bytes, not of 1 to {limit}", at)
         unscaled = int.from_bytes(value, "big", signed=True)
         if abs(unscaled) >= 10**avro_type.precision:

@@ -115,13 +115,17 @@ def _take_decimal(
     fixed: cython.p_uchar,
     row: cython.longlong,
 ) -> cython.longlong:
-    """Take a big-endian number of 1 to 16 bytes; return the position after it, or -1."""
-    if size < 1 or size > 16:
+    """Take a big-endian number of 1 to 16 bytes, longer where it only repeats its sign; return the position after it, or -1."""
+    start: cython.longlong = at
+    end: cython.longlong = at + size
+    while end - start > 16 and (p[start] == 255 if p[start + 1] > 127 else p[start] == 0):
+        start += 1
+    if size < 1 or end - start > 16:
         return _fail(task, codes.DECIMAL_SIZE, at, size, 0)
     place: cython.longlong = load64_signed(task, step + codes.VALUES) + 16 * row
-    if not turn_decimal(fixed, place, p, at, size, load64(task, step + codes.LOW), load64(task, step + codes.HIGH)):
+    if not turn_decimal(fixed, place, p, start, end - start, load64(task, step + codes.LOW), load64(task, step + codes.HIGH)):
         return _fail(task, codes.DECIMAL_DIGITS, at, 0, 0)
-    return at + size
+    return end
 
 
 @cython.cfunc
@@ -239,7 +243,8 @@ def _take_row(
         if load64_signed(task, step) == codes.SECTION:
             if index == load64_signed(task, step + codes.NULL_INDEX):
                 stop = step + load64_signed(task, step + codes.EXTENT) * codes.STEP_SIZE
-            fixed[load64_signed(task, codes.NOTE_PRESENT) + row] = index != load64_signed(task, step + codes.NULL_INDEX)
+            if load64_signed(task, step + codes.VALUES):
+                fixed[load64_signed(task, codes.NOTE_PRESENT) + row] = index != load64_signed(task, step + codes.NULL_INDEX)
             while step < stop:
                 step += codes.STEP_SIZE
                 _put_null(task, step, fixed, scratch, row)

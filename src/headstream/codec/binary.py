@@ -3,7 +3,9 @@
     sent     id u128 | headers_length u32 | headers | payload_length u32 | payload
     polled   offset u64 | state u8 | timestamp u64 | id u128 | crc32(payload) u32
              | headers_length u32 | headers | payload_length u32 | payload
-    headers  (key_length u32 | key | kind u8 | value_length u32 | value)*
+
+The headers are a block as model/header_block.py draws it. A message that was decoded has them unopened: that they can
+be opened is checked, with everything in them, before the message is handed out.
 
 The dialect `binary-first` is the format before state and checksum were added to a polled message:
 
@@ -20,15 +22,15 @@ import struct
 from collections.abc import Iterable
 from typing import Final, Literal, TypeAlias
 
+from headstream.codec.batch.headers import is_block
 from headstream.codec.buffer import BytesLike, Reader
-from headstream.errors import DecodeError, HeaderError, InvalidInputError
+from headstream.errors import HeaderError, InvalidInputError
 from headstream.model.header_values import HeaderKind, HeaderValue
-from headstream.model.headers import MAX_KEY_BYTES, Headers
-from headstream.model.message import Message, MessageState
+from headstream.model.headers import Headers, unopened
+from headstream.model.message import Message, MessageState, stored_message
+from headstream.model.reserved import KEY_HEADER, NULL_HEADER
 
 __all__ = [
-    "KEY_HEADER",
-    "NULL_HEADER",
     "Dialect",
     "decode_headers",
     "decode_polled",
@@ -41,18 +43,15 @@ __all__ = [
 Dialect: TypeAlias = Literal["binary", "binary-first"]
 """How a polled message is spelled: with state and checksum, or as before they were added."""
 
-KEY_HEADER: Final = "hs.key"
-NULL_HEADER: Final = "hs.null"
-
+_U32: Final = struct.Struct("<I")
 _SENT_HEAD: Final = struct.Struct("<16sI")
 _POLLED_HEAD: Final = struct.Struct("<QBQ16sII")
 _FIRST_HEAD: Final = struct.Struct("<QQ16sI")
-_HEADER_END: Final = struct.Struct("<BI")
 _NULL: Final = HeaderValue(HeaderKind.BOOL, b"\x01")
 _NO_HEADERS: Final = Headers()
-
-_Known: TypeAlias = dict[bytes, tuple[str, HeaderValue]]
-"""Headers by their bytes: the messages of one call share those that are equal, which a stream has many of."""
+_KEY_BEGIN: Final = Headers({KEY_HEADER: b""}).as_bytes()[:-4]
+"""The header of a key up to its length."""
+_NULL_WHOLE: Final = Headers({NULL_HEADER: _NULL}).as_bytes()
 
 
 def encode_headers(headers: Headers) -> bytes:
@@ -61,11 +60,7 @@ def encode_headers(headers: Headers) -> bytes:
     Args:
         headers: The headers; order and repeats are kept.
     """
-    parts: list[bytes] = []
-    for key, value in headers.items():
-        name = key.encode("utf-8")
-        parts += (len(name).to_bytes(4, "little"), name, _HEADER_END.pack(value.kind, len(value.data)), value.data)
-    return b"".join(parts)
+    return headers.as_bytes()
 
 
 def decode_headers(data: BytesLike, at: int = 0) -> Headers:
@@ -79,7 +74,7 @@ def decode_headers(data: BytesLike, at: int = 0) -> Headers:
         DecodeError: the bytes are not a header block.
     """
     reader = Reader(data, at)
-    return Headers(_decode_pairs(reader.pull_bytes(reader.remaining, "a header block"), at, {}))
+    return _open(reader.pull_bytes(reader.remaining, "a header block"), at)
 
 
 def encode_sent(messages: Iterable[Message]) -> bytes:
@@ -107,11 +102,11 @@ def decode_sent(data: BytesLike) -> list[Message]:
     Raises:
         DecodeError: the bytes are not sent messages.
     """
-    reader, known = Reader(data), _Known()
+    reader = Reader(data)
     messages = []
     while reader.remaining:
         message_id, headers_size = reader.pull_struct(_SENT_HEAD, "a sent message")
-        key, headers, payload = _pull_body(reader, headers_size, known)
+        key, headers, payload = _pull_body(reader, headers_size)
         messages.append(Message(payload=payload, headers=headers, key=key, id=int.from_bytes(message_id, "little")))
     return messages
 
@@ -164,112 +159,88 @@ def decode_polled(
     Raises:
         DecodeError: the bytes are not polled messages.
     """
-    reader, known = Reader(data), _Known()
-    messages = []
-    while reader.remaining:
+    view = memoryview(data).cast("B") if len(data) else memoryview(b"")
+    head = _POLLED_HEAD if dialect == "binary" else _FIRST_HEAD
+    messages, at, size = list[Message](), 0, len(view)
+    while at < size:
+        block_at = at + head.size
+        if block_at > size:
+            Reader(data, at).pull_struct(head, "a polled message")  # says that it is cut short
         if dialect == "binary":
-            offset, state, timestamp, message_id, checksum, size = reader.pull_struct(_POLLED_HEAD, "a polled message")
+            offset, state, timestamp, message_id, checksum, block_size = head.unpack_from(view, at)
         else:
-            offset, timestamp, message_id, size = reader.pull_struct(_FIRST_HEAD, "a polled message")
+            offset, timestamp, message_id, block_size = head.unpack_from(view, at)
             state, checksum = MessageState.AVAILABLE, -1
-        key, headers, payload = _pull_body(reader, size, known)
-        message = Message(
-            payload=payload,
-            headers=headers,
-            key=key,
-            id=int.from_bytes(message_id, "little"),
-            offset=offset,
-            timestamp=timestamp,
-            state=state,
-            checksum=checksum,
-            topic=topic,
-            partition=partition,
+        payload_at = block_at + block_size + 4
+        at = payload_at + _U32.unpack_from(view, payload_at - 4)[0] if payload_at <= size else size + 1
+        if at > size:
+            _pull_body(Reader(data, block_at), block_size)  # says what is cut short
+        payload: bytes | None = bytes(view[payload_at:at])
+        key, headers = None, _NO_HEADERS
+        if block_size:
+            key, headers, payload = _take_reserved(bytes(view[block_at : payload_at - 4]), block_at, payload)
+        messages.append(
+            stored_message(
+                payload, headers, key, int.from_bytes(message_id, "little"), offset, timestamp, state, checksum, topic, partition
+            )
         )
-        messages.append(message)
     return messages
 
 
 def _body(message: Message) -> tuple[bytes, bytes, bytes, bytes]:
     """Return headers_length, headers, payload_length and payload."""
     payload = b"" if message.payload is None else message.payload
-    block = encode_headers(message.headers) if message.headers else b""
-    if message.key is not None or message.payload is None:
-        reserved: list[tuple[str, HeaderValue]] = []
-        if message.key is not None:
-            reserved.append((KEY_HEADER, HeaderValue(HeaderKind.RAW, message.key)))
-        if message.payload is None:
-            reserved.append((NULL_HEADER, _NULL))
-        block = encode_headers(Headers(reserved)) + block
-    if message.headers and message.payload is not None:
-        _check_reserved(message)
+    block = message.headers.as_bytes() if message.headers else b""
+    if block and message.payload is not None:
+        _check_reserved(message, block)
+    if message.payload is None:
+        block = _NULL_WHOLE + block
+    if message.key is not None:
+        block = b"".join((_KEY_BEGIN, len(message.key).to_bytes(4, "little"), message.key, block))
     return len(block).to_bytes(4, "little"), block, len(payload).to_bytes(4, "little"), payload
 
 
-def _check_reserved(message: Message) -> None:
+def _check_reserved(message: Message, block: bytes) -> None:
     """Refuse ordinary headers that stand where a key or a null payload would."""
-    name, value = message.headers.items()[0]
-    if name == KEY_HEADER and message.key is None and value.kind == HeaderKind.RAW:
+    if message.key is None and block.startswith(_KEY_BEGIN):
         raise HeaderError(f"the header {KEY_HEADER!r} in the first place is the message's key", advice="Give it as key")
-    if not message.payload and _is_null(name, value):
+    if not message.payload and block.startswith(_NULL_WHOLE):
         raise HeaderError(
             f"the header {NULL_HEADER!r} in the first place makes an empty payload null", advice="Give None as the payload"
         )
 
 
-def _is_null(name: str, value: HeaderValue) -> bool:
-    return name == NULL_HEADER and value.kind == HeaderKind.BOOL and value.data == b"\x01"
-
-
-def _pull_body(reader: Reader, headers_size: int, known: _Known) -> tuple[bytes | None, Headers, bytes | None]:
+def _pull_body(reader: Reader, headers_size: int) -> tuple[bytes | None, Headers, bytes | None]:
     """Return key, headers and payload."""
-    pairs: list[tuple[str, HeaderValue]] = []
-    if headers_size:
-        at = reader.at
-        block = reader.pull_bytes(headers_size, "the headers of a message")
-        pairs = _decode_pairs(block, at, known)
-    payload: bytes | None = reader.pull_bytes(reader.pull_u32("the payload's length"), "the payload of a message")
-    if not pairs:
-        return None, _NO_HEADERS, payload
-    key = None
-    if pairs[0][0] == KEY_HEADER and pairs[0][1].kind == HeaderKind.RAW:
-        key = pairs.pop(0)[1].data
-    if not payload and pairs and _is_null(*pairs[0]):
+    at = reader.at
+    block = reader.pull_bytes(headers_size, "the headers of a message") if headers_size else b""
+    payload = reader.pull_bytes(reader.pull_u32("the payload's length"), "the payload of a message")
+    return _take_reserved(block, at, payload) if block else (None, _NO_HEADERS, payload)
+
+
+def _take_reserved(block: bytes, at: int, payload: bytes | None) -> tuple[bytes | None, Headers, bytes | None]:
+    """Return key, headers and payload of a message with the header block that begins at byte `at` of the input."""
+    headers = unopened(block, at)
+    if not is_block(block):
+        headers.items()  # says what is wrong, and where
+    if block[4:7] != b"hs.":
+        return None, headers, payload
+    key, begin = None, 0
+    if block.startswith(_KEY_BEGIN):
+        begin = len(_KEY_BEGIN) + 4
+        end = begin + int.from_bytes(block[begin - 4 : begin], "little")
+        key, begin = block[begin:end], end
+    if not payload and block.startswith(_NULL_WHOLE, begin):
         payload = None
-        del pairs[0]
-    return key, Headers(pairs), payload
+        begin += len(_NULL_WHOLE)
+    if begin:
+        headers = unopened(block[begin:], at + begin) if begin < len(block) else _NO_HEADERS
+    return key, headers, payload
 
 
-def _decode_pairs(block: bytes, at: int, known: _Known) -> list[tuple[str, HeaderValue]]:
-    """Return the headers of a block that begins at byte `at` of the input; `known` are headers decoded before."""
-    pairs = []
-    begin, end = 0, len(block)
-    while begin < end:
-        if end - begin < 4:
-            raise DecodeError("a header is cut short", at + begin, 4, end - begin)
-        key_end = begin + 4 + int.from_bytes(block[begin : begin + 4], "little")
-        if key_end + 5 > end:
-            raise DecodeError("the key of a header is cut short", at + begin + 4, key_end + 1 - begin, end - begin - 4)
-        value_end = key_end + 5 + int.from_bytes(block[key_end + 1 : key_end + 5], "little")
-        if value_end > end:
-            raise DecodeError("the value of a header is cut short", at + key_end + 5, value_end - key_end - 5, end - key_end - 5)
-        piece = block[begin:value_end]
-        pair = known.get(piece)
-        if pair is None:
-            pair = known[piece] = _decode_pair(piece, key_end - begin, at + begin)
-        pairs.append(pair)
-        begin = value_end
-    return pairs
-
-
-def _decode_pair(piece: bytes, key_end: int, at: int) -> tuple[str, HeaderValue]:
-    """Return one header; its lengths fit."""
-    if not 1 <= key_end - 4 <= MAX_KEY_BYTES:
-        raise DecodeError(f"the key of a header has 1 to {MAX_KEY_BYTES} bytes, this one has {key_end - 4}", at)
-    try:
-        key = piece[4:key_end].decode("utf-8")
-    except UnicodeDecodeError as error:
-        raise DecodeError("the key of a header is not UTF-8", at + 4 + error.start) from None
-    try:
-        return key, HeaderValue(piece[key_end], piece[key_end + 5 :])
-    except HeaderError as error:
-        raise DecodeError(error.what, at + key_end + 5, where=f"header {key!r}") from None
+def _open(block: bytes, at: int) -> Headers:
+    """Return the headers of a block that is checked as a whole."""
+    headers = unopened(block, at) if block else _NO_HEADERS
+    if not is_block(block):
+        headers.items()  # says what is wrong, and where
+    return headers

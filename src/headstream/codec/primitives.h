@@ -61,6 +61,27 @@ static inline void hs_store64_signed(unsigned char *p, long long at, long long v
     hs_store64(p, at, (unsigned long long)value);
 }
 
+static inline double hs_load_float32(const unsigned char *p, long long at) {
+    uint32_t bits = hs_load32(p, at);
+    float value;
+    memcpy(&value, &bits, 4);
+    return (double)value;
+}
+
+static inline void hs_store_float32(unsigned char *p, long long at, double value) {
+    float narrow = (float)value;
+    uint32_t bits;
+    memcpy(&bits, &narrow, 4);
+    bits = HS_LITTLE32(bits);
+    memcpy(p + at, &bits, 4);
+}
+
+static inline void hs_store_float64(unsigned char *p, long long at, double value) {
+    uint64_t bits;
+    memcpy(&bits, &value, 8);
+    hs_store64(p, at, bits);
+}
+
 /* Most copies are of a few bytes, which two overlapping moves do quicker than a call. */
 static inline void hs_copy(unsigned char *target, long long at, const unsigned char *source, long long from, long long size) {
     unsigned char *to = target + at;
@@ -265,6 +286,15 @@ static inline const unsigned char *hs_readable(PyObject *view) {
         return NULL;
     }
     return (const unsigned char *)buffer->buf;
+}
+
+/* The same of a memoryview that may be written to. */
+static inline unsigned char *hs_changeable(PyObject *view) {
+    if (PyMemoryView_GET_BUFFER(view)->readonly) {
+        PyErr_SetString(PyExc_BufferError, "the buffer is read-only");
+        return NULL;
+    }
+    return (unsigned char *)hs_readable(view);
 }
 
 #endif

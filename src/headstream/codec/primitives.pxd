@@ -9,6 +9,9 @@ cdef extern from "primitives.h" nogil:
     void store32 "hs_store32" (unsigned char *p, long long at, unsigned int value)
     void store64 "hs_store64" (unsigned char *p, long long at, unsigned long long value)
     void store64_signed "hs_store64_signed" (unsigned char *p, long long at, long long value)
+    double load_float32 "hs_load_float32" (const unsigned char *p, long long at)
+    void store_float32 "hs_store_float32" (unsigned char *p, long long at, double value)
+    void store_float64 "hs_store_float64" (unsigned char *p, long long at, double value)
     void copy "hs_copy" (unsigned char *target, long long at, const unsigned char *source, long long start, long long size)
     void fill "hs_fill" (unsigned char *target, long long at, unsigned char value, long long size)
     bint equal "hs_equal" (const unsigned char *a, long long at, const unsigned char *b, long long start, long long size)
@@ -31,3 +34,4 @@ cdef extern from "primitives.h":
     bytearray new_bytes "hs_new_bytes" (long long size)
     unsigned char *writable "hs_writable" (bytearray data)
     const unsigned char *readable "hs_readable" (memoryview view) except NULL
+    unsigned char *changeable "hs_changeable" (memoryview view) except NULL

@@ -11,6 +11,7 @@ from typing import Final
 from headstream.model.header_values import KIND_WIDTHS, HeaderKind
 
 __all__ = [
+    "changeable",
     "compare",
     "compare_keys",
     "copy",
@@ -21,6 +22,7 @@ __all__ = [
     "load32",
     "load64",
     "load64_signed",
+    "load_float32",
     "mix64",
     "new_bytes",
     "note_fault",
@@ -31,6 +33,8 @@ __all__ = [
     "store64",
     "store64_signed",
     "store_decimal",
+    "store_float32",
+    "store_float64",
     "store_head",
     "store_uuid",
     "utf8_size",
@@ -41,6 +45,8 @@ _U16: Final = struct.Struct("<H")
 _U32: Final = struct.Struct("<I")
 _U64: Final = struct.Struct("<Q")
 _I64: Final = struct.Struct("<q")
+_F32: Final = struct.Struct("<f")
+_F64: Final = struct.Struct("<d")
 _unpack16, _unpack32, _unpack64, _unpack64_signed = _U16.unpack_from, _U32.unpack_from, _U64.unpack_from, _I64.unpack_from
 _pack16, _pack32, _pack64, _pack64_signed = _U16.pack_into, _U32.pack_into, _U64.pack_into, _I64.pack_into
 _pack_head: Final = struct.Struct("<QBQQQI").pack_into
@@ -91,6 +97,22 @@ def store64(p: memoryview, at: int, value: int) -> None:
 def store64_signed(p: memoryview, at: int, value: int) -> None:
     """Write a signed 64-bit number."""
     _pack64_signed(p, at, value)
+
+
+def load_float32(p: memoryview, at: int) -> float:
+    """Return the 32-bit float at a byte."""
+    value: float = _F32.unpack_from(p, at)[0]
+    return value
+
+
+def store_float32(p: memoryview, at: int, value: float) -> None:
+    """Write a number as a 32-bit float."""
+    _F32.pack_into(p, at, value)
+
+
+def store_float64(p: memoryview, at: int, value: float) -> None:
+    """Write a number as a 64-bit float."""
+    _F64.pack_into(p, at, value)
 
 
 def copy(target: memoryview, at: int, source: memoryview, start: int, size: int) -> None:
@@ -193,3 +215,14 @@ def readable(view: memoryview) -> memoryview:
     if not view.c_contiguous:
         raise BufferError("the buffer is not in one piece")
     return view.cast("B")
+
+
+def changeable(view: memoryview) -> memoryview:
+    """Return where the bytes under a memoryview are that may be written to.
+
+    Raises:
+        BufferError: they are not in one piece, or read-only.
+    """
+    if view.readonly:
+        raise BufferError("the buffer is read-only")
+    return readable(view)

@@ -7,7 +7,15 @@ from collections.abc import Mapping
 from typing import Any, Final, TypeAlias
 
 from headstream.errors import HeaderError
-from headstream.model.header_values import FLOAT_LAYOUTS, KIND_NAMES, KIND_WIDTHS, HeaderKind, HeaderValue, PlainValue
+from headstream.model.header_values import (
+    FLOAT_LAYOUTS,
+    KIND_NAMES,
+    KIND_WIDTHS,
+    HeaderKind,
+    HeaderValue,
+    PlainValue,
+    trusted_value,
+)
 
 __all__ = [
     "CONSTRUCTORS",
@@ -38,7 +46,7 @@ def _integer(kind: HeaderKind, value: int) -> HeaderValue:
     if isinstance(value, bool) or not isinstance(value, int):
         raise HeaderError(f"{name} takes an int, not {type(value).__name__}")
     try:
-        return HeaderValue(kind, value.to_bytes(width, "little", signed=signed))
+        return trusted_value(kind, value.to_bytes(width, "little", signed=signed))
     except OverflowError:
         low, high = (-(1 << (8 * width - 1)), (1 << (8 * width - 1)) - 1) if signed else (0, (1 << (8 * width)) - 1)
         fitting = [KIND_NAMES[k] for k in _INTEGER_KINDS if _fits(value, k)]
@@ -46,6 +54,9 @@ def _integer(kind: HeaderKind, value: int) -> HeaderValue:
         raise HeaderError(f"{value} is out of range for {name} ({low} to {high})", advice=advice) from None
 
 
+_TRUE: Final = trusted_value(HeaderKind.BOOL, b"\x01")
+_FALSE: Final = trusted_value(HeaderKind.BOOL, b"\x00")
+_NULL: Final = trusted_value(HeaderKind.NULL, b"")
 _INTEGER_KINDS: Final = (HeaderKind.INT64, HeaderKind.UINT64, HeaderKind.INT128, HeaderKind.UINT128)
 
 
@@ -58,7 +69,7 @@ def raw(value: bytes | bytearray | memoryview) -> HeaderValue:
     """Return a raw header value: bytes of any meaning."""
     if not isinstance(value, (bytes, bytearray, memoryview)):
         raise HeaderError(f"raw takes bytes, not {type(value).__name__}")
-    return HeaderValue(HeaderKind.RAW, bytes(value))
+    return trusted_value(HeaderKind.RAW, bytes(value))
 
 
 def string(value: str) -> HeaderValue:
@@ -66,7 +77,7 @@ def string(value: str) -> HeaderValue:
     if not isinstance(value, str):
         raise HeaderError(f"string takes a str, not {type(value).__name__}")
     try:
-        return HeaderValue(HeaderKind.STRING, value.encode("utf-8"))
+        return trusted_value(HeaderKind.STRING, value.encode("utf-8"))
     except UnicodeEncodeError as error:
         raise HeaderError(f"character {error.start} of the text has no UTF-8 spelling", where=repr(value[:40])) from None
 
@@ -75,7 +86,7 @@ def bool_(value: bool) -> HeaderValue:
     """Return a bool header value."""
     if not isinstance(value, bool):
         raise HeaderError(f"bool takes True or False, not {type(value).__name__}")
-    return HeaderValue(HeaderKind.BOOL, b"\x01" if value else b"\x00")
+    return _TRUE if value else _FALSE
 
 
 def int8(value: int) -> HeaderValue:
@@ -142,7 +153,7 @@ def _float(kind: HeaderKind, value: float) -> HeaderValue:
     if isinstance(value, bool) or not isinstance(value, (int, float)):
         raise HeaderError(f"{KIND_NAMES[kind]} takes a number, not {type(value).__name__}")
     try:
-        return HeaderValue(kind, FLOAT_LAYOUTS[kind].pack(value))
+        return trusted_value(kind, FLOAT_LAYOUTS[kind].pack(value))
     except (OverflowError, struct.error):
         raise HeaderError(f"{value} is out of range for {KIND_NAMES[kind]}", advice="Use float64 or string") from None
 
@@ -151,14 +162,14 @@ def null(value: None = None) -> HeaderValue:
     """Return the null header value: a key with nothing behind it. Wide topics only."""
     if value is not None:
         raise HeaderError(f"null takes nothing, not {type(value).__name__}")
-    return HeaderValue(HeaderKind.NULL, b"")
+    return _NULL
 
 
 def char(value: str) -> HeaderValue:
     """Return a char header value: one character of the Basic Multilingual Plane. Wide topics only."""
     if not isinstance(value, str) or len(value) != 1 or ord(value) > 0xFFFF:
         raise HeaderError(f"char takes one character up to U+FFFF, not {value!r}", advice="Use string")
-    return HeaderValue(HeaderKind.CHAR, ord(value).to_bytes(2, "little"))
+    return trusted_value(HeaderKind.CHAR, ord(value).to_bytes(2, "little"))
 
 
 CONSTRUCTORS: Final[Mapping[str, Any]] = {
@@ -181,21 +192,36 @@ def header_value(value: HeaderInput) -> HeaderValue:
     Raises:
         HeaderError: the type has no kind, or the value does not fit; the text names what to use.
     """
-    if isinstance(value, HeaderValue):
-        return value
-    if value is None:
-        return null()
-    if isinstance(value, bool):
-        return bool_(value)
-    if isinstance(value, int):
-        return int64(value)
-    if isinstance(value, float):
-        return float64(value)
-    if isinstance(value, str):
-        return string(value)
-    if isinstance(value, (bytes, bytearray, memoryview)):
-        return raw(value)
+    make = _BY_TYPE.get(type(value))
+    if make is not None:
+        made: HeaderValue = make(value)
+        return made
+    for plain, constructor in _BY_TYPE.items():  # a class of one's own that is one of them
+        if isinstance(value, plain):
+            found: HeaderValue = constructor(value)
+            return found
     raise HeaderError(
         f"{type(value).__name__} has no header kind",
         advice="Use str, int, float, bool, bytes, None, or a constructor such as string() or uint8()",
     )
+
+
+def _plain_int(value: int) -> HeaderValue:
+    try:
+        return trusted_value(HeaderKind.INT64, value.to_bytes(8, "little", signed=True))
+    except OverflowError:
+        return int64(value)  # says what to use
+
+
+_BY_TYPE: Final[dict[type, Any]] = {
+    HeaderValue: lambda value: value,
+    type(None): null,
+    bool: bool_,
+    int: _plain_int,
+    float: float64,
+    str: string,
+    bytes: raw,
+    bytearray: raw,
+    memoryview: raw,
+}
+"""Python type -> constructor; bool before int, which it is a class of."""

@@ -3,69 +3,37 @@
 A HeaderValue keeps the bytes it travels as (little-endian, as Iggy sends it), so that what nobody looks
 into is never converted: a NaN keeps its bits, and a kind this version does not know keeps its bytes.
 
-    code  kind      bytes      code  kind      bytes      code  kind      bytes
-    1     raw       any        7     int64     8          13    uint128   16
-    2     string    UTF-8      8     int128    16         14    float32   4 (IEEE 754)
-    3     bool      1 (0, 1)   9     uint8     1          15    float64   8 (IEEE 754)
-    4     int8      1          10    uint16    2          64    null      0   beyond Iggy
-    5     int16     2          11    uint32    4          65    char      2   beyond Iggy: one UTF-16 code unit
-    6     int32     4          12    uint64    8
+The kinds and the bytes of each are told in header_kinds.py.
 """
 
 from __future__ import annotations
 
-import enum
-import struct
-from typing import Any, Final, TypeAlias
+from typing import Any, Final
 
 from headstream.errors import HeaderError
+from headstream.model.header_kinds import (
+    FLOAT_LAYOUTS,
+    FOREIGN_KINDS,
+    KIND_NAMES,
+    KIND_WIDTHS,
+    READERS,
+    HeaderKind,
+    PlainValue,
+    parse_kind,
+)
 
-__all__ = ["FLOAT_LAYOUTS", "KIND_NAMES", "KIND_WIDTHS", "HeaderKind", "HeaderValue", "PlainValue"]
-
-
-class HeaderKind(enum.IntEnum):
-    """The kind of a header's value; the codes up to 15 are Iggy's."""
-
-    RAW = 1
-    STRING = 2
-    BOOL = 3
-    INT8 = 4
-    INT16 = 5
-    INT32 = 6
-    INT64 = 7
-    INT128 = 8
-    UINT8 = 9
-    UINT16 = 10
-    UINT32 = 11
-    UINT64 = 12
-    UINT128 = 13
-    FLOAT32 = 14
-    FLOAT64 = 15
-    NULL = 64
-    CHAR = 65
-
-
-KIND_WIDTHS: Final[dict[int, int]] = {
-    HeaderKind.BOOL: 1,
-    HeaderKind.INT8: 1,
-    HeaderKind.INT16: 2,
-    HeaderKind.INT32: 4,
-    HeaderKind.INT64: 8,
-    HeaderKind.INT128: 16,
-    HeaderKind.UINT8: 1,
-    HeaderKind.UINT16: 2,
-    HeaderKind.UINT32: 4,
-    HeaderKind.UINT64: 8,
-    HeaderKind.UINT128: 16,
-    HeaderKind.FLOAT32: 4,
-    HeaderKind.FLOAT64: 8,
-    HeaderKind.NULL: 0,
-    HeaderKind.CHAR: 2,
-}
-KIND_NAMES: Final[dict[int, str]] = {kind.value: kind.name.lower() for kind in HeaderKind}
-FLOAT_LAYOUTS: Final = {HeaderKind.FLOAT32: struct.Struct("<f"), HeaderKind.FLOAT64: struct.Struct("<d")}
-
-PlainValue: TypeAlias = None | bool | int | float | str | bytes
+__all__ = [
+    "FLOAT_LAYOUTS",
+    "FOREIGN_KINDS",
+    "KIND_NAMES",
+    "KIND_WIDTHS",
+    "HeaderKind",
+    "HeaderValue",
+    "PlainValue",
+    "parse_kind",
+    "trusted_value",
+    "value_of",
+]
 
 
 class HeaderValue:
@@ -75,7 +43,7 @@ class HeaderValue:
     when its own `value` does, so that `message.headers["source"] == "web"` says what it seems to.
 
     Args:
-        kind: A HeaderKind, or the plain number of a kind this version does not know (1 to 255).
+        kind: A HeaderKind, or the plain number of a kind this version does not know (1 to 255; 256 + n from KIP-82).
         data: The little-endian bytes.
 
     Raises:
@@ -93,8 +61,8 @@ class HeaderValue:
         fault = _fault(kind, data)
         if fault is not None:
             raise HeaderError(fault)
-        object.__setattr__(self, "kind", HeaderKind(kind) if kind in KIND_NAMES else kind)
-        object.__setattr__(self, "data", data)
+        _set_kind(self, _KINDS.get(kind, kind))
+        _set_data(self, data)
 
     def __setattr__(self, name: str, value: object) -> None:
         raise AttributeError(f"a HeaderValue is frozen: {name} cannot be set")
@@ -104,29 +72,17 @@ class HeaderValue:
 
     @property
     def kind_name(self) -> str:
-        """The kind as it is spelled everywhere: `uint8`, or `unknown(n)`."""
-        return KIND_NAMES.get(self.kind, f"unknown({self.kind})")
+        """The kind as it is spelled everywhere: `uint8`, `unknown(n)`, or `kip82(n)` for a type code of that dialect."""
+        name = KIND_NAMES.get(self.kind)
+        if name is not None:
+            return name
+        return f"kip82({self.kind - 256})" if self.kind in FOREIGN_KINDS else f"unknown({self.kind})"
 
     @property
     def value(self) -> PlainValue:
         """The Python value: int, float, bool, str, bytes or None; bytes for an unknown kind."""
-        kind, data = self.kind, self.data
-        if kind == HeaderKind.STRING:
-            return data.decode("utf-8")
-        if HeaderKind.INT8 <= kind <= HeaderKind.INT128:
-            return int.from_bytes(data, "little", signed=True)
-        if HeaderKind.UINT8 <= kind <= HeaderKind.UINT128:
-            return int.from_bytes(data, "little")
-        if kind == HeaderKind.BOOL:
-            return data != b"\x00"
-        if kind == HeaderKind.FLOAT32 or kind == HeaderKind.FLOAT64:
-            number: float = FLOAT_LAYOUTS[HeaderKind(kind)].unpack(data)[0]
-            return number
-        if kind == HeaderKind.NULL:
-            return None
-        if kind == HeaderKind.CHAR:
-            return chr(int.from_bytes(data, "little"))
-        return data
+        read = READERS.get(self.kind)
+        return self.data if read is None else read(self.data)
 
     def __eq__(self, other: object) -> bool:
         if isinstance(other, HeaderValue):
@@ -319,6 +275,48 @@ def _fault(kind: int, data: bytes) -> str | None:
         except UnicodeDecodeError as error:
             return f"a string header is UTF-8, byte {error.start} of this one is not"
         return None
-    if not 1 <= kind <= 255:
+    if not 1 <= kind <= 255 and kind not in FOREIGN_KINDS:
         return f"a header kind is a number from 1 to 255, not {kind}"
     return None
+
+
+_KINDS: Final[dict[int, HeaderKind]] = {kind.value: kind for kind in HeaderKind}
+_set_kind: Final[Any] = HeaderValue.__dict__["kind"].__set__
+_set_data: Final[Any] = HeaderValue.__dict__["data"].__set__
+_new: Final[Any] = HeaderValue.__new__
+
+
+def trusted_value(kind: HeaderKind, data: bytes) -> HeaderValue:
+    """Return a value of bytes that are known to be one of that kind, unchecked.
+
+    Args:
+        kind: A kind, not its plain number.
+        data: Its little-endian bytes.
+    """
+    value: HeaderValue = _new(HeaderValue)
+    _set_kind(value, kind)
+    _set_data(value, data)
+    return value
+
+
+def value_of(code: int, data: bytes) -> HeaderValue:
+    """Return the value that a kind's number and bytes are, the quick way where they plainly are one.
+
+    Args:
+        code: As for HeaderValue.
+        data: The little-endian bytes.
+
+    Raises:
+        HeaderError: the bytes cannot be a value of that kind.
+    """
+    kind = _KINDS.get(code)
+    if kind is not None and (len(data) == _PLAIN_WIDTHS.get(code) or code == 1):
+        value: HeaderValue = _new(HeaderValue)
+        _set_kind(value, kind)
+        _set_data(value, data)
+        return value
+    return HeaderValue(code, data)
+
+
+_PLAIN_WIDTHS: Final = {code: width for code, width in KIND_WIDTHS.items() if code != HeaderKind.BOOL}
+"""Kinds for which any bytes of that many are a value."""

@@ -2,17 +2,16 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Mapping
-from typing import Any, Final, TypeAlias, Union
+from collections.abc import Callable, Iterable, Iterator, Mapping
+from typing import Any, Final, NamedTuple, TypeAlias, Union
 
 from headstream.errors import HeaderError
+from headstream.model import constructors as kinds
 from headstream.model.constructors import HeaderInput, header_value
+from headstream.model.header_block import BINARY, MAX_KEY_BYTES, HeaderBlock, HeaderLayout, Pair
 from headstream.model.header_values import HeaderKind, HeaderValue, PlainValue
 
-__all__ = ["MAX_KEY_BYTES", "HeaderKind", "HeaderValue", "Headers", "HeadersInput", "check_key"]
-
-MAX_KEY_BYTES: Final = 255
-"""A header key has 1 to 255 bytes of UTF-8 in every dialect."""
+__all__ = ["MAX_KEY_BYTES", "HeaderKind", "HeaderValue", "Headers", "HeadersInput", "Serializer", "check_key", "unopened"]
 
 
 def check_key(key: str) -> str:
@@ -23,10 +22,13 @@ def check_key(key: str) -> str:
     """
     if not isinstance(key, str):
         raise HeaderError(f"a header key is a str, not {type(key).__name__}")
-    try:
-        size = len(key.encode("utf-8"))
-    except UnicodeEncodeError as error:
-        raise HeaderError(f"character {error.start} of the header key has no UTF-8 spelling", where=repr(key[:40])) from None
+    if key.isascii():
+        size = len(key)
+    else:
+        try:
+            size = len(key.encode("utf-8"))
+        except UnicodeEncodeError as error:
+            raise HeaderError(f"character {error.start} of the header key has no UTF-8 spelling", where=repr(key[:40])) from None
     if not 1 <= size <= MAX_KEY_BYTES:
         raise HeaderError(f"a header key has 1 to {MAX_KEY_BYTES} bytes, this one has {size}", where=repr(key[:40]))
     return key
@@ -35,11 +37,22 @@ def check_key(key: str) -> str:
 HeadersInput: TypeAlias = Union["Headers", Mapping[str, Any], Iterable[tuple[str, Any]]]
 
 
+class Serializer(NamedTuple):
+    """How the object behind a header key travels: what Headers.register() was given."""
+
+    encode: Callable[[Any], HeaderInput]
+    decode: Callable[[Any], Any]
+
+
 class Headers:
     """An ordered multimap of typed values: order and repeats are kept, and nothing can be changed.
 
     `headers["k"]` is the last value of a repeated key, `headers.getall("k")` all of them in order.
     Iterating gives each distinct key once, in order of first appearance; `items()` gives every pair.
+    Whatever adds or leaves out headers returns new ones, as the methods of str do.
+
+    Headers that came as bytes stay bytes until somebody looks: a value is decoded at the first look at it,
+    and untouched headers go out as the very bytes they came as.
 
     Args:
         source: A mapping, an iterable of pairs (for repeats), or Headers; values are typed or plain.
@@ -48,61 +61,128 @@ class Headers:
         HeaderError: a key or value is not legal.
     """
 
-    __slots__ = ("_pairs",)
-    _pairs: tuple[tuple[str, HeaderValue], ...]
+    __slots__ = ("_block", "_pairs", "_serializers")
+    _pairs: tuple[Pair, ...] | None
+    _block: HeaderBlock | None
+    _serializers: Mapping[str, Serializer]
 
     def __init__(self, source: HeadersInput = ()) -> None:
+        block, serializers = None, _NO_SERIALIZERS
+        pairs: tuple[Pair, ...] | None
         if isinstance(source, Headers):
-            pairs = source._pairs
+            pairs, block, serializers = source._pairs, source._block, source._serializers
         else:
             items = source.items() if isinstance(source, Mapping) else _pairs_of(source)
-            pairs = tuple((check_key(key), _named(key, value)) for key, value in items)
-        object.__setattr__(self, "_pairs", pairs)
+            pairs = tuple([(check_key(key), _named(key, value)) for key, value in items])
+        _set_pairs(self, pairs)
+        _set_block(self, block)
+        _set_serializers(self, serializers)
+
+    @classmethod
+    def from_bytes(cls, data: bytes | bytearray | memoryview, layout: HeaderLayout = BINARY, *, at: int = 0) -> Headers:
+        """Return the headers of a block, of which nothing is decoded before it is looked at.
+
+        Args:
+            data: The whole block.
+            layout: How headers lie in it: that of the binary transport, or another dialect's.
+            at: The byte position of the block in its input, for errors.
+
+        Returns:
+            The headers. The first look at them raises DecodeError where the block is broken, the first look at a value
+            where the value is.
+        """
+        return _make(None, HeaderBlock(bytes(data), at, layout), _NO_SERIALIZERS) if len(data) else cls()
+
+    def as_bytes(self, layout: HeaderLayout = BINARY) -> bytes:
+        """Return the block of these headers: the very bytes they came as where they came in that layout.
+
+        Args:
+            layout: How headers lie in it.
+
+        Raises:
+            HeaderError: the layout cannot spell a key or a value.
+        """
+        received = self.received_bytes(layout)
+        return layout.encode(self.items()) if received is None else received
+
+    def received_bytes(self, layout: HeaderLayout = BINARY) -> bytes | None:
+        """Return the very bytes these headers came as, or None where they did not come in that layout."""
+        block = self._block
+        return block.data if block is not None and block.layout.name == layout.name else None
 
     def __setattr__(self, name: str, value: object) -> None:
-        raise AttributeError("Headers are frozen: build new ones with with_() or Headers(...)")
+        raise AttributeError("Headers are frozen: build new ones with with_(), put() or Headers(...)")
 
     def __getitem__(self, key: str) -> HeaderValue:
-        for name, value in reversed(self._pairs):
-            if name == key:
-                return value
+        if self._pairs is None and self._block is not None:
+            found = self._block.last(key)
+            if found is not None:
+                return found
+        else:
+            for name, value in reversed(self._pairs or ()):
+                if name == key:
+                    return value
         raise KeyError(key)
 
     def get(self, key: str, default: Any = None) -> Any:
         """Return the last value of a key, or `default` where there is none."""
-        for name, value in reversed(self._pairs):
+        if self._pairs is None and self._block is not None:
+            value = self._block.last(key)
+            return default if value is None else value
+        for name, value in reversed(self._pairs or ()):
             if name == key:
                 return value
         return default
 
     def getall(self, key: str) -> tuple[HeaderValue, ...]:
         """Return every value of a key in order; empty where there is none."""
-        return tuple(value for name, value in self._pairs if name == key)
+        if self._pairs is None and self._block is not None:
+            return self._block.all(key)
+        return tuple(value for name, value in self._pairs or () if name == key)
+
+    def one(self, key: str) -> HeaderValue:
+        """Return the value of a key that is there once.
+
+        Raises:
+            KeyError: there is no such key.
+            HeaderError: it repeats.
+        """
+        values = self.getall(key)
+        if len(values) > 1:
+            raise HeaderError(f"the header {key!r} is there {len(values)} times", advice="Use getall()")
+        if not values:
+            raise KeyError(key)
+        return values[0]
 
     def keys(self) -> tuple[str, ...]:
         """Return the distinct keys in order of first appearance."""
-        return tuple(dict.fromkeys(name for name, _ in self._pairs))
+        return tuple(dict.fromkeys(self._names()))
 
-    def items(self) -> tuple[tuple[str, HeaderValue], ...]:
+    def items(self) -> tuple[Pair, ...]:
         """Return every pair in order, repeats included."""
-        return self._pairs
+        pairs = self._pairs
+        if pairs is None:
+            pairs = self._block.pairs() if self._block is not None else ()
+            _set_pairs(self, pairs)
+        return pairs
 
     def values(self) -> tuple[HeaderValue, ...]:
         """Return every value in order, repeats included."""
-        return tuple(value for _, value in self._pairs)
+        return tuple(value for _, value in self.items())
 
     @property
     def repeated(self) -> bool:
         """Whether some key appears more than once."""
-        return len({name for name, _ in self._pairs}) != len(self._pairs)
+        names = self._names()
+        return len(set(names)) != len(names)
 
     def with_(self, *pairs: tuple[str, Any]) -> Headers:
         """Return new headers with these pairs after the present ones."""
-        return Headers((*self._pairs, *pairs))
+        return self._with_pairs((*self.items(), *Headers(pairs).items()))
 
     def without(self, key: str) -> Headers:
         """Return new headers without any value of a key."""
-        return Headers(pair for pair in self._pairs if pair[0] != key)
+        return self._with_pairs(tuple(pair for pair in self.items() if pair[0] != key))
 
     def to_dict(self) -> dict[str, PlainValue]:
         """Return plain Python values by key.
@@ -111,34 +191,157 @@ class Headers:
             HeaderError: a key repeats, which a dict cannot hold; use items().
         """
         if self.repeated:
-            keys = [name for name, _ in self._pairs]
+            keys = self._names()
             key = next(name for name in keys if keys.count(name) > 1)
             raise HeaderError(f"the header {key!r} repeats, which a dict cannot hold", advice="Use items() or getall()")
-        return {name: value.value for name, value in self._pairs}
+        return {name: value.value for name, value in self.items()}
+
+    # -- one put a type of the typed-headers proposal (KIP-82): new headers with one more at the end -------------
+
+    def put_boolean(self, key: str, value: bool) -> Headers:
+        """Return new headers with a bool after the present ones."""
+        return self._plus(key, kinds.bool_(value))
+
+    def put_byte(self, key: str, value: int) -> Headers:
+        """Return new headers with an int8 after the present ones."""
+        return self._plus(key, kinds.int8(value))
+
+    def put_char(self, key: str, value: str) -> Headers:
+        """Return new headers with a char, one UTF-16 code unit, after the present ones."""
+        return self._plus(key, kinds.char(value))
+
+    def put_short(self, key: str, value: int) -> Headers:
+        """Return new headers with an int16 after the present ones."""
+        return self._plus(key, kinds.int16(value))
+
+    def put_integer(self, key: str, value: int) -> Headers:
+        """Return new headers with an int32 after the present ones."""
+        return self._plus(key, kinds.int32(value))
+
+    def put_long(self, key: str, value: int) -> Headers:
+        """Return new headers with an int64 after the present ones."""
+        return self._plus(key, kinds.int64(value))
+
+    def put_float(self, key: str, value: float) -> Headers:
+        """Return new headers with a float32 after the present ones."""
+        return self._plus(key, kinds.float32(value))
+
+    def put_double(self, key: str, value: float) -> Headers:
+        """Return new headers with a float64 after the present ones."""
+        return self._plus(key, kinds.float64(value))
+
+    def put_string(self, key: str, value: str) -> Headers:
+        """Return new headers with a string after the present ones."""
+        return self._plus(key, kinds.string(value))
+
+    def put_bytes(self, key: str, value: bytes) -> Headers:
+        """Return new headers with raw bytes after the present ones."""
+        return self._plus(key, kinds.raw(value))
+
+    # -- objects of one's own behind a key --------------------------------------------------------------------
+
+    def register(self, key: str, encode: Callable[[Any], HeaderInput], decode: Callable[[Any], Any]) -> Headers:
+        """Return these headers, knowing how the object behind a key travels: for put() and load().
+
+        Args:
+            key: The header's key.
+            encode: The object -> a typed or plain header value.
+            decode: The plain value that came -> the object.
+        """
+        return _make(self._pairs, self._block, {**self._serializers, check_key(key): Serializer(encode, decode)})
+
+    def registered_as(self, other: Headers) -> Headers:
+        """Return these headers with what is registered with others, as for headers that just came.
+
+        Args:
+            other: Headers that register() returned.
+        """
+        return _make(self._pairs, self._block, {**self._serializers, **other._serializers})
+
+    def put(self, key: str, value: Any) -> Headers:
+        """Return new headers with one more at the end: a typed or plain value, or an object of what is registered."""
+        serializer = self._serializers.get(key)
+        return self.with_((key, value if serializer is None else serializer.encode(value)))
+
+    def load(self, key: str) -> Any:
+        """Return the last value of a key, as the object that is registered for it, or else the plain value.
+
+        Raises:
+            KeyError: there is no such key.
+        """
+        plain = self[key].value
+        serializer = self._serializers.get(key)
+        return plain if serializer is None else serializer.decode(plain)
+
+    # -- the rest -----------------------------------------------------------------------------------------------
+
+    def _names(self) -> list[str]:
+        if self._pairs is None and self._block is not None:
+            return self._block.keys()
+        return [name for name, _ in self._pairs or ()]
+
+    def _plus(self, key: str, value: HeaderValue) -> Headers:
+        return _make((*self.items(), (check_key(key), value)), None, self._serializers)
+
+    def _with_pairs(self, pairs: tuple[Pair, ...]) -> Headers:
+        return _make(pairs, None, self._serializers)
 
     def __contains__(self, key: object) -> bool:
-        return any(name == key for name, _ in self._pairs)
+        return key in self._names()
 
     def __iter__(self) -> Iterator[str]:
         return iter(self.keys())
 
     def __len__(self) -> int:
-        return len(self._pairs)
+        return len(self._names())
 
     def __bool__(self) -> bool:
-        return bool(self._pairs)
+        return self._block is not None or bool(self._pairs)
 
     def __eq__(self, other: object) -> bool:
-        return self._pairs == other._pairs if isinstance(other, Headers) else NotImplemented
+        if not isinstance(other, Headers):
+            return NotImplemented
+        mine, its = self._block, other._block
+        if mine is not None and its is not None and mine.layout is its.layout and mine.data == its.data:
+            return True
+        return self.items() == other.items()
 
     def __hash__(self) -> int:
-        return hash(self._pairs)
+        return hash(self.items())
 
     def __repr__(self) -> str:
-        return f"Headers([{', '.join(f'({name!r}, {value!r})' for name, value in self._pairs)}])"
+        return f"Headers([{', '.join(f'({name!r}, {value!r})' for name, value in self.items())}])"
 
     def __reduce__(self) -> tuple[Any, ...]:
-        return Headers, (list(self._pairs),)
+        if self._block is not None:
+            return Headers.from_bytes, (self._block.data, self._block.layout)
+        return Headers, (list(self.items()),)
+
+
+def unopened(data: bytes, at: int) -> Headers:
+    """Return the headers of a block in the layout of the binary transport, which has one header or more.
+
+    Args:
+        data: The whole block.
+        at: The byte position of the block in its input, for errors.
+    """
+    return _make(None, HeaderBlock(data, at, BINARY), _NO_SERIALIZERS)
+
+
+_NO_SERIALIZERS: Final[Mapping[str, Serializer]] = {}
+_set_pairs: Final[Any] = Headers.__dict__["_pairs"].__set__
+_set_block: Final[Any] = Headers.__dict__["_block"].__set__
+_set_serializers: Final[Any] = Headers.__dict__["_serializers"].__set__
+_new: Final[Any] = Headers.__new__
+
+
+def _make(pairs: tuple[Pair, ...] | None, block: HeaderBlock | None, serializers: Mapping[str, Serializer]) -> Headers:
+    """Return headers of pairs that are checked, or of a block."""
+    headers: Headers = _new(Headers)
+    _set_pairs(headers, pairs)
+    _set_block(headers, block)
+    _set_serializers(headers, serializers)
+    return headers
 
 
 def _pairs_of(source: Iterable[tuple[str, Any]]) -> Iterator[tuple[str, Any]]:

@@ -5,12 +5,12 @@ from __future__ import annotations
 import enum
 import zlib
 from dataclasses import dataclass, field
-from typing import Final
+from typing import Any, Final
 
 from headstream.errors import InvalidInputError
 from headstream.model.headers import Headers
 
-__all__ = ["Message", "MessageState", "StateChange", "checksum", "parse_state", "state_name"]
+__all__ = ["Message", "MessageState", "StateChange", "checksum", "parse_state", "state_name", "stored_message"]
 
 _MAX_ID: Final = (1 << 128) - 1
 
@@ -138,3 +138,51 @@ class Message:
 
 
 _STATES: Final = {state.value: state for state in MessageState}
+
+
+def stored_message(
+    payload: bytes | None,
+    headers: Headers,
+    key: bytes | None,
+    id: int,
+    offset: int,
+    timestamp: int,
+    state: int,
+    checksum: int,
+    topic: str | None,
+    partition: int | None,
+) -> Message:
+    """Return what Message(...) does of fields that are known to be good, as those are which were read from a log.
+
+    Args:
+        payload: As for Message, as are the others.
+        headers: Headers.
+        key: As for Message.
+        id: Unsigned 128-bit.
+        offset: Place in the partition.
+        timestamp: Microseconds since 1970 UTC.
+        state: 0 to 255.
+        checksum: CRC-32; -1 has it computed.
+        topic: `stream/topic`.
+        partition: Its number.
+    """
+    message: Message = _new(Message)
+    _set_payload(message, payload)
+    _set_headers(message, headers)
+    _set_key(message, key)
+    _set_id(message, id)
+    _set_offset(message, offset)
+    _set_timestamp(message, timestamp)
+    _set_state(message, _STATES.get(state, state))
+    _set_checksum(message, zlib.crc32(payload or b"") if checksum == -1 else checksum)
+    _set_topic(message, topic)
+    _set_partition(message, partition)
+    return message
+
+
+_new: Final[Any] = Message.__new__
+_FIELDS: Final[dict[str, Any]] = {name: Message.__dict__[name].__set__ for name in Message.__slots__}
+_set_payload, _set_headers, _set_key = _FIELDS["payload"], _FIELDS["headers"], _FIELDS["key"]
+_set_id, _set_offset, _set_timestamp = _FIELDS["id"], _FIELDS["offset"], _FIELDS["timestamp"]
+_set_state, _set_checksum = _FIELDS["state"], _FIELDS["checksum"]
+_set_topic, _set_partition = _FIELDS["topic"], _FIELDS["partition"]

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import enum
 from dataclasses import dataclass
+from functools import lru_cache
 from typing import Final, Literal
 
 import xxhash
@@ -112,7 +113,11 @@ class Consumer:
     def __post_init__(self) -> None:
         check_name(self.name, self.kind.name.lower())
 
+    def __hash__(self) -> int:
+        return hash(self.name)  # which a string remembers: each commit looks its consumer up
+
     @classmethod
+    @lru_cache(maxsize=1024)
     def group(cls, name: str) -> Consumer:
         """Return the group of this name."""
         return cls(ConsumerKind.GROUP, name)

@@ -6,7 +6,18 @@ import enum
 from dataclasses import dataclass, field
 from typing import Final
 
-__all__ = ["MAX_BATCH_BYTES", "MAX_PARTITIONS", "Fsync", "Limits", "Partition", "Stream", "Topic"]
+from headstream.errors import InvalidOptionError
+
+__all__ = [
+    "MAX_BATCH_BYTES",
+    "MAX_PARTITIONS",
+    "Fsync",
+    "Limits",
+    "Partition",
+    "Stream",
+    "Topic",
+    "TopicOptions",
+]
 
 MAX_BATCH_BYTES: Final = 64 << 20
 """One send, and one poll: what a frame of the binary transport carries."""
@@ -42,6 +53,43 @@ class Fsync(enum.StrEnum):
     NEVER = "never"
 
 
+_OPTION_RANGES: Final = {
+    "retention_us": (1, (1 << 63) - 1, "for ever"),
+    "retention_bytes": (1, (1 << 63) - 1, "for ever"),
+    "compaction_delay_us": (0, (1 << 63) - 1, "to compact nothing"),
+    "deduplication_count": (1, 10_000_000, "to look for no repeats"),
+}
+
+
+@dataclass(frozen=True, slots=True)
+class TopicOptions:
+    """What a topic keeps, and what it takes: what may be changed while it is used.
+
+    Args:
+        retention_us: Messages older than so many microseconds may be dropped, 1 or more; None keeps them.
+        retention_bytes: With more than so many bytes the oldest messages may be dropped, 1 or more; None keeps them.
+        compaction_delay_us: Of each key the last message is kept; a null payload removes its key, and goes itself after so
+            many microseconds, 0 or more. None compacts nothing.
+        deduplication_count: A message is dropped whose id one of so many newest messages of its partition has, 1 to
+            10,000,000. None looks for no repeats.
+
+    Raises:
+        InvalidOptionError: a number is out of range.
+    """
+
+    retention_us: int | None = None
+    retention_bytes: int | None = None
+    compaction_delay_us: int | None = None
+    deduplication_count: int | None = None
+
+    def __post_init__(self) -> None:
+        for name, (least, most, none) in _OPTION_RANGES.items():
+            value = getattr(self, name)
+            if value is not None and not least <= value <= most:
+                upper = f"{least} to {most}" if most < 1 << 62 else f"{least} or more"
+                raise InvalidOptionError(f"{name} is {value}", advice=f"Use {upper}, or None {none}")
+
+
 @dataclass(frozen=True, slots=True)
 class Partition:
     """One partition of a topic.
@@ -51,12 +99,19 @@ class Partition:
         first_offset: The oldest offset still there.
         end_offset: One past the newest offset: what the next message gets.
         size_bytes: Bytes of its segments.
+        compacted_count: How many offsets from first_offset on have no message any more, since compaction took it.
     """
 
     number: int
     first_offset: int
     end_offset: int
     size_bytes: int
+    compacted_count: int = 0
+
+    @property
+    def messages_count(self) -> int:
+        """How many messages are there, whatever their state."""
+        return self.end_offset - self.first_offset - self.compacted_count
 
 
 @dataclass(frozen=True, slots=True)
@@ -73,6 +128,9 @@ class Topic:
         fsync: When what was acknowledged is on the disk itself.
         retention_us: Messages older than so many microseconds may be dropped; None keeps them.
         retention_bytes: With more than so many bytes the oldest messages may be dropped; None keeps them.
+        compaction_delay_us: Of each key the last message is kept, and a null payload, which removes its key, for so many
+            microseconds; None keeps all.
+        deduplication_count: A message is dropped whose id one of so many newest of its partition has; None drops none.
     """
 
     stream: str
@@ -84,6 +142,8 @@ class Topic:
     fsync: Fsync = Fsync.INTERVAL
     retention_us: int | None = None
     retention_bytes: int | None = None
+    compaction_delay_us: int | None = None
+    deduplication_count: int | None = None
 
     @property
     def full_name(self) -> str:
@@ -93,7 +153,7 @@ class Topic:
     @property
     def messages_count(self) -> int:
         """How many messages are there, whatever their state."""
-        return sum(partition.end_offset - partition.first_offset for partition in self.partitions)
+        return sum(partition.messages_count for partition in self.partitions)
 
     @property
     def size_bytes(self) -> int:

@@ -49,7 +49,7 @@ def test_compile_rows_says_what_the_columns_are() -> None:
         (row_schema(("a", "int"), before={"type": "record", "name": "B", "fields": [{"name": "b", "type": "int"}]}), "'b'"),
         (row_schema(("a", "int"), headers=[("h", ["null", "Data"])]), r"'headers\.h' is record"),
         (json.dumps({"type": "record", "name": "R", "fields": [
-            {"name": "data", "type": ["null", {"type": "record", "name": "D", "fields": []}]}]}), "'data' is a union"),
+            {"name": "data", "type": ["null", "int", {"type": "record", "name": "D", "fields": []}]}]}), "'data' is a union"),
         (json.dumps({"type": "record", "name": "R", "fields": [
             {"name": "data", "type": {"type": "record", "name": "D", "fields": []}},
             {"name": "x", "type": {"type": "array", "items": "int"}}]}), "'x' is array"),

@@ -57,7 +57,7 @@ FAULTS = [
     (row_schema(("a", TIME)), encode_long(86_400_000), "out of range for time-millis", 0, None, None),
     (row_schema(("a", TIME)), b"\x01", "out of range for time-millis", 0, None, None),
     (row_schema(("a", DECIMAL_9)), b"\x00", "decimal of 0 bytes", 1, None, None),
-    (row_schema(("a", DECIMAL_9)), b"\x22" + bytes(17), "decimal of 17 bytes", 1, None, None),
+    (row_schema(("a", DECIMAL_9)), b"\x22\x01" + bytes(16), "decimal of 17 bytes", 1, None, None),
     (row_schema(("a", DECIMAL_9)), encode_string((10**9).to_bytes(4, "big")), "more than 9 digits", 1, None, None),
     (row_schema(("a", "int"), before=["null", "Data"]), b"\x02\x04", "beforeData is branch 2", 1, None, None),
     (row_schema(("a", "int"), before=["null", "Data"]), b"\x02\x02", r"beforeData\.a is cut short", 2, 1, 0),

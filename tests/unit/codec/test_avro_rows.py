@@ -152,7 +152,7 @@ DECIMAL_FIXED = {"type": "fixed", "name": "D", "size": 16, "logicalType": "decim
 
 
 @pytest.mark.parametrize("number", [0, 1, -1, 127, 128, -128, -129, 10**9 - 1, 1 - 10**9])
-@pytest.mark.parametrize("size", [None, 8, 9, 16])
+@pytest.mark.parametrize("size", [None, 8, 9, 16, 17, 40])
 def test_decode_rows_widens_decimals(avro: ModuleType, number: int, size: int | None) -> None:
     least = (number if number >= 0 else ~number).bit_length() // 8 + 1
     data = encode_string(number.to_bytes(size or least, "big", signed=True))

@@ -174,3 +174,11 @@ def test_decode_data_names_what_is_wrong_in_json(changes: dict[str, Any], what: 
     assert decode_data(Envelope("DT", message, form="json")) == Change("INSERT")
     with pytest.raises(DecodeError, match=what):
         decode_data(Envelope("DT", {**message, **changes}, form="json"))
+
+
+def test_decode_data_takes_a_deleted_row_that_stands_in_before_data_alone() -> None:
+    headers = {"operation": "DELETE", "changeSequence": "1"}
+    change = decode_data(Envelope("DT", {"data": None, "beforeData": {"ID": 7}, "headers": headers}, form="json"))
+    assert (change.data, change.before) == ({}, {"ID": 7})
+    with pytest.raises(DecodeError, match="data of a data message is NoneType"):
+        decode_data(Envelope("DT", {"data": None, "beforeData": None, "headers": headers}, form="json"))

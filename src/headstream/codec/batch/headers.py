@@ -22,10 +22,13 @@ else:
 if not cython.compiled:
     from headstream.codec.batch.faults import (
         HEADER_CUT,
+        HEADERS_CUT,
         KEY_CUT,
         KEY_LENGTH,
         KEY_TEXT,
         KIND_ZERO,
+        MESSAGE_CUT,
+        PAYLOAD_CUT,
         VALUE_BOOL,
         VALUE_CUT,
         VALUE_TEXT,
@@ -38,17 +41,22 @@ if not cython.compiled:
         load32,
         load64_signed,
         note_fault,
+        readable,
         sort_keys,
         store64_signed,
         utf8_size,
+        writable,
     )
 elif not TYPE_CHECKING:
     from cython.cimports.headstream.codec.batch.faults import (
         HEADER_CUT,
+        HEADERS_CUT,
         KEY_CUT,
         KEY_LENGTH,
         KEY_TEXT,
         KIND_ZERO,
+        MESSAGE_CUT,
+        PAYLOAD_CUT,
         VALUE_BOOL,
         VALUE_CUT,
         VALUE_TEXT,
@@ -61,12 +69,16 @@ elif not TYPE_CHECKING:
         load32,
         load64_signed,
         note_fault,
+        readable,
         sort_keys,
         store64_signed,
         utf8_size,
+        writable,
     )
 
-__all__ = ["check_block", "keep_last", "key_end", "list_keys", "null_end"]
+__all__ = ["check_block", "check_value", "is_block", "keep_last", "key_end", "list_blocks", "list_keys", "null_end"]
+
+NOTES_BYTES = cython.declare(cython.longlong, 48)
 
 # The reserved names as numbers: all of `hs.key`, and `hs.null` in two halves that overlap.
 KEY_FIRST = cython.declare(cython.uint, int.from_bytes(b"hs.k", "little"))
@@ -78,10 +90,18 @@ NULL_LAST = cython.declare(cython.uint, int.from_bytes(b"null", "little"))
 @cython.cfunc
 @cython.exceptval(check=False)
 @cython.nogil
-def _check_value(
+def check_value(
     p: cython.p_const_uchar, kind: cython.int, at: cython.longlong, size: cython.longlong, notes: cython.p_uchar
 ) -> cython.longlong:
-    """Return 0 where bytes can be a value of a kind, or a fault; an unknown kind can have any."""
+    """Return 0 where bytes can be a value of a kind, or a fault; an unknown kind can have any.
+
+    Args:
+        p: The bytes that the value is in.
+        kind: Its kind.
+        at: Where it begins.
+        size: How many bytes it has.
+        notes: Where a fault is noted.
+    """
     width: cython.longlong = kind_width(kind)
     if kind == 0:
         return note_fault(notes, KIND_ZERO, at - 5, 0, 0)
@@ -132,7 +152,7 @@ def check_block(
         if end - at < size:
             return note_fault(notes, VALUE_CUT, at, size, end - at)
         if values:
-            good = _check_value(p, p[at - 5], at, size, notes)
+            good = check_value(p, p[at - 5], at, size, notes)
             if good < 0:
                 return good
         at += size
@@ -169,6 +189,56 @@ def null_end(
 @cython.cfunc
 @cython.exceptval(check=False)
 @cython.nogil
+def list_blocks(
+    p: cython.p_const_uchar, size: cython.longlong, values: cython.bint, blocks: cython.p_uchar, notes: cython.p_uchar
+) -> cython.longlong:
+    """List where the headers of each stored message begin, behind the reserved ones, and end; return 0 or a fault.
+
+    Args:
+        p: Stored messages.
+        size: How many bytes they have.
+        values: Whether to look at keys and values of headers, not at lengths alone.
+        blocks: What is written to, 16 bytes a message.
+        notes: Where a fault is noted; else, from byte 24 on, the numbers of messages, of headers, of bytes in the blocks, and
+            of headers in the message that has most.
+    """
+    at: cython.longlong = 0
+    count: cython.longlong = 0
+    headers: cython.longlong = 0
+    total: cython.longlong = 0
+    most: cython.longlong = 0
+    while at < size:
+        if size - at < 45:
+            return note_fault(notes, MESSAGE_CUT, at, 45, size - at)
+        begin: cython.longlong = at + 41
+        length: cython.longlong = load32(p, at + 37)
+        if size - begin - 4 < length:
+            return note_fault(notes, HEADERS_CUT, begin, length + 4, size - begin)
+        end: cython.longlong = begin + length
+        found: cython.longlong = check_block(p, begin, end, values, notes)
+        if found < 0:
+            return found
+        length = load32(p, end)
+        if size - end - 4 < length:
+            return note_fault(notes, PAYLOAD_CUT, end + 4, length, size - end - 4)
+        begin = null_end(p, key_end(p, begin, end), end, length)
+        store64_signed(blocks, 16 * count, begin)
+        store64_signed(blocks, 16 * count + 8, end)
+        headers += found
+        total += end - begin
+        most = found if found > most else most
+        count += 1
+        at = end + 4 + length
+    store64_signed(notes, 24, count)
+    store64_signed(notes, 32, headers)
+    store64_signed(notes, 40, total)
+    store64_signed(notes, 48, most)
+    return 0
+
+
+@cython.cfunc
+@cython.exceptval(check=False)
+@cython.nogil
 def list_keys(p: cython.p_const_uchar, at: cython.longlong, end: cython.longlong, entries: cython.p_uchar) -> cython.longlong:
     """List the headers of a checked block in order of their keys, equal ones as they stand; return how many."""
     count: cython.longlong = 0
@@ -199,3 +269,12 @@ def keep_last(p: cython.p_const_uchar, entries: cython.p_uchar, count: cython.lo
         store64_signed(entries, 8 * kept, key_at)
         kept += 1
     return kept
+
+
+def is_block(data: bytes) -> bool:
+    """Return whether bytes are a header block, the values of known kinds included."""
+    view = memoryview(data)
+    noted = bytearray(NOTES_BYTES)
+    p: cython.p_const_uchar = readable(view)
+    notes: cython.p_uchar = writable(noted)
+    return check_block(p, 0, len(data), True, notes) >= 0

@@ -1,12 +1,26 @@
-"""What the kernels return: the same classes whether they run compiled or interpreted."""
+"""What the kernels return and take: the same classes whether they run compiled or interpreted."""
 
 from __future__ import annotations
 
 from dataclasses import dataclass
+from typing import Literal, NamedTuple, TypeAlias
 
+from headstream.codec.buffer import BytesLike
 from headstream.errors import DecodeError
 
-__all__ = ["Columns", "Scan", "Stamped"]
+__all__ = [
+    "Blocks",
+    "Columns",
+    "HeaderColumn",
+    "HeaderLists",
+    "HeaderType",
+    "Kept",
+    "Scan",
+    "Sends",
+    "Stamped",
+    "VariedColumn",
+    "WantedHeader",
+]
 
 
 @dataclass(slots=True)
@@ -47,6 +61,44 @@ class Scan:
     last_timestamp_us: int
     crc32c: int
     fault: DecodeError | None
+
+
+@dataclass(slots=True)
+class Kept:
+    """What is left of stored messages when those go that others have taken the place of.
+
+    Args:
+        data: The messages that stay, back to back, in order.
+        entries: An index entry of 32 bytes, as segments.layout draws it, for each run of them whose offsets follow each
+            other and whose times are the same.
+        count: How many stay.
+        dropped_count: How many go.
+        oldest_null_us: The time of the oldest null payload that stays for a while, or None where there is none.
+    """
+
+    data: memoryview
+    entries: memoryview
+    count: int
+    dropped_count: int
+    oldest_null_us: int | None
+
+
+@dataclass(slots=True)
+class Sends:
+    """What stored messages prove about the sends they came in.
+
+    Args:
+        rows: An index entry of 32 bytes for each run of messages of the same time, back to back.
+        end: The byte after the last of them.
+        until_offset: One past its offset.
+        fault: Why they end there: `` at the end of what was given, or of as many as are made at once; `cut`, `offset`,
+            `payload` at a message that is cut short, has not the offset that follows, or a damaged payload.
+    """
+
+    rows: bytes
+    end: int
+    until_offset: int
+    fault: str
 
 
 @dataclass(slots=True)
@@ -93,3 +145,86 @@ class Columns:
     metadata_offsets: bytearray | None
     metadata_data: bytearray | None
     repeated: bytearray | None
+
+
+class Blocks(NamedTuple):
+    """Header blocks back to back.
+
+    Args:
+        offsets: int32, one more than there are messages.
+        data: The blocks.
+    """
+
+    offsets: bytearray
+    data: bytearray
+
+
+class VariedColumn(NamedTuple):
+    """Values of varied lengths, laid out as Arrow has them.
+
+    Args:
+        offsets: int32, one more than there are values.
+        data: The values.
+        validity: Bitmap, lowest bit first: which are not null; all if None.
+    """
+
+    offsets: BytesLike
+    data: BytesLike
+    validity: BytesLike | None = None
+
+
+HeaderType: TypeAlias = Literal["bool", "int8", "int16", "int32", "int64", "decimal", "float32", "float64", "string", "binary"]
+"""What a header's values become in a column of their own."""
+
+
+@dataclass(frozen=True, slots=True)
+class WantedHeader:
+    """A header that gets a column of its own.
+
+    Args:
+        name: Its key.
+        type: What its values become.
+        digits: Of a decimal, how many digits at most: 1 to 38.
+    """
+
+    name: str
+    type: HeaderType
+    digits: int = 0
+
+
+@dataclass(slots=True)
+class HeaderColumn:
+    """One header of many messages as a column, laid out as Arrow has it.
+
+    Args:
+        validity: Which messages have a value that fits, as a bitmap; None where all have.
+        offsets: Of strings and bytes, where each begins in `data`; int32.
+        data: The values: a byte for a bool, 16 for a decimal, otherwise as wide as the type.
+    """
+
+    validity: bytearray | None
+    offsets: bytearray | None
+    data: bytearray
+
+
+@dataclass(slots=True)
+class HeaderLists:
+    """The headers of many messages as lists, laid out as Arrow has them.
+
+    Args:
+        offsets: Where each message's headers begin among all of them, int32.
+        key_offsets: Where each key begins in key_data.
+        key_data: The keys, back to back.
+        kinds: uint8, the kind of each value.
+        value_offsets: Where each value begins in value_data.
+        value_data: The values: their bytes as stored, or VARIANT values, which all have the metadata of no keys.
+        repeated: uint8, 1 where some key occurs more than once among a message's headers.
+    """
+
+    offsets: bytearray
+    key_offsets: bytearray
+    key_data: bytearray
+    kinds: bytearray
+    value_offsets: bytearray
+    value_data: bytearray
+    repeated: bytearray

@@ -55,7 +55,18 @@ elif not TYPE_CHECKING:
         writable,
     )
 
-__all__ = ["crc32", "crc32c", "find_offset", "find_states", "find_timestamp", "masked_crc32c", "scan", "take"]
+__all__ = [
+    "crc32",
+    "crc32c",
+    "end_of",
+    "find_offset",
+    "find_states",
+    "find_timestamp",
+    "masked",
+    "masked_crc32c",
+    "scan",
+    "take",
+]
 
 # Smaller messages than this are copied together before they are checksummed, with their state bytes set to 0:
 # a checksum is quicker the longer the piece, and interpreted that is all that counts.
@@ -64,10 +75,9 @@ STRETCH = cython.declare(cython.longlong, 16384 if cython.compiled else 1 << 20)
 
 
 @cython.cfunc
-@cython.inline
 @cython.exceptval(check=False)
 @cython.nogil
-def _end_of(p: cython.p_const_uchar, at: cython.longlong, size: cython.longlong, notes: cython.p_uchar) -> cython.longlong:
+def end_of(p: cython.p_const_uchar, at: cython.longlong, size: cython.longlong, notes: cython.p_uchar) -> cython.longlong:
     """Return the byte position after a message, by its lengths, or a fault."""
     length: cython.longlong
     if size - at < 45:
@@ -85,7 +95,7 @@ def _end_of(p: cython.p_const_uchar, at: cython.longlong, size: cython.longlong,
 @cython.cfunc
 @cython.exceptval(check=False)
 @cython.nogil
-def _masked(
+def masked(
     p: cython.p_const_uchar, at: cython.longlong, end: cython.longlong, scratch: cython.p_uchar, crc: cython.uint
 ) -> cython.uint:
     """Return the CRC-32C of whole messages with their state bytes taken as 0; `scratch` has STRETCH bytes."""
@@ -121,7 +131,7 @@ def _walk(p: cython.p_const_uchar, at: cython.longlong, size: cython.longlong, n
     result: cython.longlong = 0
     end: cython.longlong
     while at < size:
-        end = _end_of(p, at, size, notes)
+        end = end_of(p, at, size, notes)
         if end < 0:
             result = end
             break
@@ -151,7 +161,7 @@ def _find(
     """Return where the first message is whose 64-bit field is at least a value; `size` if none, or a fault."""
     end: cython.longlong
     while at < size:
-        end = _end_of(p, at, size, notes)
+        end = end_of(p, at, size, notes)
         if end < 0 or load64(p, at + field) >= value:
             return end if end < 0 else at
         at = end
@@ -165,7 +175,7 @@ def _find_state(p: cython.p_const_uchar, at: cython.longlong, size: cython.longl
     """Return where the first message is whose state is not 1; `size` if none, or a fault."""
     end: cython.longlong
     while at < size:
-        end = _end_of(p, at, size, notes)
+        end = end_of(p, at, size, notes)
         if end < 0 or p[at + 8] != 1:
             return end if end < 0 else at
         at = end
@@ -188,7 +198,7 @@ def _take(
     taken: cython.longlong = 0
     end: cython.longlong
     while at < size and taken < count:
-        end = _end_of(p, at, size, notes)
+        end = end_of(p, at, size, notes)
         if end < 0:
             return end
         if taken > 0 and end - start > size_bytes:
@@ -233,7 +243,7 @@ def scan(stored: BytesLike, start: int = 0) -> Scan:
     crc: cython.uint
     with cython.nogil:
         fault = _walk(p, begin, size, notes)
-        crc = _masked(p, begin, load64(notes, 32), scratch, 0)
+        crc = masked(p, begin, load64(notes, 32), scratch, 0)
     error = _error(fault, noted) if fault < 0 else None
     count, end, last = _NOTES.unpack(noted)[3:]
     if count == 0:
@@ -341,6 +351,21 @@ def take(stored: BytesLike, start: int, count: int, size_bytes: int) -> tuple[in
     return at, load64(notes, 24)
 
 
+def take_whole(stored: BytesLike, count: int, size_bytes: int) -> tuple[int, int]:
+    """Return the end of at most so many messages and bytes, and how many messages; the last one there may be cut short.
+
+    Args:
+        stored: Stored messages, back to back.
+        count: The most messages.
+        size_bytes: The most bytes; one message counts whatever its size.
+    """
+    try:
+        return take(stored, 0, count, size_bytes)
+    except DecodeError:
+        whole = memoryview(stored)[: scan(stored).end]
+        return take(whole, 0, count, size_bytes)
+
+
 def find_states(stored: BytesLike, start: int = 0) -> list[tuple[int, int, int]]:
     """Return every message that is not available, as (byte position, offset, state).
 
@@ -367,4 +392,4 @@ def find_states(stored: BytesLike, start: int = 0) -> list[tuple[int, int, int]]
         if at == size:
             return found
         found.append((at, load64(p, at), p[at + 8]))
-        at = _end_of(p, at, size, notes)
+        at = end_of(p, at, size, notes)

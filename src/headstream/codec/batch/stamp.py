@@ -16,7 +16,7 @@ from typing import TYPE_CHECKING, Final, NoReturn
 from headstream.codec.batch.faults import decode_error
 from headstream.codec.batch.results import Stamped
 from headstream.codec.buffer import BytesLike
-from headstream.errors import InvalidInputError, LimitError
+from headstream.errors import DecodeError, InvalidInputError, LimitError
 from headstream.model.header_values import KIND_NAMES
 
 if TYPE_CHECKING:
@@ -96,7 +96,7 @@ elif not TYPE_CHECKING:
         writable,
     )
 
-__all__ = ["stamp"]
+__all__ = ["find_fault", "stamp"]
 
 MAX_VALUES = cython.declare(cython.longlong, 100_000)
 MAX_PAYLOADS = cython.declare(cython.longlong, 10_000_000)
@@ -334,6 +334,30 @@ def stamp(sent: BytesLike, base_offset: int, timestamp_us: int, seed: bytes, wid
     with cython.nogil:
         crc = _write(p, size, q, offset, time_us, id_time, seed_low, seed_high)
     return Stamped(data, count, crc)
+
+
+def find_fault(sent: BytesLike, wide: bool) -> tuple[int, DecodeError | LimitError] | None:
+    """Return the number of the first message that a topic does not take, with the reason; None where it takes all.
+
+    Args:
+        sent: Sent messages, back to back; they may be more than one batch takes.
+        wide: Whether the topic's limits are `wide`, not `iggy`.
+    """
+    view = memoryview(sent)
+    p: cython.p_const_uchar = readable(view)
+    size: cython.longlong = view.nbytes
+    is_wide: cython.bint = wide
+    noted = new_bytes(40)
+    notes: cython.p_uchar = writable(noted)
+    count: cython.longlong
+    with cython.nogil:
+        count = _check(p, size, is_wide, notes)
+    if count >= 0 or -count in (VALUES_TOTAL, PAYLOADS_TOTAL):
+        return None
+    try:
+        _raise(-count, view.cast("B"), noted, wide)
+    except (DecodeError, LimitError) as error:
+        return _NOTES.unpack(noted)[4], error
 
 
 _NOTES: Final = struct.Struct("<5q")

@@ -35,7 +35,7 @@ elif not TYPE_CHECKING:
         store_decimal,
     )
 
-__all__ = ["encode_keys", "encode_object"]
+__all__ = ["encode_keys", "encode_object", "encode_value"]
 
 # Header bytes of values: a primitive type's number << 2.
 NULL = cython.declare(cython.uchar, 0)
@@ -188,10 +188,19 @@ def _encode_char(p: cython.p_const_uchar, at: cython.longlong, q: cython.p_uchar
 @cython.cfunc
 @cython.exceptval(check=False)
 @cython.nogil
-def _encode_value(
+def encode_value(
     kind: cython.int, p: cython.p_const_uchar, at: cython.longlong, size: cython.longlong, q: cython.p_uchar, to: cython.longlong
 ) -> cython.longlong:
-    """Write the value of a header that was checked; return the position after it."""
+    """Write the value of a header that was checked; return the position after it.
+
+    Args:
+        kind: The value's kind.
+        p: The bytes that the value is in.
+        at: Where it begins.
+        size: How many bytes it has.
+        q: What is written to; it has room for 41 bytes more than the value.
+        to: Where in it.
+    """
     if kind == 2 and size > SHORT_STRING_SIZE:
         return _encode_bytes(LONG_STRING, p, at, size, q, to)
     if kind == 2:
@@ -257,7 +266,7 @@ def encode_object(
             at = _store(q, at, end - begin, width)
             key_at = load64_signed(entries, 8 * i)
             kind_at = key_at + load32(p, key_at - 4)
-            end = _encode_value(p[kind_at], p, kind_at + 5, load32(p, kind_at + 1), q, end)
+            end = encode_value(p[kind_at], p, kind_at + 5, load32(p, kind_at + 1), q, end)
         _store(q, at, end - begin, width)
         if _width_of(end - begin) == width:
             return end

@@ -175,7 +175,9 @@ def decode_data(envelope: Envelope, schema: str | None = None) -> Change:
         message = decode_value(reader, record, "the data message")
         reader.finish("the data message")
     before = None if message.get("beforeData") is None else _section(message, "beforeData")
-    return _change(_section(message, "data"), before, _section(message, "headers"))
+    # A deleted row may stand in beforeData alone.
+    data = {} if before is not None and message.get("data") is None else _section(message, "data")
+    return _change(data, before, _section(message, "headers"))
 
 
 def _section(message: dict[str, Any], name: str) -> dict[str, Any]:
@@ -210,11 +212,16 @@ def _change(data: dict[str, Any], before: dict[str, Any] | None, headers: dict[s
 
 def _sections(record: AvroType) -> dict[str, AvroType]:
     """Return the types of data, headers and (unless left out) beforeData."""
-    sections = {member.name: member.type for member in record.fields}
+    sections = {member.name: _without_null(member.type) for member in record.fields}
     for name in ("data", "headers"):
         if name not in sections or sections[name].kind != "record":
             raise SchemaError(f"not the Avro schema of data messages: it has no record {name!r}", where=record.name or None)
     return sections
+
+
+def _without_null(section: AvroType) -> AvroType:
+    others = [branch for branch in section.branches if branch.kind != "null"]
+    return others[0] if len(others) == 1 else section
 
 
 def _header_fields(change: Change, headers: AvroType) -> dict[str, Any]:

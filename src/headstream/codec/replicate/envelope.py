@@ -4,7 +4,7 @@
             | messageSchemaId union null, string | messageSchema union null, string | message bytes
             (bare binary: no container header before it, nothing after it)
     JSON    {"magic": "atMSG", "type": .., "headers": .., "messageSchemaId": .., "messageSchema": .., "message": {..}}
-            or the message of a DT alone: {"data": .., "beforeData": .., "headers": ..}
+            or the message of a DT alone, in any form of codec.replicate.formats
 
 A real MD has both a messageSchema, which its own message is written by, and a messageSchemaId, the id of the data
 schema it announces. The id is text, 32 hex digits in all known messages, and means nothing beyond itself.
@@ -18,6 +18,7 @@ from typing import Any, Final, Literal
 
 from headstream.codec.avro_reader import AvroReader
 from headstream.codec.avro_values import encode_long, encode_string
+from headstream.codec.replicate.formats import MessageFormat, is_flat, read_flat
 from headstream.codec.replicate.json import decode_json, encode_json
 from headstream.errors import DecodeError, InvalidInputError
 
@@ -26,6 +27,7 @@ __all__ = ["MAGIC", "Envelope", "Form", "decode_envelope", "encode_envelope"]
 MAGIC: Final = b"atMSG"
 Form = Literal["avro", "json"]
 _BLANKS: Final = b" \t\r\n"
+_DEFAULT: Final = MessageFormat()
 
 
 @dataclass(frozen=True, slots=True)
@@ -39,6 +41,7 @@ class Envelope:
         schema_id: messageSchemaId, or None.
         schema: messageSchema, the Avro schema of this very message, or None.
         form: How the envelope is written.
+        table: Source schema and table, where a message without envelope names them itself.
     """
 
     type: str
@@ -47,16 +50,18 @@ class Envelope:
     schema_id: str | None = None
     schema: str | None = None
     form: Form = "avro"
+    table: tuple[str, str] | None = None
 
 
-def decode_envelope(value: bytes) -> Envelope:
+def decode_envelope(value: bytes, layout: MessageFormat = _DEFAULT) -> Envelope:
     """Read a Kafka value that holds a Replicate message.
 
     Args:
         value: The whole value.
+        layout: The names of a data message's parts, where it is JSON.
 
     Returns:
-        The envelope; its message is not looked into.
+        The envelope; its message is not looked into, but that of a DT in JSON has its parts under Replicate's own names.
 
     Raises:
         DecodeError: neither an Avro nor a JSON envelope, or a broken one.
@@ -65,7 +70,7 @@ def decode_envelope(value: bytes) -> Envelope:
     if data.startswith(MAGIC):
         return _decode_avro(data)
     if data.lstrip(_BLANKS).startswith(b"{"):
-        return _decode_json(data)
+        return _decode_json(data, layout)
     if data.startswith(b"\0") and len(data) >= 5:
         schema = int.from_bytes(data[1:5], "big")
         raise DecodeError(f"not an envelope but a schema registry's framing, of schema {schema}", 0)
@@ -124,12 +129,15 @@ def _decode_avro(data: bytes) -> Envelope:
     return Envelope(kind, message, headers, schema_id, schema, "avro")
 
 
-def _decode_json(data: bytes) -> Envelope:
+def _decode_json(data: bytes, layout: MessageFormat) -> Envelope:
     document = decode_json(data)
     if not isinstance(document, dict):
         raise DecodeError("a Replicate message in JSON is one object", 0)
-    if "magic" not in document and "data" in document and "headers" in document:
-        return Envelope("DT", document, form="json")
+    if "magic" not in document and layout.fits(document):
+        return Envelope("DT", layout.read(document), form="json")
+    if "magic" not in document and is_flat(document):
+        schema, table, flat = read_flat(document)
+        return Envelope("DT", flat, form="json", table=(schema, table))
     if document.get("magic") != MAGIC.decode():
         raise DecodeError("a JSON object that is not a Replicate message: no magic 'atMSG', nor data and headers", 0)
     kind, message, headers = document.get("type"), document.get("message"), document.get("headers")
@@ -142,4 +150,6 @@ def _decode_json(data: bytes) -> Envelope:
     for name in ("messageSchemaId", "messageSchema"):
         if not isinstance(document.get(name), (str, type(None))):
             raise DecodeError(f"the envelope's {name} is neither text nor null", 0)
+    if kind == "DT":
+        message = layout.read(message)
     return Envelope(kind, message, headers, document.get("messageSchemaId"), document.get("messageSchema"), "json")

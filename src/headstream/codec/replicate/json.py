@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 import math
-from typing import Any, NoReturn
+from typing import Any, Final, NoReturn
 
 from headstream.errors import DecodeError, InvalidInputError
 
@@ -26,7 +26,7 @@ def decode_json(data: bytes) -> Any:
     except UnicodeDecodeError as error:
         raise DecodeError("JSON that is not UTF-8", error.start) from None
     try:
-        document = json.loads(text, object_pairs_hook=_object, parse_float=_number, parse_constant=_constant)
+        document = _DECODER.decode(text)
         if "\\u" in text:  # only an escape can bring in half of a surrogate pair
             json.dumps(document, ensure_ascii=False).encode()
     except json.JSONDecodeError as error:
@@ -50,7 +50,7 @@ def encode_json(document: Any) -> bytes:
         InvalidInputError: anything else in it, a NaN or infinity, or half of a surrogate pair.
     """
     try:
-        return json.dumps(document, ensure_ascii=False, allow_nan=False, separators=(",", ":")).encode()
+        return _ENCODER.encode(document).encode()
     except (TypeError, ValueError, RecursionError) as error:
         raise InvalidInputError(f"a value that JSON cannot say: {error}") from None
 
@@ -72,3 +72,8 @@ def _number(text: str) -> float:
 
 def _constant(text: str) -> NoReturn:
     raise ValueError(f"{text} is not JSON")
+
+
+# Made once: to make one takes as long as a small document.
+_DECODER: Final = json.JSONDecoder(object_pairs_hook=_object, parse_float=_number, parse_constant=_constant)
+_ENCODER: Final = json.JSONEncoder(ensure_ascii=False, allow_nan=False, separators=(",", ":"))

@@ -1,0 +1,372 @@
+"""Making header blocks of columns: what pack() takes as headers, built without a Python object a header.
+
+    headers  (key_length u32 | key | kind u8 | value_length u32 | value)*
+
+A block consists of contributions, one after the other: blocks that are there already, lists of headers, and columns
+that give each message one header, or none where they are null. All contributions are measured first, which says where
+each block begins; then each is written at its place.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Final, NamedTuple
+
+from headstream.codec.batch.results import Blocks, VariedColumn
+from headstream.codec.batch.varied import check_varied
+from headstream.codec.buffer import BytesLike
+from headstream.errors import InvalidInputError
+
+if TYPE_CHECKING:
+    from headstream.codec import uncompiled as cython
+else:
+    try:
+        import cython
+    except ImportError:
+        from headstream.codec import uncompiled as cython
+
+if not cython.compiled:
+    from headstream.codec.uncompiled_primitives import (
+        copy,
+        load32,
+        load64_signed,
+        new_bytes,
+        readable,
+        store32,
+        store64_signed,
+        writable,
+    )
+elif not TYPE_CHECKING:
+    from cython.cimports.headstream.codec.primitives import (
+        copy,
+        load32,
+        load64_signed,
+        new_bytes,
+        readable,
+        store32,
+        store64_signed,
+        writable,
+    )
+
+__all__ = ["BlockBuilder"]
+
+MAX_BYTES: Final = (1 << 31) - 1  # offsets are int32
+
+
+@cython.cfunc
+@cython.inline
+@cython.exceptval(check=False)
+@cython.nogil
+def _is_null(validity: cython.p_const_uchar, some_null: cython.bint, i: cython.longlong) -> cython.bint:
+    return some_null and not validity[i >> 3] >> (i & 7) & 1
+
+
+@cython.cfunc
+@cython.exceptval(check=False)
+@cython.nogil
+def _measure(
+    sizes: cython.p_uchar,
+    count: cython.longlong,
+    extra: cython.longlong,
+    width: cython.longlong,
+    offsets: cython.p_const_uchar,
+    validity: cython.p_const_uchar,
+    some_null: cython.bint,
+) -> cython.void:
+    """Add to each message what one value of it takes: `extra` bytes, and `width` or, where that is -1, its length."""
+    i: cython.longlong
+    for i in range(count):
+        if not _is_null(validity, some_null, i):
+            size: cython.longlong = width
+            if width < 0:
+                size = load32(offsets, 4 * i + 4) - load32(offsets, 4 * i)
+            store64_signed(sizes, 8 * i, load64_signed(sizes, 8 * i) + extra + size)
+
+
+@cython.cfunc
+@cython.exceptval(check=False)
+@cython.nogil
+def _write_blocks(
+    places: cython.p_uchar,
+    count: cython.longlong,
+    offsets: cython.p_const_uchar,
+    data: cython.p_const_uchar,
+    validity: cython.p_const_uchar,
+    some_null: cython.bint,
+    q: cython.p_uchar,
+) -> cython.void:
+    """Write blocks that are there."""
+    i: cython.longlong
+    for i in range(count):
+        if not _is_null(validity, some_null, i):
+            begin: cython.longlong = load32(offsets, 4 * i)
+            size: cython.longlong = load32(offsets, 4 * i + 4) - begin
+            to: cython.longlong = load64_signed(places, 8 * i)
+            copy(q, to, data, begin, size)
+            store64_signed(places, 8 * i, to + size)
+
+
+@cython.cfunc
+@cython.exceptval(check=False)
+@cython.nogil
+def _write_column(
+    places: cython.p_uchar,
+    count: cython.longlong,
+    key: cython.p_const_uchar,
+    key_size: cython.longlong,
+    kind: cython.int,
+    width: cython.longlong,
+    offsets: cython.p_const_uchar,
+    data: cython.p_const_uchar,
+    validity: cython.p_const_uchar,
+    some_null: cython.bint,
+    q: cython.p_uchar,
+) -> cython.void:
+    """Write the header of each message that a column gives."""
+    i: cython.longlong
+    for i in range(count):
+        if not _is_null(validity, some_null, i):
+            begin: cython.longlong = width * i
+            size: cython.longlong = width
+            if width < 0:
+                begin = load32(offsets, 4 * i)
+                size = load32(offsets, 4 * i + 4) - begin
+            to: cython.longlong = load64_signed(places, 8 * i)
+            store32(q, to, key_size)
+            copy(q, to + 4, key, 0, key_size)
+            to += 4 + key_size
+            q[to] = kind
+            store32(q, to + 1, size)
+            copy(q, to + 5, data, begin, size)
+            store64_signed(places, 8 * i, to + 5 + size)
+
+
+@cython.cfunc
+@cython.exceptval(check=False)
+@cython.nogil
+def _measure_lists(
+    sizes: cython.p_uchar,
+    count: cython.longlong,
+    lists: cython.p_const_uchar,
+    keys: cython.p_const_uchar,
+    values: cython.p_const_uchar,
+    validity: cython.p_const_uchar,
+    some_null: cython.bint,
+) -> cython.void:
+    """Add to each message what its list of headers takes."""
+    i: cython.longlong
+    for i in range(count):
+        if not _is_null(validity, some_null, i):
+            begin: cython.longlong = load32(lists, 4 * i)
+            end: cython.longlong = load32(lists, 4 * i + 4)
+            size: cython.longlong = 9 * (end - begin)
+            size += load32(keys, 4 * end) - load32(keys, 4 * begin)
+            size += load32(values, 4 * end) - load32(values, 4 * begin)
+            store64_signed(sizes, 8 * i, load64_signed(sizes, 8 * i) + size)
+
+
+@cython.cfunc
+@cython.exceptval(check=False)
+@cython.nogil
+def _write_lists(
+    places: cython.p_uchar,
+    count: cython.longlong,
+    lists: cython.p_const_uchar,
+    keys: cython.p_const_uchar,
+    key_data: cython.p_const_uchar,
+    kinds: cython.p_const_uchar,
+    values: cython.p_const_uchar,
+    value_data: cython.p_const_uchar,
+    validity: cython.p_const_uchar,
+    some_null: cython.bint,
+    q: cython.p_uchar,
+) -> cython.void:
+    """Write lists of headers."""
+    i: cython.longlong
+    j: cython.longlong
+    for i in range(count):
+        if not _is_null(validity, some_null, i):
+            to: cython.longlong = load64_signed(places, 8 * i)
+            for j in range(load32(lists, 4 * i), load32(lists, 4 * i + 4)):
+                begin: cython.longlong = load32(keys, 4 * j)
+                size: cython.longlong = load32(keys, 4 * j + 4) - begin
+                store32(q, to, size)
+                copy(q, to + 4, key_data, begin, size)
+                to += 4 + size
+                q[to] = kinds[j]
+                begin = load32(values, 4 * j)
+                size = load32(values, 4 * j + 4) - begin
+                store32(q, to + 1, size)
+                copy(q, to + 5, value_data, begin, size)
+                to += 5 + size
+            store64_signed(places, 8 * i, to)
+
+
+@cython.cfunc
+@cython.exceptval(check=False)
+@cython.nogil
+def _place(sizes: cython.p_uchar, count: cython.longlong, offsets: cython.p_uchar) -> cython.longlong:
+    """Turn the size of each block into where it begins, and return the sum of all."""
+    i: cython.longlong
+    at: cython.longlong = 0
+    for i in range(count):
+        size: cython.longlong = load64_signed(sizes, 8 * i)
+        store64_signed(sizes, 8 * i, at)
+        store32(offsets, 4 * i, at)
+        at += size
+    store32(offsets, 4 * count, at)
+    return at
+
+
+class _Part(NamedTuple):
+    """A contribution as it came: blocks have neither key nor keys, lists have keys, columns a key."""
+
+    values: VariedColumn
+    width: int = -1
+    key: bytes = b""
+    kind: int = 0
+    lists: VariedColumn | None = None
+    keys: VariedColumn | None = None
+    kinds: BytesLike = b""
+
+
+class BlockBuilder:
+    """Builds the header blocks of so many messages.
+
+    Args:
+        count: How many.
+    """
+
+    def __init__(self, count: int) -> None:
+        self._count = count
+        self._parts: list[_Part] = []
+
+    def add_blocks(self, blocks: VariedColumn) -> None:
+        """Begin each block with one that is there.
+
+        Args:
+            blocks: A block a message; null for none.
+
+        Raises:
+            InvalidInputError: the buffers do not fit each other; so in the others.
+        """
+        check_varied("blocks", blocks, self._count)
+        self._parts.append(_Part(blocks))
+
+    def add_lists(self, lists: VariedColumn, keys: VariedColumn, kinds: BytesLike, values: VariedColumn) -> None:
+        """Add lists of headers.
+
+        Args:
+            lists: The offsets of each message's headers in the columns below, and which lists are not null; no data.
+            keys: The headers' keys, none of them null.
+            kinds: The code of each header's kind.
+            values: The headers' values as they travel, none of them null.
+        """
+        entries = memoryview(kinds).nbytes
+        check_varied("keys", keys, entries)
+        check_varied("values", values, entries)
+        check_varied("lists", lists, self._count, entries)
+        self._parts.append(_Part(values, lists=lists, keys=keys, kinds=kinds))
+
+    def add_column(self, key: bytes, kind: int, values: VariedColumn) -> None:
+        """Add a header with a value of its own length to each message whose value is not null.
+
+        Args:
+            key: The header's key.
+            kind: The code of its kind.
+            values: One a message.
+        """
+        check_varied(key.decode("utf-8", "backslashreplace"), values, self._count)
+        self._parts.append(_Part(values, key=key, kind=kind))
+
+    def add_numbers(self, key: bytes, kind: int, width: int, data: BytesLike, validity: BytesLike | None) -> None:
+        """Add a header of fixed width to each message whose value is not null.
+
+        Args:
+            key: The header's key.
+            kind: The code of its kind.
+            width: Bytes of a value.
+            data: One value a message, little-endian.
+            validity: Bitmap, lowest bit first; all are there if None.
+        """
+        if memoryview(data).nbytes < width * self._count:
+            raise InvalidInputError(f"{self._count} values of {width} bytes are more than {memoryview(data).nbytes} bytes")
+        self._parts.append(_Part(VariedColumn(b"", data, validity), width, key, kind))
+
+    def build(self) -> Blocks:
+        """Return the blocks.
+
+        Raises:
+            InvalidInputError: they are 2 GiB or more.
+        """
+        sized, placed = bytearray(8 * self._count), new_bytes(4 * self._count + 4)
+        for part in self._parts:
+            _measure_part(part, self._count, sized)
+        sizes: cython.p_uchar = writable(sized)
+        offsets: cython.p_uchar = writable(placed)
+        count: cython.longlong = self._count
+        total: cython.longlong
+        with cython.nogil:
+            total = _place(sizes, count, offsets)
+        if total > MAX_BYTES:
+            raise InvalidInputError(f"{total} bytes of headers in one batch", advice="Give fewer rows at once")
+        data = new_bytes(total)
+        for part in self._parts:
+            _write_part(part, self._count, sized, data)
+        return Blocks(placed, data)
+
+
+def _view(data: BytesLike | None) -> memoryview:
+    return memoryview(b"" if data is None else data)
+
+
+def _measure_part(part: _Part, messages: int, sized: bytearray) -> None:
+    owner = part.values if part.lists is None else part.lists
+    offsets_view, validity_view = _view(part.values.offsets), _view(owner.validity)
+    sizes: cython.p_uchar = writable(sized)
+    offsets: cython.p_const_uchar = readable(offsets_view)
+    validity: cython.p_const_uchar = readable(validity_view)
+    some_null: cython.bint = owner.validity is not None
+    count: cython.longlong = messages
+    width: cython.longlong = part.width
+    extra: cython.longlong = 9 + len(part.key) if part.key else 0
+    if part.lists is None or part.keys is None:
+        with cython.nogil:
+            _measure(sizes, count, extra, width, offsets, validity, some_null)
+        return
+    lists_view, keys_view = _view(part.lists.offsets), _view(part.keys.offsets)
+    lists: cython.p_const_uchar = readable(lists_view)
+    keys: cython.p_const_uchar = readable(keys_view)
+    with cython.nogil:
+        _measure_lists(sizes, count, lists, keys, offsets, validity, some_null)
+
+
+def _write_part(part: _Part, messages: int, placed: bytearray, target: bytearray) -> None:
+    owner = part.values if part.lists is None else part.lists
+    offsets_view, data_view, validity_view = _view(part.values.offsets), _view(part.values.data), _view(owner.validity)
+    key_view = _view(part.key)
+    places: cython.p_uchar = writable(placed)
+    q: cython.p_uchar = writable(target)
+    offsets: cython.p_const_uchar = readable(offsets_view)
+    data: cython.p_const_uchar = readable(data_view)
+    validity: cython.p_const_uchar = readable(validity_view)
+    key: cython.p_const_uchar = readable(key_view)
+    some_null: cython.bint = owner.validity is not None
+    count: cython.longlong = messages
+    width: cython.longlong = part.width
+    key_size: cython.longlong = len(part.key)
+    kind: cython.int = part.kind
+    if part.lists is not None and part.keys is not None:
+        lists_view, keys_view, key_data_view = _view(part.lists.offsets), _view(part.keys.offsets), _view(part.keys.data)
+        kinds_view = _view(part.kinds)
+        lists: cython.p_const_uchar = readable(lists_view)
+        keys: cython.p_const_uchar = readable(keys_view)
+        key_data: cython.p_const_uchar = readable(key_data_view)
+        kinds: cython.p_const_uchar = readable(kinds_view)
+        with cython.nogil:
+            _write_lists(places, count, lists, keys, key_data, kinds, offsets, data, validity, some_null, q)
+    elif key_size > 0:
+        with cython.nogil:
+            _write_column(places, count, key, key_size, kind, width, offsets, data, validity, some_null, q)
+    else:
+        with cython.nogil:
+            _write_blocks(places, count, offsets, data, validity, some_null, q)

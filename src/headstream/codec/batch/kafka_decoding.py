@@ -1,0 +1,305 @@
+"""Kafka's header arrays into header blocks, without a Python object a message: what decode_record() does to headers.
+
+    in    lists of (key STRING, value BINARY or null), as Spark's Kafka source gives them, in Arrow's layout
+    out   (key_length u32 | key | kind u8 | value_length u32 | value)* a message, of the kinds that hs.kinds tells
+
+What hs.id, hs.appended and hs.kinds say is not among a message's headers, so these are left out where they can be read.
+Rare things are left to codec.kafka, row by row, so that they are told in one place: records marked by one of its
+conventions, values told as hex, more than 64 headers, reserved headers that repeat or cannot be read.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Final, NamedTuple
+
+from headstream.codec.batch.kafka_values import NAMES
+from headstream.codec.batch.results import Blocks, VariedColumn
+from headstream.codec.batch.varied import check_lists, last_offset
+from headstream.codec.buffer import BytesLike
+from headstream.errors import LimitError
+
+if TYPE_CHECKING:
+    from headstream.codec import uncompiled as cython
+else:
+    try:
+        import cython
+    except ImportError:
+        from headstream.codec import uncompiled as cython
+
+if not cython.compiled:
+    from headstream.codec.batch.kafka_kinds import kind_of, list_entries
+    from headstream.codec.batch.kafka_roles import sort_out
+    from headstream.codec.batch.kafka_values import read_text
+    from headstream.codec.uncompiled_primitives import (
+        copy,
+        load32,
+        new_bytes,
+        readable,
+        store32,
+        writable,
+    )
+elif not TYPE_CHECKING:
+    from cython.cimports.headstream.codec.batch.kafka_kinds import kind_of, list_entries
+    from cython.cimports.headstream.codec.batch.kafka_roles import sort_out
+    from cython.cimports.headstream.codec.batch.kafka_values import read_text
+    from cython.cimports.headstream.codec.primitives import (
+        copy,
+        load32,
+        new_bytes,
+        readable,
+        store32,
+        writable,
+    )
+
+__all__ = ["LEFT_ROW", "LOSSY_ROW", "KafkaDecoded", "decode_kafka_headers"]
+
+LEFT_ROW: Final = 1
+"""The flag of a row that is left to codec.kafka; its block is empty."""
+LOSSY_ROW: Final = 2
+"""The flag of a row with headers that no message can have; they are left out."""
+
+MAX_HEADERS = cython.declare(cython.longlong, 64)
+LEFT = cython.declare(cython.longlong, -2)
+MAX_BYTES: Final = (1 << 31) - 1  # offsets are int32
+_ROOM: Final = 25  # what a header can have more in a block than its key and its text
+
+PLAIN = cython.declare(cython.int, 0)  # of kafka_roles.py
+DROPPED = cython.declare(cython.int, 1)
+
+
+@cython.cfunc
+@cython.inline
+@cython.exceptval(check=False)
+@cython.nogil
+def _is_null(validity: cython.p_const_uchar, some_null: cython.bint, i: cython.longlong) -> cython.bint:
+    return some_null and not validity[i >> 3] >> (i & 7) & 1
+
+
+@cython.cfunc
+@cython.exceptval(check=False)
+@cython.nogil
+def _write_header(
+    keys: cython.p_const_uchar,
+    key: cython.longlong,
+    size: cython.longlong,
+    kind: cython.int,
+    values: cython.p_const_uchar,
+    at: cython.longlong,
+    value_size: cython.longlong,
+    q: cython.p_uchar,
+    to: cython.longlong,
+) -> cython.longlong:
+    """Write a header whose text is a value of a kind, or raw; return the position after it, or LEFT."""
+    store32(q, to, size)
+    copy(q, to + 4, keys, key, size)
+    to += 4 + size
+    written: cython.longlong = -1
+    if kind == 64 and value_size < 0:
+        written = 0
+    elif kind > 0:
+        written = read_text(kind, values, at, value_size, q, to + 5)
+        if written == LEFT:
+            return LEFT
+    if written < 0:  # no spelling of its kind
+        kind = 1
+        copy(q, to + 5, values, at, value_size)
+        written = value_size
+    q[to] = kind
+    store32(q, to + 1, written)
+    return to + 5 + written
+
+
+@cython.cfunc
+@cython.exceptval(check=False)
+@cython.nogil
+def _decode_rows(
+    count: cython.longlong,
+    lists: cython.p_const_uchar,
+    list_validity: cython.p_const_uchar,
+    some_null_list: cython.bint,
+    key_offsets: cython.p_const_uchar,
+    keys: cython.p_const_uchar,
+    value_offsets: cython.p_const_uchar,
+    values: cython.p_const_uchar,
+    validity: cython.p_const_uchar,
+    some_null: cython.bint,
+    strict: cython.bint,
+    names: cython.p_const_uchar,
+    roles: cython.p_uchar,
+    entries: cython.p_uchar,
+    offsets: cython.p_uchar,
+    q: cython.p_uchar,
+    flags: cython.p_uchar,
+) -> cython.longlong:
+    """Write the block of each record; return how many headers were dropped."""
+    dropped: cython.longlong = 0
+    to: cython.longlong = 0
+    i: cython.longlong
+    store32(offsets, 0, 0)
+    for i in range(count):
+        begin: cython.longlong = load32(lists, 4 * i)
+        end: cython.longlong = load32(lists, 4 * i + 4)
+        flags[i] = 0
+        if end > begin and not _is_null(list_validity, some_null_list, i):
+            losses: cython.longlong = 0
+            at: cython.longlong = LEFT
+            if end - begin <= MAX_HEADERS:
+                at = _decode_row(
+                    begin,
+                    end,
+                    key_offsets,
+                    keys,
+                    value_offsets,
+                    values,
+                    validity,
+                    some_null,
+                    strict,
+                    names,
+                    roles,
+                    entries,
+                    q,
+                    to,
+                )
+            if at == LEFT:
+                flags[i] = 1
+            else:
+                to = at
+                while begin < end:
+                    begin += 1
+                    losses += 1 if roles[end - begin] == DROPPED else 0
+                dropped += losses
+                flags[i] = 2 if losses > 0 else 0
+        store32(offsets, 4 * i + 4, to)
+    return dropped
+
+
+@cython.cfunc
+@cython.exceptval(check=False)
+@cython.nogil
+def _decode_row(
+    begin: cython.longlong,
+    end: cython.longlong,
+    key_offsets: cython.p_const_uchar,
+    keys: cython.p_const_uchar,
+    value_offsets: cython.p_const_uchar,
+    values: cython.p_const_uchar,
+    validity: cython.p_const_uchar,
+    some_null: cython.bint,
+    strict: cython.bint,
+    names: cython.p_const_uchar,
+    roles: cython.p_uchar,
+    entries: cython.p_uchar,
+    q: cython.p_uchar,
+    to: cython.longlong,
+) -> cython.longlong:
+    """Write the block of one record; return the position after it, or LEFT."""
+    kinds: cython.longlong = sort_out(begin, end, key_offsets, keys, value_offsets, values, validity, some_null, strict, roles)
+    count: cython.longlong = 0
+    j: cython.longlong
+    if kinds == LEFT:
+        return LEFT
+    if kinds >= 0:
+        count = list_entries(values, load32(value_offsets, 4 * kinds), load32(value_offsets, 4 * kinds + 4), entries)
+    if count == LEFT:
+        return LEFT
+    for j in range(begin, end):
+        if roles[j - begin] == PLAIN:
+            key: cython.longlong = load32(key_offsets, 4 * j)
+            size: cython.longlong = load32(key_offsets, 4 * j + 4) - key
+            at: cython.longlong = load32(value_offsets, 4 * j)
+            value_size: cython.longlong = load32(value_offsets, 4 * j + 4) - at
+            kind: cython.int = 64
+            if _is_null(validity, some_null, j):
+                value_size = -1
+            else:
+                kind = kind_of(j, begin, end, key_offsets, keys, roles, values, entries, count, names)
+            to = _write_header(keys, key, size, kind, values, at, value_size, q, to)
+            if to == LEFT:
+                return LEFT
+    return to
+
+
+class KafkaDecoded(NamedTuple):
+    """Header blocks made of Kafka's headers.
+
+    Args:
+        blocks: One a record.
+        flags: A byte a record: 0, LEFT_ROW or LOSSY_ROW.
+        dropped_count: How many headers no message can have, their keys being empty or longer than 255 bytes.
+    """
+
+    blocks: Blocks
+    flags: bytearray
+    dropped_count: int
+
+
+def decode_kafka_headers(
+    count: int, lists: VariedColumn, keys: VariedColumn, values: VariedColumn, *, strict: bool = False
+) -> KafkaDecoded:
+    """Make header blocks of Kafka's headers.
+
+    Args:
+        count: How many records.
+        lists: Where each record's headers begin in the columns below, and which lists are not null; no data.
+        keys: The headers' keys, UTF-8, none of them null.
+        values: The headers' values.
+        strict: Whether records with headers that no message can have are left, for codec.kafka to refuse them.
+
+    Raises:
+        InvalidInputError: the buffers do not fit each other.
+        LimitError: the blocks would have more bytes than int32 offsets can say.
+    """
+    headers = check_lists(count, lists, keys, values)
+    key_bytes, value_bytes = last_offset(keys.offsets, headers), last_offset(values.offsets, headers)
+    room = key_bytes + value_bytes + _ROOM * headers
+    if room > MAX_BYTES:
+        raise LimitError(f"{room} bytes of headers in one batch", advice="Give fewer rows at once")
+    placed, data, flagged = new_bytes(4 * count + 4), new_bytes(room), new_bytes(count)
+    dropped = _fill(count, (lists, keys, values), strict, placed, data, flagged)
+    del data[last_offset(placed, count) :]
+    return KafkaDecoded(Blocks(placed, data), flagged, dropped)
+
+
+def _view(data: BytesLike | None) -> memoryview:
+    return memoryview(b"" if data is None else data)
+
+
+def _fill(
+    messages: int,
+    headers: tuple[VariedColumn, VariedColumn, VariedColumn],
+    is_strict: bool,
+    placed: bytearray,
+    target: bytearray,
+    flagged: bytearray,
+) -> int:
+    """Write all blocks; return how many headers were dropped."""
+    lists_column, keys_column, values_column = headers
+    lists_view, list_validity_view = memoryview(lists_column.offsets), _view(lists_column.validity)
+    key_offsets_view, keys_view = memoryview(keys_column.offsets), memoryview(keys_column.data)
+    value_offsets_view, values_view = memoryview(values_column.offsets), memoryview(values_column.data)
+    validity_view, names_view = _view(values_column.validity), memoryview(NAMES)
+    listed, sorted_out = new_bytes(40 * MAX_HEADERS), new_bytes(MAX_HEADERS)
+    lists: cython.p_const_uchar = readable(lists_view)
+    list_validity: cython.p_const_uchar = readable(list_validity_view)
+    key_offsets: cython.p_const_uchar = readable(key_offsets_view)
+    keys: cython.p_const_uchar = readable(keys_view)
+    value_offsets: cython.p_const_uchar = readable(value_offsets_view)
+    values: cython.p_const_uchar = readable(values_view)
+    validity: cython.p_const_uchar = readable(validity_view)
+    names: cython.p_const_uchar = readable(names_view)
+    roles: cython.p_uchar = writable(sorted_out)
+    entries: cython.p_uchar = writable(listed)
+    offsets: cython.p_uchar = writable(placed)
+    q: cython.p_uchar = writable(target)
+    flags: cython.p_uchar = writable(flagged)
+    some_null_list: cython.bint = lists_column.validity is not None
+    some_null: cython.bint = values_column.validity is not None
+    strict: cython.bint = is_strict
+    count: cython.longlong = messages
+    dropped: cython.longlong
+    with cython.nogil:
+        dropped = _decode_rows(
+            count, lists, list_validity, some_null_list, key_offsets, keys, value_offsets, values, validity, some_null,
+            strict, names, roles, entries, offsets, q, flags,
+        )  # fmt: skip
+    return dropped

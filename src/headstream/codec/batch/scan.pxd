@@ -1,0 +1,5 @@
+# What the other kernels call of scan.py.
+
+cdef long long end_of(const unsigned char *p, long long at, long long size, unsigned char *notes) noexcept nogil
+cdef unsigned int masked(const unsigned char *p, long long at, long long end, unsigned char *scratch,
+                         unsigned int crc) noexcept nogil

@@ -1,0 +1,157 @@
+"""Message to and from a Kafka record: key, value and timestamp are Kafka's own; what Kafka has no field for follows the headers.
+
+    hs.kinds      what kinds the headers have (kinds.py)             where one is neither raw nor null
+    hs.id         the message's id as a UUID                         where it has one
+    hs.state      available, poisoned, unknown(7) ...                where it is not available
+    hs.appended   the log's time, microseconds since 1970 UTC        where it is no whole millisecond
+    hs.checksum   the CRC-32 that the message carries of its payload where it is not the payload's
+
+All are texts, and stand last. Key and value are null or empty as the message's are. Kafka gives offset and partition.
+A value of them that cannot be read leaves the header where it is, as raw.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from typing import Any, Final, Literal
+
+from headstream.codec.kafka.conventions import Convention, is_native, read_conventions, write_convention
+from headstream.codec.kafka.kinds import decode_values, encode_kinds, encode_value
+from headstream.codec.kafka.record import KafkaHeader, KafkaRecord, read_record
+from headstream.codec.kafka.topics import from_kafka_topic, to_kafka_topic
+from headstream.errors import HeaderError, InvalidInputError
+from headstream.model.headers import MAX_KEY_BYTES, Headers
+from headstream.model.identifiers import format_message_id, parse_message_id
+from headstream.model.message import Message, MessageState, parse_state, state_name
+from headstream.model.reserved import APPENDED_HEADER, CHECKSUM_HEADER, ID_HEADER, KINDS_HEADER, STATE_HEADER, is_reserved
+
+__all__ = ["decode_record", "encode_record", "find_losses"]
+
+_CARRIED: Final[Mapping[str, tuple[str, Callable[[str], int]]]] = {
+    ID_HEADER: ("id", parse_message_id),
+    STATE_HEADER: ("state", parse_state),
+    APPENDED_HEADER: ("timestamp", int),
+    CHECKSUM_HEADER: ("checksum", int),
+}
+
+
+def encode_record(message: Message, *, convention: Convention = "headstream") -> KafkaRecord:
+    """Return a message as a record of Kafka.
+
+    Args:
+        message: Any.
+        convention: How typed values are written: Headstream's own (kinds.py), `spring`, `connect` or `cloudevents`.
+
+    Raises:
+        HeaderError: a header has no spelling there, or is one of the reserved ones.
+        InvalidInputError: Kafka takes no topic of that name.
+    """
+    pairs = [(key, value) for key, value in message.headers.items()]
+    for key, _ in pairs:
+        if is_reserved(key):
+            raise HeaderError(f"the header {key!r} is reserved", advice="Names that begin with 'hs.' are Headstream's own")
+    headers: list[KafkaHeader]
+    if convention == "headstream":
+        headers = [(key, value.data[::-1] if is_native(key, value) else encode_value(value)) for key, value in pairs]
+        kinds = encode_kinds((key, value) for key, value in pairs if not is_native(key, value))
+        if kinds is not None:
+            headers.append((KINDS_HEADER, kinds))
+    else:
+        headers = write_convention(message, convention)
+    timestamp = message.timestamp
+    if message.id and convention != "cloudevents":
+        headers.append((ID_HEADER, format_message_id(message.id).encode()))
+    if message.state != MessageState.AVAILABLE:
+        headers.append((STATE_HEADER, state_name(message.state).encode()))
+    if timestamp is not None and timestamp % 1000:
+        headers.append((APPENDED_HEADER, str(timestamp).encode()))
+    if not message.verify():
+        headers.append((CHECKSUM_HEADER, str(message.checksum).encode()))
+    return KafkaRecord(
+        value=message.payload,
+        key=message.key,
+        headers=tuple(headers),
+        timestamp_ms=None if timestamp is None else timestamp // 1000,
+        topic=None if message.topic is None else to_kafka_topic(message.topic),
+    )
+
+
+def decode_record(source: Any, *, on_loss: Literal["error", "drop"] = "error") -> Message:
+    """Return the message that a record of Kafka is.
+
+    Args:
+        source: A KafkaRecord, or the object of a Kafka client (read_record()).
+        on_loss: What becomes of headers that a message cannot have, which find_losses() names.
+
+    Returns:
+        The message, with the place it was read from. Headers of others are raw, unless the record is marked with one of
+        the conventions of conventions.py.
+
+    Raises:
+        HeaderError: a header cannot be one of a message.
+        InvalidInputError: the object is no record.
+    """
+    record = read_record(source)
+    losses = find_losses(record)
+    if losses and on_loss == "error":
+        raise HeaderError(losses[0], where=_where(record), advice='Leave such headers out with on_loss="drop"')
+    given = record.headers if not losses else tuple(header for header in record.headers if _key_fault(header[0]) is None)
+    carried: dict[str, Any] = {}
+    kinds: bytes | None = None
+    plain: list[KafkaHeader] = []
+    for key, value in given:
+        if key == KINDS_HEADER and value is not None and kinds is None:
+            kinds = value
+        elif key not in _CARRIED or not _take(carried, key, value):
+            plain.append((key, value))
+    pairs = decode_values(plain, kinds)
+    time = None if record.timestamp_ms is None else record.timestamp_ms * 1000
+    if "timestamp" in carried and (time is None or carried["timestamp"] // 1000 != record.timestamp_ms):
+        del carried["timestamp"]  # the time of another record, which this one was copied from
+    return Message(
+        payload=record.value,
+        key=record.key,
+        headers=Headers(pairs if kinds is not None else read_conventions(pairs)),
+        offset=record.offset,
+        topic=None if record.topic is None else from_kafka_topic(record.topic),
+        partition=record.partition,
+        **{"timestamp": time, **carried},
+    )
+
+
+def find_losses(source: Any) -> list[str]:
+    """Return what a record of Kafka has that a message cannot have, a sentence each; empty where nothing would be lost.
+
+    Args:
+        source: A KafkaRecord, or the object of a Kafka client.
+    """
+    return [fault for key, _ in read_record(source).headers if (fault := _key_fault(key)) is not None]
+
+
+def _key_fault(key: str) -> str | None:
+    try:
+        size = len(key.encode("utf-8"))
+    except UnicodeEncodeError:
+        return f"the header key {key!r:.60} has no UTF-8 spelling"
+    if size == 0:
+        return "a header has an empty key"
+    return f"the header key {key!r:.60} has {size} bytes, more than {MAX_KEY_BYTES}" if size > MAX_KEY_BYTES else None
+
+
+def _take(carried: dict[str, Any], key: str, value: bytes | None) -> bool:
+    """Note what one of our own headers says; return whether it could be read and is the first of its kind."""
+    name, read = _CARRIED[key]
+    if value is None or name in carried:
+        return False
+    try:
+        number = read(value.decode("ascii"))
+    except (InvalidInputError, ValueError):
+        return False
+    if number < 0 or (name == "checksum" and number >> 32) or (name == "timestamp" and number >> 63):
+        return False
+    carried[name] = number
+    return True
+
+
+def _where(record: KafkaRecord) -> str | None:
+    return None if record.topic is None else f"topic {record.topic}, partition {record.partition}, offset {record.offset}"

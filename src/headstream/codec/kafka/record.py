@@ -1,0 +1,106 @@
+"""KafkaRecord: what a Kafka client sends and receives, and the reading of the clients' own objects.
+
+No client is imported: an object with `key`, `value`, `headers`, `timestamp`, `topic`, `partition` and `offset` is a
+record, whether these are attributes (aiokafka, kafka-python) or methods (confluent-kafka).
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Any, Literal, TypeAlias
+
+from headstream.errors import InvalidInputError
+
+__all__ = ["KafkaHeader", "KafkaRecord", "read_record"]
+
+KafkaHeader: TypeAlias = tuple[str, bytes | None]
+"""A header of Kafka's: a key and bytes, or null; keys may repeat, and order is kept."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class KafkaRecord:
+    """A record of Kafka.
+
+    Args:
+        value: The bytes, or None for null.
+        key: The bytes, or None for null.
+        headers: In order, repeats included.
+        timestamp_ms: Milliseconds since 1970 UTC; None leaves it to the client or the broker.
+        topic: As Kafka names it; None where it is not known.
+        partition: From 0; None leaves it to the client.
+        offset: Place in the partition; None before it is sent.
+    """
+
+    value: bytes | None
+    key: bytes | None = None
+    headers: tuple[KafkaHeader, ...] = ()
+    timestamp_ms: int | None = None
+    topic: str | None = None
+    partition: int | None = None
+    offset: int | None = None
+
+    def arguments(self, client: Literal["confluent", "aiokafka", "kafka-python"]) -> dict[str, Any]:
+        """Return the named arguments that a client's send takes: `producer.produce(**...)` or `producer.send(**...)`.
+
+        Args:
+            client: `confluent` for confluent-kafka's produce(), or `aiokafka` or `kafka-python` for their send().
+
+        Raises:
+            InvalidInputError: the client cannot send it: kafka-python takes no null in a header.
+        """
+        time_name = "timestamp" if client == "confluent" else "timestamp_ms"
+        if client == "kafka-python" and any(value is None for _, value in self.headers):
+            raise InvalidInputError("kafka-python cannot send a header that is null", advice="Use confluent-kafka or aiokafka")
+        chosen = {"topic": self.topic, "partition": self.partition, time_name: self.timestamp_ms}
+        named = {name: value for name, value in chosen.items() if value is not None}
+        return {**named, "value": self.value, "key": self.key, "headers": list(self.headers)}
+
+
+def read_record(source: Any) -> KafkaRecord:
+    """Return what a client's object says.
+
+    Args:
+        source: A KafkaRecord, a Message of confluent-kafka, a ConsumerRecord of aiokafka or kafka-python, or anything
+            with their attributes or methods.
+
+    Raises:
+        InvalidInputError: it is no record, or one that stands for an error.
+    """
+    if isinstance(source, KafkaRecord):
+        return source
+    error = _member(source, "error")
+    if error is not None:
+        raise InvalidInputError(f"the client reports an error instead of a record: {error}")
+    try:
+        time = _member(source, "timestamp")
+        if isinstance(time, tuple):  # confluent-kafka: what kind of time it is, and the time
+            time = time[1] if time[0] else None
+        return KafkaRecord(
+            value=_bytes(_member(source, "value")),
+            key=_bytes(_member(source, "key")),
+            headers=tuple((str(name), _bytes(value)) for name, value in _member(source, "headers") or ()),
+            timestamp_ms=None if time is None or time < 0 else int(time),
+            topic=_member(source, "topic"),
+            partition=_member(source, "partition"),
+            offset=_member(source, "offset"),
+        )
+    except (TypeError, ValueError, IndexError) as fault:
+        raise InvalidInputError(
+            f"{type(source).__name__} is not read as a Kafka record: {fault}",
+            advice="Give what the consumer returned, with keys and values as bytes",
+        ) from None
+
+
+def _member(source: Any, name: str) -> Any:
+    member = getattr(source, name, None)
+    return member() if callable(member) else member
+
+
+def _bytes(value: Any) -> bytes | None:
+    if value is None or isinstance(value, bytes):
+        return value
+    if isinstance(value, str):
+        return value.encode()
+    if isinstance(value, (bytearray, memoryview)):
+        return bytes(value)
+    raise TypeError(f"bytes are needed, not {type(value).__name__}: leave keys and values undecoded")

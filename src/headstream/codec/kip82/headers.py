@@ -1,0 +1,205 @@
+"""The typed header block of KIP-82, big-endian.
+
+    block    (key_length i32 | key | value_length i32 | [type u8 | body])*      to the end of the block; there is no count
+
+    type   kind      body      type   kind      body      type   kind      body
+    0x00   bool      1 (0, 1)  0x04   int32     4         0x08   string    UTF-8, the rest
+    0x01   int8      1         0x05   int64     8         0x09   raw       the rest
+    0x02   char      2 UTF-16  0x06   float32   4
+    0x03   int16     2         0x07   float64   8
+
+value_length counts the type and the body; -1 is null. A type from 0x0A on has a body of any length, which is kept.
+
+The proposal contradicts itself (its sentence about "null and boolean zero length" is left from a draft with other codes),
+and is silent on much. `strict` takes what is drawn above and nothing else. `lenient` also reads, and forwards untouched:
+
+    a type alone where the type has a body of its own width     null
+    value_length 0, without a type                              null
+    a bool other than 0 and 1                                   true
+    an empty key                                                as it is
+
+and writes a value of an unknown type and half of a surrogate pair, which `strict` refuses to write.
+"""
+
+from __future__ import annotations
+
+import struct
+from collections.abc import Iterable
+from dataclasses import dataclass, field
+from typing import Final
+
+from headstream.errors import DecodeError, HeaderError, LimitError
+from headstream.model.header_block import MAX_KEY_BYTES, HeaderPlace, Pair
+from headstream.model.header_values import KIND_WIDTHS, HeaderKind, HeaderValue, value_of
+from headstream.model.headers import check_key
+
+__all__ = ["KINDS", "LENIENT", "STRICT", "HeaderLimits", "TypedHeaders"]
+
+KINDS: Final = (
+    HeaderKind.BOOL,
+    HeaderKind.INT8,
+    HeaderKind.CHAR,
+    HeaderKind.INT16,
+    HeaderKind.INT32,
+    HeaderKind.INT64,
+    HeaderKind.FLOAT32,
+    HeaderKind.FLOAT64,
+    HeaderKind.STRING,
+    HeaderKind.RAW,
+)
+"""Type code -> kind."""
+
+_CODES: Final[dict[int, int]] = {kind.value: code for code, kind in enumerate(KINDS)}
+_I32: Final = struct.Struct(">i")
+_WIDTHS: Final = tuple(KIND_WIDTHS.get(kind) for kind in KINDS)
+_FOREIGN: Final = 256
+_SURROGATES: Final = range(0xD800, 0xE000)
+
+
+@dataclass(frozen=True, slots=True)
+class HeaderLimits:
+    """How much of headers a message may have. What is read is never more than the input; these bound what is taken.
+
+    Args:
+        block_bytes: The whole block.
+        count: Headers of a message.
+        key_bytes: A key; more than 255 no other dialect can hold.
+        value_bytes: A value; W3C baggage needs 8192.
+    """
+
+    block_bytes: int = 1 << 20
+    count: int = 1024
+    key_bytes: int = MAX_KEY_BYTES
+    value_bytes: int = 1 << 16
+
+
+@dataclass(frozen=True, slots=True)
+class TypedHeaders:
+    """The layout of the block drawn above: for Headers.from_bytes() and as_bytes().
+
+    Args:
+        strict: Whether what the proposal says in contradiction to itself is refused.
+        limits: What a message may have.
+    """
+
+    strict: bool = True
+    limits: HeaderLimits = field(default_factory=HeaderLimits)
+
+    @property
+    def name(self) -> str:
+        """`kip82`."""
+        return "kip82"
+
+    def split(self, block: bytes, at: int) -> list[HeaderPlace]:
+        """Return where each header of a block lies; the place begins with value_length. See HeaderLayout."""
+        places: list[HeaderPlace] = []
+        begin, end, limits = 0, len(block), self.limits
+        if end > limits.block_bytes:
+            raise DecodeError(f"a header block has at most {limits.block_bytes} bytes, this one has {end}", at)
+        while begin < end:
+            if len(places) == limits.count:
+                raise DecodeError(f"a message has at most {limits.count} headers, this one has more", at + begin)
+            key_end = begin + 4 + self._length(block, begin, at, None, limits.key_bytes)
+            try:
+                key = block[begin + 4 : key_end].decode("utf-8")
+            except UnicodeDecodeError as error:
+                raise DecodeError("the key of a header is not UTF-8", at + begin + 4 + error.start) from None
+            if not key and self.strict:
+                raise DecodeError("the key of a header is empty", at + begin)
+            value_end = key_end + 4
+            if block[key_end:value_end] != b"\xff\xff\xff\xff":
+                value_end += self._length(block, key_end, at, key, limits.value_bytes)
+            places.append((key, key_end, value_end))
+            begin = value_end
+        return places
+
+    def _length(self, block: bytes, begin: int, at: int, key: str | None, most: int) -> int:
+        """Return a length that fits what is left: of a key, or of the value of a key."""
+        have = len(block) - begin
+        if have >= 4:
+            length: int = _I32.unpack_from(block, begin)[0]
+            if 0 <= length <= most and length <= have - 4:
+                return length
+        what = "the key of a header" if key is None else f"the value of the header {key!r:.60}"
+        if have < 4:
+            raise DecodeError(f"the length of {what} is cut short", at + begin, 4, have)
+        if length < 0:
+            raise DecodeError(f"the length of {what} is {length}", at + begin)
+        if length > have - 4:
+            raise DecodeError(f"{what} is cut short", at + begin + 4, length, have - 4)
+        raise DecodeError(f"{what} has {length} bytes, {most} are allowed", at + begin)
+
+    def decode_value(self, block: bytes, place: HeaderPlace, at: int) -> HeaderValue:
+        """Return the value at a place that split() returned; DecodeError where the bytes are none of its type."""
+        key, begin, end = place
+        size = end - begin - 5
+        if size < 0:
+            if size == -1 and self.strict and block[begin : begin + 4] != b"\xff\xff\xff\xff":
+                raise DecodeError("a value without a type", at + begin, 1, 0, where=_where(key))
+            return HeaderValue(HeaderKind.NULL, b"")
+        code = block[begin + 4]
+        body = block[begin + 5 : end]
+        if code >= len(KINDS):
+            return HeaderValue(_FOREIGN + code, body)
+        kind, width = KINDS[code], _WIDTHS[code]
+        if width is not None and size != width:
+            if size == 0 and not self.strict:
+                return HeaderValue(HeaderKind.NULL, b"")
+            raise DecodeError(f"a {kind.name.lower()} of type {code:#04x}", at + begin + 5, width, size, where=_where(key))
+        if code == 0 and not self.strict:
+            body = b"\x01" if body != b"\x00" else body
+        try:
+            return value_of(kind, body if width is None else body[::-1])
+        except HeaderError as error:
+            raise DecodeError(error.what, at + begin + 5, where=_where(key)) from None
+
+    def encode(self, pairs: Iterable[Pair]) -> bytes:
+        """Return the block of some headers.
+
+        Raises:
+            HeaderError: a value is of a kind that the proposal has not, or not to be written in `strict`.
+            LimitError: there is more than the limits take.
+        """
+        parts: list[bytes] = []
+        count = 0
+        for key, value in pairs:
+            name = (check_key(key) if self.strict else key).encode("utf-8")
+            body = self._spell(key, value)
+            if len(name) > self.limits.key_bytes or len(body) > self.limits.value_bytes:
+                raise LimitError(
+                    f"a key has at most {self.limits.key_bytes} bytes and a value {self.limits.value_bytes}",
+                    where=f"header {key!r:.60}",
+                )
+            size = len(body) if value.kind != HeaderKind.NULL else -1
+            parts += (len(name).to_bytes(4, "big"), name, size.to_bytes(4, "big", signed=True), body)
+            count += 1
+        block = b"".join(parts)
+        if count > self.limits.count or len(block) > self.limits.block_bytes:
+            raise LimitError(f"{count} headers of {len(block)} bytes, of {self.limits.count} and {self.limits.block_bytes}")
+        return block
+
+    def _spell(self, key: str, value: HeaderValue) -> bytes:
+        """Return type and body."""
+        kind, data = value.kind, value.data
+        if kind == HeaderKind.NULL:
+            return b""
+        code = _CODES.get(kind)
+        if code is None and kind > _FOREIGN and not self.strict:
+            return bytes((kind - _FOREIGN,)) + data
+        if code is None:
+            raise HeaderError(
+                f"KIP-82 has no kind {value.kind_name}",
+                where=f"header {key!r:.60}",
+                advice="Give a kind that it has (bool int8 char int16 int32 int64 float32 float64 string raw null), or convert()",
+            )
+        if kind == HeaderKind.CHAR and self.strict and int.from_bytes(data, "little") in _SURROGATES:
+            raise HeaderError("half of a surrogate pair is no character", where=f"header {key!r:.60}", advice="Use string")
+        return bytes((code,)) + (data[::-1] if kind in KIND_WIDTHS else data)
+
+
+def _where(key: str) -> str:
+    return f"header {key!r:.60}"
+
+
+STRICT: Final = TypedHeaders()
+LENIENT: Final = TypedHeaders(strict=False)

@@ -1,0 +1,54 @@
+"""Numbers as decimal text where the kernels run interpreted: same names and meaning as in text_primitives.h.
+
+A pointer is a memoryview of unsigned bytes here, and `at` counts from its first byte.
+"""
+
+from __future__ import annotations
+
+import math
+import struct
+
+__all__ = ["is_beyond_float32", "load_float64", "parse_float", "parse_whole", "write_float", "write_whole"]
+
+
+def parse_float(p: memoryview, at: int, size: int) -> float:
+    """Return the double next to a decimal text of at most 63 characters; infinite where it is beyond all."""
+    return float(bytes(p[at : at + size]))
+
+
+def write_float(target: memoryview, to: int, value: float) -> int:
+    """Write the shortest decimal text, of at most 24 characters, that gives a double back; return how many."""
+    text = repr(value).encode()
+    target[to : to + len(text)] = text
+    return len(text)
+
+
+def load_float64(p: memoryview, at: int) -> float:
+    """Return the 64-bit float at a byte."""
+    value: float = struct.unpack_from("<d", p, at)[0]
+    return value
+
+
+def is_beyond_float32(value: float) -> bool:
+    """Return whether a double is finite and single precision holds no number near it."""
+    try:
+        struct.pack("<f", value)
+    except OverflowError:
+        return math.isfinite(value)
+    return False
+
+
+def parse_whole(target: memoryview, to: int, p: memoryview, at: int, size: int, width: int, is_signed: bool) -> bool:
+    """Write a whole number, an optional minus and 1 to 39 digits, in so many bytes; return whether they hold it."""
+    try:
+        target[to : to + width] = int(bytes(p[at : at + size])).to_bytes(width, "little", signed=is_signed)
+    except OverflowError:
+        return False
+    return True
+
+
+def write_whole(target: memoryview, to: int, p: memoryview, at: int, width: int, is_signed: bool) -> int:
+    """Write a whole number of so many little-endian bytes as text of at most 40 characters; return how many."""
+    text = str(int.from_bytes(p[at : at + width], "little", signed=is_signed)).encode()
+    target[to : to + len(text)] = text
+    return len(text)

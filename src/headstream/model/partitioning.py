@@ -1,0 +1,62 @@
+"""How a sender says which partition its messages go to."""
+
+from __future__ import annotations
+
+import enum
+from dataclasses import dataclass
+
+from headstream.errors import InvalidInputError
+
+__all__ = ["Partitioning", "PartitioningKind"]
+
+_MAX_PARTITION = (1 << 32) - 1
+
+
+class PartitioningKind(enum.IntEnum):
+    """The three ways to choose a partition; the codes are Iggy's."""
+
+    BALANCED = 1
+    PARTITION_ID = 2
+    MESSAGES_KEY = 3
+
+
+@dataclass(frozen=True, slots=True)
+class Partitioning:
+    """Which partition the messages of a send go to.
+
+    Args:
+        kind: One of PartitioningKind.
+        value: Nothing for balanced, 4 little-endian bytes for a partition's number, 1 to 255 bytes for a key.
+
+    Raises:
+        InvalidInputError: the value is not one of that kind.
+    """
+
+    kind: PartitioningKind
+    value: bytes = b""
+
+    def __post_init__(self) -> None:
+        allowed = {1: range(1), 2: range(4, 5), 3: range(1, 256)}[self.kind]
+        if len(self.value) not in allowed:
+            raise InvalidInputError(
+                f"{self.kind.name.lower()} has {allowed[0]} to {allowed[-1]} bytes, not {len(self.value)}"
+                if len(allowed) > 1
+                else f"{self.kind.name.lower()} has {allowed[0]} bytes, not {len(self.value)}"
+            )
+
+    @classmethod
+    def balanced(cls) -> Partitioning:
+        """All partitions in turn."""
+        return cls(PartitioningKind.BALANCED)
+
+    @classmethod
+    def partition(cls, number: int) -> Partitioning:
+        """One partition, by its number from 1."""
+        if not 0 <= number <= _MAX_PARTITION:
+            raise InvalidInputError(f"partition {number} is not an unsigned 32-bit number")
+        return cls(PartitioningKind.PARTITION_ID, number.to_bytes(4, "little"))
+
+    @classmethod
+    def key(cls, key: bytes) -> Partitioning:
+        """The partition of a key."""
+        return cls(PartitioningKind.MESSAGES_KEY, key)
