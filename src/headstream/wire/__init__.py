@@ -1,0 +1,30 @@
+"""The protocol of an Iggy server (the generation with message state and CRC-32), without a socket.
+
+    codes.py      which commands there are, who may ask, and their routes over HTTP      routes.py   a path -> a command
+    statuses.py   which errors there are                                               refusals.py   status <-> error
+    frames.py     the frames in what comes over TCP (frame_scan.py: the loop, compiled)
+    commands/     the commands and their replies, by noun       extensions/     Headstream's own (codes from 10000)
+    table.py      all of them by code
+    records.py shapes.py sizes.py      how they are spelled: in bytes and in JSON, each field told once
+
+A server over TCP:
+
+    frames = FrameBuffer.for_requests(pool)
+    for frame in frames.received(count):                       after writing into frames.writable()
+        try:
+            command = decode_command(frame.number, frame.payload)        DecodeError: status 3
+            command.validate()                                           limits, with their status
+            ... stale? logged in (command.entry().needs_login)? then the handler of type(command) gives the reply
+            answer = encode_response(0, type(command).encode_reply(reply))
+        except HeadstreamError as error:
+            answer = encode_response(status_of(error))                   a lookup (entry().is_lookup): encode_response(0)
+    frames.done()
+
+A server over HTTP: find_route(method, path), COMMANDS[code].decode_http(path, query, body), the same handler,
+encode_http_reply(reply) with the route's status of success; spell_refusal(error) and http_status() where it fails.
+
+A client: encode_request(command.code, command.encode()), the frames of FrameBuffer.for_responses(), and per frame
+decode_refusal(status, body) or type(command).decode_reply(body). Over HTTP: command.to_json() and reply_from_json().
+
+What is not copied of the original, and what is although it looks wrong, is told in docs/iggy.md.
+"""

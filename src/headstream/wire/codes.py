@@ -1,0 +1,226 @@
+"""The one table of commands: code, name, who may ask, and the route by which HTTP says the same.
+
+A parameter in braces is a field of the command under its JSON name. What is not in the path travels in the query
+(GET and DELETE) or in the body (POST and PUT), as JSON.
+
+Codes from 10000 on are Headstream's own, open to clients that logged in with the context "headstream" (over HTTP to all).
+"""
+
+from __future__ import annotations
+
+import enum
+from typing import Final, Literal, NamedTuple, TypeAlias
+
+from headstream.wire.statuses import Status
+
+__all__ = ["EXTENSION_CODES", "EXTENSION_CONTEXT", "TABLE", "Code", "Entry", "Method", "Route", "name_of_code"]
+
+Method: TypeAlias = Literal["GET", "POST", "PUT", "DELETE"]
+
+EXTENSION_CODES: Final = range(10_000, 20_000)
+"""Headstream's own commands."""
+
+EXTENSION_CONTEXT: Final = "headstream"
+"""The context with which a client logs in that knows them."""
+
+
+class Code(enum.IntEnum):
+    """The commands."""
+
+    PING = 1
+    STATS = 10
+    SNAPSHOT = 11
+    ME = 20
+    GET_CLIENT = 21
+    LIST_CLIENTS = 22
+    GET_USER = 31
+    LIST_USERS = 32
+    CREATE_USER = 33
+    DELETE_USER = 34
+    UPDATE_USER = 35
+    UPDATE_PERMISSIONS = 36
+    CHANGE_PASSWORD = 37
+    LOGIN = 38
+    LOGOUT = 39
+    LIST_TOKENS = 41
+    CREATE_TOKEN = 42
+    DELETE_TOKEN = 43
+    LOGIN_WITH_TOKEN = 44
+    POLL_MESSAGES = 100
+    SEND_MESSAGES = 101
+    FLUSH_MESSAGES = 102
+    GET_OFFSET = 120
+    STORE_OFFSET = 121
+    DELETE_OFFSET = 122
+    GET_STREAM = 200
+    LIST_STREAMS = 201
+    CREATE_STREAM = 202
+    DELETE_STREAM = 203
+    UPDATE_STREAM = 204
+    PURGE_STREAM = 205
+    GET_TOPIC = 300
+    LIST_TOPICS = 301
+    CREATE_TOPIC = 302
+    DELETE_TOPIC = 303
+    UPDATE_TOPIC = 304
+    PURGE_TOPIC = 305
+    CREATE_PARTITIONS = 402
+    DELETE_PARTITIONS = 403
+    DELETE_SEGMENTS = 503
+    GET_GROUP = 600
+    LIST_GROUPS = 601
+    CREATE_GROUP = 602
+    DELETE_GROUP = 603
+    JOIN_GROUP = 604
+    LEAVE_GROUP = 605
+
+    FETCH_MESSAGES = 10_000
+    WAIT_MESSAGES = 10_001
+    APPEND_MESSAGES = 10_002
+    SET_STATE = 10_003
+    LIST_STATES = 10_004
+    CREATE_OPEN_TOPIC = 10_010
+    GET_OPEN_TOPIC = 10_011
+    LIST_OPEN_TOPICS = 10_012
+    CHANGE_TOPIC_OPTIONS = 10_013
+    STAGE_BATCH = 10_020
+    COMMIT_EPOCH = 10_021
+    GET_EPOCH = 10_022
+    GET_GROUP_LAG = 10_030
+    LIST_GROUP_LAGS = 10_031
+    SEEK_GROUP = 10_032
+    ENTER_GROUP = 10_033
+    EXIT_GROUP = 10_034
+    REPORT_MEMBER = 10_035
+    COMMIT_MEMBER = 10_036
+    COMMIT_OFFSETS = 10_040
+    LIST_OFFSETS = 10_041
+    GET_IDENTITY = 10_050
+
+
+class Route(NamedTuple):
+    """How HTTP asks for a command: method, path, and the status of success."""
+
+    method: Method
+    path: str
+    success: int = 200
+
+
+class Entry(NamedTuple):
+    """What is known of a command before its payload is read.
+
+    Args:
+        code: Its code.
+        name: Its name, as in `stream.get`.
+        needs_login: Whether a session without a user is refused.
+        route: How HTTP asks for it, or None.
+        is_lookup: Whether "not found", "not logged in" and "not permitted" are all answered as nothing: an empty reply,
+            404 over HTTP.
+        refusal: The status for a session without a user.
+    """
+
+    code: Code
+    name: str
+    needs_login: bool = True
+    route: Route | None = None
+    is_lookup: bool = False
+    refusal: Status = Status.UNAUTHENTICATED
+
+    @property
+    def is_extension(self) -> bool:
+        """Whether the command is Headstream's own."""
+        return self.code in EXTENSION_CODES
+
+
+_S: Final = "/streams/{stream_id}"
+_T: Final = _S + "/topics/{topic_id}"
+_G: Final = _T + "/consumer-groups/{group_id}"
+_P: Final = _T + "/partitions/{partition_id}"
+_CLIENT: Final = "/clients/{client_id}"
+_USER: Final = "/users/{user_id}"
+_TOKENS: Final = "/personal-access-tokens"
+_OFFSETS: Final = _T + "/consumer-offsets"
+
+_ENTRIES: Final = (
+    Entry(Code.PING, "ping", False, Route("GET", "/ping")),
+    Entry(Code.STATS, "stats", False, Route("GET", "/stats")),
+    Entry(Code.SNAPSHOT, "snapshot", True, Route("POST", "/snapshot")),
+    Entry(Code.ME, "me"),
+    Entry(Code.GET_CLIENT, "client.get", True, Route("GET", _CLIENT), is_lookup=True),
+    Entry(Code.LIST_CLIENTS, "client.list", True, Route("GET", "/clients")),
+    Entry(Code.GET_USER, "user.get", True, Route("GET", _USER), is_lookup=True),
+    Entry(Code.LIST_USERS, "user.list", True, Route("GET", "/users")),
+    Entry(Code.CREATE_USER, "user.create", True, Route("POST", "/users")),
+    Entry(Code.DELETE_USER, "user.delete", True, Route("DELETE", _USER, 204)),
+    Entry(Code.UPDATE_USER, "user.update", True, Route("PUT", _USER, 204)),
+    Entry(Code.UPDATE_PERMISSIONS, "user.permissions", True, Route("PUT", _USER + "/permissions", 204)),
+    Entry(Code.CHANGE_PASSWORD, "user.password", True, Route("PUT", _USER + "/password", 204)),
+    Entry(Code.LOGIN, "user.login", False, Route("POST", "/users/login")),
+    Entry(Code.LOGOUT, "user.logout", True, Route("DELETE", "/users/logout", 204)),
+    Entry(Code.LIST_TOKENS, "personal_access_token.list", True, Route("GET", _TOKENS)),
+    Entry(Code.CREATE_TOKEN, "personal_access_token.create", True, Route("POST", _TOKENS)),
+    Entry(Code.DELETE_TOKEN, "personal_access_token.delete", True, Route("DELETE", _TOKENS + "/{name}", 204)),
+    Entry(Code.LOGIN_WITH_TOKEN, "personal_access_token.login", False, Route("POST", _TOKENS + "/login")),
+    Entry(Code.POLL_MESSAGES, "message.poll", True, Route("GET", _T + "/messages")),
+    Entry(Code.SEND_MESSAGES, "message.send", True, Route("POST", _T + "/messages", 201)),
+    Entry(Code.FLUSH_MESSAGES, "message.flush_unsaved_buffer", True, Route("GET", _T + "/messages/flush/{partition_id}/{fsync}")),
+    Entry(Code.GET_OFFSET, "consumer_offset.get", True, Route("GET", _OFFSETS), is_lookup=True),
+    Entry(Code.STORE_OFFSET, "consumer_offset.store", True, Route("PUT", _OFFSETS, 204)),
+    Entry(Code.DELETE_OFFSET, "consumer_offset.delete", True, Route("DELETE", _OFFSETS + "/{id}", 204)),
+    Entry(Code.GET_STREAM, "stream.get", True, Route("GET", _S), is_lookup=True),
+    Entry(Code.LIST_STREAMS, "stream.list", True, Route("GET", "/streams")),
+    Entry(Code.CREATE_STREAM, "stream.create", True, Route("POST", "/streams")),
+    Entry(Code.DELETE_STREAM, "stream.delete", True, Route("DELETE", _S, 204)),
+    Entry(Code.UPDATE_STREAM, "stream.update", True, Route("PUT", _S, 204)),
+    Entry(Code.PURGE_STREAM, "stream.purge", True, Route("DELETE", _S + "/purge", 204), refusal=Status.UNAUTHORIZED),
+    Entry(Code.GET_TOPIC, "topic.get", True, Route("GET", _T), is_lookup=True),
+    Entry(Code.LIST_TOPICS, "topic.list", True, Route("GET", _S + "/topics")),
+    Entry(Code.CREATE_TOPIC, "topic.create", True, Route("POST", _S + "/topics")),
+    Entry(Code.DELETE_TOPIC, "topic.delete", True, Route("DELETE", _T, 204)),
+    Entry(Code.UPDATE_TOPIC, "topic.update", True, Route("PUT", _T, 204)),
+    Entry(Code.PURGE_TOPIC, "topic.purge", True, Route("DELETE", _T + "/purge", 204)),
+    Entry(Code.CREATE_PARTITIONS, "partition.create", True, Route("POST", _T + "/partitions", 201)),
+    Entry(Code.DELETE_PARTITIONS, "partition.delete", True, Route("DELETE", _T + "/partitions", 204)),
+    Entry(Code.DELETE_SEGMENTS, "segment.delete", True, Route("DELETE", _P + "/segments", 204)),
+    Entry(Code.GET_GROUP, "consumer_group.get", True, Route("GET", _G), is_lookup=True),
+    Entry(Code.LIST_GROUPS, "consumer_group.list", True, Route("GET", _T + "/consumer-groups")),
+    Entry(Code.CREATE_GROUP, "consumer_group.create", True, Route("POST", _T + "/consumer-groups", 201)),
+    Entry(Code.DELETE_GROUP, "consumer_group.delete", True, Route("DELETE", _G, 204)),
+    Entry(Code.JOIN_GROUP, "consumer_group.join"),
+    Entry(Code.LEAVE_GROUP, "consumer_group.leave"),
+    Entry(Code.FETCH_MESSAGES, "message.fetch", True, Route("POST", _T + "/messages/fetch")),
+    Entry(Code.WAIT_MESSAGES, "message.wait", True, Route("POST", _T + "/messages/wait")),
+    Entry(Code.APPEND_MESSAGES, "message.append", True, Route("POST", _P + "/messages/append")),
+    Entry(Code.SET_STATE, "message.set_state", True, Route("PUT", _P + "/states", 204)),
+    Entry(Code.LIST_STATES, "message.list_states", True, Route("GET", _P + "/states")),
+    Entry(Code.CREATE_OPEN_TOPIC, "topic.create_open", True, Route("POST", "/open/topics")),
+    Entry(Code.GET_OPEN_TOPIC, "topic.get_open", True, Route("GET", "/open" + _T)),
+    Entry(Code.LIST_OPEN_TOPICS, "topic.list_open", True, Route("GET", "/open/topics")),
+    Entry(Code.CHANGE_TOPIC_OPTIONS, "topic.change_options", True, Route("PUT", "/open" + _T)),
+    Entry(Code.STAGE_BATCH, "epoch.stage", True, Route("POST", "/epochs/{writer}/{epoch}/batches", 201)),
+    Entry(Code.COMMIT_EPOCH, "epoch.commit", True, Route("POST", "/epochs/{writer}/{epoch}/commit")),
+    Entry(Code.GET_EPOCH, "epoch.get", True, Route("GET", "/epochs/{writer}")),
+    Entry(Code.GET_GROUP_LAG, "consumer_group.lag", True, Route("GET", _G + "/lag")),
+    Entry(Code.LIST_GROUP_LAGS, "consumer_group.list_lags", True, Route("GET", _T + "/consumer-group-lags")),
+    Entry(Code.SEEK_GROUP, "consumer_group.seek", True, Route("PUT", _G + "/offsets")),
+    Entry(Code.ENTER_GROUP, "consumer_group.enter", True, Route("POST", _G + "/members")),
+    Entry(Code.EXIT_GROUP, "consumer_group.exit", True, Route("DELETE", _G + "/members/{member_id}", 204)),
+    Entry(Code.REPORT_MEMBER, "consumer_group.report", True, Route("PUT", _G + "/members/{member_id}")),
+    Entry(Code.COMMIT_MEMBER, "consumer_group.commit", True, Route("PUT", _G + "/members/{member_id}/offsets")),
+    Entry(Code.COMMIT_OFFSETS, "consumer_offset.commit", True, Route("PUT", _OFFSETS + "/committed", 204)),
+    Entry(Code.LIST_OFFSETS, "consumer_offset.list", True, Route("GET", _OFFSETS + "/committed")),
+    Entry(Code.GET_IDENTITY, "log.identity", True, Route("GET", "/open/identity")),
+)
+
+TABLE: Final[dict[int, Entry]] = {entry.code: entry for entry in _ENTRIES}
+"""Every command by its code."""
+
+
+def name_of_code(code: int) -> str:
+    """Return the name of a command, `unknown(n)` for a code that has none.
+
+    Args:
+        code: Unsigned 32-bit.
+    """
+    entry = TABLE.get(code)
+    return f"unknown({code})" if entry is None else entry.name

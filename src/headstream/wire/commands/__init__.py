@@ -1,0 +1,1 @@
+"""The commands that Iggy's clients know, one file a noun."""

@@ -1,0 +1,276 @@
+"""Sending and polling. Messages stay bytes, as codec/batch/ and codec/binary.py take them.
+
+    poll      consumer | stream | topic | partition u32 | strategy u8 | value u64 | count u32 | auto_commit u8
+    polled    partition u32 | current_offset u64 | count u32 | stored messages
+    send      stream | topic | partitioning | sent messages
+    partitioning   kind u8 | length u8 | value
+
+These two are asked for all the time: what comes before the numbers of a poll, and before the messages of a send, is
+the same again and again, and is decoded once.
+
+The generation after this one (servers from 0.5.0, SDK from 0.7.0) sends something else under the same code:
+
+    send      metadata_length u32 | stream | topic | partitioning | count u32 | count x 16 bytes of index | messages
+"""
+
+from __future__ import annotations
+
+import struct
+from collections.abc import Mapping
+from dataclasses import dataclass
+from functools import lru_cache
+from typing import Annotated, Any, Final
+
+from headstream.codec import json
+from headstream.codec.binary import decode_polled, decode_sent, encode_polled, encode_sent
+from headstream.codec.buffer import BytesLike, Reader, Writer
+from headstream.codec.replicate.json import decode_json, encode_json
+from headstream.errors import DecodeError, InvalidInputError
+from headstream.model.partitioning import Partitioning, PartitioningKind
+from headstream.model.polling import PollingKind, PollingStrategy
+from headstream.wire.codes import Code
+from headstream.wire.commands.offsets import CONSUMER, ConsumerId, ConsumerRef, PartitionOrNone
+from headstream.wire.records import Command, HttpRequest, Record, one
+from headstream.wire.refusals import refusal
+from headstream.wire.shapes import (
+    IDENTIFIER,
+    U32,
+    U64,
+    Default,
+    Flag,
+    FlagShape,
+    Identifier,
+    Json,
+    PartitionId,
+    Rest,
+    Shape,
+    StreamId,
+    TextCode,
+    TopicId,
+)
+from headstream.wire.statuses import Status
+
+__all__ = ["LATER_GENERATION", "FlushMessages", "PollMessages", "PolledMessages", "SendMessages", "pull_partitioning"]
+
+LATER_GENERATION: Final = "a send of Iggy's later generation (servers from 0.5.0, SDK from 0.7.0), whose messages have no state"
+"""Why such a send is refused."""
+
+_POLL_NUMBERS: Final = struct.Struct("<IBQIB")
+_POLLED_HEAD: Final = struct.Struct("<IQI")
+_KINDS: Final = {kind.value: kind for kind in PollingKind}
+
+
+class _Partitioning(Shape):
+    """kind u8 | length u8 | value."""
+
+    def push(self, writer: Writer, value: Partitioning) -> None:
+        writer.push_u8(value.kind)
+        writer.push_u8(len(value.value))
+        writer.push_bytes(value.value)
+
+    def pull(self, reader: Reader, what: str) -> Partitioning:
+        return pull_partitioning(reader)
+
+
+def pull_partitioning(reader: Reader) -> Partitioning:
+    """Read how the partition is chosen.
+
+    Raises:
+        DecodeError: it is not one; where only the value does not fit the kind, its status says so.
+    """
+    at = reader.at
+    kind = reader.pull_u8("the kind of partitioning")
+    value = reader.pull_bytes(reader.pull_u8("the length of partitioning"), "partitioning")
+    if kind not in (1, 2, 3):
+        raise DecodeError(f"partitioning is of kind 1, 2 or 3, not {kind}", at)
+    try:
+        return Partitioning(PartitioningKind(kind), value)
+    except InvalidInputError as refused:
+        error = DecodeError(refused.what, at)
+        is_number = kind == PartitioningKind.PARTITION_ID and value
+        error.status = Status.INVALID_NUMBER_ENCODING if is_number else Status.INVALID_KEY_VALUE_LENGTH
+        raise error from None
+
+
+@dataclass(frozen=True, slots=True)
+class PolledMessages(Record):
+    """What a poll brings.
+
+    Args:
+        partition: The partition that was read; 0 where a member of a group has none.
+        current_offset: Its newest offset; 0 where it is empty.
+        count: How many messages are here.
+        messages: Stored messages, back to back.
+    """
+
+    partition: Annotated[U32, Json("partition_id")]
+    current_offset: U64
+    count: U32
+    messages: Rest
+
+    def head(self) -> bytes:
+        """Return what stands before the messages, for who writes them without copying."""
+        return _POLLED_HEAD.pack(self.partition, self.current_offset, self.count)
+
+    def spell(self) -> dict[str, Any]:
+        """Return it as a JSON object."""
+        document: dict[str, Any] = decode_json(self.encode_json())
+        return document
+
+    def encode_json(self) -> bytes:
+        """Return it as JSON.
+
+        Raises:
+            HeaderError: a header's key repeats, which a JSON object cannot hold.
+        """
+        return json.encode_polled(decode_polled(self.messages), self.partition, self.current_offset)
+
+    @classmethod
+    def read(cls, spelled: Any, where: str) -> PolledMessages:
+        """Return what a JSON object spells."""
+        found = json.decode_polled(encode_json(spelled))
+        return cls(found.partition, found.current_offset, len(found.messages), encode_polled(found.messages))
+
+
+@dataclass(frozen=True, slots=True)
+class PollMessages(Command[PolledMessages]):
+    """Return messages of a partition, without waiting for any."""
+
+    code = Code.POLL_MESSAGES
+    reply = one(PolledMessages)
+    consumer: ConsumerId
+    stream: StreamId
+    topic: TopicId
+    partition: PartitionOrNone
+    kind: Annotated[PollingKind, TextCode(PollingKind, short=True), Default(PollingKind.OFFSET)]
+    value: Annotated[U64, Default(0)]
+    count: Annotated[U32, Default(10)]
+    auto_commit: Annotated[Flag, Default(False)]
+
+    @property
+    def strategy(self) -> PollingStrategy:
+        """Where the poll begins."""
+        return PollingStrategy(self.kind, self.value)
+
+    @classmethod
+    def decode(cls, payload: BytesLike) -> PollMessages:
+        """Return the command of a request."""
+        data = bytes(payload)
+        begin = len(data) - _POLL_NUMBERS.size
+        if begin < 0:
+            raise DecodeError("a poll is cut short", 0, _POLL_NUMBERS.size, len(data))
+        partition, code, value, count, auto_commit = _POLL_NUMBERS.unpack_from(data, begin)
+        kind = _KINDS.get(code)
+        if kind is None:
+            raise DecodeError(f"a poll begins in one of 5 ways, not in way {code}", begin + 4)
+        consumer, stream, topic = _poll_targets(data[:begin])
+        return cls(consumer, stream, topic, partition, kind, value, count, auto_commit == 1)
+
+    @classmethod
+    def encode_http_reply(cls, value: PolledMessages) -> bytes:
+        """Return a reply as the body of a response over HTTP."""
+        return value.encode_json()
+
+
+@dataclass(frozen=True, slots=True)
+class SendMessages(Command[None]):
+    """Append messages to a partition; `messages` are sent ones, back to back."""
+
+    code = Code.SEND_MESSAGES
+    stream: StreamId
+    topic: TopicId
+    partitioning: Annotated[Partitioning, _Partitioning()]
+    messages: Rest
+
+    @classmethod
+    def decode(cls, payload: BytesLike) -> SendMessages:
+        """Return the command of a request; its messages are a view into the payload.
+
+        Raises:
+            DecodeError: it is not one, or one of the later generation, which is told by name.
+        """
+        view = memoryview(payload).cast("B") if len(payload) else memoryview(b"")
+        at, size = 0, len(view)
+        for _ in range(3):
+            at += 2 + view[at + 1] if at + 1 < size else size
+        try:
+            stream, topic, partitioning = _send_targets(bytes(view[:at]))
+        except DecodeError:
+            if _is_later_send(view):
+                raise DecodeError(LATER_GENERATION, 0, advice="Use an SDK before 0.7 (iggy-py before 0.5)") from None
+            raise
+        return cls(stream, topic, partitioning, view[at:])
+
+    def validate(self) -> None:
+        """Check that there is a message."""
+        if not len(self.messages):
+            raise refusal(Status.INVALID_MESSAGES_COUNT, "a send without messages")
+
+    def to_json(self) -> HttpRequest:
+        """Return the command as HTTP asks for it."""
+        path = f"/streams/{IDENTIFIER.quote(self.stream)}/topics/{IDENTIFIER.quote(self.topic)}/messages"
+        return HttpRequest("POST", path, {}, decode_json(json.encode_sent(decode_sent(self.messages), self.partitioning)))
+
+    @classmethod
+    def from_json(cls, path: Mapping[str, str], query: Mapping[str, str], body: Any) -> SendMessages:
+        """Return the command that a request over HTTP makes."""
+        return cls.decode_http(path, query, encode_json(body))
+
+    @classmethod
+    def decode_http(cls, path: Mapping[str, str], query: Mapping[str, str], body: BytesLike) -> SendMessages:
+        """Return the command that a request over HTTP makes."""
+        stream = IDENTIFIER.read_text(path["stream_id"], "path.stream_id")
+        topic = IDENTIFIER.read_text(path["topic_id"], "path.topic_id")
+        try:
+            sent = json.decode_sent(body)
+        except DecodeError as error:
+            raise DecodeError(error.what, error.at, where=f"body.{error.where}" if error.where else None) from None
+        return cls(stream, topic, sent.partitioning, encode_sent(sent.messages))
+
+
+class _Fsync(FlagShape):
+    """A flag that a URL may also spell `fsync=true`, as Iggy's own client does."""
+
+    def read_text(self, text: str, where: str) -> bool:
+        return super().read_text(text.removeprefix("fsync="), where)
+
+
+@dataclass(frozen=True, slots=True)
+class FlushMessages(Command[None]):
+    """Write what a partition still has in memory."""
+
+    code = Code.FLUSH_MESSAGES
+    stream: StreamId
+    topic: TopicId
+    partition: PartitionId
+    fsync: Annotated[bool, _Fsync()]
+
+
+@lru_cache(maxsize=4096)
+def _poll_targets(data: bytes) -> tuple[ConsumerRef, Identifier, Identifier]:
+    reader = Reader(data)
+    targets = CONSUMER.pull(reader, "consumer"), IDENTIFIER.pull(reader, "stream"), IDENTIFIER.pull(reader, "topic")
+    reader.pull_end("the topic of a poll")
+    return targets
+
+
+@lru_cache(maxsize=4096)
+def _send_targets(data: bytes) -> tuple[Identifier, Identifier, Partitioning]:
+    reader = Reader(data)
+    targets = IDENTIFIER.pull(reader, "stream"), IDENTIFIER.pull(reader, "topic"), pull_partitioning(reader)
+    reader.pull_end("the partitioning of a send")
+    return targets
+
+
+def _is_later_send(view: memoryview) -> bool:
+    """Return whether a payload begins with the length of stream, topic, partitioning and count, as theirs does."""
+    reader = Reader(view)
+    try:
+        end = 4 + reader.pull_u32("the length of metadata")
+        IDENTIFIER.pull(reader, "stream")
+        IDENTIFIER.pull(reader, "topic")
+        pull_partitioning(reader)
+        reader.pull_u32("the count of messages")
+    except DecodeError:
+        return False
+    return reader.at == end

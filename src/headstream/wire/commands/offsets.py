@@ -1,0 +1,115 @@
+"""Consumer offsets: how far a consumer or a group has come.
+
+    consumer   kind u8 | identifier
+    offset     partition u32 | current_offset u64 | stored_offset u64
+
+A stored offset is that of the last message that was processed. Over HTTP there are no groups, only single consumers.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Annotated, Any, Final, NamedTuple, TypeAlias
+
+from headstream.codec.buffer import Reader, Writer
+from headstream.errors import DecodeError, InvalidInputError
+from headstream.model.polling import ConsumerKind
+from headstream.wire.codes import Code
+from headstream.wire.records import Command, Record, maybe
+from headstream.wire.shapes import IDENTIFIER, U32, U64, Default, Identifier, Json, Shape, StreamId, TopicId
+
+__all__ = [
+    "ConsumerId",
+    "ConsumerRef",
+    "DeleteOffset",
+    "GetOffset",
+    "PartitionOrNone",
+    "StoreOffset",
+    "StoredOffset",
+]
+
+
+class ConsumerRef(NamedTuple):
+    """A consumer or a group, by number or by name."""
+
+    kind: ConsumerKind
+    id: Identifier
+
+
+class _Consumer(Shape):
+    """kind u8 | identifier; in JSON the identifier of a single consumer."""
+
+    def push(self, writer: Writer, value: ConsumerRef) -> None:
+        writer.push_u8(value.kind)
+        IDENTIFIER.push(writer, value.id)
+
+    def pull(self, reader: Reader, what: str) -> ConsumerRef:
+        at = reader.at
+        kind = reader.pull_u8(f"the kind of {what}")
+        if kind not in (1, 2):
+            raise DecodeError(f"a consumer is of kind 1, or 2 for a group, not {kind}", at)
+        return ConsumerRef(ConsumerKind(kind), IDENTIFIER.pull(reader, what))
+
+    def spell(self, value: ConsumerRef) -> str:
+        return self.spell_text(value)
+
+    def spell_text(self, value: ConsumerRef) -> str:
+        if value.kind != ConsumerKind.CONSUMER:
+            raise InvalidInputError("HTTP knows no groups here", where=str(value.id), advice="Connect over TCP")
+        return IDENTIFIER.spell_text(value.id)
+
+    def read(self, spelled: Any, where: str) -> ConsumerRef:
+        return ConsumerRef(ConsumerKind.CONSUMER, IDENTIFIER.read(spelled, where))
+
+    def read_text(self, text: str, where: str) -> ConsumerRef:
+        return ConsumerRef(ConsumerKind.CONSUMER, IDENTIFIER.read_text(text, where))
+
+
+CONSUMER: Final = _Consumer()
+ConsumerId: TypeAlias = Annotated[ConsumerRef, CONSUMER, Json("id"), Default(ConsumerRef(ConsumerKind.CONSUMER, 1))]
+PartitionOrNone: TypeAlias = Annotated[U32, Json("partition_id"), Default(1)]
+"""A partition's number; 0 for none: the first of a topic, or the one that is a member's turn."""
+
+
+@dataclass(frozen=True, slots=True)
+class StoredOffset(Record):
+    """How far a consumer has come in a partition."""
+
+    partition: Annotated[U32, Json("partition_id")]
+    current_offset: U64
+    stored_offset: U64
+
+
+@dataclass(frozen=True, slots=True)
+class GetOffset(Command[StoredOffset | None]):
+    """Look for the stored offset."""
+
+    code = Code.GET_OFFSET
+    reply = maybe(StoredOffset)
+    consumer: ConsumerId
+    stream: StreamId
+    topic: TopicId
+    partition: PartitionOrNone = 0
+
+
+@dataclass(frozen=True, slots=True)
+class StoreOffset(Command[None]):
+    """Store the offset of the last message that was processed."""
+
+    code = Code.STORE_OFFSET
+    consumer: ConsumerId
+    stream: StreamId
+    topic: TopicId
+    partition: PartitionOrNone
+    offset: U64
+
+
+@dataclass(frozen=True, slots=True)
+class DeleteOffset(Command[None]):
+    """Forget the stored offset."""
+
+    code = Code.DELETE_OFFSET
+    consumer: ConsumerId
+    stream: StreamId
+    topic: TopicId
+    partition: PartitionOrNone = 0

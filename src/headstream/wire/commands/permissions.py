@@ -1,0 +1,206 @@
+"""Permissions, as they travel; every right is one byte, exactly 1 is true.
+
+    permissions  10 rights | has_streams u8 | (stream u32 | 6 rights | has_topics u8 | topics | another_follows u8)*
+    topics       (topic u32 | 4 rights | another_follows u8)*
+
+An empty map has no spelling of its own: it is none. In JSON the maps are objects keyed by the number as a text.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from typing import Any, Final
+
+from headstream.codec.buffer import Reader, Writer
+from headstream.errors import DecodeError
+from headstream.wire.records import Record, fields_of
+from headstream.wire.shapes import Flag, Shape, wrong
+
+__all__ = ["GlobalPermissions", "Permissions", "SizedPermissions", "StreamPermissions", "TopicPermissions", "UserPermissions"]
+
+
+@dataclass(frozen=True, slots=True)
+class GlobalPermissions(Record):
+    """Rights for everything on the server."""
+
+    manage_servers: Flag = False
+    read_servers: Flag = False
+    manage_users: Flag = False
+    read_users: Flag = False
+    manage_streams: Flag = False
+    read_streams: Flag = False
+    manage_topics: Flag = False
+    read_topics: Flag = False
+    poll_messages: Flag = False
+    send_messages: Flag = False
+
+    @classmethod
+    def all(cls) -> GlobalPermissions:
+        """Return every right."""
+        return cls(*[True] * 10)
+
+
+@dataclass(frozen=True, slots=True)
+class TopicPermissions(Record):
+    """Rights for one topic."""
+
+    manage_topic: Flag = False
+    read_topic: Flag = False
+    poll_messages: Flag = False
+    send_messages: Flag = False
+
+
+@dataclass(frozen=True, slots=True)
+class StreamPermissions(Record):
+    """Rights for one stream, and for topics of it by their number."""
+
+    manage_stream: Flag = False
+    read_stream: Flag = False
+    manage_topics: Flag = False
+    read_topics: Flag = False
+    poll_messages: Flag = False
+    send_messages: Flag = False
+    topics: Mapping[int, TopicPermissions] = field(default_factory=dict)
+
+    def spell(self) -> dict[str, Any]:
+        """Return them as a JSON object."""
+        return Record.spell(self) | {"topics": _spell_map(self.topics)}
+
+    @classmethod
+    def read(cls, spelled: Any, where: str) -> StreamPermissions:
+        """Return those that a JSON object spells."""
+        if not isinstance(spelled, dict):
+            raise wrong(spelled, "an object", where)
+        rights = {f.name: f.shape.read(spelled.get(f.json_name, False), f"{where}.{f.json_name}") for f in fields_of(cls)}
+        return cls(**rights, topics=_read_map(spelled.get("topics"), TopicPermissions, f"{where}.topics"))
+
+
+@dataclass(frozen=True, slots=True)
+class Permissions(Record):
+    """What a user may do.
+
+    Args:
+        everywhere: Rights for everything on the server.
+        streams: Rights for streams by their number.
+    """
+
+    everywhere: GlobalPermissions = GlobalPermissions()
+    streams: Mapping[int, StreamPermissions] = field(default_factory=dict)
+
+    def push(self, writer: Writer) -> None:
+        """Write them."""
+        self.everywhere.push(writer)
+        writer.push_u8(bool(self.streams))
+        for left, (stream, rights) in _count_down(self.streams):
+            writer.push_u32(stream)
+            rights.push(writer)
+            writer.push_u8(bool(rights.topics))
+            for more, (topic, topic_rights) in _count_down(rights.topics):
+                writer.push_u32(topic)
+                topic_rights.push(writer)
+                writer.push_u8(bool(more))
+            writer.push_u8(bool(left))
+
+    @classmethod
+    def pull(cls, reader: Reader) -> Permissions:
+        """Read them; what comes twice counts as it came last."""
+        everywhere = GlobalPermissions.pull(reader)
+        streams: dict[int, StreamPermissions] = {}
+        more = reader.pull_u8("whether there are streams") == 1
+        while more:
+            stream = reader.pull_u32("a stream's number")
+            rights = {right.name: right.shape.pull(reader, right.label) for right in fields_of(StreamPermissions)}
+            topics: dict[int, TopicPermissions] = {}
+            more = reader.pull_u8("whether there are topics") == 1
+            while more:
+                topic = reader.pull_u32("a topic's number")
+                topics[topic] = TopicPermissions.pull(reader)
+                more = reader.pull_u8("whether another topic follows") == 1
+            streams[stream] = StreamPermissions(**rights, topics=topics)
+            more = reader.pull_u8("whether another stream follows") == 1
+        return cls(everywhere, streams)
+
+    def spell(self) -> dict[str, Any]:
+        """Return them as a JSON object."""
+        return {"global": self.everywhere.spell(), "streams": _spell_map(self.streams)}
+
+    @classmethod
+    def read(cls, spelled: Any, where: str) -> Permissions:
+        """Return those that a JSON object spells."""
+        if not isinstance(spelled, dict):
+            raise wrong(spelled, "an object", where)
+        everywhere = GlobalPermissions.read(spelled.get("global"), f"{where}.global")
+        return cls(everywhere, _read_map(spelled.get("streams"), StreamPermissions, f"{where}.streams"))
+
+
+class SizedPermissions(Shape):
+    """size u32 | permissions."""
+
+    def push(self, writer: Writer, value: Permissions) -> None:
+        inner = Writer()
+        value.push(inner)
+        writer.push_u32(len(inner))
+        writer.push_bytes(inner.to_bytes())
+
+    def pull(self, reader: Reader, what: str) -> Permissions:
+        inner = Reader(reader.pull_view(reader.pull_u32(f"the length of {what}"), what))
+        value = Permissions.pull(inner)
+        inner.pull_end(what)
+        return value
+
+    def spell(self, value: Permissions) -> Any:
+        return value.spell()
+
+    def read(self, spelled: Any, where: str) -> Permissions:
+        return Permissions.read(spelled, where)
+
+
+class UserPermissions(Shape):
+    """What follows a user: 1 u8 | size u32 | permissions, or 0 u32 where there are none."""
+
+    is_optional = True
+    _SIZED: Final = SizedPermissions()
+
+    def push(self, writer: Writer, value: Permissions | None) -> None:
+        if value is None:
+            writer.push_u32(0)
+        else:
+            writer.push_u8(1)
+            self._SIZED.push(writer, value)
+
+    def pull(self, reader: Reader, what: str) -> Permissions | None:
+        at = reader.at
+        has = reader.pull_u8(f"whether there are {what}")
+        if has == 1:
+            return self._SIZED.pull(reader, what)
+        if has or reader.pull_bytes(3, what) != b"\0\0\0":
+            raise DecodeError(f"no {what} are four bytes of 0", at)
+        return None
+
+    def spell(self, value: Permissions | None) -> Any:
+        return None if value is None else value.spell()
+
+    def read(self, spelled: Any, where: str) -> Permissions | None:
+        return None if spelled is None else Permissions.read(spelled, where)
+
+
+def _count_down(members: Mapping[int, Any]) -> Any:
+    return zip(range(len(members) - 1, -1, -1), sorted(members.items()), strict=True)
+
+
+def _spell_map(members: Mapping[int, Any]) -> dict[str, Any] | None:
+    return {str(number): rights.spell() for number, rights in sorted(members.items())} or None
+
+
+def _read_map(spelled: Any, kind: type[Any], where: str) -> dict[int, Any]:
+    if spelled is None:
+        return {}
+    if not isinstance(spelled, dict):
+        raise wrong(spelled, "an object or null", where)
+    found = {}
+    for name, item in spelled.items():
+        if not (name.isascii() and name.isdecimal() and len(name) <= 10 and int(name) < 1 << 32):
+            raise wrong(name, "the number of a stream or topic", where)
+        found[int(name)] = kind.read(item, f"{where}.{name}")
+    return found

@@ -1,0 +1,128 @@
+"""Logging in and out.
+
+    login   username text8 | password text8 | [version text32 | context text32]
+
+The oldest clients send neither version nor context. The context "headstream" opens Headstream's own commands.
+"""
+
+from __future__ import annotations
+
+import re
+from dataclasses import dataclass, field
+from typing import Annotated, Any, Final
+
+from headstream.codec.buffer import Reader, Writer
+from headstream.wire.codes import EXTENSION_CONTEXT, Code
+from headstream.wire.commands.users import check_password, check_username
+from headstream.wire.records import Command, Record, one
+from headstream.wire.refusals import refusal
+from headstream.wire.shapes import TEXT32, U32, U64, Shape, Text8
+from headstream.wire.statuses import Status
+
+__all__ = ["AccessToken", "LoggedIn", "Login", "Logout", "Ping"]
+
+_VERSION: Final = re.compile(r"0\.(\d{1,6})\.")
+
+
+class _Trailing(Shape):
+    """A text that may be missing at the end."""
+
+    is_optional = True
+
+    def push(self, writer: Writer, value: str | None) -> None:
+        if value is not None:
+            TEXT32.push(writer, value)
+
+    def pull(self, reader: Reader, what: str) -> str | None:
+        return TEXT32.pull(reader, what) if reader.remaining else None
+
+    def read(self, spelled: Any, where: str) -> str | None:
+        return None if spelled is None else TEXT32.read(spelled, where)
+
+
+class _OnlyJson(Shape):
+    """A record that only JSON has."""
+
+    is_optional = True
+
+    def push(self, writer: Writer, value: Record | None) -> None:
+        return None
+
+    def pull(self, reader: Reader, what: str) -> None:
+        return None
+
+    def spell(self, value: Record | None) -> Any:
+        return None if value is None else value.spell()
+
+    def read(self, spelled: Any, where: str) -> Any:
+        return None if spelled is None else AccessToken.read(spelled, where)
+
+
+@dataclass(frozen=True, slots=True)
+class AccessToken(Record):
+    """What a client over HTTP shows with each request; `expiry` is in seconds since 1970 UTC."""
+
+    token: Text8 = field(repr=False)
+    expiry: U64
+
+
+@dataclass(frozen=True, slots=True)
+class LoggedIn(Record):
+    """Who has logged in; over HTTP with a token, over TCP without."""
+
+    user_id: U32
+    access_token: Annotated[AccessToken | None, _OnlyJson()] = None
+
+
+@dataclass(frozen=True, slots=True)
+class Ping(Command[None]):
+    """Say that the connection is alive."""
+
+    code = Code.PING
+
+
+@dataclass(frozen=True, slots=True)
+class Login(Command[LoggedIn]):
+    """Log in by name and password."""
+
+    code = Code.LOGIN
+    reply = one(LoggedIn)
+    username: Text8
+    password: Text8 = field(repr=False)
+    version: Annotated[str | None, _Trailing()] = None
+    context: Annotated[str | None, _Trailing()] = None
+
+    @property
+    def is_extended(self) -> bool:
+        """Whether the client knows Headstream's own commands and statuses."""
+        return self.context == EXTENSION_CONTEXT
+
+    @property
+    def is_of_later_generation(self) -> bool:
+        """Whether the client's SDK is 0.7 or later of Iggy's, whose messages have another format.
+
+        Only 0.x: SDKs in other languages number themselves otherwise.
+        """
+        found = _VERSION.match(self.version or "")
+        return found is not None and int(found[1]) >= 7 and not self.is_extended
+
+    def validate(self) -> None:
+        """Check name and password, and that the client speaks this generation.
+
+        A client of the later generation is refused here: its polls would show it nothing where there are messages.
+        """
+        check_username(self.username)
+        check_password(self.password)
+        if self.is_of_later_generation:
+            raise refusal(
+                Status.INVALID_VERSION,
+                f"a client of Iggy's later generation (SDK {self.version}), whose messages have another format",
+                advice="Use an SDK before 0.7 (iggy-py before 0.5)",
+            )
+
+
+@dataclass(frozen=True, slots=True)
+class Logout(Command[None]):
+    """Log out; the connection stays."""
+
+    code = Code.LOGOUT

@@ -1,0 +1,84 @@
+"""Personal access tokens: what a program logs in with in place of a password.
+
+token   name text8 | expires_at u64 (microseconds since 1970 UTC, 0 never)
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+from typing import Annotated
+
+from headstream.wire.codes import Code
+from headstream.wire.commands.checks import check_bytes
+from headstream.wire.commands.sessions import LoggedIn
+from headstream.wire.records import Command, Record, many, one
+from headstream.wire.shapes import U64, AbsentU64, Json, Text8
+from headstream.wire.statuses import Status
+
+__all__ = ["CreateToken", "DeleteToken", "ListTokens", "LoginWithToken", "RawToken", "Token"]
+
+
+def _check_name(name: str) -> None:
+    check_bytes(name, 3, 30, Status.INVALID_PERSONAL_ACCESS_TOKEN_NAME, "the name of a personal access token")
+
+
+@dataclass(frozen=True, slots=True)
+class Token(Record):
+    """A token's name and when it expires, 0 for never."""
+
+    name: Text8
+    expires_us: Annotated[AbsentU64, Json("expiry_at")]
+
+
+@dataclass(frozen=True, slots=True)
+class RawToken(Record):
+    """The token itself, shown once."""
+
+    token: Text8 = field(repr=False)
+
+
+@dataclass(frozen=True, slots=True)
+class ListTokens(Command[tuple[Token, ...]]):
+    """Return the caller's own tokens."""
+
+    code = Code.LIST_TOKENS
+    reply = many(Token)
+
+
+@dataclass(frozen=True, slots=True)
+class CreateToken(Command[RawToken]):
+    """Make a token; `expiry` in microseconds from now, SERVER_DEFAULT or NEVER."""
+
+    code = Code.CREATE_TOKEN
+    reply = one(RawToken)
+    name: Text8
+    expiry: U64
+
+    def validate(self) -> None:
+        """Check the name."""
+        _check_name(self.name)
+
+
+@dataclass(frozen=True, slots=True)
+class DeleteToken(Command[None]):
+    """Delete a token."""
+
+    code = Code.DELETE_TOKEN
+    name: Text8
+
+    def validate(self) -> None:
+        """Check the name."""
+        _check_name(self.name)
+
+
+@dataclass(frozen=True, slots=True)
+class LoginWithToken(Command[LoggedIn]):
+    """Log in by a token."""
+
+    code = Code.LOGIN_WITH_TOKEN
+    reply = one(LoggedIn)
+    token: Text8 = field(repr=False)
+
+    def validate(self) -> None:
+        """Check the token's length."""
+        check_bytes(self.token, 1, 100, Status.INVALID_PERSONAL_ACCESS_TOKEN, "a personal access token")

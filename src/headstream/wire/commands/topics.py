@@ -1,0 +1,275 @@
+"""Topics, and the generations of clients that spell their creation differently.
+
+    topic      id u32 | created_at u64 | partitions_count u32 | message_expiry u64 | compression u8 | max_size u64
+               | replication_factor u8 | size u64 | messages_count u64 | name text8
+    partition  id u32 | created_at u64 | segments_count u32 | current_offset u64 | size u64 | messages_count u64
+
+    create     stream | id u32 | partitions_count u32 | compression u8 | expiry u64 | max_size u64 | replication u8 | name text8
+    update     stream | topic | compression u8 | expiry u64 | max_size u64 | replication u8 | name text8
+
+Older clients: until 2024-07 the expiry is u32 seconds (0 none), until 2024-03-31 there is no compression, until 2024-01-15
+neither max size nor replication. Of a creation they are told apart by the length, since a name must end where the payload does.
+"""
+
+from __future__ import annotations
+
+import enum
+from dataclasses import dataclass
+from typing import Annotated, Any, Final
+
+from headstream.codec.buffer import BytesLike, Reader, Writer
+from headstream.errors import DecodeError, InvalidInputError
+from headstream.wire.codes import Code
+from headstream.wire.commands.checks import check_bytes, check_count
+from headstream.wire.records import Command, Record, Records, fields_of, many, maybe, one
+from headstream.wire.shapes import (
+    U8,
+    U32,
+    U64,
+    AbsentU32,
+    Json,
+    Size,
+    StreamId,
+    Text8,
+    TextCode,
+    TopicId,
+    Unsigned,
+)
+from headstream.wire.statuses import Status
+
+__all__ = [
+    "NEVER",
+    "SERVER_DEFAULT",
+    "Compression",
+    "CreateTopic",
+    "DeleteTopic",
+    "Generation",
+    "GetTopic",
+    "ListTopics",
+    "Partition",
+    "PurgeTopic",
+    "Topic",
+    "TopicDetails",
+    "UpdateTopic",
+]
+
+SERVER_DEFAULT: Final = 0
+"""An expiry or a maximum size: what the server is configured with."""
+
+NEVER: Final = (1 << 64) - 1
+"""An expiry that never comes; a maximum size without a limit."""
+
+
+class Compression(enum.IntEnum):
+    """Stored and reported; a server compresses nothing."""
+
+    NONE = 1
+    GZIP = 2
+
+
+class Generation(enum.IntEnum):
+    """Which clients spell the creation of a topic so, by the SDK's version: what stands before the name, in bytes."""
+
+    BEFORE_0_2_0 = 13
+    BEFORE_0_2_18 = 22
+    BEFORE_0_5_0 = 23
+    CURRENT = 27
+
+
+class _Replication(Unsigned):
+    """A count of copies; JSON may leave it out, but may not say 0."""
+
+    is_optional = True
+
+    def __init__(self) -> None:
+        super().__init__(1)
+
+    def spell(self, value: int) -> int | None:
+        return value or None
+
+    def read(self, spelled: Any, where: str) -> int:
+        if spelled is None:
+            return 0
+        value = super().read(spelled, where)
+        if not value:
+            error = DecodeError("a replication factor is 1 or more", 0, where=where)
+            error.status = Status.INVALID_REPLICATION_FACTOR
+            raise error
+        return value
+
+
+_CODE: Final = TextCode(Compression)
+
+
+@dataclass(frozen=True, slots=True)
+class Topic(Record):
+    """One topic; times and expiry in microseconds, sizes in bytes."""
+
+    id: U32
+    created_us: Annotated[U64, Json("created_at")]
+    partitions_count: U32
+    message_expiry: U64
+    compression: Annotated[Compression, _CODE, Json("compression_algorithm")]
+    max_topic_size: U64
+    replication_factor: U8
+    size_bytes: Annotated[Size, Json("size")]
+    messages_count: U64
+    name: Text8
+
+
+@dataclass(frozen=True, slots=True)
+class Partition(Record):
+    """One partition; the current offset of an empty one is 0."""
+
+    id: U32
+    created_us: Annotated[U64, Json("created_at")]
+    segments_count: U32
+    current_offset: U64
+    size_bytes: Annotated[Size, Json("size")]
+    messages_count: U64
+
+
+@dataclass(frozen=True, slots=True)
+class TopicDetails(Topic):
+    """One topic with its partitions, which follow to the end."""
+
+    partitions: Annotated[tuple[Partition, ...], Records(Partition)] = ()
+
+
+@dataclass(frozen=True, slots=True)
+class GetTopic(Command[TopicDetails | None]):
+    """Look for a topic."""
+
+    code = Code.GET_TOPIC
+    reply = maybe(TopicDetails)
+    stream: StreamId
+    topic: TopicId
+
+
+@dataclass(frozen=True, slots=True)
+class ListTopics(Command[tuple[Topic, ...]]):
+    """Return the topics of a stream."""
+
+    code = Code.LIST_TOPICS
+    reply = many(Topic)
+    stream: StreamId
+
+
+@dataclass(frozen=True, slots=True)
+class CreateTopic(Command[TopicDetails]):
+    """Make a topic; id 0 has the server choose one, expiry and size have SERVER_DEFAULT and NEVER.
+
+    The generation says how it is spelled in bytes; the values mean the same in each.
+    """
+
+    code = Code.CREATE_TOPIC
+    reply = one(TopicDetails)
+    stream: StreamId
+    id: Annotated[AbsentU32, Json("topic_id")]
+    partitions_count: U32
+    compression: Annotated[Compression, _CODE, Json("compression_algorithm")]
+    message_expiry: U64
+    max_topic_size: U64
+    replication_factor: Annotated[int, _Replication()]
+    name: Text8
+    generation: Generation = Generation.CURRENT
+
+    def push(self, writer: Writer) -> None:
+        """Write it as its generation does."""
+        if self.generation == Generation.CURRENT:
+            Record.push(self, writer)
+            return
+        fields_of(CreateTopic)[0].shape.push(writer, self.stream)
+        writer.push_u32(self.id)
+        writer.push_u32(self.partitions_count)
+        if self.generation == Generation.BEFORE_0_5_0:
+            writer.push_u8(self.compression)
+        writer.push_u32(_to_seconds(self.message_expiry))
+        if self.generation != Generation.BEFORE_0_2_0:
+            writer.push_u64(0 if self.max_topic_size == NEVER else self.max_topic_size)
+            writer.push_u8(self.replication_factor)
+        writer.push_text8(self.name)
+
+    @classmethod
+    def decode(cls, payload: BytesLike) -> CreateTopic:
+        """Return the command of a request of any generation: the newest whose name ends where the payload does."""
+        reader = Reader(payload)
+        stream = fields_of(cls)[0].shape.pull(reader, "stream")
+        for generation in reversed(Generation):
+            at = reader.at + generation
+            if at <= reader.end and at + memoryview(payload)[at - 1] == reader.end:
+                return cls._pull_generation(stream, reader, generation)
+        Reader(payload, reader.at).pull_bytes(Generation.BEFORE_0_2_0, "a topic to create")
+        raise DecodeError("the name of a topic to create does not end where the payload does", reader.at)
+
+    @classmethod
+    def _pull_generation(cls, stream: Any, reader: Reader, generation: Generation) -> CreateTopic:
+        fields = {field.name: field.shape for field in fields_of(cls)}
+        number, count = reader.pull_u32("id"), reader.pull_u32("partitions count")
+        compression = Compression.NONE
+        if generation >= Generation.BEFORE_0_5_0:
+            compression = fields["compression"].pull(reader, "compression")
+        if generation == Generation.CURRENT:
+            expiry = reader.pull_u64("message expiry")
+        else:
+            expiry = _from_seconds(reader.pull_u32("message expiry"))
+        size, replication = NEVER, 0
+        if generation != Generation.BEFORE_0_2_0:
+            size, replication = reader.pull_u64("max topic size"), reader.pull_u8("replication factor")
+            if generation != Generation.CURRENT:
+                size = size or NEVER
+        name = reader.pull_text8("name")
+        return cls(stream, number, count, compression, expiry, size, replication, name, generation)
+
+    def validate(self) -> None:
+        """Check name and count of partitions."""
+        check_bytes(self.name, 1, 255, Status.INVALID_TOPIC_NAME, "the name of a topic")
+        check_count(self.partitions_count, 0, 1000, Status.TOO_MANY_PARTITIONS, "the count of partitions")
+
+
+@dataclass(frozen=True, slots=True)
+class DeleteTopic(Command[None]):
+    """Delete a topic with everything in it."""
+
+    code = Code.DELETE_TOPIC
+    stream: StreamId
+    topic: TopicId
+
+
+@dataclass(frozen=True, slots=True)
+class UpdateTopic(Command[None]):
+    """Give a topic another name and other settings."""
+
+    code = Code.UPDATE_TOPIC
+    stream: StreamId
+    topic: TopicId
+    compression: Annotated[Compression, _CODE, Json("compression_algorithm")]
+    message_expiry: U64
+    max_topic_size: U64
+    replication_factor: Annotated[int, _Replication()]
+    name: Text8
+
+    def validate(self) -> None:
+        """Check the name."""
+        check_bytes(self.name, 1, 255, Status.INVALID_TOPIC_NAME, "the name of a topic")
+
+
+@dataclass(frozen=True, slots=True)
+class PurgeTopic(Command[None]):
+    """Remove all messages and offsets of a topic."""
+
+    code = Code.PURGE_TOPIC
+    stream: StreamId
+    topic: TopicId
+
+
+def _to_seconds(expiry_us: int) -> int:
+    if expiry_us == NEVER:
+        return 0
+    if expiry_us % 1_000_000 or not expiry_us:
+        raise InvalidInputError(f"an expiry of {expiry_us} us is not one of whole seconds, as old clients have it")
+    return expiry_us // 1_000_000
+
+
+def _from_seconds(expiry_s: int) -> int:
+    return expiry_s * 1_000_000 or NEVER

@@ -1,0 +1,122 @@
+"""Topics with what Headstream's have and the protocol's own have not: limits, syncing, retention, compaction, deduplication."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Annotated
+
+from headstream.model.topology import Fsync, Limits
+from headstream.wire.codes import Code
+from headstream.wire.commands.checks import check_bytes, check_count
+from headstream.wire.extensions.shapes import Changes, Choice, MaybeU64
+from headstream.wire.records import Command, Record, Records, many, maybe, one
+from headstream.wire.shapes import IDENTIFIER, U32, U64, Default, Flag, Has, Identifier, Json, StreamId, Text8, Text32, TopicId
+from headstream.wire.statuses import Status
+
+__all__ = [
+    "ChangeTopicOptions",
+    "CreateOpenTopic",
+    "GetIdentity",
+    "GetOpenTopic",
+    "Identity",
+    "ListOpenTopics",
+    "OpenPartition",
+    "OpenTopic",
+]
+
+
+@dataclass(frozen=True, slots=True)
+class OpenPartition(Record):
+    """One partition, as model/topology.py has it."""
+
+    number: U32
+    first_offset: U64
+    end_offset: U64
+    size_bytes: U64
+    compacted_count: U64
+
+
+@dataclass(frozen=True, slots=True)
+class OpenTopic(Record):
+    """One topic, as model/topology.py has it."""
+
+    stream: Text8
+    name: Text8
+    id: U32
+    created_us: U64
+    limits: Annotated[Limits, Choice(Limits)]
+    fsync: Annotated[Fsync, Choice(Fsync)]
+    retention_us: MaybeU64
+    retention_bytes: MaybeU64
+    compaction_delay_us: MaybeU64
+    deduplication_count: MaybeU64
+    partitions: Annotated[tuple[OpenPartition, ...], Records(OpenPartition, is_counted=True)]
+
+
+@dataclass(frozen=True, slots=True)
+class CreateOpenTopic(Command[OpenTopic]):
+    """Make a topic, and its stream where there is none."""
+
+    code = Code.CREATE_OPEN_TOPIC
+    reply = one(OpenTopic)
+    stream: Text8
+    name: Text8
+    partitions_count: U32
+    limits: Annotated[Limits, Choice(Limits), Default(Limits.IGGY)] = Limits.IGGY
+    fsync: Annotated[Fsync, Choice(Fsync), Default(Fsync.INTERVAL)] = Fsync.INTERVAL
+    retention_us: MaybeU64 = None
+    retention_bytes: MaybeU64 = None
+    compaction_delay_us: MaybeU64 = None
+    deduplication_count: MaybeU64 = None
+    if_not_exists: Annotated[Flag, Default(False)] = False
+
+    def validate(self) -> None:
+        """Check names and count of partitions."""
+        check_bytes(self.stream, 1, 255, Status.INVALID_STREAM_NAME, "the name of a stream")
+        check_bytes(self.name, 1, 255, Status.INVALID_TOPIC_NAME, "the name of a topic")
+        check_count(self.partitions_count, 0, 1000, Status.TOO_MANY_PARTITIONS, "the count of partitions")
+
+
+@dataclass(frozen=True, slots=True)
+class GetOpenTopic(Command[OpenTopic | None]):
+    """Return a topic."""
+
+    code = Code.GET_OPEN_TOPIC
+    reply = maybe(OpenTopic)
+    stream: StreamId
+    topic: TopicId
+
+
+@dataclass(frozen=True, slots=True)
+class ListOpenTopics(Command[tuple[OpenTopic, ...]]):
+    """Return the topics of a stream, or of all."""
+
+    code = Code.LIST_OPEN_TOPICS
+    reply = many(OpenTopic)
+    stream: Annotated[Identifier | None, Has(IDENTIFIER), Json("stream_id")] = None
+
+
+@dataclass(frozen=True, slots=True)
+class ChangeTopicOptions(Command[OpenTopic]):
+    """Change options by name, those of model.topology.TopicOptions; None takes one away, what is not named stays."""
+
+    code = Code.CHANGE_TOPIC_OPTIONS
+    reply = one(OpenTopic)
+    stream: StreamId
+    topic: TopicId
+    changes: Changes
+
+
+@dataclass(frozen=True, slots=True)
+class Identity(Record):
+    """The UUID that tells a log from every other; empty before its first write."""
+
+    uuid: Text32
+
+
+@dataclass(frozen=True, slots=True)
+class GetIdentity(Command[Identity]):
+    """Return what tells this log from every other."""
+
+    code = Code.GET_IDENTITY
+    reply = one(Identity)

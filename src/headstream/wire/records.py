@@ -1,0 +1,382 @@
+"""Records: fields with shapes put together, and commands, which are records with a code, a route and a reply.
+
+    class GetStream(Command[StreamDetails | None]):      a command says what its reply is
+        code = Code.GET_STREAM
+        reply = one(StreamDetails)
+        stream: StreamId
+
+Bytes: the fields in their order, nothing between them. JSON: an object of the fields; of a command those that its route
+does not have in its path, as query parameters (GET, DELETE) or in the body (POST, PUT). Unknown members are passed over.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+import typing
+from collections.abc import Mapping
+from typing import Any, ClassVar, Final, Generic, NamedTuple, TypeVar
+from urllib.parse import quote
+
+from headstream.codec.buffer import BytesLike, Reader, Writer
+from headstream.codec.replicate.json import decode_json, encode_json
+from headstream.errors import DecodeError, InvalidInputError
+from headstream.wire.codes import TABLE, Code, Entry
+from headstream.wire.shapes import Default, Json, Shape, wrong
+
+__all__ = ["NOTHING", "Command", "Field", "HttpRequest", "Record", "Records", "fields_of", "many", "maybe", "one"]
+
+_R = TypeVar("_R")
+_Self = TypeVar("_Self", bound="Record")
+_MISSING: Final = object()
+
+
+class Field(NamedTuple):
+    """One field: its name here and in JSON, its shape, and what it is when JSON leaves it out (or that it may not)."""
+
+    name: str
+    json_name: str
+    shape: Shape
+    default: Any
+
+    @property
+    def label(self) -> str:
+        """What errors call it."""
+        return self.name.replace("_", " ")
+
+
+_FIELDS: Final[dict[type[Any], tuple[Field, ...]]] = {}
+
+
+def fields_of(kind: type[Any]) -> tuple[Field, ...]:
+    """Return the fields of a dataclass that travel, in their order."""
+    fields = _FIELDS.get(kind)
+    if fields is None:
+        fields = _FIELDS[kind] = _find_fields(kind)
+    return fields
+
+
+def _find_fields(kind: type[Any]) -> tuple[Field, ...]:
+    hints = typing.get_type_hints(kind, include_extras=True)
+    found = []
+    for field in dataclasses.fields(kind):
+        notes = getattr(hints[field.name], "__metadata__", ())
+        shape = next((note for note in notes if isinstance(note, Shape)), None)
+        if shape is None:
+            continue
+        name = next((note.name for note in notes if isinstance(note, Json)), field.name)
+        default = _MISSING if field.default is dataclasses.MISSING else field.default
+        default = next((note.value for note in notes if isinstance(note, Default)), default)
+        found.append(Field(field.name, name, shape, default))
+    return tuple(found)
+
+
+class Record:
+    """Fields that travel together. Subclasses are frozen dataclasses."""
+
+    __slots__ = ()
+
+    def push(self, writer: Writer) -> None:
+        """Write all fields."""
+        for field in fields_of(type(self)):
+            field.shape.push(writer, getattr(self, field.name))
+
+    @classmethod
+    def pull(cls: type[_Self], reader: Reader) -> _Self:
+        """Read all fields.
+
+        Raises:
+            DecodeError: the bytes are not those of this record.
+        """
+        return cls(*[field.shape.pull(reader, field.label) for field in fields_of(cls)])
+
+    def spell(self) -> dict[str, Any]:
+        """Return the fields as a JSON object."""
+        return {field.json_name: field.shape.spell(getattr(self, field.name)) for field in fields_of(type(self))}
+
+    @classmethod
+    def read(cls: type[_Self], spelled: Any, where: str) -> _Self:
+        """Return the record that a JSON object spells.
+
+        Raises:
+            DecodeError: it does not; the text names the place.
+        """
+        if not isinstance(spelled, dict):
+            raise wrong(spelled, "an object", where)
+        return cls(*[read_member(field, spelled, where) for field in fields_of(cls)])
+
+
+def read_member(field: Field, members: Mapping[str, Any], where: str) -> Any:
+    """Return the value of a field out of a JSON object."""
+    place = f"{where}.{field.json_name}"
+    spelled = members.get(field.json_name)
+    if spelled is None:
+        if field.default is not _MISSING:
+            return field.default
+        if field.json_name not in members and not field.shape.is_optional:
+            raise DecodeError(f"{field.json_name} is missing", 0, where=place)
+    return field.shape.read(spelled, place)
+
+
+class _One(Shape):
+    """A record."""
+
+    def __init__(self, kind: type[Record]) -> None:
+        self.kind = kind
+
+    def push(self, writer: Writer, value: Record) -> None:
+        value.push(writer)
+
+    def pull(self, reader: Reader, what: str) -> Record:
+        return self.kind.pull(reader)
+
+    def spell(self, value: Record) -> Any:
+        return value.spell()
+
+    def read(self, spelled: Any, where: str) -> Record:
+        return self.kind.read(spelled, where)
+
+
+class _Maybe(_One):
+    """A record, or None: no bytes at all, and null in JSON."""
+
+    def push(self, writer: Writer, value: Record | None) -> None:
+        if value is not None:
+            value.push(writer)
+
+    def pull(self, reader: Reader, what: str) -> Any:
+        return self.kind.pull(reader) if reader.remaining else None
+
+    def spell(self, value: Record | None) -> Any:
+        return None if value is None else value.spell()
+
+    def read(self, spelled: Any, where: str) -> Any:
+        return None if spelled is None else self.kind.read(spelled, where)
+
+
+class Records(Shape):
+    """Records one behind the other, to the end or as many as a u32 before them says.
+
+    Args:
+        kind: The record.
+        is_counted: Whether their count comes first.
+    """
+
+    def __init__(self, kind: type[Record], *, is_counted: bool = False) -> None:
+        self.kind = kind
+        self.is_counted = is_counted
+
+    def push(self, writer: Writer, value: tuple[Record, ...]) -> None:
+        if self.is_counted:
+            writer.push_u32(len(value))
+        for record in value:
+            record.push(writer)
+
+    def pull(self, reader: Reader, what: str) -> tuple[Record, ...]:
+        found: list[Record] = []
+        count = reader.pull_u32(f"the count of {what}") if self.is_counted else -1
+        while reader.remaining if count < 0 else len(found) < count:
+            at = reader.at
+            found.append(self.kind.pull(reader))
+            if reader.at == at:
+                raise DecodeError(f"{what} have no bytes", at)
+        return tuple(found)
+
+    def spell(self, value: tuple[Record, ...]) -> Any:
+        return [record.spell() for record in value]
+
+    def read(self, spelled: Any, where: str) -> tuple[Record, ...]:
+        if not isinstance(spelled, list):
+            raise wrong(spelled, "a list", where)
+        return tuple(self.kind.read(item, f"{where}[{number}]") for number, item in enumerate(spelled))
+
+
+class _Nothing(Shape):
+    """No reply: an empty body."""
+
+    def push(self, writer: Writer, value: None) -> None:
+        return None
+
+    def pull(self, reader: Reader, what: str) -> None:
+        return None
+
+    def read(self, spelled: Any, where: str) -> None:
+        return None
+
+
+NOTHING: Final[Shape] = _Nothing()
+"""The reply of a command that has none."""
+
+
+def one(kind: type[Record]) -> Shape:
+    """Return the shape of a record."""
+    return _One(kind)
+
+
+def maybe(kind: type[Record]) -> Shape:
+    """Return the shape of what a lookup finds: a record, or None."""
+    return _Maybe(kind)
+
+
+def many(kind: type[Record]) -> Shape:
+    """Return the shape of a list of records, a tuple here."""
+    return Records(kind)
+
+
+class HttpRequest(NamedTuple):
+    """A command as HTTP asks for it.
+
+    Args:
+        method: GET, POST, PUT or DELETE.
+        path: Percent-encoded, from the first slash on.
+        query: Parameters, not encoded.
+        body: The JSON document, or None for no body.
+    """
+
+    method: str
+    path: str
+    query: dict[str, str]
+    body: Any
+
+
+class Command(Record, Generic[_R]):
+    """A request; `reply` is the shape of its reply, of type _R here."""
+
+    __slots__ = ()
+
+    code: ClassVar[Code]
+    reply: ClassVar[Shape] = NOTHING
+
+    @classmethod
+    def entry(cls) -> Entry:
+        """Return what the table of commands says of it."""
+        return TABLE[cls.code]
+
+    def encode(self) -> bytes:
+        """Return the payload of its request.
+
+        Raises:
+            InvalidInputError: a value that the protocol cannot say.
+        """
+        writer = Writer()
+        self.push(writer)
+        return writer.to_bytes()
+
+    @classmethod
+    def decode(cls: type[_Self], payload: BytesLike) -> _Self:
+        """Return the command of a request.
+
+        Raises:
+            DecodeError: the payload is not one of this command: status 3.
+        """
+        reader = Reader(payload)
+        command = cls.pull(reader)
+        reader.pull_end(cls.__name__)
+        return command
+
+    def validate(self) -> None:
+        """Check what can be checked without a server's state, after decoding and before the login is looked at.
+
+        Raises:
+            HeadstreamError: with the precise `status`.
+        """
+
+    @classmethod
+    def encode_reply(cls, value: _R) -> bytes:
+        """Return the body of its response."""
+        writer = Writer()
+        cls.reply.push(writer, value)
+        return writer.to_bytes()
+
+    @classmethod
+    def decode_reply(cls, body: BytesLike) -> _R:
+        """Return the reply in the body of a response.
+
+        Raises:
+            DecodeError: it is not one.
+        """
+        reader = Reader(body)
+        value: _R = cls.reply.pull(reader, f"the reply to {cls.__name__}")
+        reader.pull_end(f"the reply to {cls.__name__}")
+        return value
+
+    @classmethod
+    def reply_to_json(cls, value: _R) -> Any:
+        """Return a reply as a JSON document; None where there is no body."""
+        return cls.reply.spell(value)
+
+    @classmethod
+    def reply_from_json(cls, document: Any) -> _R:
+        """Return the reply that a JSON document spells.
+
+        Raises:
+            DecodeError: it spells none.
+        """
+        value: _R = cls.reply.read(document, "reply")
+        return value
+
+    def to_json(self) -> HttpRequest:
+        """Return the command as HTTP asks for it.
+
+        Raises:
+            InvalidInputError: HTTP has no route for it, or no spelling for a name that is a number.
+        """
+        route = self.entry().route
+        if route is None:
+            raise InvalidInputError(f"HTTP has no way to say {self.entry().name}", advice="Connect over TCP")
+        path, query, body = route.path, dict[str, str](), dict[str, Any]()
+        for field in fields_of(type(self)):
+            value, place = getattr(self, field.name), "{" + field.json_name + "}"
+            if place in route.path:
+                path = path.replace(place, quote(field.shape.spell_text(value), safe=""))
+            elif route.method in ("GET", "DELETE") and value is None:
+                continue
+            elif route.method in ("GET", "DELETE"):
+                query[field.json_name] = field.shape.spell_text(value)
+            else:
+                body[field.json_name] = field.shape.spell(value)
+        return HttpRequest(route.method, path, query, body if route.method in ("POST", "PUT") else None)
+
+    @classmethod
+    def decode_http(cls: type[_Self], path: Mapping[str, str], query: Mapping[str, str], body: BytesLike) -> _Self:
+        """Return what from_json() does, of a body that is not decoded; empty for none."""
+        command: _Self = cls.from_json(path, query, decode_json(bytes(body)) if len(body) else None)  # type: ignore[attr-defined]
+        return command
+
+    @classmethod
+    def encode_http_reply(cls, value: _R) -> bytes:
+        """Return a reply as the body of a response over HTTP."""
+        document = cls.reply_to_json(value)
+        return b"" if document is None else encode_json(document)
+
+    @classmethod
+    def from_json(cls: type[_Self], path: Mapping[str, str], query: Mapping[str, str], body: Any) -> _Self:
+        """Return the command that a request over HTTP makes.
+
+        Args:
+            path: The parameters of its route's path, decoded.
+            query: The parameters of its query, decoded; unknown ones are passed over.
+            body: Its JSON document, decoded; None for none.
+
+        Raises:
+            DecodeError: a value is missing or wrong; `where` begins with `path` or `query` (400 over HTTP), or with
+                `body` (422).
+        """
+        entry: Entry = cls.entry()  # type: ignore[attr-defined]
+        has_body = entry.route is not None and entry.route.method in ("POST", "PUT")
+        if has_body and not isinstance(body, dict):
+            raise wrong(body, "an object", "body")
+        values = []
+        for field in fields_of(cls):
+            place = f"{'path' if field.json_name in path else 'query'}.{field.json_name}"
+            text = path.get(field.json_name, None if has_body else query.get(field.json_name))
+            if text is not None:
+                values.append(field.shape.read_text(text, place))
+            elif has_body and field.json_name not in path:
+                values.append(read_member(field, body, "body"))
+            elif field.default is not _MISSING:
+                values.append(field.default)
+            elif field.shape.is_optional:
+                values.append(field.shape.read(None, place))
+            else:
+                raise DecodeError(f"{field.json_name} is missing", 0, where=place)
+        return cls(*values)

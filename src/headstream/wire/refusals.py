@@ -1,0 +1,178 @@
+"""Status <-> error: what a server answers for an error, and what a client raises for an answer.
+
+Both ways are total. Existing clients rebuild their errors from the number alone, so the body of such a response is
+empty; to a client that logged in with the context "headstream" it is JSON: {"what": ..., "where": ..., "advice": ...}.
+"""
+
+from __future__ import annotations
+
+from typing import Any, Final
+
+from headstream.codec.buffer import BytesLike
+from headstream.codec.replicate.json import decode_json, encode_json
+from headstream.errors import (
+    AlreadyExistsError,
+    AuthenticationError,
+    ChecksumError,
+    ClosedError,
+    CorruptLogError,
+    CorruptSendError,
+    DecodeError,
+    DiskFullError,
+    GroupInUseError,
+    GroupNotFoundError,
+    HeaderError,
+    HeadstreamError,
+    InvalidInputError,
+    LimitError,
+    LogError,
+    LogLockedError,
+    NotFoundError,
+    OffsetOutOfRangeError,
+    PartitionClosedError,
+    PartitionNotFoundError,
+    PermissionDeniedError,
+    RebalancedError,
+    ServerError,
+    StorageError,
+    StreamNotFoundError,
+    TopicNotFoundError,
+)
+from headstream.wire.statuses import Status, field_of_status, name_of_status
+
+__all__ = ["decode_refusal", "encode_refusal", "refusal", "spell_refusal", "status_of"]
+
+_CLASSES: Final[dict[type[HeadstreamError], tuple[int, ...]]] = {
+    InvalidInputError: (
+        *(4, 6, 43, 44, 45, 50, 80, 81, 82, 83, 84, 101, 209, 8000),
+        *(1013, 1014, 1019, 2014, 2016, 2018, 4002, 4009, 4024, 4025, 4028, 4030, 5002, 5005),
+    ),
+    HeaderError: (4018, 4019),
+    LimitError: (52, 55, 2015, 3009, 4017, 4022, 4023, Status.LIMIT_EXCEEDED),
+    AuthenticationError: (30, 40, 42, 47, 53, 54, 73, 75, 77, 78),
+    PermissionDeniedError: (41, 48, 49),
+    NotFoundError: (20, 100, 3021, 4000, 5006),
+    StreamNotFoundError: (1009, 1010),
+    TopicNotFoundError: (2010, 2011),
+    PartitionNotFoundError: (3007, 3008),
+    GroupNotFoundError: (5000, 5003),
+    AlreadyExistsError: (46, 51, 1011, 1012, 2012, 2013, 5001, 5004),
+    ClosedError: (8, 61, 63, 206),
+    OffsetOutOfRangeError: (4100,),
+    GroupInUseError: (Status.GROUP_IN_USE,),
+    RebalancedError: (Status.REBALANCED,),
+    LogLockedError: (Status.LOG_LOCKED,),
+    DiskFullError: (Status.DISK_FULL,),
+    PartitionClosedError: (Status.PARTITION_CLOSED,),
+    CorruptLogError: (
+        *range(4011, 4017),
+        4020,
+        4021,
+        4026,
+        4027,
+        *range(6000, 6005),
+        *range(7000, 7005),
+        Status.CORRUPT_MESSAGES,
+    ),
+    StorageError: (
+        *(1000, 1001, *range(1002, 1009), 1015, *range(2000, 2009), 2017, *range(3000, 3007), *range(3010, 3013), 3020),
+        *(4001, 4003, 4004, 4005, 4006, 4007, 4008, 4010, 5007, 5008, 9000, *range(10000, 10013)),
+    ),
+}
+_CLASS_OF_STATUS: Final = {status: kind for kind, statuses in _CLASSES.items() for status in statuses}
+
+_STATUS_OF_CLASS: Final[dict[type[BaseException], int]] = {
+    DecodeError: Status.INVALID_COMMAND,
+    HeaderError: Status.INVALID_HEADER_VALUE,
+    LimitError: Status.LIMIT_EXCEEDED,
+    InvalidInputError: Status.INVALID_FORMAT,
+    AuthenticationError: Status.UNAUTHENTICATED,
+    PermissionDeniedError: Status.UNAUTHORIZED,
+    StreamNotFoundError: Status.STREAM_NAME_NOT_FOUND,
+    TopicNotFoundError: Status.TOPIC_NAME_NOT_FOUND,
+    PartitionNotFoundError: Status.PARTITION_NOT_FOUND,
+    GroupNotFoundError: Status.CONSUMER_GROUP_NAME_NOT_FOUND,
+    NotFoundError: Status.RESOURCE_NOT_FOUND,
+    AlreadyExistsError: Status.TOPIC_NAME_ALREADY_EXISTS,
+    ClosedError: Status.DISCONNECTED,
+    OffsetOutOfRangeError: Status.INVALID_OFFSET,
+    GroupInUseError: Status.GROUP_IN_USE,
+    RebalancedError: Status.REBALANCED,
+    LogLockedError: Status.LOG_LOCKED,
+    DiskFullError: Status.DISK_FULL,
+    PartitionClosedError: Status.PARTITION_CLOSED,
+    ChecksumError: Status.INVALID_MESSAGE_CHECKSUM,
+    CorruptSendError: Status.CORRUPT_MESSAGES,
+    CorruptLogError: Status.CANNOT_READ_MESSAGE,
+    StorageError: Status.CANNOT_SAVE_MESSAGES_TO_SEGMENT,
+    LogError: Status.ERROR,
+}
+_OWN: Final = {
+    Status.LIMIT_EXCEEDED: Status.TOO_BIG_MESSAGE_PAYLOAD,
+    Status.DISK_FULL: Status.CANNOT_SAVE_MESSAGES_TO_SEGMENT,
+    Status.PARTITION_CLOSED: Status.CANNOT_APPEND_MESSAGE,
+    Status.CORRUPT_MESSAGES: Status.CANNOT_READ_MESSAGE,
+}
+"""What existing clients are told, who know none of our numbers; `error` where nothing is nearer."""
+
+
+def status_of(error: BaseException, *, is_extended: bool = False) -> int:
+    """Return the status by which a server answers an error.
+
+    Args:
+        error: Any: the status it was made with, else that of its class, else 1, `error`.
+        is_extended: Whether the client knows Headstream's own statuses.
+    """
+    status: int | None = error.status if isinstance(error, HeadstreamError) else None
+    if status is None:
+        known = (_STATUS_OF_CLASS[kind] for kind in type(error).__mro__ if kind in _STATUS_OF_CLASS)
+        status = next(known, int(Status.ERROR))
+    if status >= 20_000 and not is_extended:
+        return int(_OWN.get(Status(status), Status.ERROR)) if status in Status.__members__.values() else int(Status.ERROR)
+    return int(status)
+
+
+def refusal(status: int, what: str | None = None, *, where: str | None = None, advice: str | None = None) -> HeadstreamError:
+    """Return the error of a status; it remembers the status.
+
+    Args:
+        status: Not 0; any number.
+        what: What went wrong; else the status says it.
+        where: What it is about.
+        advice: What to do about it.
+    """
+    name = name_of_status(status)
+    text = f"the server answered {status}, {name.replace('_', ' ')}" if what is None else what
+    kind = _CLASS_OF_STATUS.get(status)
+    error = ServerError(text, where=where, advice=advice) if kind is None else kind(text, where=where, advice=advice)
+    error.status = int(status)
+    return error
+
+
+def encode_refusal(error: HeadstreamError) -> bytes:
+    """Return the body of a response to a client that logged in with the context "headstream"."""
+    return encode_json({"what": error.what, "where": error.where, "advice": error.advice})
+
+
+def decode_refusal(status: int, body: BytesLike) -> HeadstreamError:
+    """Return the error that a response stands for.
+
+    Args:
+        status: Not 0.
+        body: Empty, or as encode_refusal() makes it; what is neither is passed over, the status says enough.
+    """
+    try:
+        document: Any = decode_json(bytes(body)) if len(body) else None
+    except DecodeError:
+        document = None
+    if not isinstance(document, dict):
+        return refusal(status)
+    what, where, advice = (text if isinstance(text := document.get(name), str) else None for name in ("what", "where", "advice"))
+    return refusal(status, what, where=where, advice=advice)
+
+
+def spell_refusal(error: BaseException) -> dict[str, Any]:
+    """Return an error as the JSON of HTTP has it: id, code, reason and field."""
+    status = status_of(error, is_extended=True)
+    reason = str(error) if isinstance(error, HeadstreamError) else "an error inside the server, which its log tells"
+    return {"id": status, "code": name_of_status(status), "reason": reason, "field": field_of_status(status)}

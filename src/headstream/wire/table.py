@@ -1,0 +1,49 @@
+"""Every command's class by its code: what a server finds the class of a request in, and completes with handlers."""
+
+from __future__ import annotations
+
+from typing import Any, Final
+
+from headstream.codec.buffer import BytesLike
+from headstream.errors import DecodeError
+from headstream.wire.commands import groups, messages, offsets, partitions, sessions, streams, system, tokens, topics, users
+from headstream.wire.extensions import epochs
+from headstream.wire.extensions import groups as own_groups
+from headstream.wire.extensions import messages as own_messages
+from headstream.wire.extensions import topics as own_topics
+from headstream.wire.records import Command
+
+__all__ = ["COMMANDS", "decode_command"]
+
+_MODULES: Final = (groups, messages, offsets, partitions, sessions, streams, system, tokens, topics, users)
+_EXTENSIONS: Final = (epochs, own_groups, own_messages, own_topics)
+
+
+def _find_commands() -> dict[int, type[Command[Any]]]:
+    found: dict[int, type[Command[Any]]] = {}
+    for module in (*_MODULES, *_EXTENSIONS):
+        for name in module.__all__:
+            kind = getattr(module, name)
+            if isinstance(kind, type) and issubclass(kind, Command):
+                found[kind.code] = kind
+    return found
+
+
+COMMANDS: Final = _find_commands()
+"""Every command's class by its code."""
+
+
+def decode_command(code: int, payload: BytesLike) -> Command[Any]:
+    """Return the command of a request.
+
+    Args:
+        code: The frame's number.
+        payload: What follows it.
+
+    Raises:
+        DecodeError: there is no such command, or the payload is not one of it: status 3.
+    """
+    kind = COMMANDS.get(code)
+    if kind is None:
+        raise DecodeError(f"there is no command {code}", 0)
+    return kind.decode(payload)

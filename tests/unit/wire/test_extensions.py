@@ -1,0 +1,166 @@
+"""Headstream's own commands: the same in bytes and over HTTP, and bounded where the bytes are not right."""
+
+from __future__ import annotations
+
+import json
+from typing import Any
+
+import pytest
+
+from headstream.codec.binary import encode_polled, encode_sent
+from headstream.errors import DecodeError, HeadstreamError, InvalidInputError
+from headstream.model.headers import Headers
+from headstream.model.message import Message, MessageState
+from headstream.model.polling import ConsumerKind, PollingKind
+from headstream.model.topology import Fsync, Limits
+from headstream.wire.codes import TABLE
+from headstream.wire.commands.offsets import ConsumerRef
+from headstream.wire.extensions import epochs, groups, messages, topics
+from headstream.wire.records import Command
+from headstream.wire.refusals import status_of
+from headstream.wire.routes import find_route
+from headstream.wire.table import COMMANDS, decode_command
+
+BILLING = ConsumerRef(ConsumerKind.GROUP, "billing")
+SENT = encode_sent([Message(payload=None, key=b"k"), Message(payload=b"x", headers=Headers({"a": 1}))])
+STORED = encode_polled([Message(payload=b"x", offset=3, timestamp=1, state=MessageState.POISONED)])
+RECEIPT = epochs.StagedBatch("part-0", "shop/orders", 1, len(SENT), 2, 12345)
+TOPIC = topics.OpenTopic(
+    *("shop", "orders", 1, 1_700_000_000_000_000, Limits.WIDE, Fsync.ALWAYS, None, 1 << 40, 0, 1000),
+    partitions=(topics.OpenPartition(1, 5, 9, 1000, 2),),
+)
+LAG = groups.GroupLag(
+    "billing",
+    7,
+    None,
+    (groups.MemberLag(1, (1, 2)),),
+    (groups.PartitionLag(1, 5, 2, 9, 1), groups.PartitionLag(2, None, 2, 9, None)),
+)
+
+EXAMPLES: list[Command[Any]] = [
+    messages.FetchMessages("s", "t", 1, PollingKind.OFFSET, 5, 100, 1 << 20, (1, 20, 99), 5000, BILLING, True),
+    messages.FetchMessages("s", "t", 1, PollingKind.FIRST, 0, 1),
+    messages.WaitMessages("s", "t", {1: 5, 2: 1 << 40}, 1000, "billing", 7, 9),
+    messages.WaitMessages("s", "t", {}, 0),
+    messages.AppendMessages("s", "t", 3, SENT),
+    messages.SetState("s", "t", 1, (1, 5, 1 << 50), 20, "cannot be read"),
+    messages.ListStates("s", 4, 1),
+    topics.CreateOpenTopic("shop", "orders", 4, Limits.WIDE, Fsync.NEVER, 1, 2, 0, 4, True),
+    topics.CreateOpenTopic("shop", "orders", 0),
+    topics.GetOpenTopic("shop", "orders"),
+    topics.ListOpenTopics(),
+    topics.ListOpenTopics("shop"),
+    topics.ChangeTopicOptions("shop", "orders", {"retention_us": None, "retention_bytes": 1 << 30}),
+    topics.GetIdentity(),
+    epochs.StageBatch("query", 5, "part-0", "s", "t", 1, True, SENT),
+    epochs.CommitEpoch("a/query", 5, (RECEIPT, RECEIPT)),
+    epochs.GetEpoch("query"),
+    groups.GetGroupLag("s", "t", "billing"),
+    groups.ListGroupLags("s", "t"),
+    groups.SeekGroup("s", "t", "billing", {1: 0, 3: 9}),
+    groups.EnterGroup("s", "t", "billing", 60_000),
+    groups.ExitGroup("s", "t", "billing", 3),
+    groups.ReportMember("s", "t", "billing", 3, (1, 2), True),
+    groups.CommitMember("s", "t", "billing", 3, 7, {1: 5}, {1: 6}, False),
+    groups.CommitOffsets("s", "t", BILLING, {1: 5}, {}),
+    groups.ListOffsets("s", "t", ConsumerRef(ConsumerKind.CONSUMER, 7)),
+]
+
+REPLIES: list[tuple[type[Command[Any]], Any]] = [
+    (messages.FetchMessages, messages.FetchedMessages(1, 10, 4, 6, 1, STORED)),
+    (messages.WaitMessages, messages.Woken(True)),
+    (messages.AppendMessages, messages.FirstOffset(77)),
+    (messages.ListStates, (messages.StateChange(3, 99, "why", "ann", 5),)),
+    (topics.GetOpenTopic, TOPIC),
+    (topics.GetOpenTopic, None),
+    (topics.ListOpenTopics, (TOPIC, TOPIC)),
+    (topics.GetIdentity, topics.Identity("")),
+    (epochs.StageBatch, RECEIPT),
+    (epochs.CommitEpoch, epochs.CommittedEpoch(5)),
+    (epochs.GetEpoch, None),
+    (groups.ListGroupLags, (LAG,)),
+    (groups.EnterGroup, groups.Membership(3)),
+    (groups.ReportMember, groups.MemberAssignment(7, {1: 5}, {2: 6})),
+    (groups.CommitMember, groups.GroupGeneration(7)),
+    (groups.ListOffsets, groups.CommittedOffsets({1: 5, 2: 0})),
+]
+
+
+def id_of(command: Command[Any]) -> str:
+    return type(command).__name__
+
+
+def test_every_extension_has_an_example() -> None:
+    assert {command.code for command in EXAMPLES} == {code for code in TABLE if code >= 10_000}
+
+
+def status_when_decoded(command: Command[Any], payload: bytes) -> int | None:
+    try:
+        decode_command(command.code, payload)
+    except DecodeError as error:
+        return status_of(error)
+    return None
+
+
+@pytest.mark.parametrize("command", EXAMPLES, ids=id_of)
+def test_an_extension_decodes_to_itself_and_wrong_bytes_are_refused(command: Command[Any]) -> None:
+    payload = command.encode()
+    assert decode_command(command.code, payload) == command
+    command.validate()
+    changed = [payload[:end] for end in range(len(payload))]
+    changed += [payload[:at] + bytes([payload[at] ^ 0xFF]) + payload[at + 1 :] for at in range(len(payload))]
+    assert {status_when_decoded(command, data) for data in changed} <= {None, 3}
+
+
+@pytest.mark.parametrize("command", EXAMPLES, ids=id_of)
+def test_an_extension_is_itself_over_http(command: Command[Any]) -> None:
+    asked = command.to_json()
+    found = find_route(asked.method, asked.path)
+    assert found is not None
+    assert found.entry is command.entry()
+    body = b"" if asked.body is None else json.dumps(asked.body).encode()
+    assert COMMANDS[found.entry.code].decode_http(found.path, asked.query, body) == command
+
+
+@pytest.mark.parametrize(("kind", "reply"), REPLIES)
+def test_a_reply_is_itself_in_bytes_and_in_json(kind: type[Command[Any]], reply: Any) -> None:
+    body = kind.encode_reply(reply)
+    assert len(body) != 1
+    assert kind.decode_reply(body) == reply
+    assert kind.reply_from_json(json.loads(json.dumps(kind.reply_to_json(reply)))) == reply
+
+
+def test_a_groups_lag_counts_from_the_oldest_message_where_nothing_is_committed() -> None:
+    assert LAG.lag == (9 - 5) + (9 - 2)
+    assert LAG.spell()["lag"] == 11
+
+
+@pytest.mark.parametrize(
+    ("command", "status"),
+    [
+        (messages.FetchMessages("s", "t", 1, PollingKind.OFFSET, 0, 0), 4009),
+        (messages.FetchMessages("s", "t", 1, PollingKind.NEXT, 0, 1), 4),
+        (messages.AppendMessages("s", "t", 1, b""), 4009),
+        (topics.CreateOpenTopic("s", "", 1), 2014),
+        (topics.CreateOpenTopic("s", "t", 1001), 2015),
+        (epochs.CommitEpoch("", 1, ()), 4),
+        (epochs.StageBatch("w", 1, "p", "s", "t", 1, True, b""), 4009),
+    ],
+)
+def test_a_limit_of_an_extension_is_refused_with_its_status(command: Command[Any], status: int) -> None:
+    with pytest.raises(HeadstreamError) as caught:
+        command.validate()
+    assert status_of(caught.value) == status
+
+
+def test_json_of_an_extension_names_the_place_that_is_wrong() -> None:
+    path = {"stream_id": "s", "topic_id": "t", "partition_id": "1"}
+    with pytest.raises(DecodeError) as caught:
+        messages.SetState.from_json(path, {}, {"offsets": [1, "x"], "state": "poisoned"})
+    assert caught.value.where == "body.offsets[1]"
+    with pytest.raises(DecodeError, match="name of a state"):
+        messages.SetState.from_json(path, {}, {"offsets": [], "state": 20})
+    with pytest.raises(DecodeError, match="consumer:NAME"):
+        groups.ListOffsets.from_json(path, {"consumer": "billing"}, None)
+    with pytest.raises(InvalidInputError):
+        messages.WaitMessages("s", "t", {1 << 33: 0}, 0).encode()
