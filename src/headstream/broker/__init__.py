@@ -6,6 +6,8 @@
     partitions  create, delete
     messages    send, poll, wait, and their states
     offsets     commit, committed
+    groups      join, leave, report, commit; list, get, seek, delete
+    membership  who has which partition of one group, sans-IO; assignment.py divides them, group_registry.py keeps them
     states      which ranges of stored bytes a poll delivers
     backing     the log, the clock and the randomness that the nouns share, and how they find things by name
 

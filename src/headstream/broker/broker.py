@@ -11,6 +11,7 @@ import time
 from collections.abc import Callable
 
 from headstream.broker.backing import Backing
+from headstream.broker.groups import Groups
 from headstream.broker.messages import Messages
 from headstream.broker.offsets import Offsets
 from headstream.broker.partitions import Partitions
@@ -50,8 +51,9 @@ class Broker:
         self.streams = Streams(backing)
         self.topics = Topics(backing)
         self.partitions = Partitions(backing, self.topics)
-        self.messages = Messages(backing)
         self.offsets = Offsets(backing)
+        self.groups = Groups(backing, self.topics, self.offsets)
+        self.messages = Messages(backing, self.groups)
 
     @property
     def identity(self) -> str | None:

@@ -2,18 +2,27 @@
 
 from __future__ import annotations
 
-import dataclasses
 import functools
 from bisect import bisect_left
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from typing import Final
 
 from headstream.broker.backing import Backing
+from headstream.broker.groups import Groups
 from headstream.broker.states import select
+from headstream.codec.batch.scan import take
 from headstream.codec.buffer import BytesLike
-from headstream.errors import InvalidInputError, InvalidOptionError, LogError, OffsetOutOfRangeError, PartitionNotFoundError
+from headstream.errors import (
+    CorruptSendError,
+    InvalidInputError,
+    InvalidOptionError,
+    LogError,
+    OffsetOutOfRangeError,
+    PartitionNotFoundError,
+)
 from headstream.log.catalog import TopicRecord
 from headstream.log.states import has_exception
+from headstream.model.groups import Member
 from headstream.model.identifiers import TopicName
 from headstream.model.message import MessageState, StateChange
 from headstream.model.polling import Consumer, Polled, PollingKind, PollingStrategy
@@ -31,11 +40,15 @@ _AVAILABLE: Final = frozenset({MessageState.AVAILABLE.value})
 class Messages:
     """What can be done with messages."""
 
-    def __init__(self, backing: Backing) -> None:
+    def __init__(self, backing: Backing, groups: Groups) -> None:
         self._backing = backing
+        self._groups = groups
 
     def send(self, topic: TopicName, partition: int, batch: BytesLike) -> int:
         """Append a batch to a partition and return the offset of its first message; it is committed then.
+
+        A topic may look for repeats: a message is passed over then, as if it had been appended, whose id one of the newest
+        messages of the partition has. The offset is that of the first message that is new, or what the next one gets.
 
         Args:
             topic: Stream and topic.
@@ -44,7 +57,7 @@ class Messages:
 
         Raises:
             TopicNotFoundError, PartitionNotFoundError: there is no such place.
-            LimitError: a message is beyond the topic's limits; nothing was written.
+            LimitError: a message is beyond the topic's limits, or has no key where one is needed; nothing was written.
             DecodeError: the bytes are no batch; nothing was written.
             LogLockedError: another process is the writer.
         """
@@ -65,7 +78,7 @@ class Messages:
     def _is_made_anew(self, record: TopicRecord, partition: int) -> bool:
         """Return whether a partition has been purged or deleted and made again; raises where it is no more."""
         now = self._backing.partition(record.name, partition)
-        return (now.number, now.generation(partition)) != (record.number, record.generation(partition))
+        return now is not record and (now.number, now.generation(partition)) != (record.number, record.generation(partition))
 
     def poll(
         self,
@@ -94,6 +107,7 @@ class Messages:
         Raises:
             TopicNotFoundError, PartitionNotFoundError: there is no such place.
             InvalidInputError: an argument is out of range, or the consumer is missing.
+            CorruptSendError: the next messages are damaged; a poll from its until_offset goes on behind them.
         """
         if count < 1 or size_bytes < 1:
             raise InvalidInputError("a poll asks for one message and one byte or more", where=str(topic))
@@ -111,12 +125,14 @@ class Messages:
                     if attempts_left < _ATTEMPTS - 1:
                         follower.refresh()
                     start = _start(follower, strategy, committed, count)
-                    polled = _read(follower, partition, start, count, states, size_bytes, exceptions)
+                    place = partition, record.generation(partition)
+                    polled = _read(follower, place, start, count, states, size_bytes, exceptions)
                 break
             except (OffsetOutOfRangeError, PartitionNotFoundError):  # dropped, purged or deleted at this moment
                 if not attempts_left:
                     raise
-        polled = dataclasses.replace(polled, generation=record.generation(partition))
+            except CorruptSendError as error:
+                raise _with_place(error, topic, partition) from error
         if auto_commit and consumer is not None and polled.count:
             store.commit(consumer, partition, polled.next_offset, self._backing.clock_us())
         return polled
@@ -141,6 +157,7 @@ class Messages:
         """
         log = self._backing.writable_log()
         record = self._backing.partition(topic, partition)
+        log.partition(record, partition).sync()  # a state outlives a power cut, and so what it is the state of has to
         log.states.set(record, partition, offsets, StateChange(-1, state, reason, by, self._backing.clock_us()))
 
     def states(self, topic: TopicName, partition: int) -> list[StateChange]:
@@ -156,28 +173,57 @@ class Messages:
         record = self._backing.partition(topic, partition)
         return self._backing.log.states.changes(record, partition)
 
-    def wait(self, topic: TopicName, positions: Mapping[int, int], timeout_ms: float) -> bool:
+    def wait(
+        self,
+        topic: TopicName,
+        positions: Mapping[int, int],
+        timeout_ms: float,
+        *,
+        member: Member | None = None,
+        generation: int = 0,
+    ) -> bool:
         """Wait until a partition has a message at or after an offset, and return whether one has.
 
         Args:
             topic: Stream and topic.
             positions: Partition -> offset.
             timeout_ms: How long to wait at most.
+            member: Who waits in a group: something new in its group ends the wait too,
+            generation: the generation that it knows.
         """
-        log = self._backing.log
+        backing, log = self._backing, self._backing.log
+        records = {partition: backing.partition(topic, partition) for partition in positions}
+        places = {log.partition_directory(record, partition): partition for partition, record in records.items()}
 
-        def is_there() -> bool:
-            for partition, offset in positions.items():
+        def is_there(directories: Iterable[str]) -> bool:
+            if member is not None and self._groups.has_changed(topic, member, generation):
+                return True
+            for partition in (places[directory] for directory in directories if directory in places):
                 try:
-                    with log.reading(self._backing.partition(topic, partition), partition) as follower:
+                    if self._is_made_anew(records[partition], partition):
+                        return True  # purged, or deleted and made again: the next poll tells
+                    with log.reading(records[partition], partition) as follower:
                         follower.refresh()
-                        if follower.end_offset > offset:
-                            return True
+                        if follower.end_offset != positions[partition]:
+                            return True  # something is there, or the position never was: the next poll tells
                 except (OffsetOutOfRangeError, PartitionNotFoundError):
                     return True  # dropped, purged or deleted just now: the next poll tells
             return False
 
-        return log.wait(is_there, timeout_ms / 1000, self._backing.monotonic)
+        directories = [*places] if member is None else [*places, log.groups_directory]
+        return log.wait(directories, is_there, timeout_ms / 1000, backing.monotonic)
+
+
+def _with_place(error: CorruptSendError, topic: TopicName, partition: int) -> CorruptSendError:
+    """Return the error of messages that cannot be read, in the words of who polls."""
+    return CorruptSendError(
+        f"messages of {topic}, partition {partition}, cannot be read: {error.what}",
+        where=error.where,
+        advice=error.advice,
+        partition=partition,
+        from_offset=error.from_offset,
+        until_offset=error.until_offset,
+    )
 
 
 def _start(follower: PartitionFollower, strategy: PollingStrategy, committed: int | None, count: int) -> int:
@@ -191,7 +237,7 @@ def _start(follower: PartitionFollower, strategy: PollingStrategy, committed: in
         if strategy.kind is PollingKind.TIMESTAMP:
             offset = follower.offset_of(strategy.value)
         elif strategy.kind is PollingKind.LAST:
-            offset = follower.end_offset - count
+            offset = follower.find_last(count)
         elif strategy.kind is PollingKind.NEXT and committed is not None:
             offset = committed
         else:
@@ -201,14 +247,14 @@ def _start(follower: PartitionFollower, strategy: PollingStrategy, committed: in
 
 def _read(
     follower: PartitionFollower,
-    partition: int,
+    place: tuple[int, int],
     start: int,
     count: int,
     states: frozenset[int] | None,
     size_bytes: int,
     exceptions: Callable[[], Sequence[int]],
 ) -> Polled:
-    """Read on from an offset until there are as many messages as wanted, or no more.
+    """Read on from an offset of a place (partition, generation) until there are as many messages as wanted, or no more.
 
     Only where a message may not be available are states looked at; see log/states.py for why that is asked twice.
     """
@@ -216,19 +262,28 @@ def _read(
     found, rest, offset, end = 0, size_bytes, start, follower.end_offset
     wants_available = states is None or MessageState.AVAILABLE in states
     before = exceptions()
+    if before:
+        follower.refresh()  # what was set aside in a segment that has been compacted since stands in its new files alone
     while found < count and offset < end and rest > 0:
         if not wants_available:
-            place = bisect_left(before, offset)
-            offset = min(before[place], end) if place < len(before) else end
+            later = bisect_left(before, offset)
+            offset = min(before[later], end) if later < len(before) else end
             if offset == end:
                 break
-        chunk, reached = follower.read_chunk(offset, min(end, offset + count - found), min(rest, DEFAULT_CHUNK_BYTES))
+        try:
+            chunk, reached = follower.read_chunk(offset, min(end, offset + count - found), min(rest, DEFAULT_CHUNK_BYTES))
+        except CorruptSendError:
+            if not found:
+                raise
+            break  # what is before it is delivered, and the next poll begins with it
         after = exceptions()
         is_mixed = has_exception(before, offset, reached) or has_exception(after, offset, reached)
         before = after
-        parts, selected = select(chunk, reached - offset, states if is_mixed or not wants_available else None)
+        there = take(chunk, 0, len(chunk), len(chunk))[1] if follower.may_miss(offset) else reached - offset
+        parts, selected = select(chunk, there, states if is_mixed or not wants_available else None)
         chunks += parts
         found += selected
         rest -= sum(map(len, parts))
         offset = reached
-    return Polled(partition, end, offset, found, tuple(chunks))
+    partition, generation = place
+    return Polled(partition, end, offset, found, tuple(chunks), generation)

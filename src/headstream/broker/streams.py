@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from headstream.broker.backing import Backing
 from headstream.errors import AlreadyExistsError
+from headstream.log.administration import create_stream, delete_stream
 from headstream.log.catalog import StreamRecord
 from headstream.model.identifiers import check_name
 from headstream.model.topology import Stream
@@ -30,7 +31,7 @@ class Streams:
         log = self._backing.writable_log()
         if name in log.snapshot():
             raise AlreadyExistsError(f"there is a stream {name!r} already", where=log.root, advice="Use it, or another name")
-        log.create_stream(name, self._backing.clock_us())
+        create_stream(log, name, self._backing.clock_us())
         return self.get(name)
 
     def get(self, name: str) -> Stream:
@@ -45,7 +46,7 @@ class Streams:
         """Delete a stream with all its topics; StreamNotFoundError where there is none."""
         log = self._backing.writable_log()
         self._backing.stream(name)
-        log.delete_stream(name)
+        delete_stream(log, name)
 
 
 def _stream(record: StreamRecord) -> Stream:

@@ -2,17 +2,17 @@
 
 from __future__ import annotations
 
+from dataclasses import asdict, replace
 from typing import Final
 
 from headstream.broker.backing import Backing
-from headstream.errors import AlreadyExistsError, InvalidOptionError, OffsetOutOfRangeError
-from headstream.log.administration import purge_topic, set_retention
+from headstream.errors import AlreadyExistsError, InvalidOptionError, PartitionNotFoundError
+from headstream.log.administration import create_topic, delete_topic, purge_topic, set_options
 from headstream.log.catalog import TopicRecord
 from headstream.model.identifiers import TopicName, check_name
-from headstream.model.topology import MAX_PARTITIONS, Fsync, Limits, Partition, Topic
+from headstream.model.topology import MAX_PARTITIONS, Fsync, Limits, Partition, Topic, TopicOptions
 
 __all__ = ["Topics"]
-
 
 _ATTEMPTS: Final = 5
 
@@ -24,7 +24,14 @@ class Topics:
         self._backing = backing
 
     def create(
-        self, name: TopicName, partitions: int, limits: Limits, *, fsync: Fsync = Fsync.INTERVAL, if_not_exists: bool = False
+        self,
+        name: TopicName,
+        partitions: int,
+        limits: Limits,
+        *,
+        fsync: Fsync = Fsync.INTERVAL,
+        options: TopicOptions | None = None,
+        if_not_exists: bool = False,
     ) -> Topic:
         """Make a topic, and its stream where there is none.
 
@@ -33,6 +40,7 @@ class Topics:
             partitions: 1 to 1000.
             limits: What its messages may be.
             fsync: When what was acknowledged is on the disk itself.
+            options: What it keeps and takes; None is everything.
             if_not_exists: Return the topic of that name where there is one, as it is.
 
         Raises:
@@ -50,7 +58,8 @@ class Topics:
             raise AlreadyExistsError(
                 f"there is a topic {str(name)!r} already", where=log.root, advice="Use it, or say if_not_exists=True"
             )
-        log.create_topic(name.stream, name.topic, partitions, limits, self._backing.clock_us(), fsync)
+        create_topic(log, name.stream, name.topic, partitions, limits, self._backing.clock_us(), fsync, options)
+        log.background.start(self._backing.clock_us)
         return self.get(name)
 
     def _is_there(self, name: TopicName) -> bool:
@@ -59,7 +68,13 @@ class Topics:
 
     def get(self, name: TopicName) -> Topic:
         """Return a topic with its partitions as they are now; TopicNotFoundError where there is none."""
-        return self._topic(self._backing.topic(name))
+        for attempts_left in range(_ATTEMPTS - 1, -1, -1):
+            try:
+                return self._topic(self._backing.topic(name))
+            except PartitionNotFoundError:  # purged or deleted just now: look it up again
+                if not attempts_left:
+                    raise
+        raise AssertionError("the last attempt returns or raises")
 
     def list(self, stream: str | None = None) -> list[Topic]:
         """Return all topics of one stream, or of all, in the order of their ids."""
@@ -69,23 +84,23 @@ class Topics:
     def delete(self, name: TopicName) -> None:
         """Delete a topic with its messages and offsets; TopicNotFoundError where there is none."""
         log = self._backing.writable_log()
-        log.delete_topic(self._backing.topic(name))
+        delete_topic(log, self._backing.topic(name))
 
-    def update(self, name: TopicName, *, retention_us: int | None, retention_bytes: int | None) -> Topic:
-        """Say how long and how much a topic keeps, and return it.
+    def update(self, name: TopicName, **changes: int | None) -> Topic:
+        """Change what a topic keeps, and what it takes, and return it.
 
         Args:
             name: Stream and topic.
-            retention_us: Messages older than so many microseconds may go; None keeps them.
-            retention_bytes: With more than so many bytes, the oldest messages may go; None keeps them.
+            changes: Options of TopicOptions by name; those that are not named stay as they are.
 
         Raises:
             TopicNotFoundError: there is none.
-            InvalidOptionError: a number is less than 1.
+            InvalidOptionError: a number is out of range.
         """
         log = self._backing.writable_log()
-        set_retention(log, self._backing.topic(name), retention_us, retention_bytes)
-        log.start_retention(self._backing.clock_us)
+        record = self._backing.topic(name)
+        set_options(log, record, replace(record.options, **changes))
+        log.background.start(self._backing.clock_us)
         return self.get(name)
 
     def purge(self, name: TopicName) -> None:
@@ -104,17 +119,12 @@ class Topics:
             record.limits,
             partitions,
             record.fsync,
-            record.retention_us,
-            record.retention_bytes,
+            **asdict(record.options),
         )
 
     def _partition(self, record: TopicRecord, number: int) -> Partition:
-        for attempts_left in range(_ATTEMPTS - 1, -1, -1):
-            try:
-                with self._backing.log.reading(record, number) as follower:
-                    follower.refresh()
-                    return Partition(number, follower.first_offset, follower.end_offset, follower.size_bytes())
-            except OffsetOutOfRangeError:  # retention has just dropped what was being looked at
-                if not attempts_left:
-                    raise
-        raise AssertionError("the last attempt returns or raises")
+        with self._backing.log.reading(record, number) as follower:
+            follower.refresh()
+            size_bytes, count = follower.size_bytes(), follower.messages_count()
+            first, end = follower.first_offset, follower.end_offset  # as of the count: it may have looked again
+            return Partition(number, first, end, size_bytes, end - first - count)

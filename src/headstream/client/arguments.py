@@ -3,13 +3,28 @@
 from __future__ import annotations
 
 from collections.abc import Iterable
+from typing import TypedDict
 
 from headstream.errors import InvalidOptionError
 from headstream.model.identifiers import TopicName
 from headstream.model.message import parse_state
 from headstream.model.polling import Consumer as Committer
+from headstream.model.polling import PollingStrategy
 
-__all__ = ["StatesInput", "committer_of", "state_codes", "topic_name"]
+__all__ = ["StartInput", "StatesInput", "TopicOptionsInput", "committer_of", "state_codes", "topic_name"]
+
+
+class TopicOptionsInput(TypedDict, total=False):
+    """The options of a topic, by name: those of TopicOptions."""
+
+    retention_us: int | None
+    retention_bytes: int | None
+    compaction_delay_us: int | None
+    deduplication_count: int | None
+
+
+StartInput = PollingStrategy | int | str
+"""Where to begin: an offset, `first`, `last`, or a PollingStrategy."""
 
 StatesInput = Iterable[str | int] | None
 """States by name (`available`) or code; None is all of them."""

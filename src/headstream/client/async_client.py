@@ -16,11 +16,12 @@ from contextlib import suppress
 from types import TracebackType
 from typing import Final, ParamSpec, TypedDict, TypeVar, Unpack
 
-from headstream.client.arguments import StatesInput
+from headstream.client.arguments import StartInput, StatesInput, TopicOptionsInput
 from headstream.client.client import Client
-from headstream.client.consumer import Consumer, StartInput
+from headstream.client.consumer import Consumer
 from headstream.client.producer import Producer
 from headstream.errors import ClosedError
+from headstream.model.groups import Group
 from headstream.model.headers import HeadersInput
 from headstream.model.identifiers import TopicName
 from headstream.model.message import Message, StateChange
@@ -31,8 +32,10 @@ __all__ = ["AsyncClient", "AsyncConsumer", "AsyncProducer", "ConsumerOptions", "
 
 _P = ParamSpec("_P")
 _T = TypeVar("_T")
-_SLICE_MS: Final = 100
-"""A wait that is cancelled ends within this time."""
+_FIRST_SLICE_MS: Final = 125
+_LAST_SLICE_MS: Final = 1000
+"""A wait that is cancelled ends within this time: soon at first, later when it has been long, since a thousand that wait
+for ever are to cost next to nothing."""
 
 
 class ProducerOptions(TypedDict, total=False):
@@ -53,6 +56,7 @@ class ConsumerOptions(TypedDict, total=False):
     start: StartInput
     states: StatesInput
     timeout_ms: float | None
+    session_timeout_ms: float
 
 
 class PollOptions(TypedDict, total=False):
@@ -171,8 +175,10 @@ class AsyncConsumer:
         """Have messages ready, in slices of time that a cancellation can end."""
         loop = asyncio.get_running_loop()
         until = None if timeout_ms is None else loop.time() + timeout_ms / 1000
+        slice_ms = _FIRST_SLICE_MS
         while True:
-            rest_ms = _SLICE_MS if until is None else min(_SLICE_MS, (until - loop.time()) * 1000)
+            rest_ms = slice_ms if until is None else min(slice_ms, (until - loop.time()) * 1000)
+            slice_ms = min(slice_ms * 2, _LAST_SLICE_MS)
             if consumer.is_ready or await self._worker.run(consumer.fetch, max(0, rest_ms)):
                 return True
             if rest_ms <= 0:
@@ -184,12 +190,15 @@ class AsyncConsumer:
     async def __anext__(self) -> Message:
         """Return the next message, having committed the one before."""
         consumer = await self._opened()
-        if not consumer.is_ready:
-            await self._worker.run(consumer.finish)
-            await self._fetch(consumer, self._timeout_ms)
-            if not consumer.is_ready:
+        while True:
+            if consumer.is_ready:
+                message = consumer.take()  # a rebalance may have taken what was ready
+                if message is not None:
+                    return message
+            else:
+                await self._worker.run(consumer.finish)
+            if not await self._fetch(consumer, self._timeout_ms):
                 raise StopAsyncIteration
-        return next(consumer)
 
     async def poll(self, count: int = 100, *, timeout_ms: float = 0) -> list[Message]:
         """Return up to so many messages; see Consumer.poll()."""
@@ -256,9 +265,10 @@ class AsyncClient:
         limits: str = "iggy",
         fsync: str = "interval",
         if_not_exists: bool = False,
+        **options: Unpack[TopicOptionsInput],
     ) -> Topic:
         """Make a topic, and its stream where there is none; see Client.create_topic()."""
-        create = functools.partial(self._client.create_topic, limits=limits, fsync=fsync, if_not_exists=if_not_exists)
+        create = functools.partial(self._client.create_topic, limits=limits, fsync=fsync, if_not_exists=if_not_exists, **options)
         return await self._worker.run(create, name, partitions)
 
     async def topic(self, name: str | TopicName) -> Topic:
@@ -273,12 +283,9 @@ class AsyncClient:
         """Delete a topic with its messages and offsets."""
         await self._worker.run(self._client.delete_topic, name)
 
-    async def update_topic(
-        self, name: str | TopicName, *, retention_us: int | None = None, retention_bytes: int | None = None
-    ) -> Topic:
-        """Say how long and how much a topic keeps; see Client.update_topic()."""
-        update = functools.partial(self._client.update_topic, retention_us=retention_us, retention_bytes=retention_bytes)
-        return await self._worker.run(update, name)
+    async def update_topic(self, name: str | TopicName, **options: Unpack[TopicOptionsInput]) -> Topic:
+        """Change what a topic keeps and takes; see Client.update_topic()."""
+        return await self._worker.run(functools.partial(self._client.update_topic, **options), name)
 
     async def purge_topic(self, name: str | TopicName) -> None:
         """Remove all messages of a topic and all offsets committed in it; see Client.purge_topic()."""
@@ -325,6 +332,24 @@ class AsyncClient:
     async def offsets(self, topic: str | TopicName, group: str | None = None, *, name: str | None = None) -> dict[int, int]:
         """Return where a group, or a single consumer, goes on; see Client.offsets()."""
         return await self._worker.run(self._client.offsets, topic, group, name=name)
+
+    async def groups(self, topic: str | TopicName) -> list[Group]:
+        """Return the consumer groups of a topic; see Client.groups()."""
+        return await self._worker.run(self._client.groups, topic)
+
+    async def group(self, topic: str | TopicName, name: str) -> Group:
+        """Return one consumer group of a topic; see Client.group()."""
+        return await self._worker.run(self._client.group, topic, name)
+
+    async def seek_group(
+        self, topic: str | TopicName, group: str, to: StartInput, *, partitions: Iterable[int] | None = None
+    ) -> Group:
+        """Say where a group that nobody reads for goes on; see Client.seek_group()."""
+        return await self._worker.run(self._client.seek_group, topic, group, to, partitions=partitions)
+
+    async def delete_group(self, topic: str | TopicName, name: str) -> None:
+        """Forget everything a group has committed; see Client.delete_group()."""
+        await self._worker.run(self._client.delete_group, topic, name)
 
     async def close(self) -> None:
         """Close it and all that was made from it; see Client.close()."""

@@ -5,24 +5,27 @@ from __future__ import annotations
 import weakref
 from collections.abc import Iterable
 from types import TracebackType
+from typing import Unpack
 
-from headstream.client.arguments import StatesInput, committer_of, state_codes, topic_name
-from headstream.client.consumer import Consumer, StartInput
+from headstream.client.arguments import StartInput, StatesInput, TopicOptionsInput, committer_of, state_codes, topic_name
+from headstream.client.consumer import Consumer
 from headstream.client.producer import Producer
+from headstream.client.progress import Progress
+from headstream.client.receiving import receive
 from headstream.client.sending import SendingOptions
 from headstream.client.transport import Transport
-from headstream.codec.binary import decode_polled
 from headstream.errors import ClosedError, InvalidOptionError
+from headstream.model.groups import DEFAULT_SESSION_TIMEOUT_MS
 from headstream.model.identifiers import TopicName
 from headstream.model.message import Message, StateChange, parse_state
 from headstream.model.polling import Consumer as Committer
 from headstream.model.polling import PollingStrategy
-from headstream.model.topology import Fsync, Limits, Stream, Topic
+from headstream.model.topology import Fsync, Limits, Stream, Topic, TopicOptions
 
 __all__ = ["Client"]
 
 
-class Client:
+class Client(Progress):
     """A log of streams and topics; any thread. Made by hs.connect(); use it in a `with` statement, or close() it.
 
     Args:
@@ -79,6 +82,7 @@ class Client:
         limits: str = "iggy",
         fsync: str = "interval",
         if_not_exists: bool = False,
+        **options: Unpack[TopicOptionsInput],
     ) -> Topic:
         """Make a topic, and its stream where there is none.
 
@@ -89,10 +93,12 @@ class Client:
             fsync: When what was acknowledged is on the disk itself, and so what a power cut may cost. `always`: before
                 it is acknowledged; `interval`: within a second; `never`: when the operating system pleases.
             if_not_exists: Return the topic of that name where there is one, as it is.
+            options: What it keeps and takes, see update_topic(): retention_us, retention_bytes, compaction_delay_us,
+                deduplication_count. What is left out is None: everything.
 
         Raises:
             AlreadyExistsError: there is one of that name.
-            InvalidOptionError: the number of partitions, the limits or the policy cannot be used.
+            InvalidOptionError: the number of partitions, the limits, the policy or an option cannot be used.
             LogLockedError: another process is the writer of an embedded log.
         """
         try:
@@ -108,7 +114,7 @@ class Client:
                 f"{fsync!r} is no policy of fsync", where=str(name), advice=f"Use {', '.join(Fsync)}"
             ) from None
         return self._open_transport().topics.create(
-            topic_name(name), partitions, chosen, fsync=policy, if_not_exists=if_not_exists
+            topic_name(name), partitions, chosen, fsync=policy, options=TopicOptions(**options), if_not_exists=if_not_exists
         )
 
     def topic(self, name: str | TopicName) -> Topic:
@@ -123,25 +129,28 @@ class Client:
         """Delete a topic with its messages and offsets; TopicNotFoundError where there is none."""
         self._open_transport().topics.delete(topic_name(name))
 
-    def update_topic(
-        self, name: str | TopicName, *, retention_us: int | None = None, retention_bytes: int | None = None
-    ) -> Topic:
-        """Say how long and how much a topic keeps, and return it; what is left out has no end.
+    def update_topic(self, name: str | TopicName, **options: Unpack[TopicOptionsInput]) -> Topic:
+        """Change what a topic keeps and takes, and return it; what is not named stays as it is, None takes an option back.
 
-        In the background whole files of old messages are dropped, the one that is written to never: some more is kept
-        than said, by up to a file of each partition.
+        Old messages go in the background, by whole files, the one that is written to never: some more is kept than said,
+        by up to a file of each partition.
 
         Args:
             name: `stream/topic`.
-            retention_us: Messages older than so many microseconds may go.
-            retention_bytes: With more than so many bytes in all partitions, the oldest messages may go.
+            options: By name:
+                retention_us: Messages older than so many microseconds may go.
+                retention_bytes: With more than so many bytes in all partitions, the oldest messages may go.
+                compaction_delay_us: Of each key only the last message is kept, and every message has to have a key. A null
+                    payload removes its key, and goes itself after so many microseconds, 0 or more.
+                deduplication_count: A message is dropped whose id one of so many newest messages of its partition has,
+                    1 to 10,000,000.
 
         Raises:
             TopicNotFoundError: there is no such topic.
-            InvalidOptionError: a number is less than 1.
+            InvalidOptionError: a number is out of range.
             LogLockedError: another process is the writer of an embedded log.
         """
-        return self._open_transport().topics.update(topic_name(name), retention_us=retention_us, retention_bytes=retention_bytes)
+        return self._open_transport().topics.update(topic_name(name), **options)
 
     def purge_topic(self, name: str | TopicName) -> None:
         """Remove all messages of a topic and all offsets committed in it; the next message gets offset 0.
@@ -160,7 +169,8 @@ class Client:
     def create_partitions(self, topic: str | TopicName, count: int = 1) -> Topic:
         """Add partitions to a topic, behind its last one, and return the topic as it is then.
 
-        Producers and consumers made before keep to the partitions there were. Keys may go to other partitions than before.
+        Producers and consumers made before keep to the partitions there were, but consumers of a group share the new ones
+        too. Keys may go to other partitions than before.
 
         Args:
             topic: `stream/topic`.
@@ -226,18 +236,24 @@ class Client:
         start: StartInput = "first",
         states: StatesInput = ("available",),
         timeout_ms: float | None = None,
+        session_timeout_ms: float = DEFAULT_SESSION_TIMEOUT_MS,
     ) -> Consumer:
         """Return what reads a topic, from where its group or name has committed to.
+
+        The consumers of a group, in any threads and clients of one process, share the topic's partitions: each is read by
+        one of them. Those in another process stand by until it has none any more.
 
         Args:
             topic: `stream/topic`.
             group: Whose offsets are committed: those of a group,
             name: or those of a single consumer; with neither, nothing is committed.
-            partitions: Which partitions; None is all.
+            partitions: Which partitions; None is all, or what the group gives. Partitions named are not shared.
             start: Where to begin in a partition where nothing is committed: an offset, `first`, `last` (after the newest:
                 what is appended from now on), or a PollingStrategy.
             states: States to deliver, others are stepped over; None delivers all.
             timeout_ms: Iteration ends after so long without a message; None waits for ever.
+            session_timeout_ms: A consumer of a group that neither polls, commits nor finishes a message for so long loses its
+                partitions, if others wait for them; its later commits there are refused.
 
         Raises:
             TopicNotFoundError, PartitionNotFoundError: there is no such place.
@@ -251,6 +267,7 @@ class Client:
             start=start,
             states=state_codes(states),
             timeout_ms=timeout_ms,
+            session_timeout_ms=session_timeout_ms,
         )
         self._consumers.add(consumer)
         return consumer
@@ -294,9 +311,7 @@ class Client:
             consumer=Committer.named(consumer) if isinstance(consumer, str) else consumer,
             auto_commit=auto_commit,
         )
-        return [
-            message for chunk in polled.chunks for message in decode_polled(chunk, topic=str(name), partition=polled.partition)
-        ]
+        return receive(polled, name)[1]
 
     def set_state(
         self,
@@ -338,22 +353,6 @@ class Client:
             TopicNotFoundError, PartitionNotFoundError: there is no such place.
         """
         return self._open_transport().messages.states(topic_name(topic), partition)
-
-    def offsets(self, topic: str | TopicName, group: str | None = None, *, name: str | None = None) -> dict[int, int]:
-        """Return where a group, or a single consumer, goes on in each partition where it has committed.
-
-        Args:
-            topic: `stream/topic`.
-            group: The group's name,
-            name: or the consumer's.
-
-        Returns:
-            Partition -> offset of the next message: one past the last that is done.
-        """
-        committer = committer_of(group, name)
-        if committer is None:
-            raise InvalidOptionError("whose offsets is not said", advice="Give the name of a group, or name=")
-        return self._open_transport().offsets.committed(topic_name(topic), committer)
 
     def close(self) -> None:
         """Close its producers, which flush, and its consumers, which commit nothing more; closing twice is fine.

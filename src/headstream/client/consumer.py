@@ -4,35 +4,48 @@
     consumer.poll(); consumer.commit()  by hand
 
 An exception in the body commits nothing of the message it was working on: it comes again.
+
+With a group the consumer shares the topic's partitions with the group's other members: before it polls, and when a
+commit tells that the group has changed, it reports what it has finished and learns what it has.
 """
 
 from __future__ import annotations
 
 import time
 from collections.abc import Iterable, Iterator
+from contextlib import suppress
 from types import TracebackType
 from typing import Final
 
+from headstream.client.arguments import StartInput
 from headstream.client.fetching import Fetching
+from headstream.client.membership import Membership
+from headstream.client.places import check_start, find_offset
+from headstream.client.receiving import receive
 from headstream.client.transport import Transport
-from headstream.codec.binary import decode_polled
-from headstream.errors import ClosedError, InvalidInputError, InvalidOptionError, PartitionNotFoundError
+from headstream.errors import (
+    ClosedError,
+    CorruptSendError,
+    HeadstreamError,
+    InvalidInputError,
+    InvalidOptionError,
+    PartitionNotFoundError,
+    RebalancedError,
+)
+from headstream.model.groups import DEFAULT_SESSION_TIMEOUT_MS
 from headstream.model.identifiers import TopicName
 from headstream.model.message import Message
 from headstream.model.polling import Consumer as Committer
-from headstream.model.polling import PollingKind, PollingStrategy
+from headstream.model.polling import ConsumerKind, PollingKind, PollingStrategy
 from headstream.model.topology import Topic
 
-__all__ = ["Consumer", "StartInput"]
-
-StartInput = PollingStrategy | int | str
-"""Where to begin: an offset, `first`, `last`, or a PollingStrategy."""
+__all__ = ["Consumer"]
 
 _FETCH_COUNT: Final = 1000
 _FETCH_BYTES: Final = 1 << 20
 """A fetch: enough that its fixed cost vanishes, little enough that the first message comes soon."""
 
-_WAIT_MS: Final = 250
+_WAIT_MS: Final = 1000
 """A waiting consumer looks this often whether it has been closed, from another thread."""
 
 
@@ -48,6 +61,7 @@ class Consumer:
             what is appended from now on), or a PollingStrategy.
         states: State codes to deliver; None is all.
         timeout_ms: Iteration ends after so long without a message; None waits for ever.
+        session_timeout_ms: How long a member of a group may be silent while others wait for its partitions.
 
     Raises:
         PartitionNotFoundError: the topic has no such partition.
@@ -64,6 +78,7 @@ class Consumer:
         start: StartInput = "first",
         states: frozenset[int] | None,
         timeout_ms: float | None = None,
+        session_timeout_ms: float = DEFAULT_SESSION_TIMEOUT_MS,
     ) -> None:
         self._transport = transport
         self._name = TopicName(topic.stream, topic.name)
@@ -71,12 +86,20 @@ class Consumer:
         self._states = states
         self._timeout_ms = timeout_ms
         self._is_closed = False
-        committed = transport.offsets.committed(self._name, committer) if committer is not None else {}
+        self._strategy = check_start(start if isinstance(start, PollingStrategy) else PollingStrategy.parse(start), self._name)
+        self._share: Membership | None = None
+        self._damaged: dict[int, CorruptSendError] = {}
         numbers = self._check_partitions(topic, partitions)
-        strategy = PollingStrategy.parse(start) if not isinstance(start, PollingStrategy) else start
-        self._fetching = Fetching(
-            {number: committed.get(number, -1) if number in committed else self._find(number, strategy) for number in numbers}
-        )
+        self._known = frozenset(numbers)
+        if committer is not None and committer.kind is ConsumerKind.GROUP and partitions is None:
+            self._fetching = Fetching({})
+            self._share = Membership(transport, self._name, committer.name, session_timeout_ms)
+            self._follow(is_resting=True)
+        else:
+            committed = transport.offsets.committed(self._name, committer) if committer is not None else {}
+            self._fetching = Fetching(
+                {number: committed[number] if number in committed else self._find(number) for number in numbers}
+            )
 
     def _check_partitions(self, topic: Topic, partitions: Iterable[int] | None) -> list[int]:
         known = [partition.number for partition in topic.partitions]
@@ -92,23 +115,8 @@ class Consumer:
             raise InvalidOptionError("no partition is named", where=str(self._name), advice="Leave the option out for all")
         return wanted
 
-    def _find(self, partition: int, strategy: PollingStrategy) -> int:
-        """Return the offset that a strategy stands for."""
-        if strategy.kind is PollingKind.OFFSET:
-            return strategy.value
-        if strategy.kind is PollingKind.TIMESTAMP:
-            polled = self._transport.messages.poll(self._name, partition, strategy, 1, states=None)
-            return polled.next_offset - polled.count
-        places = {place.number: place for place in self._transport.topics.get(self._name).partitions}
-        if strategy.kind is PollingKind.FIRST:
-            return places[partition].first_offset
-        if strategy.kind is PollingKind.LAST:
-            return places[partition].end_offset
-        raise InvalidInputError(
-            "a consumer begins where it has committed to; 'next' says nothing for the first time",
-            where=str(self._name),
-            advice="Use 'first' or 'last'",
-        )
+    def _find(self, partition: int) -> int:
+        return find_offset(self._transport, self._name, partition, self._strategy)
 
     @property
     def positions(self) -> dict[int, int]:
@@ -131,13 +139,19 @@ class Consumer:
 
     def __next__(self) -> Message:
         """Return the next message, having committed the one before; wait for it as long as timeout_ms says."""
-        self.finish()
-        if self._fetching.is_empty:
-            self.fetch(self._timeout_ms)
-        message = self._fetching.deliver()
+        message = self.take()
+        if message is None and self.fetch(self._timeout_ms):
+            message = self._fetching.deliver()
         if message is None:
             raise StopIteration
         return message
+
+    def take(self) -> Message | None:
+        """Return the next message if it is here already, having committed the one before; else None."""
+        self.finish()
+        if self._share is not None and self._share.is_resting:
+            self._follow()
+        return self._fetching.deliver()
 
     def finish(self) -> None:
         """Commit the message that iteration delivered last; asking for the next one does this too."""
@@ -152,6 +166,7 @@ class Consumer:
             timeout_ms: How long to wait for the first one; None waits for ever.
         """
         self._check_open()
+        self._follow()
         return not self._fetching.is_empty or self._fetch_within(timeout_ms)
 
     # -- by hand ----------------------------------------------------------------------------------------------
@@ -162,18 +177,29 @@ class Consumer:
         Args:
             count: The most messages, 1 or more.
             timeout_ms: How long to wait for the first one.
+
+        Raises:
+            CorruptSendError: the next messages of a partition are damaged; seek(error.partition, error.until_offset)
+                goes on behind them. Until then other partitions are read on, and the error comes again when they have
+                nothing more.
         """
         self._check_open()
         if count < 1:
             raise InvalidInputError(f"a poll asks for one message or more, not {count}", where=str(self._name))
         self.fetch(timeout_ms)
         messages = self._fetching.hand_out(count)
-        while messages and len(messages) < count and self._fetch():
-            messages += self._fetching.hand_out(count - len(messages))
+        with suppress(HeadstreamError):  # what is in hand is not lost by it: the next poll meets it again
+            while messages and len(messages) < count and self._fetch():
+                messages += self._fetching.hand_out(count - len(messages))
         return messages
 
     def commit(self) -> None:
-        """Commit everything that was delivered until now, the message in hand included."""
+        """Commit everything that was delivered until now, the message in hand included.
+
+        Raises:
+            RebalancedError: another member of the group has one of the partitions by now, since this one was silent for
+                longer than session_timeout_ms; what was delivered of it comes again to the other.
+        """
         self._check_open()
         if self._committer is None:
             raise InvalidOptionError(
@@ -182,7 +208,7 @@ class Consumer:
                 advice='Say who it is, as in log.consumer("shop/orders", group="billing")',
             )
         self._fetching.release()
-        self._commit_done()
+        self._commit_done(is_by_hand=True)
 
     def seek(self, partition: int, offset: StartInput) -> None:
         """Go on from another place in a partition; commit() or the next message done makes it last.
@@ -192,32 +218,58 @@ class Consumer:
             offset: An offset, `first`, `last` (after the newest), or a PollingStrategy.
         """
         self._check_open()
+        self._follow()
         if partition not in self._fetching.positions:
             raise PartitionNotFoundError(
                 f"the consumer does not read partition {partition}",
                 where=str(self._name),
-                advice=f"It reads {', '.join(map(str, self._fetching.positions))}",
+                advice=f"It reads {', '.join(map(str, self._fetching.positions)) or 'none'}",
             )
+        self._damaged.pop(partition, None)
         strategy = offset if isinstance(offset, PollingStrategy) else PollingStrategy.parse(offset)
-        self._fetching.seek(partition, self._find(partition, strategy))
+        self._fetching.seek(partition, find_offset(self._transport, self._name, partition, strategy))
 
     # -- fetching and committing --------------------------------------------------------------------------------
 
     def _fetch_within(self, timeout_ms: float | None) -> bool:
         """Fetch, waiting as long as said, and return whether something came."""
+        try:
+            return self._fetch_or_wait(timeout_ms)
+        except CorruptSendError as error:
+            self._damaged[error.partition] = error
+            raise
+
+    def _fetch_or_wait(self, timeout_ms: float | None) -> bool:
         until = None if timeout_ms is None else time.monotonic() + timeout_ms / 1000
         while not self._fetch():
-            rest_ms = _WAIT_MS if until is None else min(_WAIT_MS, (until - time.monotonic()) * 1000)
             self._commit_done()  # what was stepped over
+            rest_ms = _WAIT_MS if until is None else min(_WAIT_MS, (until - time.monotonic()) * 1000)
             if rest_ms <= 0:
+                self._rest()
                 return False
-            self._transport.messages.wait(self._name, self._fetching.positions, rest_ms)
+            self._wait(rest_ms)
             self._check_open()
+            self._follow()
         return True
 
+    def _wait(self, timeout_ms: float) -> None:
+        """Wait for messages, or for a change in the group."""
+        messages, share = self._transport.messages, self._share
+        if share is None:
+            messages.wait(self._name, self._fetching.positions, timeout_ms)
+        else:
+            self._rest()
+            messages.wait(self._name, self._fetching.positions, timeout_ms, member=share.member, generation=share.generation)
+
     def _fetch(self) -> bool:
-        """Poll the partitions in turn until one has something, and return whether one has."""
+        """Poll the partitions in turn until one has something, and return whether one has.
+
+        One that is known to be damaged is left out until somebody seeks in it: the error is raised again when the others
+        have nothing more.
+        """
         for partition, position in self._fetching.next_polls():
+            if partition in self._damaged:
+                continue
             polled = self._transport.messages.poll(
                 self._name,
                 partition,
@@ -226,17 +278,64 @@ class Consumer:
                 states=self._states,
                 size_bytes=_FETCH_BYTES,
             )
-            topic = str(self._name)
-            messages = [message for chunk in polled.chunks for message in decode_polled(chunk, topic=topic, partition=partition)]
+            polled, messages = receive(polled, self._name)
             self._fetching.feed(polled, messages)
             if messages:
                 return True
+        for partition, error in self._damaged.items():
+            if partition in self._fetching.positions:
+                raise error
         return False
 
-    def _commit_done(self) -> None:
+    def _commit_done(self, *, is_by_hand: bool = False) -> None:
         done = self._fetching.committable()
-        if done and self._committer is not None:
+        if not done or self._committer is None:
+            return
+        if self._share is None:
             self._transport.offsets.commit(self._name, self._committer, done, generations=self._fetching.generations)
+            return
+        is_resting = self._fetching.is_idle and (is_by_hand or self._fetching.is_empty)
+        try:
+            if self._share.commit(done, self._fetching.generations, is_resting=is_resting):
+                self._follow(is_resting=is_resting)
+        except RebalancedError:
+            self._follow(is_resting=is_resting)
+            if is_by_hand:
+                raise
+
+    # -- sharing the partitions of a group ----------------------------------------------------------------------
+
+    def _follow(self, *, is_resting: bool = False) -> None:
+        """Report to the group: give up what is asked for and not in hand, and begin with what is new."""
+        share = self._share
+        if share is None:
+            return
+        released, added = self._fetching.follow(share.report(is_resting=is_resting))
+        if released:
+            _, added = self._fetching.follow(share.report(released, is_resting=is_resting))
+        if added and self._committer is not None:
+            committed = self._transport.offsets.committed(self._name, self._committer)
+            for partition in added:
+                self._damaged.pop(partition, None)
+                self._fetching.begin(partition, committed[partition] if partition in committed else self._begin(partition))
+
+    def _begin(self, partition: int) -> int:
+        """Return where the group begins in a partition where it has committed nothing.
+
+        A place that is not the first message is committed at once, so that the next owner, too, begins there. What came
+        to a partition since the topic had it is all new to the group.
+        """
+        if self._strategy.kind is PollingKind.FIRST or partition not in self._known:
+            return find_offset(self._transport, self._name, partition, PollingStrategy.first())
+        offset = self._find(partition)
+        if self._share is not None:
+            self._share.commit({partition: offset}, {}, is_resting=self._share.is_resting)
+        return offset
+
+    def _rest(self) -> None:
+        """Let the group give away what it pleases, nothing being in hand."""
+        if self._share is not None and self._fetching.is_idle and not self._share.is_resting:
+            self._follow(is_resting=True)
 
     def close(self, *, commit: bool = True) -> None:
         """End; closing twice is fine.
@@ -245,9 +344,13 @@ class Consumer:
             commit: Whether the message that iteration delivered last is done.
         """
         if not self._is_closed:
-            if commit:
-                self.finish()
-            self._is_closed = True
+            try:
+                if commit:
+                    self.finish()
+            finally:
+                self._is_closed = True
+                if self._share is not None:
+                    self._share.leave()
 
     def __enter__(self) -> Consumer:
         return self

@@ -6,6 +6,7 @@
     fetching.finish()                  the body is done with it: its offset may be committed
     fetching.hand_out(count)           messages at once, to a caller who says by release() when they are done
     fetching.committable()             partition -> offset to commit, once
+    fetching.follow(assignment)        a member of a group: what it loses, what it can give up, what it gets
 
 An offset is always that of the next message: one past the last that is done. Messages that a poll stepped over belong
 to the one before them: with it, the offset moves past them.
@@ -17,6 +18,7 @@ from collections import deque
 from collections.abc import Iterable, Mapping
 
 from headstream.errors import OffsetOutOfRangeError
+from headstream.model.groups import Assignment
 from headstream.model.message import Message
 from headstream.model.polling import Polled
 
@@ -38,6 +40,7 @@ class Fetching:
         self._handed_out: dict[int, int] = {}
         self._done: dict[int, int] = {}
         self._generations: dict[int, int] = {}
+        self._assignment = Assignment(-1)
 
     @property
     def positions(self) -> Mapping[int, int]:
@@ -50,13 +53,18 @@ class Fetching:
         return self._generations
 
     @property
+    def is_idle(self) -> bool:
+        """Whether nothing is in hand: delivered or handed out, and not done or not committed."""
+        return self._delivered is None and not self._handed_out and not self._done
+
+    @property
     def is_empty(self) -> bool:
         """Whether everything that came has been delivered."""
         return not self._buffer
 
     def next_polls(self) -> Iterable[tuple[int, int]]:
         """Return each partition with its position, beginning after the one that was fed last."""
-        return [(partition, self._positions[partition]) for partition in self._turn]
+        return [(partition, self._positions[partition]) for partition in self._turn if partition not in self._assignment.revoked]
 
     def feed(self, polled: Polled, messages: Iterable[Message]) -> None:
         """Take in what a poll brought.
@@ -143,3 +151,42 @@ class Fetching:
         self._done.pop(partition, None)
         if self._delivered is not None and self._delivered[0] == partition:
             self._delivered = None
+
+    def follow(self, assignment: Assignment) -> tuple[list[int], list[int]]:
+        """Take note of what a member of a group has now.
+
+        What was fetched and not delivered of a partition that is to be given up is dropped: its next owner gets it.
+
+        Args:
+            assignment: What it has.
+
+        Returns:
+            The partitions that it can give up, nothing of them being in hand; and those that are new, for begin().
+        """
+        held = {**assignment.partitions, **assignment.revoked}
+        before, self._assignment = self._assignment, assignment
+        for partition in list(self._positions):
+            if held.get(partition, assignment.generation + 1) > before.generation:  # another may have had it meanwhile
+                self._end(partition)
+        released = []
+        for partition in sorted(assignment.revoked):
+            self._buffer = deque(entry for entry in self._buffer if entry[1] != partition)
+            if not self._is_in_hand(partition):
+                self._end(partition)
+                released.append(partition)
+        return released, sorted(assignment.partitions - self._positions.keys())
+
+    def begin(self, partition: int, offset: int) -> None:
+        """Read a partition too, from an offset on."""
+        self._positions[partition] = offset
+        self._turn.append(partition)
+
+    def _is_in_hand(self, partition: int) -> bool:
+        is_delivered = self._delivered is not None and self._delivered[0] == partition
+        return is_delivered or partition in self._handed_out or partition in self._done
+
+    def _end(self, partition: int) -> None:
+        if partition in self._positions:
+            self.seek(partition, 0)
+            del self._positions[partition]
+            self._turn.remove(partition)

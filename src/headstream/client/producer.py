@@ -21,22 +21,19 @@ from typing import Final
 from headstream.client.sending import Batch, Sending, SendingOptions
 from headstream.client.transport import Transport
 from headstream.codec.batch.stamp import stamp
-from headstream.codec.binary import KEY_HEADER, NULL_HEADER, encode_headers
-from headstream.errors import ClosedError, HeaderError, InvalidInputError, LimitError, PartitionNotFoundError
+from headstream.errors import ClosedError, InvalidInputError, LimitError, PartitionNotFoundError
 from headstream.model.headers import Headers, HeadersInput
 from headstream.model.identifiers import TopicName
+from headstream.model.reserved import KEY_HEADER, NULL_HEADER, RESERVED_PREFIX, check_unreserved
 from headstream.model.topology import MAX_BATCH_BYTES, Limits, Topic
 
 __all__ = ["Producer"]
 
-TIMESTAMP_HEADER: Final = "hs.timestamp"
-"""The one reserved header that a sender may give: its own time, which the log does not touch."""
-
-_RESERVED: Final = "hs."
-_KEY_HEADER: Final = encode_headers(Headers({KEY_HEADER: b""}))[:-4]
+_KEY_HEADER: Final = Headers({KEY_HEADER: b""}).as_bytes()[:-4]
 """A key's header up to its length."""
 
-_NULL_HEADER: Final = encode_headers(Headers({NULL_HEADER: True}))
+_NULL_HEADER: Final = Headers({NULL_HEADER: True}).as_bytes()
+_RESERVED: Final = RESERVED_PREFIX.encode()
 _NO_SEED: Final = bytes(16)
 _MAX_ID: Final = (1 << 128) - 1
 _PLAINLY_SMALL: Final = 1 << 20
@@ -60,6 +57,7 @@ class Producer:
         self._name = TopicName(topic.stream, topic.name)
         self._partitions = len(topic.partitions)
         self._is_wide = topic.limits is Limits.WIDE
+        self._needs_key = topic.compaction_delay_us is not None
         self._sending = Sending(self._partitions, topic.limits, options)
         self._lock = threading.Lock()
         self._work: SimpleQueue[None] = SimpleQueue()
@@ -129,10 +127,16 @@ class Producer:
             payload = _as_bytes(payload)
         if not isinstance(key, (bytes, type(None))):
             raise InvalidInputError(f"a key is bytes, not {type(key).__name__}", advice='Encode it, as in key=b"42"')
+        if key is None and self._needs_key:
+            raise LimitError(
+                "a message without a key",
+                where=str(self._name),
+                advice="The topic keeps the last message of each key, so each needs one: pass key=, or take compaction back",
+            )
         if not 0 <= id <= _MAX_ID:
             raise InvalidInputError(f"message id {id} is not an unsigned 128-bit number")
         # What codec.binary.encode_sent() makes of a Message, without one in between.
-        block = encode_headers(_checked(headers)) if headers else b""
+        block = _encode_unreserved(Headers(headers)) if headers else b""
         if payload is None:
             payload, block = b"", _NULL_HEADER + block
         if key is not None:
@@ -274,16 +278,12 @@ class Producer:
             error.add_note(f"Closing the producer failed too: {also}")
 
 
-def _checked(headers: HeadersInput) -> Headers:
-    """Return typed headers, none of which has a reserved name."""
-    typed = Headers(headers)
-    for name, _ in typed.items():
-        if name.startswith(_RESERVED) and name != TIMESTAMP_HEADER:
-            raise HeaderError(
-                f"the header {name!r} is reserved",
-                advice="Names that begin with 'hs.' are Headstream's own; give a key as key=, a null payload as None",
-            )
-    return typed
+def _encode_unreserved(headers: Headers) -> bytes:
+    """Return the block of a sender's headers, none of which has a reserved name."""
+    block = headers.as_bytes()
+    if _RESERVED in block:  # in a name perhaps, seldom: one look at the bytes is quicker than one at each name
+        check_unreserved(headers)
+    return block
 
 
 def _as_bytes(payload: object) -> bytes | None:

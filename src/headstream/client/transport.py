@@ -10,12 +10,21 @@ from collections.abc import Iterable, Mapping
 from typing import Protocol
 
 from headstream.codec.buffer import BytesLike
+from headstream.model.groups import Assignment, Group, Member
 from headstream.model.identifiers import TopicName
 from headstream.model.message import StateChange
 from headstream.model.polling import Consumer, Polled, PollingStrategy
-from headstream.model.topology import Fsync, Limits, Stream, Topic
+from headstream.model.topology import Fsync, Limits, Stream, Topic, TopicOptions
 
-__all__ = ["MessageCommands", "OffsetCommands", "PartitionCommands", "StreamCommands", "TopicCommands", "Transport"]
+__all__ = [
+    "GroupCommands",
+    "MessageCommands",
+    "OffsetCommands",
+    "PartitionCommands",
+    "StreamCommands",
+    "TopicCommands",
+    "Transport",
+]
 
 
 class StreamCommands(Protocol):
@@ -38,7 +47,14 @@ class TopicCommands(Protocol):
     """What can be done with topics."""
 
     def create(
-        self, name: TopicName, partitions: int, limits: Limits, *, fsync: Fsync = Fsync.INTERVAL, if_not_exists: bool = False
+        self,
+        name: TopicName,
+        partitions: int,
+        limits: Limits,
+        *,
+        fsync: Fsync = Fsync.INTERVAL,
+        options: TopicOptions | None = None,
+        if_not_exists: bool = False,
     ) -> Topic:
         """Make a topic, and its stream where there is none."""
 
@@ -51,8 +67,8 @@ class TopicCommands(Protocol):
     def delete(self, name: TopicName) -> None:
         """Delete a topic with its messages and offsets."""
 
-    def update(self, name: TopicName, *, retention_us: int | None, retention_bytes: int | None) -> Topic:
-        """Say how long and how much a topic keeps."""
+    def update(self, name: TopicName, **changes: int | None) -> Topic:
+        """Change options of a topic (those of TopicOptions) by name; the others stay as they are."""
 
     def purge(self, name: TopicName) -> None:
         """Remove all messages of a topic and all offsets committed in it."""
@@ -96,8 +112,16 @@ class MessageCommands(Protocol):
     def states(self, topic: TopicName, partition: int) -> list[StateChange]:
         """Return every message of a partition that is not available, by offset."""
 
-    def wait(self, topic: TopicName, positions: Mapping[int, int], timeout_ms: float) -> bool:
-        """Wait until a partition has a message at or after an offset, and return whether one has."""
+    def wait(
+        self,
+        topic: TopicName,
+        positions: Mapping[int, int],
+        timeout_ms: float,
+        *,
+        member: Member | None = ...,
+        generation: int = ...,
+    ) -> bool:
+        """Wait until a partition has a message at or after an offset, or a member's group has changed."""
 
 
 class OffsetCommands(Protocol):
@@ -110,6 +134,46 @@ class OffsetCommands(Protocol):
         self, topic: TopicName, consumer: Consumer, offsets: Mapping[int, int], *, generations: Mapping[int, int] = ...
     ) -> None:
         """Commit where a consumer goes on."""
+
+
+class GroupCommands(Protocol):
+    """What can be done with consumer groups; the first five are for their members."""
+
+    def join(self, topic: TopicName, group: str, *, session_timeout_ms: float = ...) -> Member:
+        """Take a new member into a group."""
+
+    def leave(self, topic: TopicName, member: Member) -> None:
+        """Let a member go."""
+
+    def abandon(self, topic: TopicName, member: Member) -> None:
+        """Let a member go soon; a finalizer may call it."""
+
+    def report(self, topic: TopicName, member: Member, *, released: Iterable[int] = ..., is_resting: bool = ...) -> Assignment:
+        """Take note that a member is alive and what it gives up, and return what it reads."""
+
+    def commit(
+        self,
+        topic: TopicName,
+        member: Member,
+        offsets: Mapping[int, int],
+        *,
+        generation: int,
+        generations: Mapping[int, int] = ...,
+        is_resting: bool = ...,
+    ) -> int:
+        """Commit where a group goes on, for one of its members, and return the group's generation."""
+
+    def list(self, topic: TopicName) -> builtins.list[Group]:
+        """Return the groups of a topic."""
+
+    def get(self, topic: TopicName, group: str) -> Group:
+        """Return one group."""
+
+    def delete(self, topic: TopicName, group: str) -> None:
+        """Forget everything a group has committed."""
+
+    def seek(self, topic: TopicName, group: str, offsets: Mapping[int, int]) -> Group:
+        """Say where a group goes on."""
 
 
 class Transport(Protocol):
@@ -134,6 +198,10 @@ class Transport(Protocol):
     @property
     def offsets(self) -> OffsetCommands:
         """What can be done with committed offsets."""
+
+    @property
+    def groups(self) -> GroupCommands:
+        """What can be done with consumer groups."""
 
     @property
     def identity(self) -> str | None:

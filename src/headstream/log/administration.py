@@ -1,8 +1,10 @@
-"""Administration: what changes a topic that is there: purge, partitions more or fewer, what it keeps.
+"""Administration: what makes, changes and removes streams and topics.
 
+    create       in one transaction, directories first: a topic that exists has its directories
+    delete       in one transaction, then the directories
     purge        a new number, and so new directories, in one transaction; then the old directories go
     partitions   added behind the last one, deleted from the last one on
-    retention    said here, done by retention.py
+    options      said here, done by retention.py
 
 A topic's number is its identity: whoever follows a purged topic's old directory, in any process, finds it gone, and a
 Spark checkpoint finds another number. The catalog's transaction is the moment of each change. What a crash leaves
@@ -14,10 +16,101 @@ from __future__ import annotations
 from headstream.errors import InvalidOptionError
 from headstream.log.catalog import TopicRecord
 from headstream.log.log import Log
-from headstream.model.topology import MAX_PARTITIONS
+from headstream.model.topology import MAX_PARTITIONS, Fsync, Limits, TopicOptions
 from headstream.segments.layout import OFFSETS_NAME, topic_directory
 
-__all__ = ["add_partitions", "delete_partitions", "purge_topic", "set_retention"]
+__all__ = [
+    "add_partitions",
+    "create_stream",
+    "create_topic",
+    "delete_partitions",
+    "delete_stream",
+    "delete_topic",
+    "purge_topic",
+    "set_options",
+]
+
+
+def create_stream(log: Log, name: str, created_us: int) -> None:
+    """Add a stream; the caller has checked that there is none of that name.
+
+    Args:
+        log: The log; this process is its writer.
+        name: The stream's.
+        created_us: The time, microseconds since 1970 UTC.
+    """
+    with log.changing() as catalog, catalog.transaction():
+        catalog.insert_stream(name, created_us)
+
+
+def create_topic(
+    log: Log,
+    stream: str,
+    topic: str,
+    partitions: int,
+    limits: Limits,
+    created_us: int,
+    fsync: Fsync = Fsync.INTERVAL,
+    options: TopicOptions | None = None,
+) -> None:
+    """Add a topic, and its stream where there is none; the caller has checked that it is not there.
+
+    Args:
+        log: The log; this process is its writer.
+        stream: The stream's name.
+        topic: The topic's name.
+        partitions: How many, 1 to 1000.
+        limits: What its messages may be.
+        created_us: The time, microseconds since 1970 UTC.
+        fsync: When what was acknowledged is on the disk itself.
+        options: What it keeps and takes.
+    """
+    with log.changing() as catalog:
+        known = catalog.snapshot().get(stream)
+        touched: set[int] = set()
+        with catalog.transaction(touched if known is not None else None):
+            stream_number = catalog.insert_stream(stream, created_us) if known is None else known.number
+            number = catalog.insert_topic(stream_number, topic, partitions, limits, created_us, fsync, options or TopicOptions())
+            touched.add(number)
+            # Before the commit: a topic that exists has its directories, and those of one that never came to be
+            # are empty and taken by the next.
+            directory = topic_directory(log.root, stream_number, number)
+            log.files.make_directory(f"{directory}/{OFFSETS_NAME}")
+            for partition in range(1, partitions + 1):
+                log.files.make_directory(f"{directory}/{partition}")
+            # What the catalog says after a power cut must be there: each directory's name stands in the one above it.
+            while directory != log.root:
+                log.files.sync_directory(directory)
+                directory = directory.rpartition("/")[0]
+            log.files.sync_directory(directory)
+
+
+def delete_stream(log: Log, name: str) -> None:
+    """Delete a stream with its topics; the caller has checked that it is there.
+
+    Args:
+        log: The log; this process is its writer.
+        name: The stream's.
+    """
+    with log.changing() as catalog:
+        stream = catalog.snapshot()[name]
+        with catalog.transaction():
+            catalog.delete_stream(stream.number)
+        for topic in stream.topics.values():
+            log.drop(topic)
+
+
+def delete_topic(log: Log, topic: TopicRecord) -> None:
+    """Delete a topic with its messages and offsets.
+
+    Args:
+        log: The log; this process is its writer.
+        topic: The topic.
+    """
+    with log.changing() as catalog:
+        with catalog.transaction([topic.number]):
+            catalog.delete_topic(topic.number)
+        log.drop(topic)
 
 
 def purge_topic(log: Log, topic: TopicRecord, now_us: int) -> None:
@@ -97,17 +190,13 @@ def delete_partitions(log: Log, topic: TopicRecord, count: int) -> None:
             log.files.remove_directory(log.partition_directory(topic, number))
 
 
-def set_retention(log: Log, topic: TopicRecord, age_us: int | None, size_bytes: int | None) -> None:
-    """Say how long and how much a topic keeps; None is without end.
+def set_options(log: Log, topic: TopicRecord, options: TopicOptions) -> None:
+    """Say what a topic keeps, and what it takes.
 
     Args:
         log: The log; this process is its writer.
         topic: The topic.
-        age_us: Messages older than this may go, microseconds.
-        size_bytes: With more than this, the oldest messages may go.
+        options: All its options, those that stay as they are too.
     """
-    for value, name in ((age_us, "retention_us"), (size_bytes, "retention_bytes")):
-        if value is not None and not 1 <= value < 1 << 63:
-            raise InvalidOptionError(f"{name} is {value}", where=str(topic.name), advice="Use 1 or more, or None for ever")
     with log.changing() as catalog, catalog.transaction():
-        catalog.set_retention(topic.number, age_us, size_bytes)
+        catalog.set_options(topic.number, options)

@@ -1,9 +1,10 @@
 """Catalog: streams, topics and partitions, in SQLite.
 
     streams      number | id | name | created_us
-    topics       number | stream | id | name | created_us | limits | fsync | retention_us | retention_bytes
+    topics       number | stream | id | name | created_us | limits | fsync | its options (model.topology.TopicOptions)
     partitions   topic | number | created_us
     states       topic | partition | offset | state | reason | author | changed_us | is_pending
+    commits      commit_records.py
 
 `id` is what users see: the smallest that is free, as in Iggy, so it is given again after a deletion. `number` names the
 directory and is never given again: what is left of a deleted topic cannot turn up in a new one.
@@ -13,62 +14,30 @@ earlier one of its number. A row of states that is pending is an intent: see sta
 The one writer holds the log's lock. Readers, in any process, open the database read-only and look with one cheap
 question (data_version) whether what they know still holds.
 
-Version 1 had no `fsync`: a writer adds it, and until then readers take its topics' policy to be `interval`. Version 2
-had neither states nor retention: until a writer adds them there are none.
+Tables and their older versions are in catalog_schema.py.
 """
 
 from __future__ import annotations
 
 import sqlite3
 import threading
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Collection, Iterable, Iterator, Mapping
 from contextlib import contextmanager
-from dataclasses import dataclass
+from dataclasses import asdict, dataclass, replace
 from pathlib import Path
 from typing import Any, Final
 from urllib.parse import quote
 
 from headstream.errors import CorruptLogError, DiskFullError, LogVersionError, StorageError
+from headstream.log.catalog_schema import SCHEMA, STEPS, VERSION, topic_columns
 from headstream.model.identifiers import TopicName
 from headstream.model.message import StateChange
-from headstream.model.topology import Fsync, Limits
+from headstream.model.topology import Fsync, Limits, TopicOptions
 
 __all__ = ["Catalog", "Snapshot", "StreamRecord", "TopicRecord"]
 
-_VERSION: Final = 3
 _BUSY_SECONDS: Final = 10.0
-_STATES: Final = """
-CREATE TABLE IF NOT EXISTS states (
-    topic INTEGER NOT NULL, partition INTEGER NOT NULL, offset INTEGER NOT NULL, state INTEGER NOT NULL,
-    reason TEXT NOT NULL, author TEXT NOT NULL, changed_us INTEGER NOT NULL, is_pending INTEGER NOT NULL,
-    PRIMARY KEY (topic, partition, offset),
-    FOREIGN KEY (topic, partition) REFERENCES partitions (topic, number) ON DELETE CASCADE) WITHOUT ROWID;
-CREATE INDEX IF NOT EXISTS pending_states ON states (topic, partition, offset) WHERE is_pending;
-"""
-_SCHEMA: Final = f"""
-PRAGMA journal_mode = WAL;
-BEGIN IMMEDIATE;
-CREATE TABLE IF NOT EXISTS streams (
-    number INTEGER PRIMARY KEY AUTOINCREMENT, id INTEGER NOT NULL UNIQUE, name TEXT NOT NULL UNIQUE,
-    created_us INTEGER NOT NULL);
-CREATE TABLE IF NOT EXISTS topics (
-    number INTEGER PRIMARY KEY AUTOINCREMENT, stream INTEGER NOT NULL REFERENCES streams (number) ON DELETE CASCADE,
-    id INTEGER NOT NULL, name TEXT NOT NULL, created_us INTEGER NOT NULL, limits TEXT NOT NULL,
-    fsync TEXT NOT NULL DEFAULT 'interval', retention_us INTEGER, retention_bytes INTEGER,
-    UNIQUE (stream, id), UNIQUE (stream, name));
-CREATE TABLE IF NOT EXISTS partitions (
-    topic INTEGER NOT NULL REFERENCES topics (number) ON DELETE CASCADE, number INTEGER NOT NULL,
-    created_us INTEGER NOT NULL, PRIMARY KEY (topic, number)) WITHOUT ROWID;
-{_STATES}
-PRAGMA user_version = {_VERSION};
-COMMIT;
-"""
-_STEPS: Final = {
-    1: "BEGIN IMMEDIATE; ALTER TABLE topics ADD COLUMN fsync TEXT NOT NULL DEFAULT 'interval'; PRAGMA user_version = 2; COMMIT;",
-    2: "BEGIN IMMEDIATE; ALTER TABLE topics ADD COLUMN retention_us INTEGER; "
-    f"ALTER TABLE topics ADD COLUMN retention_bytes INTEGER; {_STATES} PRAGMA user_version = 3; COMMIT;",
-}
-"""From each older version to the next."""
+_NO_OPTIONS: Final = TopicOptions()
 
 
 @dataclass(frozen=True, slots=True)
@@ -84,8 +53,7 @@ class TopicRecord:
     partitions: int
     fsync: Fsync
     partitions_created_us: tuple[int, ...] = ()
-    retention_us: int | None = None
-    retention_bytes: int | None = None
+    options: TopicOptions = _NO_OPTIONS
 
     def generation(self, partition: int) -> int:
         """Return the number that tells a partition from what had its name before a purge or a deletion."""
@@ -129,10 +97,10 @@ class Catalog:
             self._connection = _connect(path, is_writer=is_writer)
             version = self._version()
         self._is_alone = is_writer
-        if version > _VERSION:
+        if version > VERSION:
             self._connection.close()
             raise LogVersionError(
-                f"the catalog has version {version}, this Headstream knows {_VERSION}",
+                f"the catalog has version {version}, this Headstream knows {VERSION}",
                 where=self._where,
                 advice="Use the Headstream that wrote it, or a newer one",
             )
@@ -146,10 +114,10 @@ class Catalog:
     def _bring_up(self, version: int) -> None:
         """Make the tables, or change those of an older version into today's."""
         if version == 0:
-            self._connection.executescript(_SCHEMA)
+            self._connection.executescript(SCHEMA)
         else:
-            for step in range(version, _VERSION):
-                self._connection.executescript(_STEPS[step])
+            for step in range(version, VERSION):
+                self._connection.executescript(STEPS[step])
         self._connection.execute("PRAGMA foreign_keys = ON")
 
     @contextmanager
@@ -170,6 +138,11 @@ class Catalog:
                 advice="Restore the file from a copy; the messages beside it are not touched by this",
             ) from error
 
+    @property
+    def known(self) -> Snapshot | None:
+        """The snapshot, where it is known that nothing has changed since; None where that has to be looked up."""
+        return self._snapshot if self._is_alone else None
+
     def snapshot(self) -> Snapshot:
         """Return all streams and topics as they are now."""
         known = self._snapshot
@@ -183,44 +156,65 @@ class Catalog:
             return self._snapshot
 
     def _read(self) -> Snapshot:
+        streams = {
+            number: StreamRecord(name, id_, number, created, {})
+            for number, id_, name, created in self._connection.execute(
+                "SELECT number, id, name, created_us FROM streams ORDER BY id"
+            )
+        }
+        return self._with_topics(streams.values(), "")
+
+    def _renew(self, known: Snapshot, numbers: Collection[int]) -> Snapshot:
+        """Return a snapshot in which these topics are as they are now, or gone; the others are as they were."""
+        others = [
+            replace(stream, topics={name: topic for name, topic in stream.topics.items() if topic.number not in numbers})
+            for stream in known.values()
+        ]
+        return self._with_topics(others, f"IN ({', '.join(map(str, numbers))})") if numbers else known
+
+    def _with_topics(self, streams: Iterable[StreamRecord], which: str) -> Snapshot:
+        """Return streams with what topics they have and those of certain numbers, all where nothing is said."""
         version = self._version()  # a writer may have brought it up since this reader opened it
         partitions: dict[int, list[int]] = {}
-        for topic, created in self._connection.execute("SELECT topic, created_us FROM partitions ORDER BY topic, number"):
+        query = f"SELECT topic, created_us FROM partitions {which and 'WHERE topic ' + which} ORDER BY topic, number"
+        for topic, created in self._connection.execute(query):
             partitions.setdefault(topic, []).append(created)
-        streams: dict[int, tuple[StreamRecord, dict[str, TopicRecord]]] = {}
-        for number, id_, name, created in self._connection.execute(
-            "SELECT number, id, name, created_us FROM streams ORDER BY id"
+        found = {stream.number: (stream, dict(stream.topics)) for stream in streams}
+        query = f"SELECT number, stream, id, name, created_us, limits, {topic_columns(version)} FROM topics"
+        for number, stream_number, id_, name, created, limits, fsync, *options in self._connection.execute(
+            f"{query} {which and 'WHERE number ' + which} ORDER BY stream, id"
         ):
-            topics: dict[str, TopicRecord] = {}
-            streams[number] = StreamRecord(name, id_, number, created, topics), topics
-        columns = "fsync" if version > 1 else "'interval'"
-        columns += ", retention_us, retention_bytes" if version > 2 else ", NULL, NULL"
-        for number, stream, id_, name, created, limits, fsync, age_us, size_bytes in self._connection.execute(
-            f"SELECT number, stream, id, name, created_us, limits, {columns} FROM topics ORDER BY stream, id"
-        ):
-            record, topics = streams[stream]
+            record, topics = found[stream_number]
             places = tuple(partitions.get(number, ()))
             topics[name] = TopicRecord(
                 TopicName(record.name, name),
                 id_,
                 number,
-                stream,
+                stream_number,
                 created,
                 Limits(limits),
                 len(places),
                 Fsync(fsync),
                 partitions_created_us=places,
-                retention_us=age_us,
-                retention_bytes=size_bytes,
+                options=TopicOptions(*options),
             )
-        return {record.name: record for record, _ in streams.values()}
+        return {
+            record.name: replace(record, topics=dict(sorted(topics.items(), key=lambda each: each[1].id)))
+            for record, topics in found.values()
+        }
 
     # -- changes: within transaction() only -----------------------------------------------------------------
 
     @contextmanager
-    def transaction(self) -> Iterator[None]:
-        """Make all changes of the body, durably, or none of them."""
+    def transaction(self, touched: Collection[int] | None = None) -> Iterator[None]:
+        """Make all changes of the body, durably, or none of them.
+
+        Args:
+            touched: The numbers of the topics that are added, changed or deleted, which the body may still add to; with
+                them, a change costs the same among a thousand topics as among ten. None where it is not known.
+        """
         with self._lock, self._translated():
+            known = self._snapshot if self._is_alone else None
             self._connection.execute("BEGIN IMMEDIATE")
             try:
                 yield
@@ -231,6 +225,8 @@ class Catalog:
                 self._connection.commit()
             finally:
                 self._snapshot = None
+            if known is not None and touched is not None:
+                self._snapshot = self._renew(known, touched)
 
     def insert_stream(self, name: str, created_us: int) -> int:
         """Add a stream and return its number."""
@@ -246,6 +242,7 @@ class Catalog:
         limits: Limits,
         created_us: int,
         fsync: Fsync = Fsync.INTERVAL,
+        options: TopicOptions = _NO_OPTIONS,
     ) -> int:
         """Add a topic with its partitions and return its number."""
         id_ = self._free_id("SELECT id FROM topics WHERE stream = ? ORDER BY id", stream_number)
@@ -254,6 +251,7 @@ class Catalog:
             (stream_number, id_, name, created_us, limits.value, fsync.value),
         )
         number = int(cursor.lastrowid or 0)
+        self.set_options(number, options)
         self._connection.executemany(
             "INSERT INTO partitions (topic, number, created_us) VALUES (?, ?, ?)",
             [(number, partition, created_us) for partition in range(1, partitions + 1)],
@@ -288,11 +286,11 @@ class Catalog:
         """Take a topic's partitions out, from a number on."""
         self._connection.execute("DELETE FROM partitions WHERE topic = ? AND number >= ?", (topic, first))
 
-    def set_retention(self, topic: int, age_us: int | None, size_bytes: int | None) -> None:
-        """Say what a topic keeps."""
-        self._connection.execute(
-            "UPDATE topics SET retention_us = ?, retention_bytes = ? WHERE number = ?", (age_us, size_bytes, topic)
-        )
+    def set_options(self, topic: int, options: TopicOptions) -> None:
+        """Say what a topic keeps, and what it takes."""
+        values = asdict(options)
+        columns = ", ".join(f"{name} = ?" for name in values)
+        self._connection.execute(f"UPDATE topics SET {columns} WHERE number = ?", (*values.values(), topic))
 
     def put_states(self, topic: int, partition: int, changes: Iterable[StateChange]) -> None:
         """Record what the states of messages are about to be."""
@@ -314,6 +312,20 @@ class Catalog:
             "DELETE FROM states WHERE topic = ? AND partition = ? AND offset < ?", (topic, partition, until_offset)
         )
 
+    def remove_states(self, topic: int, partition: int, offsets: Iterable[int]) -> None:
+        """Forget the states of messages that are not there any more."""
+        places = [(topic, partition, offset) for offset in offsets]
+        self._connection.executemany("DELETE FROM states WHERE topic = ? AND partition = ? AND offset = ?", places)
+
+    def change(self, statement: str, *parameters: Any) -> None:
+        """Run a statement on a table that another module looks after."""
+        self._connection.execute(statement, parameters)
+
+    def select(self, query: str, *parameters: Any, since: int) -> list[Any]:
+        """Return the rows of such a table, any time; none where the database is of a version before it, `since`."""
+        with self._lock, self._translated():
+            return [] if self._version() < since else self._connection.execute(query, parameters).fetchall()
+
     # -- states of messages: any time ------------------------------------------------------------------------
 
     def states(self, topic: int, partition: int) -> list[StateChange]:
@@ -332,6 +344,8 @@ class Catalog:
 
     def changes(self) -> int:
         """Return a number that is another one after each change by another connection, and each of this one."""
+        if self._is_alone:
+            return self._connection.total_changes
         with self._lock, self._translated():
             return int(self._connection.execute("PRAGMA data_version").fetchone()[0]) + self._connection.total_changes
 
@@ -343,6 +357,12 @@ class Catalog:
                 f"row {row[1]} of {row[0]} names no {row[2]}" for row in self._connection.execute("PRAGMA foreign_key_check")
             ]
         return [problem for problem in found if problem != "ok"] + dangling
+
+    def last_topic_number(self) -> int:
+        """Return the last number that a topic was given, 0 before the first."""
+        with self._lock, self._translated():
+            row = self._connection.execute("SELECT seq FROM sqlite_sequence WHERE name = 'topics'").fetchone()
+            return 0 if row is None else int(row[0])
 
     def _free_id(self, query: str, *parameters: Any) -> int:
         free = 1

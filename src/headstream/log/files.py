@@ -7,6 +7,10 @@ operations) can be done to it in a test. OsFiles is the operating system's; Memo
 for `memory://` and for tests.
 
 A write goes to a byte position, never "to the end": one that failed half-way is simply written over by the next.
+
+A file that has become big gets room on the disk ahead of its end, where the system can do that: to write there is a
+sixth cheaper, and files that grow side by side lie in fewer pieces. Its size, which is what recovery goes by, does not
+change by it.
 """
 
 from __future__ import annotations
@@ -14,12 +18,21 @@ from __future__ import annotations
 import os
 import shutil
 import threading
+from contextlib import suppress
 from pathlib import Path
-from typing import Protocol
+from typing import Final, Protocol
 
+from headstream.log.linux import reserve
 from headstream.segments.files import OsReadFile, OsReadFiles, ReadFile, ReadFiles, storage_error
 
 __all__ = ["Files", "MemoryFile", "MemoryFiles", "OsFile", "OsFiles", "WriteFile"]
+
+
+_RESERVED_FROM_BYTES: Final = 1 << 20
+"""A thousand partitions with little in them reserve nothing."""
+
+_MAX_RESERVED_BYTES: Final = 16 << 20
+"""So much room is reserved ahead at most, and never more than there are bytes: what a crash leaves reserved is little."""
 
 
 class WriteFile(ReadFile, Protocol):
@@ -30,6 +43,9 @@ class WriteFile(ReadFile, Protocol):
 
     def truncate(self, size_bytes: int) -> None:
         """Cut the file off behind so many bytes."""
+
+    def trim(self) -> None:
+        """Give back what room may be reserved behind its end: it will not grow soon."""
 
     def sync(self) -> None:
         """Return when what was written is on the disk itself."""
@@ -63,16 +79,35 @@ class Files(ReadFiles, Protocol):
 class OsFile(OsReadFile):
     """A file of the operating system, open for reading and writing."""
 
-    __slots__ = ()
+    __slots__ = ("_reserved",)
+
+    def __init__(self, path: str, descriptor: int) -> None:
+        super().__init__(path, descriptor)
+        self._reserved = _RESERVED_FROM_BYTES
 
     def write_at(self, data: bytes | bytearray | memoryview, position: int) -> None:
         """Write all of the data at a byte position, or raise StorageError."""
+        if position + len(data) > self._reserved:
+            self._reserve(position, position + len(data))
         try:
             done = os.pwrite(self._descriptor, data, position)
             if done < len(data):
                 self._write_rest(memoryview(data), position, done)
         except OSError as error:
             raise storage_error(error, "write to a file", self._path) from error
+
+    def _reserve(self, position: int, end: int) -> None:
+        until = end + min(end, _MAX_RESERVED_BYTES)
+        reserve(self._descriptor, position, until - position)  # where it cannot, a full disk say, the write will tell
+        self._reserved = until
+
+    def trim(self) -> None:
+        """Give back what room may be reserved behind its end; only one who alone writes to the file may do this."""
+        with suppress(OSError):
+            size_bytes = os.fstat(self._descriptor).st_size
+            if size_bytes >= _RESERVED_FROM_BYTES:
+                os.ftruncate(self._descriptor, size_bytes)
+        self._reserved = _RESERVED_FROM_BYTES
 
     def _write_rest(self, data: memoryview, position: int, done: int) -> None:
         while done < len(data):
@@ -191,6 +226,9 @@ class MemoryFile:
         """Cut the file off behind so many bytes."""
         with self._lock:
             del self._content[size_bytes:]
+
+    def trim(self) -> None:
+        """Do nothing: memory reserves nothing."""
 
     def sync(self) -> None:
         """Do nothing: memory has no disk behind it."""

@@ -1,15 +1,18 @@
-"""Finding: one thing that verification has to say, with its coordinates."""
+"""Finding: one thing that verification has to say, with its coordinates; and what opening a log says of what it mended."""
 
 from __future__ import annotations
 
+import logging
 from dataclasses import dataclass
 from enum import StrEnum
 from typing import Final
 
-__all__ = ["SET_ASIDE", "Finding", "FindingKind"]
+__all__ = ["SET_ASIDE", "Finding", "FindingKind", "report"]
 
 SET_ASIDE: Final = ".set-aside-"
 """What stands in the name of a file that was set aside, before the time."""
+
+_LOGGER: Final = logging.getLogger("headstream.log")
 
 
 class FindingKind(StrEnum):
@@ -65,3 +68,8 @@ class Finding:
     from_byte: int | None = None
     until_byte: int | None = None
     is_damage: bool = True
+
+
+def report(path: str, what: str) -> None:
+    """Say what was found or done when a log was opened, as a warning of the logger `headstream.log`."""
+    _LOGGER.warning("%s: %s", path, what)

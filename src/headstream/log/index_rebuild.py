@@ -1,32 +1,39 @@
 """One segment's index, built again: from what is whole of the present one, and from the messages where they prove the rest.
 
 Proof is: whole messages without a gap from one whole entry to the next, each with the offset that follows and a payload
-that matches its CRC-32, ending where the next segment begins. The present index is set aside, not deleted.
+that matches its CRC-32, ending where the next segment begins; where compaction has been, an offset that is higher, and an
+end before the next segment. The present index is set aside, not deleted.
 """
 
 from __future__ import annotations
 
 import time
 from dataclasses import dataclass
+from typing import Final
 
-from headstream.codec.batch.scan import find_timestamp, scan
+from headstream.codec.batch.compact import keep_last, new_key_table
+from headstream.codec.batch.results import Sends
+from headstream.codec.batch.sends import make_rows
+from headstream.errors import DecodeError
 from headstream.log.files import Files
 from headstream.log.findings import SET_ASIDE
-from headstream.log.segment_verification import bad_payloads
 from headstream.segments.files import ReadFile
 from headstream.segments.layout import (
     INDEX_ENTRY_BYTES,
     INDEX_HEADER_BYTES,
     INDEX_SUFFIX,
-    LOG_SUFFIX,
-    IndexEntry,
     decode_entry,
-    encode_entry,
     encode_header,
+    log_suffix,
     segment_path,
 )
 
 __all__ = ["Action", "IndexRebuild", "free_aside_name"]
+
+
+_NO_STATE: Final = 256
+_AT_ONCE: Final = 8 << 20
+"""How much of a segment is read at once."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -56,6 +63,19 @@ class _UnprovenError(Exception):
     """The messages do not prove what the index should say."""
 
 
+@dataclass(slots=True)
+class _Proven:
+    """Entries as they lie, the byte position after their last, and its offset's next one."""
+
+    rows: list[bytes]
+    position: int
+    offset: int
+
+    def add(self, rows: bytes, position: int, offset: int) -> None:
+        self.rows.append(rows)
+        self.position, self.offset = position, offset
+
+
 class IndexRebuild:
     """One segment's index, built again from what is whole of it and from the messages.
 
@@ -64,112 +84,150 @@ class IndexRebuild:
         base: The segment's first offset.
         next_base: The next segment's, or None where this is the newest.
         files: Where it is.
+        generation: Of its .log; more than 0 where it is compacted.
     """
 
-    def __init__(self, directory: str, base: int, next_base: int | None, files: Files) -> None:
+    def __init__(self, directory: str, base: int, next_base: int | None, files: Files, generation: int = 0) -> None:
         self._directory = directory
         self._base = base
         self._next_base = next_base
         self._files = files
+        self._generation = generation
+        self._data_path = segment_path(directory, base, log_suffix(generation))
         self._path = segment_path(directory, base, INDEX_SUFFIX)
 
     def run(self) -> list[Action]:
         """Build it, where the messages prove it; return what was done."""
-        data = self._files.open_read(segment_path(self._directory, self._base, LOG_SUFFIX))
+        data = self._files.open_read(self._data_path)
         if data is None:
             return []
         try:
-            entries = self._entries(data, self._whole_entries())
-            if self._next_base is not None and (entries[-1].end_offset if entries else self._base) != self._next_base:
+            before = self._read_index()
+            proven = self._prove_all(data, before)
+            is_short = bool(self._generation) and self._next_base is not None and proven.offset < self._next_base
+            if self._next_base is not None and proven.offset != self._next_base and not is_short:
                 return []
-            index = encode_header(self._base) + b"".join(encode_entry(entry, self._base) for entry in entries)
-            if index == bytes(self._read_index()):
+            index = encode_header(self._base, self._generation or None) + b"".join(proven.rows)
+            if index == before:
                 return []  # what is wrong with it is what the messages say too
-            return [*self._keep_rest(data, entries), self._replace(index, entries)]
+            return [*self._keep_rest(data, proven.position), self._replace(index)]
         except _UnprovenError:
             return []
         finally:
             data.close()
 
-    def _keep_rest(self, data: ReadFile, entries: list[IndexEntry]) -> list[Action]:
+    def _keep_rest(self, data: ReadFile, end: int) -> list[Action]:
         """Copy what follows the last proven send to a file of its own: it is cut off then."""
-        end = entries[-1].end_position if entries else 0
         rest = memoryview(bytearray(data.size_bytes() - end))
         if not rest:
             return []
         data.read_into(rest, end)
-        path = segment_path(self._directory, self._base, LOG_SUFFIX)
+        path = self._data_path
         target = free_aside_name(path, self._files)
         self._files.replace(target, bytes(rest))
         return [Action(path, f"{len(rest)} bytes from byte {end} on prove no send: set aside as {target.rpartition('/')[2]}")]
 
-    def _replace(self, index: bytes, entries: list[IndexEntry]) -> Action:
+    def _replace(self, index: bytes) -> Action:
         temporary = segment_path(self._directory, self._base, ".index-new")
         self._files.replace(temporary, index)
-        what = f"built again from the messages: {len(entries)} sends"
+        what = f"built again from the messages: {len(index) // INDEX_ENTRY_BYTES - 1} sends"
         if self._files.exists(self._path):
             target = free_aside_name(self._path, self._files)
             self._files.rename(self._path, target)
             what += f"; the old one is set aside as {target.rpartition('/')[2]}"
         self._files.rename(temporary, self._path)
+        self._files.sync_directory(self._directory)
         return Action(self._path, what)
 
-    def _read_index(self) -> memoryview:
+    def _read_index(self) -> bytes:
         file = self._files.open_read(self._path)
         if file is None:
-            return memoryview(b"")
+            return b""
         rows = memoryview(bytearray(file.size_bytes()))
         got = file.read_into(rows, 0)
         file.close()
-        return rows[:got]
+        return bytes(rows[:got])
 
-    def _whole_entries(self) -> list[IndexEntry]:
-        """Return the entries of the present index whose check holds and that lie in order."""
-        rows = self._read_index()
-        entries: list[IndexEntry] = []
-        for at in range(INDEX_HEADER_BYTES, len(rows) - INDEX_ENTRY_BYTES + 1, INDEX_ENTRY_BYTES):
-            entry = decode_entry(rows[at : at + INDEX_ENTRY_BYTES], self._base)
-            if entry is not None and (
-                not entries or (entry.byte_position >= entries[-1].end_position and entry.first_offset >= entries[-1].end_offset)
-            ):
-                entries.append(entry)
-        return entries
-
-    def _entries(self, data: ReadFile, whole: list[IndexEntry]) -> list[IndexEntry]:
-        entries: list[IndexEntry] = []
-        position, offset = 0, self._base
-        size_bytes = data.size_bytes()
-        for entry in whole:
-            if entry.byte_position > position:
-                entries += self._prove(data, position, entry.byte_position, offset)
-            if (entries[-1].end_offset if entries else self._base) != entry.first_offset or entry.byte_position < position:
+    def _prove_all(self, data: ReadFile, before: bytes) -> _Proven:
+        """Return the entries that are whole, in order, and between them those that the messages prove."""
+        proven = _Proven([], 0, self._base)
+        for at in range(INDEX_HEADER_BYTES, len(before) - INDEX_ENTRY_BYTES + 1, INDEX_ENTRY_BYTES):
+            row = before[at : at + INDEX_ENTRY_BYTES]
+            entry = decode_entry(row, self._base)
+            if entry is None or entry.byte_position < proven.position or entry.first_offset < proven.offset:
+                continue
+            if entry.byte_position > proven.position:
+                self._prove(data, proven, entry.byte_position)
+            if entry.first_offset != proven.offset and not self._generation:
                 raise _UnprovenError
-            entries.append(entry)
-            position, offset = entry.end_position, entry.end_offset
-        if position < size_bytes:
-            entries += self._prove(data, position, size_bytes, offset, is_last=True)
-        return entries
+            proven.add(row, entry.end_position, entry.end_offset)
+        self._prove(data, proven, data.size_bytes(), is_last=True)
+        return proven
 
-    def _prove(self, data: ReadFile, begin: int, end: int, offset: int, *, is_last: bool = False) -> list[IndexEntry]:
-        """Return entries for a stretch without any, one for the messages of each time, if they are beyond doubt."""
+    def _prove(self, data: ReadFile, proven: _Proven, end: int, *, is_last: bool = False) -> None:
+        """Add entries for a stretch without any, one for the messages of each time, if they are beyond doubt."""
+        if self._generation:
+            self._prove_compacted(data, proven, end)
+            return
+        span = _AT_ONCE
+        while proven.position < end:
+            begin = proven.position
+            stored = memoryview(bytearray(min(span, end - begin)))
+            stored = stored[: data.read_into(stored, begin)]
+            made = make_rows(stored, self._base, begin, proven.offset)
+            if made.fault in ("offset", "payload"):
+                raise _UnprovenError
+            is_to_end = begin + len(stored) == end and (made.fault or made.end == len(stored))
+            if is_to_end and not made.fault:
+                proven.add(made.rows, begin + made.end, made.until_offset)
+                return
+            rest = stored[made.end :]
+            if is_to_end and not (is_last and self._next_base is None):
+                raise _UnprovenError
+            if is_to_end and not _belongs(rest, made):
+                proven.add(made.rows, begin + made.end, made.until_offset)
+                return
+            # The last one may go on: in the next piece, or in the torn message. Half of a send is never shown.
+            if len(made.rows) > INDEX_ENTRY_BYTES:
+                last = decode_entry(made.rows[-INDEX_ENTRY_BYTES:], self._base)
+                assert last is not None
+                proven.add(made.rows[:-INDEX_ENTRY_BYTES], last.byte_position, last.first_offset)
+            if is_to_end:
+                return
+            span = span * 2 if proven.position == begin else _AT_ONCE
+
+    def _prove_compacted(self, data: ReadFile, proven: _Proven, end: int) -> None:
+        """Add entries for the runs of a compacted stretch, if their offsets only rise."""
+        begin = proven.position
         stored = memoryview(bytearray(end - begin))
-        data.read_into(stored, begin)
-        found = scan(stored)
-        is_torn = found.end < len(stored)
-        if is_torn and not (is_last and self._next_base is None):
-            raise _UnprovenError
-        if bad_payloads(stored[: found.end]):
-            raise _UnprovenError
-        entries: list[IndexEntry] = []
-        at = 0
-        while at < found.end:
-            first = scan(stored[at : found.end])
-            until = at + find_timestamp(stored[at : found.end], first.first_timestamp_us + 1)
-            run = scan(stored[at:until])
-            if (run.first_offset, run.last_offset) != (offset, offset + run.count - 1):
+        stored = stored[: data.read_into(stored, begin)]
+        try:
+            runs = keep_last(
+                stored,
+                new_key_table(1),
+                bytes(16),
+                null_before_us=0,
+                dropped_state=_NO_STATE,
+                byte_position=begin,
+                base_offset=self._base,
+            )
+        except DecodeError as error:
+            raise _UnprovenError from error
+        for at in range(0, len(runs.entries), INDEX_ENTRY_BYTES):
+            entry = decode_entry(runs.entries[at : at + INDEX_ENTRY_BYTES], self._base)
+            if entry is None or entry.first_offset < proven.offset:
                 raise _UnprovenError
-            entries.append(IndexEntry(begin + at, run.end, offset, run.count, run.first_timestamp_us, run.crc32c))
-            offset, at = offset + run.count, until
-        if is_torn and entries:
-            entries.pop()  # what the torn message belongs to: half of a send is never shown
-        return entries
+            run = stored[entry.byte_position - begin : entry.end_position - begin]
+            made = make_rows(run, self._base, entry.byte_position, entry.first_offset)
+            if made.fault or made.end != len(run):
+                raise _UnprovenError
+            proven.add(made.rows, entry.end_position, entry.end_offset)
+
+
+def _belongs(rest: memoryview, made: Sends) -> bool:
+    """Return whether bytes begin like the next message of the last send that was found, as far as they go."""
+    if not made.rows:
+        return False
+    offset, time = made.until_offset.to_bytes(8, "little"), made.rows[-16:-8]
+    head = bytes(rest[:17])
+    return offset.startswith(head[:8]) and time.startswith(head[9:])

@@ -1,7 +1,8 @@
 """WriterLock: who the one writer of a directory is.
 
 The lock is the operating system's (flock on headstream.lock), so a writer that dies leaves none behind. The file's
-text is the writer's process id, for the one who is refused. A forked child would hold its parent's lock on after the
+text is the writer's process id, for the one who is refused; whoever takes it for a moment alone (to append what is
+committed, say) writes `briefly` behind it, and others wait for that. A forked child would hold its parent's lock on after the
 parent's death, so it lets go of it at once; it is not the writer.
 """
 
@@ -9,6 +10,7 @@ from __future__ import annotations
 
 import fcntl
 import os
+import time
 import weakref
 from typing import Final
 
@@ -16,6 +18,10 @@ from headstream.errors import LogLockedError
 from headstream.segments.files import storage_error
 
 __all__ = ["WriterLock"]
+
+_BRIEF_WAIT_S: Final = 10.0
+"""How long whoever holds the lock for a moment is waited for."""
+_BRIEF_LOOK_S: Final = 0.002
 
 
 class WriterLock:
@@ -34,8 +40,11 @@ class WriterLock:
         """Whether this process holds it."""
         return self._descriptor >= 0
 
-    def acquire(self) -> None:
+    def acquire(self, *, briefly: bool = False) -> None:
         """Become the writer.
+
+        Args:
+            briefly: Whether it is for a moment: others who come meanwhile wait a little.
 
         Raises:
             LogLockedError: another process is.
@@ -46,25 +55,32 @@ class WriterLock:
         except OSError as error:
             raise storage_error(error, "open the writer's lock", self._path) from error
         try:
-            self._take(descriptor)
+            self._take(descriptor, "briefly" if briefly else "")
         except BaseException:
             os.close(descriptor)
             raise
         self._descriptor = descriptor
         _HELD.add(self)
 
-    def _take(self, descriptor: int) -> None:
-        try:
-            fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
-            os.ftruncate(descriptor, 0)
-            os.pwrite(descriptor, f"{os.getpid()}\n".encode(), 0)
-        except BlockingIOError:
-            raise self._refusal(os.pread(descriptor, 32, 0)) from None
-        except OSError as error:
-            raise storage_error(error, "take the writer's lock", self._path) from error
+    def _take(self, descriptor: int, note: str) -> None:
+        until = time.monotonic() + _BRIEF_WAIT_S
+        while True:
+            try:
+                fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
+                os.ftruncate(descriptor, 0)
+                os.pwrite(descriptor, f"{os.getpid()} {note}".strip().encode() + b"\n", 0)
+            except BlockingIOError:
+                text = os.pread(descriptor, 64, 0)
+                if note or not text.strip().endswith(b"briefly") or time.monotonic() > until:
+                    raise self._refusal(text) from None
+                time.sleep(_BRIEF_LOOK_S)
+            except OSError as error:
+                raise storage_error(error, "take the writer's lock", self._path) from error
+            else:
+                return
 
     def _refusal(self, text: bytes) -> LogLockedError:
-        holder = text.strip().decode("ascii", "replace")
+        holder = text.decode("ascii", "replace").partition(" ")[0].strip()
         who = f"process {holder}" if holder.isdecimal() else "another process"
         return LogLockedError(
             f"{who} is writing to this log, and a log has one writer at a time",

@@ -7,37 +7,49 @@ from __future__ import annotations
 
 import threading
 from collections import OrderedDict
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Collection, Iterator
 from contextlib import contextmanager, suppress
-from queue import Empty, SimpleQueue
 from typing import Final
 
 from headstream.codec.buffer import BytesLike
 from headstream.errors import ClosedError, CorruptLogError, StorageError
+from headstream.log.background import Background
 from headstream.log.catalog import Catalog, Snapshot, TopicRecord
+from headstream.log.closed_segments import finish_pass
+from headstream.log.commits import StagedCommits
 from headstream.log.files import Files
+from headstream.log.linux import max_open_files
 from headstream.log.lock import WriterLock
 from headstream.log.marker import Marker, read_marker, write_marker
-from headstream.log.offsets import OffsetStore
-from headstream.log.partition import Partition
-from headstream.log.retention import Retention, finish_drops
+from headstream.log.offsets import OffsetStore, OpenOffsets
+from headstream.log.partition import Partition, ReservedError
 from headstream.log.states import MessageStates
+from headstream.log.sweeping import sweep_directories
 from headstream.log.syncing import IntervalSyncer
-from headstream.model.topology import Fsync, Limits
+from headstream.log.waiting import Waiting
+from headstream.log.watching import Watching
+from headstream.model.topology import Limits
 from headstream.segments.files import BufferPool
 from headstream.segments.follower import PartitionFollower
-from headstream.segments.layout import CATALOG_NAME, FORMAT_VERSION, LOCK_NAME, OFFSETS_NAME, topic_directory
+from headstream.segments.layout import CATALOG_NAME, FORMAT_VERSION, GROUPS_NAME, LOCK_NAME, OFFSETS_NAME, topic_directory
 
 __all__ = ["Log"]
 
-_MAX_OPEN: Final = 128
-"""Partitions that hold files open, for writing and for reading each: far from a usual limit of 1024 open files."""
+_MAX_OPEN: Final = max(64, min(2048, max_open_files() // 8))
+"""Partitions that hold files open, for writing and for reading each, two or three files: half of what this process may
+open is left to the program. Enough of them matter: to close one for another is a sync and a search for its end."""
+
+_MAX_OPEN_OFFSETS: Final = max(64, min(2048, max_open_files() // 16))
+"""Files of consumer offsets that are open for writing."""
 
 _POOLED_BUFFERS: Final = 8
-_WRITER_WAIT_S: Final = 1.0
+_TOLD_LOOK_S: Final = 1.0
+"""How often those who wait look for new messages though they would be told of them: for what tells no one, such as a
+file system that another machine writes to."""
+
 _FIRST_LOOK_S: Final = 0.001
 _LAST_LOOK_S: Final = 0.02
-"""How often a process that is not the writer looks for new messages: soon at first, then more and more seldom."""
+"""How often they look where nothing tells them: soon at first, then more and more seldom."""
 
 
 class Log:
@@ -57,8 +69,9 @@ class Log:
         self._is_memory = is_memory
         self._lock = threading.RLock()
         self.administration = threading.RLock()
-        self._retention: Retention | None = None
+        self.background = Background(self)
         self._states: MessageStates | None = None
+        self.commits = StagedCommits(self)
         self._writer_lock = WriterLock(f"{root}/{LOCK_NAME}")
         self._marker = read_marker(root, files)
         self._catalog: Catalog | None = None
@@ -66,9 +79,11 @@ class Log:
         self._writing: OrderedDict[tuple[int, int], Partition] = OrderedDict()
         self._reading: OrderedDict[tuple[int, int, int], tuple[PartitionFollower, threading.Lock]] = OrderedDict()
         self._offsets: dict[int, OffsetStore] = {}
+        self._open_offsets = OpenOffsets(_MAX_OPEN_OFFSETS)
         self._syncer = IntervalSyncer()
         self._buffers = BufferPool(_POOLED_BUFFERS)
-        self._waiting: list[SimpleQueue[None]] = []
+        self._waiting = Waiting()
+        self._watching = Watching(self._waiting)
         self._is_writer = False
         self._closed_because: str | None = None
 
@@ -77,6 +92,16 @@ class Log:
         """The UUID that tells this log from every other, or None before its first write."""
         marker = self._found()
         return None if marker is None else marker.identity
+
+    @property
+    def groups_directory(self) -> str:
+        """Where the locks of consumer groups are, and what their members are woken by."""
+        return f"{self.root}/{GROUPS_NAME}"
+
+    @property
+    def is_memory(self) -> bool:
+        """Whether it lives and dies with this process."""
+        return self._is_memory
 
     @property
     def is_writer(self) -> bool:
@@ -94,12 +119,13 @@ class Log:
 
     # -- metadata -------------------------------------------------------------------------------------------
 
-    def start_writing(self, identity: str, created_us: int) -> None:
+    def start_writing(self, identity: str, created_us: int, *, briefly: bool = False) -> None:
         """Become the log's writer, and make the log where there is none.
 
         Args:
             identity: The UUID of the log, should it be made now.
             created_us: The time of its making then, microseconds since 1970 UTC.
+            briefly: Whether it is for a moment, which others who want to write wait for.
 
         Raises:
             LogLockedError: another process is the writer.
@@ -107,14 +133,14 @@ class Log:
         """
         if self._is_writer:
             return
-        with self._lock:
+        with self.administration, self._lock:
             self._check_open()
             if self._is_writer:
                 return
             self._found()
             self.files.make_directory(self.root)
             if not self._is_memory:
-                self._writer_lock.acquire()
+                self._writer_lock.acquire(briefly=briefly)
             try:
                 self._marker = read_marker(self.root, self.files)
                 catalog = Catalog(self._catalog_path(must_exist=self._marker is not None), is_writer=True)
@@ -127,7 +153,16 @@ class Log:
             if self._catalog is not None:
                 self._catalog.close()
             self._use(catalog).repair()
+            sweep_directories(self.root, self.files, catalog)
             self._is_writer = True
+            try:
+                self.commits.resume()
+            except BaseException:
+                self._is_writer = False
+                self._writer_lock.release()
+                raise
+            if not (self._is_memory or briefly):
+                self.commits.start()
 
     def _use(self, catalog: Catalog) -> MessageStates:
         self._catalog = catalog
@@ -142,8 +177,17 @@ class Log:
             raise CorruptLogError("the log's catalog is missing", where=path, advice="Restore the file from a copy")
         return path
 
+    def catalog(self) -> Catalog | None:
+        """Return what is known of streams and topics; None where there is no log yet."""
+        with self._lock:
+            self.snapshot()
+            return self._catalog
+
     def snapshot(self) -> Snapshot:
         """Return all streams and topics as they are now; nothing where there is no log yet."""
+        known = self._catalog.known if self._is_writer and self._catalog is not None else None
+        if known is not None:  # each send asks this twice: without the lock, which a change of topics can hold long
+            return known
         with self._lock:
             self._check_open()
             if self._catalog is None:
@@ -168,67 +212,15 @@ class Log:
             raise AssertionError("start_writing() comes first")
         return self._catalog
 
-    def create_stream(self, name: str, created_us: int) -> None:
-        """Add a stream; the caller has checked that there is none of that name."""
-        with self._lock:
-            catalog = self._writable_catalog()
-            with catalog.transaction():
-                catalog.insert_stream(name, created_us)
-
-    def create_topic(
-        self, stream: str, topic: str, partitions: int, limits: Limits, created_us: int, fsync: Fsync = Fsync.INTERVAL
-    ) -> None:
-        """Add a topic, and its stream where there is none; the caller has checked that it is not there."""
-        with self._lock:
-            catalog = self._writable_catalog()
-            known = catalog.snapshot().get(stream)
-            with catalog.transaction():
-                stream_number = catalog.insert_stream(stream, created_us) if known is None else known.number
-                number = catalog.insert_topic(stream_number, topic, partitions, limits, created_us, fsync)
-                # Before the commit: a topic that exists has its directories, and those of one that never came to be
-                # are empty and taken by the next.
-                directory = topic_directory(self.root, stream_number, number)
-                self.files.make_directory(f"{directory}/{OFFSETS_NAME}")
-                for partition in range(1, partitions + 1):
-                    self.files.make_directory(f"{directory}/{partition}")
-                # What the catalog says after a power cut must be there: each directory's name stands in the one above it.
-                while directory != self.root:
-                    self.files.sync_directory(directory)
-                    directory = directory.rpartition("/")[0]
-                self.files.sync_directory(directory)
-
-    def delete_stream(self, name: str) -> None:
-        """Delete a stream with its topics; the caller has checked that it is there."""
-        with self._lock:
-            catalog = self._writable_catalog()
-            stream = catalog.snapshot()[name]
-            with catalog.transaction():
-                catalog.delete_stream(stream.number)
-            for topic in stream.topics.values():
-                self.drop(topic)
-
-    def delete_topic(self, topic: TopicRecord) -> None:
-        """Delete a topic with its messages and offsets."""
-        with self._lock:
-            catalog = self._writable_catalog()
-            with catalog.transaction():
-                catalog.delete_topic(topic.number)
-            self.drop(topic)
-
     @contextmanager
     def changing(self) -> Iterator[Catalog]:
         """Lend the catalog for a change of topics, to one thread at a time."""
         with self.administration, self._lock:
             yield self._writable_catalog()
 
-    def start_retention(self, clock_us: Callable[[], int]) -> None:
-        """Have what its topics do not keep dropped in the background, if one of them says so and it is not yet done."""
-        topics = [topic for stream in self.snapshot().values() for topic in stream.topics.values()]
-        with self._lock:
-            if self._retention is None and any(topic.retention_us or topic.retention_bytes for topic in topics):
-                self._writable_catalog()
-                self._retention = Retention(self, clock_us)
-                self._retention.start()
+    def roll(self, topic: TopicRecord, number: int) -> None:
+        """Begin a new segment of a partition, unless the newest is empty; see Partition.roll."""
+        self.partition(topic, number).roll()
 
     def drop(self, topic: TopicRecord) -> None:
         """Let go of a topic's files and remove them."""
@@ -251,6 +243,7 @@ class Log:
             follower, lock = self._reading.pop(reading)
             with lock:
                 follower.close()
+        self._waiting.ring(self.partition_directory(topic, number))
 
     # -- messages -------------------------------------------------------------------------------------------
 
@@ -260,22 +253,32 @@ class Log:
 
     def append(self, topic: TopicRecord, number: int, sent: BytesLike, timestamp_us: int, seed: bytes) -> int:
         """Append a batch to a partition and return the offset of its first message; see Partition.append."""
-        first_offset = self._partition(topic, number).append(sent, timestamp_us, seed)
-        self._wake()
-        return first_offset
+        while True:
+            partition = self.partition(topic, number)
+            try:
+                first_offset = partition.append(sent, timestamp_us, seed, topic.options)
+            except ReservedError:
+                self.commits.resume()
+            else:
+                self.ring(partition)
+                return first_offset
 
-    def _wake(self) -> None:
-        if self._waiting:
-            for bell in tuple(self._waiting):
-                bell.put(None)
+    def ring(self, partition: Partition) -> None:
+        """Have all who wait for messages of a partition look again."""
+        self._waiting.ring(partition.directory)
 
-    def _partition(self, topic: TopicRecord, number: int) -> Partition:
+    def ring_groups(self) -> None:
+        """Have all members of consumer groups who wait look again; it waits for nothing, so that a finalizer may call it."""
+        self._waiting.ring(self.groups_directory)
+
+    def partition(self, topic: TopicRecord, number: int) -> Partition:
+        """Return the writer's side of a partition."""
         key = topic.number, number
         with self._lock:
             self._writable_catalog()
             partition = self._partitions.get(key)
             if partition is None:
-                finish_drops(self.partition_directory(topic, number), self.files)
+                finish_pass(self.partition_directory(topic, number), self.files)
                 partition = self._partitions[key] = Partition(
                     self.partition_directory(topic, number),
                     self.files,
@@ -316,37 +319,41 @@ class Log:
             store = self._offsets.get(topic.number)
             if store is None:
                 directory = f"{topic_directory(self.root, topic.stream_number, topic.number)}/{OFFSETS_NAME}"
-                store = self._offsets[topic.number] = OffsetStore(directory, self.files)
+                store = self._offsets[topic.number] = OffsetStore(directory, self.files, self._open_offsets)
             return store
 
-    def wait(self, is_there: Callable[[], bool], timeout_s: float, monotonic: Callable[[], float]) -> bool:
+    def wait(
+        self,
+        directories: Collection[str],
+        is_there: Callable[[Collection[str]], bool],
+        timeout_s: float,
+        monotonic: Callable[[], float],
+    ) -> bool:
         """Wait until something is there, or a time has passed, and return whether it is.
 
-        Appends of this process wake the waiting; those of another are looked for.
+        Appends of this process wake the waiting, and those of another where the system tells of them.
 
         Args:
-            is_there: What to ask; it looks at the files.
+            directories: The partitions' directories, see partition_directory().
+            is_there: What to ask, with those of the directories in which there may be something new; it looks at the files.
             timeout_s: How long to wait at most.
             monotonic: A clock in seconds.
         """
         until = monotonic() + timeout_s
         look_s = _FIRST_LOOK_S
-        # A queue in C, unlike a Condition, leaves nothing half done when Ctrl-C interrupts it.
-        bell: SimpleQueue[None] = SimpleQueue()
-        self._waiting.append(bell)
-        try:
+        with self._waiting.bell(directories) as bell:
+            due = directories
+            is_told = True
             while True:
                 self._check_open()
-                if is_there():
+                is_told = self._is_writer or self._is_memory or (self._watching.watch(due) and is_told)
+                if is_there(due):
                     return True
                 rest = until - monotonic()
                 if rest <= 0:
                     return False
-                with suppress(Empty):
-                    bell.get(timeout=min(rest, _WRITER_WAIT_S if self._is_writer else look_s))
+                due = bell.listen(min(rest, _TOLD_LOOK_S if is_told else look_s)) or directories
                 look_s = min(look_s * 2, _LAST_LOOK_S)
-        finally:
-            self._waiting.remove(bell)
 
     def close(self) -> None:
         """Let go of all files and of the writer's lock; closing twice is fine.
@@ -355,8 +362,8 @@ class Log:
             PartitionClosedError: what was acknowledged could not be synced; everything is closed all the same.
         """
         failure: StorageError | None = None
-        if self._retention is not None:
-            self._retention.close()  # before the lock is taken, which its thread may be waiting for
+        self.background.close()  # before the lock is taken, which its threads may be waiting for
+        self.commits.close()
         with self._lock:
             if self._closed_because is not None:
                 return
@@ -376,7 +383,8 @@ class Log:
                 self._catalog.close()
             self._is_writer = False
             self._writer_lock.release()
-        self._wake()
+        self._waiting.ring_all()
+        self._watching.close()
         if failure is not None:
             raise failure
 

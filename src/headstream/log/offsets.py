@@ -18,6 +18,7 @@ import hashlib
 import struct
 import threading
 from collections import OrderedDict
+from collections.abc import Callable
 from typing import Final
 
 from headstream.codec.batch.scan import crc32c
@@ -26,7 +27,7 @@ from headstream.log.files import Files, WriteFile
 from headstream.model.polling import Consumer, ConsumerKind
 from headstream.segments.files import ReadFile
 
-__all__ = ["OffsetStore"]
+__all__ = ["OffsetStore", "OpenOffsets"]
 
 _MAGIC: Final = b"HSOFFSET"
 _VERSION: Final = 1
@@ -40,19 +41,53 @@ _ATTEMPTS: Final = 100
 """A slot that is just being written can be read half: it is whole a moment later."""
 
 
+class OpenOffsets:
+    """The files of offsets that are open for writing, of all topics of a log: the ones last used; any thread.
+
+    Args:
+        max_open: How many at most.
+    """
+
+    def __init__(self, max_open: int = _MAX_OPEN) -> None:
+        self._max_open = max_open
+        self._lock = threading.Lock()
+        self._files: OrderedDict[tuple[str, Consumer], WriteFile] = OrderedDict()
+
+    def write(
+        self, directory: str, consumer: Consumer, opens: Callable[[Consumer], WriteFile], slot: bytes, position: int
+    ) -> None:
+        """Write a slot into a consumer's file, which is opened where it is not open."""
+        key = directory, consumer
+        with self._lock:
+            file = self._files.get(key)
+            if file is None:
+                file = self._files[key] = opens(consumer)
+                if len(self._files) > self._max_open:
+                    self._files.popitem(last=False)[1].close()
+            else:
+                self._files.move_to_end(key)
+            file.write_at(slot, position)
+
+    def close(self, directory: str) -> None:
+        """Let go of the files in a directory."""
+        with self._lock:
+            for key in [key for key in self._files if key[0] == directory]:
+                self._files.pop(key).close()
+
+
 class OffsetStore:
     """The committed offsets of one topic; any thread, any process.
 
     Args:
         directory: The topic's directory of offsets.
         files: Where it is.
+        opened: The files that are open; its own unless said otherwise.
     """
 
-    def __init__(self, directory: str, files: Files) -> None:
+    def __init__(self, directory: str, files: Files, opened: OpenOffsets | None = None) -> None:
         self._directory = directory
         self._files = files
-        self._lock = threading.Lock()
-        self._open: OrderedDict[Consumer, WriteFile] = OrderedDict()
+        self._opened = OpenOffsets() if opened is None else opened
 
     def commit(self, consumer: Consumer, partition: int, next_offset: int, committed_us: int) -> None:
         """Commit that a consumer goes on from an offset; it is kept whatever happens to this process then.
@@ -103,30 +138,20 @@ class OffsetStore:
 
     def close(self) -> None:
         """Let go of all files."""
-        with self._lock:
-            while self._open:
-                self._open.popitem()[1].close()
+        self._opened.close(self._directory)
 
     def _path(self, consumer: Consumer) -> str:
         digest = hashlib.sha256(bytes([consumer.kind]) + consumer.name.encode()).hexdigest()
         return f"{self._directory}/{digest[:32]}{_SUFFIX}"
 
     def _write(self, consumer: Consumer, partition: int, slot: bytes) -> None:
-        with self._lock:
-            file = self._open.get(consumer)
-            if file is None:
-                file = self._open_write(consumer)
-            else:
-                self._open.move_to_end(consumer)
-            file.write_at(slot, _HEAD_BYTES + _SLOT.size * (partition - 1))
+        position = _HEAD_BYTES + _SLOT.size * (partition - 1)
+        self._opened.write(self._directory, consumer, self._open_write, slot, position)
 
     def _open_write(self, consumer: Consumer) -> WriteFile:
         file = self._files.open_write(self._path(consumer))
         if file.size_bytes() < _HEAD_BYTES:
             file.write_at(_encode_head(consumer), 0)
-        self._open[consumer] = file
-        if len(self._open) > _MAX_OPEN:
-            self._open.popitem(last=False)[1].close()
         return file
 
     def _read(self, file: ReadFile, consumer: Consumer, partition: int) -> int | None:

@@ -1,6 +1,7 @@
 """Partition: append, roll and sync.
 
-    sent batch -> codec.batch.stamp -> <base offset>.log -> entry in <base offset>.index -> synced (always) -> acknowledged
+    sent batch -> codec.batch.stamp (-> repeats dropped) -> <base offset>.log -> entry in <base offset>.index -> synced
+    (always) -> acknowledged
 
 Data first, then its index entry: the entry is what commits a send, here and for every reader. What fails between
 the two leaves bytes that nothing points to, which the next append writes over.
@@ -18,13 +19,16 @@ import threading
 from collections.abc import Callable
 from typing import Final
 
+from headstream.codec.batch.results import Stamped
 from headstream.codec.batch.stamp import stamp
 from headstream.codec.buffer import BytesLike
 from headstream.errors import InvalidInputError, InvalidOptionError, LimitError, PartitionClosedError, StorageError
+from headstream.log.compacted_input import check_keys
+from headstream.log.deduplication import RecentIds
 from headstream.log.files import Files, WriteFile
 from headstream.log.recovery import Tail, note_failed_sync, recover
 from headstream.log.syncing import GroupCommit
-from headstream.model.topology import MAX_BATCH_BYTES, Fsync
+from headstream.model.topology import MAX_BATCH_BYTES, Fsync, TopicOptions
 from headstream.segments.layout import (
     INDEX_ENTRY_BYTES,
     INDEX_HEADER_BYTES,
@@ -36,12 +40,13 @@ from headstream.segments.layout import (
     segment_path,
 )
 
-__all__ = ["DEFAULT_SEGMENT_BYTES", "Partition", "check_segment_bytes"]
+__all__ = ["DEFAULT_SEGMENT_BYTES", "Partition", "ReservedError", "check_segment_bytes"]
 
 DEFAULT_SEGMENT_BYTES: Final = 256 << 20
 """Retention drops whole segments, and a partition is looked through by segment: small enough for the one, big enough
 that 10 GB are 40 of them."""
 
+_NO_OPTIONS: Final = TopicOptions()
 _MIN_SEGMENT_BYTES: Final = 4096
 _MAX_SEGMENT_BYTES: Final = 2 << 30
 """With one send of the greatest size behind it, and what stamping adds, positions still fit 32 bits."""
@@ -56,6 +61,10 @@ def check_segment_bytes(segment_bytes: int) -> int:
     if not _MIN_SEGMENT_BYTES <= segment_bytes <= _MAX_SEGMENT_BYTES:
         raise InvalidOptionError(f"segment_bytes is {segment_bytes}", advice=f"Use {_MIN_SEGMENT_BYTES} to {_MAX_SEGMENT_BYTES}")
     return segment_bytes
+
+
+class ReservedError(Exception):
+    """Said within the log alone: a staged commit comes first (commits.py); nothing was appended."""
 
 
 class Partition:
@@ -83,7 +92,7 @@ class Partition:
         fsync: Fsync = Fsync.INTERVAL,
         on_dirty: Callable[[Callable[[], int]], None] | None = None,
     ) -> None:
-        self._directory = directory
+        self.directory = directory
         self._files = files
         self._wide = wide
         self._segment_bytes = segment_bytes
@@ -103,6 +112,8 @@ class Partition:
         self._is_announced = False
         self._are_names_synced = False
         self._failure: str | None = None
+        self._recent: RecentIds | None = None
+        self._is_reserved = False
         self._take_over(recover(directory, files))
 
     def _take_over(self, tail: Tail) -> None:
@@ -117,49 +128,70 @@ class Partition:
         """What the next message gets."""
         return self._end_offset
 
-    def append(self, sent: BytesLike, timestamp_us: int, seed: bytes) -> int:
+    def reserve(self) -> int:
+        """Keep the partition for one who says so as it appends, and return its end offset, which is now fixed.
+
+        Raises:
+            StorageError: it takes no messages.
+        """
+        with self._lock:
+            self._check_usable()
+            if self._is_doubtful:
+                self._recover()
+            self._is_reserved = True
+            return self._end_offset
+
+    def release(self) -> None:
+        """Let everyone append again."""
+        with self._lock:
+            self._is_reserved = False
+
+    def append(
+        self, sent: BytesLike, timestamp_us: int, seed: bytes, options: TopicOptions = _NO_OPTIONS, *, is_reserved: bool = False
+    ) -> int:
         """Append a batch and return the offset of its first message; it is committed then.
+
+        Where repeats are looked for, it is the offset of the first message that is new, or what the next one gets.
 
         Args:
             sent: Messages as sent, back to back.
             timestamp_us: The time they get, microseconds since 1970 UTC; not before that of the newest message.
             seed: 16 random bytes, for the ids that are to be made.
+            options: The topic's: whether each message has to have a key, and how many ids are remembered.
+            is_reserved: Whether the caller has reserved the partition; it syncs by itself.
 
         Raises:
-            LimitError: a message is beyond the topic's limits, or the batch beyond 64 MiB; nothing was written.
+            LimitError: a message is beyond the topic's limits or has no key where one is needed, or the batch is beyond
+                64 MiB; nothing was written.
             DecodeError: the bytes are no batch; nothing was written.
             DiskFullError: there is no room; nothing is committed, and the next append tries again.
             PartitionClosedError: a sync has failed, now or before; whether this send is on the disk is not known.
             StorageError: the system refused to write; nothing is committed.
+            ReservedError: the partition is another's just now; nothing was written.
         """
         size_bytes = memoryview(sent).nbytes
         if size_bytes > MAX_BATCH_BYTES:
             raise LimitError(
                 f"a batch of {size_bytes} bytes",
-                where=self._directory,
+                where=self.directory,
                 advice=f"One send takes at most {MAX_BATCH_BYTES} bytes: send less at a time, or keep big payloads elsewhere",
             )
         if size_bytes == 0:
-            raise InvalidInputError("a batch without a message", where=self._directory, advice="Send one message or more")
+            raise InvalidInputError("a batch without a message", where=self.directory, advice="Send one message or more")
         with self._lock:
+            if self._is_reserved and not is_reserved:
+                raise ReservedError
             self._check_usable()
             if self._is_doubtful:
                 self._recover()
             first = self._end_offset
             time_us = max(timestamp_us, self._timestamp_us)
-            stamped = stamp(sent, first, time_us, seed, self._wide)
-            data, index = self._place_for(len(stamped.data))
-            entry = IndexEntry(self._byte_position, len(stamped.data), first, stamped.count, time_us, stamped.crc32c)
-            self._is_doubtful = True
-            data.write_at(stamped.data, entry.byte_position)
-            index.write_at(encode_entry(entry, self._base_offset or 0), INDEX_HEADER_BYTES + self._entries * INDEX_ENTRY_BYTES)
-            self._end_offset = entry.end_offset
-            self._byte_position = entry.end_position
-            self._entries += 1
-            self._timestamp_us = time_us
-            self._written += 1
+            stamped = self._stamp(sent, time_us, seed, options)
+            if stamped.count:
+                self._write(stamped, time_us)
             number = self._written
-            self._is_doubtful = False
+        if is_reserved:
+            return first
         if self._group is not None:
             self._group.wait(number)
         elif self._on_dirty is not None and not self._is_announced:
@@ -167,12 +199,43 @@ class Partition:
             self._on_dirty(self.sync)
         return first
 
+    def _stamp(self, sent: BytesLike, time_us: int, seed: bytes, options: TopicOptions) -> Stamped:
+        """Return the stored messages of those that are to be appended; all are checked."""
+        stamped = stamp(sent, self._end_offset, time_us, seed, self._wide)
+        if options.compaction_delay_us is not None:
+            check_keys(sent, self.directory)
+        if options.deduplication_count is None:
+            self._recent = None
+            return stamped
+        if self._recent is None or self._recent.count != options.deduplication_count:
+            self._recent = RecentIds(self.directory, self._files, options.deduplication_count, seed)
+        new = self._recent.drop_repeats(sent)
+        return stamped if new is None else stamp(new, self._end_offset, time_us, seed, self._wide)
+
+    def _write(self, stamped: Stamped, time_us: int) -> None:
+        """Write stored messages and their index entry: then they are committed."""
+        data, index = self._place_for(len(stamped.data))
+        size_bytes = len(stamped.data)
+        entry = IndexEntry(self._byte_position, size_bytes, self._end_offset, stamped.count, time_us, stamped.crc32c)
+        self._is_doubtful = True
+        data.write_at(stamped.data, entry.byte_position)
+        index.write_at(encode_entry(entry, self._base_offset or 0), INDEX_HEADER_BYTES + self._entries * INDEX_ENTRY_BYTES)
+        self._end_offset = entry.end_offset
+        self._byte_position = entry.end_position
+        self._entries += 1
+        self._timestamp_us = time_us
+        self._written += 1
+        if self._recent is not None:
+            self._recent.note(stamped.data)
+        self._is_doubtful = False
+
     def _recover(self) -> None:
         """Take what is on disk for the truth, after an append that did not end."""
         with self._sync_lock:
+            self._recent = None
             self._close_files()
             known = Tail(self._base_offset, self._end_offset, self._byte_position, self._entries, self._timestamp_us)
-            self._take_over(recover(self._directory, self._files, known))
+            self._take_over(recover(self.directory, self._files, known))
             self._written += 1  # what was interrupted after its entry is there after all
             self._are_names_synced = False
         self._is_doubtful = False
@@ -189,8 +252,8 @@ class Partition:
         if data is None or index is None:
             with self._sync_lock:
                 base = self._base_offset or 0
-                data = self._data = self._files.open_write(segment_path(self._directory, base, LOG_SUFFIX))
-                index = self._index = self._files.open_write(segment_path(self._directory, base, INDEX_SUFFIX))
+                data = self._data = self._files.open_write(segment_path(self.directory, base, LOG_SUFFIX))
+                index = self._index = self._files.open_write(segment_path(self.directory, base, INDEX_SUFFIX))
                 if not self._are_names_synced:  # whoever made them may have died before he came to it
                     self._sync_names(index)
         return data, index
@@ -199,7 +262,7 @@ class Partition:
         """Sync the index's head and the files' names, before there is data in them: data without them is unreadable."""
         try:
             index.sync()
-            self._files.sync_directory(self._directory)
+            self._files.sync_directory(self.directory)
         except StorageError as error:
             self._fail(error)
             raise self._closed_error() from error
@@ -212,15 +275,29 @@ class Partition:
                 self.sync()
             self._is_doubtful = True
             self._release_files()
-            self._data = self._files.open_write(segment_path(self._directory, base, LOG_SUFFIX))
-            self._files.sync_directory(self._directory)  # an index without its .log is what no power cut may leave
-            self._index = self._files.open_write(segment_path(self._directory, base, INDEX_SUFFIX))
+            self._data = self._files.open_write(segment_path(self.directory, base, LOG_SUFFIX))
+            self._files.sync_directory(self.directory)  # an index without its .log is what no power cut may leave
+            self._index = self._files.open_write(segment_path(self.directory, base, INDEX_SUFFIX))
             self._index.write_at(encode_header(base), 0)
             self._sync_names(self._index)
             self._base_offset = base
             self._byte_position = 0
             self._entries = 0
             self._is_doubtful = False
+
+    def roll(self) -> None:
+        """Begin a new segment, unless the newest is empty: what is closed can be compacted.
+
+        Raises:
+            PartitionClosedError: a sync has failed, now or before.
+            StorageError: the system refused to write.
+        """
+        with self._lock:
+            self._check_usable()
+            if self._is_doubtful:
+                self._recover()
+            if self._byte_position > 0:
+                self._begin_segment(self._end_offset)
 
     # -- syncing --------------------------------------------------------------------------------------------
 
@@ -248,7 +325,7 @@ class Partition:
     def _fail(self, error: StorageError) -> None:
         """Close for good: what could not be synced may be gone from the disk though it can still be read from memory."""
         self._failure = error.what
-        note_failed_sync(self._directory, self._files)
+        note_failed_sync(self.directory, self._files)
         self._release_files()
 
     def _check_usable(self) -> None:
@@ -258,7 +335,7 @@ class Partition:
     def _closed_error(self) -> PartitionClosedError:
         return PartitionClosedError(
             f"this partition takes no more messages, since a sync to the disk failed: {self._failure}",
-            where=self._directory,
+            where=self.directory,
             advice="See what the kernel's log says of the disk; then close the log in this process and open it again, "
             "which recovers what is there. What was sent and not acknowledged may be there or not",
         )
@@ -283,5 +360,7 @@ class Partition:
     def _release_files(self) -> None:
         for file in (self._data, self._index):
             if file is not None:
+                if self._failure is None:
+                    file.trim()
                 file.close()
         self._data = self._index = None

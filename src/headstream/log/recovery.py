@@ -11,14 +11,20 @@ leaves one of these behind, and this is what becomes of it:
 
 A power cut can leave, of what was not synced, any part: entries that point behind the end of the data, or at bytes that
 are not what was written, or that follow a hole. The newest segment's last sends are read, those of a minute before the
-end, and everything from the first one that is not whole is set aside: moved out of the segment, into files whose names
-say so.
+end, and everything behind the last whole one is set aside: moved out of the segment, into files whose names say so. A
+damaged send with a whole one behind it stays where it is, and readers are told of it. Nobody knows which of them the
+policy had brought to the disk, so that a prefix of whole sends would be tidier and could drop what was acknowledged;
+that a later one is itself is proven by its entry's check, its checksum and the offset in its messages.
+
+Whatever is cut off, set aside or built again is a warning of the logger `headstream.log`, with file and bytes. What is
+set aside stays a note of `headstream verify`.
 
 Only the newest segment is looked into, since a segment is synced before the next one begins; how long this takes does
 not depend on how much is stored. Damage in an earlier one does not keep a log from opening: reads of it raise
 CorruptLogError, all others go on. What cannot be explained is an error, never deleted:
 a .log whose index must be built again but which holds something that is no message keeps that rest, under a name that
-says so.
+says so. Where the newest segment's messages are gone and its index is there, a segment is begun behind them: readers are
+told of the offsets that are missing, and a copy of the file can be put back at any time.
 """
 
 from __future__ import annotations
@@ -28,10 +34,10 @@ from contextlib import suppress
 from dataclasses import dataclass
 from typing import Final
 
-from headstream.codec.batch.results import Scan
-from headstream.codec.batch.scan import find_timestamp, scan, take
+from headstream.codec.batch.sends import check_sends
 from headstream.errors import CorruptLogError, StorageError
 from headstream.log.files import Files, WriteFile
+from headstream.log.findings import report
 from headstream.log.index_rebuild import IndexRebuild, free_aside_name
 from headstream.segments.files import ReadFile
 from headstream.segments.index import IndexReader
@@ -44,7 +50,6 @@ from headstream.segments.layout import (
     IndexEntry,
     base_offsets,
     decode_header,
-    encode_entry,
     encode_header,
     segment_path,
 )
@@ -54,7 +59,17 @@ __all__ = ["SYNC_FAILED_NAME", "Tail", "note_failed_sync", "recover"]
 _SCAN_BYTES: Final = 4 << 20
 _UNSYNCED_US: Final = 60_000_000
 _MAX_CHECKED: Final = 100_000
+_NEVER: Final = "no whole send is there, what was never acknowledged"
 _LOG_NAME: Final = re.compile(r"(\d{20})\.log")
+
+
+@dataclass(frozen=True, slots=True)
+class _Checked:
+    """How many sends of a segment are kept, the last of them, and the numbers of those among them that are damaged."""
+
+    count: int
+    last: IndexEntry | None
+    damaged: list[int]
 
 
 @dataclass(frozen=True, slots=True)
@@ -96,14 +111,15 @@ def recover(directory: str, files: Files, known: Tail | None = None) -> Tail:
     logs = sorted(int(match[1]) for name in names if (match := _LOG_NAME.fullmatch(name)))
     indexed = base_offsets(names)
     if indexed and (not logs or indexed[-1] > logs[-1]):
-        raise _missing_data(directory, indexed[-1])
+        logs.append(_begin_behind(directory, indexed[-1], files))
+        indexed.append(logs[-1])
     if not logs:
         return Tail(None, 0, 0, 0, 0)
     for number, base in enumerate(logs[:-1]):
         if base not in indexed:
-            IndexRebuild(directory, base, logs[number + 1], files).run()  # unproven, reads say so
+            _rebuild(directory, base, logs[number + 1], files)
     if logs[-1] not in indexed:
-        _rebuild(directory, logs[-1], files)
+        _rebuild(directory, logs[-1], None, files)
     elif known is None:
         _mend_head(directory, logs[-1], files)
     tail = _repair_newest(directory, logs, files, known)
@@ -113,12 +129,50 @@ def recover(directory: str, files: Files, known: Tail | None = None) -> Tail:
     return tail
 
 
-def _missing_data(directory: str, base: int) -> CorruptLogError:
-    return CorruptLogError(
-        "a segment's index is there, its messages are not",
-        where=segment_path(directory, base, LOG_SUFFIX),
-        advice="Restore the file from a copy; to go on without those messages, move the index away",
-    )
+def _begin_behind(directory: str, base: int, files: Files) -> int:
+    """Begin a segment behind the newest one, whose messages are gone: readers are told of those, and appends go on.
+
+    Raises:
+        CorruptLogError: its index does not say where it ended.
+    """
+    path = segment_path(directory, base, INDEX_SUFFIX)
+    index = files.open_write(path)
+    try:
+        end = base
+        if index.size_bytes() > INDEX_HEADER_BYTES:
+            last = IndexReader(index, path, base).last
+            end = base if last is None else last.end_offset
+    finally:
+        index.close()
+    report(segment_path(directory, base, LOG_SUFFIX), f"the messages are missing, from offset {base} on: restore it from a copy")
+    files.open_write(segment_path(directory, end, LOG_SUFFIX)).close()
+    files.sync_directory(directory)
+    if end != base:
+        index = files.open_write(segment_path(directory, end, INDEX_SUFFIX))
+        try:
+            index.write_at(encode_header(end), 0)
+            index.sync()
+        finally:
+            index.close()
+        files.sync_directory(directory)
+    return end
+
+
+def _rebuild(directory: str, base: int, next_base: int | None, files: Files) -> None:
+    """Build a missing index from the messages; where they do not prove it, readers are told of an earlier segment's.
+
+    Raises:
+        CorruptLogError: the newest segment's messages do not prove it.
+    """
+    path = segment_path(directory, base, LOG_SUFFIX)
+    actions = IndexRebuild(directory, base, next_base, files).run()
+    for action in actions:
+        report(action.path, action.what)
+    if not actions:
+        what = "a segment's index is missing, and its messages do not prove it: they cannot be read"
+        if next_base is None:
+            raise CorruptLogError(what, where=path, advice="Restore the segment's two files from a copy")
+        report(path, what)
 
 
 def _write_again(directory: str, base: int, files: Files) -> None:
@@ -147,18 +201,27 @@ def _repair_newest(directory: str, logs: list[int], files: Files, known: Tail | 
             _sync_head(index)
         reader = IndexReader(index, segment_path(directory, base, INDEX_SUFFIX), base)
         if known is not None and known.base_offset == base:
-            count, last = _count_whole(reader, data, known.entries)
+            checked = _find_last_whole(reader, data, known.entries)
         else:
             begin = _find_tail(reader)
-            count, last = _count_whole(reader, data, begin)
-            if begin and count == begin:  # not even the tail's first send is whole
-                count, last = _count_whole(reader, data, 0)
+            checked = _find_last_whole(reader, data, begin)
+            if begin and checked.count == begin:  # not even one of the tail's sends is whole
+                checked = _find_last_whole(reader, data, 0)
+        count, last = checked.count, checked.last
+        for number in checked.damaged:
+            at = f"byte {INDEX_HEADER_BYTES + number * INDEX_ENTRY_BYTES}"
+            report(reader.path, f"the send of the entry at {at} is damaged, later ones are not: readers are told of it")
         index_end = INDEX_HEADER_BYTES + count * INDEX_ENTRY_BYTES
         end = 0 if last is None else last.end_position
         # A whole entry, valid or not: more than a killed process leaves, so the bytes are kept.
         if index.size_bytes() >= index_end + INDEX_ENTRY_BYTES and data.size_bytes() > end:
             _set_aside(data, end, f"{segment_path(directory, base, LOG_SUFFIX)}.rest-{end}", files)
             _set_aside(index, index_end, f"{segment_path(directory, base, INDEX_SUFFIX)}.rest-{index_end}", files)
+        elif data.size_bytes() > end:
+            report(
+                segment_path(directory, base, LOG_SUFFIX),
+                f"{data.size_bytes() - end} bytes from byte {end} on are cut off: {_NEVER}",
+            )
         # Synced, so that nothing that was cut off can turn up again behind what comes to lie in its place.
         if index.size_bytes() > index_end:
             index.truncate(index_end)
@@ -171,7 +234,8 @@ def _repair_newest(directory: str, logs: list[int], files: Files, known: Tail | 
         index.close()
     if last is not None:
         return Tail(base, last.end_offset, last.end_position, count, last.timestamp_us)
-    return Tail(base, base, 0, 0, _last_timestamp(directory, logs[:-1], files))
+    earlier = [known_base for known_base in base_offsets(files.list_names(directory) or []) if known_base < base]
+    return Tail(base, base, 0, 0, _last_timestamp(directory, earlier, files))
 
 
 def note_failed_sync(directory: str, files: Files) -> None:
@@ -226,36 +290,36 @@ def _mend_head(directory: str, base: int, files: Files) -> None:
     index.close()
     header = decode_header(head)
     if got == INDEX_HEADER_BYTES and (header is None or header.base_offset != base):
-        IndexRebuild(directory, base, None, files).run()
+        for action in IndexRebuild(directory, base, None, files).run():
+            report(action.path, action.what)
 
 
-def _count_whole(reader: IndexReader, data: ReadFile, trusted: int) -> tuple[int, IndexEntry | None]:
-    """Return how many sends, from the first on, are what the index says, and the last of them."""
-    count = min(trusted, reader.count)
+def _find_last_whole(reader: IndexReader, data: ReadFile, trusted: int) -> _Checked:
+    """Return how many sends are kept: all up to the last one, from `trusted` on, that is what its entry says."""
+    count = kept = min(trusted, reader.count)
     last = reader.entry(count - 1) if count else None
-    chunk, begin = memoryview(b""), 0
+    end = (0, reader.base_offset) if last is None else (last.end_position, last.end_offset)
+    damaged: list[int] = []
     while count < reader.count:
-        try:
-            entry = reader.entry(count)
-        except CorruptLogError:
-            break
-        if last is not None and (entry.byte_position, entry.first_offset) != (last.end_position, last.end_offset):
-            break
-        if entry.end_position > begin + len(chunk):
-            begin = entry.byte_position
-            chunk = memoryview(bytearray(max(entry.size_bytes, _SCAN_BYTES)))
-            chunk = chunk[: data.read_into(chunk, begin)]
-        if not _is_whole(chunk[entry.byte_position - begin : entry.end_position - begin], entry):
-            break
-        last, count = entry, count + 1
-    return count, last
-
-
-def _is_whole(stored: memoryview, entry: IndexEntry) -> bool:
-    if len(stored) < entry.size_bytes:
-        return False
-    found = scan(stored)
-    return (found.end, found.count, found.crc32c) == (entry.size_bytes, entry.messages_count, entry.crc32c)
+        entry = reader.find_entry(count)
+        if entry is None or entry.byte_position < end[0] or entry.first_offset < end[1]:
+            damaged.append(count)
+            count += 1
+            continue
+        until = max(count, reader.find_last_within(count, entry.first_offset + (1 << 62), entry.byte_position + _SCAN_BYTES))
+        size_bytes = reader.entry(until).end_position - entry.byte_position
+        chunk = memoryview(bytearray(size_bytes))
+        chunk = chunk[: data.read_into(chunk, entry.byte_position)]
+        whole = check_sends(chunk, reader.rows(count, until + 1 - count), reader.base_offset)
+        count += whole
+        if whole:
+            kept = count
+            last = reader.entry(kept - 1)
+            end = last.end_position, last.end_offset
+        if whole == 0:
+            damaged.append(count)
+            count += 1
+    return _Checked(kept, last, [number for number in damaged if number < kept])
 
 
 def _last_timestamp(directory: str, bases: list[int], files: Files) -> int:
@@ -275,72 +339,9 @@ def _last_timestamp(directory: str, bases: list[int], files: Files) -> int:
     return 0
 
 
-# -- building an index again -------------------------------------------------------------------------------
-
-
-def _rebuild(directory: str, base: int, files: Files) -> None:
-    """Build the index of the newest segment from its messages.
-
-    It is made under another name and then renamed, since a segment exists from the moment its index does.
-    """
-    path = segment_path(directory, base, LOG_SUFFIX)
-    data = files.open_read(path)
-    if data is None:
-        raise _missing_data(directory, base)
-    temporary = segment_path(directory, base, ".index-new")
-    index = files.open_write(temporary)
-    try:
-        index.truncate(0)
-        index.write_at(encode_header(base), 0)
-        end = _write_entries(data, index, base, path)
-        if data.size_bytes() > end:
-            _set_aside(data, end, f"{path}.rest-{end}", files)
-        index.sync()  # a name in place of nothing must not come to be before what it names
-    finally:
-        data.close()
-        index.close()
-    files.rename(temporary, segment_path(directory, base, INDEX_SUFFIX))
-    files.sync_directory(directory)
-
-
-def _write_entries(data: ReadFile, index: WriteFile, base: int, path: str) -> int:
-    """Write an entry for every run of messages of one time; return the byte after the last whole message."""
-    size_bytes, position, offset, entries = data.size_bytes(), 0, base, 0
-    span = _SCAN_BYTES
-    while position < size_bytes:
-        chunk = memoryview(bytearray(min(span, size_bytes - position)))
-        data.read_into(chunk, position)
-        whole = scan(chunk).end
-        if whole == 0:
-            if len(chunk) == size_bytes - position:
-                break
-            span *= 2
-            continue
-        at = 0
-        while at < whole:
-            run = _first_run(chunk[at:whole])
-            if run.first_offset != offset or run.last_offset != offset + run.count - 1:
-                raise CorruptLogError(
-                    f"offsets {run.first_offset} to {run.last_offset} stand where {offset} and the next {run.count - 1} should, "
-                    "and the segment's index is missing",
-                    where=f"{path}, byte {position + at}",
-                    advice="Restore the segment's files from a copy",
-                )
-            entry = IndexEntry(position + at, run.end, offset, run.count, run.first_timestamp_us, run.crc32c)
-            index.write_at(encode_entry(entry, base), INDEX_HEADER_BYTES + entries * INDEX_ENTRY_BYTES)
-            entries, offset, at = entries + 1, entry.end_offset, at + run.end
-        position += whole
-        span = _SCAN_BYTES
-    return position
-
-
-def _first_run(stored: memoryview) -> Scan:
-    """Return what the first messages of the same time are."""
-    first = scan(stored[: take(stored, 0, 1, len(stored))[0]])
-    return scan(stored[: find_timestamp(stored, first.first_timestamp_us + 1)])
-
-
 def _set_aside(data: ReadFile, position: int, path: str, files: Files) -> None:
     rest = memoryview(bytearray(data.size_bytes() - position))
     data.read_into(rest, position)
-    files.replace(free_aside_name(path, files) if files.exists(path) else path, bytes(rest))
+    target = free_aside_name(path, files) if files.exists(path) else path
+    files.replace(target, bytes(rest))
+    report(target, f"{len(rest)} bytes from byte {position} on are no whole sends: they are set aside here and cut off")

@@ -15,13 +15,15 @@ from headstream.log.files import Files
 from headstream.log.findings import Finding, FindingKind
 from headstream.log.index_rebuild import Action, IndexRebuild, free_aside_name
 from headstream.log.lock import WriterLock
+from headstream.log.partition_verification import verify_partition
 from headstream.log.recovery import recover
-from headstream.log.segment_verification import log_offsets, verify_partition
 from headstream.log.verification import Place, Verification
 from headstream.segments.files import BufferPool
 from headstream.segments.layout import (
     INDEX_SUFFIX,
     LOCK_NAME,
+    base_offsets,
+    log_offsets,
     segment_path,
 )
 
@@ -68,11 +70,16 @@ def repair_partition(directory: str, files: Files) -> list[Action]:
     findings = list(verify_partition(directory, files, buffers))
     actions += [_set_file_aside(finding.path, files) for finding in findings if finding.kind is FindingKind.FILE_STRANGE]
     damaged = {finding.path for finding in findings if finding.kind in _INDEX_KINDS}
-    bases = log_offsets(files.list_names(directory) or [])
+    names = files.list_names(directory) or []
+    generations: dict[int, list[int]] = {}
+    for base, generation in log_offsets(names):
+        generations.setdefault(base, []).append(generation)
+    bases = sorted({*generations, *base_offsets(names)})
     for number, base in enumerate(bases):
         if segment_path(directory, base, INDEX_SUFFIX) in damaged:
             next_base = bases[number + 1] if number + 1 < len(bases) else None
-            actions += IndexRebuild(directory, base, next_base, files).run()
+            if len(generations.get(base, ())) == 1:  # of two, only the index says which holds
+                actions += IndexRebuild(directory, base, next_base, files, generations[base][0]).run()
     newest = segment_path(directory, bases[-1], INDEX_SUFFIX) if bases else ""
     is_rebuilt = any(action.path == newest for action in actions)
     if is_rebuilt or any(_is_of_newest(finding, bases) for finding in findings):

@@ -1,48 +1,43 @@
-"""One partition's files, checked against each other: what is damaged, to the send.
+"""One segment's files, checked against each other: what is damaged, to the send.
 
-    index head       its check, version, base offset
-    index entries    each one's check; each begins where the one before it ends, in bytes and in offsets; times never decrease
-    messages         each send's CRC-32C, count, offsets, time; each payload's CRC-32; each state one that exists
-    segments         each begins where the one before it ends
-
-Only what is committed is checked, so a writer may go on: a file's size is read before its index, and what lies behind
-the last whole entry is at most one send that nobody was told of.
+Sends that have nothing wrong with them are passed over in a kernel; only others are looked at one by one.
 """
 
 from __future__ import annotations
 
-import re
 import struct
 import zlib
+from bisect import bisect_right
 from collections.abc import Callable, Iterator
 from typing import Final
 
 from headstream.codec.batch.scan import find_states, find_timestamp, scan
-from headstream.log.findings import SET_ASIDE, Finding, FindingKind
+from headstream.codec.batch.sends import check_sends
+from headstream.log.findings import Finding, FindingKind
 from headstream.model.message import MessageState
 from headstream.segments.files import BufferPool, ReadFile, ReadFiles
+from headstream.segments.index import read_generation
 from headstream.segments.layout import (
     DROPPED_SUFFIX,
     INDEX_ENTRY_BYTES,
     INDEX_HEADER_BYTES,
     INDEX_SUFFIX,
     INDEX_VERSION,
-    LOG_SUFFIX,
-    SYNC_FAILED_NAME,
     IndexEntry,
-    base_offsets,
     decode_entry,
     decode_header,
+    log_suffix,
     segment_path,
 )
 
-__all__ = ["bad_payloads", "log_offsets", "verify_partition"]
+__all__ = ["SegmentCheck"]
 
 _ENTRIES_AT_ONCE: Final = 2048
+_BYTES_AT_ONCE: Final = 4 << 20
+_PLACE: Final = struct.Struct("<II")
 _TAIL_BYTES: Final = 80 << 20
 """More than the greatest send takes when it is stored."""
 _STATES: Final = frozenset(state.value for state in MessageState)
-_LOG_NAME: Final = re.compile(r"(\d{20})\.log")
 _LENGTH: Final = struct.Struct("<I")
 
 
@@ -51,71 +46,27 @@ _REBUILD: Final = "Run headstream verify --repair: the index is built again wher
 _CUT_OFF: Final = "Nothing needs to be done: the next writer cuts it off; it was never acknowledged"
 
 
-def log_offsets(names: list[str]) -> list[int]:
-    """Return the base offsets of the .log files among the names of a partition's files, ascending."""
-    return sorted(int(match[1]) for name in names if (match := _LOG_NAME.fullmatch(name)))
-
-
-def verify_partition(
-    directory: str, files: ReadFiles, buffers: BufferPool, on_bytes: Callable[[int], None] = lambda _: None
-) -> Iterator[Finding]:
-    """Yield what is wrong with the segments of a partition.
-
-    Args:
-        directory: The partition's directory.
-        files: Where it is.
-        buffers: What messages are read into.
-        on_bytes: Called with the number of bytes of messages that were checked since.
-    """
-    names = files.list_names(directory)
-    if names is None:
-        return
-    yield from _strange_files(directory, names)
-    bases = sorted({*base_offsets(names), *log_offsets(names)})
-    for number, base in enumerate(bases):
-        next_base = bases[number + 1] if number + 1 < len(bases) else None
-        yield from _SegmentCheck(directory, base, next_base, files, buffers, on_bytes).run()
-
-
-def _strange_files(directory: str, names: list[str]) -> Iterator[Finding]:
-    for name in sorted(names):
-        path = f"{directory}/{name}"
-        if SET_ASIDE in name or ".log.rest-" in name:
-            yield Finding(
-                FindingKind.FILE_SET_ASIDE,
-                path,
-                "a file that was set aside when the log was repaired",
-                "Look whether it is needed, and remove it",
-                is_damage=False,
-            )
-        elif name == SYNC_FAILED_NAME:
-            yield Finding(
-                FindingKind.TAIL,
-                path,
-                "a sync to the disk failed: what was written last may not be on the disk",
-                "See what the kernel's log says of the disk; the next writer writes it again",
-                is_damage=False,
-            )
-        elif not re.fullmatch(r"\d{20}\.(log|index|index-new|log\.dropped)", name):
-            yield Finding(FindingKind.FILE_STRANGE, path, "a file that is no part of a log", "Move it elsewhere", is_damage=False)
-
-
-class _SegmentCheck:
+class SegmentCheck:
     """The check of one segment.
 
     Args:
         directory: The partition's directory.
         base: The segment's first offset.
+        generation: Of its .log, where the index does not say it.
         next_base: The next segment's, or None where this is the newest.
         files: Where it is.
         buffers: What messages are read into.
         on_bytes: Told of the bytes that were checked.
+
+    Attributes:
+        generation: Of the .log that the index names; None where no index says it.
     """
 
     def __init__(
         self,
         directory: str,
         base: int,
+        generation: int,
         next_base: int | None,
         files: ReadFiles,
         buffers: BufferPool,
@@ -126,7 +77,9 @@ class _SegmentCheck:
         self._files = files
         self._buffers = buffers
         self._on_bytes = on_bytes
-        self._data_path = segment_path(directory, base, LOG_SUFFIX)
+        self.generation = read_generation(files, segment_path(directory, base, INDEX_SUFFIX))
+        self._is_compacted = False
+        self._data_path = segment_path(directory, base, log_suffix(generation if self.generation is None else self.generation))
         self._dropped_path = segment_path(directory, base, DROPPED_SUFFIX)
         self._index_path = segment_path(directory, base, INDEX_SUFFIX)
         self._position = 0
@@ -192,6 +145,7 @@ class _SegmentCheck:
             )
             if newer:
                 return
+        self._is_compacted = header is not None and header.is_compacted
         yield from self._entries(data, data_bytes, index)
         yield from self._end(data, data_bytes)
 
@@ -204,8 +158,14 @@ class _SegmentCheck:
         for start in range(0, count, _ENTRIES_AT_ONCE):
             rows = memoryview(bytearray(min(_ENTRIES_AT_ONCE, count - start) * INDEX_ENTRY_BYTES))
             index.read_into(rows, INDEX_HEADER_BYTES + start * INDEX_ENTRY_BYTES)
-            for number in range(start, start + len(rows) // INDEX_ENTRY_BYTES):
+            number = start - 1
+            while number + 1 < start + len(rows) // INDEX_ENTRY_BYTES:
+                number += 1
                 at = (number - start) * INDEX_ENTRY_BYTES
+                sound = 0 if damaged else self._pass_over_sound(data, rows[at:])
+                if sound:
+                    number += sound - 1
+                    continue
                 entry = decode_entry(rows[at : at + INDEX_ENTRY_BYTES], self._base)
                 if entry is None and number == count - 1:
                     entry = self._read_again(index, number)
@@ -222,6 +182,28 @@ class _SegmentCheck:
         rest = (size_bytes - INDEX_HEADER_BYTES) % INDEX_ENTRY_BYTES if size_bytes > INDEX_HEADER_BYTES else 0
         if rest:
             yield self._note_tail(self._index_path, "a torn index entry", size_bytes - rest, size_bytes)
+
+    def _pass_over_sound(self, data: ReadFile, rows: memoryview) -> int:
+        """Return how many of the next sends have nothing wrong with them, without a look at each."""
+        first = decode_entry(rows[:INDEX_ENTRY_BYTES], self._base)
+        if first is None or (first.byte_position, first.first_offset) != (self._position, self._offset):
+            return 0
+        if first.timestamp_us < self._timestamp_us:
+            return 0
+        until = first.byte_position + _BYTES_AT_ONCE
+        count = max(1, bisect_right(range(len(rows) // INDEX_ENTRY_BYTES), until, key=lambda number: _row_end(rows, number)))
+        size_bytes = _row_end(rows, count - 1) - first.byte_position
+        if not 0 < size_bytes <= _TAIL_BYTES:
+            return 0  # a damaged row says so
+        stored = self._buffers.take(size_bytes)
+        stored = stored[: data.read_into(stored, first.byte_position)]
+        sound = check_sends(stored, rows[: count * INDEX_ENTRY_BYTES], self._base, thorough=True)
+        if sound:
+            last = decode_entry(rows[(sound - 1) * INDEX_ENTRY_BYTES : sound * INDEX_ENTRY_BYTES], self._base)
+            assert last is not None
+            self._on_bytes(last.end_position - first.byte_position)
+            self._position, self._offset, self._timestamp_us = last.end_position, last.end_offset, last.timestamp_us
+        return sound
 
     def _read_again(self, index: ReadFile, number: int) -> IndexEntry | None:
         """Read the newest entry once more: a writer may just have been at it."""
@@ -244,7 +226,8 @@ class _SegmentCheck:
     def _order(self, number: int, entry: IndexEntry) -> Iterator[Finding]:
         at = INDEX_HEADER_BYTES + number * INDEX_ENTRY_BYTES
         expected = self._position, self._offset
-        if (entry.byte_position, entry.first_offset) != expected:
+        is_gap = self._is_compacted and entry.byte_position == expected[0] and entry.first_offset > expected[1]
+        if (entry.byte_position, entry.first_offset) != expected and not is_gap:
             what = (
                 f"index entry {number} begins at byte {entry.byte_position} and offset {entry.first_offset}, "
                 f"the one before it ends at byte {expected[0]} and offset {expected[1]}"
@@ -277,7 +260,7 @@ class _SegmentCheck:
             if found.fault is not None:
                 what = f"a message at byte {entry.byte_position + found.end} is malformed"
             elif found.crc32c != entry.crc32c:
-                bad = bad_payloads(stored)
+                bad = _bad_payloads(stored)
                 what = "its CRC-32C does not match: bytes were changed after they were written" + (
                     f"; the payload of offset {', '.join(map(str, bad[:5]))} is damaged" if bad else "; every payload is whole"
                 )
@@ -288,7 +271,7 @@ class _SegmentCheck:
                 entry.timestamp_us,
             ):
                 what = "its messages are others than the index says"
-            elif bad := bad_payloads(stored):
+            elif bad := _bad_payloads(stored):
                 what = f"the payload of offset {', '.join(map(str, bad[:5]))} does not match its CRC-32"
             else:
                 yield from self._states(stored, entry)
@@ -312,7 +295,10 @@ class _SegmentCheck:
     # -- the end ----------------------------------------------------------------------------------------------
 
     def _end(self, data: ReadFile, data_bytes: int) -> Iterator[Finding]:
-        if self._next_base is not None and self._offset != self._next_base:
+        if self._is_compacted and self._next_base is not None and data_bytes == self._position:
+            if self._offset > self._next_base:
+                yield self._note_tail(self._index_path, "the next segment is merged into this one, and not yet removed", 0, 0)
+        elif self._next_base is not None and self._offset != self._next_base:
             yield self._finding(
                 FindingKind.INDEX_SHORT if data_bytes > self._position else FindingKind.GAP,
                 self._index_path,
@@ -366,7 +352,13 @@ class _SegmentCheck:
         )
 
 
-def bad_payloads(stored: memoryview) -> list[int]:
+def _row_end(rows: memoryview, number: int) -> int:
+    """Return where the send of an entry ends, as the entry says it, unchecked."""
+    position, size_bytes = _PLACE.unpack_from(rows, number * INDEX_ENTRY_BYTES)
+    return int(position + size_bytes)
+
+
+def _bad_payloads(stored: memoryview) -> list[int]:
     """Return the offsets of whole stored messages whose payload does not match the CRC-32 they carry."""
     bad, at, size = [], 0, len(stored)
     unpack = _LENGTH.unpack_from

@@ -23,10 +23,10 @@ from typing import Final
 
 from headstream.errors import CorruptLogError, InvalidInputError, LogError, OffsetOutOfRangeError
 from headstream.log.catalog import Catalog, TopicRecord
+from headstream.log.closed_segments import finish_pass
 from headstream.log.files import Files
 from headstream.model.message import MessageState, StateChange
 from headstream.segments.follower import PartitionFollower
-from headstream.segments.layout import LOG_SUFFIX, segment_path
 
 __all__ = ["MessageStates", "has_exception"]
 
@@ -34,6 +34,8 @@ _STATE_AT: Final = 8
 """The state's byte in a stored message: after the offset, an unsigned 64-bit number."""
 
 _AVAILABLE: Final = MessageState.AVAILABLE.value
+_NO_TOPICS: Final = ()
+"""What is recorded of messages changes no topic."""
 
 
 class MessageStates:
@@ -44,6 +46,9 @@ class MessageStates:
         files: Where it is.
         directory_of: Topic, partition -> the partition's directory.
         lock: Held while files of old segments are changed or removed.
+
+    Attributes:
+        writes_count: Grows with each change of states; for who holds the lock.
     """
 
     def __init__(
@@ -53,6 +58,7 @@ class MessageStates:
         self._files = files
         self._directory_of = directory_of
         self._lock = lock
+        self.writes_count = 0
         self._known: dict[tuple[int, int], Sequence[int]] = {}
         self._changes = -1
 
@@ -99,22 +105,49 @@ class MessageStates:
             return
         directory = self._directory_of(topic, number)
         with self._lock:
+            finish_pass(directory, self._files)
             places = self._find(directory, wanted)
-            with self._catalog.transaction():
+            self.writes_count += 1
+            with self._catalog.transaction(_NO_TOPICS):
                 self._catalog.put_states(
                     topic.number,
                     number,
                     (StateChange(offset, change.state, change.reason, change.by, change.changed_us) for offset in wanted),
                 )
-            self._write(directory, [(place, offset, change.state) for place, offset in zip(places, wanted, strict=True)])
-            with self._catalog.transaction():
+            self._write([(place, offset, change.state) for place, offset in zip(places, wanted, strict=True)])
+            with self._catalog.transaction(_NO_TOPICS):
                 self._catalog.settle_states(topic.number, number, wanted, _AVAILABLE)
 
     def forget(self, topic: TopicRecord, number: int, until_offset: int) -> None:
         """Forget the states of messages before an offset: they are dropped."""
         if has_exception(self.exceptions(topic, number), 0, until_offset):
-            with self._catalog.transaction():
+            with self._catalog.transaction(_NO_TOPICS):
                 self._catalog.forget_states(topic.number, number, until_offset)
+
+    def forget_missing(self, topic: TopicRecord, number: int) -> None:
+        """Forget the states of messages that compaction has taken."""
+        if not self.exceptions(topic, number):
+            return
+        with self._lock:
+            offsets = [change.offset for change in self._catalog.states(topic.number, number)]
+            _, missing = self._places(self._directory_of(topic, number), offsets)
+            with self._catalog.transaction(_NO_TOPICS):
+                self._catalog.remove_states(topic.number, number, missing)
+
+    def _places(self, directory: str, offsets: Iterable[int]) -> tuple[dict[int, tuple[str, int]], list[int]]:
+        """Return path and byte position of those of some messages that are there, and the offsets of those that are not."""
+        places: dict[int, tuple[str, int]] = {}
+        missing = []
+        with PartitionFollower(directory, self._files) as follower:
+            for offset in offsets:
+                try:
+                    if not follower.first_offset <= offset < follower.end_offset:
+                        missing.append(offset)
+                    else:
+                        places[offset] = follower.position_of(offset)
+                except OffsetOutOfRangeError:
+                    missing.append(offset)
+        return places, missing
 
     def repair(self) -> None:
         """Finish what a crash has left unfinished; the caller has just become the writer."""
@@ -128,15 +161,15 @@ class MessageStates:
 
     def _repair_partition(self, topic: TopicRecord, number: int, changes: list[tuple[int, int]]) -> None:
         directory = self._directory_of(topic, number)
-        with PartitionFollower(directory, self._files) as follower:
-            there = [(offset, state) for offset, state in changes if follower.first_offset <= offset < follower.end_offset]
-        places = self._find(directory, [offset for offset, _ in there])
-        self._write(directory, [(place, offset, state) for place, (offset, state) in zip(places, there, strict=True)])
-        with self._catalog.transaction():
-            self._catalog.settle_states(topic.number, number, [offset for offset, _ in there], _AVAILABLE)
+        finish_pass(directory, self._files)
+        places, missing = self._places(directory, (offset for offset, _ in changes))
+        self._write([(places[offset], offset, state) for offset, state in changes if offset in places])
+        with self._catalog.transaction(_NO_TOPICS):
+            self._catalog.settle_states(topic.number, number, list(places), _AVAILABLE)
+            self._catalog.remove_states(topic.number, number, missing)
 
-    def _find(self, directory: str, offsets: Sequence[int]) -> list[tuple[int, int]]:
-        """Return base offset and byte position of messages."""
+    def _find(self, directory: str, offsets: Sequence[int]) -> list[tuple[str, int]]:
+        """Return path and byte position of messages."""
         with PartitionFollower(directory, self._files) as follower:
             for offset in offsets:
                 if not follower.first_offset <= offset < follower.end_offset:
@@ -149,14 +182,13 @@ class MessageStates:
                     )
             return [follower.position_of(offset) for offset in offsets]
 
-    def _write(self, directory: str, changes: Sequence[tuple[tuple[int, int], int, int]]) -> None:
+    def _write(self, changes: Sequence[tuple[tuple[str, int], int, int]]) -> None:
         """Set state bytes in place, and return when they are on the disk itself."""
-        by_segment: dict[int, list[tuple[int, int, int]]] = {}
-        for (base, position), offset, state in changes:
-            by_segment.setdefault(base, []).append((position, offset, state))
+        by_segment: dict[str, list[tuple[int, int, int]]] = {}
+        for (path, position), offset, state in changes:
+            by_segment.setdefault(path, []).append((position, offset, state))
         head = memoryview(bytearray(_STATE_AT))
-        for base, places in by_segment.items():
-            path = segment_path(directory, base, LOG_SUFFIX)
+        for path, places in by_segment.items():
             file = self._files.open_write(path)
             try:
                 for position, offset, state in places:

@@ -14,17 +14,18 @@ from typing import Final
 from headstream.errors import CorruptLogError, InvalidInputError, NotALogError, StorageError
 from headstream.log.catalog import Catalog, Snapshot, TopicRecord
 from headstream.log.files import Files
-from headstream.log.findings import Finding, FindingKind
+from headstream.log.findings import SET_ASIDE, Finding, FindingKind
 from headstream.log.marker import Marker, read_marker
 from headstream.log.offsets import OffsetStore
-from headstream.log.segment_verification import log_offsets, verify_partition
+from headstream.log.partition_verification import verify_partition
 from headstream.segments.files import BufferPool, ReadFiles
 from headstream.segments.layout import (
     CATALOG_NAME,
-    LOG_SUFFIX,
     MARKER_NAME,
     OFFSETS_NAME,
     STREAMS_NAME,
+    log_offsets,
+    log_suffix,
     segment_path,
     topic_directory,
 )
@@ -111,8 +112,8 @@ class Verification:
         """Return about how many bytes of messages there are to check."""
         total = 0
         for place in self.places():
-            for base in log_offsets(self._files.list_names(place.directory) or []):
-                file = self._files.open_read(segment_path(place.directory, base, LOG_SUFFIX))
+            for base, generation in log_offsets(self._files.list_names(place.directory) or []):
+                file = self._files.open_read(segment_path(place.directory, base, log_suffix(generation)))
                 if file is not None:
                     total += file.size_bytes()
                     file.close()
@@ -200,7 +201,12 @@ class Verification:
         for stream in sorted(_list_directories(self._files, streams)):
             for topic in sorted(_list_directories(self._files, f"{streams}/{stream}")):
                 path = f"{streams}/{stream}/{topic}"
-                if path not in known:
+                if SET_ASIDE in topic:
+                    what = "a topic's directory that was set aside when the log was opened: the catalog did not know it"
+                    yield Finding(
+                        FindingKind.FILE_SET_ASIDE, path, what, "Look whether it is needed, and remove it", is_damage=False
+                    )
+                elif path not in known:
                     yield Finding(
                         FindingKind.DIRECTORY_STRANGE,
                         path,

@@ -3,6 +3,7 @@
     layout     names of files, byte layouts of index and marker
     files      the reading half of the file interface: open, pread, list
     index      one segment's index: which bytes a send takes
+    checking   whether a send is what was written
     segment    one segment: offsets -> byte ranges -> bytes
     follower   one partition: the committed messages of all its segments, while the writer goes on
 

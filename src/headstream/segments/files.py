@@ -12,6 +12,7 @@ from __future__ import annotations
 import errno
 import os
 import threading
+import time
 from typing import Final, Protocol
 
 from headstream.errors import DiskFullError, StorageError
@@ -30,6 +31,10 @@ _ADVICE: Final = {
     errno.ENOTDIR: "A part of the path is a file, not a directory",
     errno.ENAMETOOLONG: "Use a shorter path",
 }
+
+
+_TICK_NS: Final = 20_000_000
+"""More than the time between two ticks of a system's clock, by which a directory's time is set: 10 ms at most."""
 
 
 def storage_error(error: OSError, action: str, path: str) -> StorageError:
@@ -138,11 +143,15 @@ class OsReadFiles:
     def changed(self, directory: str) -> int | None:
         """Return a number that changes when names come and go in a directory, or None where there is none."""
         try:
-            return os.stat(directory).st_mtime_ns  # noqa: PTH116 - asked at each refresh
+            changed_ns = os.stat(directory).st_mtime_ns  # noqa: PTH116 - asked at each refresh
         except FileNotFoundError:
             return None
         except OSError as error:
             raise storage_error(error, "look at a directory", directory) from error
+        now_ns = time.time_ns()
+        # A name that goes within the same tick of the system's clock leaves this time as it was: while that can be, another
+        # number is returned each time.
+        return changed_ns if changed_ns < now_ns - _TICK_NS else now_ns
 
     def exists(self, path: str) -> bool:
         """Return whether there is a file or directory of that path."""

@@ -5,6 +5,9 @@
         columns = decode_columns(chunk)
     follower.refresh()                                      # what has come since
 
+Each send is compared with its checksum on the way. A damaged one raises CorruptSendError, after all before it has been
+given out; `follower.read(follower.next_readable(error.until_offset))` goes on behind it.
+
 It takes no lock and writes nothing. It needs `segments` and `codec` alone: this is what Spark's executors import.
 One thread uses a follower at a time.
 """
@@ -17,9 +20,10 @@ from collections.abc import Iterator
 from types import TracebackType
 from typing import Final
 
-from headstream.errors import OffsetOutOfRangeError, PartitionNotFoundError
+from headstream.errors import CorruptLogError, CorruptSendError, OffsetOutOfRangeError, PartitionNotFoundError
 from headstream.segments.files import BufferPool, OsReadFiles, ReadFiles
 from headstream.segments.layout import INDEX_SUFFIX, base_offsets, segment_path
+from headstream.segments.second_look import second_look
 from headstream.segments.segment import Segment
 
 __all__ = ["DEFAULT_CHUNK_BYTES", "PartitionFollower"]
@@ -35,6 +39,7 @@ class PartitionFollower:
         directory: The partition's directory in the log.
         files: Where it is; the operating system's files unless said otherwise.
         buffers: What chunks are read into; its own unless said otherwise.
+        verify: Whether each send is compared with its checksum before its messages are given out.
 
     Raises:
         PartitionNotFoundError: there is no such directory.
@@ -42,8 +47,15 @@ class PartitionFollower:
     """
 
     def __init__(
-        self, directory: str | os.PathLike[str], files: ReadFiles | None = None, buffers: BufferPool | None = None
+        self,
+        directory: str | os.PathLike[str],
+        files: ReadFiles | None = None,
+        buffers: BufferPool | None = None,
+        *,
+        verify: bool = True,
     ) -> None:
+        self.is_asked = False
+        self._verify = verify
         self._directory = os.fspath(directory)
         self._files: ReadFiles = OsReadFiles() if files is None else files
         self._buffers = BufferPool() if buffers is None else buffers
@@ -51,6 +63,8 @@ class PartitionFollower:
         self._changed: int | None = None
         self._end_offset = 0
         self._sealed_bytes: dict[int, int] = {}
+        self._sealed_counts: dict[int, int] = {}
+        self._first_times_us: dict[int, int] = {}
         self.refresh()
 
     @property
@@ -97,23 +111,108 @@ class PartitionFollower:
         known = {segment.base_offset: segment for segment in self._segments}
         self._segments = []
         for base in base_offsets(names):
-            segment = known.pop(base) if base in known else Segment(self._directory, base, self._files, self._buffers)
+            segment = known.pop(base) if base in known else self._make_segment(base)
             self._segments.append(segment)
         for gone in known.values():
             gone.close()
+        for segment in self._segments[:-1]:
+            segment.close()  # it may have been compacted: whoever reads on finds what is there now
+        self._sealed_bytes.clear()
+        self._sealed_counts.clear()
+        self._first_times_us.clear()
         for segment in self._segments:
             segment.refresh()  # the last appends before a roll may have come after the look at what was the newest then
+
+    def _make_segment(self, base: int) -> Segment:
+        return Segment(self._directory, base, self._files, self._buffers, verify=self._verify)
 
     def _newest(self) -> Segment:
         return self._segments[-1]
 
+    @second_look
     def size_bytes(self) -> int:
         """Return the committed bytes of all segments, as of the last refresh."""
-        for number, segment in enumerate(self._segments[:-1]):
-            if segment.base_offset not in self._sealed_bytes:
-                self._sealed_bytes[segment.base_offset] = self._open(number).size_bytes
         newest = self._newest().size_bytes if self._segments else 0
-        return newest + sum(self._sealed_bytes[segment.base_offset] for segment in self._segments[:-1])
+        return newest + sum(self._segment_bytes(number) for number in range(len(self._segments) - 1))
+
+    @second_look
+    def size_between(self, from_offset: int, until_offset: int) -> int:
+        """Return about how many committed bytes a range has, by the indexes alone: a send that is cut counts in proportion.
+
+        Args:
+            from_offset: The first one; what is before first_offset has no bytes.
+            until_offset: One past the last one; what is after end_offset has none.
+        """
+        first, last = max(from_offset, self.first_offset), min(until_offset, self._end_offset)
+        if last <= first:
+            return 0
+        begin, end = self._segment_number(first), self._segment_number(last - 1)
+        size = self._open(end).index.size_before(last)
+        for number in range(end - 1, begin - 1, -1):
+            size += self._segment_bytes(number)
+        return size - self._open(begin).index.size_before(first)
+
+    @second_look
+    def offset_after(self, from_offset: int, size_bytes: int) -> int:
+        """Return where the last send ends that is within so many bytes from an offset on; the first one's end at least.
+
+        Args:
+            from_offset: The first one, before end_offset.
+            size_bytes: 0 or more.
+        """
+        first = begin = max(from_offset, self.first_offset)
+        number, left = self._segment_number(begin), size_bytes
+        while number < len(self._segments) - 1:
+            segment_end = self._segments[number + 1].base_offset
+            rest = self.size_between(first, segment_end)
+            if rest > left:
+                break
+            first, left, number = segment_end, left - rest, number + 1
+        if first >= self._end_offset:
+            return first
+        found = self._open(number).index.offset_after(first, left)
+        return first if first > begin and self.size_between(first, found) > left else found
+
+    def _segment_bytes(self, number: int) -> int:
+        """Return the committed bytes of a segment that is not the newest."""
+        base = self._segments[number].base_offset
+        if base not in self._sealed_bytes:
+            self._sealed_bytes[base] = self._open(number).size_bytes
+        return self._sealed_bytes[base]
+
+    @second_look
+    def messages_count(self) -> int:
+        """Return how many messages there are, whatever their state, as of the last refresh."""
+        for number, segment in enumerate(self._segments[:-1]):
+            if segment.base_offset not in self._sealed_counts:
+                self._sealed_counts[segment.base_offset] = self._open(number).messages_count(self._segment_end(number))
+        newest = self._newest().messages_count(self._end_offset) if self._segments else 0
+        return newest + sum(self._sealed_counts[segment.base_offset] for segment in self._segments[:-1])
+
+    @second_look
+    def find_last(self, count: int) -> int:
+        """Return the offset that the last so many messages begin at; first_offset where there are fewer.
+
+        Args:
+            count: How many, 1 or more.
+        """
+        for number in range(len(self._segments) - 1, -1, -1):
+            segment = self._open(number)
+            offset, found = segment.find_last(count, self._segment_end(number))
+            if found == count:
+                return offset
+            count -= found
+        return self.first_offset
+
+    @second_look
+    def offset_before(self, size_bytes: int) -> int:
+        """Return the first offset of the newest segments that have together no more than so many bytes, the newest at least."""
+        number = len(self._segments) - 1
+        rest = size_bytes - (self._newest().size_bytes if self._segments else 0)
+        while number > 0 and rest >= self._open(number - 1).size_bytes:
+            number -= 1
+            rest -= self._open(number).size_bytes
+        return self._segments[number].base_offset if self._segments else 0
 
     def read(
         self, from_offset: int, until_offset: int | None = None, size_bytes: int = DEFAULT_CHUNK_BYTES
@@ -129,6 +228,7 @@ class PartitionFollower:
 
         Raises:
             OffsetOutOfRangeError: the range begins before first_offset or ends after end_offset.
+            CorruptSendError: the next messages are damaged; what is before them has been given out.
             CorruptLogError: files contradict each other.
         """
         end = self._end_offset if until_offset is None else until_offset
@@ -145,29 +245,83 @@ class PartitionFollower:
     def _chunks(self, offset: int, until_offset: int, size_bytes: int) -> Iterator[memoryview]:
         while offset < until_offset:
             chunk, offset = self.read_chunk(offset, until_offset, size_bytes)
-            yield chunk
+            if len(chunk):
+                yield chunk
 
+    @second_look
     def read_chunk(self, from_offset: int, until_offset: int, size_bytes: int) -> tuple[memoryview, int]:
         """Return the first chunk of a range, as read() would, and the offset to go on from.
+
+        Where compaction has left nothing at the range's beginning, the chunk is empty, and the offset is the next one to look
+        at; it can be behind until_offset then, with nothing in between.
 
         Args:
             from_offset: The first one, first_offset or later.
             until_offset: One past the last one, more than from_offset, at most end_offset.
             size_bytes: About how big the chunk is.
+
+        Raises:
+            CorruptSendError: its first messages are damaged; next_readable() says where to go on.
         """
         number = self._segment_number(from_offset)
-        is_newest = number == len(self._segments) - 1
-        segment_end = self._end_offset if is_newest else self._segments[number + 1].base_offset
-        return self._open(number).read_chunk(from_offset, min(until_offset, segment_end), size_bytes)
+        segment_end = self._segment_end(number)
+        try:
+            chunk, reached = self._open(number).read_chunk(from_offset, min(until_offset, segment_end), size_bytes)
+            return chunk, min(reached, segment_end)  # one that has been merged with the next may reach into that
+        except CorruptSendError:
+            raise
+        except CorruptLogError as error:
+            raise self._unreadable(error, from_offset, segment_end) from error
 
-    def position_of(self, offset: int) -> tuple[int, int]:
-        """Return where a message is: the base offset of its segment, and its byte position in that.
+    def _segment_end(self, number: int) -> int:
+        is_newest = number == len(self._segments) - 1
+        return self._end_offset if is_newest else self._segments[number + 1].base_offset
+
+    @staticmethod
+    def _unreadable(error: CorruptLogError, from_offset: int, until_offset: int) -> CorruptSendError:
+        """Return the error of a segment of which nothing can be read."""
+        return CorruptSendError(
+            error.what, where=error.where, advice=error.advice, from_offset=from_offset, until_offset=until_offset
+        )
+
+    @second_look
+    def next_readable(self, offset: int) -> int:
+        """Return the first offset, from one on, whose send is not damaged; end_offset where there is none.
+
+        Args:
+            offset: As of a CorruptSendError: until_offset, or any other.
+        """
+        offset = max(offset, self.first_offset)
+        while offset < self._end_offset:
+            number = self._segment_number(offset)
+            try:
+                self._open(number).check(offset)
+            except CorruptSendError as error:
+                offset = max(error.until_offset, offset + 1)
+            except CorruptLogError:
+                offset = self._segment_end(number)
+            else:
+                return offset
+        return self._end_offset
+
+    @second_look
+    def may_miss(self, offset: int) -> bool:
+        """Return whether offsets may be missing in the segment of an offset, since it has been compacted."""
+        return self._open(self._segment_number(offset)).is_compacted
+
+    @second_look
+    def position_of(self, offset: int) -> tuple[str, int]:
+        """Return where a message is: the path of its .log, and its byte position in that.
 
         Args:
             offset: first_offset or later, before end_offset.
+
+        Raises:
+            OffsetOutOfRangeError: it has been dropped, or compaction has taken it.
         """
         segment = self._open(self._segment_number(offset))
-        return segment.base_offset, segment.position_of(offset)
+        position = segment.position_of(offset)
+        return segment.data_path, position
 
     def _segment_number(self, offset: int) -> int:
         number = bisect_right(self._segments, offset, key=lambda segment: segment.base_offset) - 1
@@ -187,6 +341,7 @@ class PartitionFollower:
                 other.close()
         return segment
 
+    @second_look
     def offset_of(self, timestamp_us: int) -> int:
         """Return the first offset that was appended at this time or later; end_offset where there is none.
 
@@ -194,10 +349,12 @@ class PartitionFollower:
             timestamp_us: Microseconds since 1970 UTC.
         """
         # The last segment that begins before that time holds the place, or ends just before it.
-        low, high = 0, len(self._segments)
+        # One that compaction has left nothing of has no time: it can only be the first.
+        low = 1 if len(self._segments) > 1 and self._first_time_us(0) is None else 0
+        high = len(self._segments)
         while low < high:
             middle = (low + high) // 2
-            first = self._open(middle).first_timestamp_us
+            first = self._first_time_us(middle)
             if first is not None and first < timestamp_us:
                 low = middle + 1
             else:
@@ -205,6 +362,16 @@ class PartitionFollower:
         if low == 0:
             return self.first_offset
         return min(self._open(low - 1).find_timestamp(timestamp_us), self._end_offset)
+
+    def _first_time_us(self, number: int) -> int | None:
+        """Return the time of a segment's first message, or None where there is none; only once it is read for that."""
+        base = self._segments[number].base_offset
+        first = self._first_times_us.get(base)
+        if first is None:
+            first = self._open(number).first_timestamp_us
+            if first is not None:
+                self._first_times_us[base] = first
+        return first
 
     def close(self) -> None:
         """Let go of all files; the next use opens them again."""

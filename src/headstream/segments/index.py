@@ -7,9 +7,11 @@ no memory, and what is asked of it again lies in the page cache.
 from __future__ import annotations
 
 from bisect import bisect_left, bisect_right
+from typing import Final
 
 from headstream.errors import CorruptLogError, LogVersionError
-from headstream.segments.files import ReadFile
+from headstream.segments.checking import corrupt_offsets, said_offsets
+from headstream.segments.files import ReadFile, ReadFiles
 from headstream.segments.layout import (
     INDEX_ENTRY_BYTES,
     INDEX_HEADER_BYTES,
@@ -18,9 +20,12 @@ from headstream.segments.layout import (
     decode_entry,
     decode_header,
     peek_entry,
+    sum_counts,
 )
 
-__all__ = ["IndexReader"]
+__all__ = ["IndexReader", "read_generation"]
+
+_ENTRIES_AT_ONCE: Final = 2048
 
 
 class IndexReader:
@@ -36,17 +41,21 @@ class IndexReader:
         LogVersionError: a newer Headstream wrote it.
     """
 
-    __slots__ = ("_base_offset", "_buffer", "_file", "_path", "count", "last")
+    __slots__ = ("_buffer", "_file", "base_offset", "count", "generation", "is_compacted", "last", "path")
     count: int
+    generation: int
+    is_compacted: bool
     last: IndexEntry | None
 
     def __init__(self, file: ReadFile, path: str, base_offset: int) -> None:
         self._file = file
-        self._path = path
-        self._base_offset = base_offset
+        self.path = path
+        self.base_offset = base_offset
         self._buffer = memoryview(bytearray(INDEX_ENTRY_BYTES))
         self.count = 0
         self.last = None
+        self.generation = 0
+        self.is_compacted = False
         self._check_header()
         self.refresh()
 
@@ -55,18 +64,19 @@ class IndexReader:
         if got < INDEX_HEADER_BYTES:
             return  # the writer is just making it: there are no entries either
         header = decode_header(self._buffer)
-        if header is None or header.base_offset != self._base_offset:
+        if header is None or header.base_offset != self.base_offset:
             raise CorruptLogError(
                 "the head of an index file is damaged",
-                where=self._path,
+                where=self.path,
                 advice="Move the file away: the next writer that opens the log builds it again from the .log beside it",
             )
         if header.version > INDEX_VERSION or header.entry_size != INDEX_ENTRY_BYTES:
             raise LogVersionError(
                 f"an index of version {header.version} with entries of {header.entry_size} bytes",
-                where=self._path,
+                where=self.path,
                 advice="Read it with the Headstream that wrote it, or a newer one",
             )
+        self.generation, self.is_compacted = header.generation, header.is_compacted
 
     def refresh(self) -> None:
         """Take in what the writer has committed since: the last whole, valid entry is the end."""
@@ -80,7 +90,7 @@ class IndexReader:
 
     def _read(self, number: int) -> IndexEntry | None:
         got = self._file.read_into(self._buffer, INDEX_HEADER_BYTES + number * INDEX_ENTRY_BYTES)
-        return decode_entry(self._buffer, self._base_offset) if got == INDEX_ENTRY_BYTES else None
+        return decode_entry(self._buffer, self.base_offset) if got == INDEX_ENTRY_BYTES else None
 
     def entry(self, number: int) -> IndexEntry:
         """Return the entry of a number from 0 to count - 1.
@@ -88,19 +98,28 @@ class IndexReader:
         Raises:
             CorruptLogError: it is damaged.
         """
-        if self.last is not None and number == self.count - 1:
-            return self.last
-        entry = self._read(number)
+        entry = self.find_entry(number)
         if entry is None:
             raise self._damaged(number)
         return entry
 
+    def find_entry(self, number: int) -> IndexEntry | None:
+        """Return the entry of a number from 0 to count - 1, or None where it is damaged."""
+        if self.last is not None and number == self.count - 1:
+            return self.last
+        return self._read(number)
+
     def _damaged(self, number: int) -> CorruptLogError:
         return CorruptLogError(
             f"entry {number} of an index file is damaged",
-            where=f"{self._path}, byte {INDEX_HEADER_BYTES + number * INDEX_ENTRY_BYTES}",
+            where=f"{self.path}, byte {INDEX_HEADER_BYTES + number * INDEX_ENTRY_BYTES}",
             advice="Move the file away: the next writer that opens the log builds it again from the .log beside it",
         )
+
+    def rows(self, number: int, count: int) -> memoryview:
+        """Return so many entries from a number on, unchecked, as they lie."""
+        rows = memoryview(bytearray(count * INDEX_ENTRY_BYTES))
+        return rows[: self._file.read_into(rows, INDEX_HEADER_BYTES + number * INDEX_ENTRY_BYTES)]
 
     def find_offset(self, offset: int) -> int:
         """Return the number of the entry that holds an offset.
@@ -109,13 +128,89 @@ class IndexReader:
             offset: At least the first entry's first offset, and before the last one's end.
 
         Raises:
-            CorruptLogError: a damaged entry is in the way.
+            CorruptSendError: no whole entry holds it.
         """
         number = max(0, bisect_right(range(self.count), offset, key=lambda number: self._peek(number)[0]) - 1)
-        entry = self.entry(number)
-        if not entry.first_offset <= offset < entry.end_offset:
-            raise self._damaged(self._find_damaged())
-        return number
+        entry = self._read(number)
+        if entry is not None and entry.first_offset <= offset < entry.end_offset:
+            return number
+        return self._find_among_damaged(offset)
+
+    def _find_among_damaged(self, offset: int) -> int:
+        """Return the number of the entry that holds an offset by a look at all: a search that met a damaged one goes astray."""
+        from_offset, until_offset, damaged = self.base_offset, offset + 1, 0
+        for number in range(self.count):
+            entry = self._read(number)
+            if entry is None:
+                damaged = number
+            elif entry.end_offset <= offset:
+                from_offset = entry.end_offset
+            elif entry.first_offset <= offset:
+                return number
+            else:
+                until_offset = entry.first_offset
+                break
+        raise corrupt_offsets(
+            f"{said_offsets(from_offset, until_offset)} cannot be found: entry {damaged} of an index file is damaged",
+            f"{self.path}, byte {INDEX_HEADER_BYTES + damaged * INDEX_ENTRY_BYTES}",
+            from_offset,
+            until_offset,
+        )
+
+    def find_offset_from(self, offset: int) -> int:
+        """Return the number of the first entry that holds this offset or later ones, `count` where there is none."""
+        number = bisect_right(range(self.count), offset, key=lambda number: self._peek(number)[0])
+        return number - 1 if number and self.entry(number - 1).end_offset > offset else number
+
+    def size_before(self, offset: int) -> int:
+        """Return about how many bytes lie before an offset, by the index alone: a send that it cuts counts in proportion.
+
+        Args:
+            offset: From the segment's first offset to the end of its last.
+        """
+        if self.last is None or offset <= self.base_offset:
+            return 0
+        if offset >= self.last.end_offset:
+            return self.last.end_position
+        entry = self.entry(self.find_offset_from(offset) if self.is_compacted else self.find_offset(offset))
+        return entry.byte_position + entry.size_bytes * max(0, offset - entry.first_offset) // entry.messages_count
+
+    def offset_after(self, from_offset: int, size_bytes: int) -> int:
+        """Return where the last send ends that ends within so many bytes from an offset on; the first one's end at least.
+
+        Args:
+            from_offset: Before the end of the last entry.
+            size_bytes: 0 or more.
+        """
+        number = self.find_offset_from(from_offset) if self.is_compacted else self.find_offset(from_offset)
+        until_offset = self.base_offset if self.last is None else self.last.end_offset
+        last = self.find_last_within(number, until_offset, self.size_before(from_offset) + size_bytes)
+        return self.entry(max(number, last)).end_offset
+
+    def messages_count(self, until_offset: int) -> int:
+        """Return how many messages lie before an offset that no entry reaches across; it reads the entries."""
+        count, entries_count = 0, self.find_offset_from(until_offset)
+        rows = memoryview(bytearray(_ENTRIES_AT_ONCE * INDEX_ENTRY_BYTES))
+        for number in range(0, entries_count, _ENTRIES_AT_ONCE):
+            piece = rows[: min(_ENTRIES_AT_ONCE, entries_count - number) * INDEX_ENTRY_BYTES]
+            self._file.read_into(piece, INDEX_HEADER_BYTES + number * INDEX_ENTRY_BYTES)
+            count += sum_counts(piece)
+        return count
+
+    def find_last(self, count: int, until_offset: int) -> tuple[int, int]:
+        """Return the offset that the last so many messages begin at, or that of the first one, and how many that are.
+
+        Args:
+            count: How many messages are wanted, 1 or more.
+            until_offset: Those before this offset, which no entry reaches across.
+        """
+        found = 0
+        for number in range(self.find_offset_from(until_offset) - 1, -1, -1):
+            entry = self.entry(number)
+            if found + entry.messages_count >= count:
+                return entry.end_offset - (count - found), count
+            found += entry.messages_count
+        return self.base_offset, found
 
     def find_timestamp(self, timestamp_us: int) -> int:
         """Return the number of the first entry of this time or later, `count` where there is none."""
@@ -131,8 +226,8 @@ class IndexReader:
         """
 
         def is_beyond(number: int) -> bool:
-            entry = self.entry(number)
-            return entry.end_offset > until_offset or entry.end_position > until_position
+            entry = self.find_entry(number)
+            return entry is None or entry.end_offset > until_offset or entry.end_position > until_position
 
         # The end is mostly near: look twice as far each time, and then in between.
         low, step = start, 1
@@ -142,12 +237,26 @@ class IndexReader:
 
     def _peek(self, number: int) -> tuple[int, int]:
         self._file.read_into(self._buffer, INDEX_HEADER_BYTES + number * INDEX_ENTRY_BYTES)
-        return peek_entry(self._buffer, self._base_offset)
-
-    def _find_damaged(self) -> int:
-        """Return the number of the first damaged entry; a search that went astray met one."""
-        return next((number for number in range(self.count) if self._read(number) is None), 0)
+        return peek_entry(self._buffer, self.base_offset)
 
     def close(self) -> None:
         """Let go of the file."""
         self._file.close()
+
+
+def read_generation(files: ReadFiles, path: str) -> int | None:
+    """Return which .log an index names now, or None where there is no index, or only the beginning of one.
+
+    Args:
+        files: Where it is.
+        path: The index file's path.
+    """
+    file = files.open_read(path)
+    if file is None:
+        return None
+    try:
+        head = memoryview(bytearray(INDEX_HEADER_BYTES))
+        header = decode_header(head[: file.read_into(head, 0)])
+        return None if header is None else header.generation
+    finally:
+        file.close()

@@ -7,12 +7,18 @@
       streams/<stream>/<topic>/<partition>/     a topic's directory has numbers that are never given again
         00000000000000000000.log                stored messages back to back and nothing else; named by the first offset
         00000000000000000000.index              a header, then one entry a send
+        00000000000000000000-1.log              what compaction has left of a .log, the first time; the index says which holds
       streams/<stream>/<topic>/offsets/         consumer offsets (log/offsets.py)
+      staged/ inbox/                            batches that are to be committed together (log/staging.py)
 
 Index, little-endian, 32 bytes each so that no entry crosses a page:
 
-    header   magic "HSINDEX\\0" | version u32 | entry_size u32 | base_offset u64 | reserved u32 | check u32
+    header   magic "HSINDEX\\0" | version u32 | entry_size u32 | base_offset u64 | generation u32 | check u32
     entry    byte_position u32 | size_bytes u32 | relative_offset u32 | count u32 | timestamp_us u64 | crc32c u32 | check u32
+
+A header of version 2 is a compacted segment's: its entries are runs of messages whose offsets follow each other, and
+between two of them, and behind the last one, offsets may be missing. generation tells which .log is meant, 0 the plain
+one. In version 1 nothing is missing and generation is 0.
 
 relative_offset counts from base_offset. All messages of an entry have its timestamp, and timestamps never decrease
 within a partition. crc32c is the CRC-32C of the entry's bytes in the .log with each state byte taken as 0; check is
@@ -32,6 +38,8 @@ __all__ = [
     "CATALOG_NAME",
     "DROPPED_SUFFIX",
     "FORMAT_VERSION",
+    "GROUPS_NAME",
+    "INBOX_NAME",
     "INDEX_ENTRY_BYTES",
     "INDEX_HEADER_BYTES",
     "INDEX_SUFFIX",
@@ -41,6 +49,8 @@ __all__ = [
     "MARKER_NAME",
     "MAX_SEGMENT_BYTES",
     "OFFSETS_NAME",
+    "REPLACING_SUFFIX",
+    "STAGED_NAME",
     "STREAMS_NAME",
     "SYNC_FAILED_NAME",
     "IndexEntry",
@@ -50,24 +60,34 @@ __all__ = [
     "decode_header",
     "encode_entry",
     "encode_header",
+    "log_offsets",
+    "log_suffix",
     "peek_entry",
     "segment_path",
+    "sum_counts",
     "topic_directory",
 ]
 
 FORMAT_VERSION: Final = 1
 """The version of the whole directory that this Headstream writes."""
-INDEX_VERSION: Final = 1
+INDEX_VERSION: Final = 2
+"""The newest that this Headstream reads; only compaction writes it, all else is version 1."""
 
 MARKER_NAME: Final = "headstream.json"
 LOCK_NAME: Final = "headstream.lock"
 CATALOG_NAME: Final = "catalog.sqlite"
 STREAMS_NAME: Final = "streams"
+STAGED_NAME: Final = "staged"
+INBOX_NAME: Final = "inbox"
+GROUPS_NAME: Final = "groups"
+"""The directory of the locks of consumer groups: which process reads for each."""
 OFFSETS_NAME: Final = "offsets"
 SYNC_FAILED_NAME: Final = "sync-failed"
 """A file that says that a sync failed: what the system still shows may not be on the disk, and is written again."""
 LOG_SUFFIX: Final = ".log"
 INDEX_SUFFIX: Final = ".index"
+REPLACING_SUFFIX: Final = ".index-new"
+"""What an .index is called until it is whole."""
 DROPPED_SUFFIX: Final = ".log.dropped"
 """What a .log is called while retention removes its segment."""
 
@@ -81,6 +101,7 @@ _CHECK: Final = struct.Struct("<I")
 INDEX_HEADER_BYTES: Final = _HEADER.size
 INDEX_ENTRY_BYTES: Final = _ENTRY.size
 _SEGMENT_NAME: Final = re.compile(r"(\d{20})\.index")
+_LOG_NAME: Final = re.compile(r"(\d{20})(?:-(\d+))?\.log")
 
 
 class IndexHeader(NamedTuple):
@@ -89,6 +110,12 @@ class IndexHeader(NamedTuple):
     version: int
     entry_size: int
     base_offset: int
+    generation: int = 0
+
+    @property
+    def is_compacted(self) -> bool:
+        """Whether offsets may be missing."""
+        return self.version > 1
 
 
 class IndexEntry(NamedTuple):
@@ -112,9 +139,15 @@ class IndexEntry(NamedTuple):
         return self.first_offset + self.messages_count
 
 
-def encode_header(base_offset: int) -> bytes:
-    """Return the head of a new index file."""
-    body = _HEADER.pack(_MAGIC, INDEX_VERSION, INDEX_ENTRY_BYTES, base_offset, 0, 0)[:-4]
+def encode_header(base_offset: int, generation: int | None = None) -> bytes:
+    """Return the head of a new index file.
+
+    Args:
+        base_offset: The segment's first offset.
+        generation: Of a compacted segment, which .log is meant; None for one that is not compacted.
+    """
+    version = 1 if generation is None else 2
+    body = _HEADER.pack(_MAGIC, version, INDEX_ENTRY_BYTES, base_offset, generation or 0, 0)[:-4]
     return body + _CHECK.pack(crc32c(body, base_offset & 0xFFFFFFFF))
 
 
@@ -122,10 +155,10 @@ def decode_header(data: bytes | memoryview) -> IndexHeader | None:
     """Return what an index file's first 32 bytes say, or None where they are no valid head."""
     if len(data) < INDEX_HEADER_BYTES:
         return None
-    magic, version, entry_size, base_offset, _, check = _HEADER.unpack_from(data)
+    magic, version, entry_size, base_offset, generation, check = _HEADER.unpack_from(data)
     if magic != _MAGIC or check != crc32c(data[: INDEX_HEADER_BYTES - 4], base_offset & 0xFFFFFFFF):
         return None
-    return IndexHeader(version, entry_size, base_offset)
+    return IndexHeader(version, entry_size, base_offset, generation)
 
 
 def encode_entry(entry: IndexEntry, base_offset: int) -> bytes:
@@ -141,6 +174,15 @@ def peek_entry(data: bytes | bytearray | memoryview, base_offset: int) -> tuple[
     return base_offset + relative, timestamp
 
 
+def sum_counts(entries: memoryview) -> int:
+    """Return how many messages whole entries hold, unchecked.
+
+    Args:
+        entries: Their bytes, back to back.
+    """
+    return sum(struct.unpack(f"<{len(entries) // 4}I", entries)[3::8])
+
+
 def decode_entry(data: bytes | bytearray | memoryview, base_offset: int) -> IndexEntry | None:
     """Return the entry that 32 bytes hold, or None where they hold none (torn, altered or of another file)."""
     position, size, relative, count, timestamp, checksum, check = _ENTRY.unpack(data)
@@ -154,12 +196,23 @@ def segment_path(directory: str, base_offset: int, suffix: str) -> str:
     return f"{directory}/{base_offset:020d}{suffix}"
 
 
+def log_suffix(generation: int) -> str:
+    """Return what follows the base offset in the name of a segment's .log of a generation."""
+    return f"-{generation}{LOG_SUFFIX}" if generation else LOG_SUFFIX
+
+
+def log_offsets(names: list[str]) -> list[tuple[int, int]]:
+    """Return base offset and generation of each .log among the names of a partition's files, ascending."""
+    return sorted((int(match[1]), int(match[2] or 0)) for name in names if (match := _LOG_NAME.fullmatch(name)))
+
+
 def base_offsets(names: list[str]) -> list[int]:
     """Return the base offsets of the segments among the names of a partition's files, ascending.
 
-    A segment exists from the moment its index does.
+    A segment exists from the moment its index does, until its .log is called dropped.
     """
-    return sorted(int(match[1]) for name in names if (match := _SEGMENT_NAME.fullmatch(name)))
+    dropped = {name.removesuffix(DROPPED_SUFFIX) for name in names if name.endswith(DROPPED_SUFFIX)}
+    return sorted(int(match[1]) for name in names if (match := _SEGMENT_NAME.fullmatch(name)) and match[1] not in dropped)
 
 
 def topic_directory(root: str, stream_number: int, topic_number: int) -> str:

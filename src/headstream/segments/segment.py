@@ -2,25 +2,32 @@
 
 A chunk is cut at the end of a send where it can be, which the index knows without a look at the messages. Only where
 a range begins or ends inside a send, or a send is bigger than the chunk asked for, are messages counted.
+
+Compaction puts another index in the place of a closed segment's, which names another .log. What is open goes on.
 """
 
 from __future__ import annotations
 
 from typing import Final
 
-from headstream.codec.batch.scan import scan, take
-from headstream.errors import CorruptLogError, DecodeError, OffsetOutOfRangeError
+from headstream.codec.batch.scan import take_whole
+from headstream.errors import CorruptLogError, CorruptSendError, OffsetOutOfRangeError
+from headstream.segments.checking import SendChecks, corrupt_offsets, said_offsets
 from headstream.segments.files import BufferPool, ReadFile, ReadFiles
-from headstream.segments.index import IndexReader
-from headstream.segments.layout import DROPPED_SUFFIX, INDEX_SUFFIX, LOG_SUFFIX, IndexEntry, segment_path
+from headstream.segments.index import IndexReader, read_generation
+from headstream.segments.layout import DROPPED_SUFFIX, INDEX_SUFFIX, LOG_SUFFIX, IndexEntry, log_suffix, segment_path
 
 __all__ = ["Segment"]
 
 _MAX_PLACES: Final = 64
 """How many places inside sends are remembered: as many readers as can go through one segment without searching."""
 
-_SEARCH_BYTES: Final = 1 << 20
-"""How much of a send is read at once to find an offset in it."""
+_SEARCH_BYTES: Final = 128 << 10
+"""How much of a send is read at once to find an offset in it: on the average, half of a send is."""
+
+
+class _ReplacedError(Exception):
+    """The segment has been compacted since its index was read."""
 
 
 class Segment:
@@ -31,11 +38,24 @@ class Segment:
         base_offset: The segment's first offset, which names its files.
         files: Where they are.
         buffers: What chunks are read into.
+        verify: Whether each send is checked before its messages are given out.
     """
 
-    __slots__ = ("_data", "_directory", "_files", "_index", "_near", "_places", "base_offset", "buffers")
+    __slots__ = (
+        "_checks",
+        "_data",
+        "_directory",
+        "_files",
+        "_generation",
+        "_index",
+        "_near",
+        "_places",
+        "base_offset",
+        "buffers",
+    )
 
-    def __init__(self, directory: str, base_offset: int, files: ReadFiles, buffers: BufferPool) -> None:
+    def __init__(self, directory: str, base_offset: int, files: ReadFiles, buffers: BufferPool, *, verify: bool = True) -> None:
+        self._checks = SendChecks(segment_path(directory, base_offset, LOG_SUFFIX), base_offset) if verify else None
         self.base_offset = base_offset
         self.buffers = buffers
         self._directory = directory
@@ -43,6 +63,7 @@ class Segment:
         self._data: ReadFile | None = None
         self._index: IndexReader | None = None
         self._near = 0
+        self._generation = 0
         self._places: dict[int, int] = {}
 
     @property
@@ -63,10 +84,36 @@ class Segment:
         return 0 if last is None else last.end_position
 
     @property
+    def is_compacted(self) -> bool:
+        """Whether offsets may be missing in it, and behind it."""
+        return self._opened().is_compacted
+
+    @property
+    def data_path(self) -> str:
+        """The path of its .log."""
+        return segment_path(self._directory, self.base_offset, log_suffix(self._opened().generation))
+
+    def messages_count(self, until_offset: int) -> int:
+        """Return how many messages are there before the next segment's first offset, as of the last refresh."""
+        return self.index.messages_count(until_offset) if self.is_compacted else self.end_offset - self.base_offset
+
+    def find_last(self, count: int, until_offset: int) -> tuple[int, int]:
+        """Return the offset that the last so many messages before an offset begin at, and how many that are."""
+        if self.is_compacted:
+            return self.index.find_last(count, until_offset)
+        found = min(count, self.end_offset - self.base_offset)
+        return self.end_offset - found, found
+
+    @property
     def first_timestamp_us(self) -> int | None:
         """The time of its first message, or None where there is none."""
         index = self._opened()
         return index.entry(0).timestamp_us if index.count else None
+
+    @property
+    def index(self) -> IndexReader:
+        """Its index, as of the last refresh."""
+        return self._opened()
 
     def refresh(self) -> None:
         """Take in what was appended since."""
@@ -86,6 +133,12 @@ class Segment:
         if self._index is None:
             path = segment_path(self._directory, self.base_offset, INDEX_SUFFIX)
             self._index = IndexReader(self._open(path), path, self.base_offset)
+            if self._index.generation != self._generation:
+                self._generation = self._index.generation
+                self._near = 0
+                self._places.clear()
+                if self._checks is not None:
+                    self._checks = SendChecks(self.data_path, self.base_offset)
         return self._index
 
     def _open(self, path: str) -> ReadFile:
@@ -103,33 +156,118 @@ class Segment:
     def read_chunk(self, from_offset: int, until_offset: int, size_bytes: int) -> tuple[memoryview, int]:
         """Return stored messages from an offset on, and the offset to go on from.
 
+        Where compaction has left nothing of the range there are no bytes, and the offset is the next one that is there, or
+        until_offset.
+
         Args:
             from_offset: The first one wanted; committed in this segment.
-            until_offset: One past the last one wanted; at most end_offset.
+            until_offset: One past the last one wanted; at most end_offset, or the next segment's first offset.
             size_bytes: About how much to read; one message comes whatever its size.
+
+        Raises:
+            CorruptSendError: the first ones are damaged.
         """
+        while True:
+            try:
+                if self._opened().is_compacted:
+                    return self._read_compacted(from_offset, until_offset, size_bytes)
+                return self._read_chunk(from_offset, until_offset, size_bytes)
+            except _ReplacedError:
+                self.close()
+
+    def _read_compacted(self, from_offset: int, until_offset: int, size_bytes: int) -> tuple[memoryview, int]:
+        """Go to the next offset that is there, and read on from it."""
+        index = self._opened()
+        number = self._next_number(index, from_offset)
+        if number == index.count:
+            return memoryview(b""), until_offset
+        first = max(index.entry(number).first_offset, from_offset)
+        if first >= until_offset:
+            return memoryview(b""), first
+        return self._read_chunk(first, until_offset, size_bytes)
+
+    def _read_chunk(self, from_offset: int, until_offset: int, size_bytes: int) -> tuple[memoryview, int]:
         index = self._opened()
         if index.last is None or from_offset >= index.last.end_offset:
             raise self._missing(from_offset, until_offset)
         number = self._entry_number(index, from_offset)
         entry = index.entry(number)
+        if self._checks is not None and from_offset > entry.first_offset:
+            self._checks.check(entry, self._read_what_is_there)
         start = self._position_in(entry, from_offset)
         # A quarter more is taken where that ends with a send: to cut one is dearer than to read a little more.
         last = index.find_last_within(number, until_offset, start + size_bytes + size_bytes // 4)
         self._near = max(number, last)
+        if last >= number and self._checks is not None:
+            return self._read_checked(self._checks, index, number, last, start)
         if last >= number:
             end = index.entry(last)
             return self._read(start, end.end_position - start), end.end_offset
+        if self._checks is not None:
+            self._checks.check(entry, self._read_what_is_there)
         return self._read_part(entry, start, from_offset, until_offset, size_bytes)
+
+    def _read_checked(self, checks: SendChecks, index: IndexReader, number: int, last: int, start: int) -> tuple[memoryview, int]:
+        """Read sends up to the first that is damaged; what is before `start` of the first one has been checked."""
+        first, end = index.entry(number), index.entry(last)
+        is_begun = start > first.byte_position
+        checked = first.end_position - start if is_begun else 0
+        number += is_begun
+        count = last + 1 - number
+        chunk = self.buffers.take(end.end_position - start)
+        got, whole = checks.read_whole(self._opened_data(), start, chunk, checked, index.rows(number, count))
+        if whole == count:
+            return chunk.toreadonly(), end.end_offset
+        if whole == 0 and not is_begun:
+            raise checks.corrupt(first, start + got)
+        self._near = number + whole - 1
+        end = index.entry(self._near)
+        return chunk[: end.end_position - start].toreadonly(), end.end_offset
+
+    def _next_number(self, index: IndexReader, offset: int) -> int:
+        """Return the number of the entry that holds an offset, or the next one where compaction has taken it."""
+        if index.is_compacted:
+            return index.find_offset_from(offset)
+        if index.last is None or offset >= index.last.end_offset:
+            raise self._missing(offset, offset + 1)
+        return self._entry_number(index, offset)
+
+    def check(self, offset: int) -> None:
+        """Return if the send that holds an offset can be read.
+
+        Args:
+            offset: In this segment, before the next one's base offset.
+
+        Raises:
+            CorruptLogError: it is damaged or missing.
+        """
+        index = self._opened()
+        number = self._next_number(index, offset)
+        if number < index.count:
+            SendChecks(self.data_path, self.base_offset).check(index.entry(number), self._read_what_is_there)
 
     def position_of(self, offset: int) -> int:
         """Return the byte position of a message.
 
         Args:
             offset: Committed in this segment.
+
+        Raises:
+            OffsetOutOfRangeError: compaction has taken it.
         """
-        index = self._opened()
-        return self._position_in(index.entry(self._entry_number(index, offset)), offset)
+        while True:
+            index = self._opened()
+            number = self._next_number(index, offset)
+            if number == index.count or index.entry(number).first_offset > offset:
+                raise OffsetOutOfRangeError(
+                    f"there is no message at offset {offset}: compaction has taken it",
+                    where=self._directory,
+                    advice="Name offsets that are there",
+                )
+            try:
+                return self._position_in(index.entry(number), offset)
+            except _ReplacedError:
+                self.close()
 
     def _read_part(
         self, entry: IndexEntry, start: int, from_offset: int, until_offset: int, size_bytes: int
@@ -141,7 +279,7 @@ class Segment:
         span = min(rest, size_bytes, guess + guess // 4 + 512)
         while True:
             chunk = self._read(start, span)
-            end, count = _take_whole(chunk, wanted, size_bytes)
+            end, count = take_whole(chunk, wanted, size_bytes)
             if count:
                 break
             if span == rest:
@@ -164,8 +302,8 @@ class Segment:
         """Return the number of the entry that holds an offset; it is mostly where the last read was, or next to it."""
         for number in (self._near, self._near + 1):
             if number < index.count:
-                entry = index.entry(number)
-                if entry.first_offset <= offset < entry.end_offset:
+                entry = index.find_entry(number)
+                if entry is not None and entry.first_offset <= offset < entry.end_offset:
                     return number
         return index.find_offset(offset)
 
@@ -189,7 +327,7 @@ class Segment:
         span = min(rest, _SEARCH_BYTES)
         while True:
             chunk = self._read(position, span)
-            end, taken = _take_whole(chunk, count, span)
+            end, taken = take_whole(chunk, count, span)
             if taken:
                 return chunk[:end], taken
             if span == rest:
@@ -202,51 +340,56 @@ class Segment:
             del self._places[next(iter(self._places))]
 
     def _read(self, position: int, size_bytes: int) -> memoryview:
-        if self._data is None:
-            self._data = self._open_data()
-        buffer = self.buffers.take(size_bytes)
-        got = self._data.read_into(buffer, position)
-        if got < size_bytes:
+        chunk = self._read_what_is_there(position, size_bytes)
+        if len(chunk) < size_bytes:
+            end = position + len(chunk)
             raise CorruptLogError(
-                f"a segment ends at byte {position + got}, but its index knows {size_bytes - got} bytes more",
-                where=segment_path(self._directory, self.base_offset, LOG_SUFFIX),
+                f"a segment ends at byte {end}, but its index knows {size_bytes - len(chunk)} bytes more",
+                where=self.data_path,
                 advice="The file was cut after it was written: restore it, or open the log for writing to drop what is lost",
             )
-        return buffer.toreadonly()
+        return chunk.toreadonly()
+
+    def _read_what_is_there(self, position: int, size_bytes: int) -> memoryview:
+        buffer = self.buffers.take(size_bytes)
+        got = self._opened_data().read_into(buffer, position)
+        return buffer[:got]
+
+    def _opened_data(self) -> ReadFile:
+        if self._data is None:
+            self._data = self._open_data()
+        return self._data
 
     def _open_data(self) -> ReadFile:
-        path = segment_path(self._directory, self.base_offset, LOG_SUFFIX)
+        path = self.data_path
         file = self._files.open_read(path)
         if file is not None:
             return file
         is_dropped = self._files.exists(segment_path(self._directory, self.base_offset, DROPPED_SUFFIX))  # before the index
         if not is_dropped and self._files.exists(segment_path(self._directory, self.base_offset, INDEX_SUFFIX)):
-            raise CorruptLogError(
-                f"the messages of offsets {self.base_offset} to {self.end_offset - 1} are missing, their index is there",
-                where=path,
-                advice="Restore the file from a copy; all other segments can be read",
+            generation = read_generation(self._files, segment_path(self._directory, self.base_offset, INDEX_SUFFIX))
+            if generation not in (None, self._generation):
+                raise _ReplacedError
+            end = self.end_offset
+            raise corrupt_offsets(
+                f"the messages of {said_offsets(self.base_offset, end)} are missing, their index is there",
+                path,
+                self.base_offset,
+                end,
             )
         return self._open(path)
 
-    def _missing(self, from_offset: int, until_offset: int) -> CorruptLogError:
-        return CorruptLogError(
-            f"offsets {from_offset} to {until_offset - 1} are missing: no index holds them, and later ones are there",
-            where=f"{self._directory}, behind segment {self.base_offset}",
-            advice="Run headstream verify; restore what it names from a copy, or go on from behind them",
+    def _missing(self, from_offset: int, until_offset: int) -> CorruptSendError:
+        return corrupt_offsets(
+            f"{said_offsets(from_offset, until_offset)} cannot be read: no index holds them, and later ones are there",
+            f"{self._directory}, behind segment {self.base_offset}",
+            from_offset,
+            until_offset,
         )
 
     def _damaged(self, position: int) -> CorruptLogError:
         return CorruptLogError(
             f"there is no whole message at byte {position}",
-            where=segment_path(self._directory, self.base_offset, LOG_SUFFIX),
+            where=self.data_path,
             advice="The file was altered after it was written: restore it from a copy",
         )
-
-
-def _take_whole(chunk: memoryview, count: int, size_bytes: int) -> tuple[int, int]:
-    """Return the end of at most so many messages and bytes, and how many messages; the last one there may be cut short."""
-    try:
-        return take(chunk, 0, count, size_bytes)
-    except DecodeError:
-        end = scan(chunk).end
-        return take(chunk[:end], 0, count, size_bytes)

@@ -33,7 +33,7 @@ def test_every_name_of_the_client_is_there() -> None:
 
     assert names(AsyncClient) == names(hs.Client) - {"identity"}
     assert names(AsyncProducer) == names(hs.Producer) - {"is_full"}
-    assert names(AsyncConsumer) == names(hs.Consumer) - {"fetch", "finish", "is_ready", "positions"}
+    assert names(AsyncConsumer) == names(hs.Consumer) - {"fetch", "finish", "is_ready", "positions", "take"}
 
 
 def test_streams_and_topics() -> None:
@@ -67,6 +67,48 @@ def test_send_poll_iterate_and_commit() -> None:
             await consumer.seek(1, 0)
             assert len(await consumer.poll(10)) == 3
         assert await log.offsets("shop/orders", "h") == {1: 2}
+
+    run(body)
+
+
+def test_states_options_partitions_and_purge() -> None:
+    async def body(log: AsyncClient) -> None:
+        await send(log, b"a", b"b", b"c")
+        await log.set_state("shop/orders", 1, 1, "poisoned", reason="no JSON", by="ops")
+        [change] = await log.states("shop/orders")
+        assert (change.offset, change.state, change.reason, change.by) == (1, 20, "no JSON", "ops")
+        assert [m.payload for m in await log.poll("shop/orders")] == [b"a", b"c"]
+        assert [m.payload for m in await log.poll("shop/orders", states=["poisoned"])] == [b"b"]
+        assert (await log.update_topic("shop/orders", retention_bytes=1000)).retention_bytes == 1000
+        assert len((await log.create_partitions("shop/orders", 2)).partitions) == 4
+        assert len((await log.delete_partitions("shop/orders", 3)).partitions) == 1
+        await log.purge_topic("shop/orders")
+        assert (await log.topic("shop/orders")).messages_count == 0
+        assert await log.states("shop/orders") == []
+        with pytest.raises(hs.InvalidOptionError):
+            await log.update_topic("shop/orders", retention_us=0)
+
+    run(body)
+
+
+def test_a_rebalance_that_takes_what_was_ready_does_not_block_the_loop() -> None:
+    async def body(log: AsyncClient) -> None:
+        for partition in (1, 2):
+            async with log.producer("shop/orders") as producer:
+                for number in range(5):
+                    await producer.send(b"%d" % number, partition=partition)
+        found: list[tuple[int | None, int | None]] = []
+
+        async def read(consumer: AsyncConsumer, count: int) -> None:
+            for _ in range(count):
+                message = await anext(consumer)
+                found.append((message.partition, message.offset))
+
+        async with log.consumer("shop/orders", group="g") as one:
+            await read(one, 1)
+            async with log.consumer("shop/orders", group="g") as two:
+                await asyncio.gather(read(two, 5), read(one, 4))
+        assert sorted(found) == [(partition, offset) for partition in (1, 2) for offset in range(5)]
 
     run(body)
 

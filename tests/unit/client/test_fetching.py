@@ -6,6 +6,7 @@ import pytest
 
 from headstream.client.fetching import Fetching
 from headstream.errors import OffsetOutOfRangeError
+from headstream.model.groups import Assignment
 from headstream.model.message import Message
 from headstream.model.polling import Polled
 
@@ -111,3 +112,42 @@ def test_feed_refuses_a_position_that_was_never_written() -> None:
     fetching = Fetching({1: 11})
     with pytest.raises(OffsetOutOfRangeError, match="offset 11 of partition 1 was never written: the partition ends at 10"):
         feed(fetching, 1, next_offset=11, end_offset=10)
+
+
+def test_follow_begins_with_what_is_new_and_ends_what_is_lost() -> None:
+    fetching = Fetching({})
+    assert fetching.follow(Assignment(1, {1: 1, 2: 1})) == ([], [1, 2])
+    fetching.begin(1, 5)
+    fetching.begin(2, 0)
+    feed(fetching, 2, 0, 1)
+    assert fetching.follow(Assignment(2, {1: 1, 3: 2})) == ([], [3])
+    assert fetching.positions == {1: 5}
+    assert fetching.is_empty
+
+
+def test_follow_releases_what_is_revoked_when_nothing_of_it_is_in_hand() -> None:
+    fetching = Fetching({})
+    fetching.follow(Assignment(1, {1: 1, 2: 1}))
+    fetching.begin(1, 0)
+    fetching.begin(2, 0)
+    feed(fetching, 1, 0, 1)
+    feed(fetching, 2, 0, 1)
+    assert deliver(fetching) == (1, 0)
+    assert fetching.follow(Assignment(2, {}, {1: 1, 2: 1})) == ([2], [])
+    assert fetching.is_empty
+    assert fetching.next_polls() == []
+    fetching.finish()
+    assert fetching.follow(Assignment(2, {}, {1: 1})) == ([], [])  # done, and yet to be committed
+    assert fetching.committable() == {1: 1}
+    assert fetching.follow(Assignment(2, {}, {1: 1})) == ([1], [])
+    assert fetching.positions == {}
+
+
+def test_follow_begins_anew_where_another_member_may_have_read_meanwhile() -> None:
+    fetching = Fetching({})
+    fetching.follow(Assignment(1, {1: 1}))
+    fetching.begin(1, 7)
+    assert fetching.follow(Assignment(3, {1: 1})) == ([], [])
+    assert fetching.positions == {1: 7}
+    assert fetching.follow(Assignment(5, {1: 5})) == ([], [1])
+    assert fetching.positions == {}

@@ -4,13 +4,15 @@ from __future__ import annotations
 
 import os
 import sqlite3
+from contextlib import closing
 from pathlib import Path
 
 import pytest
 
 from headstream.errors import CorruptLogError, DiskFullError, LogVersionError, StorageError
 from headstream.log.catalog import Catalog
-from headstream.model.topology import Fsync, Limits
+from headstream.log.catalog_schema import STEPS
+from headstream.model.topology import Fsync, Limits, TopicOptions
 
 
 @pytest.fixture(params=["file", "memory"])
@@ -200,6 +202,24 @@ def test_readers_of_version_1_see_its_topics_before_and_after_a_writer_brings_it
     }  # fmt: skip
 
 
+def test_version_3_is_brought_up_with_options_that_are_off(tmp_path: Path) -> None:
+    path = make_version_1(tmp_path)
+    with closing(sqlite3.connect(path)) as connection:
+        for step in (1, 2):
+            connection.executescript(STEPS[step])
+    reader = Catalog(path, is_writer=False)
+    assert reader.snapshot()["shop"].topics["orders"].options == TopicOptions()
+    writer = Catalog(path, is_writer=True)
+    options = TopicOptions(retention_us=1, compaction_delay_us=0, deduplication_count=3)
+    with writer.transaction():
+        writer.set_options(3, options)
+        writer.insert_topic(1, "payments", 1, Limits.IGGY, 7, options=TopicOptions(retention_bytes=5))
+    for catalog in (writer, reader):
+        topics = catalog.snapshot()["shop"].topics
+        assert (topics["orders"].options, topics["payments"].options) == (options, TopicOptions(retention_bytes=5))
+        catalog.close()
+
+
 def test_opening_a_newer_version_leaves_it_as_it_is(tmp_path: Path) -> None:
     path = make_version_1(tmp_path)
     with sqlite3.connect(path) as connection:
@@ -215,3 +235,42 @@ def test_a_full_disk_is_told_from_other_refusals(tmp_path: Path) -> None:
     with pytest.raises(DiskFullError, match="database or disk is full"), catalog.transaction():
         catalog.insert_stream("stream" * 10000, 5)
     assert catalog.snapshot() == {}
+
+
+def test_snapshot_after_a_change_that_names_its_topics_is_what_is_there(writer: Catalog, tmp_path: Path) -> None:
+    add(writer, "shop", "a", "b", "c")
+    add(writer, "depot", "x")
+    shop = writer.snapshot()["shop"]
+    with writer.transaction([shop.topics["b"].number]):
+        writer.delete_topic(shop.topics["b"].number)
+    touched = [shop.topics["c"].number]
+    with writer.transaction(touched):
+        touched.append(writer.insert_topic(shop.number, "d", 3, Limits.IGGY, 9))  # takes the id of b
+        writer.delete_partitions(shop.topics["c"].number, 2)
+    with writer.transaction([]):
+        writer.put_states(shop.topics["a"].number, 1, [])
+    renewed = writer.snapshot()
+    assert list(renewed["shop"].topics) == ["a", "d", "c"]
+    assert renewed["shop"].topics["a"] is shop.topics["a"]
+    assert [topic.partitions for topic in renewed["shop"].topics.values()] == [2, 3, 1]
+    assert list(shop.topics) == ["a", "b", "c"]  # whoever holds an older one keeps it
+    with writer.transaction():
+        pass
+    again = writer.snapshot()
+    assert again == renewed
+    assert [list(stream.topics) for stream in again.values()] == [["a", "d", "c"], ["x"]]
+
+
+def test_snapshot_is_as_it_was_when_a_change_that_names_its_topics_fails(writer: Catalog) -> None:
+    add(writer, "shop", "a")
+    before = writer.snapshot()
+
+    def fail() -> None:
+        touched: list[int] = []
+        with writer.transaction(touched):
+            touched.append(writer.insert_topic(before["shop"].number, "b", 1, Limits.IGGY, 9))
+            raise ZeroDivisionError
+
+    with pytest.raises(ZeroDivisionError):
+        fail()
+    assert writer.snapshot() == before

@@ -5,12 +5,14 @@ from __future__ import annotations
 import os
 import threading
 import time
+from collections.abc import Collection
 from pathlib import Path
 
 import pytest
 
 from headstream.codec.binary import decode_polled
 from headstream.errors import ClosedError, CorruptLogError, InvalidOptionError, LogLockedError, NotALogError
+from headstream.log.administration import create_topic, delete_stream, delete_topic
 from headstream.log.catalog import TopicRecord
 from headstream.log.files import OsFiles
 from headstream.log.log import Log
@@ -24,7 +26,7 @@ from tests.logs import SEED, batch, payloads
 
 def make_topic(log: Log, partitions: int = 1, name: str = "orders") -> TopicRecord:
     log.start_writing("identity", 1)
-    log.create_topic("shop", name, partitions, Limits.IGGY, 2)
+    create_topic(log, "shop", name, partitions, Limits.IGGY, 2)
     return log.snapshot()["shop"].topics[name]
 
 
@@ -155,20 +157,21 @@ def test_delete_topic_removes_its_files_and_a_new_one_begins_empty(tmp_path: Pat
     log.append(topic, 1, batch(b"old"), 1, SEED)
     assert len(read(log, topic)) == 1
     log.offsets(topic).commit(Consumer.group("g"), 1, 1, 1)
-    log.delete_topic(topic)
+    delete_topic(log, topic)
     assert not Path(log.partition_directory(topic, 1)).exists()
     again = make_topic(log)
     assert (again.id, again.number) == (1, 2)
     assert read(log, again) == []
     assert log.offsets(again).committed(Consumer.group("g"), 1) is None
     make_topic(log, name="carts")
-    log.delete_stream("shop")
+    delete_stream(log, "shop")
     assert log.snapshot() == {}
     assert not list((tmp_path / "streams").rglob("*.log"))
     close_log(log)
 
 
-def test_a_log_holds_few_files_however_many_partitions_it_has(tmp_path: Path) -> None:
+def test_a_log_holds_few_files_however_many_partitions_it_has(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("headstream.log.log._MAX_OPEN", 128)
     log = open_directory(str(tmp_path))
     topic = make_topic(log, 400)
     before = len(list(Path("/proc/self/fd").iterdir()))
@@ -186,12 +189,16 @@ def test_wait_wakes_at_an_append(tmp_path: Path) -> None:
     topic = make_topic(log)
     looks: list[float] = []
 
-    def is_there() -> bool:
+    def is_there(directories: Collection[str]) -> bool:
         looks.append(time.monotonic())
         return len(read(log, topic)) > 0
 
+    def wait() -> None:
+        if log.wait([log.partition_directory(topic, 1)], is_there, 30, time.monotonic):
+            woken.append(time.monotonic())
+
     woken: list[float] = []
-    thread = threading.Thread(target=lambda: woken.append(time.monotonic()) if log.wait(is_there, 30, time.monotonic) else None)
+    thread = threading.Thread(target=wait)
     thread.start()
     while not looks:
         thread.join(0.001)
@@ -206,7 +213,7 @@ def test_wait_wakes_at_an_append(tmp_path: Path) -> None:
 def test_wait_ends_after_its_time_by_the_clock_it_is_given(tmp_path: Path) -> None:
     log = open_memory()
     times = iter([0.0, 0.0, 100.0])
-    assert not log.wait(lambda: False, 50.0, lambda: next(times))
+    assert not log.wait([], lambda _: False, 50.0, lambda: next(times))
     close_log(log)
 
 
@@ -217,12 +224,12 @@ def test_wait_ends_when_the_log_is_closed() -> None:
     waiting = threading.Event()
 
     def wait() -> None:
-        def is_there() -> bool:
+        def is_there(directories: Collection[str]) -> bool:
             waiting.set()
             return False
 
         try:
-            log.wait(is_there, 30, time.monotonic)
+            log.wait(["somewhere"], is_there, 30, time.monotonic)
         except ClosedError as error:
             errors.append(error)
 
@@ -258,3 +265,62 @@ def test_a_forked_child_opens_its_own(tmp_path: Path) -> None:
     assert os.waitpid(child, 0)[1] == 0
     assert log.append(topic, 1, batch(b"parent"), 1, SEED) == 0
     close_log(log)
+
+
+def test_wait_is_told_of_what_another_log_of_the_directory_appends(tmp_path: Path) -> None:
+    log = open_directory(str(tmp_path))
+    topic = make_topic(log)
+    directory = log.partition_directory(topic, 1)
+    other = Log(str(tmp_path), OsFiles(), is_memory=False, segment_bytes=1 << 20)  # as in another process
+    looks: list[int] = []
+
+    def is_there(directories: Collection[str]) -> bool:
+        looks.append(len(read(other, other.snapshot()["shop"].topics["orders"])))
+        if len(looks) == 1:
+            threading.Thread(target=log.append, args=(topic, 1, batch(b"x"), 1, SEED)).start()
+        return looks[-1] > 0
+
+    assert other.wait([directory], is_there, 30, time.monotonic)
+    assert looks[0] == 0
+    assert looks[-1] == 1
+    assert len(looks) <= 4  # when the index was made, when it got its head, and its entry: nobody looked in between
+    other.close()
+    close_log(log)
+
+
+def test_wait_ends_when_the_partition_is_dropped(tmp_path: Path) -> None:
+    log = open_directory(str(tmp_path))
+    topic = make_topic(log)
+    log.append(topic, 1, batch(b"x"), 1, SEED)
+    looked = threading.Event()
+    rung: list[Collection[str]] = []
+
+    def is_there(directories: Collection[str]) -> bool:
+        looked.set()
+        rung.append(set(directories))
+        return len(rung) > 1
+
+    directory = log.partition_directory(topic, 1)
+    thread = threading.Thread(target=log.wait, args=([directory], is_there, 30, time.monotonic))
+    thread.start()
+    assert looked.wait(10)
+    delete_topic(log, topic)
+    thread.join(10)
+    assert rung == [{directory}, {directory}]
+    close_log(log)
+
+
+def test_a_log_holds_few_files_however_many_topics_consumers_commit_in(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("headstream.log.log._MAX_OPEN_OFFSETS", 10)
+    log = open_directory(str(tmp_path))
+    topics = [make_topic(log, name=f"t{number}") for number in range(30)]
+    before = len(list(Path("/proc/self/fd").iterdir()))
+    for round_ in range(2):
+        for topic in topics:
+            log.offsets(topic).commit(Consumer.group("g"), 1, round_, 5)
+    assert len(list(Path("/proc/self/fd").iterdir())) == before + 10
+    assert [log.offsets(topic).committed(Consumer.group("g"), 1) for topic in topics] == [1] * 30
+    delete_topic(log, topics[-1])
+    assert len(list(Path("/proc/self/fd").iterdir())) == before + 9
+    close_log(log)
+    assert len(list(Path("/proc/self/fd").iterdir())) <= before

@@ -129,3 +129,51 @@ def test_write_at_translates_a_full_disk(tmp_path: Path, monkeypatch: pytest.Mon
     with pytest.raises(StorageError, match=r"No space left on device .*Make room"):
         file.write_at(b"x", 0)
     file.close()
+
+
+def blocks_bytes(path: Path) -> int:
+    return path.stat().st_blocks * 512
+
+
+def test_a_big_file_has_room_ahead_of_its_end_until_it_is_trimmed(tmp_path: Path) -> None:
+    path = tmp_path / "f"
+    file = OsFiles().open_write(str(path))
+    piece = os.urandom(1 << 20)
+    for number in range(3):
+        file.write_at(piece, number << 20)
+    assert path.stat().st_size == 3 << 20
+    assert blocks_bytes(path) > 3 << 20
+    file.trim()
+    assert blocks_bytes(path) == 3 << 20
+    file.write_at(piece, 3 << 20)
+    file.trim()
+    file.close()
+    assert path.read_bytes() == piece * 4
+    assert blocks_bytes(path) == 4 << 20
+
+
+def test_a_small_file_has_no_room_ahead(tmp_path: Path) -> None:
+    path = tmp_path / "f"
+    file = OsFiles().open_write(str(path))
+    file.write_at(bytes(100_000), 0)
+    file.sync()
+    assert blocks_bytes(path) < 110_000
+    file.trim()
+    file.close()
+    assert path.stat().st_size == 100_000
+
+
+def test_a_file_is_written_where_no_room_can_be_reserved(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    asked: list[int] = []
+
+    def refuse(descriptor: int, position: int, size_bytes: int) -> bool:
+        asked.append(position)
+        return False
+
+    monkeypatch.setattr("headstream.log.files.reserve", refuse)
+    file = OsFiles().open_write(str(tmp_path / "f"))
+    for number in range(100):
+        file.write_at(bytes(1 << 20), number << 20)
+    file.close()
+    assert (tmp_path / "f").stat().st_size == 100 << 20
+    assert len(asked) < 12  # not at each write

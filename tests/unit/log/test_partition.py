@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
+import os
 import threading
 from pathlib import Path
 
 import pytest
 
 from headstream.errors import DecodeError, InvalidInputError, InvalidOptionError, LimitError, StorageError
-from headstream.log.files import Files
+from headstream.log.files import Files, OsFiles
 from headstream.log.partition import Partition, check_segment_bytes
 from headstream.model.topology import MAX_BATCH_BYTES
 from headstream.segments.layout import IndexEntry, decode_entry
@@ -187,3 +188,14 @@ def test_partition_goes_on_where_it_ended(place: tuple[Files, str]) -> None:
         assert partition.append(batch(b"%d" % number, b"."), 0, SEED) == 2 * number
         partition.close()
     assert len(read_all(files, directory)) == 10
+
+
+def test_a_closed_partition_and_a_full_segment_keep_no_room_ahead(tmp_path: Path) -> None:
+    files = OsFiles()
+    partition = Partition(str(tmp_path), files, wide=False, segment_bytes=4 << 20)
+    for _ in range(6):
+        partition.append(batch(*[os.urandom(1 << 10)] * 1000), 1, SEED)
+    first, second = sorted(tmp_path.glob("*.log"))
+    assert first.stat().st_blocks * 512 - first.stat().st_size < 4096
+    partition.close()
+    assert second.stat().st_blocks * 512 - second.stat().st_size < 4096

@@ -9,7 +9,9 @@ from pathlib import Path
 
 import pytest
 
-from headstream.errors import DiskFullError, PartitionClosedError
+from headstream.codec.binary import decode_polled
+from headstream.errors import CorruptSendError, DiskFullError, PartitionClosedError
+from headstream.log.administration import create_topic
 from headstream.log.files import MemoryFiles, OsFile, OsFiles, WriteFile
 from headstream.log.log import Log
 from headstream.log.partition import Partition
@@ -17,6 +19,7 @@ from headstream.log.recovery import SYNC_FAILED_NAME
 from headstream.log.syncing import GroupCommit, IntervalSyncer
 from headstream.model.topology import Fsync, Limits
 from headstream.segments.files import storage_error
+from headstream.segments.follower import PartitionFollower
 from headstream.segments.layout import INDEX_SUFFIX, LOG_SUFFIX, segment_path
 from tests.logs import SEED, FaultyFiles, batch, payloads, read_all
 
@@ -30,6 +33,7 @@ class CountedFile:
         self.read_into = file.read_into
         self.size_bytes = file.size_bytes
         self.truncate = file.truncate
+        self.trim = file.trim
         self.write_at = file.write_at
         self.close = file.close
 
@@ -281,16 +285,36 @@ def three_sends() -> MemoryFiles:
 
 
 @pytest.mark.parametrize("suffix", [LOG_SUFFIX, INDEX_SUFFIX])
-def test_what_follows_a_hole_is_set_aside(suffix: str) -> None:
+def test_what_follows_the_last_whole_send_is_set_aside(suffix: str, caplog: pytest.LogCaptureFixture) -> None:
     files = three_sends()
     path = segment_path("p", 0, suffix)
-    hole, size = (48, 48) if suffix == LOG_SUFFIX else (64, 32)
+    hole, size = (48, 98) if suffix == LOG_SUFFIX else (64, 64)
     overwrite(files, path, hole, bytes(size))
     assert open_one(files, Fsync.INTERVAL).append(batch(b"next"), 7, SEED) == 1
     assert payloads(read_all(files, "p")) == [b"one", b"next"]
     aside = files.open_read(f"{path}.rest-{hole}")
     assert aside is not None
-    assert aside.size_bytes() == (98 if suffix == LOG_SUFFIX else 64)
+    assert aside.size_bytes() == size
+    assert f"{path}.rest-{hole}: {size} bytes from byte {hole} on are no whole sends" in caplog.text
+
+
+@pytest.mark.parametrize("suffix", [LOG_SUFFIX, INDEX_SUFFIX])
+def test_a_whole_send_behind_a_damaged_one_is_kept_and_readers_are_told_of_the_damaged_one(
+    suffix: str, caplog: pytest.LogCaptureFixture
+) -> None:
+    files = three_sends()
+    path = segment_path("p", 0, suffix)
+    hole, size = (48, 48) if suffix == LOG_SUFFIX else (64, 32)
+    overwrite(files, path, hole, bytes(size))
+    assert open_one(files, Fsync.INTERVAL).append(batch(b"next"), 7, SEED) == 3
+    assert "is damaged, later ones are not" in caplog.text
+    with PartitionFollower("p", files) as follower:
+        with pytest.raises(CorruptSendError) as caught:
+            list(follower.read(1))
+        assert (caught.value.from_offset, caught.value.until_offset) == (1, 2)
+        left = [message for chunk in follower.read(2) for message in decode_polled(chunk)]
+    assert payloads(left) == [b"three", b"next"]
+    assert set(files.list_names("p") or []) == {f"{0:020d}.log", f"{0:020d}.index"}
 
 
 def test_what_a_partition_wrote_itself_is_not_read_again_after_a_failed_append() -> None:
@@ -313,7 +337,7 @@ def make_log(root: Path) -> Log:
     log = Log(str(root), OsFiles(), is_memory=False, segment_bytes=1 << 20)
     log.start_writing("identity", 1)
     for policy in Fsync:
-        log.create_topic("shop", policy.value, 1, Limits.IGGY, 2, policy)
+        create_topic(log, "shop", policy.value, 1, Limits.IGGY, 2, policy)
     return log
 
 

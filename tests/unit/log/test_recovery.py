@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from headstream.errors import CorruptLogError
+from headstream.errors import CorruptLogError, CorruptSendError
 from headstream.log.files import Files
 from headstream.log.recovery import recover
 from headstream.segments.follower import PartitionFollower
@@ -120,7 +120,8 @@ def test_recover_sets_aside_what_follows_the_last_whole_message_when_the_index_i
     size = size_of(files, path)
     add(files, path, b"whatever this is")
     assert recover(directory, files).end_offset == 6
-    assert Path(f"{path}.rest-{size}").read_bytes() == b"whatever this is"
+    (kept,) = Path(directory).glob("*.log.set-aside-*")
+    assert kept.read_bytes() == b"whatever this is"
     assert size_of(files, path) == size
     check_goes_on(files, directory, 6)
 
@@ -155,7 +156,7 @@ def test_damage_in_an_earlier_segment_stops_its_readers_and_nobody_else(tmp_path
         assert (follower.first_offset, follower.end_offset) == (0, 7)
         assert b"".join(bytes(chunk) for chunk in follower.read(0, 2)).count(b"one") == 1
         assert b"".join(bytes(chunk) for chunk in follower.read(3)).count(b"next") == 1
-        with pytest.raises(CorruptLogError, match=r"offsets 2 to 2 are missing"):
+        with pytest.raises(CorruptLogError, match=r"offset 2 (are missing|cannot be read)"):
             list(follower.read(0))
 
 
@@ -195,9 +196,11 @@ def test_recover_reads_only_the_sends_of_the_last_minute(tmp_path: Path) -> None
     path = segment_path(directory, 0, LOG_SUFFIX)
     files.open_write(path).write_at(b"y", 45)  # long on the disk when the power went: not a crash's work
     assert recover(directory, files).end_offset == 4
-    files.open_write(path).write_at(b"y", 46 + 46 + 45)  # the first of the last minute: then nothing is trusted
-    assert recover(directory, files).end_offset == 0
-    assert size_of(files, f"{path}.rest-0") == 4 * 46
+    files.open_write(path).write_at(b"y", 46 + 46 + 45)  # the first of the last minute: the last one is whole
+    assert recover(directory, files).end_offset == 4
+    files.open_write(path).write_at(b"y", 46 + 46 + 46 + 45)  # all of the last minute: then nothing is trusted
+    assert recover(directory, files).end_offset == 2
+    assert size_of(files, f"{path}.rest-92") == 2 * 46
 
 
 def test_recover_makes_the_index_of_a_segment_that_was_just_begun(place: tuple[Files, str]) -> None:
@@ -217,11 +220,34 @@ def test_recover_completes_an_index_whose_head_was_cut(place: tuple[Files, str],
     check_goes_on(files, directory, 6)
 
 
-def test_recover_refuses_an_index_without_its_messages(place: tuple[Files, str]) -> None:
+def test_recover_begins_a_segment_behind_messages_that_are_gone(
+    place: tuple[Files, str], caplog: pytest.LogCaptureFixture
+) -> None:
     files, directory = place
-    files.remove(segment_path(directory, 0, LOG_SUFFIX))
-    with pytest.raises(CorruptLogError, match=r"index is there, its messages are not \(.*\.log\)"):
-        recover(directory, files)
+    path = segment_path(directory, 0, LOG_SUFFIX)
+    file = files.open_read(path)
+    assert file is not None
+    whole = memoryview(bytearray(file.size_bytes()))
+    file.read_into(whole, 0)
+    files.remove(path)
+    assert open_partition(files, directory).append(batch(b"next"), 0, SEED) == 6
+    assert f"{path}: the messages are missing, from offset 0 on" in caplog.text
+    with PartitionFollower(directory, files) as follower:
+        with pytest.raises(CorruptSendError, match="offsets 0 to 5 are missing") as caught:
+            list(follower.read(0))
+        assert follower.next_readable(caught.value.until_offset) == 6
+        assert len(list(follower.read(6))) == 1
+    files.open_write(path).write_at(whole, 0)  # a copy is put back
+    assert payloads(read_all(files, directory)) == [*WRITTEN, b"next"]
+    recover(directory, files)
+    assert payloads(read_all(files, directory)) == [*WRITTEN, b"next"]
+
+
+def test_recover_makes_the_messages_file_of_an_empty_segment_again(tmp_path: Path) -> None:
+    files, directory = make_files("os", tmp_path)
+    files.open_write(segment_path(directory, 0, INDEX_SUFFIX)).write_at(encode_header(0), 0)
+    assert open_partition(files, directory).append(batch(b"first"), 0, SEED) == 0
+    assert payloads(read_all(files, directory)) == [b"first"]
 
 
 def test_recover_refuses_a_missing_directory(place: tuple[Files, str]) -> None:

@@ -11,13 +11,14 @@ from pathlib import Path
 import pytest
 
 from headstream.errors import OffsetOutOfRangeError, StorageError
-from headstream.log.administration import set_retention
+from headstream.log.administration import create_topic, set_options
 from headstream.log.catalog import TopicRecord
 from headstream.log.files import MemoryFiles, OsFiles
 from headstream.log.log import Log
-from headstream.log.retention import Retention, finish_drops
+from headstream.log.retention import Retention
+from headstream.log.segment_removal import finish_drops
 from headstream.model.message import StateChange
-from headstream.model.topology import Limits
+from headstream.model.topology import Limits, TopicOptions
 from headstream.segments.follower import PartitionFollower
 from headstream.segments.layout import base_offsets
 from tests.logs import SEED, batch, read_all
@@ -43,7 +44,7 @@ def open_log(root: Path | str, files: OsFiles | MemoryFiles) -> Log:
 @pytest.fixture(params=["os", "memory"])
 def log(request: pytest.FixtureRequest, tmp_path: Path) -> Iterator[Log]:
     log = open_log(tmp_path, OsFiles()) if request.param == "os" else open_log("memory", MemoryFiles())
-    log.create_topic("shop", "orders", 2, Limits.IGGY, 5)
+    create_topic(log, "shop", "orders", 2, Limits.IGGY, 5)
     yield log
     log.close()
 
@@ -68,7 +69,7 @@ def bases(log: Log, partition: int = 1) -> list[int]:
 
 
 def retain(log: Log, age_us: int | None = None, size_bytes: int | None = None) -> None:
-    set_retention(log, topic_of(log), age_us, size_bytes)
+    set_options(log, topic_of(log), TopicOptions(age_us, size_bytes))
 
 
 def test_nothing_is_dropped_where_nothing_is_set(log: Log, clock: Clock) -> None:
@@ -112,14 +113,14 @@ def test_states_of_dropped_messages_are_forgotten(log: Log, clock: Clock) -> Non
 
 def test_a_reader_finishes_an_open_segment_and_is_told_of_one_that_is_gone(tmp_path: Path, clock: Clock) -> None:
     log = open_log(tmp_path, OsFiles())
-    log.create_topic("shop", "orders", 1, Limits.IGGY, 5)
+    create_topic(log, "shop", "orders", 1, Limits.IGGY, 5)
     fill(log, 10)
     follower = PartitionFollower(log.partition_directory(topic_of(log), 1))
     follower.read_chunk(0, 1, 1)
     retain(log, size_bytes=1)
     assert Retention(log, clock).apply() == 3
     assert follower.read_chunk(1, 3, 10_000)[1] == 3
-    with pytest.raises(OffsetOutOfRangeError, match="Begin again from the first offset that is there"):
+    with pytest.raises(OffsetOutOfRangeError, match="Begin again from 9, the first one that is there"):
         follower.read_chunk(3, 6, 10_000)
     follower.refresh()
     assert (follower.first_offset, follower.end_offset) == (9, 10)
@@ -154,7 +155,7 @@ def test_a_restart_in_the_middle_of_a_drop_leaves_nothing_half(
 ) -> None:
     files = Failing()
     log = open_log(tmp_path, files)
-    log.create_topic("shop", "orders", 1, Limits.IGGY, 5)
+    create_topic(log, "shop", "orders", 1, Limits.IGGY, 5)
     fill(log, 10)
     retain(log, size_bytes=9 * SEND_BYTES)
     files.operations_left = operations
@@ -192,13 +193,13 @@ def test_a_topic_that_was_purged_meanwhile_is_left_alone(log: Log, clock: Clock,
 
 def test_the_thread_drops_at_once_and_ends_with_the_log(log: Log) -> None:
     fill(log, 10)
-    log.start_retention(lambda: 10**9)
+    log.background.start(lambda: 10**9)
     assert not [thread for thread in threading.enumerate() if thread.name == "headstream-retention"]
     retain(log, age_us=1)
-    log.start_retention(lambda: 10**9)
+    log.background.start(lambda: 10**9)
     threads = [thread for thread in threading.enumerate() if thread.name == "headstream-retention"]
     assert len(threads) == 1
-    assert log.wait(lambda: bases(log) == [9], 10, time.monotonic)
+    assert log.wait([], lambda _: bases(log) == [9], 10, time.monotonic)
     log.close()
     assert not threads[0].is_alive()
 
@@ -212,19 +213,20 @@ def test_finish_drops_leaves_alone_what_is_no_dropped_segment(tmp_path: Path) ->
 
 def test_retention_of_a_catalog_of_version_2_is_off(tmp_path: Path) -> None:
     log = open_log(tmp_path, OsFiles())
-    log.create_topic("shop", "orders", 1, Limits.IGGY, 5)
+    create_topic(log, "shop", "orders", 1, Limits.IGGY, 5)
     log.close()
     connection = sqlite3.connect(tmp_path / "catalog.sqlite")
     connection.executescript(
         "DROP TABLE states; ALTER TABLE topics DROP COLUMN retention_us; ALTER TABLE topics DROP COLUMN retention_bytes;"
+        "ALTER TABLE topics DROP COLUMN compaction_delay_us; ALTER TABLE topics DROP COLUMN deduplication_count;"
         "PRAGMA user_version = 2"
     )
     connection.close()
     reader = Log(str(tmp_path), OsFiles(), is_memory=False, segment_bytes=4096)
-    assert (topic_of(reader).retention_us, topic_of(reader).retention_bytes) == (None, None)
+    assert topic_of(reader).options == TopicOptions()
     assert reader.states.changes(topic_of(reader), 1) == []
     log = open_log(tmp_path, OsFiles())
     retain(log, 5, 6)
-    assert (topic_of(reader).retention_us, topic_of(reader).retention_bytes) == (5, 6)
+    assert topic_of(reader).options == TopicOptions(5, 6)
     reader.close()
     log.close()

@@ -9,6 +9,7 @@ import pytest
 
 from headstream.codec.batch.scan import masked_crc32c
 from headstream.errors import CorruptLogError, InvalidInputError, OffsetOutOfRangeError, StorageError
+from headstream.log.administration import create_topic, delete_topic
 from headstream.log.catalog import TopicRecord
 from headstream.log.files import Files, MemoryFiles, OsFiles
 from headstream.log.log import Log
@@ -16,7 +17,7 @@ from headstream.log.states import MessageStates, has_exception
 from headstream.model.message import Message, StateChange
 from headstream.model.topology import Limits
 from headstream.segments.index import IndexReader
-from headstream.segments.layout import base_offsets, segment_path
+from headstream.segments.layout import LOG_SUFFIX, base_offsets, segment_path
 from tests.logs import SEED, batch, read_all
 
 
@@ -32,7 +33,7 @@ def open_log(root: Path | str, files: Files) -> Log:
 
 def fill(log: Log, sends: int = 60) -> TopicRecord:
     """Send three messages at a time, over several segments."""
-    log.create_topic("shop", "orders", 2, Limits.IGGY, 5)
+    create_topic(log, "shop", "orders", 2, Limits.IGGY, 5)
     topic = log.snapshot()["shop"].topics["orders"]
     for number in range(sends):
         log.append(topic, 1, batch(*(b"%d %d" % (number, part) * 10 for part in range(3))), 100 + number, SEED)
@@ -135,9 +136,9 @@ def test_a_crash_between_the_steps_is_repaired_when_the_log_is_opened(
     log.states.set(topic, 1, [7, 8], change(10))
     write = MessageStates._write
 
-    def crash(self: MessageStates, directory: str, changes: Any) -> None:
+    def crash(self: MessageStates, changes: Any) -> None:
         done = {"before the bytes": 0, "after some bytes": 1, "after the bytes": len(changes)}[step]
-        write(self, directory, changes[:done])
+        write(self, changes[:done])
         raise Crash
 
     with monkeypatch.context() as patch:
@@ -177,7 +178,8 @@ def test_repair_leaves_pending_what_a_damaged_partition_does_not_allow(tmp_path:
 
 def test_set_refuses_to_write_where_the_index_leads_astray(log: Log, monkeypatch: pytest.MonkeyPatch) -> None:
     topic = fill(log)
-    monkeypatch.setattr(MessageStates, "_find", lambda *_: [(0, 3)])
+    path = segment_path(log.partition_directory(topic, 1), 0, LOG_SUFFIX)
+    monkeypatch.setattr(MessageStates, "_find", lambda *_: [(path, 3)])
     with pytest.raises(CorruptLogError, match="there is no message of offset 2 at byte 3"):
         log.states.set(topic, 1, [2], change(20))
     assert {message.state for message in read(log, topic)} == {1}
@@ -194,7 +196,7 @@ def test_a_reader_sees_what_a_writer_sets(tmp_path: Path) -> None:
     assert [each.offset for each in reader.states.changes(topic, 1)] == [3, 90]
     writer.states.set(topic, 1, [3], change(1))
     assert list(reader.states.exceptions(topic, 1)) == [90]
-    writer.delete_topic(topic)
+    delete_topic(writer, topic)
     assert list(reader.states.exceptions(topic, 1)) == []
     reader.close()
     writer.close()

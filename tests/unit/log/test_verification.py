@@ -12,8 +12,8 @@ from headstream.errors import LogLockedError, NotALogError, OffsetOutOfRangeErro
 from headstream.log.files import OsFiles
 from headstream.log.findings import Finding, FindingKind
 from headstream.log.lock import WriterLock
+from headstream.log.partition_verification import verify_partition
 from headstream.log.repair import repair_log, repair_partition
-from headstream.log.segment_verification import verify_partition
 from headstream.log.verification import Verification
 from headstream.segments.files import BufferPool
 from headstream.segments.follower import PartitionFollower
@@ -201,7 +201,7 @@ def test_missing_messages_are_found(directory: str, base: int) -> None:
 def test_a_segment_that_retention_is_removing_is_no_damage(directory: str) -> None:
     Path(segment_path(directory, 0, LOG_SUFFIX)).rename(segment_path(directory, 0, DROPPED_SUFFIX))
     assert verify(directory) == []
-    with PartitionFollower(directory) as follower, pytest.raises(OffsetOutOfRangeError, match="a segment is gone"):
+    with PartitionFollower(directory) as follower, pytest.raises(OffsetOutOfRangeError, match="have been dropped by retention"):
         list(follower.read(0))
 
 
@@ -234,16 +234,17 @@ def test_what_a_killed_writer_leaves_is_a_note_and_is_cut(directory: str) -> Non
     assert verify(directory) == []
 
 
-def test_a_torn_message_behind_a_missing_index_is_set_aside_with_its_send(directory: str) -> None:
+@pytest.mark.parametrize(("cut", "last"), [(1, 5), (25, 5), (44, 2), (53, 2)])
+def test_a_torn_message_behind_a_missing_index_is_set_aside_with_its_send(directory: str, cut: int, last: int) -> None:
     data = Path(segment_path(directory, 3, LOG_SUFFIX))
     whole = data.read_bytes()
     Path(segment_path(directory, 3, INDEX_SUFFIX)).unlink()
-    data.write_bytes(whole[:-1])
+    data.write_bytes(whole[:-cut])
     repair_partition(directory, FILES)
     (kept,) = Path(directory).glob(f"*{LOG_SUFFIX}.set-aside-*")
-    assert data.read_bytes() + kept.read_bytes() == whole[:-1]
+    assert data.read_bytes() + kept.read_bytes() == whole[:-cut]
     assert damage(directory) == []
-    assert [message.offset for message in read_all(FILES, directory)][-1] == 2
+    assert [message.offset for message in read_all(FILES, directory)][-1] == last
 
 
 def test_a_strange_file_is_set_aside_not_deleted(directory: str) -> None:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import tempfile
+from collections.abc import Callable
 from pathlib import Path
 
 import pytest
@@ -10,8 +11,9 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from headstream.codec.binary import decode_polled
-from headstream.errors import CorruptLogError, OffsetOutOfRangeError, PartitionNotFoundError
+from headstream.errors import CorruptLogError, CorruptSendError, OffsetOutOfRangeError, PartitionNotFoundError
 from headstream.log.files import Files
+from headstream.log.segment_removal import drop_segment
 from headstream.segments.follower import PartitionFollower
 from headstream.segments.layout import INDEX_SUFFIX, LOG_SUFFIX, segment_path
 from tests.logs import SEED, batch, make_files, open_partition, payloads, read_all
@@ -105,6 +107,31 @@ def test_read_refuses_what_was_never_written(place: Place, until_offset: int) ->
         follower.read(0, until_offset)
 
 
+def test_questions_are_answered_by_what_is_there_when_a_segment_goes_meanwhile(place: Place) -> None:
+    files, directory = place
+    partition = open_partition(files, directory, segment_bytes=1)
+    for number in range(5):
+        partition.append(batch(b"message %d" % number), number, SEED)
+    partition.close()
+    with PartitionFollower(directory, files) as known:
+        sizes = [known.size_between(number, number + 1) for number in range(5)]
+    questions: list[tuple[Callable[[PartitionFollower], object], object]] = [
+        (lambda follower: follower.messages_count(), 2),
+        (lambda follower: follower.size_bytes(), sum(sizes[3:])),
+        (lambda follower: follower.size_between(0, 5), sum(sizes[3:])),
+        (lambda follower: follower.find_last(4), 3),
+        (lambda follower: follower.offset_before(10_000), 3),
+        (lambda follower: follower.offset_of(0), 3),
+        (lambda follower: follower.offset_after(0, 1), 4),
+    ]
+    followers = [PartitionFollower(directory, files) for _ in questions]
+    for base in range(3):
+        drop_segment(directory, base, 0, files)
+    for follower, (ask, answer) in zip(followers, questions, strict=True):
+        assert ask(follower) == answer
+        follower.close()
+
+
 def test_read_refuses_what_has_been_dropped(place: Place) -> None:
     files, directory = place
     partition = open_partition(files, directory, segment_bytes=1)
@@ -113,7 +140,7 @@ def test_read_refuses_what_has_been_dropped(place: Place) -> None:
     with PartitionFollower(directory, files) as follower:
         for suffix in (LOG_SUFFIX, INDEX_SUFFIX):
             files.remove(segment_path(directory, 0, suffix))
-        with pytest.raises(OffsetOutOfRangeError, match="a segment is gone"):
+        with pytest.raises(OffsetOutOfRangeError, match="offset 0 has been dropped since"):
             list(follower.read(0))
         follower.refresh()
         assert follower.first_offset == 1
@@ -166,7 +193,10 @@ def test_read_says_so_when_a_segment_is_shorter_than_its_index(place: Place) -> 
     partition.append(batch(b"1"), 0, SEED)
     partition.append(batch(b"2"), 0, SEED)
     files.open_write(segment_path(directory, 0, LOG_SUFFIX)).truncate(60)
-    with PartitionFollower(directory, files) as follower, pytest.raises(CorruptLogError, match=r"ends at byte 60, .* 32 bytes"):
+    with (
+        PartitionFollower(directory, files) as follower,
+        pytest.raises(CorruptLogError, match=r"offset 1 is damaged: the file ends at byte 60"),
+    ):
         list(follower.read(0))
 
 
@@ -174,7 +204,9 @@ def test_read_says_so_when_lengths_in_a_send_are_damaged(place: Place) -> None:
     files, directory = place
     open_partition(files, directory).append(batch(*[b"x" * 40] * 10), 0, SEED)
     files.open_write(segment_path(directory, 0, LOG_SUFFIX)).write_at(b"\xff\xff\xff\x7f", 85 * 2 + 41)
-    with PartitionFollower(directory, files) as follower:
+    with PartitionFollower(directory, files) as follower, pytest.raises(CorruptSendError, match="offsets 0 to 9 is damaged"):
+        list(follower.read(0, 2))
+    with PartitionFollower(directory, files, verify=False) as follower:
         assert len(list(follower.read(0, 2))) == 1
         with pytest.raises(CorruptLogError, match="no whole message at byte 170"):
             list(follower.read(0, 9))
@@ -192,3 +224,33 @@ def test_follower_holds_few_files_however_many_segments_there_are(tmp_path: Path
         assert follower.offset_of(25) == 25
         assert follower.size_bytes() == sum(len(c) for c in follower.read(0))
         assert len(list(Path("/proc/self/fd").iterdir())) - before <= 4
+
+
+@settings(max_examples=60, deadline=None)
+@given(
+    sends=st.lists(st.lists(st.binary(min_size=1, max_size=300), min_size=1, max_size=5), min_size=1, max_size=12),
+    data=st.data(),
+)
+def test_sizes_follow_from_the_indexes(sends: list[list[bytes]], data: st.DataObject) -> None:
+    files, directory = make_files("memory", Path("root"))
+    partition = open_partition(files, directory, segment_bytes=data.draw(st.sampled_from([1, 500, 4000])))
+    for number, send in enumerate(sends):
+        partition.append(batch(*send), number, SEED)
+    partition.close()
+    edges = [0]
+    sizes = []
+    for send in sends:
+        edges.append(edges[-1] + len(send))
+        sizes.append(sum(45 + len(payload) for payload in send))
+    with PartitionFollower(directory, files) as follower:
+        for _ in range(5):
+            first = data.draw(st.integers(0, len(sends) - 1))
+            last = data.draw(st.integers(first, len(sends)))
+            assert follower.size_between(edges[first], edges[last]) == sum(sizes[first:last])
+            inside = data.draw(st.integers(0, edges[-1]))
+            assert follower.size_between(0, inside) + follower.size_between(inside, edges[-1] + 9) == sum(sizes)
+            room = data.draw(st.integers(0, 3000))
+            expected = first + 1
+            while expected < len(sends) and sum(sizes[first : expected + 1]) <= room:
+                expected += 1
+            assert follower.offset_after(edges[first], room) == edges[expected]

@@ -8,7 +8,7 @@ from hypothesis import strategies as st
 
 from headstream.errors import CorruptLogError, LogVersionError
 from headstream.log.files import MemoryFile, MemoryFiles
-from headstream.segments import layout
+from headstream.segments import index
 from headstream.segments.index import IndexReader
 from headstream.segments.layout import INDEX_ENTRY_BYTES, INDEX_HEADER_BYTES, IndexEntry, encode_entry, encode_header
 
@@ -73,8 +73,8 @@ def test_index_refuses_a_head_that_is_not_its_own(header: bytes) -> None:
 
 
 def test_index_refuses_a_newer_version(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(layout, "INDEX_VERSION", 2)
-    header = encode_header(BASE)
+    header = encode_header(BASE, 7)
+    monkeypatch.setattr(index, "INDEX_VERSION", 1)
     with pytest.raises(LogVersionError, match="index of version 2"):
         IndexReader(index_file(header=header), "index", BASE)
 

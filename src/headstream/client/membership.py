@@ -1,0 +1,78 @@
+"""Membership: a consumer's part in its group, over any transport."""
+
+from __future__ import annotations
+
+import weakref
+from collections.abc import Iterable, Mapping
+
+from headstream.client.transport import Transport
+from headstream.errors import RebalancedError
+from headstream.model.groups import Assignment, Member
+from headstream.model.identifiers import TopicName
+
+__all__ = ["Membership"]
+
+
+class Membership:
+    """One member of a group; dropped without leave(), it leaves all the same.
+
+    Args:
+        transport: What is behind the client.
+        topic: Stream and topic.
+        group: The group's name.
+        session_timeout_ms: How long the member may be silent while others wait.
+    """
+
+    def __init__(self, transport: Transport, topic: TopicName, group: str, session_timeout_ms: float) -> None:
+        self._transport = transport
+        self._topic = topic
+        self._group = group
+        self._session_timeout_ms = session_timeout_ms
+        self.generation = -1
+        self.is_resting = True
+        self._join()
+
+    def _join(self) -> None:
+        groups = self._transport.groups
+        self.member: Member = groups.join(self._topic, self._group, session_timeout_ms=self._session_timeout_ms)
+        self._finalizer = weakref.finalize(self, groups.abandon, self._topic, self.member)
+        self._finalizer.atexit = False  # with the process everything ends
+
+    def report(self, released: Iterable[int] = (), *, is_resting: bool = False) -> Assignment:
+        """Say that the consumer is alive, and return what it reads; one that was taken out of its group joins again.
+
+        Args:
+            released: Partitions it was asked for and has finished.
+            is_resting: Whether it has nothing in hand, and will report before it takes anything.
+        """
+        self.is_resting = is_resting
+        try:
+            assignment = self._transport.groups.report(self._topic, self.member, released=released, is_resting=is_resting)
+        except RebalancedError:
+            self.leave()
+            self._join()
+            assignment = self._transport.groups.report(self._topic, self.member, is_resting=is_resting)
+        self.generation = assignment.generation
+        return assignment
+
+    def commit(self, offsets: Mapping[int, int], generations: Mapping[int, int], *, is_resting: bool) -> bool:
+        """Commit, and return whether the group has changed, so that the consumer is to report.
+
+        Args:
+            offsets: Partition -> offset of the next message.
+            generations: Partition -> the generation it was polled from.
+            is_resting: As for report().
+
+        Raises:
+            RebalancedError: another member has one of the partitions by now.
+        """
+        self.is_resting = is_resting
+        now = self._transport.groups.commit(
+            self._topic, self.member, offsets, generation=self.generation, generations=generations, is_resting=is_resting
+        )
+        return now != self.generation
+
+    def leave(self) -> None:
+        """Leave the group; leaving twice is fine."""
+        if self._finalizer.detach() is not None:
+            self._transport.groups.leave(self._topic, self.member)

@@ -1,0 +1,52 @@
+"""What a log's writer does in the background: retention and compaction, each in a thread of its own once a topic asks."""
+
+from __future__ import annotations
+
+import threading
+from collections.abc import Callable
+from typing import TYPE_CHECKING
+
+from headstream.log.compaction import Compaction
+from headstream.log.retention import Retention
+
+if TYPE_CHECKING:
+    from headstream.log.log import Log
+
+__all__ = ["Background"]
+
+
+class Background:
+    """The threads of one log.
+
+    Args:
+        log: The log.
+    """
+
+    def __init__(self, log: Log) -> None:
+        self._log = log
+        self._lock = threading.Lock()
+        self._running: dict[str, Retention | Compaction] = {}
+
+    def start(self, clock_us: Callable[[], int]) -> None:
+        """Have retention and compaction looked after, where a topic asks for it and it is not yet done.
+
+        Args:
+            clock_us: Returns the time, microseconds since 1970 UTC.
+        """
+        options = [topic.options for stream in self._log.snapshot().values() for topic in stream.topics.values()]
+        with self._lock:
+            if any(each.retention_us is not None or each.retention_bytes is not None for each in options):
+                self._start("retention", Retention, clock_us)
+            if any(each.compaction_delay_us is not None for each in options):
+                self._start("compaction", Compaction, clock_us)
+
+    def _start(self, name: str, kind: type[Retention | Compaction], clock_us: Callable[[], int]) -> None:
+        if name not in self._running:
+            self._running[name] = kind(self._log, clock_us)
+            self._running[name].start()
+
+    def close(self) -> None:
+        """End the threads, and return when they have."""
+        with self._lock:
+            for each in self._running.values():
+                each.close()

@@ -1,0 +1,327 @@
+"""Backup: a copy of a log that another process may be writing to, without a lock.
+
+    offsets                  of consumers: before the ends are looked at, so that none leads behind them
+    ends, staged, catalog    again, until no staged commit began or ended between ends and catalog, and what is staged for
+                             each that is under way is in the copy
+    partition by partition   up to its end, segments oldest first: index, then .log, which has at least what that says
+    states                   as they are by now, to be written into the copied messages again
+    marker                   last: without it the copy is no log
+
+So a commit that the catalog calls done is in the messages, one that it has begun is finished by the copy's opening, and
+of later ones there is nothing, but for what compaction has merged with messages before the end.
+
+A partition in which a segment goes meanwhile (retention, compaction) is copied again, and the whole log where a topic or
+partition is deleted or purged. The copy is opened once as a writer, which mends the newest segments' ends as after a
+kill. Files are copied, never linked: states are changed in place.
+
+The copy gets an identity of its own unless said otherwise: what is appended to the one and to the other from then on
+has the same offsets, and whoever remembers offsets of the one (a Spark checkpoint, say) must not go on in the other.
+"""
+
+from __future__ import annotations
+
+import sqlite3
+from contextlib import closing, suppress
+from dataclasses import replace
+from typing import Any, Final
+from urllib.parse import quote
+
+from headstream.errors import InvalidOptionError, NotALogError, OffsetOutOfRangeError, PartitionNotFoundError, StorageError
+from headstream.log.catalog import Catalog, TopicRecord
+from headstream.log.commit_records import pending_commits
+from headstream.log.files import Files
+from headstream.log.log import Log
+from headstream.log.marker import read_marker, write_marker
+from headstream.log.partition import DEFAULT_SEGMENT_BYTES
+from headstream.log.segment_removal import open_index
+from headstream.log.staging import Manifest, epoch_directory
+from headstream.model.message import MessageState, StateChange
+from headstream.segments.follower import PartitionFollower
+from headstream.segments.layout import (
+    CATALOG_NAME,
+    INDEX_ENTRY_BYTES,
+    INDEX_HEADER_BYTES,
+    INDEX_SUFFIX,
+    OFFSETS_NAME,
+    STAGED_NAME,
+    base_offsets,
+    log_suffix,
+    segment_path,
+    topic_directory,
+)
+
+__all__ = ["Backup"]
+
+_ATTEMPTS: Final = 50
+_COPY_BYTES: Final = 1 << 20
+
+_COMMITS: Final = "SELECT writer, epoch, state, places FROM commits ORDER BY writer"
+
+_Ends = dict[tuple[int, int], int]
+_States = dict[tuple[int, int, int], StateChange]
+
+
+class _GoneError(Exception):
+    """Something went while it was copied."""
+
+
+class Backup:
+    """One copy of one log.
+
+    Args:
+        root: The log's directory.
+        target: The copy's: missing or empty.
+        files: Where both are.
+
+    Raises:
+        NotALogError: there is no log.
+        InvalidOptionError: there is something in the target.
+    """
+
+    def __init__(self, root: str, target: str, files: Files) -> None:
+        self._root = root
+        self._target = target
+        self._files = files
+        self._buffer = memoryview(bytearray(_COPY_BYTES))
+        marker = read_marker(root, files)
+        if marker is None:
+            raise NotALogError("there is no log to copy", where=root, advice="Name the directory of a log")
+        self._marker = marker
+        if files.list_names(target):
+            raise InvalidOptionError("there is something in the backup's directory", where=target, advice="Name an empty one")
+        if f"{target}/".startswith(f"{root}/"):
+            raise InvalidOptionError("the backup would lie in the log itself", where=target, advice="Name another directory")
+
+    def run(self, identity: str | None) -> int:
+        """Make the copy, and return how many bytes of messages it has.
+
+        Args:
+            identity: The UUID that the copy gets; None leaves it that of the log.
+
+        Raises:
+            StorageError: the system refused, or topics went faster than they can be copied.
+            CorruptLogError: the head of an index, or the catalog, is damaged.
+        """
+        for _ in range(_ATTEMPTS):
+            self._files.make_directory(self._target)
+            try:
+                size_bytes = self._copy()
+            except _GoneError:
+                self._files.remove_directory(self._target)
+            else:
+                break
+        else:
+            raise self._too_fast(self._root)
+        write_marker(self._target, self._files, replace(self._marker, identity=identity or self._marker.identity))
+        self._mend()
+        return size_bytes
+
+    def _too_fast(self, where: str) -> StorageError:
+        return StorageError(
+            "what is to be copied goes faster than it can be copied",
+            where=where,
+            advice="Try again when fewer topics are deleted and purged",
+        )
+
+    def _copy(self) -> int:
+        ends = self._copy_catalog()
+        before = self._states()
+        catalog = Catalog(f"{self._target}/{CATALOG_NAME}", is_writer=True)
+        try:
+            topics = [topic for stream in catalog.snapshot().values() for topic in stream.topics.values()]
+            size_bytes = sum(
+                self._copy_partition(topic, number, ends.get((topic.number, number), 0))
+                for topic in topics
+                for number in range(1, topic.partitions + 1)
+            )
+            self._note_states(catalog, topics, before)
+        finally:
+            catalog.close()
+        return size_bytes
+
+    # -- catalog, staged commits, states --------------------------------------------------------------------
+
+    def _copy_catalog(self) -> _Ends:
+        for _ in range(_ATTEMPTS):
+            commits, ends = self._look_at_ends()
+            self._files.remove_directory(f"{self._target}/{STAGED_NAME}")
+            self._copy_staged()
+            path = f"{self._target}/{CATALOG_NAME}"
+            for suffix in ("", "-wal", "-shm"):
+                self._files.remove(path + suffix)
+            try:
+                address = f"file:{quote(self._root)}/{CATALOG_NAME}?mode=ro"
+                with closing(sqlite3.connect(address, uri=True)) as source, closing(sqlite3.connect(path)) as copy:
+                    source.backup(copy)
+            except sqlite3.Error as error:
+                raise StorageError(
+                    f"the catalog cannot be copied: {error}", where=path, advice="headstream verify says whether it is damaged"
+                ) from error
+            if self._is_all_staged(path, commits):
+                return ends
+        raise self._too_fast(f"{self._root}/{STAGED_NAME}")
+
+    def _copy_staged(self) -> None:
+        staged = f"/{STAGED_NAME}"
+        for writer in self._files.list_names(self._root + staged) or []:
+            for epoch in self._files.list_names(f"{self._root}{staged}/{writer}") or []:
+                self._copy_directory(f"{staged}/{writer}/{epoch}")
+
+    def _look_at_ends(self) -> tuple[list[Any], _Ends]:
+        """Copy the offsets of consumers, and return the commits and then the end of each partition."""
+        catalog = Catalog(f"{self._root}/{CATALOG_NAME}", is_writer=False)
+        try:
+            topics = [topic for stream in catalog.snapshot().values() for topic in stream.topics.values()]
+            for topic in topics:
+                self._copy_offsets(topic)
+            commits = catalog.select(_COMMITS, since=5)
+        finally:
+            catalog.close()
+        ends: _Ends = {}
+        for topic in topics:
+            directory = topic_directory(self._root, topic.stream_number, topic.number)
+            for number in range(1, topic.partitions + 1):
+                with suppress(PartitionNotFoundError), PartitionFollower(f"{directory}/{number}", self._files) as follower:
+                    ends[topic.number, number] = follower.end_offset
+        return commits, ends
+
+    def _is_all_staged(self, path: str, commits: list[Any]) -> bool:
+        """Return whether the copied catalog has these commits, and the copy all that is staged for those under way."""
+        catalog = Catalog(path, is_writer=True)
+        try:
+            if catalog.select(_COMMITS, since=5) != commits:
+                return False
+            for record in pending_commits(catalog):
+                manifest = Manifest.decode(record.manifest, path)
+                directory = epoch_directory(self._target, manifest.writer, manifest.epoch)
+                for part in manifest.parts:
+                    file = self._files.open_read(f"{directory}/{part.name}")
+                    if file is None:
+                        return False
+                    size_bytes = file.size_bytes()
+                    file.close()
+                    if size_bytes < sum(chunk.size_bytes for chunk in part.chunks):
+                        return False
+            return True
+        finally:
+            catalog.close()
+
+    def _states(self) -> _States:
+        """Return all messages that are not available now."""
+        catalog = Catalog(f"{self._root}/{CATALOG_NAME}", is_writer=False)
+        try:
+            return {
+                (topic.number, number, change.offset): change
+                for stream in catalog.snapshot().values()
+                for topic in stream.topics.values()
+                for number in range(1, topic.partitions + 1)
+                for change in catalog.states(topic.number, number)
+            }
+        finally:
+            catalog.close()
+
+    def _note_states(self, catalog: Catalog, topics: list[TopicRecord], before: _States) -> None:
+        """Have the copy's opening write the states into its messages: a byte may have been copied before or after its row."""
+        now = self._states()
+        for key, change in before.items():
+            if key not in now:
+                now[key] = replace(change, state=MessageState.AVAILABLE.value)
+        numbers = {topic.number: topic.partitions for topic in topics}
+        with catalog.transaction(()):
+            for (topic, number, _), change in now.items():
+                if number <= numbers.get(topic, 0):
+                    catalog.put_states(topic, number, [change])
+
+    # -- files ----------------------------------------------------------------------------------------------
+
+    def _copy_offsets(self, topic: TopicRecord) -> None:
+        place = topic_directory("", topic.stream_number, topic.number)
+        self._copy_directory(f"{place}/{OFFSETS_NAME}")
+
+    def _copy_directory(self, place: str) -> None:
+        """Copy the files in a directory; what goes meanwhile is left out."""
+        self._files.make_directory(self._target + place)
+        for name in self._files.list_names(self._root + place) or []:
+            self._copy_file(f"{self._root}{place}/{name}", f"{self._target}{place}/{name}")
+        self._files.sync_directory(self._target + place)
+
+    def _copy_file(self, path: str, target: str) -> int | None:
+        """Copy a file as far as it goes now, and return its size; None where it is gone."""
+        source = self._files.open_read(path)
+        if source is None:
+            return None
+        try:
+            size_bytes, position = source.size_bytes(), 0
+            copy = self._files.open_write(target)
+            try:
+                while position < size_bytes:
+                    got = source.read_into(self._buffer[: size_bytes - position], position)
+                    if got == 0:
+                        break
+                    copy.write_at(self._buffer[:got], position)
+                    position += got
+                copy.trim()
+                copy.sync()
+            finally:
+                copy.close()
+            return position
+        finally:
+            source.close()
+
+    def _copy_partition(self, topic: TopicRecord, number: int, end_offset: int) -> int:
+        """Copy a partition's segments up to an offset, and return the bytes of messages that its indexes know."""
+        place = f"{topic_directory('', topic.stream_number, topic.number)}/{number}"
+        directory, target = self._root + place, self._target + place
+        for _ in range(_ATTEMPTS):
+            self._files.make_directory(target)
+            names = self._files.list_names(directory)
+            if names is None:
+                raise _GoneError
+            try:
+                bases = base_offsets(names)
+                # The oldest one in any case: where all before it has been dropped meanwhile, it tells the next offset.
+                wanted = [base for base in bases if base < end_offset] or bases[:1]
+                size_bytes = sum(self._copy_segment(directory, target, base, end_offset) for base in wanted)
+            except (_GoneError, OffsetOutOfRangeError, PartitionNotFoundError):
+                self._files.remove_directory(target)
+            else:
+                self._files.sync_directory(target)
+                return size_bytes
+        raise _GoneError
+
+    def _copy_segment(self, directory: str, target: str, base: int, end_offset: int) -> int:
+        index_path = segment_path(target, base, INDEX_SUFFIX)
+        if self._copy_file(segment_path(directory, base, INDEX_SUFFIX), index_path) is None:
+            raise _GoneError
+        index = open_index(target, base, self._files)
+        if index is None:
+            raise _GoneError
+        suffix = log_suffix(index.generation)
+        if self._copy_file(segment_path(directory, base, suffix), segment_path(target, base, suffix)) is None:
+            raise _GoneError
+        try:
+            if index.last is None or index.is_compacted or index.last.end_offset <= end_offset:
+                return 0 if index.last is None else index.last.end_position
+            count = index.find_offset_from(end_offset)
+            size_bytes = index.entry(count - 1).end_position if count else 0
+        finally:
+            index.close()
+        copy = self._files.open_write(index_path)
+        try:
+            copy.truncate(INDEX_HEADER_BYTES + count * INDEX_ENTRY_BYTES)
+            copy.sync()
+        finally:
+            copy.close()
+        return size_bytes
+
+    def _mend(self) -> None:
+        """Open the copy as a writer would: it finishes what was under way, and cuts off what was not acknowledged."""
+        log = Log(self._target, self._files, is_memory=False, segment_bytes=DEFAULT_SEGMENT_BYTES)
+        try:
+            log.start_writing(self._marker.identity, self._marker.created_us, briefly=True)
+            for stream in log.snapshot().values():
+                for topic in stream.topics.values():
+                    for number in range(1, topic.partitions + 1):
+                        log.partition(topic, number)
+        finally:
+            log.close()

@@ -1,0 +1,70 @@
+"""The catalog's tables, and the steps that bring those of an older version up.
+
+    1    streams, topics, partitions
+    2    topics.fsync                                               before: `interval`
+    3    topics.retention_us, topics.retention_bytes, states        before: none
+    4    topics.compaction_delay_us, topics.deduplication_count     before: none
+    5    commits                                                    before: none
+
+A writer brings an older database up when it opens it; until then readers take what is not there yet for what stands
+under `before`. A reader asks for the version anew each time, since a writer may come in between.
+"""
+
+from __future__ import annotations
+
+from typing import Final
+
+__all__ = ["SCHEMA", "STEPS", "VERSION", "topic_columns"]
+
+VERSION: Final = 5
+_STATES: Final = """
+CREATE TABLE IF NOT EXISTS states (
+    topic INTEGER NOT NULL, partition INTEGER NOT NULL, offset INTEGER NOT NULL, state INTEGER NOT NULL,
+    reason TEXT NOT NULL, author TEXT NOT NULL, changed_us INTEGER NOT NULL, is_pending INTEGER NOT NULL,
+    PRIMARY KEY (topic, partition, offset),
+    FOREIGN KEY (topic, partition) REFERENCES partitions (topic, number) ON DELETE CASCADE) WITHOUT ROWID;
+CREATE INDEX IF NOT EXISTS pending_states ON states (topic, partition, offset) WHERE is_pending;
+"""
+_COMMITS: Final = """
+CREATE TABLE IF NOT EXISTS commits (
+    writer TEXT PRIMARY KEY, epoch INTEGER NOT NULL, state TEXT NOT NULL, manifest BLOB NOT NULL, places TEXT NOT NULL,
+    reason TEXT NOT NULL, changed_us INTEGER NOT NULL) WITHOUT ROWID;
+"""
+SCHEMA: Final = f"""
+PRAGMA journal_mode = WAL;
+BEGIN IMMEDIATE;
+CREATE TABLE IF NOT EXISTS streams (
+    number INTEGER PRIMARY KEY AUTOINCREMENT, id INTEGER NOT NULL UNIQUE, name TEXT NOT NULL UNIQUE,
+    created_us INTEGER NOT NULL);
+CREATE TABLE IF NOT EXISTS topics (
+    number INTEGER PRIMARY KEY AUTOINCREMENT, stream INTEGER NOT NULL REFERENCES streams (number) ON DELETE CASCADE,
+    id INTEGER NOT NULL, name TEXT NOT NULL, created_us INTEGER NOT NULL, limits TEXT NOT NULL,
+    fsync TEXT NOT NULL DEFAULT 'interval', retention_us INTEGER, retention_bytes INTEGER,
+    compaction_delay_us INTEGER, deduplication_count INTEGER,
+    UNIQUE (stream, id), UNIQUE (stream, name));
+CREATE TABLE IF NOT EXISTS partitions (
+    topic INTEGER NOT NULL REFERENCES topics (number) ON DELETE CASCADE, number INTEGER NOT NULL,
+    created_us INTEGER NOT NULL, PRIMARY KEY (topic, number)) WITHOUT ROWID;
+{_STATES}
+{_COMMITS}
+PRAGMA user_version = {VERSION};
+COMMIT;
+"""
+"""Today's tables."""
+
+STEPS: Final = {
+    1: "BEGIN IMMEDIATE; ALTER TABLE topics ADD COLUMN fsync TEXT NOT NULL DEFAULT 'interval'; PRAGMA user_version = 2; COMMIT;",
+    2: "BEGIN IMMEDIATE; ALTER TABLE topics ADD COLUMN retention_us INTEGER; "
+    f"ALTER TABLE topics ADD COLUMN retention_bytes INTEGER; {_STATES} PRAGMA user_version = 3; COMMIT;",
+    3: "BEGIN IMMEDIATE; ALTER TABLE topics ADD COLUMN compaction_delay_us INTEGER; "
+    "ALTER TABLE topics ADD COLUMN deduplication_count INTEGER; PRAGMA user_version = 4; COMMIT;",
+    4: f"BEGIN IMMEDIATE; {_COMMITS} PRAGMA user_version = 5; COMMIT;",
+}
+"""From each older version to the next."""
+
+
+def topic_columns(version: int) -> str:
+    """Return the columns of topics behind `limits`, as a query of a database of this version asks for them."""
+    fsync = "fsync" if version > 1 else "'interval'"
+    retention = "retention_us, retention_bytes" if version > 2 else "NULL, NULL"
+    return f"{fsync}, {retention}, {'compaction_delay_us, deduplication_count' if version > 3 else 'NULL, NULL'}"

@@ -1,0 +1,100 @@
+"""What the catalog remembers of staged commits: the last epoch of each writer, and an epoch that is being appended.
+
+commits    writer | epoch | state | manifest | places | reason | changed_us
+
+pending    an intent: the manifest is being appended; `places` says where each partition's part begins
+done       the epoch and all before it are in the log, once
+refused    the epoch cannot be appended, `reason` says why; nothing of it is in the log
+"""
+
+from __future__ import annotations
+
+import json
+from dataclasses import dataclass
+from typing import Final, Literal, TypeAlias
+
+from headstream.log.catalog import Catalog
+
+__all__ = ["CommitRecord", "CommitState", "PlaceProgress", "find_commit", "forget_commits", "pending_commits", "record_commit"]
+
+CommitState: TypeAlias = Literal["pending", "done", "refused"]
+_COLUMNS: Final = "writer, epoch, state, manifest, places, reason, changed_us"
+
+
+@dataclass(frozen=True, slots=True)
+class PlaceProgress:
+    """Where one partition's part of an epoch goes.
+
+    Args:
+        topic: The topic's number.
+        name: The topic's name.
+        partition: From 1.
+        from_offset: Where the chunk `next_chunk` begins.
+        next_chunk: The first of this partition's chunks, counted from 0, that may not be there yet.
+    """
+
+    topic: int
+    name: str
+    partition: int
+    from_offset: int
+    next_chunk: int = 0
+
+
+@dataclass(frozen=True, slots=True)
+class CommitRecord:
+    """The last epoch of a writer that the log has begun to append.
+
+    Args:
+        writer: Who commits.
+        epoch: Its number.
+        state: What became of it.
+        manifest: What is being appended, while it is pending.
+        places: Where, while it is pending.
+        reason: Why it was refused.
+        changed_us: When this was recorded, microseconds since 1970 UTC.
+    """
+
+    writer: str
+    epoch: int
+    state: CommitState
+    manifest: bytes = b""
+    places: tuple[PlaceProgress, ...] = ()
+    reason: str = ""
+    changed_us: int = 0
+
+
+def find_commit(catalog: Catalog, writer: str) -> CommitRecord | None:
+    """Return what is known of a writer."""
+    found = catalog.select(f"SELECT {_COLUMNS} FROM commits WHERE writer = ?", writer, since=5)
+    return _record(*found[0]) if found else None
+
+
+def pending_commits(catalog: Catalog) -> list[CommitRecord]:
+    """Return every epoch that was begun and not finished."""
+    return [_record(*row) for row in catalog.select(f"SELECT {_COLUMNS} FROM commits WHERE state = 'pending'", since=5)]
+
+
+def record_commit(catalog: Catalog, record: CommitRecord, now_us: int) -> None:
+    """Replace what is known of a writer, durably."""
+    places = json.dumps([[each.topic, each.name, each.partition, each.from_offset, each.next_chunk] for each in record.places])
+    with catalog.transaction(()):
+        catalog.change(
+            f"INSERT OR REPLACE INTO commits ({_COLUMNS}) VALUES (?, ?, ?, ?, ?, ?, ?)",
+            record.writer, record.epoch, record.state, record.manifest, places, record.reason, now_us,
+        )  # fmt: skip
+
+
+def forget_commits(catalog: Catalog, prefix: str, before_us: int) -> None:
+    """Forget what was finished before a time by writers that commit once, whose names begin with a prefix."""
+    with catalog.transaction(()):
+        catalog.change(
+            "DELETE FROM commits WHERE state != 'pending' AND changed_us < ? AND substr(writer, 1, ?) = ?",
+            before_us, len(prefix), prefix,
+        )  # fmt: skip
+
+
+def _record(
+    writer: str, epoch: int, state: CommitState, manifest: bytes, places: str, reason: str, changed_us: int
+) -> CommitRecord:
+    progress = tuple(PlaceProgress(*each) for each in json.loads(places))
+    return CommitRecord(writer, epoch, state, manifest, progress, reason, changed_us)

@@ -1,0 +1,277 @@
+"""Staging: batches that wait in the log's directory until they are committed, all together and once.
+
+    DIR/staged/<writer>/<epoch>/<part>.batches     sent batches back to back, written by any process
+    DIR/inbox/<writer>-<epoch>.json                a manifest: which of them belong together; its rename is the commit
+    DIR/inbox/<writer>-<epoch>.taken               the same, while the log's writer appends what it names
+
+A writer is whoever sends epochs one after the other: a Spark query, say. An epoch is committed once: the log remembers
+the last one of each writer (commit_records.py), and a manifest of it or of an earlier one changes nothing any more.
+
+Nobody needs the log's lock to stage and to commit. Its writer, whichever process that is, appends what the manifest
+names (commits.py), and whoever committed waits for that (submission.py). What was staged and never committed is swept
+by the same writer's next commit, or after a week.
+"""
+
+from __future__ import annotations
+
+import json
+from dataclasses import asdict, dataclass
+from typing import Final
+from urllib.parse import quote, unquote
+
+from headstream.codec.batch.scan import crc32c
+from headstream.codec.buffer import BytesLike
+from headstream.errors import CorruptLogError
+from headstream.log.files import Files, WriteFile
+from headstream.segments.layout import INBOX_NAME, STAGED_NAME
+
+__all__ = [
+    "MANIFEST_SUFFIX",
+    "TAKEN_SUFFIX",
+    "Chunk",
+    "Manifest",
+    "StagedPart",
+    "StagedWriter",
+    "epoch_directory",
+    "inbox_path",
+    "read_chunk",
+    "read_manifest",
+    "remove_staged",
+    "sweep_abandoned",
+    "sweep_epochs",
+]
+
+MANIFEST_SUFFIX: Final = ".json"
+TAKEN_SUFFIX: Final = ".taken"
+_PART_SUFFIX: Final = ".batches"
+_ABANDONED_US: Final = 7 * 86_400 * 1_000_000
+"""Nothing that is still being staged has had no new file for a week."""
+
+
+@dataclass(frozen=True, slots=True)
+class Chunk:
+    """One sent batch in a staged file; they lie back to back.
+
+    Args:
+        topic: `stream/topic`.
+        partition: From 1.
+        size_bytes: Of the batch.
+        count: Its messages.
+        crc32c: The CRC-32C of its bytes.
+    """
+
+    topic: str
+    partition: int
+    size_bytes: int
+    count: int
+    crc32c: int
+
+
+@dataclass(frozen=True, slots=True)
+class StagedPart:
+    """One staged file.
+
+    Args:
+        name: Its name in the epoch's directory.
+        chunks: What is in it, in order.
+    """
+
+    name: str
+    chunks: tuple[Chunk, ...]
+
+
+@dataclass(frozen=True, slots=True)
+class Manifest:
+    """What is committed together.
+
+    Args:
+        writer: Who commits: 1 to 200 characters.
+        epoch: Its number, 0 or more; those of one writer ascend.
+        identity: The identity of the log it is meant for.
+        limits: The limits that each topic had, by name: what its messages were checked against.
+        parts: What it consists of, in the order in which it is appended.
+    """
+
+    writer: str
+    epoch: int
+    identity: str
+    limits: dict[str, str]
+    parts: tuple[StagedPart, ...]
+
+    def encode(self) -> bytes:
+        """Return it as JSON, with a checksum of its own."""
+        body = json.dumps(asdict(self), separators=(",", ":"))
+        return json.dumps({"check": crc32c(body.encode()), "manifest": body}).encode()
+
+    @classmethod
+    def decode(cls, data: bytes, where: str) -> Manifest:
+        """Return what encode() was given.
+
+        Raises:
+            CorruptLogError: the bytes are no manifest.
+        """
+        try:
+            outer = json.loads(data)
+            body = outer["manifest"]
+            if crc32c(body.encode()) != outer["check"]:
+                raise ValueError("the checksum does not fit")
+            members = json.loads(body)
+            parts = tuple(
+                StagedPart(part["name"], tuple(Chunk(**chunk) for chunk in part["chunks"])) for part in members["parts"]
+            )
+            return cls(members["writer"], members["epoch"], members["identity"], members["limits"], parts)
+        except (ValueError, TypeError, KeyError, AttributeError) as error:
+            raise CorruptLogError(
+                f"the manifest of a staged commit cannot be read: {error}",
+                where=where,
+                advice="Move the file away; the job that wrote it sends its batch again when it is started anew",
+            ) from error
+
+
+def _writer_directory(root: str, writer: str) -> str:
+    return f"{root}/{STAGED_NAME}/{quote(writer, safe='')}"
+
+
+def epoch_directory(root: str, writer: str, epoch: int) -> str:
+    """Return where the staged files of an epoch are."""
+    return f"{_writer_directory(root, writer)}/{epoch}"
+
+
+def inbox_path(root: str, writer: str, epoch: int, suffix: str = MANIFEST_SUFFIX) -> str:
+    """Return where the manifest of an epoch is."""
+    return f"{root}/{INBOX_NAME}/{quote(writer, safe='')}-{epoch}{suffix}"
+
+
+def read_manifest(path: str, files: Files) -> Manifest | None:
+    """Return the manifest in a file, or None where there is no such file."""
+    file = files.open_read(path)
+    if file is None:
+        return None
+    try:
+        content = memoryview(bytearray(file.size_bytes()))
+        return Manifest.decode(bytes(content[: file.read_into(content, 0)]), path)
+    finally:
+        file.close()
+
+
+class StagedWriter:
+    """Writes one staged file; the file is made with the first batch, so that nothing to stage leaves nothing.
+
+    Args:
+        root: The log's directory.
+        files: Where it is.
+        writer: See Manifest.
+        epoch: See Manifest.
+        name: Of the part, without suffix; no other attempt at the same work may have the same.
+    """
+
+    def __init__(self, root: str, files: Files, writer: str, epoch: int, name: str) -> None:
+        self._directory = epoch_directory(root, writer, epoch)
+        self._files = files
+        self._name = f"{name}{_PART_SUFFIX}"
+        self._path = f"{self._directory}/{self._name}"
+        self._file: WriteFile | None = None
+        self._position = 0
+        self._chunks: list[Chunk] = []
+
+    def add(self, topic: str, partition: int, sent: BytesLike, count: int) -> None:
+        """Stage a batch.
+
+        Args:
+            topic: `stream/topic`.
+            partition: From 1.
+            sent: Messages as sent, back to back.
+            count: How many.
+        """
+        data = memoryview(sent).cast("B")
+        if self._file is None:
+            self._files.make_directory(self._directory)
+            self._file = self._files.open_write(self._path)
+        self._file.write_at(data, self._position)
+        self._position += len(data)
+        self._chunks.append(Chunk(topic, partition, len(data), count, crc32c(data)))
+
+    def finish(self) -> StagedPart | None:
+        """Return what was staged, on the disk itself; None where that is nothing."""
+        if self._file is None:
+            return None
+        try:
+            self._file.sync()
+            self._files.sync_directory(self._directory)
+        finally:
+            self._file.close()
+            self._file = None
+        return StagedPart(self._name, tuple(self._chunks))
+
+    def discard(self) -> None:
+        """Remove what was staged."""
+        if self._file is not None:
+            self._file.close()
+            self._file = None
+        if self._chunks:
+            self._files.remove(self._path)
+
+
+def remove_staged(root: str, files: Files, writer: str, epoch: int) -> None:
+    """Remove what was staged for an epoch."""
+    files.remove_directory(epoch_directory(root, writer, epoch))
+    _remove_if_empty(_writer_directory(root, writer), files)
+
+
+def sweep_epochs(root: str, files: Files, writer: str, epoch: int) -> None:
+    """Remove what a writer has staged up to and with an epoch, which is committed."""
+    directory = _writer_directory(root, writer)
+    for name in files.list_names(directory) or ():
+        if name.isdecimal() and int(name) <= epoch:
+            files.remove_directory(f"{directory}/{name}")
+    _remove_if_empty(directory, files)
+
+
+def sweep_abandoned(root: str, files: Files, now_us: int) -> None:
+    """Remove what nobody has committed for a week; what a manifest in the inbox names stays."""
+    wanted = {name.rpartition(".")[0] for name in files.list_names(f"{root}/{INBOX_NAME}") or ()}
+    for quoted in files.list_names(f"{root}/{STAGED_NAME}") or ():
+        writer = unquote(quoted)
+        for epoch in files.list_names(_writer_directory(root, writer)) or ():
+            directory = f"{_writer_directory(root, writer)}/{epoch}"
+            changed_ns = files.changed(directory)
+            is_old = changed_ns is not None and changed_ns // 1000 < now_us - _ABANDONED_US
+            if is_old and f"{quoted}-{epoch}" not in wanted:
+                files.remove_directory(directory)
+        _remove_if_empty(_writer_directory(root, writer), files)
+
+
+def read_chunk(path: str, files: Files, position: int, chunk: Chunk) -> memoryview:
+    """Return a batch of a staged file.
+
+    Args:
+        path: The file's.
+        files: Where it is.
+        position: Where the batch begins.
+        chunk: What the manifest says of it.
+
+    Raises:
+        CorruptLogError: the batch is not there as it was staged.
+    """
+    data = memoryview(bytearray(chunk.size_bytes))
+    file = files.open_read(path)
+    got = 0
+    if file is not None:
+        try:
+            got = file.read_into(data, position)
+        finally:
+            file.close()
+    if got < chunk.size_bytes or crc32c(data) != chunk.crc32c:
+        raise CorruptLogError(
+            f"a staged batch of {chunk.size_bytes} bytes for {chunk.topic}, partition {chunk.partition} is "
+            + ("missing" if file is None else "cut short" if got < chunk.size_bytes else "damaged"),
+            where=f"{path}, byte {position}",
+            advice="The job that staged it sends its batch again when it is started anew",
+        )
+    return data
+
+
+def _remove_if_empty(directory: str, files: Files) -> None:
+    """Remove a writer's directory with nothing in it."""
+    if files.list_names(directory) == []:
+        files.remove_directory(directory)

@@ -1,0 +1,136 @@
+"""Submission: how any process commits what was staged, whoever has the log's lock.
+
+committed before         nothing is to be done
+the lock is free         this process takes it for a moment and appends
+another process has it   that one appends; it is waited for, and taken over from if it ends
+nobody does              the commit is withdrawn, and the one who has the lock is named
+"""
+
+from __future__ import annotations
+
+import time
+import uuid
+from collections.abc import Callable
+from typing import Final
+
+from headstream.errors import InvalidInputError, LogLockedError, StorageError
+from headstream.log.log import Log
+from headstream.log.shared import close_log, open_directory
+from headstream.log.staging import TAKEN_SUFFIX, Manifest, inbox_path, remove_staged
+from headstream.segments.layout import INBOX_NAME
+
+__all__ = ["commit_staged", "is_committed"]
+
+_FIRST_LOOK_S: Final = 0.001
+_LAST_LOOK_S: Final = 0.02
+_TAKEN_WAIT_FACTOR: Final = 4
+"""What another process is appending already cannot be withdrawn: it is given more time."""
+
+
+def is_committed(directory: str, writer: str, epoch: int) -> bool:
+    """Return whether an epoch of a writer, or a later one, is in the log or about to be.
+
+    Args:
+        directory: The log's.
+        writer: Who commits.
+        epoch: Its number.
+    """
+    log = open_directory(directory)
+    try:
+        if _is_done(log, writer, epoch):
+            return True
+        return any(log.files.exists(inbox_path(log.root, writer, epoch, suffix)) for suffix in (".json", TAKEN_SUFFIX))
+    finally:
+        close_log(log)
+
+
+def _is_done(log: Log, writer: str, epoch: int) -> bool:
+    record = log.commits.outcome(writer)
+    return record is not None and (record.epoch > epoch or (record.epoch == epoch and record.state == "done"))
+
+
+def commit_staged(
+    directory: str,
+    manifest: Manifest,
+    timeout_s: float,
+    *,
+    monotonic: Callable[[], float] = time.monotonic,
+    sleep: Callable[[float], None] = time.sleep,
+) -> None:
+    """Commit what was staged, and return when all of it is in the log; a second time it does nothing.
+
+    Args:
+        directory: The log's.
+        manifest: What belongs together.
+        timeout_s: How long another process that has the log's lock is waited for.
+        monotonic: A clock in seconds.
+        sleep: Waits so many seconds.
+
+    Raises:
+        LogLockedError: the process that has the lock does not append it; the commit is withdrawn, nothing is in the log.
+        InvalidInputError: it cannot be appended, as when a topic is gone; nothing is in the log.
+        StorageError: the system refused; what was begun is finished by the log's next writer.
+    """
+    log = open_directory(directory)
+    try:
+        _commit(log, manifest, timeout_s, monotonic, sleep)
+    finally:
+        close_log(log)
+
+
+def _commit(
+    log: Log, manifest: Manifest, timeout_s: float, monotonic: Callable[[], float], sleep: Callable[[float], None]
+) -> None:
+    writer, epoch = manifest.writer, manifest.epoch
+    path = inbox_path(log.root, writer, epoch)
+    if _is_done(log, writer, epoch):
+        remove_staged(log.root, log.files, writer, epoch)
+        return
+    before = log.commits.outcome(writer)
+    log.files.make_directory(f"{log.root}/{INBOX_NAME}")
+    log.files.replace(path, manifest.encode())
+    until, look_s = monotonic() + timeout_s, _FIRST_LOOK_S
+    is_withdrawable = True
+    while True:
+        locked: LogLockedError | None = None
+        try:
+            log.start_writing(str(uuid.uuid4()), time.time_ns() // 1000, briefly=True)
+            log.commits.take_in()
+        except LogLockedError as error:
+            locked = error
+        if _is_done(log, writer, epoch):
+            return
+        record = log.commits.outcome(writer)
+        if record is not None and record != before and record.epoch == epoch and record.state == "refused":
+            raise InvalidInputError(f"a staged commit was refused: {record.reason}", where=log.root)
+        if monotonic() > until and locked is not None:
+            if not is_withdrawable:
+                raise StorageError(
+                    f"what was committed is not appended in time: {locked.what}",
+                    where=path,
+                    advice="It is kept, and appended once, by that process or by the log's next writer: do not send it again",
+                )
+            if _withdraw(log, path):
+                raise _refusal(locked, timeout_s)
+            is_withdrawable = False
+            until = monotonic() + timeout_s * _TAKEN_WAIT_FACTOR
+        sleep(look_s)
+        look_s = min(look_s * 2, _LAST_LOOK_S)
+
+
+def _withdraw(log: Log, path: str) -> bool:
+    """Take a manifest back, and return whether that was in time."""
+    try:
+        log.files.rename(path, f"{path}.withdrawn")
+    except StorageError:
+        return False
+    log.files.remove(f"{path}.withdrawn")
+    return True
+
+
+def _refusal(locked: LogLockedError, timeout_s: float) -> LogLockedError:
+    return LogLockedError(
+        f"{locked.what}; it has not taken in what was committed within {timeout_s:g} s",
+        where=locked.where,
+        advice="A process that uses Headstream does so in the background: end that one if it hangs. Nothing was written",
+    )

@@ -1,0 +1,390 @@
+"""Staged commits: all of it and once, whatever dies in between and whoever has the lock."""
+
+from __future__ import annotations
+
+import os
+import subprocess
+import sys
+import time
+from pathlib import Path
+
+import pytest
+
+from headstream.errors import DiskFullError, InvalidInputError, LogLockedError, StorageError
+from headstream.log.administration import create_topic, delete_topic, purge_topic
+from headstream.log.commit_records import CommitRecord, find_commit
+from headstream.log.files import OsFile, OsFiles
+from headstream.log.log import Log
+from headstream.log.staging import Manifest, StagedWriter, epoch_directory, inbox_path, sweep_abandoned
+from headstream.log.submission import commit_staged, is_committed
+from headstream.model.topology import Fsync, Limits, TopicOptions
+from tests.logs import SEED, batch
+from tests.staged import Rows, contents, is_swept, make_log, manifest_of, open_log, stage
+
+ORDERS, CARTS = "shop/orders", "shop/carts"
+ROWS = {(ORDERS, 1): [b"a", b"b"], (ORDERS, 2): [b"c"], (CARTS, 1): [b"d"]}
+MORE = {(ORDERS, 1): [b"e"], (CARTS, 1): [b"f", b"g"]}
+BOTH = {(ORDERS, 1): [b"a", b"b", b"e"], (ORDERS, 2): [b"c"], (CARTS, 1): [b"d", b"f", b"g"]}
+
+
+def make_staged(root: Path, epoch: int = 7) -> Manifest:
+    make_log(root, {ORDERS: 2, CARTS: 1})
+    return manifest_of("query", epoch, stage(root, "query", epoch, "0", ROWS), stage(root, "query", epoch, "1", MORE))
+
+
+def commit(root: Path, manifest: Manifest, timeout_s: float = 20) -> None:
+    commit_staged(str(root), manifest, timeout_s)
+
+
+def begin(root: Path, manifest: Manifest) -> None:
+    """Leave a manifest in the inbox, as a committer does that dies then."""
+    path = Path(inbox_path(str(root), manifest.writer, manifest.epoch))
+    path.parent.mkdir(exist_ok=True)
+    OsFiles().replace(str(path), manifest.encode())
+
+
+def take_in(log: Log) -> None:
+    log.start_writing("identity", 1)
+    log.commits.take_in()
+
+
+def test_commit_appends_what_was_staged_once_and_leaves_nothing_behind(tmp_path: Path) -> None:
+    manifest = make_staged(tmp_path)
+    commit(tmp_path, manifest)
+    assert contents(tmp_path) == BOTH
+    assert is_swept(tmp_path)
+    again = manifest_of("query", 7, stage(tmp_path, "query", 7, "other attempt", ROWS))
+    commit(tmp_path, again)
+    commit(tmp_path, manifest_of("query", 6, stage(tmp_path, "query", 6, "0", ROWS)))
+    assert contents(tmp_path) == BOTH
+    assert is_swept(tmp_path)
+    commit(tmp_path, manifest_of("query", 8, stage(tmp_path, "query", 8, "0", MORE)))
+    commit(tmp_path, manifest_of("another", 7, stage(tmp_path, "another", 7, "0", {(ORDERS, 2): [b"h"]})))
+    assert contents(tmp_path) == {
+        (ORDERS, 1): [b"a", b"b", b"e", b"e"],
+        (ORDERS, 2): [b"c", b"h"],
+        (CARTS, 1): [b"d", b"f", b"g", b"f", b"g"],
+    }
+
+
+def test_a_manifest_says_when_it_is_not_what_was_written() -> None:
+    manifest = Manifest("query", 3, "identity", {}, ())
+    assert Manifest.decode(manifest.encode(), "here") == manifest
+    for damaged in (b"", b"{}", manifest.encode()[:-3], manifest.encode().replace(b"query", b"quern")):
+        with pytest.raises(StorageError.__mro__[1], match=r"cannot be read.*\(here\)"):
+            Manifest.decode(damaged, "here")
+
+
+class DyingFiles(OsFiles):
+    """A file system whose user dies at its n-th change."""
+
+    def __init__(self, changes: int) -> None:
+        self.left = changes
+
+    def step(self) -> None:
+        self.left -= 1
+        if self.left < 0:
+            raise KilledError
+
+    def open_write(self, path: str) -> OsFile:
+        self.step()
+        return DyingFile(path, os.open(path, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o644), self)
+
+    def rename(self, path: str, target: str) -> None:
+        self.step()
+        super().rename(path, target)
+
+    def remove(self, path: str) -> None:
+        self.step()
+        super().remove(path)
+
+    def remove_directory(self, path: str) -> None:
+        self.step()
+        super().remove_directory(path)
+
+    def sync_directory(self, path: str) -> None:
+        self.step()
+
+
+class DyingFile(OsFile):
+    __slots__ = ("_files",)
+
+    def __init__(self, path: str, descriptor: int, files: DyingFiles) -> None:
+        super().__init__(path, descriptor)
+        self._files = files
+
+    def write_at(self, data: bytes | bytearray | memoryview, position: int) -> None:
+        if self._files.left == 0:
+            super().write_at(bytes(data)[: len(data) // 2], position)
+        self._files.step()
+        super().write_at(data, position)
+
+    def sync(self) -> None:
+        self._files.step()
+
+
+class KilledError(BaseException):
+    pass
+
+
+def run_until_killed(root: Path, changes: int) -> bool:
+    """Append what is committed, and return whether the process died on the way."""
+    log = open_log(root, DyingFiles(changes))
+    try:
+        log.start_writing("identity", 1, briefly=True)  # without a thread that would die in its place
+        log.commits.take_in()
+    except KilledError:
+        return True
+    finally:
+        # What the system does for a dead process: its lock is free, its transaction rolled back, its files are closed.
+        log.commits.close()
+        log._writer_lock.release()
+        if log._catalog is not None:
+            log._catalog.close()
+        for partition in log._partitions.values():
+            partition._release_files()
+    return False
+
+
+REPEATED = {(ORDERS, 1): [b"b", b"e", b"a"], (ORDERS, 2): [b"c"], (CARTS, 1): [b"f", b"d", b"g"]}
+
+
+@pytest.mark.parametrize(
+    ("fsync", "options", "more"),
+    [
+        (Fsync.INTERVAL, TopicOptions(), MORE),
+        (Fsync.ALWAYS, TopicOptions(), MORE),
+        (Fsync.INTERVAL, TopicOptions(deduplication_count=5), REPEATED),
+    ],
+    ids=["interval", "always", "deduplication"],
+)
+def test_commit_is_whole_and_once_when_the_process_dies_at_every_step(
+    tmp_path: Path, fsync: Fsync, options: TopicOptions, more: Rows
+) -> None:
+    deaths = 0
+    while True:
+        root = tmp_path / str(deaths)
+        make_log(root, {ORDERS: 2, CARTS: 1}, fsync=fsync, options=options)
+        parts = [stage(root, "q", 1, str(number), rows, with_ids=True) for number, rows in enumerate((ROWS, more))]
+        begin(root, manifest_of("q", 1, *parts))
+        if not run_until_killed(root, deaths):
+            break
+        if deaths % 3:
+            run_until_killed(root, deaths // 3)  # the one who comes to finish it dies too
+        deaths += 1
+        take_in(log := open_log(root))
+        log.close()
+        assert contents(root) == BOTH
+        assert is_swept(root)
+    assert deaths > 20
+    assert contents(root) == BOTH
+
+
+def test_a_commit_that_failed_is_finished_before_anything_else_is_appended(tmp_path: Path) -> None:
+    manifest = make_staged(tmp_path)
+
+    class FullFiles(OsFiles):
+        is_full = False
+
+        def open_write(self, path: str) -> OsFile:
+            if self.is_full and "/streams/1/2/1/" in path:
+                raise DiskFullError("no room", where=path)
+            return super().open_write(path)
+
+    files = FullFiles()
+    log = open_log(tmp_path, files)
+    log.start_writing("identity", 1)
+    log.commits.close()
+    begin(tmp_path, manifest)
+    files.is_full = True
+    with pytest.raises(DiskFullError, match="no room"):
+        log.commits.take_in()
+    topic = log.snapshot()["shop"].topics["orders"]
+    with pytest.raises(DiskFullError, match="no room"):
+        log.append(topic, 1, batch(b"z"), 5, SEED)
+    files.is_full = False
+    assert log.append(topic, 1, batch(b"z"), 5, SEED) == 3
+    log.close()
+    assert contents(tmp_path) == {**BOTH, (ORDERS, 1): [b"a", b"b", b"e", b"z"]}
+    assert is_swept(tmp_path)
+
+
+def test_commit_is_refused_by_name_when_its_topic_is_gone_and_can_be_tried_again(tmp_path: Path) -> None:
+    manifest = make_staged(tmp_path)
+    log = open_log(tmp_path)
+    log.start_writing("identity", 1)
+    delete_topic(log, log.snapshot()["shop"].topics["carts"])
+    log.close()
+    for _ in range(2):
+        part = stage(tmp_path, "query", 7, "0", ROWS)
+        with pytest.raises(InvalidInputError, match="refused: topic 'shop/carts' is not there any more"):
+            commit(tmp_path, manifest_of("query", 7, part))
+        assert contents(tmp_path) == {}
+        assert is_swept(tmp_path)
+    log = open_log(tmp_path)
+    log.start_writing("identity", 1)
+    create_topic(log, "shop", "carts", 1, Limits.IGGY, 9)
+    log.close()
+    parts = stage(tmp_path, "query", 7, "0", ROWS), stage(tmp_path, "query", 7, "1", MORE)
+    commit(tmp_path, manifest_of("query", 7, *parts))
+    assert contents(tmp_path) == BOTH
+    assert manifest.epoch == 7
+
+
+@pytest.mark.parametrize(
+    ("harm", "what"),
+    [
+        ("limits", "made again, with limits iggy"),
+        ("partition", "has no partition 9 any more"),
+        ("identity", "meant for another log"),
+        ("missing", "missing or cut short"),
+        ("damaged", "is damaged"),
+    ],
+)
+def test_commit_is_refused_when_it_does_not_fit_the_log(tmp_path: Path, harm: str, what: str) -> None:
+    make_log(tmp_path, {ORDERS: 2})
+    place = (ORDERS, 9 if harm == "partition" else 1)
+    part = stage(tmp_path, "q", 1, "0", {place: [b"a"]})
+    identity = "other" if harm == "identity" else "identity"
+    manifest = Manifest("q", 1, identity, {ORDERS: "wide" if harm == "limits" else "iggy"}, (part,))
+    path = Path(epoch_directory(str(tmp_path), "q", 1)) / part.name
+    if harm == "missing":
+        path.unlink()
+    elif harm == "damaged":
+        path.write_bytes(bytes(path.stat().st_size))
+    with pytest.raises(InvalidInputError, match=what):
+        commit(tmp_path, manifest)
+    assert contents(tmp_path) == {}
+    assert is_swept(tmp_path)
+
+
+def test_what_was_purged_in_between_is_gone_with_its_topic(tmp_path: Path) -> None:
+    manifest = make_staged(tmp_path)
+    log = open_log(tmp_path)
+    log.start_writing("identity", 1)
+    log.commits.close()
+    purge_topic(log, log.snapshot()["shop"].topics["orders"], 9)
+    begin(tmp_path, manifest)
+    log.commits.take_in()  # by name: what comes after a purge is there
+    log.close()
+    assert contents(tmp_path) == BOTH
+
+
+HOLDER = """
+import sys, headstream as hs
+with hs.connect(sys.argv[1]) as log, log.producer("shop/orders") as producer:
+    producer.send(b"first", partition=2)
+    producer.flush()
+    print("writing", flush=True)
+    sys.stdin.readline()
+    producer.send(b"last", partition=2)
+    producer.flush()
+    print("done", flush=True)
+    sys.stdin.readline()
+"""
+
+IDLE_HOLDER = """
+import sys
+from headstream.log.lock import WriterLock
+lock = WriterLock(sys.argv[1] + "/headstream.lock")
+lock.acquire()
+print("writing", flush=True)
+sys.stdin.readline()
+"""
+
+
+def hold(script: str, argument: str) -> subprocess.Popen[bytes]:
+    holder = subprocess.Popen([sys.executable, "-c", script, argument], stdin=subprocess.PIPE, stdout=subprocess.PIPE)
+    assert holder.stdout is not None
+    assert holder.stdout.readline() == b"writing\n"
+    return holder
+
+
+def test_the_process_that_has_the_lock_appends_what_another_commits(tmp_path: Path) -> None:
+    manifest = make_staged(tmp_path)
+    with hold(HOLDER, tmp_path.as_uri()) as holder:
+        commit(tmp_path, manifest)
+        assert contents(tmp_path) == {**BOTH, (ORDERS, 2): [b"first", b"c"]}
+        assert is_swept(tmp_path)
+        out, _ = holder.communicate(b"\n\n", timeout=20)
+        assert out == b"done\n"
+    assert contents(tmp_path)[ORDERS, 2] == [b"first", b"c", b"last"]
+
+
+def test_commit_is_withdrawn_when_the_process_that_has_the_lock_does_not_append_it(tmp_path: Path) -> None:
+    manifest = make_staged(tmp_path)
+    with hold(IDLE_HOLDER, str(tmp_path)) as holder:
+        with pytest.raises(LogLockedError, match=f"process {holder.pid} is writing.*within 0.05 s.*Nothing was written"):
+            commit(tmp_path, manifest, 0.05)
+        assert contents(tmp_path) == {}
+        assert not is_committed(str(tmp_path), "query", 7)
+        holder.communicate(b"\n", timeout=20)
+    commit(tmp_path, manifest)
+    assert is_committed(str(tmp_path), "query", 7)
+    assert contents(tmp_path) == BOTH
+
+
+def test_commit_is_taken_over_when_the_process_that_has_the_lock_ends(tmp_path: Path) -> None:
+    manifest = make_staged(tmp_path)
+    with hold(IDLE_HOLDER, str(tmp_path)) as holder:
+        looks = []
+
+        def sleep(seconds: float) -> None:
+            looks.append(seconds)
+            if len(looks) == 3:
+                holder.communicate(b"\n", timeout=20)
+
+        commit_staged(str(tmp_path), manifest, 60, sleep=sleep)
+    assert len(looks) >= 3
+    assert contents(tmp_path) == BOTH
+
+
+def test_opening_for_writing_waits_for_one_who_only_commits(tmp_path: Path) -> None:
+    make_log(tmp_path, {ORDERS: 2})
+    script = IDLE_HOLDER.replace("acquire()", "acquire(briefly=True)").replace(
+        "sys.stdin.readline()", "import time; time.sleep(0.1)"
+    )
+    with hold(script, str(tmp_path)):
+        log = open_log(tmp_path)
+        log.start_writing("identity", 1)  # it is refused at once where the other holds it for good
+        log.close()
+
+
+def test_what_nobody_committed_is_swept_after_a_week(tmp_path: Path) -> None:
+    make_log(tmp_path, {ORDERS: 2})
+    old, waiting = (stage(tmp_path, name, 1, "0", ROWS) for name in ("once-old", "once-waiting"))
+    begin(tmp_path, manifest_of("once-waiting", 1, waiting))
+    now_us = time.time_ns() // 1000
+    sweep_abandoned(str(tmp_path), OsFiles(), now_us + 6 * 86_400_000_000)
+    assert (Path(epoch_directory(str(tmp_path), "once-old", 1)) / old.name).exists()
+    sweep_abandoned(str(tmp_path), OsFiles(), now_us + 8 * 86_400_000_000)
+    assert not Path(epoch_directory(str(tmp_path), "once-old", 1)).exists()
+    assert (Path(epoch_directory(str(tmp_path), "once-waiting", 1)) / waiting.name).exists()
+
+
+def test_a_staged_file_that_is_discarded_or_empty_leaves_nothing(tmp_path: Path) -> None:
+    writer = StagedWriter(str(tmp_path), OsFiles(), "q", 1, "0")
+    assert writer.finish() is None
+    writer = StagedWriter(str(tmp_path), OsFiles(), "q", 1, "0")
+    writer.add(ORDERS, 1, batch(b"a"), 1)
+    writer.discard()
+    assert is_swept(tmp_path)
+
+
+def test_what_commits_once_is_forgotten_after_a_day_and_what_comes_back_is_not(tmp_path: Path) -> None:
+    make_log(tmp_path, {ORDERS: 2})
+    now = [1_000_000]
+    log = open_log(tmp_path)
+    log.commits._clock_us = lambda: now[0]
+    for writer in ("once-1", "query"):
+        begin(tmp_path, manifest_of(writer, 1, stage(tmp_path, writer, 1, "0", {(ORDERS, 1): [b"a"]})))
+    take_in(log)
+    now[0] += 2 * 86_400_000_000
+    begin(tmp_path, manifest_of("once-2", 1, stage(tmp_path, "once-2", 1, "0", {(ORDERS, 1): [b"a"]})))
+    take_in(log)
+    catalog = log.catalog()
+    assert catalog is not None
+    assert find_commit(catalog, "once-1") is None
+    assert find_commit(catalog, "query") == CommitRecord("query", 1, "done", changed_us=1_000_000)
+    assert find_commit(catalog, "once-2") is not None
+    log.close()
