@@ -10,6 +10,6 @@ Importing this needs neither PySpark nor Java; session() says what is missing.
 
 from __future__ import annotations
 
-from headstream.spark.session import session, stop
+from headstream.spark.session import register, session, stop
 
-__all__ = ["session", "stop"]
+__all__ = ["register", "session", "stop"]

@@ -1,18 +1,29 @@
-"""The source's columns, in Arrow: their fields, and how they are made of a batch's decoded buffers."""
+"""The source's columns, in Arrow: their fields, and how they are made of stored messages through the kernels' buffers."""
 
 from __future__ import annotations
 
 from collections.abc import Callable
-from typing import Final
+from typing import Final, Literal
 
 import pyarrow as pa
 
+from headstream.codec.batch.columns import HeadersForm, decode_columns
+from headstream.codec.batch.header_columns import decode_header_columns
+from headstream.codec.batch.header_lists import decode_header_lists
 from headstream.codec.batch.results import Columns
 from headstream.model.identifiers import TopicName
 from headstream.model.message import MessageState, state_name
-from headstream.spark.headers import HEADER_FIELDS, header_array
+from headstream.spark.headers import (
+    HEADER_FIELDS,
+    HEADERS_REPEATED,
+    column_array,
+    column_field,
+    header_array,
+    list_array,
+    repeated_array,
+)
 from headstream.spark.offsets import Place
-from headstream.spark.options import HeaderShape
+from headstream.spark.options import RowShape
 
 __all__ = ["Assembler", "arrow_schema"]
 
@@ -36,15 +47,16 @@ _FIELDS: Final = {
 }
 
 
-def arrow_schema(names: tuple[str, ...], shape: HeaderShape) -> pa.Schema:
+def arrow_schema(shape: RowShape) -> pa.Schema:
     """Return the schema of every batch.
 
     Args:
-        names: Which columns, in this order.
-        shape: The shape of the header columns.
+        shape: What a row is made of.
     """
-    fields = _FIELDS | {field.name: field for field in HEADER_FIELDS[shape]}
-    return pa.schema([fields[name] for name in names])
+    fields = dict(_FIELDS)
+    if shape.headers != "none":
+        fields |= {"headers": HEADER_FIELDS[shape.headers], HEADERS_REPEATED.name: HEADERS_REPEATED}
+    return pa.schema([fields[name] for name in shape.columns] + [column_field(column) for column in shape.header_columns])
 
 
 class Assembler:
@@ -52,14 +64,21 @@ class Assembler:
 
     Args:
         place: The partition.
-        names: Which columns, in this order.
-        shape: The shape of the header columns.
+        shape: What a row is made of.
         rows: How many rows a batch has at most.
     """
 
-    def __init__(self, place: Place, names: tuple[str, ...], shape: HeaderShape, rows: int) -> None:
+    def __init__(self, place: Place, shape: RowShape, rows: int) -> None:
         topic = TopicName.parse(place.topic)
-        self._schema = arrow_schema(names, shape)
+        self._shape = shape
+        self._schema = arrow_schema(shape)
+        self._form: HeadersForm = "none"
+        self._lists: Literal["array", "map"] | None = None
+        if {"headers", "headers_repeated"} & set(shape.columns):
+            if shape.headers == "array" or shape.headers == "map":
+                self._lists = shape.headers
+            else:
+                self._form = shape.headers
         self._available = pa.repeat(pa.scalar(_STATE_NAMES[MessageState.AVAILABLE], pa.string()), rows)
         self._id_offsets = pa.array(range(0, (rows + 1) * _ID_BYTES, _ID_BYTES), pa.int32()).buffers()[1]
         makers: dict[str, Callable[[Columns], pa.Array]] = {
@@ -72,17 +91,43 @@ class Assembler:
             "id": self._ids,
             "checksum": lambda columns: _fixed(pa.uint32(), columns.checksum, columns.count).cast(pa.int64()),
             "key": lambda columns: _varied(columns.count, columns.key_validity, columns.key_offsets, columns.key_data),
-            "headers": lambda columns: header_array(columns, "headers", shape),
-            "headers_repeated": lambda columns: header_array(columns, "headers_repeated", shape),
+            "headers": lambda columns: header_array(columns, shape.headers),
+            "headers_repeated": lambda columns: repeated_array(columns.repeated),
             "payload": lambda columns: _varied(
                 columns.count, columns.payload_validity, columns.payload_offsets, columns.payload_data
             ),
         }
-        self._makers = [makers[name] for name in names]
+        self._makers = {name: makers[name] for name in shape.columns}
 
-    def assemble(self, columns: Columns) -> pa.RecordBatch:
-        """Return the rows of decoded messages."""
-        return pa.RecordBatch.from_arrays([make(columns) for make in self._makers], schema=self._schema)
+    def assemble(self, stored: memoryview) -> tuple[pa.RecordBatch, Columns]:
+        """Return the rows of stored messages, and the columns they were made of.
+
+        Args:
+            stored: Whole messages, back to back.
+
+        Raises:
+            DecodeError: one of them is damaged.
+            HeaderError: a header does not fit the column it has, and this is an error.
+        """
+        shape = self._shape
+        columns = decode_columns(stored, headers=self._form, ids="id" in shape.columns)
+        makers = self._makers
+        if self._lists is not None:
+            lists = decode_header_lists(stored, self._lists)
+            made = {
+                "headers": lambda _: list_array(lists, shape.headers),
+                "headers_repeated": lambda _: repeated_array(lists.repeated),
+            }
+            makers = {name: made.get(name, make) for name, make in makers.items()}
+        arrays = [make(columns) for make in makers.values()]
+        if shape.header_columns:
+            for column, values in zip(
+                shape.header_columns,
+                decode_header_columns(stored, shape.header_columns, fail=shape.fail_on_mismatch),
+                strict=True,
+            ):
+                arrays.append(column_array(column, values, columns.count))
+        return pa.RecordBatch.from_arrays(arrays, schema=self._schema), columns
 
     def _states(self, columns: Columns) -> pa.Array:
         if columns.state.count(MessageState.AVAILABLE) == columns.count:

@@ -95,7 +95,12 @@ SPARK: Final = JarSet(
     ),
 )
 """Delta, Avro and Kafka for PySpark 4.2.0: tried together."""
-BROKER: Final = JarSet("broker", (Jar("org.apache.kafka", "kafka_2.13", "4.2.0"),), transitive=True)
+BROKER: Final = JarSet(
+    "broker",
+    # Without the second one the broker has no logger, and says nothing when it fails.
+    (Jar("org.apache.kafka", "kafka_2.13", "4.2.0"), Jar("org.apache.logging.log4j", "log4j-slf4j-impl", "2.25.3")),
+    transitive=True,
+)
 """A Kafka broker, for tests."""
 SETS: Final = {jar_set.name: jar_set for jar_set in (SPARK, BROKER)}
 """Every set by its name."""

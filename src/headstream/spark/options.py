@@ -1,54 +1,118 @@
 """The options of `format("headstream")`: names, meanings, and what contradicts what.
 
 url                    file:///var/lib/shop; load(url) says the same
-subscribe              shop/orders,shop/returns
-startingOffsets        earliest (default) | latest (streams) | {"shop/orders": {"1": 23, "2": -2}}
-endingOffsets          latest (default) | {"shop/orders": {"1": 50, "2": -1}}      batch only; -2 earliest, -1 latest
-headers                variant (default) | none | binary
+subscribe              shop/orders,shop/returns; or subscribePattern, or assign: see subscription.py
+startingOffsets        earliest (default) | latest | by partition; or a time: see bounds.py
+endingOffsets          latest (default) | by partition; or a time                  batch only
+headers                variant (default) | array | map | binary | none
+headerColumns          attempt INT, source STRING: see header_columns.py
+headerMismatch         null (default) | fail: what a header that does not fit its declared type is
+columns                which of the columns are decoded; all by default
 states                 available (default) | available,poisoned | all
-maxOffsetsPerTrigger   messages of a micro-batch at most                           streams only
+maxOffsetsPerTrigger   and maxBytesPerTrigger, minOffsetsPerTrigger, maxTriggerDelay: see limits.py      streams only
 minPartitions          tasks at least
 failOnDataLoss         true (default) | false
+
+Names and meanings are those of Spark's Kafka source where it has them, but for one: a stream, too, begins at the earliest
+message unless told otherwise. Kafka's begins a stream at the latest, and what was sent before the query first ran is then
+missing without a word; here that has to be asked for.
 """
 
 from __future__ import annotations
 
 import difflib
-import json
+import re
 from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Final, Literal, TypeAlias, get_args
 from urllib.parse import unquote, urlsplit
 
+from headstream.codec.batch.results import WantedHeader
 from headstream.errors import InvalidInputError, InvalidOptionError, InvalidUrlError
-from headstream.model.identifiers import TopicName
 from headstream.model.message import MessageState, parse_state
-from headstream.spark.offsets import EARLIEST, LATEST, Place, StartingPoint
+from headstream.spark.bounds import BOUND_OPTIONS, ENDING_OPTIONS, Bound, parse_ending, parse_starting
+from headstream.spark.header_columns import parse_header_columns
+from headstream.spark.limits import DEFAULT_DELAY_US, Limits
+from headstream.spark.subscription import Subscription, parse_subscription
 
-__all__ = ["COLUMN_NAMES", "HeaderShape", "SourceOptions", "parse_options"]
+__all__ = [
+    "COLUMN_NAMES",
+    "HeaderShape",
+    "RowShape",
+    "SourceOptions",
+    "parse_directory",
+    "parse_options",
+    "parse_shape",
+    "parse_states",
+]
 
-HeaderShape: TypeAlias = Literal["variant", "none", "binary"]
-"""What becomes of the headers: a VARIANT column, no column, or a BINARY column with their bytes as stored."""
+HeaderShape: TypeAlias = Literal["variant", "array", "map", "binary", "none"]
+"""What becomes of the headers; see headers.py."""
 
 COLUMN_NAMES: Final = (
     "stream", "topic", "partition", "offset", "timestamp", "state", "id", "checksum", "key", "headers", "headers_repeated",
     "payload",
 )  # fmt: skip
-"""Every column there can be, in the order they have."""
+"""Every column there can be, in the order they have; header columns with declared types come after them."""
+_LIMIT_NAMES: Final = ("maxOffsetsPerTrigger", "maxBytesPerTrigger", "minOffsetsPerTrigger", "maxTriggerDelay")
 _NAMES: Final = (
     "url",
     "subscribe",
-    "startingOffsets",
-    "endingOffsets",
+    "subscribePattern",
+    "assign",
+    *BOUND_OPTIONS,
     "headers",
+    "headerColumns",
+    "headerMismatch",
     "columns",
     "states",
-    "maxOffsetsPerTrigger",
+    *_LIMIT_NAMES,
     "minPartitions",
     "failOnDataLoss",
 )
 _MAX_TASKS: Final = 100_000
 """More tasks than this are a slip of the finger, and cost more than the reading."""
+_MAX_INT64: Final = (1 << 63) - 1
+_DURATION_US: Final = {
+    "": 1000,
+    "us": 1,
+    "ms": 1000,
+    "s": 10**6,
+    "m": 60 * 10**6,
+    "min": 60 * 10**6,
+    "h": 3600 * 10**6,
+    "d": 86400 * 10**6,
+}
+_SIZE_BYTES: Final = {
+    "": 1,
+    "b": 1,
+    "k": 1 << 10,
+    "kb": 1 << 10,
+    "m": 1 << 20,
+    "mb": 1 << 20,
+    "g": 1 << 30,
+    "gb": 1 << 30,
+    "t": 1 << 40,
+    "tb": 1 << 40,
+}
+"""Units as Spark reads them: of a duration without one milliseconds; a kilobyte has 1024 bytes."""
+
+
+@dataclass(frozen=True, slots=True)
+class RowShape:
+    """What a row is made of.
+
+    Args:
+        columns: Which of COLUMN_NAMES, in this order.
+        headers: What becomes of the headers.
+        header_columns: Headers with a column of their own, which come after the others.
+        fail_on_mismatch: Whether a header that does not fit its column is an error; otherwise it is null.
+    """
+
+    columns: tuple[str, ...]
+    headers: HeaderShape = "variant"
+    header_columns: tuple[WantedHeader, ...] = ()
+    fail_on_mismatch: bool = False
 
 
 @dataclass(frozen=True, slots=True)
@@ -57,26 +121,24 @@ class SourceOptions:
 
     Args:
         directory: The log's directory.
-        topics: In the order they were named.
+        subscription: Which topics and partitions.
         starting: Where to begin.
         ending: Where a batch read ends.
-        headers: The shape of the header column.
-        columns: What is decoded, in this order.
+        shape: What a row is made of.
         states: Codes of the states that are read, or None for all.
-        max_offsets: Messages of a micro-batch at most, or None.
+        limits: How much a micro-batch takes.
         min_partitions: Tasks at least, or None.
         fail_on_data_loss: Whether offsets that are gone are an error.
         given: The names of the options that were given, lower-case.
     """
 
     directory: str
-    topics: tuple[TopicName, ...]
-    starting: StartingPoint
-    ending: StartingPoint
-    headers: HeaderShape
-    columns: tuple[str, ...]
+    subscription: Subscription
+    starting: Bound
+    ending: Bound
+    shape: RowShape
     states: frozenset[int] | None
-    max_offsets: int | None
+    limits: Limits
     min_partitions: int | None
     fail_on_data_loss: bool
     given: frozenset[str]
@@ -87,9 +149,10 @@ class SourceOptions:
         Raises:
             InvalidOptionError: something is.
         """
-        if "maxoffsetspertrigger" in self.given:
-            raise InvalidOptionError("maxOffsetsPerTrigger is for streams", advice="Bound a batch read by endingOffsets")
-        if self.starting == "latest":
+        for option in _LIMIT_NAMES:
+            if option.lower() in self.given:
+                raise InvalidOptionError(f"{option} is for streams", advice="Bound a batch read by endingOffsets")
+        if self.starting.at == "latest":
             raise InvalidOptionError(
                 "startingOffsets=latest leaves a batch nothing to read", advice="Use earliest, or offsets by partition"
             )
@@ -100,8 +163,9 @@ class SourceOptions:
         Raises:
             InvalidOptionError: something is.
         """
-        if "endingoffsets" in self.given:
-            raise InvalidOptionError("endingOffsets is for batch reads", advice="A stream ends with trigger(availableNow=True)")
+        for option in ENDING_OPTIONS:
+            if option.lower() in self.given:
+                raise InvalidOptionError(f"{option} is for batch reads", advice="A stream ends with trigger(availableNow=True)")
 
 
 def parse_options(options: Mapping[str, str]) -> SourceOptions:
@@ -121,24 +185,30 @@ def parse_options(options: Mapping[str, str]) -> SourceOptions:
             close = difflib.get_close_matches(name, known, n=1)
             advice = f"Did you mean {known[close[0]]}?" if close else f"It has {', '.join(_NAMES)}"
             raise InvalidOptionError(f"unknown option {name!r} of the headstream source", advice=advice)
-    topics = _topics(given.get("subscribe", ""))
-    headers = _headers(given.get("headers", "variant"))
+    subscription = parse_subscription(given)
     return SourceOptions(
-        directory=_directory(given),
-        topics=topics,
-        starting=_point(given.get("startingoffsets", "earliest"), "startingOffsets", topics),
-        ending=_point(given.get("endingoffsets", "latest"), "endingOffsets", topics),
-        headers=headers,
-        columns=_columns(given.get("columns"), headers),
-        states=_states(given.get("states", "available")),
-        max_offsets=_number(given, "maxOffsetsPerTrigger", (1 << 63) - 1),
+        directory=parse_directory(given),
+        subscription=subscription,
+        starting=parse_starting(given, subscription),
+        ending=parse_ending(given, subscription),
+        shape=parse_shape(given),
+        states=parse_states(given.get("states", "available")),
+        limits=_limits(given),
         min_partitions=_number(given, "minPartitions", _MAX_TASKS),
         fail_on_data_loss=_truth(given.get("failondataloss", "true"), "failOnDataLoss"),
         given=frozenset(given),
     )
 
 
-def _directory(given: Mapping[str, str]) -> str:
+def parse_directory(given: Mapping[str, str]) -> str:
+    """Return the directory that the options `url` or `path` name.
+
+    Args:
+        given: Options by their lower-case names.
+
+    Raises:
+        InvalidOptionError, InvalidUrlError: they name none, or none of this machine.
+    """
     if "url" in given and "path" in given:
         raise InvalidOptionError("url and load(path) both say what to read", advice="Give one of them")
     url = given.get("url") or given.get("path")
@@ -147,6 +217,11 @@ def _directory(given: Mapping[str, str]) -> str:
             "the option url is missing", advice='Say what to read, as .option("url", "file:///var/lib/shop")'
         )
     parts = urlsplit(url)
+    if parts.scheme == "kafka":
+        raise InvalidUrlError(
+            f"{url!r}: this session does not know how to read or write Kafka",
+            advice="Take the session from headstream.spark.session(), or call headstream.spark.register(spark) once",
+        )
     if parts.scheme != "file":
         raise InvalidUrlError(
             f"{url!r} is not a log that Spark can read", advice="Give the directory of an embedded log, as file:///var/lib/shop"
@@ -157,46 +232,32 @@ def _directory(given: Mapping[str, str]) -> str:
     return path.rstrip("/") or "/"
 
 
-def _topics(text: str) -> tuple[TopicName, ...]:
-    names = [name.strip() for name in text.split(",") if name.strip()]
-    if not names:
-        raise InvalidOptionError(
-            "the option subscribe is missing", advice='Name one topic or several, as .option("subscribe", "shop/orders")'
-        )
-    try:
-        topics = tuple(TopicName.parse(name) for name in names)
-    except InvalidInputError as error:
-        raise InvalidOptionError(f"subscribe: {error}") from error
-    if len(set(topics)) < len(topics):
-        raise InvalidOptionError(f"subscribe names a topic twice: {text}")
-    return topics
+def parse_shape(given: Mapping[str, str]) -> RowShape:
+    """Return what the options say a row is made of.
 
+    Args:
+        given: The options, their names in lower case.
 
-def _point(text: str, option: str, topics: tuple[TopicName, ...]) -> StartingPoint:
-    word = text.strip().lower()
-    if word == "earliest" and option == "startingOffsets":
-        return "earliest"
-    if word == "latest":
-        return "latest"
-    if word == "earliest":
-        raise InvalidOptionError("endingOffsets=earliest leaves nothing to read", advice="Use latest, or offsets by partition")
-    advice = 'Use earliest, latest or offsets by partition, as {"shop/orders": {"1": 23, "2": -2}}'
-    try:
-        value = json.loads(text)
-        point = {
-            Place(topic, int(number)): offset for topic, partitions in value.items() for number, offset in partitions.items()
-        }
-    except (ValueError, AttributeError, TypeError):
-        raise InvalidOptionError(f"{option} cannot be read: {text!r}", advice=advice) from None
-    subscribed = {str(topic) for topic in topics}
-    for place, offset in point.items():
-        if type(offset) is not int or offset < EARLIEST:
-            raise InvalidOptionError(f"{option}: {offset!r} is no offset of {place}", advice=advice)
-        if place.topic not in subscribed:
-            raise InvalidOptionError(f"{option} names topic {place.topic!r}, which subscribe does not", advice="Add it there")
-        if offset == EARLIEST and option == "endingOffsets":
-            raise InvalidOptionError(f"endingOffsets: -2 leaves nothing to read of {place}", advice=f"{LATEST} is the latest")
-    return point
+    Raises:
+        InvalidOptionError: one of them cannot be read.
+    """
+    headers = _headers(given.get("headers", "variant"))
+    columns = _columns(given.get("columns"), headers)
+    mismatch = given.get("headermismatch", "null").strip().lower()
+    if "headercolumns" not in given:
+        if "headermismatch" in given:
+            raise InvalidOptionError("headerMismatch is for headerColumns, which is not given")
+        return RowShape(columns, headers)
+    if mismatch not in ("null", "fail"):
+        raise InvalidOptionError(f"headerMismatch={mismatch} is no way to take it", advice="Use null or fail")
+    header_columns = parse_header_columns(given["headercolumns"])
+    for column in header_columns:
+        if column.name.lower() in columns:
+            raise InvalidOptionError(
+                f"headerColumns names {column.name!r}, which is a column of the source as well",
+                advice="Leave that one out by the option columns, or take this header out of the column headers",
+            )
+    return RowShape(columns, headers, header_columns, mismatch == "fail")
 
 
 def _headers(text: str) -> HeaderShape:
@@ -221,7 +282,15 @@ def _columns(text: str | None, headers: HeaderShape) -> tuple[str, ...]:
     return names
 
 
-def _states(text: str) -> frozenset[int] | None:
+def parse_states(text: str) -> frozenset[int] | None:
+    """Return the codes of the states that are read, or None for all.
+
+    Args:
+        text: The option `states`.
+
+    Raises:
+        InvalidOptionError: it names no state.
+    """
     names = [name.strip() for name in text.split(",") if name.strip()]
     if [name.lower() for name in names] == ["all"]:
         return None
@@ -231,6 +300,27 @@ def _states(text: str) -> frozenset[int] | None:
         return frozenset(parse_state(name) for name in names)
     except InvalidInputError as error:
         raise InvalidOptionError(f"states: {error}") from error
+
+
+def _limits(given: Mapping[str, str]) -> Limits:
+    least, most = (_number(given, f"{word}OffsetsPerTrigger", _MAX_INT64) for word in ("min", "max"))
+    if least is not None and most is not None and least > most:
+        raise InvalidOptionError(f"minOffsetsPerTrigger={least} is more than maxOffsetsPerTrigger={most}")
+    if least is None and "maxtriggerdelay" in given:
+        raise InvalidOptionError("maxTriggerDelay is for minOffsetsPerTrigger, which is not given")
+    size = _measure(given, "maxBytesPerTrigger", _SIZE_BYTES, "a number of bytes, as 500m or 2g")
+    delay = _measure(given, "maxTriggerDelay", _DURATION_US, "a duration, as 90s or 15m")
+    return Limits(most, size, least, DEFAULT_DELAY_US if delay is None else delay)
+
+
+def _measure(given: Mapping[str, str], option: str, units: Mapping[str, int], what: str) -> int | None:
+    text = given.get(option.lower())
+    if text is None:
+        return None
+    found = re.fullmatch(r"(\d+)\s*([a-z]*)", text.strip().lower())
+    if found is None or found[2] not in units or not 1 <= int(found[1]) * units[found[2]] <= _MAX_INT64:
+        raise InvalidOptionError(f"{option}={text} is not {what}")
+    return int(found[1]) * units[found[2]]
 
 
 def _number(given: Mapping[str, str], option: str, maximum: int) -> int | None:

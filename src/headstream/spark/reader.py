@@ -1,6 +1,6 @@
 """What runs on executors: ranges of offsets -> segment bytes -> Arrow, without a Python object a message.
 
-    PartitionFollower -> chunks of about 4 MiB -> slices of 10,000 messages -> decode_columns -> RecordBatch
+    PartitionFollower -> chunks of about 4 MiB -> slices of 10,000 messages -> Assembler (columns.py) -> RecordBatch
 
 It imports the codec and the segments, and nothing of the log's writer.
 """
@@ -8,22 +8,24 @@ It imports the codec and the segments, and nothing of the log's writer.
 from __future__ import annotations
 
 import json
+import logging
 from collections.abc import Iterator
 from dataclasses import dataclass
 from typing import Final
 
 import pyarrow as pa
 
-from headstream.codec.batch.columns import decode_columns
 from headstream.codec.batch.results import Columns
 from headstream.codec.batch.scan import scan, take
-from headstream.errors import DecodeError, HeadstreamError, LogError, OffsetOutOfRangeError
+from headstream.errors import CorruptSendError, DecodeError, HeaderError, HeadstreamError, LogError, OffsetOutOfRangeError
 from headstream.segments.files import OsReadFiles
 from headstream.segments.follower import PartitionFollower
 from headstream.segments.layout import MARKER_NAME
 from headstream.spark.columns import Assembler
 from headstream.spark.offsets import OffsetRange
-from headstream.spark.options import HeaderShape
+from headstream.spark.options import RowShape
+
+_LOGGER: Final = logging.getLogger("headstream.spark")
 
 __all__ = ["BATCH_ROWS", "ReadPart", "ReadTask", "read_task"]
 
@@ -52,8 +54,7 @@ class ReadTask:
         directory: The log's directory.
         identity: The identity the log had when this was planned.
         parts: What to read, in order.
-        columns: Which columns, in this order.
-        headers: The shape of the header columns.
+        shape: What a row is made of.
         states: The states to deliver, or None for all.
         fail_on_data_loss: Whether messages that are gone by now are an error.
     """
@@ -61,8 +62,7 @@ class ReadTask:
     directory: str
     identity: str
     parts: tuple[ReadPart, ...]
-    columns: tuple[str, ...]
-    headers: HeaderShape
+    shape: RowShape
     states: frozenset[int] | None
     fail_on_data_loss: bool
 
@@ -74,7 +74,9 @@ def read_task(task: ReadTask) -> Iterator[pa.RecordBatch]:
         task: What to read.
 
     Raises:
-        LogError: the log was deleted and made again, or messages are gone.
+        LogError: the log was deleted and made again, or messages are gone or damaged (CorruptSendError), which with
+            failOnDataLoss=false is a warning of the logger headstream.spark instead.
+        HeaderError: a header does not fit the column it has, and this is an error.
         DecodeError: a message cannot be read. Each error names topic, partition and offset.
     """
     _check_identity(task)
@@ -110,9 +112,8 @@ class _PartReader:
         self._task = task
         self._part = part
         self._offset = part.range.from_offset
-        self._assembler = Assembler(part.range.place, task.columns, task.headers, BATCH_ROWS)
-        self._headers: HeaderShape = task.headers if {"headers", "headers_repeated"} & set(task.columns) else "none"
-        self._ids = "id" in task.columns
+        self._passed_over = 0
+        self._assembler = Assembler(part.range.place, task.shape, BATCH_ROWS)
 
     def read(self) -> Iterator[pa.RecordBatch]:
         try:
@@ -120,44 +121,62 @@ class _PartReader:
                 while self._offset < self._part.range.until_offset:
                     try:
                         yield from self._read_from(follower)
-                    except OffsetOutOfRangeError:
-                        if self._task.fail_on_data_loss or not self._pass_over(follower):
+                    except OffsetOutOfRangeError as error:
+                        follower.refresh()
+                        if self._task.fail_on_data_loss or self._offset >= follower.first_offset:
                             raise
+                        self._pass_over(follower.first_offset, error)
+                    except CorruptSendError as error:
+                        if self._task.fail_on_data_loss:
+                            raise
+                        self._pass_over(follower.next_readable(error.until_offset), error)
+        except HeaderError as error:  # it knows its offset itself
+            error.where = f"{self._part.range.place}, {error.where}"
+            raise
         except HeadstreamError as error:
             at = f"{self._part.range.place}, offset {self._offset}"
             error.where = f"{at}; {error.where}" if error.where else at
             raise
 
-    def _pass_over(self, follower: PartitionFollower) -> bool:
-        """Go on behind messages that have been dropped; return whether there is anything to go on with."""
-        follower.refresh()
-        if self._offset >= follower.first_offset:
-            return False
-        self._offset = follower.first_offset
-        return True
+    def _pass_over(self, offset: int, error: HeadstreamError) -> None:
+        """Go on behind messages that are not there (any more), and say so."""
+        offset = min(offset, self._part.range.until_offset)
+        self._passed_over += offset - self._offset
+        _LOGGER.warning(
+            "%s: offsets %d to %d are passed over, as failOnDataLoss=false says, %d in this range so far: %s",
+            self._part.range.place,
+            self._offset,
+            offset - 1,
+            self._passed_over,
+            error,
+        )
+        self._offset = offset
 
     def _read_from(self, follower: PartitionFollower) -> Iterator[pa.RecordBatch]:
         for chunk in follower.read(self._offset, self._part.range.until_offset):
             rest = chunk
             while rest:
-                columns, size = self._decode(rest)
-                self._offset += columns.count
-                batch = self._select(columns)
+                batch, columns, size = self._assemble(rest)
+                batch = self._select(batch, columns)
+                # Offsets can have gaps, so that the last one says where this has come to, not how many there were.
+                self._offset = int.from_bytes(columns.offset[-8:], "little") + 1
                 if batch.num_rows:
                     yield batch
                 rest = rest[size:]
+        self._offset = self._part.range.until_offset
 
-    def _decode(self, stored: memoryview) -> tuple[Columns, int]:
-        """Return the columns of the next messages, and how many bytes they took."""
+    def _assemble(self, stored: memoryview) -> tuple[pa.RecordBatch, Columns, int]:
+        """Return the rows of the next messages, the columns they are of, and how many bytes they took."""
         try:
             size, _ = take(stored, 0, BATCH_ROWS, len(stored))
-            return decode_columns(stored[:size], headers=self._headers, ids=self._ids), size
+            return *self._assembler.assemble(stored[:size]), size
         except DecodeError as error:
-            self._offset += scan(stored[: error.at]).count  # the whole ones before it
+            whole = scan(stored[: error.at])
+            if whole.count:
+                self._offset = whole.last_offset + 1
             raise
 
-    def _select(self, columns: Columns) -> pa.RecordBatch:
-        batch = self._assembler.assemble(columns)
+    def _select(self, batch: pa.RecordBatch, columns: Columns) -> pa.RecordBatch:
         wanted = self._task.states
         if wanted is None or sum(columns.state.count(code) for code in wanted) == columns.count:
             return batch

@@ -17,12 +17,13 @@ from headstream.errors import EnvironmentSetupError
 from headstream.spark.class_archive import archive_path
 from headstream.spark.jars import fetch
 from headstream.spark.java import find_java
+from headstream.spark.kafka.urls import install
 from headstream.spark.spark_home import LOG_SETTINGS_NAME, find_pyspark, link_home
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
 
-__all__ = ["session", "stop"]
+__all__ = ["register", "session", "stop"]
 
 _DELTA: Final = {
     "spark.sql.extensions": "io.delta.sql.DeltaSparkSessionExtension",
@@ -68,6 +69,7 @@ def session(
         for key, value in settings.items():
             if running.conf.isModifiable(key):
                 running.conf.set(key, value)
+        register(running)
         return running
     master = master or settings.get("spark.master") or os.environ.get("SPARK_MASTER") or "local[*]"
     java = find_java()
@@ -83,7 +85,21 @@ def session(
         environment["SPARK_LOCAL_IP"] = "127.0.0.1"
     if home is not None:
         environment["SPARK_HOME"] = str(home)
-    return _start({**ours, **settings, "spark.app.name": app_name, "spark.master": master}, environment)
+    started = _start({**ours, **settings, "spark.app.name": app_name, "spark.master": master}, environment)
+    register(started)
+    return started
+
+
+def register(spark: SparkSession) -> None:
+    """Give a session that somebody else made what session() gives: URLs of Kafka in `format("headstream")`, SQL functions.
+
+    Args:
+        spark: A session, also one of Spark Connect.
+    """
+    from headstream.spark.functions import register_functions
+
+    install(spark)
+    register_functions(spark)
 
 
 def stop(spark: SparkSession) -> None:
@@ -189,6 +205,8 @@ def _common_settings() -> dict[str, str]:
         "spark.python.unix.domain.socket.enabled": "true",
         # toPandas and createDataFrame by columns, not by rows.
         "spark.sql.execution.arrow.pyspark.enabled": "true",
+        # Spark writes INT96 otherwise, of which other readers of a table take years before 1677 or after 2262 for others.
+        "spark.sql.parquet.outputTimestampType": "TIMESTAMP_MICROS",
     }
 
 

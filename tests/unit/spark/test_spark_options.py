@@ -4,10 +4,13 @@ import pickle
 
 import pytest
 
+from headstream.codec.batch.results import WantedHeader
 from headstream.errors import InvalidInputError, InvalidOptionError, InvalidUrlError
-from headstream.model.identifiers import TopicName
+from headstream.spark.bounds import Bound
+from headstream.spark.limits import Limits
 from headstream.spark.offsets import Place
-from headstream.spark.options import COLUMN_NAMES, parse_options
+from headstream.spark.options import COLUMN_NAMES, RowShape, parse_options
+from headstream.spark.subscription import parse_subscription
 
 LEAST = {"url": "file:///var/lib/shop", "subscribe": "shop/orders"}
 
@@ -15,11 +18,12 @@ LEAST = {"url": "file:///var/lib/shop", "subscribe": "shop/orders"}
 def test_parse_options_has_a_default_for_all_but_url_and_topics() -> None:
     options = parse_options(LEAST)
     assert options.directory == "/var/lib/shop"
-    assert options.topics == (TopicName("shop", "orders"),)
-    assert (options.starting, options.ending, options.headers) == ("earliest", "latest", "variant")
+    assert options.subscription == parse_subscription(LEAST)
+    assert (options.starting, options.ending) == (Bound("startingOffsets", "earliest"), Bound("endingOffsets", "latest"))
+    assert options.shape == RowShape(COLUMN_NAMES, "variant", (), False)
     assert options.states == frozenset({1})
-    assert options.columns == COLUMN_NAMES
-    assert (options.max_offsets, options.min_partitions, options.fail_on_data_loss) == (None, None, True)
+    assert options.limits == Limits(None, None, None, 15 * 60 * 1_000_000)
+    assert (options.min_partitions, options.fail_on_data_loss) == (None, True)
 
 
 def test_parse_options_takes_names_in_any_case_when_spark_lowers_them() -> None:
@@ -29,20 +33,27 @@ def test_parse_options_takes_names_in_any_case_when_spark_lowers_them() -> None:
         "startingoffsets": '{"shop/orders": {"1": 23, "2": -2}}',
         "endingOffsets": '{"shop/returns": {"1": -1}}',
         "HEADERS": "Binary",
+        "headerColumns": "attempt INT, source STRING",
+        "headerMismatch": "Fail",
         "Columns": "Payload, offset",
         "states": "poisoned, unknown(7)",
         "maxoffsetspertrigger": "100",
+        "minOffsetsPerTrigger": "50",
+        "maxTriggerDelay": "90s",
+        "maxBytesPerTrigger": "2g",
         "minPartitions": "4",
         "failOnDataLoss": "FALSE",
     }
     options = parse_options(given)
     assert options.directory == "/a b"
-    assert [str(topic) for topic in options.topics] == ["shop/orders", "shop/returns"]
-    assert options.starting == {Place("shop/orders", 1): 23, Place("shop/orders", 2): -2}
-    assert options.ending == {Place("shop/returns", 1): -1}
-    assert (options.headers, options.columns) == ("binary", ("payload", "offset"))
+    assert [str(topic) for topic in options.subscription.topics or ()] == ["shop/orders", "shop/returns"]
+    assert options.starting.at == {Place("shop/orders", 1): 23, Place("shop/orders", 2): -2}
+    assert options.ending.at == {Place("shop/returns", 1): -1}
+    wanted = (WantedHeader("attempt", "int32"), WantedHeader("source", "string"))
+    assert options.shape == RowShape(("payload", "offset"), "binary", wanted, True)
     assert options.states == frozenset({20, 7})
-    assert (options.max_offsets, options.min_partitions, options.fail_on_data_loss) == (100, 4, False)
+    assert options.limits == Limits(100, 2 << 30, 50, 90_000_000)
+    assert (options.min_partitions, options.fail_on_data_loss) == (4, False)
     assert pickle.loads(pickle.dumps(options)) == options
 
 
@@ -55,6 +66,32 @@ def test_parse_options_reads_every_state_when_states_is_all() -> None:
 
 
 @pytest.mark.parametrize(
+    ("text", "expected_us"),
+    [
+        ("500ms", 500_000),
+        ("15m", 900_000_000),
+        ("2 min", 120_000_000),
+        ("1H", 3_600_000_000),
+        ("1d", 86_400_000_000),
+        ("70", 70_000),
+    ],
+)
+def test_parse_options_reads_a_duration_as_spark_does(text: str, expected_us: int) -> None:
+    given = {**LEAST, "minOffsetsPerTrigger": "1", "maxTriggerDelay": text}
+    assert parse_options(given).limits.max_delay_us == expected_us
+
+
+@pytest.mark.parametrize(("text", "expected"), [("1", 1), ("10k", 10240), ("5 MB", 5 << 20), ("1t", 1 << 40)])
+def test_parse_options_reads_a_size_as_spark_does(text: str, expected: int) -> None:
+    assert parse_options({**LEAST, "maxBytesPerTrigger": text}).limits.max_bytes == expected
+
+
+def test_parse_options_lets_a_header_have_the_name_of_a_column_that_is_left_out() -> None:
+    given = {**LEAST, "columns": "payload", "headerColumns": "id BIGINT"}
+    assert parse_options(given).shape.header_columns == (WantedHeader("id", "int64"),)
+
+
+@pytest.mark.parametrize(
     ("given", "said"),
     [
         ({**LEAST, "startingOffset": "latest"}, "Did you mean startingOffsets?"),
@@ -64,24 +101,27 @@ def test_parse_options_reads_every_state_when_states_is_all() -> None:
         ({**LEAST, "columns": " "}, "or none"),
         ({"subscribe": "a/b"}, "option url is missing"),
         ({"url": "file:///x"}, "option subscribe is missing"),
-        ({**LEAST, "subscribe": " , "}, "option subscribe is missing"),
-        ({**LEAST, "subscribe": "orders"}, "subscribe: 'orders' is not a topic"),
-        ({**LEAST, "subscribe": "a/b,a/b"}, "names a topic twice"),
+        ({**LEAST, "subscribePattern": "a/.*"}, "subscribe and subscribePattern both say what to read"),
         ({**LEAST, "path": "file:///y"}, "both say what to read"),
         ({**LEAST, "startOffsets": "earliest"}, "unknown option 'startoffsets'"),
         ({**LEAST, "startingOffsets": "first"}, "startingOffsets cannot be read"),
-        ({**LEAST, "startingOffsets": "[1]"}, "startingOffsets cannot be read"),
-        ({**LEAST, "startingOffsets": '{"shop/orders": 5}'}, "startingOffsets cannot be read"),
-        ({**LEAST, "startingOffsets": '{"shop/orders": {"1": -3}}'}, "-3 is no offset of shop/orders partition 1"),
-        ({**LEAST, "startingOffsets": '{"shop/orders": {"1": true}}'}, "True is no offset"),
-        ({**LEAST, "startingOffsets": '{"shop/returns": {"1": 5}}'}, "topic 'shop/returns', which subscribe does not"),
+        ({**LEAST, "startingOffsets": '{"shop/returns": {"1": 5}}'}, "shop/returns partition 1, which subscribe does not"),
+        ({**LEAST, "startingOffsets": "latest", "startingTimestamp": "5"}, "contradict each other"),
         ({**LEAST, "endingOffsets": "earliest"}, "endingOffsets=earliest"),
-        ({**LEAST, "endingOffsets": '{"shop/orders": {"1": -2}}'}, "leaves nothing to read of shop/orders partition 1"),
-        ({**LEAST, "headers": "map"}, "headers=map"),
+        ({**LEAST, "headers": "list"}, "headers=list"),
+        ({**LEAST, "headerColumns": "a TIME"}, "a cannot be of type TIME"),
+        ({**LEAST, "headerColumns": "Payload STRING"}, "names 'Payload', which is a column of the source as well"),
+        ({**LEAST, "headerMismatch": "fail"}, "headerMismatch is for headerColumns"),
+        ({**LEAST, "headerColumns": "a INT", "headerMismatch": "drop"}, "headerMismatch=drop"),
         ({**LEAST, "states": "gone"}, "states: 'gone'"),
         ({**LEAST, "states": ","}, "names no state"),
         ({**LEAST, "maxOffsetsPerTrigger": "0"}, "maxOffsetsPerTrigger=0"),
         ({**LEAST, "maxOffsetsPerTrigger": "many"}, "maxOffsetsPerTrigger=many"),
+        ({**LEAST, "maxBytesPerTrigger": "0"}, "maxBytesPerTrigger=0 is not a number of bytes"),
+        ({**LEAST, "maxBytesPerTrigger": "1 elephant"}, "maxBytesPerTrigger=1 elephant"),
+        ({**LEAST, "maxTriggerDelay": "5m"}, "maxTriggerDelay is for minOffsetsPerTrigger"),
+        ({**LEAST, "minOffsetsPerTrigger": "5", "maxTriggerDelay": "5 weeks"}, "maxTriggerDelay=5 weeks is not a duration"),
+        ({**LEAST, "minOffsetsPerTrigger": "5", "maxOffsetsPerTrigger": "4"}, "minOffsetsPerTrigger=5 is more than"),
         ({**LEAST, "minPartitions": "-1"}, "minPartitions=-1"),
         ({**LEAST, "minPartitions": "1000000"}, "minPartitions=1000000"),
         ({**LEAST, "failOnDataLoss": "no"}, "failOnDataLoss=no"),
@@ -110,6 +150,10 @@ def test_options_refuse_in_a_batch_what_is_for_streams_and_the_other_way_round()
         parse_options({**LEAST, "startingOffsets": "latest"}).check_batch()
     with pytest.raises(InvalidInputError, match="endingOffsets is for batch reads"):
         parse_options({**LEAST, "endingOffsets": "latest"}).check_stream()
+    with pytest.raises(InvalidInputError, match="endingTimestamp is for batch reads"):
+        parse_options({**LEAST, "endingTimestamp": "5"}).check_stream()
+    with pytest.raises(InvalidInputError, match="maxBytesPerTrigger is for streams"):
+        parse_options({**LEAST, "maxBytesPerTrigger": "5"}).check_batch()
     both = parse_options({**LEAST, "startingOffsets": "earliest", "minPartitions": "3"})
     both.check_batch()
     both.check_stream()

@@ -5,6 +5,11 @@ A decoded batch has the table's own columns first, in their own types, then the 
     _hs_operation   int8     index into OPERATIONS
     _hs_sequence    string   change sequence; "" for a full load
     _hs_columns     binary   column mask, byte 0 the first eight columns; null: every column is present
+    _hs_changed     binary   change mask, in the same order; null where it is not told
+    _hs_transaction string   the transaction's id; null or "" where there is none
+    _hs_event       int64    the change's number in its transaction, from 1; null where it is not told
+    _hs_last_event  bool     whether it is the transaction's last one; null where it is not told
+    _hs_logged_us   int64    when the log took the message, microseconds since 1970 UTC
     _hs_old.<key>   <type>   the key column's value before the change, null where it is not told
     _hs_topic, _hs_partition, _hs_offset   where it came from
 
@@ -13,34 +18,51 @@ collapse() gives the table's columns and, of each key's changes, what they come 
     _hs_delete      bool     the key's last change deletes it
     _hs_sequence    string   the last change's sequence
     _hs_versions    string   null: every column is of that sequence; else the version of each column, see versions.py
+
+A table without a key has one of its own, `_hs_change` (string): a change's sequence, or where a loaded row came from. Its
+rows are appended, each once; whoever wants updates and deletes of such a table names its key columns.
 """
 
 from __future__ import annotations
 
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass
-from typing import Any, Final
+from typing import Any, Final, TypeAlias
 
 import pyarrow as pa
 import pyarrow.compute as pc
 
 from headstream.codec.replicate import TableMetadata, decode_mask
-from headstream.spark.replicate.versions import ABSENT_VERSION, version_of
+from headstream.spark.replicate.folding import Fold, Key, Move, fold_changes
+from headstream.spark.replicate.versions import LOAD_MARK
 
-__all__ = ["BOOKKEEPING", "OLD_PREFIX", "OPERATIONS", "RESERVED_PREFIX", "Collapsed", "collapse"]
+__all__ = ["BOOKKEEPING", "CHANGE_KEY", "OLD_PREFIX", "OPERATIONS", "RESERVED_PREFIX", "Collapsed", "collapse", "keys_of"]
 
 OPERATIONS: Final = ("INSERT", "UPDATE", "DELETE", "REFRESH")
 _INSERT, _UPDATE, _DELETE, _REFRESH = range(4)
 RESERVED_PREFIX: Final = "_hs_"
 OLD_PREFIX: Final = "_hs_old."
+CHANGE_KEY: Final = "_hs_change"
+_LOBS: Final = frozenset({"BLOB", "CLOB", "NCLOB"})
+"""Types that a change mask never speaks of."""
 
 BOOKKEEPING: Final = [
     pa.field("_hs_operation", pa.int8()),
     pa.field("_hs_sequence", pa.string()),
     pa.field("_hs_columns", pa.binary()),
+    pa.field("_hs_changed", pa.binary()),
+    pa.field("_hs_transaction", pa.string()),
+    pa.field("_hs_event", pa.int64()),
+    pa.field("_hs_last_event", pa.bool_()),
+    pa.field("_hs_logged_us", pa.int64()),
     pa.field("_hs_topic", pa.string()),
     pa.field("_hs_partition", pa.int32()),
     pa.field("_hs_offset", pa.int64()),
 ]
+
+
+FindRows: TypeAlias = Callable[[list[Key]], Mapping[Key, dict[str, Any]]]
+"""Keys -> the rows that a table has of them, as they are before a merge."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -52,42 +74,74 @@ class Collapsed:
         count: Changes that went in.
         partial: Whether any row has versions of its own for its columns.
         rejected: Rows that cannot be applied: (topic, partition, offset, reason).
+        moves: Changes of key that did not carry every column: what comes late for the key before belongs to the one after.
     """
 
     changes: pa.Table
     count: int
     partial: bool
     rejected: list[tuple[str, int, int, str]]
+    moves: list[Move]
 
 
-def collapse(changes: pa.Table, metadata: TableMetadata, columns: list[str]) -> Collapsed:
+def keys_of(metadata: TableMetadata) -> list[str]:
+    """Return the columns that identify a row of the target."""
+    return list(metadata.key_columns) or [CHANGE_KEY]
+
+
+def collapse(changes: pa.Table, metadata: TableMetadata, columns: list[str], find_rows: FindRows = lambda keys: {}) -> Collapsed:
     """Return what many changes of one table come to: the last one of each key, key changes split, absent columns kept absent.
 
     Args:
         changes: Decoded changes, in any order, repeats allowed.
         metadata: The columns and keys of the schema they were decoded by.
         columns: The target table's columns in its own order, which `_hs_versions` follows; those of the schema are among them.
+        find_rows: Reads the table's rows, for changes of key that do not carry every column.
     """
     names = [column.name for column in metadata.columns]
     keys = list(metadata.key_columns)
+    if not keys:
+        return _collapse_keyless(changes, names)
+    for key in keys:  # a before image may tell only those key columns that changed
+        place = changes.schema.get_field_index(OLD_PREFIX + key)
+        old = pc.coalesce(changes[OLD_PREFIX + key], changes[key])
+        changes = changes.set_column(place, changes.schema.field(place), old)
     masks = _PresentColumns(metadata)
     partial = masks.partial_rows(changes)
     moved = _key_moved(changes, keys)
-    bare = pc.and_(moved, partial)
-    rejected = _coordinates(changes.filter(bare), "a change of key that does not carry every column")
-    rows = changes.append_column("_hs_partial", partial).append_column(
-        "_hs_delete", pc.equal(changes["_hs_operation"], pa.scalar(_DELETE, pa.int8()))
-    )
-    departures = _departures(rows.filter(pc.and_not(moved, bare)), keys)
-    rows = pa.concat_tables([rows.filter(pc.invert(bare)), departures])
-    ordered = _ordered(rows.select([*names, "_hs_delete", "_hs_sequence", "_hs_columns", "_hs_partial"]))
+    rows = changes.append_column("_hs_partial", partial).append_column("_hs_moved", pc.and_(moved, partial))
+    rows = rows.append_column("_hs_delete", pc.equal(changes["_hs_operation"], pa.scalar(_DELETE, pa.int8())))
+    idle = pc.and_not(masks.idle_rows(changes), moved)
+    if pc.any(idle).as_py():
+        rows, moved = rows.filter(pc.invert(idle)), moved.filter(pc.invert(idle))
+    rows = pa.concat_tables([rows, _departures(rows.filter(moved), keys)])
+    bookkeeping = ["_hs_delete", "_hs_sequence", "_hs_columns", "_hs_partial", "_hs_moved", *(OLD_PREFIX + key for key in keys)]
+    ordered = _ordered(rows.select([*names, *bookkeeping]))
     if pc.any(ordered["_hs_partial"]).as_py():
-        result = _fold_partial(ordered, keys, columns, masks)
+        result, moves = _fold_partial(ordered, keys, Fold(keys, columns, masks.of), find_rows)
         has_versions = result["_hs_versions"].null_count < result.num_rows
-        return Collapsed(result, changes.num_rows, has_versions, rejected)
+        return Collapsed(result, changes.num_rows, has_versions, [], moves)
     last = ordered.take(_by_key(ordered, keys, ("_hs_place", "max"))["_hs_place_max"])
     last = last.append_column("_hs_versions", pa.nulls(last.num_rows, pa.string()))
-    return Collapsed(last.select([*names, "_hs_delete", "_hs_sequence", "_hs_versions"]), changes.num_rows, False, rejected)
+    return Collapsed(last.select([*names, "_hs_delete", "_hs_sequence", "_hs_versions"]), changes.num_rows, False, [], [])
+
+
+def _collapse_keyless(changes: pa.Table, names: list[str]) -> Collapsed:
+    """Return the new rows of a table that has no key; what would have to find a row is refused."""
+    operations = changes["_hs_operation"]
+    new = pc.is_in(operations, pa.array([_INSERT, _REFRESH], pa.int8()))
+    reason = "the table has no key, so the row that is changed is not known; name its key columns in `keys`"
+    rejected = _coordinates(changes.filter(pc.invert(new)), reason)
+    rows = changes.filter(new)
+    place = [rows["_hs_topic"], *(rows[name].cast(pa.string()) for name in ("_hs_partition", "_hs_offset"))]
+    origin = pc.binary_join_element_wise("", *place, LOAD_MARK)
+    loaded = pc.equal(rows["_hs_operation"], pa.scalar(_REFRESH, pa.int8()))
+    rows = rows.append_column(CHANGE_KEY, pc.if_else(loaded, origin, rows["_hs_sequence"]))
+    rows = rows.take(_by_key(rows, [CHANGE_KEY], ("_hs_place", "max"))["_hs_place_max"])
+    rows = rows.append_column("_hs_delete", pa.repeat(False, rows.num_rows))
+    rows = rows.append_column("_hs_versions", pa.nulls(rows.num_rows, pa.string()))
+    result = rows.select([*names, CHANGE_KEY, "_hs_delete", "_hs_sequence", "_hs_versions"])
+    return Collapsed(result, changes.num_rows, False, rejected, [])
 
 
 def _coordinates(changes: pa.Table, reason: str) -> list[tuple[str, int, int, str]]:
@@ -99,12 +153,9 @@ def _key_moved(changes: pa.Table, keys: list[str]) -> pa.ChunkedArray:
     """Say which rows are updates whose key was another one before."""
     is_update = pc.equal(changes["_hs_operation"], pa.scalar(_UPDATE, pa.int8()))
     moved = pa.chunked_array([pa.repeat(False, changes.num_rows)])
-    told = pa.chunked_array([pa.repeat(True, changes.num_rows)])
     for key in keys:
-        old = changes[OLD_PREFIX + key]
-        moved = pc.or_(moved, pc.fill_null(pc.not_equal(changes[key], old), False))
-        told = pc.and_(told, pc.is_valid(old))
-    return pc.and_(is_update, pc.and_(moved, told))
+        moved = pc.or_(moved, pc.fill_null(pc.not_equal(changes[key], changes[OLD_PREFIX + key]), False))
+    return pc.and_(is_update, moved)
 
 
 def _departures(moved: pa.Table, keys: list[str]) -> pa.Table:
@@ -132,6 +183,7 @@ class _PresentColumns:
     def __init__(self, metadata: TableMetadata) -> None:
         self._names = {column.ordinal: column.name for column in metadata.columns}
         self._known: dict[bytes, frozenset[str]] = {}
+        self._lobs = frozenset(column.name for column in metadata.columns if column.type.upper() in _LOBS)
         self.all = frozenset(self._names.values())
 
     def of(self, mask: bytes | None) -> frozenset[str]:
@@ -142,6 +194,18 @@ class _PresentColumns:
             self._known[mask] = frozenset(self._names[o] for o in decode_mask(mask) if o in self._names)
         return self._known[mask]
 
+    def idle_rows(self, changes: pa.Table) -> pa.ChunkedArray:
+        """Say which rows are updates that changed nothing: no bit in the change mask, which tells of no large object."""
+        masks = changes["_hs_changed"].combine_chunks().dictionary_encode()
+        told = [mask is not None and len(mask) > 0 and not any(mask) for mask in masks.dictionary.to_pylist()]
+        idle = pc.fill_null(pc.take(pa.array(told, pa.bool_()), masks.indices), False)
+        if self._lobs:
+            present = changes["_hs_columns"].combine_chunks().dictionary_encode()
+            bare = pa.array([self._lobs.isdisjoint(self.of(mask)) for mask in present.dictionary.to_pylist()], pa.bool_())
+            idle = pc.and_(idle, pc.fill_null(pc.take(bare, present.indices), False))
+        is_update = pc.equal(changes["_hs_operation"], pa.scalar(_UPDATE, pa.int8()))
+        return pc.and_(is_update, pa.chunked_array([idle], pa.bool_()))
+
     def partial_rows(self, changes: pa.Table) -> pa.ChunkedArray:
         """Say which rows are updates that leave a column out. An insert or full load is whole: its row did not exist."""
         masks = changes["_hs_columns"].combine_chunks().dictionary_encode()
@@ -151,32 +215,21 @@ class _PresentColumns:
         return pc.and_(is_update, pa.chunked_array([partial], pa.bool_()))
 
 
-def _fold_partial(ordered: pa.Table, keys: list[str], columns: list[str], masks: _PresentColumns) -> pa.Table:
+def _fold_partial(ordered: pa.Table, keys: list[str], fold: Fold, find_rows: FindRows) -> tuple[pa.Table, list[Move]]:
     """Return one row a key: the last one, or for keys that have partial changes what their changes come to."""
     groups = _by_key(ordered, keys, ("_hs_place", "max"), ("_hs_place", "list"), ("_hs_partial", "any"))
-    whole = groups.filter(pc.invert(groups["_hs_partial_any"]))
-    last = ordered.take(whole["_hs_place_max"])
+    last = ordered.take(groups.filter(pc.invert(groups["_hs_partial_any"]))["_hs_place_max"])
     last = last.append_column("_hs_versions", pa.nulls(last.num_rows, pa.string()))
-    names = [name for name in columns if name in ordered.schema.names]
+    names = [name for name in fold.columns if name in ordered.schema.names]
     result_columns = [*names, "_hs_delete", "_hs_sequence", "_hs_versions"]
     last = last.select(result_columns)
-    places = groups.filter(groups["_hs_partial_any"])["_hs_place_list"].to_pylist()
-    folded = [_fold(ordered.take(sorted(group)).to_pylist(), columns, masks) for group in places]
+    places = pc.list_flatten(groups.filter(groups["_hs_partial_any"])["_hs_place_list"])
+    changes = ordered.take(places.take(pc.sort_indices(places))).to_pylist()
+    moves = [
+        Move(tuple(change[OLD_PREFIX + key] for key in keys), tuple(change[key] for key in keys), change["_hs_sequence"])
+        for change in changes
+        if change["_hs_moved"] and not change["_hs_delete"]
+    ]
+    folded = fold_changes(changes, fold, OLD_PREFIX, find_rows([move.before for move in moves]) if moves else {})
     rows = [{name: row[name] for name in result_columns} for row in folded]
-    return pa.concat_tables([last, pa.Table.from_pylist(rows, schema=last.schema)])
-
-
-def _fold(changes: list[dict[str, Any]], columns: list[str], masks: _PresentColumns) -> dict[str, Any]:
-    """Return one row for the changes of one key, in order: each column as the last change that carries it has it."""
-    result: dict[str, Any] = dict.fromkeys(columns)
-    versions = dict.fromkeys(columns, ABSENT_VERSION)
-    for change in changes:
-        version = version_of(change["_hs_sequence"])
-        whole = change["_hs_delete"] or not change["_hs_partial"]
-        for name in masks.all if whole else masks.of(change["_hs_columns"]):
-            result[name], versions[name] = change[name], version
-        result["_hs_delete"], result["_hs_sequence"] = change["_hs_delete"], change["_hs_sequence"]
-    level = version_of(result["_hs_sequence"])
-    uniform = result["_hs_delete"] or all(versions[name] == level for name in masks.all)
-    result["_hs_versions"] = None if uniform else "".join(versions[name] for name in columns)
-    return result
+    return pa.concat_tables([last, pa.Table.from_pylist(rows, schema=last.schema)]), moves

@@ -1,16 +1,29 @@
-"""What a pipeline is told: where messages come from, where tables and its own state live, what to do without a schema."""
+"""What a pipeline is told: where messages come from, where tables and its own state live, what to do when it goes wrong."""
 
 from __future__ import annotations
 
 import re
-from dataclasses import dataclass
+from collections.abc import Mapping
+from dataclasses import dataclass, field, fields
 from pathlib import Path
-from typing import Final, Literal, get_args
+from typing import Any, Final, Literal, NamedTuple, get_args
 
-from headstream.errors import InvalidOptionError
+from headstream.codec.replicate.formats import MessageFormat
+from headstream.errors import InvalidInputError, InvalidOptionError
 from headstream.model.identifiers import TopicName
+from headstream.spark.replicate.registry import RegistrySettings
+from headstream.spark.replicate.table_settings import TableRules
 
-__all__ = ["MAX_MESSAGES_PER_BATCH", "OnMissingSchema", "ReplicateConfig", "parse_duration_us"]
+__all__ = [
+    "MAX_MESSAGES_PER_BATCH",
+    "OnMissingSchema",
+    "Problem",
+    "ReplicateConfig",
+    "find_problems",
+    "is_kafka",
+    "parse_duration_us",
+    "parse_size",
+]
 
 OnMissingSchema = Literal["delayed", "dead-letter", "fail"]
 
@@ -18,6 +31,10 @@ MAX_MESSAGES_PER_BATCH: Final = 200_000
 """Messages of one micro-batch: enough to spread a merge's fixed cost, few enough to hold decoded in the driver."""
 
 _UNITS_US: Final = {"us": 1, "ms": 1_000, "s": 1_000_000, "m": 60_000_000, "h": 3_600_000_000, "d": 86_400_000_000}
+_UNITS_BYTES: Final = {
+    "": 1, "b": 1, "kb": 1000, "mb": 1000**2, "gb": 1000**3, "tb": 1000**4,
+    "kib": 1 << 10, "mib": 1 << 20, "gib": 1 << 30, "tib": 1 << 40,
+}  # fmt: skip
 
 
 def parse_duration_us(text: str) -> int:
@@ -32,59 +49,111 @@ def parse_duration_us(text: str) -> int:
     return round(float(match[1]) * _UNITS_US[match[2]])
 
 
+def parse_size(text: str) -> int:
+    """Return the bytes that a text such as `10GB`, `512 MiB` or `4096` spells.
+
+    Raises:
+        InvalidOptionError: it is not a number with one of the units B, KB, MB, GB, TB, KiB, MiB, GiB, TiB.
+    """
+    match = re.fullmatch(r"\s*(\d+(?:\.\d+)?)\s*([a-zA-Z]*)\s*", text)
+    if match is None or match[2].lower() not in _UNITS_BYTES:
+        raise InvalidOptionError(f"{text!r} is not a size", advice="Write a number and a unit: 512MiB or 10GB")
+    return round(float(match[1]) * _UNITS_BYTES[match[2].lower()])
+
+
+def is_kafka(source: str | None) -> bool:
+    """Return whether a source's URL names a Kafka cluster."""
+    return source is not None and source.strip().lower().startswith("kafka:")
+
+
+class Problem(NamedTuple):
+    """What is wrong with a setting: its name, what, and what to do."""
+
+    setting: str
+    what: str
+    advice: str | None = None
+
+
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ReplicateConfig:
     """One pipeline.
 
     Args:
-        source: URL of the log that the envelopes are in.
-        topics: Topics with data messages (`stream/topic`); metadata messages in them are understood too.
+        source: URL of the log or Kafka cluster (`kafka://host:9092`) that the envelopes are in; None where the pipeline is
+            given a DataFrame.
+        topics: Topics with data messages, `stream/topic` (in Kafka also a plain name); metadata messages in them are
+            understood too.
         metadata: Topics with metadata messages; may be empty where metadata is mixed in.
+        kafka: Settings of Kafka's clients, `kafka.security.protocol` and the like.
         tables: Directory of the Delta tables: one a source table, at `<schema>/<table>`.
         checkpoint: Directory of everything the pipeline must remember.
+        rules: Which tables, and the settings of each.
         zone: Directory of the schema zone; by default in the checkpoint.
+        schemas: Directory of schemas that no message brings: metadata as JSON or as messages, and Avro schemas (*.avsc).
+        registry: The schema registry, for messages with its framing.
+        format: The names of a message's parts in JSON.
+        topic_tables: Topic pattern -> `schema.table`, for messages that do not say their table; `{schema}` and `{table}`
+            in the pattern stand for those parts of the topic's name.
         schema_wait_us: How long a data message waits for its schema before `on_missing_schema` applies, microseconds.
         on_missing_schema: `delayed` moves it to the delayed topic (from where it still comes back), `dead-letter` gives
             it up, `fail` stops the pipeline.
         delayed: The delayed topic, in the pipeline's own log.
+        max_parked_count: Most messages that may wait; beyond it the pipeline does not read on.
+        max_parked_bytes: Most bytes that may wait.
+        max_parked_age_us: Longest time that a message may wait before an alarm is raised, microseconds.
+        max_dead_rate: The share of a micro-batch's messages that may be given up, 0 to 1; beyond it the pipeline stops.
+        dead_rate_messages: Smallest number of messages that a share is told of.
         once: Stop when all that was there at the start has been applied.
         max_messages_per_batch: Most messages of one micro-batch.
-        mask_order: Byte order of Avro column masks: `little` (byte 0 holds the first eight columns) or `big`.
+        change_tables: Directory of change tables, all changes of each table as they came; None for none.
+        dead_letter_table: Directory of a Delta table of the dead letter, beside its topic; None for none.
+        metrics: File that metrics are written to in the OpenMetrics format; None for none.
+        tombstones_kept_us: How long deletions are remembered, by the source's commit time, microseconds.
+        compact_every_us: How often a table's small files are put together, microseconds; 0 for never.
+        vacuum_every_us: How often files that no version needs are deleted, microseconds; 0 for never.
+        vacuum_kept_us: How old those files must be, microseconds.
 
     Raises:
-        InvalidOptionError: something is missing or contradicts itself.
+        InvalidOptionError: something is missing, contradicts itself or is out of range: all of it is told at once.
     """
 
-    source: str
+    source: str | None
     topics: tuple[str, ...]
     metadata: tuple[str, ...] = ()
+    kafka: Mapping[str, str] = field(default_factory=dict)
     tables: Path
     checkpoint: Path
+    rules: TableRules = field(default_factory=TableRules)
     zone: Path | None = None
+    schemas: Path | None = None
+    registry: RegistrySettings | None = None
+    format: MessageFormat = field(default_factory=MessageFormat)
+    topic_tables: Mapping[str, str] = field(default_factory=dict)
     schema_wait_us: int = 60_000_000
     on_missing_schema: OnMissingSchema = "delayed"
     delayed: str = "replicate/delayed"
+    max_parked_count: int = 10_000_000
+    max_parked_bytes: int = 20 << 30
+    max_parked_age_us: int = 86_400_000_000
+    max_dead_rate: float = 0.1
+    dead_rate_messages: int = 1000
     once: bool = False
     max_messages_per_batch: int = MAX_MESSAGES_PER_BATCH
-    mask_order: Literal["little", "big"] = "little"
+    change_tables: Path | None = None
+    dead_letter_table: Path | None = None
+    metrics: Path | None = None
+    tombstones_kept_us: int = 7 * 86_400_000_000
+    compact_every_us: int = 0
+    vacuum_every_us: int = 0
+    vacuum_kept_us: int = 7 * 86_400_000_000
 
     def __post_init__(self) -> None:
-        if not self.topics:
-            raise InvalidOptionError("no topic to read", where="topics", advice="Give at least one, as in --topics cdc/data")
-        for name in (*self.topics, *self.metadata, self.delayed):
-            TopicName.parse(name)
-        if self.on_missing_schema not in get_args(OnMissingSchema):
-            raise InvalidOptionError(
-                f"{self.on_missing_schema!r} is not a policy",
-                where="on-missing-schema",
-                advice=f"Use one of {', '.join(get_args(OnMissingSchema))}",
-            )
-        if self.schema_wait_us < 0:
-            raise InvalidOptionError("a wait cannot be negative", where="schema-wait")
-        if self.max_messages_per_batch < 1:
-            raise InvalidOptionError("a micro-batch has at least one message", where="max-messages-per-batch")
-        if self.tables.resolve() == self.checkpoint.resolve():
-            raise InvalidOptionError("tables and checkpoint are one directory", where=str(self.tables), advice="Give two")
+        problems = find_problems({item.name: getattr(self, item.name) for item in fields(self)})
+        if len(problems) == 1:
+            raise InvalidOptionError(problems[0].what, where=problems[0].setting, advice=problems[0].advice)
+        if problems:
+            told = "; ".join(f"{problem.setting}: {problem.what}" for problem in problems)
+            raise InvalidOptionError(f"{len(problems)} settings cannot be used: {told}")
 
     @property
     def zone_directory(self) -> Path:
@@ -95,3 +164,82 @@ class ReplicateConfig:
     def all_topics(self) -> tuple[str, ...]:
         """Every topic read, each once."""
         return tuple(dict.fromkeys((*self.metadata, *self.topics)))
+
+
+_AT_LEAST: Final = {
+    "schema_wait_us": (0, "a wait cannot be negative"),
+    "max_parked_count": (1, "at least one message must be able to wait"),
+    "max_parked_bytes": (1, "at least one message must be able to wait"),
+    "max_parked_age_us": (0, "a wait cannot be negative"),
+    "dead_rate_messages": (1, "a share is told of at least one message"),
+    "max_messages_per_batch": (1, "a micro-batch has at least one message"),
+    "tombstones_kept_us": (0, "a time cannot be negative"),
+    "compact_every_us": (0, "a time cannot be negative"),
+    "vacuum_every_us": (0, "a time cannot be negative"),
+    "vacuum_kept_us": (0, "a time cannot be negative"),
+}
+
+
+_UNKEPT: Final = {
+    "change_tables": (None, "no change tables are written"),
+    "compact_every_us": (0, "no tables are compacted"),
+    "vacuum_every_us": (0, "no tables are vacuumed"),
+    "tombstones_kept_us": (7 * 86_400_000_000, "deletions are remembered for ever, none is forgotten"),
+}
+"""Settings that this version knows and cannot keep: refused, rather than passed over in silence."""
+
+
+def find_problems(settings: Mapping[str, Any]) -> list[Problem]:
+    """Return everything that is wrong with the settings of a pipeline.
+
+    Args:
+        settings: Fields of ReplicateConfig -> values of the right types; those not given have their defaults.
+    """
+    problems = []
+    if not settings.get("topics"):
+        problems.append(Problem("topics", "no topic to read", "Give at least one, as in --topics cdc/data"))
+    plain = is_kafka(settings.get("source")) or settings.get("source") is None
+    for setting in ("topics", "metadata"):
+        for name in settings.get(setting, ()):
+            if not (plain and name and "/" not in name):
+                problems += _topic_problem(setting, name)
+    problems += _topic_problem("delayed", settings.get("delayed", "replicate/delayed"))
+    if settings.get("on_missing_schema", "delayed") not in get_args(OnMissingSchema):
+        problems.append(
+            Problem(
+                "on_missing_schema",
+                f"{settings['on_missing_schema']!r} is not a policy",
+                f"Use one of {', '.join(get_args(OnMissingSchema))}",
+            )
+        )
+    for setting, (least, what) in _AT_LEAST.items():
+        if settings.get(setting, least) < least:
+            problems.append(Problem(setting, what))
+    for setting, (default, what) in _UNKEPT.items():
+        if settings.get(setting, default) != default:
+            problems.append(Problem(setting, f"{what} by this version", "Leave the setting out"))
+    if not 0 <= settings.get("max_dead_rate", 0) <= 1:
+        problems.append(Problem("max_dead_rate", "a share is between 0 and 1", "Write 0.1 for one message in ten"))
+    if settings.get("kafka") and not is_kafka(settings.get("source")):
+        problems.append(Problem("kafka", "settings of Kafka's clients, and the source is not Kafka"))
+    return problems + _place_problems(settings)
+
+
+def _topic_problem(setting: str, name: str) -> list[Problem]:
+    try:
+        TopicName.parse(name)
+    except InvalidInputError as error:
+        return [Problem(setting, error.what, error.advice)]
+    return []
+
+
+def _place_problems(settings: Mapping[str, Any]) -> list[Problem]:
+    """Two things in one directory, or one within another: the tables, the checkpoint, and what else is written."""
+    names = ("tables", "checkpoint", "change_tables")
+    places = [(name, Path(settings[name]).resolve()) for name in names if settings.get(name) is not None]
+    problems = []
+    for index, (name, place) in enumerate(places):
+        for other, before in places[:index]:
+            if place == before:
+                problems.append(Problem(name, f"{other} and {name} are one directory, {place}", "Give two"))
+    return problems

@@ -32,6 +32,7 @@ _ARROW_TYPES: Final[dict[str, pa.DataType]] = {
     "STRING": pa.string(),
     "DATE": pa.date32(),
     "TIMESTAMP": pa.timestamp("us", "UTC"),
+    "TIMESTAMP_NTZ": pa.timestamp("us"),
 }
 _WIDE: Final = Context(prec=MAX_PRECISION)
 _FIXED: Final[dict[str, pa.DataType]] = {
@@ -39,7 +40,6 @@ _FIXED: Final[dict[str, pa.DataType]] = {
     "long": pa.int64(),
     "float": pa.float32(),
     "double": pa.float64(),
-    "enum": pa.int32(),
 }
 _LOGICAL: Final[dict[tuple[str, str], pa.DataType]] = {
     ("int", "date"): pa.date32(),
@@ -85,6 +85,9 @@ def array_from_buffers(plan: ColumnPlan, buffers: ColumnBuffers, count: int) -> 
         return pa.Array.from_buffers(pa.decimal128(plan.precision, plan.scale), count, [validity, values])
     if plan.avro_type == "boolean":
         return pa.Array.from_buffers(pa.uint8(), count, [validity, values]).cast(pa.bool_())
+    if plan.avro_type == "enum":
+        indexes = pa.Array.from_buffers(pa.int32(), count, [validity, values])
+        return pc.take(pa.array(list(plan.symbols), pa.string()), indexes)
     kind = _LOGICAL.get((plan.avro_type, plan.logical_type or ""), _FIXED.get(plan.avro_type, pa.int32()))
     return pa.Array.from_buffers(kind, count, [validity, values])
 
@@ -171,12 +174,13 @@ def _conversion(source: pa.DataType, target: pa.DataType) -> Callable[[pa.Array]
 
 def _timestamps_from_text(array: pa.Array, target: pa.DataType) -> pa.Array:
     # Seven digits of a second occur (datetime2); a table keeps six.
-    trimmed = pc.replace_substring_regex(array, r"^(.{19}\.\d{6})\d+$", r"\1")
-    if pc.any(pc.match_substring_regex(trimmed, r"[Zz]|[+-]\d\d:?\d\d$")).as_py():
-        return trimmed.cast(target)
+    trimmed = pc.replace_substring_regex(array, r"^(.{19}\.\d{6})\d+", r"\1")
+    if pc.any(pc.match_substring_regex(trimmed, r"[Zz]$|[+-]\d\d:?\d\d$")).as_py():
+        return trimmed.cast(pa.timestamp("us", "UTC")).cast(target)
     return trimmed.cast(pa.timestamp("us")).cast(target)  # no zone is written: it is UTC
 
 
 def _times_to_text(array: pa.Array) -> pa.Array:
-    # ISO 8601, the fraction only where there is one
-    return pc.replace_substring_regex(array.cast(pa.string()), r"\.0+$", "")
+    # ISO 8601, of the fraction as many of 0, 3 or 6 digits as it needs: one time has one text, whatever unit it travels in
+    whole = pc.replace_substring_regex(array.cast(pa.string()), r"\.0+$", "")
+    return pc.replace_substring_regex(whole, r"(\.\d{3})000$", r"\1")

@@ -1,48 +1,55 @@
 """One pass over a batch of raw messages: routed on the envelope's bytes, decoded schema by schema, every row accounted for.
 
-A message leaves as one of four things:
+A message leaves as one of five things:
 
     metadata   a metadata message, for the schema zone (raw)
     waiting    data whose schema has not come (raw, with the schema id)
     dead       what can never be a change (raw, with the reason)
     changes    one Arrow batch a schema id, in the target's types
+    unwanted   a change of a table that is not to be a target (counted)
+
+Beside them go findings: what a user should know of the messages, without being in anybody's way.
 
 The same code runs on Spark's executors and in the driver; the zone is read from its directory on both sides.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
+import functools
+import pickle
+from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Final, Literal
+from typing import Final
 
 import numpy as np
 import pyarrow as pa
 
 from headstream.codec import envelopes as forms
-from headstream.codec.avro_schema import parse_schema
 from headstream.codec.envelopes import Envelopes, group_by_schema, split_envelopes, ungrouped_rows
 from headstream.errors import SchemaError
 from headstream.spark.replicate.json_rows import decode_json_rows
+from headstream.spark.replicate.mask_orders import MaskOrders
 from headstream.spark.replicate.raw import offsets_and_data, raw_rows, read_ipc, write_ipc
+from headstream.spark.replicate.registry import RegistrySchemas, framed_ids
 from headstream.spark.replicate.rows import decode_avro_rows
-from headstream.spark.replicate.schemas import TableSchema, table_schema
+from headstream.spark.replicate.schema_catalog import DecodeOptions, SchemaCatalog
+from headstream.spark.replicate.schemas import TableSchema
 from headstream.spark.replicate.zone import SchemaZone
 
-__all__ = ["DECODED_SCHEMA", "DECODED_SPARK_SCHEMA", "Decoded", "Decoder", "decode_partitions"]
+__all__ = ["DECODED_SCHEMA", "DECODED_SPARK_SCHEMA", "Decoded", "Decoder", "decode_partitions", "open_zone"]
 
-_REGISTRY_REASON: Final = "the message has schema registry framing, and there is no registry to ask"
+_REGISTRY_REASON: Final = "the message has schema registry framing, and there is no registry to ask: set registry"
 
-_MAX_SCHEMAS: Final = 10_000
-"""Schemas kept ready to decode by; messages that each carry a schema of their own must not fill the memory."""
+_KEPT_DECODERS: Final = 8
+"""Decoders that a worker keeps from one micro-batch to the next: each is of one pipeline and its settings."""
 
 DECODED_SCHEMA: Final = pa.schema(
     [
         pa.field("kind", pa.string(), nullable=False),
-        pa.field("schema_id", pa.string()),
+        pa.field("schema_id", pa.string()),  # of changes; of a finding its text
         pa.field("count", pa.int64(), nullable=False),
-        pa.field("content", pa.binary(), nullable=False),  # an Arrow IPC stream
+        pa.field("content", pa.binary(), nullable=False),  # an Arrow IPC stream, where there is one
     ]
 )
 DECODED_SPARK_SCHEMA: Final = "kind STRING NOT NULL, schema_id STRING, count BIGINT NOT NULL, content BINARY NOT NULL"
@@ -57,18 +64,23 @@ class Decoded:
         waiting: Raw data messages without a schema yet.
         dead: Raw messages with a reason.
         changes: Schema id -> decoded changes.
+        unwanted: How many messages are of tables that are not to be targets.
+        findings: What a user should know -> how many messages it is about.
     """
 
     metadata: list[pa.RecordBatch] = field(default_factory=list)
     waiting: list[pa.RecordBatch] = field(default_factory=list)
     dead: list[pa.RecordBatch] = field(default_factory=list)
     changes: dict[str, list[pa.RecordBatch]] = field(default_factory=dict)
+    unwanted: int = 0
+    findings: dict[str, int] = field(default_factory=dict)
 
     @property
     def message_count(self) -> int:
         """How many messages went in."""
         batches = [*self.metadata, *self.waiting, *self.dead, *(b for group in self.changes.values() for b in group)]
-        return sum(batch.num_rows for batch in batches)
+        count: int = sum(batch.num_rows for batch in batches)
+        return count + self.unwanted
 
     def extend(self, other: Decoded) -> None:
         """Add what another batch came to."""
@@ -77,6 +89,13 @@ class Decoded:
         self.dead += other.dead
         for schema_id, batches in other.changes.items():
             self.changes.setdefault(schema_id, []).extend(batches)
+        self.unwanted += other.unwanted
+        self.note(other.findings)
+
+    def note(self, findings: Mapping[str, int]) -> None:
+        """Add findings."""
+        for finding, count in findings.items():
+            self.findings[finding] = self.findings.get(finding, 0) + count
 
     def to_batch(self) -> pa.RecordBatch:
         """Return it as one batch of DECODED_SCHEMA, to travel from an executor to the driver."""
@@ -85,6 +104,9 @@ class Decoded:
             groups += [(kind, None, batch) for batch in getattr(self, kind)]
         groups += [("changes", schema_id, batch) for schema_id, batches in self.changes.items() for batch in batches]
         rows = [(kind, schema_id, batch.num_rows, write_ipc(batch)) for kind, schema_id, batch in groups]
+        rows += [("finding", finding, count, b"") for finding, count in self.findings.items()]
+        if self.unwanted:
+            rows.append(("unwanted", None, self.unwanted, b""))
         columns = list(zip(*rows, strict=True)) if rows else [(), (), (), ()]
         arrays = [pa.array(values, kind.type) for values, kind in zip(columns, DECODED_SCHEMA, strict=True)]
         return pa.RecordBatch.from_arrays(arrays, schema=DECODED_SCHEMA)
@@ -93,13 +115,28 @@ class Decoded:
     def from_table(cls, table: pa.Table) -> Decoded:
         """Return what executors sent, the reverse of to_batch()."""
         decoded = cls()
-        for kind, schema_id, content in zip(table["kind"], table["schema_id"], table["content"], strict=True):
-            batches = read_ipc(content.as_buffer()).to_batches()
-            if kind.as_py() == "changes":
-                decoded.changes.setdefault(schema_id.as_py(), []).extend(batches)
+        names = [table[name].to_pylist() for name in ("kind", "schema_id", "count")]
+        for kind, name, count, content in zip(*names, table["content"], strict=True):
+            if kind == "unwanted":
+                decoded.unwanted += count
+            elif kind == "finding":
+                decoded.note({name: count})
+            elif kind == "changes":
+                decoded.changes.setdefault(name, []).extend(read_ipc(content.as_buffer()).to_batches())
             else:
-                getattr(decoded, kind.as_py()).extend(batches)
+                getattr(decoded, kind).extend(read_ipc(content.as_buffer()).to_batches())
         return decoded
+
+
+def open_zone(directory: Path, options: DecodeOptions) -> SchemaZone:
+    """Return a schema zone that asks the pipeline's schema registry, where it has one, for what is not there.
+
+    Args:
+        directory: The zone's directory.
+        options: What decoding needs of the configuration.
+    """
+    provider = None if options.registry is None else RegistrySchemas(options.registry)
+    return SchemaZone(directory, provider)
 
 
 class Decoder:
@@ -107,13 +144,14 @@ class Decoder:
 
     Args:
         zone: The schema zone; asked again for every id it has not shown yet.
-        mask_order: Byte order of Avro column masks.
+        options: Tables, their settings, and the forms of messages.
     """
 
-    def __init__(self, zone: SchemaZone, mask_order: Literal["little", "big"] = "little") -> None:
-        self._zone = zone
-        self._mask_order = mask_order
-        self._schemas: dict[tuple[str, str | None, bool], TableSchema | SchemaError] = {}
+    def __init__(self, zone: SchemaZone, options: DecodeOptions | None = None) -> None:
+        self._options = DecodeOptions() if options is None else options
+        self._catalog = SchemaCatalog(zone, self._options)
+        self._orders = MaskOrders(zone.directory)
+        self._told: set[str] = set()
 
     def decode(self, raw: pa.RecordBatch) -> Decoded:
         """Return what a batch of raw messages comes to; never raises for what is in a message.
@@ -126,22 +164,32 @@ class Decoder:
         envelopes = split_envelopes(offsets, data)
         form = np.frombuffer(envelopes.form, np.uint8)
         reasons: dict[int, str] = {row: str(fault) for row, fault in envelopes.faults.items()}
-        reasons |= dict.fromkeys(np.flatnonzero(form == forms.REGISTRY).tolist(), _REGISTRY_REASON)
         metadata = np.flatnonzero(form == forms.METADATA).tolist()
         waiting: dict[int, str] = {}
-        for (schema_id, own_schema), rows in self._avro_groups(envelopes, data).items():
-            schema = self._schema(schema_id, own_schema)
+        groups = self._avro_groups(envelopes, data)
+        framed = np.flatnonzero(form == forms.REGISTRY).tolist()
+        if framed and self._options.registry is None:
+            reasons |= dict.fromkeys(framed, _REGISTRY_REASON)
+        elif framed:
+            groups |= {(schema_id, None): np.array(rows, np.int64) for schema_id, rows in framed_ids(raw, framed).items()}
+        for (schema_id, own_schema), rows in groups.items():
+            schema = self._catalog.find(schema_id, own_schema)
             if schema is None:
                 waiting |= dict.fromkeys(rows.tolist(), schema_id)
+            elif schema == "unwanted":
+                decoded.unwanted += len(rows)
             elif isinstance(schema, SchemaError):
                 reasons |= dict.fromkeys(rows.tolist(), str(schema))
             else:
-                changes, faults = decode_avro_rows(schema, raw, envelopes, rows, self._mask_order)
-                decoded.changes.setdefault(schema.metadata.schema_id, []).append(changes)
-                reasons |= faults
-        json = decode_json_rows(raw, np.flatnonzero(form == forms.JSON).tolist(), self._json_schema)
-        for schema_id, changes in json.changes.items():
-            decoded.changes.setdefault(schema_id, []).append(changes)
+                result = decode_avro_rows(schema, raw, envelopes, rows, self._orders)
+                self._add(decoded, schema, result.changes)
+                reasons |= result.faults
+                decoded.note(result.findings)
+        json = decode_json_rows(raw, np.flatnonzero(form == forms.JSON).tolist(), self._catalog, self._options)
+        for schema, changes in json.changes:
+            self._add(decoded, schema, changes)
+        decoded.unwanted += json.unwanted
+        decoded.note(json.findings)
         self._set_aside(decoded, raw, metadata + json.metadata, waiting | json.waiting, reasons | json.faults)
         return decoded
 
@@ -151,10 +199,20 @@ class Decoder:
         Raises:
             SchemaError: the zone does not have it, or no row of it can be applied.
         """
-        schema = self._schema(schema_id, None, avro=False)
+        schema = self._catalog.find(schema_id, avro=False)
+        if isinstance(schema, SchemaError):
+            raise schema
         if not isinstance(schema, TableSchema):
-            raise SchemaError(f"schema id {schema_id} is not in the schema zone") if schema is None else schema
+            raise SchemaError(f"schema id {schema_id} is not in the schema zone, or not of a table that is wanted")
         return schema
+
+    def _add(self, decoded: Decoded, schema: TableSchema, changes: pa.RecordBatch) -> None:
+        schema_id = schema.metadata.schema_id
+        decoded.changes.setdefault(schema_id, []).append(changes)
+        if schema.findings and schema_id not in self._told:
+            self._told.add(schema_id)
+            name = f"{schema.metadata.lineage.schema}.{schema.metadata.lineage.table}"
+            decoded.note({f"table {name}: {finding}": 1 for finding in schema.findings})
 
     @staticmethod
     def _set_aside(
@@ -186,46 +244,28 @@ class Decoder:
             others.setdefault((schema_id or "", own_schema), []).append(row)
         return groups | {key: np.array(rows, np.int64) for key, rows in others.items()}
 
-    def _json_schema(self, schema_id: str) -> TableSchema | SchemaError | None:
-        return self._schema(schema_id, None, avro=False)
-
-    def _schema(self, schema_id: str, own_schema: str | None, *, avro: bool = True) -> TableSchema | SchemaError | None:
-        """Return the schema of an id, why it cannot be used, or None where it has not come."""
-        known = self._schemas.get((schema_id, own_schema, avro))
-        if known is None:
-            try:
-                known = self._find_schema(schema_id, own_schema, avro)
-            except SchemaError as error:
-                known = error
-            if known is not None:
-                if len(self._schemas) >= _MAX_SCHEMAS:
-                    self._schemas.clear()
-                self._schemas[schema_id, own_schema, avro] = known
-        return known
-
-    def _find_schema(self, schema_id: str, own_schema: str | None, avro: bool) -> TableSchema | None:
-        if schema_id:
-            entry = self._zone.find(schema_id)
-            return None if entry is None else table_schema(entry.metadata, own_schema=own_schema, avro=avro)
-        if own_schema is None:
-            raise SchemaError("the message has neither a schema id nor a schema of its own")
-        namespace = parse_schema(own_schema).name.rpartition(".")[0]
-        return table_schema(self._zone.find_namespace(namespace).metadata, own_schema=own_schema)
-
 
 def decode_partitions(
-    zone_directory: Path, mask_order: Literal["little", "big"]
+    zone_directory: Path, options: DecodeOptions
 ) -> Callable[[Iterator[pa.RecordBatch]], Iterator[pa.RecordBatch]]:
     """Return the function that Spark runs over each partition of raw messages, giving batches of DECODED_SCHEMA.
 
     Args:
         zone_directory: The schema zone, readable from every executor.
-        mask_order: Byte order of Avro column masks.
+        options: What decoding needs of the configuration.
     """
+    packed = pickle.dumps((zone_directory, options))
 
     def decode(batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
-        decoder = Decoder(SchemaZone(zone_directory), mask_order)
+        decoder = _kept_decoder(packed)
         for batch in batches:
             yield decoder.decode(batch).to_batch()
 
     return decode
+
+
+@functools.lru_cache(maxsize=_KEPT_DECODERS)
+def _kept_decoder(packed: bytes) -> Decoder:
+    """Return a decoder that a worker keeps: what it has read of the zone never changes."""
+    directory, options = pickle.loads(packed)
+    return Decoder(open_zone(directory, options), options)

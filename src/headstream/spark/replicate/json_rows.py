@@ -1,21 +1,32 @@
-"""JSON envelopes -> the same changes as Avro ones. A Python object a message: JSON is for small volumes."""
+"""JSON messages -> the same changes as Avro ones. A Python object a message: JSON is for small volumes.
+
+A message names its schema by the envelope's id; one that does not, by its table: a flat message says it, and of others the
+topic tells it (`topic_tables`). Such a message is read by the newest schema of the table, and may have no column beyond it.
+"""
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Mapping
 from dataclasses import dataclass, field
+from typing import Any, TypeAlias
 
 import numpy as np
 import pyarrow as pa
 
-from headstream.codec.replicate import Change, decode_data, decode_envelope
+from headstream.codec.replicate import Change, Envelope, decode_data, decode_envelope, decode_mask, encode_mask
 from headstream.errors import DecodeError, SchemaError
 from headstream.spark.replicate.changes import OPERATIONS
 from headstream.spark.replicate.conversion import array_from_json
-from headstream.spark.replicate.rows import Faults, assemble_changes
+from headstream.spark.replicate.row_masks import settle_masks
+from headstream.spark.replicate.rows import ChangeParts, DecodedRows, Faults, assemble_changes, header_maps
+from headstream.spark.replicate.schema_catalog import DecodeOptions, Found, SchemaCatalog, find_topic_table
 from headstream.spark.replicate.schemas import TableSchema
+from headstream.spark.replicate.zone import table_id
 
 __all__ = ["JsonRows", "decode_json_rows"]
+
+_Message: TypeAlias = tuple[int, Envelope, Change]
+"""Row of the raw batch, its envelope and its change."""
 
 
 @dataclass(slots=True)
@@ -26,74 +37,130 @@ class JsonRows:
         metadata: Rows with metadata messages.
         waiting: Row -> the schema id it waits for.
         faults: Row -> why it can never be a change.
-        changes: Schema id -> decoded changes.
+        changes: Schema and its decoded changes.
+        unwanted: How many messages are of tables that are not to be targets.
+        findings: What a user should know -> how many rows it is about.
     """
 
     metadata: list[int] = field(default_factory=list)
     waiting: dict[int, str] = field(default_factory=dict)
     faults: Faults = field(default_factory=dict)
-    changes: dict[str, pa.RecordBatch] = field(default_factory=dict)
+    changes: list[tuple[TableSchema, pa.RecordBatch]] = field(default_factory=list)
+    unwanted: int = 0
+    findings: dict[str, int] = field(default_factory=dict)
 
 
-def decode_json_rows(
-    raw: pa.RecordBatch, rows: list[int], find_schema: Callable[[str], TableSchema | SchemaError | None]
-) -> JsonRows:
+def decode_json_rows(raw: pa.RecordBatch, rows: list[int], catalog: SchemaCatalog, options: DecodeOptions) -> JsonRows:
     """Decode the JSON messages of a batch.
 
     Args:
         raw: Raw messages.
         rows: Which of them are JSON.
-        find_schema: Schema id -> the schema, why it cannot be used, or None where it has not come.
+        catalog: The schemas.
+        options: The names of a message's parts, and the tables of topics.
     """
     result = JsonRows()
-    groups: dict[str, tuple[list[int], list[Change]]] = {}
-    payloads = raw.column("payload")
+    groups: dict[str, list[_Message]] = {}
+    payloads, topics = raw.column("payload"), raw.column("topic")
     for row in rows:
         try:
-            envelope = decode_envelope(payloads[row].as_py())
+            envelope = decode_envelope(payloads[row].as_py(), options.format)
             if envelope.type == "MD":
                 result.metadata.append(row)
-            elif envelope.schema_id is None:
-                result.faults[row] = "the message has no schema id, so its table is unknown"
-            else:
-                ids, changes = groups.setdefault(envelope.schema_id, ([], []))
-                changes.append(decode_data(envelope, None))
-                ids.append(row)
+                continue
+            wanted = envelope.schema_id
+            if wanted is None:
+                table = envelope.table or find_topic_table(options.topic_tables, topics[row].as_py())
+                if table is None:
+                    raise SchemaError(
+                        "the message has no schema id, so its table is unknown", advice="Name the topic's table: topic_tables"
+                    )
+                wanted = table_id(*table)
+            groups.setdefault(wanted, []).append((row, envelope, decode_data(envelope, None)))
         except (DecodeError, SchemaError) as error:
             result.faults[row] = str(error)
-    for schema_id, (ids, changes) in groups.items():
-        schema = find_schema(schema_id)
-        if schema is None:
-            result.waiting |= dict.fromkeys(ids, schema_id)
-        elif isinstance(schema, SchemaError):
-            result.faults |= dict.fromkeys(ids, str(schema))
-        else:
-            result.changes[schema_id], faults = _to_columns(schema, raw, ids, changes)
-            result.faults |= faults
+    for wanted, messages in groups.items():
+        _decode_group(result, raw, wanted, messages, catalog.find(wanted, avro=False))
     return result
 
 
-def _to_columns(
-    schema: TableSchema, raw: pa.RecordBatch, rows: list[int], changes: list[Change]
-) -> tuple[pa.RecordBatch, Faults]:
-    faults: Faults = {}
+def _decode_group(result: JsonRows, raw: pa.RecordBatch, wanted: str, messages: list[_Message], schema: Found) -> None:
+    rows = [row for row, _, _ in messages]
+    if schema is None:
+        result.waiting |= dict.fromkeys(rows, wanted)
+    elif schema == "unwanted":
+        result.unwanted += len(rows)
+    elif isinstance(schema, SchemaError):
+        result.faults |= dict.fromkeys(rows, str(schema))
+    else:
+        decoded = _to_columns(schema, raw, messages)
+        result.changes.append((schema, decoded.changes))
+        result.faults |= decoded.faults
+        for finding, count in decoded.findings.items():
+            result.findings[finding] = result.findings.get(finding, 0) + count
 
-    def column(name: str, values: list[object]) -> pa.Array:
-        array, bad = array_from_json(values, schema.changes.field(name).type)
+
+def _to_columns(schema: TableSchema, raw: pa.RecordBatch, messages: list[_Message]) -> DecodedRows:
+    rows = [row for row, _, _ in messages]
+    changes = [change for _, _, change in messages]
+    faults: Faults = {}
+    for row, change in zip(rows, changes, strict=True):
+        unknown = [name for part in (change.data, change.before or {}) for name in part if name not in schema.known_fields]
+        if unknown:
+            faults[row] = f"the row has the column {unknown[0]!r}, which the table's schema has not"
+
+    def column(name: str, parts: list[Mapping[str, Any]]) -> pa.Array:
+        array, bad = array_from_json([part.get(schema.fields[name]) for part in parts], schema.changes.field(name).type)
         for index, why in bad.items():
             faults.setdefault(rows[index], f"column {name!r}: {why}")
         return array
 
-    verbs = [OPERATIONS.index(change.operation) if change.operation in OPERATIONS else None for change in changes]
+    now: list[Mapping[str, Any]] = [change.data for change in changes]
+    past: list[Mapping[str, Any]] = [change.before or {} for change in changes]
+    masks = settle_masks(
+        schema,
+        pa.array([_column_mask(schema, change) for change in changes], pa.binary()),
+        pa.array([change.change_mask for change in changes], pa.binary()),
+        values=lambda: _told_values(schema, now),
+    )
+    faults |= {rows[index]: reason for index, reason in masks.faults.items() if rows[index] not in faults}
     batch = assemble_changes(
         schema,
         raw,
         np.array(rows, np.int64),
         faults,
-        data={name: column(name, [change.data.get(name) for change in changes]) for name in schema.types},
-        before={key: column(key, [(change.before or {}).get(key) for change in changes]) for key in schema.metadata.key_columns},
-        operations=pa.array(verbs, pa.int8()),
-        sequences=pa.array([change.change_sequence for change in changes], pa.string()),
-        masks=pa.array([change.column_mask for change in changes], pa.binary()),
+        ChangeParts(
+            data={name: column(name, now) for name in schema.types},
+            before={name: column(name, past) for name in (schema.types if schema.has_details else schema.metadata.key_columns)},
+            operations=pa.array([OPERATIONS.index(change.operation) for change in changes], pa.int8()),
+            sequences=pa.array([change.change_sequence for change in changes], pa.string()),
+            masks=masks.columns,
+            changed=masks.changed,
+            transactions=pa.array([change.transaction_id for change in changes], pa.string()),
+            events=pa.array([change.transaction_event_counter for change in changes], pa.int64()),
+            last_events=pa.array([change.transaction_last_event for change in changes], pa.bool_()),
+            details=[
+                pa.array([change.timestamp for change in changes], pa.string()),
+                pa.array([change.stream_position for change in changes], pa.string()),
+                header_maps([envelope.headers for _, envelope, _ in messages]),
+            ],
+        ),
     )
-    return batch, faults
+    return DecodedRows(batch, faults, masks.findings)
+
+
+def _column_mask(schema: TableSchema, change: Change) -> bytes | None:
+    """Return the column mask without the columns that the row does not even name: those are not null but not told."""
+    columns = schema.metadata.columns
+    unnamed = [column.ordinal for column in columns if schema.fields[column.name] not in change.data]
+    if not unnamed or not change.data:
+        return change.column_mask
+    told = decode_mask(change.column_mask) if change.column_mask else schema.ordinals
+    return encode_mask(told - set(unnamed))
+
+
+def _told_values(schema: TableSchema, rows: list[Mapping[str, Any]]) -> list[tuple[int, pa.Array]]:
+    return [
+        (column.ordinal, pa.array([row.get(schema.fields[column.name]) is not None for row in rows], pa.bool_()))
+        for column in schema.metadata.columns
+    ]

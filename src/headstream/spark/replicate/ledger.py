@@ -1,84 +1,152 @@
 """The ledger: what the pipeline has set aside and what it has done about it, in one SQLite file of the checkpoint.
 
-The bytes of a message set aside lie in the pipeline's own log; the ledger knows where, and in which of these states
-it is. Every change of state is one transaction, made after the log has the bytes and before the next step relies on it.
+The bytes of messages set aside lie in the pipeline's own log; the ledger knows where, and what they wait for. It keeps
+them by the parcel: messages that were set aside together, for one reason, and lie one after the other in one topic.
+Every change of state is one transaction, made after the log has the bytes and before the next step relies on it.
 
-    parked      waits for its schema
-    delayed     has waited too long, and still comes back when the schema does
+    parked      waits: for its schema, or for its table, which takes no changes at the moment
+    delayed     has waited too long for its schema, and still comes back when that comes
+    dead        given up on; comes back when someone asks for it
+    called      dead or waiting, and asked for: comes back next
     releasing   chosen for the release with that number; its table may or may not have it yet
-    dead        given up on
+    done        back among the changes, or moved on
+
+Other processes may read the file at any time, and add requests (requests.py).
 """
 
 from __future__ import annotations
 
 import sqlite3
+import threading
 import uuid
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
-from dataclasses import dataclass
+from dataclasses import astuple, dataclass, fields
 from pathlib import Path
-from typing import Final
+from typing import Any, Final
 
 from headstream.errors import StorageError
 
-__all__ = ["Ledger", "Parked"]
+__all__ = ["Ledger", "Parcel", "Table", "Waiting"]
+
+Table = tuple[str, str]
+"""Schema and name of a target table."""
 
 _TABLES: Final = """
 CREATE TABLE IF NOT EXISTS pipeline (name TEXT PRIMARY KEY, value TEXT NOT NULL) WITHOUT ROWID;
-CREATE TABLE IF NOT EXISTS parked (
-    topic TEXT NOT NULL, partition INTEGER NOT NULL, offset INTEGER NOT NULL,
-    schema_id TEXT NOT NULL, state TEXT NOT NULL, since_us INTEGER NOT NULL,
-    log_topic TEXT NOT NULL, log_offset INTEGER NOT NULL, release INTEGER,
-    PRIMARY KEY (topic, partition, offset)
+CREATE TABLE IF NOT EXISTS parcels (
+    id INTEGER PRIMARY KEY, state TEXT NOT NULL, cause TEXT NOT NULL, schema_id TEXT, table_schema TEXT, table_name TEXT,
+    reason TEXT, log_topic TEXT NOT NULL, from_offset INTEGER NOT NULL, until_offset INTEGER NOT NULL,
+    size_bytes INTEGER NOT NULL, since_us INTEGER NOT NULL, batch INTEGER, release INTEGER
+);
+CREATE INDEX IF NOT EXISTS parcels_by_state ON parcels (state, schema_id);
+CREATE TABLE IF NOT EXISTS failing (
+    table_schema TEXT NOT NULL, table_name TEXT NOT NULL, failures INTEGER NOT NULL, since_us INTEGER NOT NULL,
+    next_us INTEGER NOT NULL, reason TEXT NOT NULL, PRIMARY KEY (table_schema, table_name)
 ) WITHOUT ROWID;
-CREATE INDEX IF NOT EXISTS parked_by_state ON parked (state, schema_id);
+CREATE TABLE IF NOT EXISTS requests (
+    id INTEGER PRIMARY KEY, kind TEXT NOT NULL, arguments TEXT NOT NULL, asked_us INTEGER NOT NULL, done_us INTEGER, result TEXT
+);
 """
+_WAITS: Final = "state IN ('parked', 'delayed', 'called', 'releasing')"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Parcel:
+    """Messages that were set aside together.
+
+    Args:
+        id: Its number; 0 before the ledger has it.
+        state: As the module says.
+        cause: `schema` or `table`, what it waits for, or `message`, which is at fault itself.
+        schema_id: The schema that its messages name, where that is known and is one.
+        table_schema: The schema of its table, where that is known.
+        table_name: The name of its table.
+        reason: Why it was set aside; for messages given up on for very many reasons, `several reasons`.
+        log_topic: Where its bytes lie in the pipeline's own log.
+        from_offset: The first of them.
+        until_offset: The offset after the last.
+        size_bytes: Their size.
+        since_us: When it was set aside, microseconds since 1970 UTC.
+        batch: The micro-batch that set it aside.
+        release: The release that it is chosen for.
+    """
+
+    id: int = 0
+    state: str
+    cause: str
+    schema_id: str | None = None
+    table_schema: str | None = None
+    table_name: str | None = None
+    reason: str | None = None
+    log_topic: str
+    from_offset: int
+    until_offset: int
+    size_bytes: int
+    since_us: int
+    batch: int | None = None
+    release: int | None = None
+
+    @property
+    def count(self) -> int:
+        """How many messages it has."""
+        return self.until_offset - self.from_offset
+
+    @property
+    def table(self) -> Table | None:
+        """Its table, where that is known."""
+        return None if self.table_schema is None or self.table_name is None else (self.table_schema, self.table_name)
 
 
 @dataclass(frozen=True, slots=True)
-class Parked:
-    """One message that waits for its schema.
+class Waiting:
+    """How much waits.
 
     Args:
-        topic: Where it came from.
-        partition: Where it came from.
-        offset: Where it came from.
-        schema_id: What it waits for.
-        since_us: Since when, microseconds since 1970 UTC.
-        log_topic: Where its bytes lie in the pipeline's own log.
-        log_offset: Where in that topic.
+        count: Messages.
+        size_bytes: Their size.
+        oldest_us: Since when the oldest waits, microseconds since 1970 UTC; None where nothing does.
     """
 
-    topic: str
-    partition: int
-    offset: int
-    schema_id: str
-    since_us: int
-    log_topic: str
-    log_offset: int
+    count: int
+    size_bytes: int
+    oldest_us: int | None
+
+
+_COLUMNS: Final = ", ".join(field.name for field in fields(Parcel))
+_MARKS: Final = ", ".join("?" * len(fields(Parcel)))
 
 
 class Ledger:
-    """The SQLite file.
+    """The SQLite file; every method may be called from any thread.
 
     Args:
-        path: Made where it is missing.
+        path: Made where it is missing, except with read_only.
+        read_only: For looking at the ledger of a pipeline that another process may be running.
 
     Raises:
         StorageError: it cannot be opened, or is not a ledger.
     """
 
-    def __init__(self, path: Path) -> None:
+    def __init__(self, path: Path, *, read_only: bool = False) -> None:
         self._path = path
+        self._lock = threading.RLock()
         try:
-            path.parent.mkdir(parents=True, exist_ok=True)
-            # foreachBatch runs on a thread of its own; the pipeline's lock keeps it and the main thread apart
-            self._connection = sqlite3.connect(path, isolation_level=None, check_same_thread=False)
-            self._connection.execute("PRAGMA journal_mode=WAL")
-            self._connection.execute("PRAGMA synchronous=FULL")
-            self._connection.executescript(_TABLES)
+            if not read_only:
+                path.parent.mkdir(parents=True, exist_ok=True)
+            place = f"{path.resolve().as_uri()}?mode=ro" if read_only else str(path)
+            self._connection = sqlite3.connect(place, isolation_level=None, check_same_thread=False, uri=read_only, timeout=30)
+            if not read_only:
+                self._connection.execute("PRAGMA journal_mode=WAL")
+                self._connection.execute("PRAGMA synchronous=FULL")
+                self._connection.executescript(_TABLES)
+            self._connection.execute("SELECT COUNT(*) FROM parcels").fetchone()
         except (sqlite3.Error, OSError) as error:
-            raise StorageError(f"the pipeline's ledger cannot be opened: {error}", where=str(path)) from error
+            raise StorageError(
+                f"the pipeline's ledger cannot be opened: {error}",
+                where=str(path),
+                advice="Is this the checkpoint of a pipeline that has run?" if read_only else None,
+            ) from error
 
     def close(self) -> None:
         """Close the file."""
@@ -89,118 +157,174 @@ class Ledger:
         """The pipeline's identity, made with its checkpoint: tables remember by it what they have applied."""
         present = self._value("id")
         if present is None:
-            with self._transaction() as connection:
+            with self.transaction() as connection:
                 connection.execute("INSERT OR IGNORE INTO pipeline VALUES ('id', ?)", (str(uuid.uuid4()),))
             present = self._value("id")
         assert present is not None
         return present
 
+    def add(self, parcels: Iterable[Parcel], *, done: Sequence[int] = (), marks: Mapping[str, str] | None = None) -> None:
+        """Record parcels whose bytes are in the log now.
+
+        Args:
+            parcels: With id 0.
+            done: Parcels that these take the place of.
+            marks: Texts to be remembered with them, as set_mark() does.
+        """
+        rows = [(None, *astuple(parcel)[1:]) for parcel in parcels]
+        with self.transaction() as connection:
+            connection.executemany(f"INSERT INTO parcels ({_COLUMNS}) VALUES ({_MARKS})", rows)
+            connection.executemany("INSERT OR REPLACE INTO pipeline VALUES (?, ?)", _named(marks))
+            connection.executemany(
+                "UPDATE parcels SET state = 'done', release = NULL WHERE id = ?", [(number,) for number in done]
+            )
+
+    def parcels(self, *states: str) -> list[Parcel]:
+        """Return the parcels in some states, the oldest first."""
+        marks = ", ".join("?" * len(states))
+        return self._select(f"state IN ({marks})", states)
+
+    def batch_parcels(self, batch: int) -> list[Parcel]:
+        """Return what a micro-batch has set aside, whatever became of it."""
+        return self._select("batch = ?", (batch,))
+
+    def forget_done(self) -> None:
+        """Drop parcels that are done; those of a micro-batch are kept until the next one begins."""
+        with self.transaction() as connection:
+            connection.execute("DELETE FROM parcels WHERE state = 'done'")
+
     def counts(self) -> dict[str, int]:
         """Return how many messages are in each state."""
-        return dict(self._connection.execute("SELECT state, COUNT(*) FROM parked GROUP BY state"))
+        query = "SELECT state, SUM(until_offset - from_offset) FROM parcels WHERE state <> 'done' GROUP BY state"
+        return dict(self._all(query))
+
+    def waiting(self) -> Waiting:
+        """Return how much waits, in whatever state."""
+        query = f"SELECT TOTAL(until_offset - from_offset), TOTAL(size_bytes), MIN(since_us) FROM parcels WHERE {_WAITS}"
+        ((count, size_bytes, oldest_us),) = self._all(query)
+        return Waiting(int(count), int(size_bytes), oldest_us)
 
     def waiting_ids(self) -> list[str]:
         """Return the schema ids that something waits for."""
-        rows = self._connection.execute("SELECT DISTINCT schema_id FROM parked WHERE state IN ('parked', 'delayed')")
-        return [schema_id for (schema_id,) in rows]
+        query = "SELECT DISTINCT schema_id FROM parcels WHERE state IN ('parked', 'delayed') AND cause = 'schema'"
+        return [schema_id for (schema_id,) in self._all(query)]
 
-    def contains(self, topic: str, partition: int, offset: int) -> bool:
-        """Return whether a message of the source is set aside, or being released."""
-        query = "SELECT 1 FROM parked WHERE topic = ? AND partition = ? AND offset = ?"
-        return self._connection.execute(query, (topic, partition, offset)).fetchone() is not None
+    def waiting_tables(self) -> set[Table]:
+        """Return the tables that something waits for."""
+        query = "SELECT DISTINCT table_schema, table_name FROM parcels WHERE state = 'parked' AND cause = 'table'"
+        return set(self._all(query))
 
-    def park(self, messages: Iterable[Parked]) -> None:
-        """Record messages whose bytes are in the log now; those known already stay as they are."""
-        rows = [(m.topic, m.partition, m.offset, m.schema_id, "parked", m.since_us, m.log_topic, m.log_offset) for m in messages]
-        with self._transaction() as connection:
-            connection.executemany("INSERT OR IGNORE INTO parked VALUES (?, ?, ?, ?, ?, ?, ?, ?, NULL)", rows)
-
-    def overdue(self, before_us: int) -> list[Parked]:
-        """Return parked messages that have waited since before a time, in order of their source."""
-        return self._select("state = 'parked' AND since_us <= ?", (before_us,))
-
-    def delay(self, messages: Iterable[Parked]) -> None:
-        """Record that messages lie in the delayed topic now (their new place is in them)."""
-        with self._transaction() as connection:
-            connection.executemany(
-                "UPDATE parked SET state = 'delayed', log_topic = ?, log_offset = ? "
-                "WHERE topic = ? AND partition = ? AND offset = ?",
-                [(m.log_topic, m.log_offset, m.topic, m.partition, m.offset) for m in messages],
-            )
-
-    def forget(self, messages: Iterable[Parked]) -> None:
-        """Drop messages that have gone to the dead letter."""
-        with self._transaction() as connection:
-            connection.executemany(
-                "DELETE FROM parked WHERE topic = ? AND partition = ? AND offset = ?",
-                [(m.topic, m.partition, m.offset) for m in messages],
-            )
-
-    def begin_release(self, schema_ids: list[str], count: int) -> int | None:
-        """Choose messages that wait for some schemas for a release.
+    def begin_release(self, schema_ids: Iterable[str], tables: Iterable[Table], count: int) -> int | None:
+        """Choose parcels for a release, the oldest first.
 
         Args:
             schema_ids: Schemas that have come.
-            count: Most messages of one release.
+            tables: Tables to be tried again.
+            count: Most messages of one release; a larger parcel goes alone.
 
         Returns:
-            The release's number, or None where nothing waits for them.
+            The release's number, or None where nothing is ready.
         """
+        ids, ready = set(schema_ids), set(tables)
+        chosen: list[Parcel] = []
+        for parcel in self.parcels("called", "parked", "delayed"):
+            wanted = ready if parcel.cause == "table" else ids
+            if parcel.state == "called" or (parcel.table if parcel.cause == "table" else parcel.schema_id) in wanted:
+                if chosen and sum(other.count for other in chosen) + parcel.count > count:
+                    break
+                chosen.append(parcel)
+        if not chosen:
+            return None
         number = int(self._value("release") or 0) + 1
-        marks = ", ".join("?" * len(schema_ids))
-        with self._transaction() as connection:
-            changed = connection.execute(
-                "UPDATE parked SET state = 'releasing', release = ? WHERE (topic, partition, offset) IN ("
-                "SELECT topic, partition, offset FROM parked WHERE state IN ('parked', 'delayed') "
-                f"AND schema_id IN ({marks}) ORDER BY topic, partition, offset LIMIT ?)",
-                (number, *schema_ids, count),
-            ).rowcount
-            if changed:
-                connection.execute("INSERT OR REPLACE INTO pipeline VALUES ('release', ?)", (str(number),))
-        return number if changed else None
+        with self.transaction() as connection:
+            connection.executemany(
+                "UPDATE parcels SET state = 'releasing', release = ? WHERE id = ?", [(number, parcel.id) for parcel in chosen]
+            )
+            connection.execute("INSERT OR REPLACE INTO pipeline VALUES ('release', ?)", (str(number),))
+        return number
 
     def unfinished_release(self) -> int | None:
         """Return the number of a release that was begun and not finished, if there is one."""
-        row = self._connection.execute("SELECT MIN(release) FROM parked WHERE state = 'releasing'").fetchone()
-        return None if row is None or row[0] is None else int(row[0])
+        ((number,),) = self._all("SELECT MIN(release) FROM parcels WHERE state = 'releasing'")
+        return None if number is None else int(number)
 
-    def released(self, number: int) -> list[Parked]:
-        """Return the messages of a release, in order of their source."""
+    def released(self, number: int) -> list[Parcel]:
+        """Return the parcels of a release, the oldest first."""
         return self._select("state = 'releasing' AND release = ?", (number,))
 
-    def finish_release(self, number: int) -> None:
-        """Forget the messages of a release: their tables have them."""
-        with self._transaction() as connection:
-            connection.execute("DELETE FROM parked WHERE state = 'releasing' AND release = ?", (number,))
+    def finish_release(self, number: int, again: Iterable[Parcel] = (), marks: Mapping[str, str] | None = None) -> None:
+        """End a release: its tables have it.
+
+        Args:
+            number: The release's number.
+            again: What is set aside again: parcels of the release, which wait for their table now, and with id 0 new ones,
+                whose bytes are in the log.
+            marks: As in add().
+        """
+        parcels = list(again)
+        with self.transaction() as connection:
+            connection.executemany(
+                "UPDATE parcels SET state = 'parked', cause = 'table', release = NULL, "
+                "table_schema = ?, table_name = ?, reason = ? WHERE id = ?",
+                [(p.table_schema, p.table_name, p.reason, p.id) for p in parcels if p.id],
+            )
+            connection.executemany(
+                f"INSERT INTO parcels ({_COLUMNS}) VALUES ({_MARKS})", [(None, *astuple(p)[1:]) for p in parcels if not p.id]
+            )
+            connection.executemany("INSERT OR REPLACE INTO pipeline VALUES (?, ?)", _named(marks))
+            connection.execute("UPDATE parcels SET state = 'done' WHERE state = 'releasing' AND release = ?", (number,))
 
     def set_mark(self, name: str, value: str) -> None:
         """Remember a text under a name."""
-        with self._transaction() as connection:
+        with self.transaction() as connection:
             connection.execute("INSERT OR REPLACE INTO pipeline VALUES (?, ?)", (f"mark.{name}", value))
 
     def mark(self, name: str) -> str | None:
         """Return the text remembered under a name."""
         return self._value(f"mark.{name}")
 
-    def _value(self, name: str) -> str | None:
-        row = self._connection.execute("SELECT value FROM pipeline WHERE name = ?", (name,)).fetchone()
-        return None if row is None else str(row[0])
+    def rows(self, query: str, arguments: Sequence[object] = ()) -> list[Any]:
+        """Return what a query finds, for the files that keep a table of their own here.
 
-    def _select(self, where: str, arguments: tuple[object, ...]) -> list[Parked]:
-        query = (
-            "SELECT topic, partition, offset, schema_id, since_us, log_topic, log_offset FROM parked "
-            f"WHERE {where} ORDER BY topic, partition, offset"
-        )
-        return [Parked(*row) for row in self._connection.execute(query, arguments)]
+        Raises:
+            StorageError: the file cannot be read.
+        """
+        return self._all(query, arguments)
 
     @contextmanager
-    def _transaction(self) -> Iterator[sqlite3.Connection]:
+    def transaction(self) -> Iterator[sqlite3.Connection]:
+        """Yield the connection; what is done with it becomes durable as one when the block ends, or not at all.
+
+        Raises:
+            StorageError: the file cannot be written.
+        """
+        with self._lock:
+            try:
+                self._connection.execute("BEGIN IMMEDIATE")
+                yield self._connection
+                self._connection.execute("COMMIT")
+            except sqlite3.Error as error:
+                raise StorageError(f"the pipeline's ledger cannot be written: {error}", where=str(self._path)) from error
+            finally:
+                if self._connection.in_transaction:
+                    self._connection.execute("ROLLBACK")
+
+    def _value(self, name: str) -> str | None:
+        found = self._all("SELECT value FROM pipeline WHERE name = ?", (name,))
+        return str(found[0][0]) if found else None
+
+    def _select(self, where: str, arguments: Sequence[object]) -> list[Parcel]:
+        names = [field.name for field in fields(Parcel)]
+        rows = self._all(f"SELECT {_COLUMNS} FROM parcels WHERE {where} ORDER BY id", arguments)
+        return [Parcel(**dict(zip(names, row, strict=True))) for row in rows]
+
+    def _all(self, query: str, arguments: Sequence[object] = ()) -> list[Any]:
         try:
-            self._connection.execute("BEGIN IMMEDIATE")
-            yield self._connection
-            self._connection.execute("COMMIT")
+            with self._lock:
+                return self._connection.execute(query, tuple(arguments)).fetchall()
         except sqlite3.Error as error:
-            raise StorageError(f"the pipeline's ledger cannot be written: {error}", where=str(self._path)) from error
-        finally:
-            if self._connection.in_transaction:
-                self._connection.execute("ROLLBACK")
+            raise StorageError(f"the pipeline's ledger cannot be read: {error}", where=str(self._path)) from error
+
+
+def _named(marks: Mapping[str, str] | None) -> list[tuple[str, str]]:
+    return [(f"mark.{name}", value) for name, value in (marks or {}).items()]

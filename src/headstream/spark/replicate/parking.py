@@ -1,44 +1,65 @@
-"""Messages set aside: parked, delayed and dead ones, whole, in the pipeline's own log (`<checkpoint>/log`).
+"""Messages set aside: parked, delayed and dead ones, whole, in the pipeline's own log, by the parcel (ledger.py).
 
-Each keeps its payload, key and headers, and gains headers that say where it came from and why it is here:
-
-    hs.origin.topic string, hs.origin.partition int32, hs.origin.offset int64, hs.origin.timestamp int64 (us),
-    hs.schema_id string (parked and delayed), hs.reason string (dead)
-
-A micro-batch that is run again after a crash finds what its first run already put there, and does not put it there twice.
+A micro-batch that is run again after a crash learns what its first run set aside, and leaves that as it is.
 """
 
 from __future__ import annotations
 
-import json
-from collections.abc import Iterable, Iterator
+import re
+from collections.abc import Iterable
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any, Final
 
+import numpy as np
 import pyarrow as pa
+import pyarrow.compute as pc
 
-from headstream.broker.broker import Broker
-from headstream.client.client import Client
-from headstream.codec.binary import decode_headers, encode_headers, encode_sent
-from headstream.errors import CorruptLogError
-from headstream.log.shared import open_directory
-from headstream.model.constructors import int32, int64, string
-from headstream.model.identifiers import TopicName
-from headstream.model.message import Message
-from headstream.spark.replicate.ledger import Ledger, Parked
-from headstream.spark.replicate.raw import RAW_SCHEMA, Coordinates, coordinates_of
+from headstream.spark.replicate.ledger import Ledger, Parcel, Table
+from headstream.spark.replicate.once_topic import OnceTopic
+from headstream.spark.replicate.own_log import OwnLog
+from headstream.spark.replicate.raw import COORDINATE_COLUMNS, RAW_SCHEMA, match_rows
 
-__all__ = ["DEAD_LETTER_TOPIC", "PARKED_TOPIC", "ParkingLot"]
+__all__ = ["DEAD_LETTER_TOPIC", "PARKED_TOPIC", "Held", "ParkingLot", "Release"]
 
 PARKED_TOPIC: Final = "replicate/parked"
 DEAD_LETTER_TOPIC: Final = "replicate/dead-letter"
-_PARTITION: Final = 1
-_READ_COUNT: Final = 1000
-_BATCH_BYTES: Final = 8 << 20
-_ROW_BYTES: Final = 400
-"""About what the headers that say where a message came from add to it."""
 MAX_RELEASE: Final = 200_000
 """Messages that one release takes out: it is decoded and merged as one, in memory."""
+_MAX_PARCELS: Final = 64
+"""Parcels that one burial makes: reasons that name a byte or a value must not make one a message."""
+_SEVERAL: Final = "several reasons"
+_COORDINATES: Final = pa.schema([RAW_SCHEMA.field(name) for name in COORDINATE_COLUMNS])
+
+
+@dataclass(frozen=True, slots=True)
+class Held:
+    """Messages whose table takes no changes at the moment.
+
+    Args:
+        table: The table.
+        reason: Why.
+        messages: RAW_SCHEMA; of those that a release gave, also more columns.
+    """
+
+    table: Table
+    reason: str
+    messages: pa.Table
+
+
+@dataclass(frozen=True, slots=True)
+class Release:
+    """Messages that come back.
+
+    Args:
+        number: The release's number, the same when it is done again after a crash.
+        parcels: What it is made of.
+        messages: RAW_SCHEMA, in the order of the parcels.
+    """
+
+    number: int
+    parcels: list[Parcel]
+    messages: pa.Table
 
 
 class ParkingLot:
@@ -52,27 +73,39 @@ class ParkingLot:
 
     def __init__(self, checkpoint: Path, delayed: str, ledger: Ledger) -> None:
         self._ledger = ledger
-        self._delayed = delayed
-        # Beneath the client: a producer refuses the reserved headers that are written here.
-        self._broker = Broker(open_directory(str((checkpoint / "log").resolve())))
-        self._log = Client(self._broker)
-        for topic in (PARKED_TOPIC, delayed, DEAD_LETTER_TOPIC):
-            self._log.create_topic(topic, partitions=1, limits="wide", if_not_exists=True)
-        self._again: dict[str, dict[Coordinates, int]] = {}
+        self._log = OwnLog(checkpoint, (PARKED_TOPIC, delayed, DEAD_LETTER_TOPIC))
+        self._delayed = OnceTopic(self._log, ledger, delayed)
+        self._dead = OnceTopic(self._log, ledger, DEAD_LETTER_TOPIC)
+        self._batch: int | None = None
+
+    @property
+    def log(self) -> OwnLog:
+        """The pipeline's own log."""
+        return self._log
 
     def close(self) -> None:
         """Close the log."""
         self._log.close()
 
-    def begin_batch(self, batch_id: int) -> None:
-        """Begin a micro-batch, or begin it again after a crash."""
-        ends = {topic: self._end(topic) for topic in (PARKED_TOPIC, DEAD_LETTER_TOPIC)}
-        mark = json.loads(self._ledger.mark("batch") or "null")
-        if mark is not None and mark["id"] == batch_id:
-            self._again = {topic: dict(self._placed(topic, mark["ends"][topic], end)) for topic, end in ends.items()}
-        else:
-            self._again = {}
-            self._ledger.set_mark("batch", json.dumps({"id": batch_id, "ends": ends}))
+    def begin_batch(self, batch_id: int) -> pa.Table | None:
+        """Begin a micro-batch.
+
+        Returns:
+            Where it is begun again after a crash: the coordinates of what its first run set aside, which is done with.
+        """
+        self._batch = batch_id
+        if self._ledger.mark("batch") != str(batch_id):
+            self._ledger.forget_done()
+            self._ledger.set_mark("batch", str(batch_id))
+            return None
+        parts = [
+            part.select(_COORDINATES.names) for parcel in self._ledger.batch_parcels(batch_id) for part in self._read(parcel)
+        ]
+        return pa.concat_tables([_COORDINATES.empty_table(), *parts])
+
+    def end_batch(self) -> None:
+        """End the micro-batch: what is set aside from here on is not its doing."""
+        self._batch = None
 
     def park(self, batches: Iterable[pa.RecordBatch], now_us: int) -> int:
         """Set raw messages aside until their schema comes; return how many.
@@ -81,159 +114,179 @@ class ParkingLot:
             batches: RAW_SCHEMA, with schema ids.
             now_us: The time, microseconds since 1970 UTC.
         """
-        rows = [row for batch in batches for row in batch.to_pylist()]
-        offsets = self._put(PARKED_TOPIC, rows)
-        self._ledger.park(
-            Parked(row["topic"], row["partition"], row["offset"], row["schema_id"], now_us, PARKED_TOPIC, offset)
-            for row, offset in zip(rows, offsets, strict=True)
-        )
-        return len(rows)
+        messages = _table(batches)
+        if messages.num_rows:
+            found = self._put_parked(messages.sort_by("schema_id"), "schema", now_us)
+            self._ledger.add(replace(parcel, reason=None) for parcel in found)
+        return int(messages.num_rows)
 
-    def bury(self, batches: Iterable[pa.RecordBatch]) -> int:
+    def hold(self, held: Iterable[Held], now_us: int) -> None:
+        """Set raw messages aside until their table takes changes again."""
+        parcels = [parcel for part in held for parcel in self._put_held(part, now_us)]
+        if parcels:
+            self._ledger.add(parcels)
+
+    def bury(self, batches: Iterable[pa.RecordBatch], now_us: int) -> int:
         """Move raw messages to the dead letter; return how many.
 
         Args:
             batches: RAW_SCHEMA, with reasons.
+            now_us: The time, microseconds since 1970 UTC.
         """
-        rows = [row for batch in batches for row in batch.to_pylist()]
-        self._put(DEAD_LETTER_TOPIC, rows)
-        return len(rows)
+        messages = _table(batches)
+        if messages.num_rows:
+            parcels, marks = self._place_dead(messages, now_us)
+            self._ledger.add(parcels, marks=marks)
+        return int(messages.num_rows)
 
-    def overdue(self, before_us: int) -> list[Parked]:
-        """Return parked messages that have waited since before a time."""
-        return self._ledger.overdue(before_us)
+    def overdue(self, before_us: int) -> list[Parcel]:
+        """Return what has been parked for its schema since before a time."""
+        parked = self._ledger.parcels("parked")
+        return [parcel for parcel in parked if parcel.cause == "schema" and parcel.since_us <= before_us]
 
-    def delay(self, messages: list[Parked]) -> None:
+    def delay(self, parcels: Iterable[Parcel]) -> None:
         """Move parked messages to the delayed topic."""
-        offsets = self._put(self._delayed, list(self._rows(messages)))
-        self._ledger.delay(
-            Parked(m.topic, m.partition, m.offset, m.schema_id, m.since_us, self._delayed, offset)
-            for m, offset in zip(messages, offsets, strict=True)
-        )
+        for parcel in parcels:
+            placed, mark = self._delayed.put(self._read_whole(parcel))
+            moved = _parcels(placed, self._delayed.topic, "delayed", parcel.cause, parcel.since_us, None)
+            self._ledger.add((replace(m, reason=None) for m in moved), done=[parcel.id], marks={self._delayed.mark: mark})
 
-    def give_up(self, messages: list[Parked], reason: str) -> None:
+    def give_up(self, parcels: Iterable[Parcel], reason: str, now_us: int) -> None:
         """Move parked messages to the dead letter."""
-        self._put(DEAD_LETTER_TOPIC, [{**row, "reason": reason} for row in self._rows(messages)])
-        self._ledger.forget(messages)
+        for parcel in parcels:
+            dead, marks = self._place_dead(_with_reason(self._read_whole(parcel), reason), now_us)
+            self._ledger.add(dead, done=[parcel.id], marks=marks)
 
-    def next_release(self, schema_ids: list[str]) -> tuple[int, pa.RecordBatch] | None:
-        """Take out messages whose schemas have come, first those of a release that a crash interrupted.
+    def next_release(self, schema_ids: Iterable[str], tables: Iterable[Table]) -> Release | None:
+        """Take out messages that can come back, first those of a release that a crash interrupted.
 
         Args:
             schema_ids: Schemas that have come.
-
-        Returns:
-            The release's number, which stays the same until finish_release(), and its raw messages; None where nothing waits.
+            tables: Tables to be tried again.
         """
         number = self._ledger.unfinished_release()
         if number is None:
-            number = self._ledger.begin_release(schema_ids, MAX_RELEASE) if schema_ids else None
+            number = self._ledger.begin_release(schema_ids, tables, MAX_RELEASE)
         if number is None:
             return None
-        rows = list(self._rows(self._ledger.released(number)))
-        return number, pa.RecordBatch.from_pylist(rows, schema=RAW_SCHEMA)
+        parcels = self._ledger.released(number)
+        return Release(number, parcels, pa.concat_tables(map(self._read_whole, parcels)))
 
-    def finish_release(self, number: int) -> None:
-        """Forget a release: its tables have it."""
-        self._ledger.finish_release(number)
+    def finish_release(
+        self,
+        release: Release,
+        now_us: int,
+        *,
+        held: Iterable[Held] = (),
+        waiting: Iterable[pa.RecordBatch] = (),
+        dead: Iterable[pa.RecordBatch] = (),
+    ) -> int:
+        """End a release: its tables have its messages, but for some.
 
-    def _put(self, topic: str, rows: list[dict[str, Any]]) -> list[int]:
-        """Append messages that are not there yet, and return where each lies."""
-        placed = dict(self._again.get(topic, {}))
-        fresh = [row for row in rows if coordinates_of(row) not in placed]
-        name = TopicName.parse(topic)
-        for batch in _batches(fresh):
-            first = self._broker.messages.send(name, _PARTITION, encode_sent([_message(row) for row in batch]))
-            placed |= {coordinates_of(row): first + index for index, row in enumerate(batch)}
-        return [placed[coordinates_of(row)] for row in rows]
+        Args:
+            release: What next_release() gave.
+            now_us: The time, microseconds since 1970 UTC.
+            held: What waits (again) for its table.
+            waiting: What waits for its schema still.
+            dead: What can never be a change.
 
-    def _end(self, topic: str) -> int:
-        return self._log.topic(topic).partitions[_PARTITION - 1].end_offset
+        Returns:
+            How many were moved to the dead letter.
+        """
+        buried = _table(dead)
+        again, marks = self._place_dead(buried, now_us) if buried.num_rows else ([], {})
+        still = _table(waiting)
+        if still.num_rows:
+            parked = self._put_parked(still.sort_by("schema_id"), "schema", now_us)
+            again += [replace(parcel, reason=None) for parcel in parked]
+        ends = np.cumsum([parcel.count for parcel in release.parcels])
+        for part in held:
+            rows = match_rows(release.messages, part.messages)[0].to_numpy()
+            owners = np.searchsorted(ends, rows, "right")
+            for index in np.unique(owners).tolist():
+                parcel = release.parcels[index]
+                mine = rows[owners == index]
+                if mine.size == parcel.count:
+                    again.append(replace(parcel, table_schema=part.table[0], table_name=part.table[1], reason=part.reason))
+                else:  # the rest of the parcel is done with
+                    messages = release.messages.take(pa.array(mine))
+                    again += self._put_held(replace(part, messages=messages), parcel.since_us)
+        self._ledger.finish_release(release.number, again, marks)
+        return int(buried.num_rows)
 
-    def _placed(self, topic: str, from_offset: int, until_offset: int) -> Iterator[tuple[Coordinates, int]]:
-        """Read which messages of the source lie in a range of a topic, and where."""
-        while from_offset < until_offset:
-            for offset, message in self._read(topic, from_offset):
-                yield _origin(message), offset
-                from_offset = offset + 1
+    def _put_held(self, held: Held, since_us: int) -> list[Parcel]:
+        messages = _with_reason(held.messages, None)
+        parcels = self._put_parked(messages.sort_by("schema_id"), "table", since_us)
+        schema, name = held.table
+        return [replace(p, table_schema=schema, table_name=name, reason=held.reason) for p in parcels]
 
-    def _rows(self, messages: list[Parked]) -> Iterator[dict[str, Any]]:
-        """Read messages back from the log as rows of RAW_SCHEMA, in the order asked for."""
-        wanted = {(m.log_topic, m.log_offset): m for m in messages}
-        found: dict[Coordinates, dict[str, Any]] = {}
-        for topic in {m.log_topic for m in messages}:
-            offsets = sorted(offset for name, offset in wanted if name == topic)
-            position = 0
-            while position < len(offsets):
-                for offset, message in self._read(topic, offsets[position]):
-                    parked = wanted.get((topic, offset))
-                    if parked is not None:
-                        found[_origin(message)] = _row(message, parked)
-                    while position < len(offsets) and offsets[position] <= offset:
-                        position += 1
-        for m in messages:
-            yield found[m.topic, m.partition, m.offset]
+    def _put_parked(self, messages: pa.Table, cause: str, since_us: int) -> list[Parcel]:
+        placed = self._log.put(PARKED_TOPIC, messages)
+        offsets = pa.array(np.arange(placed.from_offset, placed.until_offset))
+        return _parcels(messages.append_column("log_offset", offsets), PARKED_TOPIC, "parked", cause, since_us, self._batch)
 
-    def _read(self, topic: str, from_offset: int) -> list[tuple[int, Message]]:
-        """Read the next messages of a topic, at least one."""
-        messages = self._log.poll(topic, _PARTITION, start=from_offset, count=_READ_COUNT)
-        if not messages:
-            raise CorruptLogError(
-                f"the pipeline's own log has nothing at offset {from_offset} of {topic}, and its ledger says it has",
-                advice="Has the checkpoint been changed by hand? Restore its log and ledger together",
-            )
-        return [(message.offset, message) for message in messages if message.offset is not None]
+    def _place_dead(self, messages: pa.Table, now_us: int) -> tuple[list[Parcel], dict[str, str]]:
+        """Put messages into the dead letter; return the parcels and marks that the ledger is to have."""
+        told = _few_reasons(messages["reason"])
+        order = pc.sort_indices(
+            pa.table({"id": messages["schema_id"], "told": told}), [("told", "ascending"), ("id", "ascending")]
+        )
+        placed, mark = self._dead.put(messages.take(order))
+        named = placed.set_column(placed.schema.get_field_index("reason"), "reason", told.take(order))
+        return _parcels(named, DEAD_LETTER_TOPIC, "dead", "message", now_us, self._batch), {self._dead.mark: mark}
 
+    def _read(self, parcel: Parcel) -> Iterable[pa.Table]:
+        return self._log.read(parcel.log_topic, parcel.from_offset, parcel.until_offset)
 
-def _batches(rows: list[dict[str, Any]]) -> Iterator[list[dict[str, Any]]]:
-    """Cut rows into batches of about _BATCH_BYTES."""
-    batch: list[dict[str, Any]] = []
-    size_bytes = 0
-    for row in rows:
-        size_bytes += sum(len(row[name] or b"") for name in ("payload", "key", "headers")) + _ROW_BYTES
-        if batch and size_bytes > _BATCH_BYTES:
-            yield batch
-            batch, size_bytes = [], 0
-        batch.append(row)
-    if batch:
-        yield batch
+    def _read_whole(self, parcel: Parcel) -> pa.Table:
+        return pa.concat_tables(self._read(parcel)).select(RAW_SCHEMA.names)
 
 
-def _origin(message: Message) -> Coordinates:
-    headers = message.headers
-    return (
-        headers["hs.origin.topic"].as_string(),
-        headers["hs.origin.partition"].as_int32(),
-        headers["hs.origin.offset"].as_int64(),
+def _table(batches: Iterable[pa.RecordBatch]) -> pa.Table:
+    return pa.Table.from_batches([batch for batch in batches if batch.num_rows], RAW_SCHEMA)
+
+
+def _with_reason(messages: pa.Table, reason: str | None) -> pa.Table:
+    column = pa.array([reason], pa.string()).take(pa.array(np.zeros(messages.num_rows, np.int64)))
+    chosen = messages.select(RAW_SCHEMA.names)
+    return chosen.set_column(RAW_SCHEMA.get_field_index("reason"), RAW_SCHEMA.field("reason"), column)
+
+
+def _few_reasons(reasons: pa.ChunkedArray) -> pa.ChunkedArray:
+    """Return reasons that are few: where they are not, without their numbers, and then without the rarer ones."""
+    for shorten in (lambda text: text, lambda text: re.sub(r"\d+", "N", text or "")):
+        encoded = reasons.combine_chunks().dictionary_encode()
+        short = pa.array([shorten(text) for text in encoded.dictionary.to_pylist()], pa.string())
+        reasons = pa.chunked_array([short.take(encoded.indices)])
+        if len(pc.unique(reasons)) <= _MAX_PARCELS:
+            return reasons
+    counted = reasons.value_counts().to_pylist()
+    often = sorted(counted, key=lambda item: item["counts"], reverse=True)[:_MAX_PARCELS]
+    kept = pc.is_in(reasons, value_set=pa.array([item["values"] for item in often], pa.string()))
+    return pa.chunked_array([pc.if_else(kept, reasons, _SEVERAL).combine_chunks()])
+
+
+def _parcels(placed: pa.Table, topic: str, state: str, cause: str, since_us: int, batch: int | None) -> list[Parcel]:
+    """Return the parcels that messages make: one for each run of offsets with one schema id and reason."""
+    offsets = placed["log_offset"].to_numpy()
+    breaks = np.diff(offsets) != 1
+    for name in ("schema_id", "reason"):
+        codes = pc.fill_null(placed[name].combine_chunks().dictionary_encode().indices, -1).to_numpy(zero_copy_only=False)
+        breaks |= np.diff(codes) != 0
+    starts = np.concatenate(([0], np.flatnonzero(breaks) + 1))
+    sizes = sum(
+        pc.fill_null(pc.binary_length(placed[name]), 0).to_numpy().astype(np.int64) for name in ("payload", "key", "headers")
     )
-
-
-def _message(row: dict[str, Any]) -> Message:
-    """Return a raw row as a message of the pipeline's own log."""
-    headers = decode_headers(row["headers"] or b"")
-    origin = [
-        ("hs.origin.topic", string(row["topic"])),
-        ("hs.origin.partition", int32(row["partition"])),
-        ("hs.origin.offset", int64(row["offset"])),
-        ("hs.origin.timestamp", int64(row["timestamp_us"])),
+    ends = [*starts[1:].tolist(), len(offsets)]
+    shared: dict[str, Any] = {"state": state, "cause": cause, "log_topic": topic, "since_us": since_us, "batch": batch}
+    return [
+        Parcel(
+            schema_id=placed["schema_id"][start].as_py(),
+            reason=placed["reason"][start].as_py(),
+            from_offset=int(offsets[start]),
+            until_offset=int(offsets[end - 1]) + 1,
+            size_bytes=int(sizes[start:end].sum()),
+            **shared,
+        )
+        for start, end in zip(starts.tolist(), ends, strict=True)
     ]
-    origin += [(f"hs.{name}", string(row[name])) for name in ("schema_id", "reason") if row[name] is not None]
-    return Message(payload=row["payload"], key=row["key"], headers=headers.with_(*origin))
-
-
-def _row(message: Message, parked: Parked) -> dict[str, Any]:
-    headers = message.headers
-    for name in ("topic", "partition", "offset", "timestamp"):
-        headers = headers.without(f"hs.origin.{name}")
-    headers = headers.without("hs.schema_id")
-    return {
-        "topic": parked.topic,
-        "partition": parked.partition,
-        "offset": parked.offset,
-        "timestamp_us": message.headers["hs.origin.timestamp"].as_int64(),
-        "key": message.key,
-        "headers": encode_headers(headers),
-        "payload": message.payload,
-        "schema_id": parked.schema_id,
-        "reason": None,
-    }

@@ -8,13 +8,16 @@ from __future__ import annotations
 
 from typing import Any, Final, TypeAlias
 
+import numpy as np
 import pyarrow as pa
 
 __all__ = [
+    "COORDINATE_COLUMNS",
     "RAW_SCHEMA",
     "SOURCE_COLUMNS",
     "Coordinates",
     "coordinates_of",
+    "match_rows",
     "offsets_and_data",
     "raw_rows",
     "read_ipc",
@@ -38,6 +41,8 @@ RAW_SCHEMA: Final = pa.schema(
 )
 
 
+COORDINATE_COLUMNS: Final = ("topic", "partition", "offset")
+
 Coordinates: TypeAlias = tuple[str, int, int]
 """Topic, partition and offset in the source."""
 
@@ -45,6 +50,23 @@ Coordinates: TypeAlias = tuple[str, int, int]
 def coordinates_of(row: dict[str, Any]) -> Coordinates:
     """Return where a row of RAW_SCHEMA came from."""
     return row["topic"], row["partition"], row["offset"]
+
+
+def match_rows(rows: pa.Table, wanted: pa.Table) -> tuple[pa.Int64Array, pa.Int64Array]:
+    """Return which rows have the coordinates of which wanted ones: row numbers of both, in the order of the rows.
+
+    Args:
+        rows: With COORDINATE_COLUMNS.
+        wanted: With COORDINATE_COLUMNS; each coordinates at most once counts.
+    """
+    names = list(COORDINATE_COLUMNS)
+    left, right = (
+        table.select(names).append_column(name, pa.array(np.arange(table.num_rows)))
+        for table, name in ((rows, "row"), (wanted, "wanted"))
+    )
+    first = right.group_by(names).aggregate([("wanted", "min")])
+    found = left.join(first, names, join_type="inner", use_threads=False).sort_by("row")
+    return found["row"].combine_chunks(), found["wanted_min"].combine_chunks()
 
 
 def write_ipc(batch: pa.RecordBatch) -> bytes:

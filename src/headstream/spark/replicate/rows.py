@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
-from typing import Final, Literal, TypeAlias
+from collections.abc import Iterable
+from dataclasses import dataclass
+from typing import Final, TypeAlias
 
 import numpy as np
 import numpy.typing as npt
@@ -11,27 +13,75 @@ import pyarrow.compute as pc
 
 from headstream.codec.avro import decode_rows
 from headstream.codec.avro_plan import ColumnBuffers, ColumnPlan, Rows
+from headstream.codec.avro_reader import AvroReader
 from headstream.codec.envelopes import Envelopes
 from headstream.spark.replicate.changes import OPERATIONS
 from headstream.spark.replicate.conversion import array_from_buffers, convert
+from headstream.spark.replicate.mask_orders import MaskOrders
 from headstream.spark.replicate.raw import offsets_and_data
+from headstream.spark.replicate.row_masks import settle_masks
 from headstream.spark.replicate.schemas import TableSchema
 from headstream.spark.replicate.versions import MAX_SEQUENCE_CHARACTERS
 
-__all__ = ["Faults", "assemble_changes", "decode_avro_rows"]
+__all__ = ["ChangeParts", "DecodedRows", "Faults", "assemble_changes", "decode_avro_rows", "header_maps"]
 
 RowNumbers: TypeAlias = npt.NDArray[np.int64]
 """Rows of the raw batch."""
 Faults: TypeAlias = dict[int, str]
 """Row of the raw batch -> why it cannot be applied."""
 
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ChangeParts:
+    """The decoded parts of some rows, an array each.
+
+    Args:
+        data: Column -> values after the change.
+        before: Column -> values before the change; null where they are not told. Keys alone where no details are wanted.
+        operations: Indexes into changes.OPERATIONS; null where the verb is unknown.
+        sequences: Change sequences.
+        masks: Column masks, byte 0 the first eight columns; null where every column is present.
+        changed: Change masks, in the same order; null where they are not told.
+        transactions: Transaction ids.
+        events: Numbers within their transactions; null where they are not told.
+        last_events: Whether each is its transaction's last change; null where it is not told.
+        details: The columns of schemas.DETAILS, where they are wanted.
+    """
+
+    data: dict[str, pa.Array]
+    before: dict[str, pa.Array]
+    operations: pa.Array
+    sequences: pa.Array
+    masks: pa.Array
+    changed: pa.Array
+    transactions: pa.Array
+    events: pa.Array
+    last_events: pa.Array
+    details: list[pa.Array]
+
+
+@dataclass(frozen=True, slots=True)
+class DecodedRows:
+    """What the rows of one schema came to.
+
+    Args:
+        changes: The changes.
+        faults: Why each of the other rows is not one.
+        findings: What a user should know -> how many rows it is about.
+    """
+
+    changes: pa.RecordBatch
+    faults: Faults
+    findings: dict[str, int]
+
+
 _REFRESH: Final = OPERATIONS.index("REFRESH")
 _DELETE: Final = OPERATIONS.index("DELETE")
 
 
 def decode_avro_rows(
-    schema: TableSchema, raw: pa.RecordBatch, envelopes: Envelopes, rows: RowNumbers, mask_order: Literal["little", "big"]
-) -> tuple[pa.RecordBatch, Faults]:
+    schema: TableSchema, raw: pa.RecordBatch, envelopes: Envelopes, rows: RowNumbers, orders: MaskOrders
+) -> DecodedRows:
     """Decode the Avro rows of one schema in one pass.
 
     Args:
@@ -39,34 +89,68 @@ def decode_avro_rows(
         raw: Raw messages.
         envelopes: Where the parts of those messages lie.
         rows: Which of them.
-        mask_order: Byte order of column masks.
-
-    Returns:
-        The changes, and why each of the other rows is not one.
+        orders: Byte orders of column masks.
     """
     assert schema.rows is not None, "a schema for JSON alone"
     _, data = offsets_and_data(raw.column("payload"))
     chosen = np.ascontiguousarray(rows).data
     decoded = decode_rows(schema.rows, data, envelopes.payload_start, envelopes.payload_end, chosen)
     source_rows = np.frombuffer(decoded.rows, np.int64)
-    faults: Faults = {row: str(fault) for row, fault in decoded.faults}
     parts = _Parts(schema.rows.columns, decoded)
-    names = list(schema.types)
-    masks = parts.array("headers", "columnMask", pa.binary())
-    if mask_order == "big":
-        masks = pa.array([None if mask is None else mask[::-1] for mask in masks.to_pylist()], pa.binary())
+    masks = settle_masks(
+        schema,
+        parts.array("headers", "columnMask", pa.binary()),
+        parts.array("headers", "changeMask", pa.binary()),
+        values=lambda: parts.values(schema),
+        differences=lambda: parts.differences(schema),
+        orders=orders,
+    )
+    faults: Faults = {row: str(fault) for row, fault in decoded.faults}
+    faults |= {int(source_rows[row]): reason for row, reason in masks.faults.items()}
+
+    def section(name: str, columns: Iterable[str]) -> dict[str, pa.Array]:
+        return {c: parts.array(name, schema.fields.get(c, ""), schema.changes.field(c).type) for c in columns}
+
     changes = assemble_changes(
         schema,
         raw,
         source_rows,
         faults,
-        data={name: parts.array("data", name, schema.changes.field(name).type) for name in names},
-        before={key: parts.array("beforeData", key, schema.changes.field(key).type) for key in schema.metadata.key_columns},
-        operations=parts.operations(),
-        sequences=parts.array("headers", "changeSequence", pa.string()),
-        masks=masks,
+        ChangeParts(
+            data=section("data", schema.types),
+            before=section("beforeData", schema.types if schema.has_details else schema.metadata.key_columns),
+            operations=parts.operations(),
+            sequences=parts.array("headers", "changeSequence", pa.string()),
+            masks=masks.columns,
+            changed=masks.changed,
+            transactions=parts.array("headers", "transactionId", pa.string()),
+            events=parts.array("headers", "transactionEventCounter", pa.int64()),
+            last_events=parts.array("headers", "transactionLastEvent", pa.bool_()),
+            details=[
+                parts.array("headers", "timestamp", pa.string()),
+                parts.array("headers", "streamPosition", pa.string()),
+                _envelope_headers(envelopes, data, source_rows),
+            ]
+            if schema.has_details
+            else [],
+        ),
     )
-    return changes, faults
+    return DecodedRows(changes, faults, masks.findings)
+
+
+def _envelope_headers(envelopes: Envelopes, data: pa.Buffer, rows: RowNumbers) -> pa.Array:
+    """Return the envelopes' own headers; most messages have none."""
+    starts, ends = np.frombuffer(envelopes.headers_start, np.int64)[rows], np.frombuffer(envelopes.headers_end, np.int64)[rows]
+    found: list[dict[str, str] | None] = [None] * len(rows)
+    view = memoryview(data)
+    for row in np.flatnonzero(starts >= 0).tolist():
+        found[row] = AvroReader(bytes(view[starts[row] : ends[row]])).pull_map("the envelope's headers")
+    return header_maps(found)
+
+
+def header_maps(maps: list[dict[str, str] | None]) -> pa.Array:
+    """Return envelope headers as an Arrow map array."""
+    return pa.array([None if pairs is None else list(pairs.items()) for pairs in maps], pa.map_(pa.string(), pa.string()))
 
 
 class _Parts:
@@ -82,28 +166,34 @@ class _Parts:
         found = self._columns.get((section, name))
         return pa.nulls(self._count, absent) if found is None else array_from_buffers(*found, self._count)
 
+    def values(self, schema: TableSchema) -> list[tuple[int, pa.Array]]:
+        """Return, column by column of the target, which rows have a value."""
+        return [(o, self.array("data", name, pa.null()).is_valid()) for o, name in self._placed(schema)]
+
+    def differences(self, schema: TableSchema) -> list[tuple[int, pa.Array]]:
+        """Return, column by column of the target, which rows have another value than before; LOBs are never told."""
+        found = []
+        for ordinal, name in self._placed(schema):
+            now, before = (self.array(section, name, pa.null()) for section in ("data", "beforeData"))
+            if now.type == before.type and not pa.types.is_null(now.type) and ordinal not in schema.lobs:
+                found.append((ordinal, pc.fill_null(pc.not_equal(now, before), False)))
+        return found
+
+    @staticmethod
+    def _placed(schema: TableSchema) -> list[tuple[int, str]]:
+        return [(c.ordinal, schema.fields[c.name]) for c in schema.metadata.columns if c.name in schema.fields]
+
     def operations(self) -> pa.Array:
         """Return indexes into OPERATIONS, null for a verb that is none of them."""
         found = self._columns.get(("headers", "operation"))
         if found is None:
             return pa.nulls(self._count, pa.int8())
         verbs = array_from_buffers(*found, self._count)
-        if found[0].avro_type == "enum":
-            verbs = pc.take(pa.array(list(found[0].symbols or ()), pa.string()), verbs)
         return pc.index_in(verbs, pa.array(OPERATIONS)).cast(pa.int8())
 
 
 def assemble_changes(
-    schema: TableSchema,
-    raw: pa.RecordBatch,
-    source_rows: RowNumbers,
-    faults: Faults,
-    *,
-    data: dict[str, pa.Array],
-    before: dict[str, pa.Array],
-    operations: pa.Array,
-    sequences: pa.Array,
-    masks: pa.Array,
+    schema: TableSchema, raw: pa.RecordBatch, source_rows: RowNumbers, faults: Faults, parts: ChangeParts
 ) -> pa.RecordBatch:
     """Return a batch of changes in the target's types, without the rows that cannot be applied.
 
@@ -112,11 +202,7 @@ def assemble_changes(
         raw: The raw messages, for their coordinates.
         source_rows: Row of `raw` behind each decoded row.
         faults: Rows already known to be bad; those found here are added.
-        data: Column -> values after the change, as decoded.
-        before: Key column -> values before the change, as decoded; null where they are not told.
-        operations: Indexes into changes.OPERATIONS; null where the verb is unknown.
-        sequences: Change sequences.
-        masks: Column masks, byte 0 the first eight columns; null where every column is present.
+        parts: What was decoded.
     """
 
     def fit(name: str, array: pa.Array) -> pa.Array:
@@ -125,22 +211,29 @@ def assemble_changes(
             faults.setdefault(int(source_rows[row]), f"column {name!r}: {why}")
         return fitted
 
-    columns = {name: fit(name, array) for name, array in data.items()}
-    old = {key: fit(key, array) for key, array in before.items()}
+    columns = {name: fit(name, array) for name, array in parts.data.items()}
+    images = {name: fit(name, array) for name, array in parts.before.items()}
+    old = {key: images[key] for key in schema.metadata.key_columns}
     for key, values in old.items():
         if columns[key].null_count:  # a deleted row stands in data or in beforeData, by how the source is captured
-            deletes = pc.fill_null(pc.equal(operations, pa.scalar(_DELETE, pa.int8())), False)
+            deletes = pc.fill_null(pc.equal(parts.operations, pa.scalar(_DELETE, pa.int8())), False)
             columns[key] = pc.if_else(deletes, pc.coalesce(columns[key], values), columns[key])
-    _check_rows(faults, source_rows, [(key, columns[key]) for key in old], operations, sequences)
-    coordinates = raw.select(["topic", "partition", "offset"]).take(pa.array(source_rows, pa.int64()))
+    _check_rows(faults, source_rows, [(key, columns[key]) for key in old], parts.operations, parts.sequences)
+    coordinates = raw.select(["timestamp_us", "topic", "partition", "offset"]).take(pa.array(source_rows, pa.int64()))
     arrays = [
         *columns.values(),
-        operations,
-        sequences,
-        masks,
+        parts.operations,
+        parts.sequences,
+        parts.masks,
+        parts.changed,
+        parts.transactions,
+        parts.events.cast(pa.int64()),
+        parts.last_events,
         *coordinates.columns,
         *old.values(),
     ]
+    if schema.has_details:
+        arrays += [*parts.details, *images.values()]
     changes = pa.RecordBatch.from_arrays(arrays, schema=schema.changes)
     if faults:
         good = np.isin(source_rows, np.fromiter(faults, np.int64, len(faults)), invert=True)

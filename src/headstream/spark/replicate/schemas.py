@@ -2,17 +2,29 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 
 import pyarrow as pa
 
 from headstream.codec.avro_plan import RowPlan, compile_rows
-from headstream.codec.replicate import TableMetadata, target_type
+from headstream.codec.replicate import ColumnMetadata, TableMetadata, target_type
 from headstream.errors import SchemaError
-from headstream.spark.replicate.changes import BOOKKEEPING, OLD_PREFIX, RESERVED_PREFIX
+from headstream.spark.replicate.changes import BOOKKEEPING, OLD_PREFIX
 from headstream.spark.replicate.conversion import arrow_type
+from headstream.spark.replicate.names import choose_columns, match_fields
+from headstream.spark.replicate.table_settings import TableSettings
 
-__all__ = ["TableSchema", "table_schema"]
+__all__ = ["BEFORE_PREFIX", "DETAILS", "TableSchema", "table_schema"]
+
+BEFORE_PREFIX = "_hs_before."
+DETAILS = [
+    pa.field("_hs_timestamp", pa.string()),  # when the source made the change, as it is written
+    pa.field("_hs_stream_position", pa.string()),
+    pa.field("_hs_envelope_headers", pa.map_(pa.string(), pa.string())),  # the envelope's own headers; null where it has none
+]
+"""What decoded changes have besides, where all of a change is wanted; and each column's value before, BEFORE_PREFIX + name."""
+
+_LOBS = ("BLOB", "CLOB", "NCLOB")
 
 
 @dataclass(frozen=True, slots=True)
@@ -20,49 +32,105 @@ class TableSchema:
     """One schema, ready to decode by.
 
     Args:
-        metadata: Where it comes from.
-        types: Column name -> Spark type, in ordinal order.
-        changes: The Arrow schema of decoded changes: columns, bookkeeping, old keys.
+        metadata: Where it comes from; columns and keys are the target's, by its names.
+        types: The target's column -> Spark type, in ordinal order.
+        changes: The Arrow schema of decoded changes: columns, bookkeeping, old keys, and details where they are wanted.
         rows: The walk over its Avro rows; None where the schema is used for JSON alone.
+        settings: How the table is to be applied.
+        table: Schema and table of the target.
+        fields: The target's column -> the field of a message that it is in.
+        known_fields: Every column that a message of the source may have.
+        ordinals: Ordinals of all of the source's columns.
+        absent: Ordinals of columns that these rows never have; they are not null but not told.
+        lobs: Ordinals of large objects, which change masks never have.
+        findings: What a user should know about it.
     """
 
     metadata: TableMetadata
     types: dict[str, str]
     changes: pa.Schema
     rows: RowPlan | None
+    settings: TableSettings = field(default_factory=TableSettings)
+    table: tuple[str, str] = ("", "")
+    fields: dict[str, str] = field(default_factory=dict)
+    known_fields: frozenset[str] = frozenset()
+    ordinals: frozenset[int] = frozenset()
+    absent: frozenset[int] = frozenset()
+    lobs: frozenset[int] = frozenset()
+    findings: tuple[str, ...] = ()
 
     @property
-    def table(self) -> tuple[str, str]:
-        """Source schema and table."""
-        return self.metadata.lineage.schema, self.metadata.lineage.table
+    def has_details(self) -> bool:
+        """Whether decoded changes have the columns of DETAILS and the values before."""
+        return DETAILS[0].name in self.changes.names
 
 
-def table_schema(metadata: TableMetadata, *, own_schema: str | None = None, avro: bool = True) -> TableSchema:
+def table_schema(
+    metadata: TableMetadata,
+    settings: TableSettings | None = None,
+    *,
+    own_schema: str | None = None,
+    avro: bool = True,
+    details: bool = False,
+) -> TableSchema:
     """Return what a schema means for decoding.
 
     Args:
         metadata: From the zone.
+        settings: Those of its table; the defaults where none are given.
         own_schema: The Avro schema that a data message carries itself, where it does.
         avro: Whether Avro rows are to be decoded by it.
+        details: Whether decoded changes are to have all of a change, for a change table.
 
     Raises:
-        SchemaError: no row of it can be applied: no primary key, columns that differ only in case, a reserved name, a
-            type nobody knows, an Avro schema that does not parse.
+        SchemaError: no row of it can be applied: a reserved name, a type nobody knows, an Avro schema
+            that does not parse or has columns that the metadata has not.
     """
-    where = f"table {metadata.lineage.schema}.{metadata.lineage.table}, schema id {metadata.schema_id}"
-    names = [column.name for column in metadata.columns]
-    if not metadata.key_columns:
-        raise SchemaError("the table has no primary key", where=where, advice="Changes cannot be merged without one")
-    lowered = [name.lower() for name in names]
-    twins = sorted({name for name in names if lowered.count(name.lower()) > 1})
-    if twins:
-        raise SchemaError(f"the columns {' and '.join(twins)} differ only in case, which a table cannot hold", where=where)
-    reserved = [name for name in names if name.lower().startswith(RESERVED_PREFIX)]
-    if reserved:
-        raise SchemaError(f"the column {reserved[0]!r} begins with {RESERVED_PREFIX}, which is reserved", where=where)
-    types = {column.name: target_type(column, decimal_overflow="string") for column in metadata.columns}
+    settings = TableSettings() if settings is None else settings
+    lineage = metadata.lineage
+    where = f"table {lineage.schema}.{lineage.table}, schema id {metadata.schema_id}"
+    try:
+        return _table_schema(metadata, settings, own_schema, avro, details)
+    except SchemaError as error:
+        raise SchemaError(error.what, where=error.where or where, advice=error.advice) from None
+
+
+def _table_schema(
+    metadata: TableMetadata, settings: TableSettings, own_schema: str | None, avro: bool, details: bool
+) -> TableSchema:
+    lineage = metadata.lineage
+    chosen = choose_columns(metadata, settings)
+    target = chosen.metadata
+    types = {column.name: _type_of(column, settings) for column in target.columns}
+    columns = [column.name for column in metadata.columns]
+    rows, placed = None, {name: name for name in columns}
+    if avro:
+        rows = compile_rows(metadata.data_schema if own_schema is None else own_schema)
+        placed, left = match_fields(columns, [plan.name for plan in rows.columns if plan.section == "data"])
+        if left:
+            raise SchemaError(f"rows have the column {left[0]!r}, which the table's metadata has not")
     fields = [pa.field(name, arrow_type(kind)) for name, kind in types.items()]
     fields += BOOKKEEPING
-    fields += [pa.field(OLD_PREFIX + key, arrow_type(types[key])) for key in metadata.key_columns]
-    text = metadata.data_schema if own_schema is None else own_schema
-    return TableSchema(metadata, types, pa.schema(fields), compile_rows(text) if avro else None)
+    fields += [pa.field(OLD_PREFIX + key, arrow_type(types[key])) for key in target.key_columns]
+    if details:
+        fields += DETAILS
+        fields += [pa.field(BEFORE_PREFIX + name, arrow_type(kind)) for name, kind in types.items()]
+    return TableSchema(
+        target,
+        types,
+        pa.schema(fields),
+        rows,
+        settings,
+        settings.target_name(schema=lineage.schema, table=lineage.table, task=lineage.task, server=lineage.server),
+        {name: placed[source] for name, source in chosen.sources.items() if source in placed},
+        frozenset(columns),
+        frozenset(column.ordinal for column in metadata.columns),
+        frozenset(column.ordinal for column in metadata.columns if column.name not in placed),
+        frozenset(column.ordinal for column in metadata.columns if column.type.upper() in _LOBS),
+        chosen.findings,
+    )
+
+
+def _type_of(column: ColumnMetadata, settings: TableSettings) -> str:
+    kind = target_type(column, decimal_overflow=settings.decimal_overflow)
+    return "TIMESTAMP_NTZ" if kind == "TIMESTAMP" and settings.datetimes == "ntz" else kind

@@ -2,13 +2,19 @@
 
 from __future__ import annotations
 
+from collections.abc import Container, Mapping
 from dataclasses import dataclass, field
+from datetime import UTC, datetime
 from typing import Any
 
-from headstream.spark.replicate.apply.deltalake import Counts
+import pyarrow as pa
+import pyarrow.compute as pc
+
+from headstream.spark.replicate.apply.engine import Counts
+from headstream.spark.replicate.schemas import TableSchema
 from headstream.spark.replicate.tables import Applied
 
-__all__ = ["Summary"]
+__all__ = ["Summary", "commit_time_us"]
 
 
 @dataclass(slots=True)
@@ -22,8 +28,10 @@ class Summary:
         schemas: New schemas in the zone.
         released: Messages that had waited and whose schema came.
         dead: Messages moved to the dead letter.
-        parked: Messages that wait for their schema now.
+        parked: Messages that wait for their schema or table now.
         delayed: Messages in the delayed topic now.
+        failing: (schema, table) -> why it takes no changes at the moment.
+        lags_us: (schema, table) -> how long after the source's commit the newest change was in the table, microseconds.
         tables: (schema, table) -> rows inserted, updated and deleted.
         seconds: How long the micro-batches took.
     """
@@ -36,6 +44,8 @@ class Summary:
     dead: int = 0
     parked: int = 0
     delayed: int = 0
+    failing: dict[tuple[str, str], str] = field(default_factory=dict)
+    lags_us: dict[tuple[str, str], int] = field(default_factory=dict)
     tables: dict[tuple[str, str], Counts] = field(default_factory=dict)
     seconds: float = 0.0
 
@@ -44,6 +54,32 @@ class Summary:
         self.changes += applied.changes
         for table, counts in applied.counts.items():
             self.tables[table] = self.tables.get(table, Counts()) + counts
+
+    def note_commits(
+        self,
+        changes: Mapping[str, list[pa.RecordBatch]],
+        schemas: Mapping[str, TableSchema],
+        failed: Container[tuple[str, str]],
+        now_us: int,
+    ) -> None:
+        """Note how long after their commits in the source changes were in their tables.
+
+        Args:
+            changes: Schema id -> decoded changes.
+            schemas: Schema id -> the schema.
+            failed: Tables that did not take them.
+            now_us: When the tables had them, microseconds since 1970 UTC.
+        """
+        newest: dict[tuple[str, str], str] = {}
+        for schema_id, batches in changes.items():
+            table = schemas[schema_id].table
+            if table not in failed:
+                found = [pc.max(batch.column("_hs_sequence")).as_py() or "" for batch in batches if batch.num_rows]
+                newest[table] = max([newest.get(table, ""), *found])
+        for table, sequence in newest.items():
+            committed_us = commit_time_us(sequence)
+            if committed_us is not None:
+                self.lags_us[table] = now_us - committed_us
 
     def to_dict(self) -> dict[str, Any]:
         """Return it as JSON has it: a map of `schema.table` to its rows, and the counts beside it."""
@@ -60,6 +96,21 @@ class Summary:
             "parked": self.parked,
             "delayed": self.delayed,
             "dead": self.dead,
+            "failing": {f"{schema}.{table}": reason for (schema, table), reason in sorted(self.failing.items())},
+            "lag_seconds": {f"{schema}.{table}": round(us / 1e6, 3) for (schema, table), us in sorted(self.lags_us.items())},
             "batches": self.batches,
             "seconds": round(self.seconds, 3),
         }
+
+
+def commit_time_us(sequence: str) -> int | None:
+    """Return the commit time that a change sequence begins with, microseconds since 1970 UTC; None where it has none.
+
+    Args:
+        sequence: `YYYYMMDDhhmmsscc…`, the last two being hundredths of a second; empty for a full load.
+    """
+    try:
+        whole = datetime.strptime(sequence[:14], "%Y%m%d%H%M%S").replace(tzinfo=UTC)
+        return int(whole.timestamp()) * 1_000_000 + int(sequence[14:16]) * 10_000
+    except ValueError:
+        return None

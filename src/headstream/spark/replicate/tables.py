@@ -4,23 +4,31 @@ from __future__ import annotations
 
 import hashlib
 import json
+import threading
 import urllib.parse
 from collections.abc import Mapping
+from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, field
 from pathlib import Path
+from typing import Final, TypeAlias
 
 import pyarrow as pa
 
 from headstream.codec.replicate import TableMetadata
-from headstream.errors import SchemaError
-from headstream.spark.replicate.apply.deltalake import Counts, DeltaLakeTable
-from headstream.spark.replicate.apply.mapped import MappedTables
-from headstream.spark.replicate.apply.tombstones import Tombstones
-from headstream.spark.replicate.changes import collapse
+from headstream.errors import HeadstreamError, SchemaChangeError
+from headstream.spark.replicate.apply.engine import Counts
+from headstream.spark.replicate.loads import LOAD_GAP_US
 from headstream.spark.replicate.raw import Coordinates
 from headstream.spark.replicate.schemas import TableSchema
+from headstream.spark.replicate.table_memory import TableMemory
+from headstream.spark.replicate.target_table import OpenEngine, TargetTable
 
 __all__ = ["Applied", "TargetTables", "table_path"]
+
+_THREADS: Final = 4
+"""Tables merged at a time: the engine works outside the interpreter's lock, and each merge waits for the disk in between."""
+
+Name: TypeAlias = tuple[str, str]
 
 
 def table_path(directory: Path, schema: str, table: str) -> Path:
@@ -47,11 +55,28 @@ class Applied:
         counts: (schema, table) -> rows inserted, updated and deleted.
         changes: How many changes went in.
         rejected: Coordinates of changes that cannot be applied -> the reason.
+        failed: (schema, table) -> why the table took none, or not all, of this unit's changes. Nothing is lost and
+            nothing is applied twice when the same changes are applied again, under any unit and version.
+        held: The schema ids whose changes a failed table did not take.
+        fatal: An error that the settings say the pipeline must stop at.
     """
 
-    counts: dict[tuple[str, str], Counts] = field(default_factory=dict)
+    counts: dict[Name, Counts] = field(default_factory=dict)
     changes: int = 0
     rejected: dict[Coordinates, str] = field(default_factory=dict)
+    failed: dict[Name, HeadstreamError] = field(default_factory=dict)
+    held: set[str] = field(default_factory=set)
+    fatal: HeadstreamError | None = None
+
+    def add(self, other: Applied) -> None:
+        """Add what applying other changes did."""
+        for table, counts in other.counts.items():
+            self.counts[table] = self.counts.get(table, Counts()) + counts
+        self.changes += other.changes
+        self.rejected |= other.rejected
+        self.failed |= other.failed
+        self.held |= other.held
+        self.fatal = self.fatal or other.fatal
 
 
 class TargetTables:
@@ -59,74 +84,141 @@ class TargetTables:
 
     Args:
         directory: Where they are.
-        tombstones: Directory of what has been deleted from them.
-        mapped: Makes and changes the tables whose column names need mapping.
+        checkpoint: Where what must be known of them is: `tombstones/` and `tables.sqlite`.
+        open_engine: Opens their Delta tables.
+        load_gap_us: As loads.LOAD_GAP_US.
     """
 
-    def __init__(self, directory: Path, tombstones: Path, mapped: MappedTables) -> None:
+    def __init__(
+        self,
+        directory: Path,
+        checkpoint: Path,
+        open_engine: OpenEngine,
+        *,
+        load_gap_us: int = LOAD_GAP_US,
+    ) -> None:
         self._directory = directory
-        self._tombstones = tombstones
-        self._mapped = mapped
-        self._open: dict[tuple[str, str], DeltaLakeTable] = {}
+        self._tombstones = checkpoint / "tombstones"
+        self._memory = TableMemory(checkpoint / "tables.sqlite")
+        self._open_engine = open_engine
+        self._load_gap_us = load_gap_us
+        self._open: dict[Name, TargetTable] = {}
+        self._lock = threading.Lock()
+
+    def close(self) -> None:
+        """Close what is open."""
+        self._memory.close()
 
     def apply(
         self, changes: Mapping[str, list[pa.RecordBatch]], schemas: Mapping[str, TableSchema], unit: str, version: int
     ) -> Applied:
         """Merge decoded changes into their tables: one commit a table and structure, which remembers unit and version.
 
+        Tables are merged side by side; one that fails does not keep the others from going on, see Applied.failed.
+
         Args:
             changes: Schema id -> decoded changes.
             schemas: Schema id -> the schema.
             unit: Names what is applied, the same when it is applied again after a restart.
             version: Number of this application, rising within the unit.
-
-        Raises:
-            StorageError: a table cannot be written; what is applied already stays, and is not applied twice.
         """
+        tables: dict[Name, dict[str, list[str]]] = {}
+        for schema_id, batches in changes.items():
+            if any(batch.num_rows for batch in batches):
+                structures = tables.setdefault(schemas[schema_id].table, {})
+                structures.setdefault(_structure(schemas[schema_id].metadata), []).append(schema_id)
+
+        def apply_table(name: Name) -> Applied:
+            return self._apply_table(name, tables[name], changes, schemas, unit, version)
+
         applied = Applied()
-        structures: dict[tuple[tuple[str, str], str], list[str]] = {}
-        for schema_id in changes:
-            schema = schemas[schema_id]
-            structures.setdefault((schema.table, _structure(schema.metadata)), []).append(schema_id)
-        # Older versions first, so that a column dropped and a column added end as the newest schema has them.
-        ordered = sorted(
-            structures.items(), key=lambda item: (item[0][0], schemas[item[1][0]].metadata.lineage.table_version, item[0][1])
-        )
-        for (table, structure), schema_ids in ordered:
-            batches = [batch for schema_id in schema_ids for batch in changes[schema_id] if batch.num_rows]
-            if batches:
-                app_id = f"{unit}/{structure}"
-                self._apply_structure(applied, table, schemas[schema_ids[0]], pa.Table.from_batches(batches), app_id, version)
+        if len(tables) == 1:
+            return apply_table(next(iter(tables)))
+        with ThreadPoolExecutor(_THREADS, "headstream-merge") as threads:
+            for part in threads.map(apply_table, sorted(tables)):
+                applied.add(part)
         return applied
 
-    def _apply_structure(
-        self, applied: Applied, name: tuple[str, str], schema: TableSchema, changes: pa.Table, app_id: str, version: int
-    ) -> None:
-        table = self._table(name, schema)
+    def _apply_table(
+        self,
+        name: Name,
+        structures: Mapping[str, list[str]],
+        changes: Mapping[str, list[pa.RecordBatch]],
+        schemas: Mapping[str, TableSchema],
+        unit: str,
+        version: int,
+    ) -> Applied:
+        """Merge the changes of one table, one structure after the other."""
+        # Older versions first, so that a column dropped and a column added end as the newest schema has them.
+        ordered = sorted(structures.items(), key=lambda item: (schemas[item[1][0]].metadata.lineage.table_version, item[0]))
+        groups = [pa.Table.from_batches([b for schema_id in ids for b in changes[schema_id]]) for _, ids in ordered]
+        applied = Applied()
+        waiting = {schema_id for _, ids in ordered for schema_id in ids}
         try:
-            if tuple(schema.metadata.key_columns) != tuple(table.keys):
-                raise SchemaError(
-                    f"the primary key was {', '.join(table.keys)} and is now {', '.join(schema.metadata.key_columns)}",
-                    where=str(table.path),
-                    advice="Load the table again into an empty directory",
-                )
-            table.prepare(schema.types)
-        except SchemaError as error:
-            rows = changes.select(["_hs_topic", "_hs_partition", "_hs_offset"]).to_pylist()
-            applied.rejected |= {(row["_hs_topic"], row["_hs_partition"], row["_hs_offset"]): str(error) for row in rows}
-            return
-        collapsed = collapse(changes, schema.metadata, list(table.columns))
-        applied.rejected |= {(topic, partition, offset): reason for topic, partition, offset, reason in collapsed.rejected}
-        counts = table.merge(collapsed, app_id, version)
-        applied.counts[name] = applied.counts.get(name, Counts()) + counts
-        applied.changes += collapsed.count
+            table = self._table(name)
+            has_loads = table.learn(groups)
+            for (structure, ids), group in zip(ordered, groups, strict=True):
+                try:
+                    merged = table.merge(group, schemas[ids[0]], f"{unit}/{structure}", version)
+                except SchemaChangeError as error:
+                    applied.failed[name] = error
+                    applied.fatal = applied.fatal or (error if error.stops else None)
+                    continue
+                applied.add(Applied({name: merged.counts}, group.num_rows, merged.rejected))
+                waiting -= set(ids)
+            if not has_loads:
+                applied.add(Applied({name: table.settle()}))
+        except HeadstreamError as error:
+            applied.failed[name] = error
+        applied.held = waiting
+        return applied
 
-    def _table(self, name: tuple[str, str], schema: TableSchema) -> DeltaLakeTable:
-        if name not in self._open:
-            keys = list(schema.metadata.key_columns)
-            tombstones = Tombstones(table_path(self._tombstones, *name), keys)
-            self._open[name] = DeltaLakeTable(table_path(self._directory, *name), keys, tombstones, self._mapped)
-        return self._open[name]
+    def settle(self) -> Applied:
+        """Remove what loads that are over did not bring; to be called when no data comes, and at the end of a run."""
+        applied = Applied()
+        for name in self._memory.names():
+            try:
+                counts = self._table(name).settle()
+            except HeadstreamError as error:
+                applied.failed[name] = error
+            else:
+                if counts != Counts():
+                    applied.add(Applied({name: counts}))
+        return applied
+
+    def begin_load(self, schema: str, table: str, at_us: int) -> None:
+        """Say that a full load of a table begins: its REFRESH rows that are logged from then on replace what is there.
+
+        The load's first row says so too, as long as it is logged more than `load_gap_us` after a change.
+
+        Args:
+            schema: The source schema.
+            table: The source table.
+            at_us: When, microseconds since 1970 UTC; the highest change logged until then is what the load replaces.
+        """
+        self._table((schema, table)).begin_load(at_us)
+
+    def end_load(self, schema: str, table: str) -> Counts:
+        """Say that a table's load is over, which otherwise its next change says, and remove the rows that it did not bring."""
+        return self._table((schema, table)).end_load()
+
+    def prune(self, before_us: int) -> None:
+        """Forget deletions that the source committed before a time.
+
+        A change that is older, comes after all and is for a key that is not in the table is then given up with the reason.
+
+        Args:
+            before_us: Microseconds since 1970 UTC; nothing that waits may be from before it.
+        """
+        for name in self._memory.names():
+            self._table(name).prune(before_us)
+
+    def _table(self, name: Name) -> TargetTable:
+        with self._lock:
+            if name not in self._open:
+                paths = table_path(self._directory, *name), table_path(self._tombstones, *name)
+                self._open[name] = TargetTable(name, *paths, self._memory, self._open_engine, self._load_gap_us)
+            return self._open[name]
 
 
 def _structure(metadata: TableMetadata) -> str:

@@ -3,25 +3,37 @@ each other.
 
 A row has one change sequence, `_hs_sequence`. Only where its columns come from different changes does it also have
 `_hs_versions`: the version of each column, VERSION_CHARACTERS each, in the order of the table's columns. Versions
-are compared as text:
+are compared as text, filled up to one length with '-':
 
-    "                                   "   nobody has written the column yet
-    "-----------------------------------"   a full load (its sequence is empty)
-    "20230321213416580000000000000000017"   a change; a shorter sequence is filled up with '-'
+    "                                                    "   nobody has written the column yet
+    ".1690000000000000-----------------------------------"   the first full load: a point, and when its row was logged
+    "20230321213416580000000000000000017-----------------"   a change
+    "20230321213416580000000000000000017.1690000000000000"   a later load, above every change before it (see loads.py)
 """
 
 from __future__ import annotations
 
 from typing import Final
 
-__all__ = ["ABSENT_VERSION", "MAX_SEQUENCE_CHARACTERS", "VERSION_CHARACTERS", "version_of", "version_sql"]
+__all__ = [
+    "ABSENT_VERSION",
+    "LOAD_MARK",
+    "LOAD_TIME_CHARACTERS",
+    "MAX_SEQUENCE_CHARACTERS",
+    "VERSION_CHARACTERS",
+    "version_of",
+    "version_sql",
+]
 
-VERSION_CHARACTERS: Final = 35
-MAX_SEQUENCE_CHARACTERS: Final = VERSION_CHARACTERS
+MAX_SEQUENCE_CHARACTERS: Final = 35
 """A change sequence is 35 characters: 16 of time, 19 of a number."""
 
+LOAD_MARK: Final = "."
+LOAD_TIME_CHARACTERS: Final = 16
+VERSION_CHARACTERS: Final = MAX_SEQUENCE_CHARACTERS + len(LOAD_MARK) + LOAD_TIME_CHARACTERS
+
 ABSENT_VERSION: Final = " " * VERSION_CHARACTERS
-_FILL: Final = "-"  # sorts below every digit and above the space
+_FILL: Final = "-"  # sorts below every digit and LOAD_MARK, and above the space
 
 
 def version_of(sequence: str) -> str:

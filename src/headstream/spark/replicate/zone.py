@@ -1,9 +1,13 @@
 """The schema zone: every schema that metadata messages have brought, durable, keyed by schema id.
 
-One file a schema, `<schema id, percent-encoded>.json`, written whole and renamed into place: any number of
-processes may read it while others fill it, and reading it needs neither Java nor a lock. A file is never changed:
+One file a schema, `<schema id, percent-encoded>.json`, written whole and linked into place: any number of
+processes may read it while others fill it, and reading it needs neither Java nor a lock. A file is one line, never changed:
 
     {"arrived_us": 1690000000000000, "topic": "cdc/metadata", "partition": 1, "offset": 0, "metadata": {...}}
+
+A message that names no schema but its table waits for `table:<schema>/<table>`, which find() answers with that table's
+newest schema. Ids of a schema registry, `registry-<id>` and `registry-<id>-<id of the key's schema>`, are asked for there
+when they are first wanted, and then are files like any other.
 """
 
 from __future__ import annotations
@@ -12,18 +16,67 @@ import json
 import os
 import urllib.parse
 from collections.abc import Iterator
-from dataclasses import dataclass
+from dataclasses import asdict, dataclass
 from pathlib import Path
-from typing import Final
+from typing import Final, Protocol
+
+import pyarrow as pa
 
 from headstream.codec.replicate import TableMetadata
 from headstream.errors import SchemaError, StorageError
 
-__all__ = ["SchemaZone", "ZoneEntry"]
+__all__ = ["ZONE_SCHEMA", "SchemaProvider", "SchemaZone", "ZoneEntry", "table_id"]
 
 _SUFFIX: Final = ".json"
 _MAX_ID_CHARACTERS: Final = 80
 """A schema id becomes a file name, percent-encoded: three characters each at worst, and file names end at 255."""
+_TABLE_PREFIX: Final = "table:"
+
+ZONE_SCHEMA: Final = pa.schema(
+    [
+        pa.field("schema_id", pa.string(), nullable=False),
+        pa.field("server", pa.string()),
+        pa.field("task", pa.string()),
+        pa.field("schema", pa.string()),
+        pa.field("table", pa.string()),
+        pa.field("table_version", pa.int64()),
+        pa.field("altered", pa.string()),  # the source's time of the version, as it is written
+        pa.field("key_columns", pa.list_(pa.string())),
+        pa.field(
+            "columns",
+            pa.list_(
+                pa.struct(
+                    [
+                        pa.field("name", pa.string()),
+                        pa.field("ordinal", pa.int32()),
+                        pa.field("type", pa.string()),
+                        pa.field("length", pa.int64()),
+                        pa.field("precision", pa.int32()),
+                        pa.field("scale", pa.int32()),
+                        pa.field("primary_key_position", pa.int32()),
+                        pa.field("nullable", pa.bool_()),
+                    ]
+                )
+            ),
+        ),
+        pa.field("data_schema", pa.string()),
+        pa.field("arrived", pa.timestamp("us", "UTC")),
+        pa.field("topic", pa.string()),
+        pa.field("partition", pa.int32()),
+        pa.field("offset", pa.int64()),
+    ]
+)
+"""The columns of SchemaZone.table()."""
+
+
+def table_id(schema: str, table: str) -> str:
+    """Return what a message waits for that names no schema but its table.
+
+    Args:
+        schema: The source schema.
+        table: The source table.
+    """
+    return f"{_TABLE_PREFIX}{urllib.parse.quote(schema, safe='')}/{urllib.parse.quote(table, safe='')}"
 
 
 @dataclass(frozen=True, slots=True)
@@ -45,16 +98,27 @@ class ZoneEntry:
     offset: int
 
 
+class SchemaProvider(Protocol):
+    """What has schemas that no metadata message brings."""
+
+    def fetch(self, schema_id: str) -> ZoneEntry | None:
+        """Return the schema of an id, None where it is not one of its own or not there (yet)."""
+
+
 class SchemaZone:
     """A directory of schemas; entries are cached once read, since they never change.
 
     Args:
         directory: Where the files are; made at the first add().
+        provider: Asked for ids that are not there.
     """
 
-    def __init__(self, directory: Path) -> None:
+    def __init__(self, directory: Path, provider: SchemaProvider | None = None) -> None:
         self.directory = directory
+        self._provider = provider
         self._entries: dict[str, ZoneEntry] = {}
+        self._scanned: set[str] = set()
+        self._by_table: dict[tuple[str, str], list[ZoneEntry]] = {}
 
     def add(self, entry: ZoneEntry) -> bool:
         """Keep a schema; return whether its id is new.
@@ -86,7 +150,7 @@ class SchemaZone:
             "metadata": json.loads(metadata.to_json()),
         }
         path = self._path(metadata.schema_id)
-        content = json.dumps(document, ensure_ascii=False, indent=1).encode()
+        content = json.dumps(document, ensure_ascii=False).encode() + b"\n"
         try:
             return self._write(path, content)
         except OSError as error:
@@ -99,11 +163,92 @@ class SchemaZone:
             SchemaError: the file is there but is not a zone entry.
         """
         entry = self._entries.get(schema_id)
-        if entry is None and len(schema_id) <= _MAX_ID_CHARACTERS and schema_id:
-            entry = self._read(self._path(schema_id))
+        if entry is not None:
+            return entry
+        if schema_id.startswith(_TABLE_PREFIX):
+            schema, _, table = schema_id[len(_TABLE_PREFIX) :].partition("/")
+            return self.find_table(urllib.parse.unquote(schema), urllib.parse.unquote(table))
+        if 0 < len(schema_id) <= _MAX_ID_CHARACTERS:
+            entry = self._read(self._path(schema_id)) or self._fetch(schema_id)
             if entry is not None:
                 self._entries[schema_id] = entry
         return entry
+
+    def _fetch(self, schema_id: str) -> ZoneEntry | None:
+        entry = None if self._provider is None else self._provider.fetch(schema_id)
+        if entry is not None and not self._write_entry(entry):
+            return self._read(self._path(schema_id))
+        return entry
+
+    def find_table(self, schema: str, table: str) -> ZoneEntry | None:
+        """Return the newest schema of a table, or None where the zone knows no such table.
+
+        Args:
+            schema: The source schema.
+            table: The source table.
+        """
+        history = self.history(schema, table)
+        return history[-1] if history else None
+
+    def history(self, schema: str, table: str, *, task: str | None = None) -> list[ZoneEntry]:
+        """Return every schema that a table has had, the oldest first.
+
+        Args:
+            schema: The source schema.
+            table: The source table.
+            task: Only those that this Replicate task has announced; None for all.
+        """
+        self.scan()
+        found = self._by_table.get((schema, table), [])
+        return [entry for entry in found if task is None or entry.metadata.lineage.task == task]
+
+    def scan(self) -> int:
+        """Look for files that are new; return how many schemas there are. Files that are no entries are passed over."""
+        for name in self._file_names() - self._scanned:
+            self._scanned.add(name)
+            try:
+                entry = self.find(urllib.parse.unquote(name[: -len(_SUFFIX)]))
+            except SchemaError:
+                continue
+            if entry is not None:
+                lineage = entry.metadata.lineage
+                history = self._by_table.setdefault((lineage.schema, lineage.table), [])
+                history.append(entry)
+                history.sort(key=lambda e: (e.metadata.lineage.table_version, e.arrived_us, e.metadata.schema_id))
+        return len(self._scanned)
+
+    def tables(self) -> dict[tuple[str, str], list[ZoneEntry]]:
+        """Return the schemas of every table that is known so far, as scan() has found them: (schema, table) -> history."""
+        return self._by_table
+
+    def table(self) -> pa.Table:
+        """Return every schema as a row of ZONE_SCHEMA, in order of arrival; `spark.createDataFrame` takes it.
+
+        Raises:
+            SchemaError: a file is not a zone entry.
+        """
+        rows = []
+        for entry in self.entries():
+            metadata, lineage = entry.metadata, entry.metadata.lineage
+            rows.append(
+                {
+                    "schema_id": metadata.schema_id,
+                    "server": lineage.server,
+                    "task": lineage.task,
+                    "schema": lineage.schema,
+                    "table": lineage.table,
+                    "table_version": lineage.table_version,
+                    "altered": lineage.timestamp,
+                    "key_columns": list(metadata.key_columns),
+                    "columns": [asdict(column) for column in metadata.columns],
+                    "data_schema": metadata.data_schema,
+                    "arrived": entry.arrived_us,
+                    "topic": entry.topic,
+                    "partition": entry.partition,
+                    "offset": entry.offset,
+                }
+            )
+        return pa.Table.from_pylist(rows, schema=ZONE_SCHEMA)
 
     def find_namespace(self, namespace: str) -> ZoneEntry:
         """Return the newest schema of the table that an Avro namespace ends with: `...<schema>.<table>`.
@@ -111,18 +256,14 @@ class SchemaZone:
         Raises:
             SchemaError: the zone knows no such table, or the namespace fits several.
         """
-        fitting = []
-        for entry in self.entries():
-            lineage = entry.metadata.lineage
-            if f".{namespace}".endswith(f".{lineage.schema}.{lineage.table}"):
-                fitting.append(entry)
-        tables = {(entry.metadata.lineage.schema, entry.metadata.lineage.table) for entry in fitting}
-        if len(tables) != 1:
-            known = "no table" if not tables else "several tables"
+        self.scan()
+        fitting = [history[-1] for name, history in self._by_table.items() if f".{namespace}".endswith(f".{name[0]}.{name[1]}")]
+        if len(fitting) != 1:
+            known = "no table" if not fitting else "several tables"
             raise SchemaError(
                 f"the message has no schema id, and the namespace {namespace!r} of its own schema fits {known} of the schema zone"
             )
-        return max(fitting, key=lambda entry: entry.metadata.lineage.table_version)
+        return fitting[0]
 
     def entries(self) -> Iterator[ZoneEntry]:
         """Iterate over every schema, in order of arrival.
@@ -130,9 +271,17 @@ class SchemaZone:
         Raises:
             SchemaError: a file is not a zone entry.
         """
-        names = sorted(self.directory.glob(f"*{_SUFFIX}")) if self.directory.is_dir() else []
-        found = [self.find(urllib.parse.unquote(path.name[: -len(_SUFFIX)])) for path in names]
+        found = [self.find(urllib.parse.unquote(name[: -len(_SUFFIX)])) for name in sorted(self._file_names())]
         return iter(sorted((e for e in found if e is not None), key=lambda e: (e.arrived_us, e.metadata.schema_id)))
+
+    def _file_names(self) -> set[str]:
+        try:
+            with os.scandir(self.directory) as files:
+                return {file.name for file in files if file.name.endswith(_SUFFIX) and not file.name.startswith(".")}
+        except FileNotFoundError:
+            return set()
+        except OSError as error:
+            raise StorageError(f"cannot read the schema zone: {error.strerror}", where=str(self.directory)) from error
 
     def _path(self, schema_id: str) -> Path:
         if not 0 < len(schema_id) <= _MAX_ID_CHARACTERS:

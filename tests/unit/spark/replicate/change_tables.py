@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from decimal import Decimal
 from typing import Any
 
@@ -18,6 +19,7 @@ COLUMNS = (
     ColumnMetadata("note", 4, "CLOB"),
 )
 METADATA = TableMetadata("8FB9D3C10EA4B25751DF9CC8318F0A02", Lineage("s", "task", "shop", "orders", 1, ""), COLUMNS, "{}")
+KEYLESS = replace(METADATA, columns=tuple(replace(column, primary_key_position=0) for column in COLUMNS))
 TYPES = {column.name: target_type(column) for column in COLUMNS}
 NAMES = [column.name for column in COLUMNS]
 SCHEMA = pa.schema(
@@ -40,6 +42,8 @@ def change(
     at: int = 0,
     present: set[str] | None = None,
     old: int | None = None,
+    changed: bytes | None = None,
+    logged_us: int = 0,
 ) -> dict[str, Any]:
     """One decoded change; `present` names the columns that its mask says are there."""
     mask = None
@@ -54,6 +58,11 @@ def change(
         "_hs_operation": OPERATIONS.index(operation),
         "_hs_sequence": "" if operation == "REFRESH" else sequence(at),
         "_hs_columns": mask,
+        "_hs_changed": changed,
+        "_hs_transaction": None,
+        "_hs_event": None,
+        "_hs_last_event": None,
+        "_hs_logged_us": logged_us,
         "_hs_topic": "cdc/data",
         "_hs_partition": 1,
         "_hs_offset": at,

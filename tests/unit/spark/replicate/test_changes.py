@@ -3,7 +3,8 @@ from __future__ import annotations
 from typing import Any
 
 from headstream.spark.replicate.changes import Collapsed, collapse
-from tests.unit.spark.replicate.change_tables import METADATA, NAMES, change, sequence, table
+from headstream.spark.replicate.versions import ABSENT_VERSION, VERSION_CHARACTERS, version_of
+from tests.unit.spark.replicate.change_tables import KEYLESS, METADATA, NAMES, change, sequence, table
 
 
 def rows(collapsed: Collapsed) -> dict[int, dict[str, Any]]:
@@ -62,8 +63,8 @@ def test_collapse_folds_partial_images_column_by_column() -> None:
     row = rows(collapsed)[1]
     assert collapsed.partial
     assert (row["name"], str(row["total"]), row["note"]) == ("n5", "3.00", None)
-    versions = [row["_hs_versions"][35 * index : 35 * index + 35] for index in range(4)]
-    assert versions == [sequence(5), sequence(5), sequence(3), " " * 35]
+    versions = [row["_hs_versions"][VERSION_CHARACTERS * index : VERSION_CHARACTERS * (index + 1)] for index in range(4)]
+    assert versions == [version_of(sequence(5)), version_of(sequence(5)), version_of(sequence(3)), ABSENT_VERSION]
 
 
 def test_collapse_gives_no_versions_when_a_whole_image_is_last() -> None:
@@ -81,11 +82,48 @@ def test_collapse_treats_a_null_outside_the_mask_as_absent_in_updates_alone() ->
     assert not collapsed.partial
 
 
-def test_collapse_rejects_a_key_change_that_leaves_columns_out_with_its_coordinates() -> None:
-    collapsed = collapse(
-        table(change("UPDATE", 2, name="x", at=9, present={"ID", "name"}, old=1), change("INSERT", 5, "ok", at=1)),
-        METADATA,
-        NAMES,
-    )
-    assert [(topic, partition, offset) for topic, partition, offset, _ in collapsed.rejected] == [("cdc/data", 1, 9)]
-    assert set(rows(collapsed)) == {5}
+def test_collapse_splits_a_key_change_that_leaves_columns_out_and_takes_them_from_the_row_before() -> None:
+    moved = change("UPDATE", 2, name="x", at=9, present={"ID", "name"}, old=1)
+    before = change("INSERT", 1, "a", "5", "kept", at=1)
+    collapsed = collapse(table(moved, before), METADATA, NAMES)
+    result = rows(collapsed)
+    assert result[1]["_hs_delete"]
+    assert (result[2]["name"], str(result[2]["total"]), result[2]["note"]) == ("x", "5.00", "kept")
+    versions = [result[2]["_hs_versions"][VERSION_CHARACTERS * index :][:35] for index in range(4)]
+    assert versions == [sequence(9), sequence(9), sequence(1), sequence(1)]
+    stored = {**before, "ID": 1, "_hs_versions": None}
+    again = rows(collapse(table(moved), METADATA, NAMES, lambda keys: {(1,): stored}))
+    assert again[2] == result[2]
+    alone = rows(collapse(table(moved), METADATA, NAMES))[2]
+    assert (alone["name"], alone["total"], alone["note"]) == ("x", None, None)
+
+
+def test_collapse_takes_nothing_from_a_row_that_is_newer_than_the_key_change() -> None:
+    moved = change("UPDATE", 2, name="x", at=9, present={"ID", "name"}, old=1)
+    reused = {**change("INSERT", 1, "b", "7", "other", at=10), "_hs_versions": None}
+    assert rows(collapse(table(moved), METADATA, NAMES, lambda keys: {(1,): reused}))[2]["note"] is None
+
+
+def test_collapse_drops_an_update_that_changed_nothing() -> None:
+    present = {"ID", "name", "total"}
+    idle = change("UPDATE", 1, "a", "1", at=5, present=present, changed=b"\x00")
+    assert collapse(table(idle), METADATA, NAMES).changes.num_rows == 0
+    large_object = change("UPDATE", 1, "a", "1", "note", at=5, changed=b"\x00")  # no change mask speaks of a CLOB
+    assert rows(collapse(table(large_object), METADATA, NAMES))[1]["note"] == "note"
+    moved = change("UPDATE", 2, "a", "1", at=5, present=present, changed=b"\x00", old=1)
+    assert set(rows(collapse(table(moved), METADATA, NAMES))) == {1, 2}
+
+
+def test_collapse_appends_new_rows_of_a_table_without_a_key_and_refuses_what_must_find_a_row() -> None:
+    changes = [
+        change("REFRESH", 1, "a", at=1),
+        change("REFRESH", 1, "a", at=2),
+        change("INSERT", 1, "a", at=3),
+        change("INSERT", 1, "a", at=3),
+        change("UPDATE", 1, "b", at=4),
+        change("DELETE", 1, at=5),
+    ]
+    collapsed = collapse(table(*changes), KEYLESS, NAMES)
+    assert sorted(row["_hs_change"] for row in collapsed.changes.to_pylist()) == [".cdc/data.1.1", ".cdc/data.1.2", sequence(3)]
+    assert [offset for _, _, offset, _ in collapsed.rejected] == [4, 5]
+    assert all("no key" in reason and "`keys`" in reason for *_, reason in collapsed.rejected)

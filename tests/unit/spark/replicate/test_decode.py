@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
@@ -24,20 +24,16 @@ from headstream.codec.replicate import (
     metadata_message,
 )
 from headstream.spark.replicate.decode import Decoded, Decoder
+from headstream.spark.replicate.schema_catalog import DecodeOptions
+from headstream.spark.replicate.table_settings import TableRules, TableSettings
 from headstream.spark.replicate.tables import TargetTables, table_path
 from headstream.spark.replicate.zone import SchemaZone, ZoneEntry
 from headstream.testing import CaptureOptions, SourceDatabase, digest_rows, shuffle, split
 from headstream.testing.shop_tables import SHOP_TABLES
 from headstream.testing.source_capture import SourceMessage
+from tests.unit.spark.replicate.plain_engine import open_plain_engine
 
 PLAIN_TABLES = tuple(table for table in SHOP_TABLES if table.name != "orders")  # its names need Spark to make the table
-
-
-class NoMappedTables:
-    def create(self, path: Path, columns: Mapping[str, str]) -> None:
-        raise AssertionError(path)
-
-    add_columns = widen = create
 
 
 def raw_batch(values: Sequence[bytes | None]) -> pa.RecordBatch:
@@ -66,8 +62,8 @@ def test_decoder_and_tables_equal_the_source_when_data_is_shuffled(tmp_path: Pat
     messages = list(source.capture(CaptureOptions(partial_images=partial, mask_order=order, deleted_columns="key")))
     zone = SchemaZone(tmp_path / "zone")
     fill(zone, messages)
-    decoder = Decoder(zone, order)
-    tables = TargetTables(tmp_path / "tables", tmp_path / "tombstones", NoMappedTables())
+    decoder = Decoder(zone, DecodeOptions(rules=TableRules(defaults=TableSettings(mask_order=order))))
+    tables = TargetTables(tmp_path / "tables", tmp_path / "checkpoint", open_plain_engine)
     data = [m.value for m in messages if m.role == "data"]
     count = 0
     for version, part in enumerate(split(shuffle(data, seed=1), 7)):
@@ -144,13 +140,12 @@ def test_decoder_finds_the_table_of_a_message_without_schema_id_by_the_namespace
     assert ["fits no table" in reason for reason in reasons(decoded)] == [True, True]
 
 
-def test_decoder_names_the_table_when_it_has_no_primary_key(tmp_path: Path) -> None:
+def test_decoder_takes_the_rows_of_a_table_without_a_primary_key(tmp_path: Path) -> None:
     table = replace(KEYLESS, data_schema=data_schema(KEYLESS.columns, logical_types=True))
     change = replace(insert(1), data={"line": 1}, column_mask=b"\x01")
     decoded = Decoder(zone_of(tmp_path, table)).decode(raw_batch([data_message(table, change, schema_id=table.schema_id)]))
-    assert len(reasons(decoded)) == 1
-    assert "no primary key" in reasons(decoded)[0]
-    assert "shop.log" in reasons(decoded)[0]
+    assert reasons(decoded) == []
+    assert [row["line"] for batch in decoded.changes[table.schema_id] for row in batch.to_pylist()] == [1]
 
 
 @pytest.mark.parametrize("form", ["avro", "json"])

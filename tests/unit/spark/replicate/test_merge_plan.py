@@ -25,7 +25,7 @@ def test_plan_merge_leaves_columns_alone_that_the_changes_do_not_have() -> None:
 
 
 def test_plan_merge_reads_only_the_range_of_keys_that_changes_have() -> None:
-    plan = plan_merge(["a", "b", "v"], ["a", "b", "v"], ["a", "b"], versioned=False, bounds={"a": (-3, 9)})
+    plan = plan_merge(["a", "b", "v"], ["a", "b", "v"], ["a", "b"], versioned=False, bounds={"a": ("-3", "9")})
     assert plan.predicate == "t.`a` = s.`a` AND t.`b` = s.`b` AND t.`a` BETWEEN -3 AND 9"
 
 

@@ -1,15 +1,33 @@
-"""How a table's columns follow its source: which differences are mended, and which are refused."""
+"""How a table's columns follow its source: which differences are mended, and which are refused.
+
+Two questions, asked apart. What did the source change since the newest schema applied (compare_schemas)? A policy
+answers each such change. And what must the target do to hold a schema's rows (plan_evolution)?
+
+    added       the column is added; null in old rows
+    dropped     the column stays; null in new rows
+    renamed     as dropped and added: a name tells what a column is, a place in the order does not
+    widened     the column's type grows
+    narrowed    the column keeps its type, which holds the narrower one too; where neither holds the other, nothing does
+    nullable    nothing: every column of a target may be null
+    key         refused: rows are found by their key, and what was deleted is known by it
+"""
 
 from __future__ import annotations
 
 import re
 from collections.abc import Mapping
 from dataclasses import dataclass
-from typing import Final
+from typing import Any, Final, Literal, TypeAlias
 
 from headstream.errors import SchemaError
 
-__all__ = ["Evolution", "plan_evolution"]
+__all__ = ["Difference", "Evolution", "SeenColumn", "SeenSchema", "compare_schemas", "plan_evolution"]
+
+DifferenceKind: TypeAlias = Literal[
+    "on_column_added", "on_column_dropped", "on_column_renamed", "on_type_widened", "on_type_narrowed",
+    "on_nullability_changed", "on_key_changed",
+]  # fmt: skip
+"""The table setting that answers it."""
 
 _INTEGERS: Final = {"TINYINT": 3, "SMALLINT": 5, "INT": 10, "BIGINT": 19}  # decimal digits
 
@@ -73,3 +91,84 @@ def _holds(wide: str, narrow: str) -> bool:
 def _decimal(text: str) -> tuple[int, int]:
     match = re.fullmatch(r"DECIMAL\((\d+),(\d+)\)", text.replace(" ", ""))
     return (int(match[1]), int(match[2])) if match is not None else (-1, 0)
+
+
+@dataclass(frozen=True, slots=True)
+class SeenColumn:
+    """A column as a schema has it: its place from 1, its Spark type, whether null is legal."""
+
+    ordinal: int
+    kind: str
+    nullable: bool
+
+
+@dataclass(frozen=True, slots=True)
+class SeenSchema:
+    """The newest schema that a table has followed.
+
+    Args:
+        version: The source's number of it.
+        keys: Its key columns.
+        columns: Its columns.
+    """
+
+    version: int
+    keys: tuple[str, ...]
+    columns: Mapping[str, SeenColumn]
+
+    def to_document(self) -> dict[str, Any]:
+        """Return it as JSON has it."""
+        columns = {name: [column.ordinal, column.kind, column.nullable] for name, column in self.columns.items()}
+        return {"version": self.version, "keys": list(self.keys), "columns": columns}
+
+    @classmethod
+    def from_document(cls, document: dict[str, Any]) -> SeenSchema:
+        """Return what to_document() wrote."""
+        columns = {name: SeenColumn(*values) for name, values in document["columns"].items()}
+        return cls(document["version"], tuple(document["keys"]), columns)
+
+
+@dataclass(frozen=True, slots=True)
+class Difference:
+    """One thing that the source changed.
+
+    Args:
+        kind: The setting that says what it leads to.
+        what: What it is, for people.
+    """
+
+    kind: DifferenceKind
+    what: str
+
+
+def compare_schemas(before: SeenSchema, after: SeenSchema) -> list[Difference]:
+    """Return what the source changed from one schema to the next."""
+    found = []
+    if before.keys != after.keys:
+        was, now = (", ".join(keys) or "none" for keys in (before.keys, after.keys))
+        found.append(Difference("on_key_changed", f"the primary key was {was} and is now {now}"))
+    gone = {column.ordinal: name for name, column in before.columns.items() if name not in after.columns}
+    for name, column in after.columns.items():
+        was_column = before.columns.get(name)
+        if was_column is not None:
+            found += _compare_columns(name, was_column, column)
+            continue
+        old_name = gone.get(column.ordinal)
+        if old_name is not None and before.columns[old_name].kind == column.kind:
+            del gone[column.ordinal]
+            found.append(Difference("on_column_renamed", f"column {old_name!r} is now {name!r}"))
+        else:
+            found.append(Difference("on_column_added", f"column {name!r} {column.kind} is new"))
+    found += [Difference("on_column_dropped", f"column {name!r} is gone") for name in gone.values()]
+    return found
+
+
+def _compare_columns(name: str, before: SeenColumn, after: SeenColumn) -> list[Difference]:
+    found = []
+    if before.kind != after.kind:
+        kind: DifferenceKind = "on_type_widened" if _holds(after.kind, before.kind) else "on_type_narrowed"
+        found.append(Difference(kind, f"column {name!r} was {before.kind} and is now {after.kind}"))
+    if before.nullable != after.nullable:
+        text = "may be null now" if after.nullable else "may no longer be null"
+        found.append(Difference("on_nullability_changed", f"column {name!r} {text}"))
+    return found

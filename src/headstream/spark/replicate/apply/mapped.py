@@ -6,7 +6,7 @@ Merging into them is the engine's work like any other merge; what is here makes 
 from __future__ import annotations
 
 import re
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Mapping, Sequence
 from pathlib import Path
 from typing import Final, Protocol
 
@@ -16,7 +16,7 @@ from pyspark.sql import SparkSession
 from headstream.errors import StorageError
 from headstream.spark.replicate.apply.plan import quote_name
 
-__all__ = ["MappedTables", "SparkMappedTables", "needs_column_mapping"]
+__all__ = ["MappedTables", "SparkMappedTables", "needs_column_mapping", "open_session"]
 
 _UNMAPPED_NAME: Final = re.compile(r"[^ ,;{}()\n\t=]+")
 
@@ -29,7 +29,7 @@ def needs_column_mapping(names: Iterable[str]) -> bool:
 class MappedTables(Protocol):
     """What changes the columns of a table with column mapping."""
 
-    def create(self, path: Path, columns: Mapping[str, str]) -> None:
+    def create(self, path: Path, columns: Mapping[str, str], partition_by: Sequence[str] = ()) -> None:
         """Make an empty table from column names and Spark types."""
 
     def add_columns(self, path: Path, columns: Mapping[str, str]) -> None:
@@ -47,16 +47,30 @@ class SparkMappedTables:
     """
 
     def __init__(self, spark: SparkSession) -> None:
-        self._spark = spark
+        self._spark = open_session(spark)
 
-    def create(self, path: Path, columns: Mapping[str, str]) -> None:
-        """Make an empty table from column names and Spark types.
+    def create(self, path: Path, columns: Mapping[str, str], partition_by: Sequence[str] = (), *, mapped: bool = True) -> None:
+        """Make an empty table from column names and Spark types, divided by some of them, without deletion vectors.
 
         Raises:
             StorageError: Spark cannot.
         """
-        mapping = "TBLPROPERTIES ('delta.columnMapping.mode' = 'name', 'delta.enableDeletionVectors' = 'false')"
-        self._run(path, f"CREATE TABLE {_table(path)} ({_specification(columns)}) USING delta {mapping}")
+        divided = f"PARTITIONED BY ({', '.join(map(quote_name, partition_by))}) " if partition_by else ""
+        properties = {"delta.enableDeletionVectors": "false"}
+        if mapped:
+            properties["delta.columnMapping.mode"] = "name"
+        settings = ", ".join(f"'{name}' = '{value}'" for name, value in properties.items())
+        self._run(
+            path, f"CREATE TABLE {_table(path)} ({_specification(columns)}) USING delta {divided}TBLPROPERTIES ({settings})"
+        )
+
+    def map_columns(self, path: Path) -> None:
+        """Switch column mapping on.
+
+        Raises:
+            StorageError: Spark cannot.
+        """
+        self._run(path, f"ALTER TABLE {_table(path)} SET TBLPROPERTIES ('delta.columnMapping.mode' = 'name')")
 
     def add_columns(self, path: Path, columns: Mapping[str, str]) -> None:
         """Add columns, null in the rows that are there.
@@ -87,6 +101,16 @@ class SparkMappedTables:
             self._spark.sql(statement)
         except PySparkException as error:
             raise StorageError(f"the table cannot be changed: {error}", where=str(path)) from error
+
+
+def open_session(spark: SparkSession) -> SparkSession:
+    """Return a session beside another one, whose settings and views are its own, set for tables that others read too."""
+    beside = spark.newSession()
+    # Timestamps travel as instants, and are read as such.
+    beside.conf.set("spark.sql.session.timeZone", "UTC")
+    # Spark's default, INT96, is read as nanoseconds by deltalake, which finds other years before 1677 and after 2262.
+    beside.conf.set("spark.sql.parquet.outputTimestampType", "TIMESTAMP_MICROS")
+    return beside
 
 
 def _table(path: Path) -> str:

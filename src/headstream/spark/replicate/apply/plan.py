@@ -6,16 +6,28 @@ where it is newer than what the row already has, so that order, repeats and rest
     matched, s deletes, s newer          delete
     matched, s newer                     update (column by column where columns have versions of their own)
     not matched, s does not delete       insert
+
+A row that the same full load brings again with the same content is left alone.
 """
 
 from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass
+from typing import Final
 
-from headstream.spark.replicate.versions import version_sql
+from headstream.spark.replicate.versions import LOAD_MARK, version_sql
 
 __all__ = ["MergePlan", "plan_merge", "quote_name"]
+
+
+# Both rows are of one full load: their sequences differ at most in the log time. Only functions that deltalake can write down.
+_SAME_LOAD: Final = " AND ".join(
+    [
+        *(f"{row}._hs_sequence LIKE '%{LOAD_MARK}%'" for row in "st"),
+        f"split_part(s._hs_sequence, '{LOAD_MARK}', 1) = split_part(t._hs_sequence, '{LOAD_MARK}', 1)",
+    ]
+)
 
 
 @dataclass(frozen=True, slots=True)
@@ -24,7 +36,7 @@ class MergePlan:
 
     Args:
         predicate: When a source row and a target row are the same row.
-        delete_when: When a matched row is deleted.
+        delete_when: When a matched row is deleted; None where none is.
         update_when: When a matched row is updated.
         update: Column -> expression of an update.
         insert_when: When an unmatched source row is inserted.
@@ -32,7 +44,7 @@ class MergePlan:
     """
 
     predicate: str
-    delete_when: str
+    delete_when: str | None
     update_when: str
     update: dict[str, str]
     insert_when: str
@@ -51,7 +63,8 @@ def plan_merge(
     keys: list[str],
     *,
     versioned: bool,
-    bounds: Mapping[str, tuple[int, int]] | None = None,
+    loads: bool = False,
+    bounds: Mapping[str, tuple[str, str]] | None = None,
 ) -> MergePlan:
     """Describe the merge of one-change-a-key rows into a table.
 
@@ -60,21 +73,27 @@ def plan_merge(
         source_columns: Those the changes have; the table's other columns keep their values.
         keys: The primary key.
         versioned: Whether any row, of the source or of the table, has versions of its own for its columns.
-        bounds: Key column -> least and greatest value among the changes, where that is known: what lies outside need
-            not be read, which is most of a table whose keys rise with time.
+        loads: Whether rows of a full load are among the changes.
+        bounds: Key column -> least and greatest value among the changes as SQL literals, where that is known: what lies
+            outside need not be read, which is most of a table whose keys rise with time.
     """
     same_row = [f"t.{quote_name(key)} = s.{quote_name(key)}" for key in keys]
     same_row += [f"t.{quote_name(key)} BETWEEN {low} AND {high}" for key, (low, high) in (bounds or {}).items()]
     newer = "s._hs_sequence > t._hs_sequence"
     quoted = {name: quote_name(name) for name in columns}
     insert = {quoted[name]: f"s.{quoted[name]}" for name in source_columns}
-    insert |= {name: f"s.{name}" for name in ("_hs_sequence", "_hs_versions")}
+    insert |= {name: f"s.{name}" for name in (*(key for key in keys if key not in columns), "_hs_sequence", "_hs_versions")}
     if versioned:
+        some = " OR ".join(f"({version_sql('s', i)}) > ({version_sql('t', i)})" for i in _places(columns, source_columns))
         mixed = "s._hs_versions IS NOT NULL OR t._hs_versions IS NOT NULL"
-        update_when = f"NOT s._hs_delete AND ({newer} OR {mixed})"
+        update_when = f"NOT s._hs_delete AND CASE WHEN {mixed} THEN {some} ELSE {newer} END"
         update = _versioned_update(columns, source_columns, keys)
     else:
         update_when = f"NOT s._hs_delete AND {newer}"
+        if loads:
+            pairs = [(f"s.{quoted[name]}", f"t.{quoted[name]}") for name in source_columns]
+            same = [f"coalesce({new} = {old}, {new} IS NULL AND {old} IS NULL)" for new, old in pairs]
+            update_when += f" AND NOT ({' AND '.join([_SAME_LOAD, *same])})"
         update = {quoted[name]: f"s.{quoted[name]}" for name in source_columns if name not in keys}
         update["_hs_sequence"] = "s._hs_sequence"
     return MergePlan(
@@ -85,6 +104,10 @@ def plan_merge(
         insert_when="NOT s._hs_delete",
         insert=insert,
     )
+
+
+def _places(columns: list[str], source_columns: list[str]) -> list[int]:
+    return [place for place, name in enumerate(columns) if name in source_columns]
 
 
 def _versioned_update(columns: list[str], source_columns: list[str], keys: list[str]) -> dict[str, str]:

@@ -1,0 +1,203 @@
+"""Column functions over headers and messages, for any frame: of our own source, of Spark's Kafka source, of a table.
+
+    header(col, "attempt", "int")       one header's value                                  SQL: headers_decode(col):attempt::int
+    headers_decode(col, shape)          headers in another shape; from Kafka's header array, from `array` or from `binary`
+    headers_encode(col)                 Kafka's header array, from `array` or from `binary`
+    message_decode(col, dialect)        the messages in a BINARY column                     SQL: message_decode_<dialect>(col)
+    payload_checksum(col)               the CRC-32 that a message carries of its payload    SQL: crc32(col)
+
+Shapes are those of the source's option `headers`: variant, array, map, binary; Kafka's header array is
+ARRAY<STRUCT<key STRING, value BINARY>>. register_functions(spark) makes the SQL functions; headstream.spark.session() and
+register() do so too.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import TYPE_CHECKING, Any, Final, Literal
+
+import pyarrow as pa
+
+from headstream.codec.batch.blocks import BlockBuilder
+from headstream.codec.batch.results import VariedColumn
+from headstream.codec.conversion.dialects import read_messages
+from headstream.errors import InvalidOptionError
+from headstream.model.identifiers import format_message_id
+from headstream.model.message import Message, state_name
+from headstream.spark.arrow_functions import arrow_function
+from headstream.spark.header_blocks import add_array, varied
+from headstream.spark.header_columns import parse_header_columns
+from headstream.spark.kafka.header_rows import HeaderDecoder, encode_header_blocks, encode_header_lists
+from headstream.spark.options import HeaderShape, RowShape
+from headstream.spark.source import spark_schema
+
+if TYPE_CHECKING:
+    from pyspark.sql import Column, SparkSession
+
+__all__ = ["header", "headers_decode", "headers_encode", "message_decode", "payload_checksum", "register_functions"]
+
+_KAFKA_HEADERS: Final = "array<struct<key:string,value:binary>>"
+_MESSAGES: Final = (
+    "array<struct<offset:bigint,timestamp:timestamp,state:string,id:string,checksum:bigint,key:binary,"
+    "headers:array<struct<key:string,kind:string,value:binary>>,payload:binary>>"
+)
+_READABLE: Final = ("binary", "binary-first", "json", "kip82", "replicate")
+"""The dialects whose bytes a column can hold, by the names they have everywhere (codec/conversion)."""
+
+
+def header(col: Column | str, key: str, type: str, shape: Literal["variant", "map", "other"] = "variant") -> Column:
+    """Return one header's value, of a repeated key the last; null where it is not there or does not fit the type.
+
+    Args:
+        col: A column of headers.
+        key: The header's key.
+        type: Spark's type of it, as `int`.
+        shape: What the column holds: `variant` and `map` are read by Spark's own expressions; `other` is an array, our
+            own or Kafka's, or binary, read by an Arrow function.
+    """
+    from pyspark.sql import functions as sf
+
+    column = sf.col(col) if isinstance(col, str) else col
+    if shape == "map":
+        return sf.try_variant_get(column[key], "$", type)
+    if shape == "variant":
+        escaped = key.replace("\\", "\\\\").replace("'", "\\'")
+        return sf.try_variant_get(column, f"$['{escaped}']", type)
+    wanted = parse_header_columns(f"`{key.replace('`', '``')}` {type}")
+    rows = RowShape((), "none", wanted)
+    return arrow_function(_decoding(rows), spark_schema(rows))(column)[wanted[0].name]
+
+
+def headers_decode(col: Column | str, shape: HeaderShape = "variant") -> Column:
+    """Return headers in another shape.
+
+    Args:
+        col: Kafka's header array, an array of ours, or binary.
+        shape: `variant`, `array`, `map` or `binary`; but for `array` and `binary`, the last value of a repeated key.
+
+    Raises:
+        InvalidOptionError: the shape is none of these.
+    """
+    from pyspark.sql import functions as sf
+
+    if shape not in ("variant", "array", "map", "binary"):
+        raise InvalidOptionError(f"{shape!r} is no shape of headers", advice="Use variant, array, map or binary")
+    rows = RowShape(("headers",), shape)
+    column = sf.col(col) if isinstance(col, str) else col
+    return arrow_function(_decoding(rows), spark_schema(rows))(column)["headers"]
+
+
+def headers_encode(col: Column | str) -> Column:
+    """Return Kafka's header array, for Spark's Kafka sink.
+
+    Args:
+        col: Headers as the source gives them with headers=array or headers=binary.
+    """
+    return arrow_function(_encode, _KAFKA_HEADERS)(col)
+
+
+def message_decode(col: Column | str, dialect: str) -> Column:
+    """Return the messages that bytes hold, as an array of structs with the columns of the source; explode() makes rows of it.
+
+    Args:
+        col: BINARY; null gives null.
+        dialect: How the messages are spelled there: `binary` (sent or stored), `binary-first`, `json`, `kip82`, `replicate`.
+
+    Raises:
+        InvalidOptionError: the dialect is not known.
+    """
+    if dialect not in _READABLE:
+        raise InvalidOptionError(f"{dialect!r} is no dialect of a column", advice=f"Use {', '.join(_READABLE)}")
+    return arrow_function(_messages_of(dialect), _MESSAGES)(col)
+
+
+def payload_checksum(col: Column | str) -> Column:
+    """Return the CRC-32 of a payload, as a message carries it; that of a null payload is 0.
+
+    Args:
+        col: BINARY.
+    """
+    from pyspark.sql import functions as sf
+
+    column = sf.col(col) if isinstance(col, str) else col
+    return sf.crc32(sf.coalesce(column.cast("binary"), sf.lit(b"")))
+
+
+def register_functions(spark: SparkSession) -> None:
+    """Make the SQL functions headers_decode, headers_encode and message_decode_<dialect> in a session.
+
+    Args:
+        spark: The session, also one of Spark Connect.
+    """
+    from pyspark.sql import types
+
+    def decode(headers: pa.Array) -> pa.Array:
+        return _decoding(RowShape(("headers",), "variant"))(headers).field(0)
+
+    register: Any = spark.udf.register
+    register("headers_decode", arrow_function(decode, types.VariantType()))
+    register("headers_encode", arrow_function(_encode, _KAFKA_HEADERS))
+    for dialect in _READABLE:
+        name = f"message_decode_{dialect.replace('-', '_')}"
+        register(name, arrow_function(_messages_of(dialect), _MESSAGES))
+
+
+def _decoding(shape: RowShape) -> Callable[[pa.Array], pa.Array]:
+    decoder = HeaderDecoder(shape)
+
+    def decode(headers: pa.Array) -> pa.Array:
+        if pa.types.is_list(headers.type) and headers.type.value_type.num_fields == 2:
+            return decoder.decode(headers)
+        if headers.offset:
+            headers = headers.take(pa.array(range(len(headers)), pa.int64()))
+        if pa.types.is_list(headers.type):
+            builder = BlockBuilder(len(headers))
+            add_array(builder, headers)
+            return decoder.columns_of(len(headers), VariedColumn(*builder.build()))
+        if pa.types.is_binary(headers.type) or pa.types.is_large_binary(headers.type):
+            return decoder.columns_of(len(headers), varied(headers))
+        raise InvalidOptionError(
+            f"headers of type {headers.type} are not read by this function", advice="It reads arrays and binary; see header()"
+        )
+
+    return decode
+
+
+def _encode(headers: pa.Array) -> pa.Array:
+    return encode_header_lists(headers) if pa.types.is_list(headers.type) else encode_header_blocks(headers)
+
+
+def _messages_of(dialect: str) -> Callable[[pa.Array], pa.Array]:
+    def decode(data: pa.Array) -> pa.Array:
+        rows = [
+            None if each is None else [_row(message) for message in read_messages(each, dialect=dialect)]
+            for each in data.to_pylist()
+        ]
+        return pa.array(rows, type=_ARROW_MESSAGES)
+
+    return decode
+
+
+def _row(message: Message) -> dict[str, object]:
+    headers = [{"key": key, "kind": value.kind_name, "value": value.data} for key, value in message.headers.items()]
+    return {
+        "offset": message.offset,
+        "timestamp": message.timestamp,
+        "state": state_name(message.state),
+        "id": format_message_id(message.id) if message.id else None,
+        "checksum": message.checksum,
+        "key": message.key,
+        "headers": headers,
+        "payload": message.payload,
+    }
+
+
+_ARROW_HEADERS: Final = pa.list_(pa.struct([("key", pa.string()), ("kind", pa.string()), ("value", pa.binary())]))
+_ARROW_MESSAGES: Final = pa.list_(
+    pa.struct(
+        [
+            ("offset", pa.int64()), ("timestamp", pa.timestamp("us", tz="UTC")), ("state", pa.string()), ("id", pa.string()),
+            ("checksum", pa.int64()), ("key", pa.binary()), ("headers", _ARROW_HEADERS), ("payload", pa.binary()),
+        ]
+    )
+)  # fmt: skip

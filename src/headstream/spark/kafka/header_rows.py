@@ -1,0 +1,256 @@
+"""Kafka's header arrays to our header columns and back, in Arrow, on executors: what Spark's expressions do not do.
+
+The headers of each row become a header block (codec.batch.kafka_decoding), and the blocks stored messages without payload,
+which the kernels of our own source then take apart: the same columns, of the same kernels.
+"""
+
+from __future__ import annotations
+
+import functools
+import logging
+from collections.abc import Sequence
+from itertools import accumulate
+from typing import Final, TypeAlias
+
+import pyarrow as pa
+
+from headstream.codec.batch.blocks import BlockBuilder
+from headstream.codec.batch.kafka_decoding import LEFT_ROW, LOSSY_ROW, KafkaDecoded, decode_kafka_headers
+from headstream.codec.batch.kafka_encoding import encode_kafka_headers
+from headstream.codec.batch.results import VariedColumn
+from headstream.codec.batch.storing import store_blocks
+from headstream.codec.binary import decode_headers
+from headstream.codec.kafka import KafkaHeader, KafkaRecord, decode_record, encode_record, find_losses
+from headstream.errors import HeaderError, HeadstreamError
+from headstream.model.message import Message
+from headstream.spark.columns import Assembler, arrow_schema
+from headstream.spark.header_blocks import add_array, varied
+from headstream.spark.offsets import Place
+from headstream.spark.options import RowShape
+
+__all__ = [
+    "HeaderDecoder",
+    "Places",
+    "decode_blocks",
+    "encode_blocks",
+    "encode_header_blocks",
+    "encode_header_lists",
+    "kafka_headers_type",
+]
+
+_LOGGER: Final = logging.getLogger("headstream.spark")
+_PLACE: Final = Place("kafka/headers", 0)
+
+Places: TypeAlias = tuple[pa.Array, pa.Array, pa.Array]
+"""The topic, partition and offset of each row."""
+
+kafka_headers_type: Final = pa.list_(pa.struct([pa.field("key", pa.string()), pa.field("value", pa.binary())]))
+"""Spark's type of a Kafka header column."""
+
+
+class HeaderDecoder:
+    """Makes header columns of Kafka's header arrays.
+
+    Args:
+        shape: The header columns wanted: its columns are `headers` and `headers_repeated`, or none.
+    """
+
+    def __init__(self, shape: RowShape) -> None:
+        self._shape = shape
+        self._fields = list(arrow_schema(shape))
+
+    def decode(self, headers: pa.ListArray, places: Places | None = None) -> pa.StructArray:
+        """Return a struct of the columns, one a row.
+
+        Headers that no message can have are left out with a warning of the logger headstream.spark, unless a header that
+        does not fit is an error.
+
+        Args:
+            headers: Of the type kafka_headers_type; null is none.
+            places: Where each row is from, for warnings and errors.
+
+        Raises:
+            HeaderError: a header does not fit, and that is an error; the text says where.
+        """
+        try:
+            found = decode_blocks(headers, strict=self._shape.fail_on_mismatch)
+            columns = self.columns_of(len(headers), VariedColumn(*found.blocks))
+        except HeadstreamError as error:
+            raise self._locate(error, headers, places) from None
+        if found.dropped_count:
+            _LOGGER.warning(
+                "%s and after: %d headers that no message can have are left out of %d rows; their keys are empty, or longer "
+                "than 255 bytes",
+                _where(found.flags.find(LOSSY_ROW), places),
+                found.dropped_count,
+                found.flags.count(LOSSY_ROW),
+            )
+        return columns
+
+    def columns_of(self, count: int, blocks: VariedColumn) -> pa.StructArray:
+        """Return a struct of the columns, one a header block.
+
+        Args:
+            count: How many blocks.
+            blocks: Header blocks; null for none.
+
+        Raises:
+            DecodeError: one is no header block.
+            HeaderError: a header does not fit, and that is an error.
+        """
+        stored = store_blocks(count, blocks)
+        batch, _ = Assembler(_PLACE, self._shape, max(count, 1)).assemble(memoryview(stored))
+        return pa.StructArray.from_arrays(batch.columns, fields=self._fields)
+
+    def _locate(self, error: HeadstreamError, headers: pa.ListArray, places: Places | None) -> HeadstreamError:
+        """Return the error of the first row that causes one, with its place."""
+        if places is None:
+            return error
+        first, count = 0, len(headers)  # rows before `first` are good; there is a bad one among the `count` after it
+        while count > 1:
+            half = count // 2
+            try:
+                HeaderDecoder(self._shape).decode(headers.slice(first, half))
+            except HeadstreamError:
+                count = half
+            else:
+                first, count = first + half, count - half
+        try:
+            HeaderDecoder(self._shape).decode(headers.slice(first, count))
+        except HeadstreamError as fault:
+            return HeaderError(fault.what, where=_where(first, places), advice=fault.advice)
+        return error
+
+
+def _where(row: int, places: Places | None) -> str:
+    if places is None:
+        return f"row {row} of a column of headers"
+    topic, partition, offset = (column[row].as_py() for column in places)
+    return f"topic {topic}, partition {partition}, offset {offset}"
+
+
+def decode_blocks(headers: pa.ListArray, *, strict: bool) -> KafkaDecoded:
+    """Return the header blocks of Kafka's headers; what the kernel leaves is decoded as a record.
+
+    Args:
+        headers: Of the type kafka_headers_type; null is none.
+        strict: Whether a header that no message can have is an error; else it is left out.
+
+    Raises:
+        HeaderError: a header has no key; or one that no message can have, and that is an error.
+    """
+    if headers.offset or headers.values.offset:
+        headers = headers.take(pa.array(range(len(headers)), pa.int64()))
+    keys, values = headers.values.field(0), headers.values.field(1)
+    if headers.values.null_count or keys.null_count:
+        raise HeaderError("a header, or its key, is null", advice="Leave it out")
+    validity, offsets = headers.buffers()[:2]
+    count = len(headers)
+    lists = VariedColumn(
+        bytes(4 * count + 4) if offsets is None or offsets.size == 0 else offsets, b"", validity if headers.null_count else None
+    )
+    decoded = decode_kafka_headers(count, lists, varied(keys), varied(values), strict=strict)
+    if decoded.flags.find(LEFT_ROW) < 0:
+        return decoded
+    return _add_left(headers, decoded, strict)
+
+
+def _add_left(headers: pa.ListArray, decoded: KafkaDecoded, strict: bool) -> KafkaDecoded:
+    """Return the blocks with those of the rows that the kernel left."""
+    flags, dropped = bytearray(decoded.flags), decoded.dropped_count
+    blocks = [b""] * len(flags)
+    for row, flag in enumerate(decoded.flags):
+        if flag == LEFT_ROW:
+            pairs = tuple((header["key"], header["value"]) for header in headers[row].as_py())
+            blocks[row], losses = _decode_left(pairs, strict=strict)
+            flags[row] = LOSSY_ROW if losses else 0
+            dropped += losses
+    builder = BlockBuilder(len(flags))
+    builder.add_blocks(VariedColumn(*decoded.blocks))
+    builder.add_blocks(VariedColumn(_offsets(blocks), b"".join(blocks)))
+    return KafkaDecoded(builder.build(), flags, dropped)
+
+
+def _offsets(values: Sequence[bytes]) -> memoryview:
+    return memoryview(pa.array(accumulate(map(len, values), initial=0), pa.int32()).buffers()[1])
+
+
+@functools.lru_cache(maxsize=1 << 14)
+def _decode_left(row: tuple[KafkaHeader, ...], *, strict: bool) -> tuple[bytes, int]:
+    """Return a record's header block, and how many headers it loses; the same headers come again and again."""
+    record = KafkaRecord(value=b"", headers=row)
+    found = decode_record(record, on_loss="error" if strict else "drop")
+    return found.headers.as_bytes(), len(find_losses(record))
+
+
+def encode_header_blocks(blocks: pa.Array) -> pa.ListArray:
+    """Return Kafka's headers for header blocks, as our source gives them with `headers=binary`.
+
+    Args:
+        blocks: BINARY; null is none.
+
+    Raises:
+        DecodeError: one is no header block.
+        HeaderError: a header has a reserved name.
+    """
+    if blocks.offset:
+        blocks = blocks.take(pa.array(range(len(blocks)), pa.int64()))
+    return encode_blocks(len(blocks), varied(blocks))
+
+
+def encode_header_lists(lists: pa.ListArray) -> pa.ListArray:
+    """Return Kafka's headers for lists of key, kind and value, as our source gives them with `headers=array`.
+
+    Args:
+        lists: ARRAY<STRUCT<key STRING, kind STRING, value BINARY>>; null is none.
+
+    Raises:
+        HeaderError: a kind is none, a value is null, or a name is reserved.
+        DecodeError: a value is not of its kind.
+    """
+    if lists.offset or lists.values.offset:
+        lists = lists.take(pa.array(range(len(lists)), pa.int64()))
+    builder = BlockBuilder(len(lists))
+    add_array(builder, lists)
+    return encode_blocks(len(lists), VariedColumn(*builder.build()))
+
+
+def encode_blocks(count: int, blocks: VariedColumn) -> pa.ListArray:
+    """Return Kafka's headers for header blocks; what the kernel leaves is encoded as a record.
+
+    Args:
+        count: How many blocks.
+        blocks: The blocks; null for none.
+
+    Raises:
+        DecodeError: one is no header block.
+        HeaderError: a header has a reserved name.
+    """
+    made = encode_kafka_headers(count, blocks)
+    keys = pa.Array.from_buffers(
+        pa.string(), made.header_count, [None, pa.py_buffer(made.keys.offsets), pa.py_buffer(made.keys.data)]
+    )
+    buffers = [
+        pa.py_buffer(b"" if made.values.validity is None else made.values.validity),
+        pa.py_buffer(made.values.offsets),
+        pa.py_buffer(made.values.data),
+    ]
+    values = pa.Array.from_buffers(pa.binary(), made.header_count, buffers)
+    entries = pa.StructArray.from_arrays([keys, values], fields=list(kafka_headers_type.value_type))
+    lists = pa.Array.from_buffers(kafka_headers_type, count, [None, pa.py_buffer(made.lists)], children=[entries])
+    left = [row for row, flag in enumerate(made.flags) if flag] if any(made.flags) else []
+    if not left:
+        return lists
+    offsets = memoryview(blocks.offsets).cast("B").cast("i")
+    data = memoryview(blocks.data)
+    encoded = pa.array([_encode_left(bytes(data[offsets[row] : offsets[row + 1]])) for row in left], kafka_headers_type)
+    rows = list(range(count))
+    for number, row in enumerate(left):
+        rows[row] = count + number
+    return pa.concat_arrays([lists, encoded]).take(pa.array(rows, pa.int64()))
+
+
+def _encode_left(block: bytes) -> list[dict[str, object]]:
+    """Return the headers of a record with this header block."""
+    record = encode_record(Message(payload=b"", headers=decode_headers(block)))
+    return [{"key": key, "value": value} for key, value in record.headers]

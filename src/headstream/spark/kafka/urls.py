@@ -1,0 +1,154 @@
+"""The URL decides: `format("headstream")` with kafka:// goes to Spark's Kafka source and sink, in batch and in streams.
+
+A Python data source cannot hand a read on to a JVM source: what it returns is rows. So the hand-over is made where a
+reader or writer is put together: install() makes PySpark's four classes of readers and writers (of Spark Connect too)
+remember their format and options, and at load(), save() and start() look whether these say `headstream` and kafka://.
+Whatever says anything else goes on untouched. Subclasses given out by one session would not do: a frame's `write` belongs to the
+frame, whoever made it.
+"""
+
+from __future__ import annotations
+
+import functools
+from collections.abc import Callable
+from typing import TYPE_CHECKING, Any, Final
+
+from headstream.errors import InvalidOptionError
+from headstream.spark.kafka.options import is_kafka_url
+
+if TYPE_CHECKING:
+    from pyspark.sql import SparkSession
+
+__all__ = ["install"]
+
+_FORMAT: Final = "headstream"
+_MARK: Final = "_headstream_calls"
+_RECORDED: Final = ("format", "option", "options", "mode", "outputMode", "queryName", "trigger", "partitionBy", "clusterBy")
+
+
+def install(spark: SparkSession | None = None) -> None:
+    """Make `format("headstream")` take URLs of Kafka in this process; does nothing the second time.
+
+    Args:
+        spark: A session; one of Spark Connect needs other classes than a classic one.
+    """
+    from pyspark.sql.readwriter import DataFrameReader, DataFrameWriter
+    from pyspark.sql.streaming.readwriter import DataStreamReader, DataStreamWriter
+
+    classes: list[tuple[Any, Any, Any, Any]] = [(DataFrameReader, DataStreamReader, DataFrameWriter, DataStreamWriter)]
+    if spark is not None and type(spark).__module__.startswith("pyspark.sql.connect"):
+        from pyspark.sql.connect import readwriter
+        from pyspark.sql.connect.streaming import readwriter as streaming
+
+        classes.append(
+            (readwriter.DataFrameReader, streaming.DataStreamReader, readwriter.DataFrameWriter, streaming.DataStreamWriter)
+        )
+    for batch_reader, stream_reader, batch_writer, stream_writer in classes:
+        _wrap(batch_reader, "load", functools.partial(_load, streaming=False))
+        _wrap(stream_reader, "load", functools.partial(_load, streaming=True))
+        _wrap(batch_writer, "save", _save)
+        _wrap(stream_writer, "start", _start)
+
+
+def _wrap(kind: Any, end: str, hand_over: Callable[[Any, dict[str, str]], Any]) -> None:
+    if _MARK in vars(kind):
+        return
+    setattr(kind, _MARK, ())
+    for name in _RECORDED:
+        if hasattr(kind, name):
+            setattr(kind, name, _recording(name, getattr(kind, name)))
+    setattr(kind, end, _dispatching(getattr(kind, end), hand_over))
+
+
+def _recording(name: str, method: Callable[..., Any]) -> Callable[..., Any]:
+    @functools.wraps(method)
+    def record(self: Any, *arguments: Any, **named: Any) -> Any:
+        before = getattr(self, _MARK)
+        result = method(self, *arguments, **named)
+        setattr(self, _MARK, (*before, (name, arguments, named)))  # once, also where one of them calls another
+        return result
+
+    return record
+
+
+def _dispatching(method: Callable[..., Any], hand_over: Callable[[Any, dict[str, str]], Any]) -> Callable[..., Any]:
+    @functools.wraps(method)
+    def dispatch(self: Any, path: Any = None, format: str | None = None, *arguments: Any, **named: Any) -> Any:
+        source, options = _said(self)
+        options |= {
+            name: value
+            for name, value in named.items()
+            if name not in ("schema", "mode", "outputMode", "partitionBy", "queryName")
+        }
+        if isinstance(path, str):
+            options["path"] = path
+        if (format or source or "").lower() != _FORMAT or not is_kafka_url(options):
+            return method(self, path, format, *arguments, **named)
+        if arguments or named.get("schema") is not None:
+            raise InvalidOptionError(
+                "the headstream format has columns of its own, and takes its other settings by name",
+                advice="Leave schema out; set mode, trigger and the like by their methods",
+            )
+        for name in ("mode", "outputMode", "queryName"):
+            if named.get(name) is not None:
+                getattr(self, name)(named[name])
+        return hand_over(self, {name: _text(value) for name, value in options.items() if value is not None})
+
+    return dispatch
+
+
+def _said(self: Any) -> tuple[str | None, dict[str, Any]]:
+    source: str | None = None
+    options: dict[str, Any] = {}
+    for name, arguments, named in getattr(self, _MARK):
+        if name == "format":
+            source = (*arguments, *named.values())[0]
+        elif name == "option":
+            given = [*arguments, *named.values()]
+            options[given[0]] = given[1]
+        elif name == "options":
+            options |= named
+    return source, options
+
+
+def _text(value: Any) -> str:
+    return str(value).lower() if isinstance(value, bool) else str(value)
+
+
+def _load(reader: Any, options: dict[str, str], *, streaming: bool) -> Any:
+    from headstream.spark.kafka.reading import read_kafka
+
+    session = getattr(reader, "_spark", None) or reader._client
+    return read_kafka(session, options, streaming=streaming)
+
+
+def _save(writer: Any, options: dict[str, str]) -> None:
+    from headstream.spark.kafka.writing import prepare_rows
+
+    modes = [(*arguments, *named.values())[0] for name, arguments, named in getattr(writer, _MARK) if name == "mode"]
+    if modes and modes[-1] not in (None, "append"):
+        raise InvalidOptionError(f"mode={modes[-1]} makes no sense for a topic", advice='Messages are added: use mode("append")')
+    rows = writer._df
+    if not hasattr(rows, "select"):  # of Spark Connect, which keeps the plan alone
+        from pyspark.sql.connect.dataframe import DataFrame
+
+        rows = DataFrame(rows, writer._spark)
+    frame, sink = prepare_rows(rows, options)
+    frame.write.format("kafka").options(**sink).mode("append").save()
+
+
+def _start(writer: Any, options: dict[str, str]) -> Any:
+    from headstream.spark.kafka.writing import prepare_rows
+
+    if hasattr(writer, "_df"):
+        rows = writer._df
+    else:  # of Spark Connect, which keeps the plan alone
+        from pyspark.sql.connect.dataframe import DataFrame
+
+        rows = DataFrame(writer._write_stream._child, writer._session)
+    frame, sink = prepare_rows(rows, options)
+    again = frame.writeStream.format("kafka").options(**sink)
+    for name, arguments, named in getattr(writer, _MARK):
+        if name not in ("format", "option", "options"):
+            again = getattr(again, name)(*arguments, **named)
+    return again.start()

@@ -1,0 +1,183 @@
+"""From Spark's Arrow batches to sent messages, without a Python object a message.
+
+    RecordBatch -> columns as buffers -> header blocks (codec.batch.blocks) -> sent messages (codec.batch.pack)
+                -> checked against the topic's limits (codec.batch.stamp) -> by partition (codec.batch.grouping)
+
+What a topic does not take is found by halves: a batch is packed whole, and only one that fails is looked into.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import dataclass
+from typing import Any, Final
+
+import pyarrow as pa
+import pyarrow.compute as pc
+
+from headstream.codec.batch.blocks import BlockBuilder
+from headstream.codec.batch.pack import pack
+from headstream.codec.batch.placing import hash_keys, parse_ids
+from headstream.codec.batch.results import VariedColumn
+from headstream.codec.batch.stamp import find_fault
+from headstream.errors import HeadstreamError, InvalidInputError, LimitError
+from headstream.model.header_values import HeaderKind
+from headstream.model.reserved import TIMESTAMP_HEADER
+from headstream.model.topology import MAX_BATCH_BYTES
+from headstream.spark.header_blocks import add_column, add_headers, varied, whole
+from headstream.spark.sink_columns import SinkColumns
+
+__all__ = ["BadRow", "Packed", "Packer", "Target"]
+
+_MAX_IGGY_PAYLOAD: Final = 10_000_000
+
+
+@dataclass(frozen=True, slots=True)
+class Target:
+    """A topic that rows go to.
+
+    Args:
+        name: `stream/topic`.
+        partitions: How many it has.
+        is_wide: Whether its limits are `wide`.
+        needs_key: Whether it takes messages with a key alone (compaction).
+    """
+
+    name: str
+    partitions: int
+    is_wide: bool
+    needs_key: bool
+
+
+@dataclass(frozen=True, slots=True)
+class Packed:
+    """Messages of one topic.
+
+    Args:
+        sent: Back to back.
+        targets: The partition of each, int32, 0 for any; None where it is any for all.
+        count: How many.
+    """
+
+    sent: bytearray
+    targets: pa.Buffer | None
+    count: int
+
+
+@dataclass(frozen=True, slots=True)
+class BadRow:
+    """A row that its topic does not take.
+
+    Args:
+        row: Its number in the batch, from 0.
+        reason: Why.
+    """
+
+    row: int
+    reason: HeadstreamError
+
+
+class Packer:
+    """Packs rows of one schema.
+
+    Args:
+        columns: What is made of which column.
+    """
+
+    def __init__(self, columns: SinkColumns) -> None:
+        self._columns = columns
+
+    def pack(self, batch: pa.RecordBatch, target: Target, first_row: int = 0) -> Iterator[Packed | BadRow]:
+        """Return the rows of a batch as messages, in order; and those that the topic does not take.
+
+        Args:
+            batch: The rows.
+            target: The topic.
+            first_row: The number of the batch's first row.
+        """
+        try:
+            packed = self._pack(whole(batch), target)
+        except (HeadstreamError, pa.ArrowInvalid) as error:
+            if batch.num_rows == 1:
+                yield BadRow(first_row, error if isinstance(error, HeadstreamError) else InvalidInputError(str(error)))
+                return
+            half = batch.num_rows // 2
+            yield from self.pack(batch.slice(0, half), target, first_row)
+            yield from self.pack(batch.slice(half), target, first_row + half)
+        else:
+            yield packed
+
+    def _pack(self, batch: pa.RecordBatch, target: Target) -> Packed:
+        columns, count = self._columns, batch.num_rows
+        payload = varied(batch[columns.payload])
+        limit = MAX_BATCH_BYTES if target.is_wide else _MAX_IGGY_PAYLOAD
+        if len(memoryview(payload.data)) > limit and (pc.max(pc.binary_length(batch[columns.payload])).as_py() or 0) > limit:
+            raise LimitError(
+                f"a payload of more than {limit} bytes", advice="Keep big payloads elsewhere, and send where they are"
+            )
+        key = None if columns.key is None else varied(batch[columns.key])
+        if target.needs_key and (columns.key is None or batch[columns.key].null_count):
+            raise InvalidInputError("a message without a key in a compacted topic", advice="Give each row a key")
+        blocks = self._blocks(batch)
+        sent = pack(
+            payload.offsets,
+            payload.data,
+            payload_validity=payload.validity,
+            key_offsets=None if key is None else key.offsets,
+            key_data=None if key is None else key.data,
+            key_validity=None if key is None else key.validity,
+            headers_offsets=None if blocks is None else blocks.offsets,
+            headers_data=None if blocks is None else blocks.data,
+            ids=None if columns.id is None else _ids(batch[columns.id]),
+        )
+        fault = find_fault(sent, target.is_wide)
+        if fault is not None:
+            raise fault[1]
+        if count == 1 and len(sent) > MAX_BATCH_BYTES:
+            raise LimitError(f"a message of {len(sent)} bytes", advice=f"A message has at most {MAX_BATCH_BYTES}")
+        return Packed(sent, self._targets(batch, key, target), count)
+
+    def _blocks(self, batch: pa.RecordBatch) -> VariedColumn | None:
+        columns = self._columns
+        if columns.headers is None and columns.timestamp is None and not columns.header_columns:
+            return None
+        builder = BlockBuilder(batch.num_rows)
+        if columns.headers is not None:
+            add_headers(builder, columns.shape, batch[columns.headers])
+        for source in columns.header_columns:
+            add_column(builder, source.key.encode(), source.kind, batch[source.column])
+        if columns.timestamp is not None:
+            add_column(builder, TIMESTAMP_HEADER.encode(), HeaderKind.INT64, batch[columns.timestamp].cast(pa.int64()))
+        return VariedColumn(*builder.build())
+
+    def _targets(self, batch: pa.RecordBatch, key: VariedColumn | None, target: Target) -> pa.Buffer | None:
+        columns = self._columns
+        if columns.partition is None and key is None:
+            return None
+        by_key: Any = pa.scalar(0, pa.int32())
+        if key is not None:
+            hashed = hash_keys(key.offsets, key.data, key.validity, target.partitions)
+            if columns.partition is None:
+                return pa.py_buffer(hashed)
+            by_key = pa.Array.from_buffers(pa.int32(), batch.num_rows, [None, pa.py_buffer(hashed)])
+        asked = batch[columns.partition].cast(pa.int32())
+        bounds = pc.min_max(asked).as_py()
+        if bounds["min"] is not None and not 1 <= bounds["min"] <= bounds["max"] <= target.partitions:
+            raise InvalidInputError(
+                f"column partition has {bounds['min']} to {bounds['max']}", advice=f"Partitions are 1 to {target.partitions}"
+            )
+        found = pc.coalesce(asked, by_key)
+        return found.buffers()[1]
+
+
+def _ids(column: pa.Array) -> bytearray | memoryview:
+    ids = varied(column)
+    if pa.types.is_string(column.type) or pa.types.is_large_string(column.type):
+        found = parse_ids(ids.offsets, ids.data, ids.validity)
+        if isinstance(found, int):
+            raise InvalidInputError(f"column id has {column[found].as_py()!r}", advice="Give a UUID of 36 characters, or null")
+        return found
+    lengths = pc.min_max(pc.binary_length(column)).as_py()
+    if lengths["min"] not in (None, 16) or lengths["max"] not in (None, 16):
+        raise InvalidInputError("column id has other than 16 bytes", advice="Give the 16 bytes of a UUID, or null")
+    return memoryview(pc.fill_null(column, bytes(16)).cast(pa.binary(16)).buffers()[1])[: 16 * len(column)]

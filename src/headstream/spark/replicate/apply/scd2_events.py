@@ -1,0 +1,123 @@
+"""Decoded changes of one table as the events of its rows' histories: key changes split, no-ops left out."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import Final
+
+import pyarrow as pa
+import pyarrow.compute as pc
+
+from headstream.codec.replicate import TableMetadata, decode_mask
+from headstream.spark.replicate.changes import OLD_PREFIX, OPERATIONS
+
+__all__ = ["Events", "read_events"]
+
+_UPDATE: Final = pa.scalar(OPERATIONS.index("UPDATE"), pa.int8())
+_DELETE: Final = pa.scalar(OPERATIONS.index("DELETE"), pa.int8())
+_LOBS: Final = frozenset({"BLOB", "CLOB", "NCLOB"})
+"""Types that a change mask never speaks of."""
+
+
+@dataclass(frozen=True, slots=True)
+class Events:
+    """What happens to rows.
+
+    Args:
+        rows: The schema's columns, `_hs_sequence`, `_hs_delete`, `_hs_partial` (an upsert that does not say what every
+            column of the table is) and `_hs_columns` (the column mask).
+        count: Changes that went in.
+        present: Column mask -> names of the columns that are carried.
+        rejected: Changes that cannot be applied: (topic, partition, offset, reason).
+    """
+
+    rows: pa.Table
+    count: int
+    present: Callable[[bytes | None], frozenset[str]]
+    rejected: list[tuple[str, int, int, str]]
+
+
+def read_events(changes: pa.Table, metadata: TableMetadata, columns: list[str]) -> Events:
+    """Return the events that changes are.
+
+    Args:
+        changes: Decoded changes, in any order, repeats allowed.
+        metadata: The columns and keys of the schema they were decoded by.
+        columns: The target table's columns.
+    """
+    keys = list(metadata.key_columns)
+    present = _Present(metadata)
+    updates = pc.equal(changes["_hs_operation"], _UPDATE)
+    moved = pc.and_(updates, _key_moved(changes, keys))
+    left_out = present.leaves_out(changes["_hs_columns"])
+    if not present.all.issuperset(columns):  # the source has dropped a column: an update says nothing of it
+        partial = updates
+    else:
+        partial = pc.and_(updates, left_out)
+    rows = changes.append_column("_hs_partial", partial).append_column("_hs_delete", pc.equal(changes["_hs_operation"], _DELETE))
+    bare = pc.and_(moved, left_out)
+    gone = rows.filter(pc.and_not(moved, bare))
+    idle = pc.and_not(pc.and_(updates, present.changes_nothing(changes)), moved)
+    stays = pc.invert(pc.or_(idle, bare))
+    found = pa.concat_tables([rows.filter(stays), _departures(gone, keys)])
+    names = [column.name for column in metadata.columns]
+    told = changes.filter(bare).select(["_hs_topic", "_hs_partition", "_hs_offset"]).to_pylist()
+    reason = "a change of key that does not carry every column, which a history cannot be told from"
+    rejected = [(row["_hs_topic"], row["_hs_partition"], row["_hs_offset"], reason) for row in told]
+    found = found.select([*names, "_hs_sequence", "_hs_delete", "_hs_partial", "_hs_columns"])
+    return Events(found, changes.num_rows, present.of, rejected)
+
+
+def _key_moved(changes: pa.Table, keys: list[str]) -> pa.ChunkedArray:
+    """Say which rows had another key before; a before image may tell only those key columns that changed."""
+    moved = pa.chunked_array([pa.repeat(False, changes.num_rows)])
+    for key in keys:
+        moved = pc.or_(moved, pc.fill_null(pc.not_equal(changes[key], changes[OLD_PREFIX + key]), False))
+    return moved
+
+
+def _departures(moved: pa.Table, keys: list[str]) -> pa.Table:
+    """Return, for updates that changed their key, the deletion of the old key at the same sequence."""
+    for key in keys:
+        place = moved.schema.get_field_index(key)
+        old = pc.coalesce(moved[OLD_PREFIX + key], moved[key])
+        moved = moved.set_column(place, moved.schema.field(key), old)
+    for name, value in (("_hs_delete", True), ("_hs_partial", False)):
+        place = moved.schema.get_field_index(name)
+        moved = moved.set_column(place, moved.schema.field(place), pa.chunked_array([pa.repeat(value, moved.num_rows)]))
+    return moved
+
+
+class _Present:
+    """What column masks say; they repeat, so each is read once."""
+
+    def __init__(self, metadata: TableMetadata) -> None:
+        self._names = {column.ordinal: column.name for column in metadata.columns}
+        self._known: dict[bytes, frozenset[str]] = {}
+        self._has_lobs = any(column.type in _LOBS for column in metadata.columns)
+        self.all = frozenset(self._names.values())
+
+    def of(self, mask: bytes | None) -> frozenset[str]:
+        """Return the names of the columns that are carried; None and an empty mask mean every column."""
+        if not mask:
+            return self.all
+        if mask not in self._known:
+            self._known[mask] = frozenset(self._names[o] for o in decode_mask(mask) if o in self._names)
+        return self._known[mask]
+
+    def leaves_out(self, masks: pa.ChunkedArray) -> pa.ChunkedArray:
+        """Say which column masks leave a column out."""
+        return _of_each(masks, lambda mask: self.of(mask) != self.all)
+
+    def changes_nothing(self, changes: pa.Table) -> pa.ChunkedArray:
+        """Say which changes have a change mask that names no column, in a table whose every column it would name."""
+        if self._has_lobs or "_hs_changed" not in changes.schema.names:
+            return pa.chunked_array([pa.repeat(False, changes.num_rows)])
+        return _of_each(changes["_hs_changed"], lambda mask: bool(mask) and not any(mask or b""))
+
+
+def _of_each(masks: pa.ChunkedArray, test: Callable[[bytes | None], bool]) -> pa.ChunkedArray:
+    encoded = masks.combine_chunks().dictionary_encode()
+    answers = pa.array([test(mask) for mask in encoded.dictionary.to_pylist()], pa.bool_())
+    return pa.chunked_array([pc.fill_null(pc.take(answers, encoded.indices), False)], pa.bool_())

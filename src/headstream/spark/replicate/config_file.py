@@ -1,0 +1,301 @@
+"""A pipeline's configuration in one TOML file, read whole: every error is told at once, with its line.
+
+At the top stand the pipeline's own settings, under the names of ReplicateConfig (times as "60s", sizes as "10GB"), and
+include, exclude. [defaults] has the settings of every table, [table."pattern"] what differs for some, in their order;
+[registry], [format], [topic_tables] and [kafka] are the fields of those names. Relative paths count from the file's directory.
+"""
+
+from __future__ import annotations
+
+import difflib
+import re
+import tomllib
+from collections.abc import Callable, Mapping
+from dataclasses import fields
+from pathlib import Path
+from typing import Any, Final, get_args, get_type_hints
+
+from headstream.codec.replicate.formats import HEADER_FIELDS, MessageFormat
+from headstream.errors import InvalidOptionError, StorageError
+from headstream.spark.replicate.config import (
+    OnMissingSchema,
+    ReplicateConfig,
+    find_problems,
+    parse_duration_us,
+    parse_size,
+)
+from headstream.spark.replicate.registry import RegistrySettings
+from headstream.spark.replicate.table_settings import TableRule, TableRules, TableSettings, find_table_problems
+
+__all__ = ["load_config"]
+
+_Reader = Callable[[Any], Any]
+
+
+def _text(value: Any) -> str:
+    if not isinstance(value, str) or not value:
+        raise ValueError("a text belongs here")
+    return value
+
+
+def _texts(value: Any) -> tuple[str, ...]:
+    if isinstance(value, str):
+        value = [value]
+    if not isinstance(value, list) or not all(isinstance(item, str) and item for item in value):
+        raise ValueError('a list of texts belongs here, as in ["a", "b"]')
+    return tuple(value)
+
+
+def _pairs(value: Any) -> dict[str, str]:
+    if not isinstance(value, dict) or not all(isinstance(item, str) and item for item in value.values()):
+        raise ValueError('a table of texts belongs here, as in {"a" = "b"}')
+    return dict(value)
+
+
+def _count(value: Any) -> int:
+    if type(value) is not int:
+        raise ValueError("a whole number belongs here")
+    return value
+
+
+def _share(value: Any) -> float:
+    if type(value) not in (int, float):
+        raise ValueError("a number from 0 to 1 belongs here")
+    return float(value)
+
+
+def _flag(value: Any) -> bool:
+    if not isinstance(value, bool):
+        raise ValueError("true or false belongs here")
+    return value
+
+
+def _duration(value: Any) -> int:
+    return parse_duration_us(_text(value))
+
+
+def _size(value: Any) -> int:
+    return value if type(value) is int else parse_size(_text(value))
+
+
+def _choice(*options: Any) -> _Reader:
+    def read(value: Any) -> Any:
+        if value not in options or isinstance(value, bool):
+            close = difflib.get_close_matches(str(value), [str(option) for option in options], n=1)
+            hint = f"; did you mean {close[0]!r}?" if close else ""
+            raise ValueError(f"{value!r} is none of {', '.join(str(option) for option in options)}{hint}")
+        return value
+
+    return read
+
+
+def _table_readers() -> dict[str, _Reader]:
+    """Return how each setting of a table is read, by its type."""
+    readers: dict[str, _Reader] = {}
+    for name, kind in get_type_hints(TableSettings).items():
+        options = get_args(kind)
+        if kind is bool:
+            readers[name] = _flag
+        elif kind is str:
+            readers[name] = _text
+        elif kind == tuple[str, ...]:
+            readers[name] = _texts
+        elif kind == Mapping[str, str]:
+            readers[name] = _pairs
+        else:
+            readers[name] = _choice(*options)
+    return readers
+
+
+def _path(base: Path) -> _Reader:
+    return lambda value: base / Path(_text(value)).expanduser()
+
+
+def _pipeline_readers(base: Path) -> dict[str, tuple[str, _Reader]]:
+    """Return how each setting of the pipeline is read: name in the file -> field, reader."""
+    plain: dict[str, _Reader] = {
+        "source": _text, "topics": _texts, "metadata": _texts, "kafka": _pairs, "topic_tables": _pairs,
+        "on_missing_schema": _choice(*get_args(OnMissingSchema)), "delayed": _text, "max_parked_count": _count,
+        "max_parked_bytes": _size, "max_dead_rate": _share, "dead_rate_messages": _count, "once": _flag,
+        "max_messages_per_batch": _count,
+    }  # fmt: skip
+    paths = ("tables", "checkpoint", "zone", "schemas", "change_tables", "dead_letter_table", "metrics")
+    times = ("schema_wait", "max_parked_age", "tombstones_kept", "compact_every", "vacuum_every", "vacuum_kept")
+    readers = {name: (name, reader) for name, reader in plain.items()}
+    readers |= {name: (name, _path(base)) for name in paths}
+    return readers | {name: (f"{name}_us", _duration) for name in times}
+
+
+def _registry_readers(base: Path) -> dict[str, _Reader]:
+    texts = dict.fromkeys(("url", "user", "password", "token"), _text)
+    return {**texts, "directory": _path(base), "ca_file": _path(base), "timeout_ms": _count, "retries": _count}
+
+
+_FORMAT_READERS: Final[dict[str, _Reader]] = {"data": _text, "before_data": _text, "headers": _text, "fields": _pairs}
+_SECTIONS: Final = ("include", "exclude", "defaults", "table", "registry", "format")
+
+
+def load_config(path: Path, overrides: Mapping[str, Any] | None = None) -> ReplicateConfig:
+    """Return the configuration in a file.
+
+    Args:
+        path: The file.
+        overrides: Fields of ReplicateConfig that win over the file: what the command line says.
+
+    Raises:
+        InvalidOptionError: something in it cannot be used; all of it is told, line by line.
+        StorageError: the file cannot be read.
+    """
+    try:
+        text = path.read_text()
+        document = tomllib.loads(text)
+    except tomllib.TOMLDecodeError as error:
+        raise InvalidOptionError(
+            f"not TOML: {error}", where=str(path), advice="See https://toml.io for how to write it"
+        ) from None
+    except UnicodeDecodeError as error:
+        raise InvalidOptionError(f"not UTF-8: {error}", where=str(path)) from None
+    except OSError as error:
+        raise StorageError(f"the configuration cannot be read: {error.strerror}", where=str(path)) from error
+    return _Loader(path, text).load(document, dict(overrides or {}))
+
+
+class _Loader:
+    """Reads one file; `problems` are (line, setting, what)."""
+
+    def __init__(self, path: Path, text: str) -> None:
+        self._path = path
+        self._lines = _find_lines(text)
+        self._problems: list[tuple[int, str, str]] = []
+
+    def load(self, document: dict[str, Any], overrides: dict[str, Any]) -> ReplicateConfig:
+        readers = _pipeline_readers(self._path.absolute().parent)
+        self._refuse_unknown(document, (*readers, *_SECTIONS), ())
+        values: dict[str, Any] = {}
+        names = {}
+        for name, (field, reader) in readers.items():
+            names[field] = name
+            if name in document:
+                self._read(values, field, reader, document[name], (name,))
+        values["rules"] = self._rules(document)
+        registry = self._section(document, "registry", _registry_readers(self._path.absolute().parent))
+        if registry is not None:
+            self._build(values, "registry", RegistrySettings, registry)
+        layout = self._section(document, "format", _FORMAT_READERS)
+        if layout is not None:
+            for name in layout.get("fields", {}):
+                self._check_name(name, HEADER_FIELDS, ("format", "fields", name))
+            self._build(values, "format", MessageFormat, layout)
+        values |= overrides
+        for field in ("source", "tables", "checkpoint"):
+            if field not in values and not any(setting == field for _, setting, _ in self._problems):
+                self._problems.append((0, field, "it is missing"))
+        for problem in find_problems(values):
+            name = names.get(problem.setting, problem.setting)
+            advice = "" if problem.advice is None else f". {problem.advice}"
+            if not any(setting == name for _, setting, _ in self._problems):
+                self._note((name,), f"{problem.what}{advice}")
+        self._raise()
+        return ReplicateConfig(**values)
+
+    def _rules(self, document: dict[str, Any]) -> TableRules:
+        readers = _table_readers()
+        patterns: dict[str, Any] = {}
+        for name in ("include", "exclude"):
+            if name in document:
+                self._read(patterns, name, _texts, document[name], (name,))
+        defaults = self._section(document, "defaults", readers) or {}
+        self._check_table(defaults, ("defaults",))
+        rules = []
+        tables = document.get("table", {})
+        if not isinstance(tables, dict):
+            self._note(("table",), 'it is a section of its own for each pattern, [table."shop.*"]')
+            tables = {}
+        for pattern, section in tables.items():
+            found = self._section({pattern: section}, pattern, readers, ("table",)) or {}
+            self._check_table(found, ("table", pattern))
+            rules.append(TableRule(pattern, found))
+        return TableRules(defaults=TableSettings(**defaults), rules=tuple(rules), **patterns)
+
+    def _check_table(self, settings: dict[str, Any], place: tuple[str, ...]) -> None:
+        for name, what in find_table_problems(settings):
+            self._note((*place, name), what)
+
+    def _section(
+        self, document: dict[str, Any], name: str, readers: Mapping[str, _Reader], place: tuple[str, ...] = ()
+    ) -> dict[str, Any] | None:
+        if name not in document:
+            return None
+        section = document[name]
+        if not isinstance(section, dict):
+            self._note((*place, name), f"it is a section, [{'.'.join((*place, name))}]")
+            return None
+        self._refuse_unknown(section, tuple(readers), (*place, name))
+        values: dict[str, Any] = {}
+        for key, reader in readers.items():
+            if key in section:
+                self._read(values, key, reader, section[key], (*place, name, key))
+        return values
+
+    def _build(self, values: dict[str, Any], name: str, kind: type, found: dict[str, Any]) -> None:
+        known = {item.name for item in fields(kind)}
+        try:
+            values[name] = kind(**{key: value for key, value in found.items() if key in known})
+        except InvalidOptionError as error:
+            self._note((name,), error.what if error.advice is None else f"{error.what}. {error.advice}")
+
+    def _read(self, values: dict[str, Any], field: str, reader: _Reader, value: Any, place: tuple[str, ...]) -> None:
+        try:
+            values[field] = reader(value)
+        except InvalidOptionError as error:
+            self._note(place, error.what if error.advice is None else f"{error.what}. {error.advice}")
+        except ValueError as error:
+            self._note(place, str(error))
+
+    def _refuse_unknown(self, section: Mapping[str, Any], known: tuple[str, ...], place: tuple[str, ...]) -> None:
+        for name in section:
+            self._check_name(name, known, (*place, name))
+
+    def _check_name(self, name: str, known: tuple[str, ...], place: tuple[str, ...]) -> None:
+        if name not in known:
+            close = difflib.get_close_matches(name, known, n=1)
+            self._note(place, f"there is no such setting{f'; did you mean {close[0]}?' if close else ''}")
+
+    def _note(self, place: tuple[str, ...], what: str) -> None:
+        line = next((self._lines[place[:size]] for size in range(len(place), 0, -1) if place[:size] in self._lines), 0)
+        self._problems.append((line, ".".join(place), what))
+
+    def _raise(self) -> None:
+        if not self._problems:
+            return
+        told = [f"{self._path}:{line}: {setting}: {what}" if line else f"{self._path}: {setting}: {what}"
+                for line, setting, what in sorted(self._problems)]  # fmt: skip
+        count = len(told)
+        head = "a setting cannot be used" if count == 1 else f"{count} settings cannot be used"
+        raise InvalidOptionError(f"{head}:\n  " + "\n  ".join(told))
+
+
+_KEY: Final = r"""(?:"(?:[^"\\]|\\.)*"|'[^']*'|[A-Za-z0-9_-]+)"""
+_DOTTED: Final = rf"{_KEY}(?:\s*\.\s*{_KEY})*"
+_HEAD: Final = re.compile(rf"\s*\[\s*({_DOTTED})\s*\]")
+_SETTING: Final = re.compile(rf"\s*({_DOTTED})\s*=")
+
+
+def _find_lines(text: str) -> dict[tuple[str, ...], int]:
+    """Return where each section and setting begins: its full name -> line, from 1. Good enough for messages."""
+    lines: dict[tuple[str, ...], int] = {}
+    section: tuple[str, ...] = ()
+    for number, line in enumerate(text.splitlines(), start=1):
+        head = _HEAD.match(line)
+        if head is not None:
+            section = _parts(head[1])
+            lines.setdefault(section, number)
+            continue
+        setting = _SETTING.match(line)
+        if setting is not None:
+            lines.setdefault((*section, *_parts(setting[1])), number)
+    return lines
+
+
+def _parts(dotted: str) -> tuple[str, ...]:
+    return tuple(key[1:-1] if key[0] in "\"'" else key for key in re.findall(_KEY, dotted))

@@ -1,0 +1,158 @@
+"""Where a pipeline's messages come from: a Headstream log, a Kafka cluster, or any streaming DataFrame.
+
+Each is brought to the columns of raw.SOURCE_COLUMNS. A DataFrame has, under the names of Spark's Kafka source:
+
+    value (or payload) BINARY or STRING, topic STRING, partition INT, offset BIGINT        must be there
+    key BINARY or STRING, timestamp TIMESTAMP                                             may be
+    headers ARRAY<STRUCT<key STRING, value BINARY>> as Kafka has them, or BINARY as format("headstream") has them
+"""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Final
+
+import pyarrow as pa
+from pyspark.sql import Column, DataFrame, SparkSession
+from pyspark.sql import functions as sf
+from pyspark.sql.types import ArrayType, BinaryType, StringType, StructType
+
+from headstream.codec.replicate import TableMetadata, decode_envelope, decode_metadata
+from headstream.codec.replicate.derived import derive_metadata
+from headstream.connect import connect
+from headstream.errors import DecodeError, InvalidOptionError, SchemaError, StorageError
+from headstream.spark.arrow_functions import arrow_function
+from headstream.spark.kafka.header_rows import HeaderDecoder
+from headstream.spark.options import RowShape
+from headstream.spark.replicate.config import ReplicateConfig, is_kafka
+from headstream.spark.replicate.zone import SchemaZone, ZoneEntry
+
+__all__ = ["add_declared_schemas", "check_topics", "read_messages"]
+
+_NEEDED: Final = ("topic", "partition", "offset")
+_BLOCKS: Final = HeaderDecoder(RowShape(("headers",), "binary", (), False))
+
+
+def check_topics(config: ReplicateConfig) -> None:
+    """Say at once that a topic of a log does not exist, in the log's own words.
+
+    Args:
+        config: The pipeline's; of Kafka Spark says it.
+
+    Raises:
+        NotFoundError: there is no such topic.
+    """
+    if config.source is None or is_kafka(config.source):
+        return
+    with connect(config.source) as log:
+        for topic in config.all_topics:
+            log.topic(topic)
+
+
+def read_messages(spark: SparkSession, config: ReplicateConfig, source: DataFrame | None = None) -> DataFrame:
+    """Return a stream of raw messages, the columns of raw.SOURCE_COLUMNS.
+
+    Args:
+        spark: A session made by headstream.spark.session().
+        config: Which topics, of which log or cluster.
+        source: A streaming DataFrame in place of them.
+
+    Raises:
+        InvalidOptionError: the DataFrame is not a stream or lacks a column, or there is nothing to read.
+    """
+    if source is not None:
+        return _from_frame(source)
+    if config.source is None:
+        raise InvalidOptionError("there is nothing to read", where="source", advice="Give a source, or a DataFrame")
+    stream = (
+        spark.readStream.format("headstream")
+        .option("url", config.source)
+        .option("subscribe", ",".join(config.all_topics))
+        .option("startingOffsets", "earliest")
+        .option("headers", "binary")
+        .option("maxOffsetsPerTrigger", config.max_messages_per_batch)
+        .options(**config.kafka)
+        .load()
+    )
+    return stream.selectExpr(
+        "concat_ws('/', stream, topic) AS topic", "partition", "offset", "unix_micros(timestamp) AS timestamp_us",
+        "key", "headers", "payload",
+    )  # fmt: skip
+
+
+def _from_frame(frame: DataFrame) -> DataFrame:
+    if not frame.isStreaming:
+        raise InvalidOptionError("the DataFrame is not a stream", where="source", advice="Make it by spark.readStream")
+    payload = next((name for name in ("value", "payload") if name in frame.columns), None)
+    missing = [name for name in _NEEDED if name not in frame.columns] + (["value"] if payload is None else [])
+    if missing or payload is None:
+        raise InvalidOptionError(
+            f"the DataFrame has no column {missing[0]!r}", where="source", advice="It has the columns of Spark's Kafka source"
+        )
+    return frame.select(
+        sf.col("topic").cast("string").alias("topic"),
+        sf.col("partition").cast("int").alias("partition"),
+        sf.col("offset").cast("bigint").alias("offset"),
+        (sf.unix_micros("timestamp") if "timestamp" in frame.columns else sf.lit(0).cast("bigint")).alias("timestamp_us"),
+        (sf.col("key").cast("binary") if "key" in frame.columns else sf.lit(None).cast("binary")).alias("key"),
+        _headers(frame).alias("headers"),
+        sf.col(payload).cast("binary").alias("payload"),
+    )
+
+
+def _headers(frame: DataFrame) -> Column:
+    """Return the header block of each row, as a log stores it."""
+    empty = sf.lit(b"")
+    if "headers" not in frame.columns:
+        return empty
+    kind = frame.schema["headers"].dataType
+    if isinstance(kind, BinaryType):
+        return sf.coalesce(sf.col("headers"), empty)
+    if isinstance(kind, ArrayType) and isinstance(kind.elementType, StructType) and kind.elementType.names == ["key", "value"]:
+        return arrow_function(_encode_blocks, BinaryType())(sf.col("headers"))
+    if isinstance(kind, StringType):
+        raise InvalidOptionError("the column 'headers' is text", where="source", advice="Give Kafka's headers, or leave it out")
+    return empty
+
+
+def _encode_blocks(headers: pa.Array) -> pa.Array:
+    return _BLOCKS.decode(headers).field("headers")
+
+
+def add_declared_schemas(zone: SchemaZone, directory: Path, now_us: int) -> int:
+    """Put the schemas of a directory into a zone; return how many are new.
+
+    `*.json` is table metadata (the message of a metadata message, or a whole one in its envelope), `*.bin` a metadata
+    message as it was sent, `*.avsc` the Avro schema of a table's data messages, whose namespace ends with
+    `<schema>.<table>`; such a one has the id `file-<its name>`, and its file's name rises with the table's versions.
+
+    Args:
+        zone: Where they go.
+        directory: Where the files are.
+        now_us: The time, microseconds since 1970 UTC.
+
+    Raises:
+        SchemaError: a file is none of those, or another schema has its id already.
+        StorageError: the directory cannot be read.
+    """
+    try:
+        paths = sorted(path for path in directory.iterdir() if path.suffix in (".json", ".avsc", ".bin"))
+        contents = [(path, path.read_bytes()) for path in paths]
+    except OSError as error:
+        raise StorageError(f"cannot read the directory of schemas: {error.strerror}", where=str(directory)) from error
+    count = 0
+    for number, (path, content) in enumerate(contents, start=1):
+        try:
+            entry = ZoneEntry(_declared(path, content, number), now_us, str(path), 0, number)
+            count += zone.add(entry)
+        except (DecodeError, SchemaError, UnicodeDecodeError) as error:
+            raise SchemaError(f"not a schema: {error}", where=str(path), advice="Mend the file or take it away") from None
+    return count
+
+
+def _declared(path: Path, content: bytes, number: int) -> TableMetadata:
+    if path.suffix == ".avsc":
+        return derive_metadata(content.decode(), schema_id=f"file-{path.stem}", version=number)
+    if path.suffix == ".json" and b'"atMSG"' not in content:
+        return TableMetadata.from_json(content.decode())
+    return decode_metadata(decode_envelope(content))

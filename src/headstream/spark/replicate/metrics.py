@@ -1,0 +1,82 @@
+"""A pipeline's metrics as a text in the OpenMetrics format, and a file of it for whoever collects such files."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Any
+
+from headstream.errors import StorageError
+
+__all__ = ["format_metrics", "write_metrics"]
+
+
+def format_metrics(status: dict[str, Any]) -> str:
+    """Return the metrics of a pipeline.
+
+    Args:
+        status: What status.read_status() gives.
+
+    Returns:
+        OpenMetrics text, with its `# EOF`. Counters are those of the run, gauges what is so now.
+    """
+    run = status["run"] or {}
+    tables = run.get("tables", {})
+    rows = {
+        (name, operation): counts[operation]
+        for name, counts in tables.items()
+        for operation in ("inserted", "updated", "deleted")
+    }
+    lines = _family("rows", "counter", "Rows that merges inserted, updated and deleted.", rows, ("table", "operation"))
+    for name, text in (
+        ("messages", "Messages read."),
+        ("changes", "Changes applied."),
+        ("batches", "Micro-batches."),
+        ("released", "Messages that had waited and were applied."),
+    ):
+        lines += _family(name, "counter", text, {(): run.get(name, 0)})
+    lines += _family("processing_seconds", "counter", "Time spent in micro-batches.", {(): run.get("seconds", 0)})
+    lags = {(name,): seconds for name, seconds in run.get("lag_seconds", {}).items()}
+    lines += _family("lag_seconds", "gauge", "From the source's commit to the table, newest change.", lags, ("table",))
+    for state, text in (
+        ("parked", "Messages that wait for their schema or table."),
+        ("delayed", "Messages that have waited too long for their schema."),
+        ("dead", "Messages in the dead letter that nobody has brought back."),
+        ("waiting_bytes", "Size of all messages that wait."),
+    ):
+        lines += _family(state, "gauge", text, {(): status[state]})
+    lines += _family("oldest_wait_seconds", "gauge", "How long the oldest waits.", {(): status["oldest_wait_seconds"] or 0})
+    failing = {(found["table"],): found["failures"] for found in status["failing_tables"]}
+    lines += _family("table_failures", "gauge", "Failures of a table since it last took changes.", failing, ("table",))
+    lines += _family("running", "gauge", "Whether the pipeline runs.", {(): int(status["state"] == "running")})
+    return "\n".join([*lines, "# EOF", ""])
+
+
+def write_metrics(path: Path, status: dict[str, Any]) -> None:
+    """Replace a file by the metrics of a pipeline; who reads it finds the old ones or the new ones, whole.
+
+    Raises:
+        StorageError: it cannot be written.
+    """
+    temporary = path.with_name(f".{path.name}.{os.getpid()}")
+    try:
+        path.parent.mkdir(parents=True, exist_ok=True)
+        temporary.write_text(format_metrics(status), encoding="utf-8")
+        temporary.replace(path)
+    except OSError as error:
+        raise StorageError(f"the metrics cannot be written: {error.strerror}", where=str(path)) from error
+
+
+def _family(name: str, kind: str, text: str, values: Mapping[Any, float], labels: tuple[str, ...] = ()) -> list[str]:
+    full = f"headstream_replicate_{name}"
+    sample = f"{full}_total" if kind == "counter" else full
+    lines = [f"# TYPE {full} {kind}", f"# HELP {full} {text}"]
+    for told, value in sorted(values.items()):
+        pairs = ",".join(f'{label}="{_escape(given)}"' for label, given in zip(labels, told, strict=True))
+        lines.append(f"{sample}{{{pairs}}} {value}" if pairs else f"{sample} {value}")
+    return lines
+
+
+def _escape(text: str) -> str:
+    return text.replace("\\", "\\\\").replace('"', '\\"').replace("\n", "\\n")

@@ -1,0 +1,310 @@
+"""What is done with a micro-batch, and between two of them with what waits.
+
+    decoded -> metadata: schema zone | data: merged, a commit a table | waiting: parked | dead: dead letter
+    a table that fails: its changes wait, whole, and are tried again | what waits comes back when it can
+
+Everything here may be cut short by a crash and done again: the zone, the ledger and each table's own log of applied
+batches say what is done already, and a change that is older than its row is passed over.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any, Final
+
+import pyarrow as pa
+import pyarrow.compute as pc
+
+from headstream.codec.replicate import decode_envelope, decode_metadata
+from headstream.errors import DecodeError, SchemaError
+from headstream.spark.replicate.bounds import DeadRate, WaitingBounds
+from headstream.spark.replicate.config import ReplicateConfig
+from headstream.spark.replicate.dead_letter_table import DeadLetterTable
+from headstream.spark.replicate.decode import Decoded, Decoder
+from headstream.spark.replicate.ledger import Ledger, Table
+from headstream.spark.replicate.parking import Held, ParkingLot, Release
+from headstream.spark.replicate.raw import COORDINATE_COLUMNS, RAW_SCHEMA, match_rows
+from headstream.spark.replicate.requests import Requests
+from headstream.spark.replicate.summary import Summary
+from headstream.spark.replicate.table_health import TableHealth
+from headstream.spark.replicate.tables import Applied, TargetTables
+from headstream.spark.replicate.zone import SchemaZone, ZoneEntry
+
+__all__ = ["Processor"]
+
+_CHANGE_COORDINATES: Final = [f"_hs_{name}" for name in COORDINATE_COLUMNS]
+
+
+class Processor:
+    """The work of one pipeline; used by one thread at a time.
+
+    Args:
+        config: What the pipeline was told.
+        zone: Its schema zone.
+        decoder: Decodes by that zone.
+        ledger: Its ledger.
+        tables: Its target tables.
+        summary: What it counts in.
+        clock_us: The time, microseconds since 1970 UTC.
+    """
+
+    def __init__(
+        self,
+        config: ReplicateConfig,
+        zone: SchemaZone,
+        decoder: Decoder,
+        ledger: Ledger,
+        tables: TargetTables,
+        summary: Summary,
+        clock_us: Callable[[], int],
+    ) -> None:
+        self._config = config
+        self._zone = zone
+        self._decoder = decoder
+        self._ledger = ledger
+        self._tables = tables
+        self._summary = summary
+        self._now_us = clock_us
+        self.parking = ParkingLot(config.checkpoint, config.delayed, ledger)
+        self.health = TableHealth(ledger)
+        self.bounds = WaitingBounds(config, ledger)
+        self._requests = Requests(ledger)
+        self._dead_rate = DeadRate(config.max_dead_rate, config.dead_rate_messages)
+        self._unit = ledger.pipeline_id
+        place = config.dead_letter_table
+        self._dead_letter = None if place is None else DeadLetterTable(place, self.parking.log, self._unit)
+
+    def process(self, decoded: Decoded, find_raw: Callable[[pa.Table], pa.Table], batch_id: int) -> None:
+        """Process a micro-batch.
+
+        Args:
+            decoded: What its messages came to.
+            find_raw: Coordinates, with a schema id and a reason each -> the messages, RAW_SCHEMA.
+            batch_id: Its number, the same when it is run again after a crash.
+
+        Raises:
+            ReplicateError: too much of it can never be applied, or too much waits; it is to be read again then.
+        """
+        self._summary.messages += decoded.message_count
+        before = self.parking.begin_batch(batch_id)
+        if self._learn(decoded) or decoded.waiting:
+            waiting, decoded.waiting = decoded.waiting, []
+            for batch in waiting:  # its schema may have come in this very batch
+                decoded.extend(self._decoder.decode(batch))
+        if before is not None:
+            _remove(decoded, before)
+        self._dead_rate.check(decoded.message_count, decoded.dead)
+        if decoded.waiting:
+            self.release()
+            self._check_bounds(decoded.waiting)
+            self.parking.park(decoded.waiting, self._now_us())
+        # A batch that is run again tries every table: it took the changes the first time, or they are parked already.
+        resting = self.health.resting(self._now_us()) if before is None else {}
+        applied, aside = self._apply(decoded, f"{self._unit}/batch", batch_id, resting)
+        rejected = _rejected(applied, aside)
+        if rejected.num_rows or aside:
+            wanted = pa.concat_tables([rejected, *(held.messages for held in aside)])
+            found = find_raw(wanted)
+            held = [Held(part.table, part.reason, _chosen(found, part.messages)) for part in aside]
+            decoded.dead += _chosen(found, rejected).to_batches()
+            self._dead_rate.check(0, _chosen(found, rejected).to_batches())
+            self._check_bounds([batch for part in held for batch in part.messages.to_batches()])
+            self.parking.hold(held, self._now_us())
+        self._summary.dead += self.parking.bury(decoded.dead, self._now_us())
+        self.parking.end_batch()
+        self.release()
+        self._follow_dead_letter()
+
+    def sweep(self, *, last: bool = False) -> bool:
+        """Release what can be released, carry out requests, and deal with what has waited too long.
+
+        Args:
+            last: Whether the run ends: failing tables are tried once more then, before their time.
+
+        Returns:
+            Whether anything was done.
+
+        Raises:
+            SchemaError: a schema has not come in time, and the policy is `fail`.
+        """
+        worked = self._carry_out()
+        worked = self.release(every_table=last) or worked
+        self._summary.add(self._tables.settle())
+        worked = self._deal_with_overdue() or worked
+        self._follow_dead_letter()
+        return worked
+
+    def _deal_with_overdue(self) -> bool:
+        """Delay or give up what has waited too long for its schema; return whether there was anything."""
+        overdue = self.parking.overdue(self._now_us() - self._config.schema_wait_us)
+        if not overdue:
+            return False
+        ids = ", ".join(sorted({str(parcel.schema_id) for parcel in overdue})[:3])
+        count = sum(parcel.count for parcel in overdue)
+        if self._config.on_missing_schema == "fail":
+            raise SchemaError(
+                f"{count} messages wait for a schema that has not come: schema id {ids}",
+                where=", ".join(self._config.topics),
+                advice="Send its metadata message, or run with --on-missing-schema delayed",
+            )
+        if self._config.on_missing_schema == "delayed":
+            self.parking.delay(overdue)
+        else:
+            for parcel in overdue:
+                reason = f"its schema has not come in {self._config.schema_wait_us / 1e6:g} s: schema id {parcel.schema_id}"
+                self.parking.give_up([parcel], reason, self._now_us())
+            self._summary.dead += count
+        return True
+
+    def release(self, *, every_table: bool = False) -> bool:
+        """Apply what has waited and can come back; return whether there was anything.
+
+        Args:
+            every_table: Whether failing tables are tried before their time, once.
+        """
+        worked, failed = False, set[Table]()
+        while True:
+            resting = {table: self.health.failing[table].reason for table in failed if table in self.health.failing}
+            if not every_table:
+                resting = self.health.resting(self._now_us())
+            ready = [schema_id for schema_id in self._ledger.waiting_ids() if self._zone.find(schema_id) is not None]
+            release = self.parking.next_release(ready, self._ledger.waiting_tables() - resting.keys())
+            if release is None:
+                return worked
+            worked = True
+            failed |= self._bring_back(release, resting)
+
+    def _bring_back(self, release: Release, resting: dict[Table, str]) -> set[Table]:
+        """Apply a release; return the tables that did not take it."""
+        decoded = Decoded()
+        for batch in release.messages.combine_chunks().to_batches():
+            decoded.extend(self._decoder.decode(batch))
+        self._learn(decoded)
+        applied, aside = self._apply(decoded, f"{self._unit}/release", release.number, resting)
+        held = [Held(part.table, part.reason, _chosen(release.messages, part.messages)) for part in aside]
+        decoded.dead += _chosen(release.messages, _rejected(applied, aside)).to_batches()
+        dead = self.parking.finish_release(release, self._now_us(), held=held, waiting=decoded.waiting, dead=decoded.dead)
+        again = sum(part.messages.num_rows for part in held) + sum(batch.num_rows for batch in decoded.waiting)
+        self._summary.dead += dead
+        self._summary.released += release.messages.num_rows - dead - again
+        return {part.table for part in aside}
+
+    def _apply(self, decoded: Decoded, unit: str, version: int, resting: dict[Table, str]) -> tuple[Applied, list[Held]]:
+        """Merge changes; return what that did, and the coordinates of those that wait for their table."""
+        schemas = {schema_id: self._decoder.schema(schema_id) for schema_id in decoded.changes}
+        changes = {name: batches for name, batches in decoded.changes.items() if schemas[name].table not in resting}
+        applied = self._tables.apply(changes, schemas, unit, version)
+        if applied.fatal is not None:
+            raise applied.fatal
+        now_us = self._now_us()
+        reasons = {schema.table: resting[schema.table] for schema in schemas.values() if schema.table in resting}
+        for table, error in applied.failed.items():
+            reasons[table] = str(error)
+            self.health.note_failure(table, str(error), now_us)
+        for table in applied.counts.keys() - applied.failed.keys():
+            self.health.note_success(table)
+        self._summary.add(applied)
+        self._summary.note_commits(changes, schemas, applied.failed, now_us)
+        aside: dict[Table, list[pa.Table]] = {}
+        for schema_id, batches in decoded.changes.items():
+            if schemas[schema_id].table in reasons:
+                aside.setdefault(schemas[schema_id].table, []).append(_coordinates(batches, schema_id))
+        return applied, [Held(table, reasons[table], pa.concat_tables(parts)) for table, parts in aside.items()]
+
+    def _learn(self, decoded: Decoded) -> bool:
+        """Put the schemas of metadata messages into the zone; return whether one of them is new."""
+        learned = 0
+        for batch in decoded.metadata:
+            reasons: list[str | None] = []
+            for row in batch.to_pylist():
+                try:
+                    metadata = decode_metadata(decode_envelope(row["payload"]))
+                    entry = ZoneEntry(metadata, self._now_us(), row["topic"], row["partition"], row["offset"])
+                    learned += self._zone.add(entry)
+                    reasons.append(None)
+                except (DecodeError, SchemaError) as error:
+                    reasons.append(str(error))
+            bad = batch.set_column(RAW_SCHEMA.get_field_index("reason"), "reason", pa.array(reasons, pa.string()))
+            bad = bad.filter(bad.column("reason").is_valid())
+            if bad.num_rows:
+                decoded.dead.append(bad)
+        self._summary.schemas += learned
+        return learned > 0
+
+    def _check_bounds(self, batches: list[pa.RecordBatch]) -> None:
+        count = sum(batch.num_rows for batch in batches)
+        size_bytes = sum(pc.sum(pc.binary_length(batch.column("payload"))).as_py() or 0 for batch in batches)
+        self.bounds.check(count, size_bytes)
+
+    def _follow_dead_letter(self) -> None:
+        if self._dead_letter is not None:
+            self._dead_letter.follow()
+
+    def _carry_out(self) -> bool:
+        """Carry out what people have asked for."""
+        requests = self._requests.open()
+        for request in requests:
+            if request.kind == "redrive":
+                self._requests.redrive(request, self.table_of, self._now_us())
+        return bool(requests)
+
+    def table_of(self, schema_id: str) -> Table | None:
+        """Return the target table of a schema id, where the zone has it and its table is wanted."""
+        try:
+            return self._decoder.schema(schema_id).table
+        except SchemaError:
+            return None
+
+
+def _coordinates(batches: list[pa.RecordBatch], schema_id: str) -> pa.Table:
+    """Return where changes came from, with the columns that a search for their messages takes."""
+    found = pa.Table.from_batches([batch.select(_CHANGE_COORDINATES) for batch in batches]).rename_columns(COORDINATE_COLUMNS)
+    return found.append_column("schema_id", _repeat(schema_id, found.num_rows)).append_column(
+        "reason", _repeat(None, found.num_rows)
+    )
+
+
+def _repeat(text: str | None, count: int) -> pa.Array:
+    return pa.repeat(pa.scalar(text, pa.string()), count)
+
+
+def _rejected(applied: Applied, aside: list[Held]) -> pa.Table:
+    """Return the coordinates of changes that cannot be applied, with reasons; not of tables that are tried again anyway."""
+    columns: list[list[Any]] = [list(column) for column in zip(*applied.rejected, strict=True)] or [[], [], []]
+    fields = [RAW_SCHEMA.field(name) for name in (*COORDINATE_COLUMNS, "schema_id", "reason")]
+    nothing = [None] * len(applied.rejected)
+    arrays = [
+        pa.array(values, field.type)
+        for values, field in zip([*columns, nothing, list(applied.rejected.values())], fields, strict=True)
+    ]
+    found = pa.Table.from_arrays(arrays, names=[field.name for field in fields])
+    for part in aside:
+        found = _without(found, list(COORDINATE_COLUMNS), part.messages)
+    return found
+
+
+def _chosen(messages: pa.Table, wanted: pa.Table) -> pa.Table:
+    """Return the messages with some coordinates, with the schema ids and reasons that those have."""
+    rows, places = match_rows(messages, wanted)
+    found = messages.select(RAW_SCHEMA.names).take(rows)
+    for name in ("schema_id", "reason"):
+        column = wanted[name].combine_chunks().take(places).cast(pa.string())
+        found = found.set_column(RAW_SCHEMA.get_field_index(name), RAW_SCHEMA.field(name), column)
+    return found.cast(RAW_SCHEMA)
+
+
+def _remove(decoded: Decoded, coordinates: pa.Table) -> None:
+    """Take out of a micro-batch what its first run set aside."""
+    for name in ("waiting", "dead"):
+        batches = [_without(pa.Table.from_batches([b]), list(COORDINATE_COLUMNS), coordinates) for b in getattr(decoded, name)]
+        setattr(decoded, name, [batch for table in batches for batch in table.to_batches()])
+    for schema_id, batches in decoded.changes.items():
+        kept = _without(pa.Table.from_batches(batches), _CHANGE_COORDINATES, coordinates)
+        decoded.changes[schema_id] = kept.to_batches()
+    decoded.changes = {schema_id: batches for schema_id, batches in decoded.changes.items() if batches}
+
+
+def _without(rows: pa.Table, columns: list[str], coordinates: pa.Table) -> pa.Table:
+    places = rows.select(columns).rename_columns(list(COORDINATE_COLUMNS))
+    found = match_rows(places, coordinates)[0]
+    return rows.filter(pc.invert(pc.is_in(pa.array(range(rows.num_rows), pa.int64()), value_set=found)))

@@ -1,0 +1,183 @@
+"""Which schema a message is read by: the zone's schemas, made ready by the settings of their tables, each once."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from typing import Final, Literal, TypeAlias
+
+from headstream.codec.avro_schema import parse_schema
+from headstream.codec.replicate import Lineage
+from headstream.codec.replicate.formats import MessageFormat
+from headstream.errors import SchemaError
+from headstream.spark.replicate.config import ReplicateConfig
+from headstream.spark.replicate.registry import RegistrySettings
+from headstream.spark.replicate.schemas import TableSchema, table_schema
+from headstream.spark.replicate.table_settings import TableRules
+from headstream.spark.replicate.zone import SchemaZone, ZoneEntry
+
+__all__ = ["DecodeOptions", "Found", "SchemaCatalog", "find_topic_table"]
+
+Found: TypeAlias = TableSchema | SchemaError | Literal["unwanted"] | None
+"""A schema, why it cannot be used, `unwanted` where its table is not to be a target, or None where it has not come."""
+
+_MAX_SCHEMAS: Final = 10_000
+"""Schemas kept ready to decode by; messages that each carry a schema of their own must not fill the memory."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class DecodeOptions:
+    """What decoding needs of a pipeline's configuration, ready to travel to executors.
+
+    Args:
+        rules: Which tables, and the settings of each.
+        format: The names of a message's parts in JSON.
+        topic_tables: Topic pattern -> `schema.table`, for messages that do not say their table.
+        registry: The schema registry, for messages with its framing.
+        details: Whether decoded changes have all of a change, for change tables.
+    """
+
+    rules: TableRules = field(default_factory=TableRules)
+    format: MessageFormat = field(default_factory=MessageFormat)
+    topic_tables: Mapping[str, str] = field(default_factory=dict)
+    registry: RegistrySettings | None = None
+    details: bool = False
+
+    @classmethod
+    def of(cls, config: ReplicateConfig) -> DecodeOptions:
+        """Return the part of a configuration that decoding needs."""
+        return cls(
+            rules=config.rules,
+            format=config.format,
+            topic_tables=config.topic_tables,
+            registry=config.registry,
+            details=config.change_tables is not None,
+        )
+
+
+class SchemaCatalog:
+    """Schemas ready to decode by.
+
+    Args:
+        zone: Where they come from; asked again for every id it has not shown yet.
+        options: The settings of tables.
+    """
+
+    def __init__(self, zone: SchemaZone, options: DecodeOptions) -> None:
+        self._zone = zone
+        self._options = options
+        self._ready: dict[tuple[str, str | None, bool], TableSchema | SchemaError | Literal["unwanted"]] = {}
+        self._owners: dict[tuple[str, str], Lineage] = {}
+        self._owners_of = -1
+
+    def find(self, schema_id: str, own_schema: str | None = None, *, avro: bool = True) -> Found:
+        """Return the schema of messages that name an id, or carry a schema themselves, or both.
+
+        Args:
+            schema_id: messageSchemaId; empty where there is none.
+            own_schema: messageSchema, where there is one.
+            avro: Whether Avro rows are to be decoded by it.
+        """
+        known = self._ready.get((schema_id, own_schema, avro))
+        if known is not None:
+            return known
+        try:
+            entry = self._find_entry(schema_id, own_schema)
+        except SchemaError as error:
+            return error
+        return None if entry is None else self._prepare(entry, own_schema, avro)
+
+    def find_table(self, schema: str, table: str) -> Found:
+        """Return the newest schema of a table, for JSON messages that name nothing else."""
+        entry = self._zone.find_table(schema, table)
+        return None if entry is None else self.find(entry.metadata.schema_id, avro=False)
+
+    def _find_entry(self, schema_id: str, own_schema: str | None) -> ZoneEntry | None:
+        if schema_id:
+            return self._zone.find(schema_id)
+        if own_schema is None:
+            raise SchemaError("the message has neither a schema id nor a schema of its own")
+        namespace = parse_schema(own_schema).name.rpartition(".")[0]
+        return self._zone.find_namespace(namespace)
+
+    def _prepare(self, entry: ZoneEntry, own_schema: str | None, avro: bool) -> TableSchema | SchemaError | Literal["unwanted"]:
+        key = (entry.metadata.schema_id, own_schema, avro)
+        if key not in self._ready:
+            if len(self._ready) >= _MAX_SCHEMAS:
+                self._ready.clear()
+            self._ready[key] = self._make(entry, own_schema, avro)
+        return self._ready[key]
+
+    def _make(self, entry: ZoneEntry, own_schema: str | None, avro: bool) -> TableSchema | SchemaError | Literal["unwanted"]:
+        lineage = entry.metadata.lineage
+        rules = self._options.rules
+        if not rules.wants(lineage.schema, lineage.table):
+            return "unwanted"
+        try:
+            settings = rules.settings_of(lineage.schema, lineage.table)
+            made = table_schema(entry.metadata, settings, own_schema=own_schema, avro=avro, details=self._options.details)
+            self._check_owner(made.table, lineage, several_tasks=settings.tasks == "all")
+        except SchemaError as error:
+            return error
+        return made
+
+    def _check_owner(self, target: tuple[str, str], lineage: Lineage, *, several_tasks: bool) -> None:
+        """Refuse a second source of a target: another table, or another task that captures the same one."""
+        count = self._zone.scan()
+        if count != self._owners_of:
+            self._owners_of = count
+            self._owners = self._find_owners()
+        owner = self._owners.get(target, lineage)
+        name = f"{target[0]}.{target[1]}"
+        if (owner.schema, owner.table) != (lineage.schema, lineage.table):
+            raise SchemaError(
+                f"the target {name} is that of the source table {owner.schema}.{owner.table} already",
+                advice="Give each source table a target of its own: target",
+            )
+        if (owner.server, owner.task) != (lineage.server, lineage.task) and not several_tasks:
+            raise SchemaError(
+                f"the table {name} is captured by the task {owner.task!r} of {owner.server!r} already, and now by "
+                f"{lineage.task!r} of {lineage.server!r} too",
+                advice='Set tasks = "all" to apply both, or give each task a target of its own, as in target = "{task}.{table}"',
+            )
+
+    def _find_owners(self) -> dict[tuple[str, str], Lineage]:
+        """Return whose each target is: the source of the schema that came first."""
+        first: dict[tuple[str, str], ZoneEntry] = {}
+        for (schema, table), history in self._zone.tables().items():
+            if not self._options.rules.wants(schema, table):
+                continue
+            settings = self._options.rules.settings_of(schema, table)
+            for entry in history:
+                lineage = entry.metadata.lineage
+                target = settings.target_name(schema=schema, table=table, task=lineage.task, server=lineage.server)
+                now = first.get(target)
+                if now is None or (entry.arrived_us, entry.metadata.schema_id) < (now.arrived_us, now.metadata.schema_id):
+                    first[target] = entry
+        return {target: entry.metadata.lineage for target, entry in first.items()}
+
+
+def find_topic_table(topic_tables: Mapping[str, str], topic: str) -> tuple[str, str] | None:
+    """Return the source schema and table of a topic by the first pattern that fits it, or None.
+
+    Args:
+        topic_tables: Topic pattern -> `schema.table`; `{schema}` and `{table}` in a pattern stand for what is there in the
+            topic's name, in the table's name for that; `*` for anything.
+        topic: `stream/topic`.
+    """
+    for pattern, name in topic_tables.items():
+        match = re.fullmatch(_to_regex(pattern), topic)
+        if match is not None:
+            found = {"schema": "", "table": "", **match.groupdict()}
+            before, dot, after = name.rpartition(".")
+            parts = (before, after) if dot else ("", after)
+            schema, table = (part.replace("{schema}", found["schema"]).replace("{table}", found["table"]) for part in parts)
+            return schema, table
+    return None
+
+
+def _to_regex(pattern: str) -> str:
+    parts = re.split(r"(\{schema\}|\{table\}|\*)", pattern)
+    spelled = {"{schema}": "(?P<schema>[^/.]+)", "{table}": "(?P<table>[^/]+)", "*": ".*"}
+    return "".join(spelled.get(part, re.escape(part)) for part in parts)

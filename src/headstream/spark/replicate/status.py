@@ -1,0 +1,67 @@
+"""How a pipeline stands: written into its ledger by the run, read from there by anybody, beside a run or after it."""
+
+from __future__ import annotations
+
+import json
+import os
+from pathlib import Path
+from typing import Any, Final
+
+from headstream.spark.replicate.ledger import Ledger
+from headstream.spark.replicate.requests import Requests
+from headstream.spark.replicate.summary import Summary
+from headstream.spark.replicate.table_health import TableHealth
+
+__all__ = ["HEARTBEAT_US", "note_status", "read_status"]
+
+HEARTBEAT_US: Final = 5_000_000
+"""How often a run says that it is there, at least."""
+_MISSED_HEARTBEATS: Final = 3
+_MARK: Final = "status"
+
+
+def note_status(ledger: Ledger, state: str, summary: Summary, zone: Path, now_us: int) -> None:
+    """Write how a run stands.
+
+    Args:
+        ledger: The pipeline's ledger.
+        state: `running`, `ended`, or `failed: ` and why.
+        summary: What the run has done so far.
+        zone: The directory of its schema zone.
+        now_us: The time, microseconds since 1970 UTC.
+    """
+    document = {"state": state, "process": os.getpid(), "updated_us": now_us, "zone": str(zone), "run": summary.to_dict()}
+    ledger.set_mark(_MARK, json.dumps(document))
+
+
+def read_status(ledger: Ledger, now_us: int) -> dict[str, Any]:
+    """Return how a pipeline stands, as JSON has it.
+
+    Args:
+        ledger: The pipeline's ledger.
+        now_us: The time, microseconds since 1970 UTC.
+    """
+    told = json.loads(ledger.mark(_MARK) or "null")
+    status: dict[str, Any] = {"state": "has not run", "process": None, "updated_us": None, "zone": None, "run": None}
+    if told is not None:
+        status |= told
+        if told["state"] == "running" and now_us - told["updated_us"] > _MISSED_HEARTBEATS * HEARTBEAT_US:
+            status["state"] = "not heard of"  # killed, or in a long micro-batch
+    counts, waiting = ledger.counts(), ledger.waiting()
+    status["waiting"] = waiting.count
+    status["waiting_bytes"] = waiting.size_bytes
+    status["oldest_wait_seconds"] = None if waiting.oldest_us is None else round((now_us - waiting.oldest_us) / 1e6, 3)
+    status |= {state: counts.get(state, 0) for state in ("parked", "delayed", "dead")}
+    status["failing_tables"] = [
+        {
+            "table": ".".join(found.table),
+            "failures": found.failures,
+            "poisoned": found.is_poisoned,
+            "since_us": found.since_us,
+            "next_us": found.next_us,
+            "reason": found.reason,
+        }
+        for found in TableHealth(ledger).failing.values()
+    ]
+    status["requests"] = [{"id": request.id, "kind": request.kind} for request in Requests(ledger).open()]
+    return status

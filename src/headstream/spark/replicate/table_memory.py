@@ -1,0 +1,115 @@
+"""What the pipeline must know of each table beside its rows, in one SQLite file of the checkpoint (`tables.sqlite`).
+
+It is written before the merge that relies on it. A merge that is repeated after a crash finds what its first run wrote, and
+comes to the same.
+"""
+
+from __future__ import annotations
+
+import json
+import sqlite3
+import threading
+from collections.abc import Iterator
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+from headstream.errors import StorageError
+from headstream.spark.replicate.apply.evolution import SeenSchema
+from headstream.spark.replicate.loads import Loads
+
+__all__ = ["TableMemory", "TableState"]
+
+
+@dataclass(slots=True)
+class TableState:
+    """One table.
+
+    Args:
+        loads: Its full loads.
+        buried: The highest change sequence among its tombstones; "" where nothing was deleted.
+        forgotten: Tombstones at or below this sequence are gone: an older change for a key that is not in the table may
+            be of a deleted row.
+        schema: The newest schema applied.
+    """
+
+    loads: Loads = field(default_factory=Loads)
+    buried: str = ""
+    forgotten: str = ""
+    schema: SeenSchema | None = None
+
+    def to_document(self) -> dict[str, Any]:
+        """Return it as JSON has it."""
+        schema = None if self.schema is None else self.schema.to_document()
+        return {"loads": self.loads.to_document(), "buried": self.buried, "forgotten": self.forgotten, "schema": schema}
+
+    @classmethod
+    def from_document(cls, document: dict[str, Any]) -> TableState:
+        """Return what to_document() wrote."""
+        schema = None if document["schema"] is None else SeenSchema.from_document(document["schema"])
+        return cls(Loads.from_document(document["loads"]), document["buried"], document["forgotten"], schema)
+
+
+class TableMemory:
+    """The SQLite file; may be used from any thread.
+
+    Args:
+        path: Made where it is missing.
+
+    Raises:
+        StorageError: it cannot be opened.
+    """
+
+    def __init__(self, path: Path) -> None:
+        self._path = path
+        self._lock = threading.Lock()
+        try:
+            path.parent.mkdir(parents=True, exist_ok=True)
+            self._connection = sqlite3.connect(path, isolation_level=None, check_same_thread=False)
+            self._connection.execute("PRAGMA journal_mode=WAL")
+            # As durable as the tables themselves: a killed process loses nothing.
+            self._connection.execute("PRAGMA synchronous=NORMAL")
+            self._connection.execute(
+                "CREATE TABLE IF NOT EXISTS tables (schema TEXT, name TEXT, state TEXT NOT NULL, PRIMARY KEY (schema, name)) "
+                "WITHOUT ROWID"
+            )
+        except (sqlite3.Error, OSError) as error:
+            raise StorageError(f"what is known of the tables cannot be opened: {error}", where=str(path)) from error
+
+    def close(self) -> None:
+        """Close the file."""
+        self._connection.close()
+
+    def names(self) -> Iterator[tuple[str, str]]:
+        """Iterate over the schemas and names of the tables that are known."""
+        with self._lock:
+            return iter(self._connection.execute("SELECT schema, name FROM tables ORDER BY schema, name").fetchall())
+
+    def find(self, name: tuple[str, str]) -> TableState:
+        """Return what is known of a table; the state of a table that nothing is known of.
+
+        Raises:
+            StorageError: the file cannot be read, or holds something else.
+        """
+        try:
+            with self._lock:
+                row = self._connection.execute("SELECT state FROM tables WHERE schema = ? AND name = ?", name).fetchone()
+            return TableState() if row is None else TableState.from_document(json.loads(row[0]))
+        except (sqlite3.Error, ValueError, KeyError, TypeError) as error:
+            raise StorageError(
+                f"what is known of table {'.'.join(name)} cannot be read: {error}", where=str(self._path)
+            ) from error
+
+    def keep(self, name: tuple[str, str], state: TableState) -> None:
+        """Remember what is known of a table.
+
+        Raises:
+            StorageError: the file cannot be written.
+        """
+        try:
+            with self._lock:
+                self._connection.execute(
+                    "INSERT OR REPLACE INTO tables VALUES (?, ?, ?)", (*name, json.dumps(state.to_document()))
+                )
+        except sqlite3.Error as error:
+            raise StorageError(f"what is known of the tables cannot be written: {error}", where=str(self._path)) from error

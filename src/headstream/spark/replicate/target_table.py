@@ -1,0 +1,257 @@
+"""One target table while a pipeline runs: its Delta table, its tombstones, and what is remembered of it.
+
+changes -> placed among the loads -> schema followed -> one change a key -> merged, in one commit
+"""
+
+from __future__ import annotations
+
+import datetime
+from collections.abc import Callable, Iterable
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Final, Literal, TypeAlias
+
+import pyarrow as pa
+import pyarrow.compute as pc
+
+from headstream.errors import SchemaChangeError, SchemaError
+from headstream.spark.replicate.apply.engine import Counts, TableEngine
+from headstream.spark.replicate.apply.evolution import SeenColumn, SeenSchema, compare_schemas
+from headstream.spark.replicate.apply.scd1 import Scd1Table
+from headstream.spark.replicate.apply.scd2 import Scd2Table
+from headstream.spark.replicate.apply.scd2_events import read_events
+from headstream.spark.replicate.apply.tombstones import Tombstones
+from headstream.spark.replicate.changes import CHANGE_KEY, OPERATIONS, collapse, keys_of
+from headstream.spark.replicate.raw import Coordinates
+from headstream.spark.replicate.schemas import TableSchema
+from headstream.spark.replicate.table_memory import TableMemory
+from headstream.spark.replicate.table_settings import TableSettings
+from headstream.spark.replicate.versions import LOAD_MARK, LOAD_TIME_CHARACTERS
+
+__all__ = ["Merged", "OpenEngine", "TargetTable"]
+
+OpenEngine: TypeAlias = Callable[[Path, Literal["auto", "deltalake", "spark"]], TableEngine]
+"""A table's directory and what is to run its merges -> its engine."""
+
+_DELETE: Final = pa.scalar(OPERATIONS.index("DELETE"), pa.int8())
+_ANEW: Final = "Load the table again into an empty directory, or set its scd_type back"
+
+
+@dataclass(frozen=True, slots=True)
+class Merged:
+    """What merging changes did: rows counted, and the changes that cannot be applied with their reasons."""
+
+    counts: Counts
+    rejected: dict[Coordinates, str]
+
+
+class TargetTable:
+    """One table.
+
+    Args:
+        name: Source schema and table.
+        path: Its Delta table.
+        tombstones: Where its deletions are remembered.
+        memory: What is remembered of it.
+        open_engine: Opens its Delta table.
+        load_gap_us: As loads.LOAD_GAP_US.
+    """
+
+    def __init__(
+        self,
+        name: tuple[str, str],
+        path: Path,
+        tombstones: Path,
+        memory: TableMemory,
+        open_engine: OpenEngine,
+        load_gap_us: int,
+    ) -> None:
+        self._name = name
+        self._path = path
+        self._tombstones_path = tombstones
+        self._memory = memory
+        self._open_engine = open_engine
+        self._load_gap_us = load_gap_us
+        self._state = memory.find(name)
+        self._table: Scd1Table | Scd2Table | None = None
+        self._settings: TableSettings | None = None
+        self._tombstones: Tombstones | None = None
+
+    def learn(self, groups: list[pa.Table]) -> bool:
+        """Learn where a batch's changes stand among the table's loads; return whether rows of a load are among them."""
+        told = pa.concat_tables([group.select(["_hs_operation", "_hs_sequence", "_hs_logged_us"]) for group in groups])
+        has_loads = self._state.loads.learn(told, self._load_gap_us)
+        self._keep()
+        return has_loads
+
+    def merge(self, changes: pa.Table, schema: TableSchema, app_id: str, version: int) -> Merged:
+        """Merge changes of one structure in one commit that remembers (app_id, version); nothing where it is there already.
+
+        Args:
+            changes: Decoded changes that learn() has seen.
+            schema: What they were decoded by.
+            app_id: Names what is applied.
+            version: Number of this application, rising.
+
+        Raises:
+            SchemaChangeError: the table does not follow the schema.
+            StorageError: the table cannot be written.
+        """
+        seen = _seen_schema(schema)
+        self._check_schema(seen, schema.settings)
+        table = self._opened(keys_of(schema.metadata), schema.settings)
+        try:
+            table.prepare(schema.types)
+        except SchemaError as error:
+            raise self._stop(error.what, error.advice, stops=False) from None
+        placed = self._state.loads.place(changes)
+        if schema.settings.deletes == "skip":
+            placed = placed.filter(pc.not_equal(placed["_hs_operation"], _DELETE))
+        if isinstance(table, Scd2Table):
+            self._follow(seen)
+            events = read_events(placed, schema.metadata, list(table.columns))
+            return Merged(table.merge(events, app_id, version), _by_coordinates(events.rejected))
+        placed, rejected = self._without_forgotten(placed, table)
+        collapsed = collapse(placed, schema.metadata, list(table.columns), table.find_rows)
+        self._follow(seen)
+        counts = table.merge(collapsed, app_id, version)
+        assert self._tombstones is not None
+        if self._tombstones.highest > self._state.buried:
+            # Afterwards: what is said to be buried and is not found counts as lost.
+            self._state.buried = self._tombstones.highest
+            self._keep()
+        return Merged(counts, rejected | _by_coordinates(collapsed.rejected))
+
+    def _follow(self, seen: SeenSchema) -> None:
+        if self._state.schema is None or seen.version >= self._state.schema.version:
+            self._state.schema = seen
+        self._keep()
+
+    def settle(self) -> Counts:
+        """Remove the rows that a load which is over did not bring, and what need not be remembered since."""
+        floor = self._state.loads.vanished
+        if floor is None or self._state.schema is None:
+            return Counts()
+        table = self._opened(list(self._state.schema.keys))
+        if isinstance(table, Scd2Table):
+            at = f"{floor}{LOAD_MARK}{self._state.loads.loads[-1].begun_us:0{LOAD_TIME_CHARACTERS}d}"
+            counts = table.remove_until(floor, at)
+        else:
+            counts = table.remove_until(floor)
+        self._state.loads.settle()
+        self._keep()
+        assert self._tombstones is not None
+        self._tombstones.prune(floor)
+        return counts
+
+    def begin_load(self, at_us: int) -> None:
+        """Say that a full load begins at a time, microseconds since 1970 UTC."""
+        self._state.loads.begin(at_us)
+        self._keep()
+
+    def end_load(self) -> Counts:
+        """Say that the newest load is over, and remove the rows that it did not bring."""
+        self._state.loads.end()
+        self._keep()
+        return self.settle()
+
+    def prune(self, before_us: int) -> None:
+        """Forget deletions that the source committed before a time, microseconds since 1970 UTC."""
+        moment = datetime.datetime.fromtimestamp(before_us // 1_000_000, datetime.UTC)
+        until = min(f"{moment:%Y%m%d%H%M%S}", self._state.buried)
+        if self._state.schema is None or until <= self._state.forgotten:
+            return
+        self._state.forgotten = until
+        self._keep()  # first: what is forgotten must not be taken for what never was
+        self._opened(list(self._state.schema.keys))
+        assert self._tombstones is not None
+        self._tombstones.prune(until)
+
+    def _keep(self) -> None:
+        self._memory.keep(self._name, self._state)
+
+    def _opened(self, keys: list[str], settings: TableSettings | None = None) -> Scd1Table | Scd2Table:
+        """Return the table, opened as its settings say; without settings as it was, or as what is there says."""
+        if self._table is not None and settings in (None, self._settings):
+            return self._table
+        if self._tombstones is None:
+            self._tombstones = Tombstones(self._tombstones_path, keys)
+            if self._tombstones.highest < self._state.buried:  # dropped by hand, or lost
+                self._state.forgotten = max(self._state.forgotten, self._state.buried)
+                self._keep()
+        self._table = self._open_as(keys, settings or TableSettings())
+        self._settings = settings
+        return self._table
+
+    def _open_as(self, keys: list[str], settings: TableSettings) -> Scd1Table | Scd2Table:
+        engine = self._open_engine(self._path, settings.engine)
+        has_history = "_hs_valid_from" in engine.columns
+        soft = settings.deletes == "soft"
+        if not has_history and (engine.columns or settings.scd_type == 1):
+            if settings.scd_type == 2:
+                raise self._stop("the table has rows as they are (SCD type 1), and type 2 is asked for", _ANEW, stops=False)
+            assert self._tombstones is not None
+            return Scd1Table(engine, keys, self._tombstones, soft=soft, partition_by=settings.partition_by)
+        if settings.scd_type == 1 and settings != TableSettings():
+            raise self._stop("the table has every version of its rows (SCD type 2), and type 1 is asked for", _ANEW, stops=False)
+        if keys == [CHANGE_KEY]:
+            raise self._stop("the table has no key, so its rows have no history", "Name its key columns in `keys`", stops=False)
+        return Scd2Table(engine, keys, settings.partition_by, soft=soft)
+
+    def _check_schema(self, seen: SeenSchema, settings: TableSettings) -> None:
+        """Refuse what the settings, or the table's rows, do not allow to follow."""
+        last = self._state.schema
+        if last is None:
+            return
+        if last.keys != seen.keys:
+            was, now = (", ".join(keys) for keys in (last.keys, seen.keys))
+            advice = "Name `keys` that stay the same, or load the table again into an empty directory"
+            stops = settings.on_key_changed == "fail"
+            raise self._stop(f"the primary key was {was} and is now {now}", advice, stops=stops)
+        if seen.version < last.version:
+            return
+        for difference in compare_schemas(last, seen):
+            policy = getattr(settings, difference.kind)
+            if policy != "evolve":
+                advice = f"Set {difference.kind} to evolve for this table when its target may follow"
+                raise self._stop(f"{difference.what}, and {difference.kind} is {policy}", advice, stops=policy == "fail")
+
+    def _stop(self, what: str, advice: str | None, *, stops: bool) -> SchemaChangeError:
+        return SchemaChangeError(what, where=f"table {'.'.join(self._name)}", advice=advice, stops=stops)
+
+    def _without_forgotten(self, changes: pa.Table, table: Scd1Table) -> tuple[pa.Table, dict[Coordinates, str]]:
+        """Give up changes that may be of deleted rows: older than the tombstones kept, and for keys that are not there."""
+        if not self._state.forgotten:
+            return changes, {}
+        deletes = pc.equal(changes["_hs_operation"], _DELETE)
+        old = pc.and_not(pc.less_equal(changes["_hs_sequence"], self._state.forgotten), deletes).combine_chunks()
+        places = pc.indices_nonzero(old).to_pylist()
+        if not places:
+            return changes, {}
+        assert self._tombstones is not None
+        rows = changes.take(pa.array(places, pa.int64()))
+        columns = [rows[key].to_pylist() for key in table.keys if key in rows.schema.names]
+        keys = list(zip(*columns, strict=True)) if len(columns) == len(table.keys) else []
+        there = table.find_rows(keys)
+        buried = (
+            self._tombstones.find(rows.select(table.keys).append_column("_hs_sequence", rows["_hs_sequence"])) if keys else None
+        )
+        known = set(there) | (
+            set() if buried is None else set(zip(*(buried[key].to_pylist() for key in table.keys), strict=True))
+        )
+        lost = {place for place, key in zip(places, keys, strict=False) if key not in known}
+        reason = f"older than the deletions that are remembered (from {self._state.forgotten}), and its row is not there"
+        told = changes.select(["_hs_topic", "_hs_partition", "_hs_offset"]).take(pa.array(sorted(lost), pa.int64())).to_pylist()
+        rejected = {(row["_hs_topic"], row["_hs_partition"], row["_hs_offset"]): reason for row in told}
+        return changes.filter(pa.array([place not in lost for place in range(changes.num_rows)])), rejected
+
+
+def _by_coordinates(rejected: Iterable[tuple[str, int, int, str]]) -> dict[Coordinates, str]:
+    return {(topic, partition, offset): reason for topic, partition, offset, reason in rejected}
+
+
+def _seen_schema(schema: TableSchema) -> SeenSchema:
+    columns = {
+        column.name: SeenColumn(column.ordinal, schema.types[column.name], column.nullable) for column in schema.metadata.columns
+    }
+    return SeenSchema(schema.metadata.lineage.table_version, tuple(keys_of(schema.metadata)), columns)

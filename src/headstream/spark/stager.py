@@ -1,0 +1,271 @@
+"""What a task of a write does on its executor: rows -> batches of each partition -> one staged file.
+
+    RecordBatch -> rows of each topic -> Packer -> messages of each partition, gathered -> cut into batches -> StagedWriter
+
+Rows with neither partition nor key go to the partitions in turn, a batch at a time, beginning with another one in each
+task. It needs no lock: what it writes is nobody's until the driver commits it.
+"""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Iterable, Iterator
+from dataclasses import dataclass
+from typing import Final
+
+import pyarrow as pa
+import pyarrow.compute as pc
+
+from headstream.codec.batch.grouping import cut_sent, group_sent
+from headstream.errors import HeadstreamError, InvalidInputError, TopicNotFoundError
+from headstream.log.catalog import Catalog
+from headstream.log.files import OsFiles
+from headstream.log.staging import StagedPart, StagedWriter
+from headstream.model.identifiers import TopicName
+from headstream.model.topology import MAX_BATCH_BYTES, Limits
+from headstream.segments.layout import CATALOG_NAME
+from headstream.spark.bad_rows import BadRowsWriter
+from headstream.spark.packing import BadRow, Packed, Packer, Target
+from headstream.spark.sink_columns import SinkColumns
+
+__all__ = ["StageTask", "Staged", "Topics", "stage_rows"]
+
+_BATCH_BYTES: Final = 4 << 20
+"""What is gathered for a partition before it is a batch: what a reader takes at a time."""
+_GATHERED_BYTES: Final = 64 << 20
+"""With more than this for all partitions, all of it is staged: the memory of a task has a bound."""
+_MAX_IGGY_VALUES: Final = 100_000
+_MAX_IGGY_PAYLOADS: Final = 10_000_000
+"""What a batch for a topic with limits `iggy` has of header values and of payloads."""
+
+
+@dataclass(frozen=True, slots=True)
+class StageTask:
+    """What a task is told; it travels to the executor.
+
+    Args:
+        directory: The log's.
+        columns: What is made of which column.
+        topic: Where all rows go, or None.
+        bad_rows_path: Where bad rows go, or None.
+        writer: Who writes.
+        epoch: Its number.
+        task: The task's number.
+    """
+
+    directory: str
+    columns: SinkColumns
+    topic: TopicName | None
+    bad_rows_path: str | None
+    writer: str
+    epoch: int
+    task: int
+
+
+@dataclass(frozen=True, slots=True)
+class Staged:
+    """What a task has staged.
+
+    Args:
+        part: The staged file, or None for none.
+        limits: The limits of the topics in it, by name.
+        bad_rows: The file of bad rows, or None for none.
+        count: Rows that were staged.
+        bad_count: Rows that were not.
+    """
+
+    part: StagedPart | None
+    limits: dict[str, str]
+    bad_rows: str | None
+    count: int
+    bad_count: int
+
+
+class Topics:
+    """The topics of a log, as they are now.
+
+    Args:
+        directory: The log's.
+    """
+
+    def __init__(self, directory: str) -> None:
+        self._directory = directory
+        self._known: dict[str, Target] = {}
+
+    def find(self, text: str) -> Target:
+        """Return a topic.
+
+        Args:
+            text: `stream/topic`.
+
+        Raises:
+            InvalidInputError: the text is no topic's name.
+            TopicNotFoundError: there is none of that name.
+        """
+        known = self._known.get(text)
+        if known is None:
+            known = self._known[text] = self._look(TopicName.parse(text))
+        return known
+
+    def _look(self, name: TopicName) -> Target:
+        catalog = Catalog(f"{self._directory}/{CATALOG_NAME}", is_writer=False)
+        try:
+            stream = catalog.snapshot().get(name.stream)
+        finally:
+            catalog.close()
+        topic = None if stream is None else stream.topics.get(name.topic)
+        if topic is None:
+            raise TopicNotFoundError(
+                f"there is no topic {str(name)!r}",
+                where=self._directory,
+                advice=f"Create it first: headstream topic create {name} --url file://{self._directory}",
+            )
+        needs_key = topic.options.compaction_delay_us is not None
+        return Target(str(name), topic.partitions, topic.limits is Limits.WIDE, needs_key)
+
+
+def stage_rows(task: StageTask, batches: Iterable[pa.RecordBatch]) -> Staged:
+    """Stage the rows of a task.
+
+    Args:
+        task: What to do with them.
+        batches: The rows.
+
+    Raises:
+        HeadstreamError: a row cannot be sent, named by its number in the task; nothing stays staged.
+    """
+    stager = _Stager(task)
+    try:
+        for batch in batches:
+            if batch.num_rows:
+                stager.add(batch)
+        return stager.finish()
+    except BaseException:
+        stager.discard()
+        raise
+
+
+class _Gathered:
+    """What waits for one partition to be a batch."""
+
+    __slots__ = ("parts", "size_bytes")
+
+    def __init__(self) -> None:
+        self.parts: list[bytearray | memoryview] = []
+        self.size_bytes = 0
+
+
+class _Stager:
+    def __init__(self, task: StageTask) -> None:
+        # Of two attempts at one task, and of two tasks that differ in their stage's attempt, each has a file of its own.
+        name = f"{task.task:05}-{os.urandom(8).hex()}"
+        self._task = task
+        self._topics = Topics(task.directory)
+        self._packer = Packer(task.columns)
+        self._staged = StagedWriter(task.directory, OsFiles(), task.writer, task.epoch, name)
+        path = task.bad_rows_path
+        self._bad_rows = None if path is None else BadRowsWriter(path, task.writer, task.epoch, name)
+        self._gathered: dict[tuple[str, int], _Gathered] = {}
+        self._gathered_bytes = 0
+        self._turns: dict[str, int] = {}
+        self._limits: dict[str, str] = {}
+        self._rows = 0
+
+    def add(self, batch: pa.RecordBatch) -> None:
+        for topic, rows in self._by_topic(batch):
+            try:
+                if topic is None:
+                    raise InvalidInputError("column topic is null", advice="Say where the row goes")
+                target = self._topics.find(topic)
+            except HeadstreamError as error:
+                for row in range(rows.num_rows):
+                    self._refuse(rows, BadRow(row, error), topic)
+                continue
+            for packed in self._packer.pack(rows, target):
+                if isinstance(packed, BadRow):
+                    self._refuse(rows, packed, topic)
+                else:
+                    self._gather(packed, target)
+        self._rows += batch.num_rows
+
+    def _by_topic(self, batch: pa.RecordBatch) -> Iterator[tuple[str | None, pa.RecordBatch]]:
+        columns = self._task.columns
+        if self._task.topic is not None or columns.topic is None:
+            yield str(self._task.topic), batch
+            return
+        names = batch[columns.topic]
+        if columns.stream is not None:
+            names = pc.binary_join_element_wise(batch[columns.stream], names, "/")
+        encoded = names.dictionary_encode("encode")
+        if len(encoded.dictionary) == 1:
+            yield encoded.dictionary[0].as_py(), batch
+            return
+        for number, name in enumerate(encoded.dictionary.to_pylist()):
+            yield name, batch.filter(pc.equal(encoded.indices, number))
+
+    def _refuse(self, rows: pa.RecordBatch, bad: BadRow, topic: str | None) -> None:
+        error = bad.reason
+        if self._bad_rows is not None:
+            self._bad_rows.add(rows.slice(bad.row, 1), topic, error)
+            return
+        # Rows of several topics are numbered among those of their topic.
+        place = f"row {self._rows + bad.row} of task {self._task.task}, topic {topic}"
+        error.where = f"{place}; {error.where}" if error.where else place
+        raise error
+
+    def _gather(self, packed: Packed, target: Target) -> None:
+        self._limits[target.name] = (Limits.WIDE if target.is_wide else Limits.IGGY).value
+        if packed.targets is None:
+            self._put(target, self._turn(target), packed.sent)
+            return
+        # Group 0 is of those that may go anywhere.
+        grouped = group_sent(packed.sent, packed.targets, target.partitions + 1)
+        begin = 0
+        for partition, size_bytes in enumerate(grouped.sizes):
+            if size_bytes:
+                place = partition or self._turn(target)
+                self._put(target, place, memoryview(grouped.data)[begin : begin + size_bytes])
+            begin += size_bytes
+
+    def _turn(self, target: Target) -> int:
+        """Return the partition whose turn it is."""
+        return self._turns.setdefault(target.name, self._task.task % target.partitions + 1)
+
+    def _put(self, target: Target, partition: int, sent: bytearray | memoryview) -> None:
+        gathered = self._gathered.setdefault((target.name, partition), _Gathered())
+        gathered.parts.append(sent)
+        gathered.size_bytes += len(sent)
+        self._gathered_bytes += len(sent)
+        if gathered.size_bytes >= _BATCH_BYTES:
+            self._stage(target, partition)
+        if self._gathered_bytes >= _GATHERED_BYTES:
+            self._stage_all()
+
+    def _stage(self, target: Target, partition: int) -> None:
+        """Cut what waits for a partition into batches, and stage them."""
+        gathered = self._gathered.pop((target.name, partition))
+        self._gathered_bytes -= gathered.size_bytes
+        if partition == self._turns.get(target.name):
+            self._turns[target.name] = partition % target.partitions + 1
+        rest = memoryview(gathered.parts[0] if len(gathered.parts) == 1 else b"".join(gathered.parts))
+        limits = (-1, -1) if target.is_wide else (_MAX_IGGY_VALUES, _MAX_IGGY_PAYLOADS)
+        most = min(max(gathered.size_bytes, _BATCH_BYTES), 2 * _BATCH_BYTES, MAX_BATCH_BYTES)
+        while rest:
+            cut = cut_sent(rest, most, *limits)
+            self._staged.add(target.name, partition, rest[: cut.end], cut.messages_count)
+            rest = rest[cut.end :]
+
+    def _stage_all(self) -> None:
+        for name, partition in list(self._gathered):
+            self._stage(self._topics.find(name), partition)
+
+    def finish(self) -> Staged:
+        self._stage_all()
+        part = self._staged.finish()
+        bad, bad_count = (None, 0) if self._bad_rows is None else (self._bad_rows.finish(), self._bad_rows.count)
+        return Staged(part, self._limits, bad, self._rows - bad_count, bad_count)
+
+    def discard(self) -> None:
+        self._staged.discard()
+        if self._bad_rows is not None:
+            self._bad_rows.discard()

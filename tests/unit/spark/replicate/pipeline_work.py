@@ -1,0 +1,88 @@
+"""A pipeline's work on real tables and a real log, without Spark."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from pathlib import Path
+from typing import Any
+
+import pyarrow as pa
+from deltalake import DeltaTable, QueryBuilder
+
+from headstream.connect import connect
+from headstream.spark.replicate.config import ReplicateConfig
+from headstream.spark.replicate.decode import Decoded, Decoder
+from headstream.spark.replicate.ledger import Ledger
+from headstream.spark.replicate.parking import DEAD_LETTER_TOPIC
+from headstream.spark.replicate.processor import Processor
+from headstream.spark.replicate.raw import RAW_SCHEMA
+from headstream.spark.replicate.schema_catalog import DecodeOptions
+from headstream.spark.replicate.summary import Summary
+from headstream.spark.replicate.tables import TargetTables, table_path
+from headstream.spark.replicate.zone import SchemaZone
+from headstream.testing import SourceDatabase, digest_rows
+from headstream.testing.source_capture import SourceMessage
+from tests.unit.spark.replicate.plain_engine import open_plain_engine
+
+__all__ = ["LINES", "SECOND_US", "Work", "plain"]
+
+SECOND_US = 1_000_000
+LINES = ("SHOP", "order_lines")
+
+
+class Work:
+    """One pipeline's work in a directory, with a clock that is set by hand; restart() is what a crash leaves."""
+
+    def __init__(self, directory: Path, **options: Any) -> None:
+        self.directory = directory
+        self.now_us = 1_700_000_000 * SECOND_US
+        self.next_offset = 0
+        self.options = options
+        self.open()
+
+    def open(self) -> None:
+        places = {"tables": self.directory / "tables", "checkpoint": self.directory / "checkpoint"}
+        self.config = ReplicateConfig(source="file:///nowhere", topics=("cdc/data",), **(places | self.options))
+        self.zone = SchemaZone(self.config.zone_directory)
+        self.decoder = Decoder(self.zone, DecodeOptions.of(self.config))
+        self.ledger = Ledger(self.config.checkpoint / "ledger.sqlite")
+        self.summary = Summary()
+        tables = TargetTables(self.config.tables, self.config.checkpoint, open_plain_engine)
+        self.processor = Processor(self.config, self.zone, self.decoder, self.ledger, tables, self.summary, lambda: self.now_us)
+
+    def close(self) -> None:
+        self.processor.parking.close()
+        self.ledger.close()
+
+    def restart(self) -> None:
+        self.close()
+        self.open()
+
+    def raw(self, values: Iterable[bytes]) -> pa.Table:
+        rows = []
+        for value in values:
+            place = {"topic": "cdc/data", "partition": 1, "offset": self.next_offset, "timestamp_us": self.now_us}
+            rows.append(place | {"key": None, "headers": None, "payload": value, "schema_id": None, "reason": None})
+            self.next_offset += 1
+        return pa.Table.from_pylist(rows, schema=RAW_SCHEMA)
+
+    def process(self, raw: pa.Table, batch_id: int) -> None:
+        decoded = Decoded()
+        for batch in raw.combine_chunks().to_batches():
+            decoded.extend(self.decoder.decode(batch))
+        self.processor.process(decoded, lambda wanted: raw, batch_id)
+
+    def digest(self, source: SourceDatabase, schema: str, table: str) -> bool:
+        target = DeltaTable(str(table_path(self.config.tables, schema, table)))
+        rows = pa.table(QueryBuilder().register("t", target).execute("SELECT * FROM t")).to_pylist()
+        keys = next(m.key_columns for m in source.tables() if (m.lineage.schema, m.lineage.table) == (schema, table))
+        return bool(digest_rows(rows, keys) == source.digest(schema, table))
+
+    def dead_count(self) -> int:
+        with connect(f"file://{self.config.checkpoint / 'log'}") as log:
+            return log.topic(DEAD_LETTER_TOPIC).messages_count
+
+
+def plain(source: SourceDatabase) -> list[SourceMessage]:
+    """Messages of the tables whose names need no column mapping."""
+    return [message for message in source.capture() if message.table in ("SHOP.order_lines", "SHOP.customers")]

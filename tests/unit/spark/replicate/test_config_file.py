@@ -1,0 +1,100 @@
+"""The TOML file: what it can say, and how it tells what is wrong with it."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+
+from headstream.errors import InvalidOptionError, StorageError
+from headstream.spark.replicate.config_file import load_config
+
+EXAMPLE = Path(__file__).parents[4] / "examples" / "replicate.toml"
+LEAST = 'source = "file:///x"\ntopics = ["cdc/data"]\ntables = "t"\ncheckpoint = "c"\n'
+
+
+def write(directory: Path, text: str) -> Path:
+    path = directory / "pipeline.toml"
+    path.write_text(text)
+    return path
+
+
+def test_load_config_reads_the_example() -> None:
+    config = load_config(EXAMPLE)
+    orders, audit = config.rules.settings_of("shop", "orders"), config.rules.settings_of("shop", "audit_7")
+    assert (orders.scd_type, orders.rename_columns) == (2, {"order date": "order_date"})
+    assert (audit.keys, audit.partition_by) == (("id", "line"), ("day",))
+    assert not config.rules.wants("shop", "tmp_1")
+
+
+def test_example_has_the_defaults_that_it_says(tmp_path: Path) -> None:
+    commented = {"once", "max_messages_per_batch", "schema_wait", "on_missing_schema", "max_parked_count", "max_parked_bytes",
+                 "max_parked_age", "max_dead_rate", "dead_rate_messages"}  # fmt: skip
+    lines = [line[2:] for line in EXAMPLE.read_text().splitlines() if line.startswith("# ")]
+    said = [line for line in lines if line.partition(" =")[0] in commented]
+    assert len(said) == len(commented)
+    assert load_config(write(tmp_path, LEAST + "\n".join(said))) == load_config(write(tmp_path, LEAST))
+
+
+@pytest.mark.parametrize(
+    "setting",
+    ['change_tables = "c"', 'compact_every = "1h"', 'vacuum_every = "1d"', 'tombstones_kept = "1d"', "[defaults]\natomic = true"],
+)
+def test_load_config_refuses_what_this_version_cannot_keep(tmp_path: Path, setting: str) -> None:
+    with pytest.raises(InvalidOptionError, match="this version"):
+        load_config(write(tmp_path, f"{LEAST}{setting}\n"))
+
+
+def test_load_config_takes_paths_from_the_files_directory_and_overrides_from_the_caller(tmp_path: Path) -> None:
+    config = load_config(write(tmp_path, LEAST), {"once": True, "topics": ("cdc/other",)})
+    assert (config.tables, config.once, config.topics) == (tmp_path / "t", True, ("cdc/other",))
+
+
+def test_load_config_tells_every_error_at_once_with_its_line(tmp_path: Path) -> None:
+    text = """source = "file:///x"
+topics = "cdc"
+tables = "t"
+schema_wait = "soon"
+max_dead_rate = 7
+topcs = 3
+[defaults]
+deletes = "sofft"
+[registry]
+url = "ftp://h"
+[table."a.*"]
+kes = ["a"]
+scd_type = 3
+"""
+    path = write(tmp_path, text)
+    with pytest.raises(InvalidOptionError) as caught:
+        load_config(path)
+    lines = [line.strip().removeprefix(f"{path}:") for line in str(caught.value).splitlines()[1:]]
+    assert [line.split(" ")[0] for line in lines if line[0].isdigit()] == [
+        "2:", "4:", "5:", "6:", "8:", "9:", "12:", "13:",
+    ]  # fmt: skip
+    assert any("checkpoint: it is missing" in line for line in lines)
+    assert "did you mean topics?" in str(caught.value)
+    assert "did you mean 'soft'?" in str(caught.value)
+
+
+@pytest.mark.parametrize(
+    ("text", "what"),
+    [
+        ("source = ", "not TOML"),
+        (LEAST + 'defaults = 3\n', "it is a section"),
+        (LEAST + '[defaults]\ntarget = "{tabel}.x"\n', "tabel"),
+        (LEAST + '[defaults]\nrename_columns = { a = "x", b = "x" }\n', "two columns become 'x'"),
+        (LEAST + '[kafka]\n"kafka.x" = "y"\n', "the source is not Kafka"),
+        (LEAST + '[format]\nfields = { operatoin = "op" }\n', "did you mean operation"),
+        (LEAST + "once = 1\n", "true or false"),
+        (LEAST + 'max_parked_bytes = "10 gallons"\n', "not a size"),
+    ],
+)  # fmt: skip
+def test_load_config_names_what_cannot_be_used(tmp_path: Path, text: str, what: str) -> None:
+    with pytest.raises(InvalidOptionError, match=what):
+        load_config(write(tmp_path, text))
+
+
+def test_load_config_says_that_a_file_is_not_there(tmp_path: Path) -> None:
+    with pytest.raises(StorageError, match=r"nowhere\.toml"):
+        load_config(tmp_path / "nowhere.toml")

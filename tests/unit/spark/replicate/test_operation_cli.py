@@ -1,0 +1,90 @@
+"""The commands that look at a pipeline and ask it for something, beside the process that runs it."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+from typing import Any
+
+import pytest
+from click.testing import CliRunner
+
+from headstream.cli.replicate import replicate
+from headstream.errors import InvalidInputError, StorageError
+from headstream.spark.replicate.apply.deltalake import DeltaLakeEngine
+from headstream.spark.replicate.status import HEARTBEAT_US, note_status, read_status
+from headstream.testing import SourceDatabase
+from tests.unit.spark.replicate.pipeline_work import LINES, Work, plain
+
+
+def run(work: Work, command: str, *arguments: str) -> Any:
+    options = ["--checkpoint", str(work.config.checkpoint), "--output", "json"]
+    result = CliRunner().invoke(replicate, [command, *options, *arguments], catch_exceptions=False)
+    assert result.exit_code == 0, result.output
+    return json.loads(result.output)
+
+
+def test_status_and_parked_name_a_failing_table_while_the_pipeline_runs(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    def fail(self: DeltaLakeEngine, *arguments: Any, **options: Any) -> None:
+        raise StorageError("no space left", where=str(self.path))
+
+    source = SourceDatabase(41, rows=5, transactions=5)
+    work = Work(tmp_path)
+    monkeypatch.setattr(DeltaLakeEngine, "merge", fail)
+    work.process(work.raw(message.value for message in plain(source)), 0)
+    note_status(work.ledger, "running", work.summary, work.zone.directory, work.now_us)
+    status = run(work, "status")
+    assert [found["table"] for found in status["failing_tables"]] == ["SHOP.customers", "SHOP.order_lines"]
+    assert status["waiting"] == status["parked"] == sum(message.role == "data" for message in plain(source))
+    assert status["run"]["messages"] == len(plain(source))
+    parcels = run(work, "parked", "--table", "SHOP.order_lines")
+    assert {(parcel["waits_for"], parcel["table"]) for parcel in parcels} == {("table", "SHOP.order_lines")}
+    assert "no space left" in parcels[0]["reason"]
+    table = CliRunner().invoke(replicate, ["status", "--checkpoint", str(work.config.checkpoint)], catch_exceptions=False)
+    assert "SHOP.customers" in table.output
+    work.close()
+
+
+def test_status_says_when_a_run_is_not_heard_of_any_more(tmp_path: Path) -> None:
+    work = Work(tmp_path)
+    assert read_status(work.ledger, work.now_us)["state"] == "has not run"
+    note_status(work.ledger, "running", work.summary, work.zone.directory, work.now_us)
+    assert read_status(work.ledger, work.now_us + HEARTBEAT_US)["state"] == "running"
+    assert read_status(work.ledger, work.now_us + 10 * HEARTBEAT_US)["state"] == "not heard of"
+    work.close()
+
+
+def test_schemas_shows_what_the_zone_has(tmp_path: Path) -> None:
+    work = Work(tmp_path)
+    work.process(work.raw(message.value for message in plain(SourceDatabase(42, rows=1, transactions=1))), 0)
+    assert {row["table"] for row in run(work, "schemas")} == {"SHOP.customers", "SHOP.order_lines"}
+    rows = run(work, "schemas", "--table", "SHOP.customers")
+    assert {row["table"] for row in rows} == {"SHOP.customers"}
+    assert all(row["keys"] for row in rows)
+    work.close()
+
+
+def test_redrive_shows_first_and_then_asks_the_pipeline(tmp_path: Path) -> None:
+    source = SourceDatabase(43, rows=4, transactions=4)
+    work = Work(tmp_path, schema_wait_us=0, on_missing_schema="dead-letter")
+    messages = plain(source)
+    work.process(work.raw(m.value for m in messages if m.role == "data"), 0)
+    work.processor.sweep()
+    work.process(work.raw(m.value for m in messages if m.role == "metadata"), 1)
+    dead = work.ledger.counts()
+    shown = run(work, "redrive", "--dry-run", "--table", "SHOP.order_lines")
+    assert work.ledger.counts() == dead
+    asked = run(work, "redrive", "--table", "SHOP.order_lines")
+    assert asked["messages"] == sum(row["messages"] for row in shown) > 0
+    assert run(work, "status")["requests"] == [{"id": asked["request"], "kind": "redrive"}]
+    work.processor.sweep()
+    assert work.digest(source, *LINES)
+    assert run(work, "status")["requests"] == []
+    with pytest.raises(InvalidInputError, match="no message set aside is like that"):
+        run(work, "redrive", "--reason", "never said")
+    work.close()
+
+
+def test_status_refuses_a_directory_without_a_pipeline(tmp_path: Path) -> None:
+    with pytest.raises(StorageError, match="ledger cannot be opened"):
+        CliRunner().invoke(replicate, ["status", "--checkpoint", str(tmp_path)], catch_exceptions=False)

@@ -1,0 +1,212 @@
+from __future__ import annotations
+
+import random
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from headstream.spark.replicate.apply.engine import Counts
+from headstream.spark.replicate.apply.scd1 import Scd1Table
+from headstream.spark.replicate.apply.tombstones import Tombstones
+from headstream.spark.replicate.table_memory import TableMemory
+from tests.unit.spark.replicate.change_tables import change, sequence
+from tests.unit.spark.replicate.target_tables import Target
+
+
+def load(key: int, name: str, *, logged_us: int) -> dict[str, Any]:
+    return change("REFRESH", key, name, logged_us=logged_us)
+
+
+def update(key: int, name: str, *, at: int) -> dict[str, Any]:
+    return change("UPDATE", key, name, at=at, logged_us=at)
+
+
+def test_a_first_load_stays_below_every_change_when_it_comes_late(tmp_path: Path) -> None:
+    target = Target(tmp_path, load_gap_us=1000)
+    target.apply(update(1, "changed", at=10))
+    target.apply(load(1, "loaded", logged_us=5), load(2, "loaded", logged_us=20))
+    assert target.names() == {1: "changed", 2: "loaded"}
+
+
+def test_a_reload_replaces_what_was_changed_before_it(tmp_path: Path) -> None:
+    target = Target(tmp_path)
+    target.apply(load(1, "first", logged_us=1), update(1, "changed", at=10))
+    target.apply(load(1, "reloaded", logged_us=20))
+    assert target.names() == {1: "reloaded"}
+    target.apply(update(1, "later", at=30))
+    assert target.names() == {1: "later"}
+
+
+def test_a_reload_removes_rows_that_vanished_once_a_change_says_that_it_is_over(tmp_path: Path) -> None:
+    target = Target(tmp_path)
+    target.apply(load(1, "a", logged_us=1), load(2, "b", logged_us=2), update(2, "b2", at=10))
+    target.apply(load(1, "a again", logged_us=20))
+    assert set(target.names()) == {1, 2}, "an interrupted load removes nothing"
+    target.apply(update(1, "after", at=30))
+    assert target.names() == {1: "after"}
+    target.apply(update(2, "a late one", at=9))
+    assert set(target.names()) == {1}, "what a finished load did not bring stays away"
+
+
+def test_a_reload_loses_to_changes_captured_meanwhile(tmp_path: Path) -> None:
+    target = Target(tmp_path)
+    target.apply(load(1, "a", logged_us=1), update(1, "b", at=10))
+    meanwhile = [change("INSERT", 3, "new", at=21, logged_us=40), change("DELETE", 1, at=22, logged_us=41)]
+    target.apply(load(1, "loaded", logged_us=20), load(2, "loaded", logged_us=30), *meanwhile)
+    target.tables.settle()
+    assert target.names() == {2: "loaded", 3: "new"}
+
+
+def test_an_interrupted_load_goes_on_and_its_later_rows_win(tmp_path: Path) -> None:
+    target = Target(tmp_path)
+    target.apply(load(1, "a", logged_us=1), load(2, "b", logged_us=1), load(3, "c", logged_us=1), update(1, "x", at=10))
+    target.apply(load(1, "cut off", logged_us=20))
+    target.reopen()
+    target.apply(load(1, "resumed", logged_us=60), load(2, "resumed", logged_us=61))
+    assert target.names() == {1: "resumed", 2: "resumed", 3: "c"}
+    target.apply(update(2, "end", at=90))
+    assert target.names() == {1: "resumed", 2: "end"}
+
+
+def test_rows_of_a_load_that_come_after_it_was_taken_for_over_are_there_again(tmp_path: Path) -> None:
+    target = Target(tmp_path, load_gap_us=1000)
+    target.apply(load(1, "a", logged_us=1), load(2, "b", logged_us=2), update(1, "x", at=10))
+    target.apply(load(1, "again", logged_us=5000))
+    target.apply(update(1, "after", at=5010))
+    assert set(target.names()) == {1}
+    target.apply(load(2, "again", logged_us=5005))
+    assert target.names() == {1: "after", 2: "again"}
+
+
+def test_a_change_logged_before_a_reload_and_read_after_it_does_not_overwrite_it(tmp_path: Path) -> None:
+    target = Target(tmp_path)
+    target.apply(load(1, "a", logged_us=1), update(1, "b", at=10))
+    target.apply(load(1, "reloaded", logged_us=50))
+    target.apply(update(1, "read late", at=40))
+    assert target.names() == {1: "reloaded"}
+
+
+def test_a_row_loaded_again_as_it_is_writes_nothing(tmp_path: Path) -> None:
+    target = Target(tmp_path)
+    target.apply(load(1, "a", logged_us=1), load(2, "b", logged_us=1))
+    applied = target.apply(load(1, "a", logged_us=2), load(2, "b2", logged_us=2))
+    assert applied.counts["shop", "orders"] == Counts(updated=1)
+    assert target.names() == {1: "a", 2: "b2"}
+
+
+def test_a_load_begun_by_hand_removes_nothing_before_it_has_rows(tmp_path: Path) -> None:
+    target = Target(tmp_path, load_gap_us=1000)
+    target.apply(load(1, "a", logged_us=1), load(2, "b", logged_us=1), update(1, "x", at=10))
+    target.tables.begin_load("shop", "orders", 20)
+    target.apply(update(2, "y", at=30))
+    target.tables.settle()
+    assert target.names() == {1: "x", 2: "y"}
+    target.apply(load(1, "loaded", logged_us=40))
+    assert target.tables.end_load("shop", "orders") == Counts(), "a change newer than the floor is no vanished row"
+    assert target.names() == {1: "loaded", 2: "y"}
+
+
+class CrashError(Exception):
+    """Stands for a process that ends here."""
+
+
+STEPS = [(TableMemory, "keep"), (Scd1Table, "merge"), (Scd1Table, "remove_until"), (Tombstones, "prune")]
+STEPS += [(Tombstones, "record")]
+
+
+@pytest.mark.parametrize(("owner", "method"), STEPS, ids=lambda value: getattr(value, "__name__", str(value)))
+@pytest.mark.parametrize("call", [1, 2, 3])
+@pytest.mark.parametrize("when", ["before", "after"])
+def test_a_reload_ends_the_same_when_a_step_of_it_is_cut_off_and_the_unit_runs_again(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, owner: type, method: str, call: int, when: str
+) -> None:
+    target = Target(tmp_path)
+    units = [
+        [load(1, "a", logged_us=1), load(2, "b", logged_us=1), change("DELETE", 2, at=5, logged_us=5), update(1, "x", at=10)],
+        [load(1, "again", logged_us=20), load(3, "new", logged_us=21)],
+        [change("DELETE", 3, at=30, logged_us=30), change("INSERT", 4, "d", at=31, logged_us=31)],
+        [update(4, "dd", at=40)],
+    ]
+    original, calls = getattr(owner, method), 0
+
+    def crashing(*arguments: Any) -> Any:
+        nonlocal calls
+        calls += 1
+        if calls == call and when == "before":
+            raise CrashError
+        result = original(*arguments)
+        if calls == call:
+            raise CrashError
+        return result
+
+    monkeypatch.setattr(owner, method, crashing)
+    for unit in units:
+        try:
+            target.apply(*unit)
+        except CrashError:
+            target.reopen()
+            target.apply(*unit, again=True)
+    assert target.names() == {1: "again", 4: "dd"}
+
+
+def reload_history(rng: random.Random) -> tuple[list[list[dict[str, Any]]], dict[int, str]]:
+    """Parts of a history with reloads, each part in log order, and the rows it ends with."""
+    state: dict[int, str] = {}
+    parts: list[list[dict[str, Any]]] = []
+    at = 100
+    for _ in range(rng.randint(1, 3)):
+        state = {key: f"gap{at}" for key in range(8) if rng.random() < 0.6}  # unseen: the source moved on without us
+        snapshot, part = dict(state), []
+        meanwhile = []
+        for _ in range(rng.randint(0, 4)):
+            at += 1
+            meanwhile.append(random_change(rng, state, at))
+        loaded = list(snapshot.items())
+        for key, name in loaded[: rng.randint(0, len(loaded))] if rng.random() < 0.5 else []:
+            at += 1
+            part.append(load(key, f"{name} cut off", logged_us=at))  # interrupted, and begun again
+        for key, name in loaded:
+            at += 1
+            part.append(load(key, name, logged_us=at))
+        for caught in meanwhile:
+            at += 1
+            part.append({**caught, "_hs_logged_us": at})
+        for _ in range(rng.randint(3, 12)):
+            at += 1
+            part.append(random_change(rng, state, at))
+        parts.append(part)
+    return parts, state
+
+
+def random_change(rng: random.Random, state: dict[int, str], at: int) -> dict[str, Any]:
+    key = rng.randrange(8)
+    if key in state and rng.random() < 0.3:
+        del state[key]
+        return change("DELETE", key, at=at, logged_us=at)
+    verb = "UPDATE" if key in state else "INSERT"
+    state[key] = f"n{at}"
+    return change(verb, key, state[key], at=at, logged_us=at)
+
+
+@pytest.mark.parametrize("seed", range(25))
+def test_reloads_end_as_the_source_when_units_are_cut_anywhere_and_repeated(tmp_path: Path, seed: int) -> None:
+    rng = random.Random(seed)
+    parts, state = reload_history(rng)
+    target = Target(tmp_path)
+    messages = [message for part in parts for message in part]
+    position = 0
+    while position < len(messages):
+        size = rng.randint(1, 12)
+        unit = messages[position : position + size]
+        if rng.random() < 0.3:
+            unit = unit + rng.sample(messages[: position + size], min(3, position + size))  # read again, out of turn
+        rng.shuffle(unit)  # partitions are read side by side
+        target.apply(*unit)
+        position += size
+        if rng.random() < 0.2:
+            target.reopen()
+            target.apply(*unit, again=True)
+    target.tables.settle()
+    assert target.names() == state, f"seed {seed}"
+    assert all(row["_hs_sequence"] > sequence(0) or row["_hs_sequence"].startswith(".") for row in target.stored())

@@ -1,0 +1,208 @@
+"""What executors do, without Spark: tasks to record batches, also of logs that are damaged, cut or gone."""
+
+from __future__ import annotations
+
+import logging
+import shutil
+import tracemalloc
+from pathlib import Path
+from typing import Any
+from urllib.parse import urlsplit
+
+import pyarrow as pa
+import pytest
+
+import headstream as hs
+from headstream.codec.binary import encode_sent
+from headstream.errors import CorruptSendError, LogError, OffsetOutOfRangeError
+from headstream.log.compaction_pass import CompactionPass
+from headstream.log.files import OsFiles
+from headstream.log.shared import close_log, open_directory
+from headstream.spark.limits import admit_bytes
+from headstream.spark.log_view import LogView
+from headstream.spark.offsets import Place
+from headstream.spark.options import parse_options
+from headstream.spark.reader import BATCH_ROWS, ReadTask, read_task
+from headstream.spark.source import HeadstreamReader
+from headstream.spark.subscription import parse_subscription
+from tests.stored_logs import data_file
+
+
+@pytest.fixture
+def url(tmp_path: Path) -> str:
+    return (tmp_path / "log").as_uri()
+
+
+def send(url: str, sends: int, count: int, *, payload: bytes = b"x" * 100, segment_bytes: int | None = None) -> None:
+    """Make so many sends of so many messages each to one partition."""
+    options: dict[str, Any] = {} if segment_bytes is None else {"segment_bytes": segment_bytes}
+    with hs.connect(url, **options) as client:
+        client.create_topic("shop/orders", if_not_exists=True, limits="wide")
+        with client.producer("shop/orders", batch_count=count) as producer:
+            for _ in range(sends):
+                for _ in range(count):
+                    producer.send(payload, headers={"n": 1})
+                producer.flush()
+
+
+def plan(url: str, **options: str) -> list[ReadTask]:
+    parsed = parse_options({"url": url, "subscribe": "shop/orders", "headers": "none", **options})
+    return [partition.value for partition in HeadstreamReader(parsed).partitions() if partition.value]
+
+
+def read(tasks: list[ReadTask]) -> list[int]:
+    return [offset for task in tasks for batch in read_task(task) for offset in batch["offset"].to_pylist()]
+
+
+def damage(url: str, offset: int) -> None:
+    """Change a bit of a payload."""
+    with hs.connect(url) as client:
+        (message,) = client.poll("shop/orders", 1, start=offset, count=1)
+    path = data_file(url)
+    stored = bytearray(path.read_bytes())
+    size = len(stored) // 50
+    assert len(stored) == 50 * size
+    assert message.offset == offset
+    stored[offset * size + size - 1] ^= 1
+    path.write_bytes(stored)
+
+
+def test_a_task_is_read_in_batches_of_limited_rows(url: str) -> None:
+    send(url, 5, 5000)
+    (task,) = plan(url)
+    batches = list(read_task(task))
+    assert max(batch.num_rows for batch in batches) == BATCH_ROWS
+    assert read([task]) == list(range(25_000))
+
+
+def test_a_damaged_send_is_an_error_that_names_it(url: str) -> None:
+    send(url, 5, 10)
+    damage(url, 23)
+    with pytest.raises(CorruptSendError) as raised:
+        read(plan(url))
+    said = str(raised.value)
+    assert said.startswith("the send of offsets 20 to 29 is damaged")
+    assert "shop/orders partition 1, offset 20; " in said
+
+
+def test_a_damaged_send_is_passed_over_and_counted_when_loss_is_allowed(url: str, caplog: pytest.LogCaptureFixture) -> None:
+    send(url, 5, 10)
+    damage(url, 23)
+    damage(url, 45)
+    with caplog.at_level(logging.WARNING, "headstream.spark"):
+        assert read(plan(url, failOnDataLoss="false")) == [*range(20), *range(30, 40)]
+    lines = [record.getMessage() for record in caplog.records]
+    assert [line.partition(", as")[0] for line in lines] == [
+        "shop/orders partition 1: offsets 20 to 29 are passed over",
+        "shop/orders partition 1: offsets 40 to 49 are passed over",
+    ]
+    assert "20 in this range so far: the send of offsets 40 to 49 is damaged" in lines[1]
+
+
+def test_a_range_that_begins_or_ends_in_a_damaged_send_passes_over_its_part_only(url: str) -> None:
+    send(url, 5, 10)
+    damage(url, 23)
+    bounds = {"startingOffsets": '{"shop/orders": {"1": 25}}', "endingOffsets": '{"shop/orders": {"1": 33}}'}
+    assert read(plan(url, failOnDataLoss="false", **bounds)) == [30, 31, 32]
+    bounds["endingOffsets"] = '{"shop/orders": {"1": 27}}'
+    assert read(plan(url, failOnDataLoss="false", **bounds)) == []
+    split = plan(url, failOnDataLoss="false", minPartitions="12")
+    assert len(split) >= 12
+    assert read(split) == [*range(20), *range(30, 50)]
+
+
+def drop_oldest(url: str) -> int:
+    """Remove the oldest segment, as retention does; return the first offset that is left."""
+    first, second = sorted(Path(urlsplit(url).path).glob("streams/*/*/1/*.log"))[:2]
+    first.unlink()
+    first.with_suffix(".index").unlink()
+    return int(second.stem)
+
+
+def test_messages_that_are_dropped_between_plan_and_read_are_an_error_or_passed_over(
+    url: str, caplog: pytest.LogCaptureFixture
+) -> None:
+    send(url, 40, 10, segment_bytes=8192)
+    strict, lenient = plan(url), plan(url, failOnDataLoss="false")
+    first = drop_oldest(url)
+    assert first > 0
+    with pytest.raises(OffsetOutOfRangeError, match=r"shop/orders partition 1, offset 0"):
+        read(strict)
+    assert read(lenient) == list(range(first, 400))
+    assert f"offsets 0 to {first - 1} are passed over" in caplog.text
+
+
+@pytest.mark.parametrize("keys", [1, 3, 400])
+def test_a_compacted_partition_is_read_whole_however_it_is_divided(url: str, keys: int) -> None:
+    with hs.connect(url, segment_bytes=8192) as client:
+        client.create_topic("shop/orders", limits="wide")
+        with client.producer("shop/orders", batch_count=10) as producer:
+            for number in range(600):
+                producer.send(b"x" * 100, key=b"%d" % (number % keys if number % 7 else number))
+    (directory,) = Path(urlsplit(url).path).glob("streams/*/*/1")
+    CompactionPass(str(directory), OsFiles(), segment_bytes=8192, null_before_us=0, seed=bytes(16)).run()
+    with hs.connect(url) as client:
+        there = [message.offset for message in client.poll("shop/orders", 1, start="first", count=1000)]
+    assert 0 < len(there) < 600
+    assert read(plan(url)) == there
+    for parts in (2, 7, 50, 300):
+        tasks = plan(url, minPartitions=str(parts))
+        assert len(tasks) >= parts
+        assert read(tasks) == there
+    view = LogView(urlsplit(url).path, parse_subscription({"subscribe": "shop/orders"}))
+    place = Place("shop/orders", 1)
+    end: dict[Place, int] = {place: 0}
+    found: list[int] = []
+    while end != view.offsets.positions:
+        start, end = end, admit_bytes(end, view.offsets.positions, 1500, view)
+        assert end[place] > start[place]
+        bounds = {"startingOffsets": f'{{"shop/orders": {{"1": {start[place]}}}}}'}
+        found += read(plan(url, endingOffsets=f'{{"shop/orders": {{"1": {end[place]}}}}}', **bounds))
+    view.close()
+    assert found == there
+
+
+def test_a_log_that_was_made_again_is_noticed_by_the_executor(url: str) -> None:
+    send(url, 1, 10)
+    tasks = plan(url)
+    shutil.rmtree(urlsplit(url).path)
+    send(url, 2, 10)
+    with pytest.raises(LogError, match=r"not here \(any more\).*shop/orders partition 1, offsets 0 to 10"):
+        read(tasks)
+
+
+def test_a_huge_message_is_read_as_it_is(url: str) -> None:
+    payload = bytes(range(256)) * 250_000  # 64 MB
+    send(url, 1, 1, payload=payload)
+    send(url, 1, 3)
+    (task,) = plan(url, columns="offset,payload")
+    batches = list(read_task(task))
+    assert [offset for batch in batches for offset in batch["offset"].to_pylist()] == [0, 1, 2, 3]
+    assert batches[0]["payload"][0].as_buffer().to_pybytes() == payload
+
+
+def peak_bytes(url: str, sends: int) -> int:
+    """Return the memory that reading so many sends of 1000 messages takes at most."""
+    batch = encode_sent(hs.Message(payload=b"x" * 100, headers=hs.Headers({"n": n, "s": "web"})) for n in range(1000))
+    with hs.connect(url) as client:
+        client.create_topic("shop/orders")
+        log = open_directory(urlsplit(url).path)
+        topic = log.snapshot()["shop"].topics["orders"]
+        for _ in range(sends):
+            log.append(topic, 1, batch, 1_700_000_000_000_000, bytes(16))
+        close_log(log)
+    tasks = plan(url, headers="array", headerColumns="s STRING")
+    before = pa.total_allocated_bytes()
+    most = 0
+    tracemalloc.start()
+    for task in tasks:
+        for _ in read_task(task):
+            most = max(most, pa.total_allocated_bytes() - before)
+    most += tracemalloc.get_traced_memory()[1]
+    tracemalloc.stop()
+    return most
+
+
+def test_memory_of_a_task_does_not_grow_with_its_messages(tmp_path: Path) -> None:
+    few, many = (peak_bytes((tmp_path / str(sends)).as_uri(), sends) for sends in (100, 400))
+    assert many < 1.3 * few < 60_000_000
