@@ -4,7 +4,7 @@ text    k=value is a string, k=kind:value any kind       attempt=uint8:3   diges
 JSON    {"key": "attempt", "kind": "uint8", "value": 3}
 
 kind                  text                     JSON
-raw, unknown(n)       base64                   base64
+raw, unknown(n), ...  base64                   base64
 bool                  true false               true false
 int8 .. uint128       decimal digits           a number of any size
 float32 float64       a number, inf, -inf, nan a number, "inf", "-inf", "nan"; another NaN by its bits: "nan(0x7fc00001)"
@@ -22,7 +22,7 @@ from typing import Any, Final
 
 from headstream.errors import HeaderError
 from headstream.model.constructors import CONSTRUCTORS, string
-from headstream.model.header_values import FLOAT_LAYOUTS, HeaderKind, HeaderValue
+from headstream.model.header_values import FLOAT_LAYOUTS, HeaderKind, HeaderValue, parse_kind
 from headstream.model.headers import check_key
 
 __all__ = [
@@ -39,7 +39,7 @@ _NEAR_KINDS: Final = {
 }  # fmt: skip
 """What somebody may write who means a kind: refused rather than taken for the beginning of a text."""
 _SURROGATES: Final = range(0xD800, 0xE000)
-_UNKNOWN: Final = re.compile(r"unknown\((\d{1,3})\)")
+_UNNAMED: Final = re.compile(r"(unknown|kip82)\(\d{1,3}\)", re.ASCII)
 _NUMBER: Final = re.compile(r"[+-]?(\d+\.?\d*|\.\d+)([eE][+-]?\d+)?", re.ASCII)
 _NAN_BITS: Final = re.compile(r"nan\(0x([0-9a-f]{8}|[0-9a-f]{16})\)")
 
@@ -77,13 +77,13 @@ def decode_header_value(kind: str, value: Any) -> HeaderValue:
     """Return the header value that a kind and JSON spell.
 
     Args:
-        kind: A kind's name, or `unknown(n)`.
+        kind: A kind's name, `unknown(n)`, or `kip82(n)`.
         value: As encode_header_value() gives it.
 
     Raises:
         HeaderError: there is no such kind, or the value is not of it.
     """
-    if kind == "raw" or _UNKNOWN.fullmatch(kind):
+    if kind == "raw" or _UNNAMED.fullmatch(kind):
         if not isinstance(value, str):
             raise HeaderError(f"a {kind} value is base64 text, not {_json_name(value)}")
         return _from_bytes(kind, decode_base64(value))
@@ -129,7 +129,7 @@ def parse_header(text: str) -> tuple[str, HeaderValue]:
             where=f"header {key!r}",
             advice=f"Use {_NEAR_KINDS[kind]}, or string:{spec} for this very text",
         )
-    if kind not in CONSTRUCTORS and not _UNKNOWN.fullmatch(kind):
+    if kind not in CONSTRUCTORS and not _UNNAMED.fullmatch(kind):
         return key, string(spec)
     try:
         return key, _parse_value(kind, value)
@@ -183,12 +183,7 @@ def _read_special(kind: str, text: str) -> HeaderValue:
 
 
 def _from_bytes(kind: str, data: bytes) -> HeaderValue:
-    if kind == "raw":
-        return HeaderValue(HeaderKind.RAW, data)
-    code = int(kind[len("unknown(") : -1])
-    if code in HeaderKind._value2member_map_:
-        raise HeaderError(f"{kind} is the kind {HeaderKind(code).name.lower()}", advice="Name it so")
-    return HeaderValue(code, data)
+    return HeaderValue(parse_kind(kind), data)
 
 
 def _unknown_kind(kind: str) -> HeaderError:

@@ -6,6 +6,7 @@ import signal
 import sys
 from collections.abc import Iterator
 from contextlib import contextmanager, suppress
+from dataclasses import replace
 from pathlib import Path
 from types import FrameType
 from typing import TYPE_CHECKING, Any, Final
@@ -14,7 +15,8 @@ import click
 
 from headstream.cli.inspection import inspect
 from headstream.cli.output import print_object, print_table, print_text
-from headstream.cli.parameters import Checked, open_log, output_option, parse_topics
+from headstream.cli.parameters import Checked, output_option
+from headstream.cli.replicate_operation import parked, redrive, schemas, status
 from headstream.errors import ReplicateError
 
 if TYPE_CHECKING:
@@ -30,41 +32,47 @@ __all__ = ["replicate"]
 
 _INTERRUPTED: Final = 130
 _SIGNALS: Final = (signal.SIGINT, signal.SIGTERM)
-_TOPICS: Final = Checked("topic,...", parse_topics)
+_TOPICS: Final = Checked("topic,...", lambda text: tuple(name.strip() for name in text.split(",")))
 
 
 @click.group()
 def replicate() -> None:
-    """Qlik Replicate: run the pipeline into Delta tables, inspect messages.
+    """Qlik Replicate: run the pipeline into Delta tables, see how it stands, bring messages back, inspect messages.
 
     \b
     Examples:
       headstream replicate run --source file:///var/lib/cdc --topics cdc/data --metadata cdc/metadata \\
           --tables /data/tables --checkpoint /data/checkpoint --once
+      headstream replicate status --checkpoint /data/checkpoint
       headstream replicate inspect message.bin
     """
 
 
-replicate.add_command(inspect)
+for _command in (inspect, status, schemas, parked, redrive):
+    replicate.add_command(_command)
 
 
 @replicate.command()
+@click.option(
+    "--config",
+    "config_file",
+    type=click.Path(exists=True, dir_okay=False, path_type=Path),
+    metavar="FILE",
+    help="A TOML file with all of this and more: tables, targets, keys, columns, policies. Options given here win over it.",
+)
 @click.option(
     "--source",
     "--url",
     "source",
     envvar="HEADSTREAM_URL",
     show_envvar=True,
-    required=True,
     metavar="URL",
-    help="The log that the messages are in.",
+    help="The log that the messages are in, or kafka://host:9092.",
 )
-@click.option("--topics", type=_TOPICS, required=True, metavar="A,B", help="Topics with data messages.")
+@click.option("--topics", type=_TOPICS, metavar="A,B", help="Topics with data messages.")
 @click.option("--metadata", type=_TOPICS, default=(), metavar="C", help="Topics with metadata messages, if not among those.")
-@click.option("--tables", type=click.Path(file_okay=False, path_type=Path), required=True, help="Where the Delta tables are.")
-@click.option(
-    "--checkpoint", type=click.Path(file_okay=False, path_type=Path), required=True, help="Where the pipeline's own state is."
-)
+@click.option("--tables", type=click.Path(file_okay=False, path_type=Path), help="Where the Delta tables are.")
+@click.option("--checkpoint", type=click.Path(file_okay=False, path_type=Path), help="Where the pipeline's own state is.")
 @click.option("--zone", type=click.Path(file_okay=False, path_type=Path), help="The schema zone.  [default: CHECKPOINT/zone]")
 @click.option("--schema-wait", default="60s", show_default=True, help="How long a message waits for its schema: 500ms, 60s, 5m.")
 @click.option(
@@ -81,13 +89,14 @@ replicate.add_command(inspect)
 @click.option("--max-messages-per-batch", type=click.IntRange(1), help="The most messages of one micro-batch.")
 @click.option(
     "--mask-order",
-    type=click.Choice(["little", "big"]),
-    default="little",
+    type=click.Choice(["auto", "little", "big"]),
+    default="auto",
     show_default=True,
-    help="Byte order of column masks in Avro messages.",
+    help="Byte order of column masks in Avro messages; auto: what the messages prove.",
 )
 @output_option
-def run(source: str, schema_wait: str, max_messages_per_batch: int | None, output: str, **options: Any) -> None:
+@click.pass_context
+def run(context: click.Context, /, config_file: Path | None, output: str, **options: Any) -> None:
     """Turn Replicate's messages into one Delta table a source table, at TABLES/<schema>/<table>.
 
     Run again with the same checkpoint, it goes on where it ended. Ctrl-C or SIGTERM ends it after the micro-batch that is
@@ -101,19 +110,41 @@ def run(source: str, schema_wait: str, max_messages_per_batch: int | None, outpu
           --tables /data/tables --checkpoint /data/checkpoint --once --output json
     """
     from headstream.spark.java import find_java
-    from headstream.spark.replicate.config import ReplicateConfig, parse_duration_us
+    from headstream.spark.replicate.inputs import check_topics
 
+    config = _configure(context, config_file, options)
     find_java()
-    if max_messages_per_batch is not None:
-        options["max_messages_per_batch"] = max_messages_per_batch
-    config = ReplicateConfig(source=source, schema_wait_us=parse_duration_us(schema_wait), **options)
-    with open_log(source) as log:
-        for topic in config.all_topics:  # what can be known now need not wait until Spark has started
-            log.topic(topic)
+    check_topics(config)  # what can be known now need not wait until Spark has started
     summary, was_stopped = _run(config)
     _print(summary, output)
     if was_stopped and config.once:
         click.get_current_context().exit(_INTERRUPTED)
+
+
+def _configure(context: click.Context, config_file: Path | None, options: dict[str, Any]) -> ReplicateConfig:
+    """Return what the options say, on top of a file where there is one."""
+    from headstream.spark.replicate.config import ReplicateConfig, parse_duration_us
+    from headstream.spark.replicate.config_file import load_config
+    from headstream.spark.replicate.table_settings import TableRules, TableSettings
+
+    default = click.core.ParameterSource.DEFAULT
+    given = {
+        name: value
+        for name, value in options.items()
+        if value is not None and (config_file is None or context.get_parameter_source(name) is not default)
+    }
+    mask_order = given.pop("mask_order", None)
+    if "schema_wait" in given:
+        given["schema_wait_us"] = parse_duration_us(given.pop("schema_wait"))
+    if config_file is None:
+        for name in ("source", "topics", "tables", "checkpoint"):
+            if name not in given:
+                raise click.UsageError(f"Missing option '--{name}': give it, or a --config FILE", context)
+        return ReplicateConfig(**given, rules=TableRules(defaults=TableSettings(mask_order=mask_order)))
+    config = load_config(config_file, given)
+    if mask_order is None:
+        return config
+    return replace(config, rules=replace(config.rules, defaults=replace(config.rules.defaults, mask_order=mask_order)))
 
 
 def _run(config: ReplicateConfig) -> tuple[Summary, bool]:

@@ -2,80 +2,25 @@
 
 from __future__ import annotations
 
-import re
-from collections.abc import Callable
 from dataclasses import asdict
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, Unpack
 
 import click
 
 from headstream.cli.output import format_time, print_object, print_objects, print_text
 from headstream.cli.parameters import Checked, open_log, output_option, topic_argument, url_option
-from headstream.errors import InvalidInputError
+from headstream.cli.topic_options import changing_options, creating_options
 from headstream.model.identifiers import check_name
 from headstream.model.topology import MAX_PARTITIONS, Fsync, Limits
 
 if TYPE_CHECKING:
+    from headstream.client.arguments import TopicOptionsInput
     from headstream.model.topology import Topic
 
 __all__ = ["topic"]
 
 _COLUMNS = ("name", "id", "limits", "partitions", "messages", "size_bytes", "created")
 _PARTITION_COLUMNS = ("partition", "first_offset", "end_offset", "size_bytes")
-
-
-_UNITS_US = {"s": 10**6, "m": 60 * 10**6, "h": 3600 * 10**6, "d": 86400 * 10**6}
-_UNITS_BYTES = {"": 1, "B": 1, "KB": 10**3, "MB": 10**6, "GB": 10**9, "TB": 10**12}
-
-
-def parse_age_us(text: str) -> int | None:
-    """Return the microseconds that `90s`, `30m`, `12h` or `7d` spells, or None for `forever`.
-
-    Raises:
-        InvalidInputError: it is none of these.
-    """
-    if text.strip().lower() == "forever":
-        return None
-    match = re.fullmatch(r"\s*(\d+)\s*([smhd])\s*", text)
-    if match is None:
-        raise InvalidInputError(f"{text!r} is not an age", advice="Write 90s, 30m, 12h, 7d or forever")
-    return int(match[1]) * _UNITS_US[match[2]]
-
-
-def parse_size_bytes(text: str) -> int | None:
-    """Return the bytes that `500MB` or `10GB` spells, powers of ten, or None for `unlimited`.
-
-    Raises:
-        InvalidInputError: it is none of these.
-    """
-    if text.strip().lower() == "unlimited":
-        return None
-    match = re.fullmatch(r"\s*(\d+)\s*([KMGT]?B|)\s*", text, re.IGNORECASE)
-    if match is None:
-        raise InvalidInputError(f"{text!r} is not a size", advice="Write 500MB, 10GB, a number of bytes, or unlimited")
-    return int(match[1]) * _UNITS_BYTES[match[2].upper()]
-
-
-def _retention_options(function: Callable[..., None]) -> Callable[..., None]:
-    for option in (
-        click.option(
-            "--retention-bytes",
-            type=Checked("size", parse_size_bytes),
-            default="unlimited",
-            show_default=True,
-            help="With more than this, the oldest messages may be dropped: 500MB, 10GB.",
-        ),
-        click.option(
-            "--retention",
-            "retention_us",
-            type=Checked("age", parse_age_us),
-            default="forever",
-            show_default=True,
-            help="Messages older than this may be dropped: 12h, 7d.",
-        ),
-    ):
-        function = option(function)
-    return function
 
 
 @click.group()
@@ -140,7 +85,7 @@ def show(topic: str, url: str, output: str) -> None:
     show_default=True,
     help="When acknowledged messages are on the disk itself: before that, within a second, or when the system pleases.",
 )
-@_retention_options
+@creating_options
 @click.option("--if-not-exists", is_flag=True, help="Leave a topic of that name as it is.")
 @url_option
 @output_option
@@ -149,11 +94,10 @@ def create(
     partitions: int,
     limits: str,
     fsync: str,
-    retention_us: int | None,
-    retention_bytes: int | None,
     if_not_exists: bool,
     url: str,
     output: str,
+    **options: Unpack[TopicOptionsInput],
 ) -> None:
     """Make a topic, and its stream where there is none.
 
@@ -163,29 +107,30 @@ def create(
       headstream topic create cdc/raw --limits wide --if-not-exists
       headstream topic create bank/transfers --fsync always
       headstream topic create web/clicks --retention 7d --retention-bytes 10GB
+      headstream topic create shop/prices --limits wide --compaction 1d
+      headstream topic create bank/payments --deduplication 100000
     """
     with open_log(url) as log:
-        made = log.create_topic(topic, partitions, limits=limits, fsync=fsync, if_not_exists=if_not_exists)
-        if retention_us is not None or retention_bytes is not None:
-            made = log.update_topic(topic, retention_us=retention_us, retention_bytes=retention_bytes)
+        made = log.create_topic(topic, partitions, limits=limits, fsync=fsync, if_not_exists=if_not_exists, **options)
     _print(made, output)
 
 
 @topic.command()
 @topic_argument
-@_retention_options
+@changing_options
 @url_option
 @output_option
-def update(topic: str, retention_us: int | None, retention_bytes: int | None, url: str, output: str) -> None:
-    """Say how long and how much a topic keeps; what is left out has no end.
+def update(topic: str, url: str, output: str, **options: Unpack[TopicOptionsInput]) -> None:
+    """Change what a topic keeps and takes; what is not named stays as it is.
 
     \b
     Examples:
       headstream topic update web/clicks --retention 7d --retention-bytes 10GB
-      headstream topic update web/clicks
+      headstream topic update web/clicks --retention forever
+      headstream topic update shop/prices --compaction 1d --deduplication none
     """
     with open_log(url) as log:
-        changed = log.update_topic(topic, retention_us=retention_us, retention_bytes=retention_bytes)
+        changed = log.update_topic(topic, **options)
     _print(changed, output)
 
 
@@ -252,6 +197,8 @@ def _describe(found: Topic) -> dict[str, Any]:
         "fsync": found.fsync.value,
         "retention_us": found.retention_us,
         "retention_bytes": found.retention_bytes,
+        "compaction_delay_us": found.compaction_delay_us,
+        "deduplication_count": found.deduplication_count,
         "created_us": found.created_us,
         "messages": found.messages_count,
         "size_bytes": found.size_bytes,

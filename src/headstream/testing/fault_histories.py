@@ -7,49 +7,72 @@ cuts, closing and opening again. The model knows what was sent and what came of 
     acknowledged      there, whole, in order, once, after any number of kills
     refused           not there
     neither           the sender was killed, or told that a sync failed: there whole, or not there
-    after a power cut, what was synced is there (`always`: all that was acknowledged), and what is there is a prefix
+    after a power cut, what was synced is there (`always`: all that was acknowledged); of the rest the last ones may be
+    gone, and one that later ones follow may be damaged, which readers are told of
 """
 
 from __future__ import annotations
 
+import itertools
+import logging
 import random
 from collections.abc import Callable
 from dataclasses import dataclass, field
-from typing import Final
+from typing import ClassVar, Final, Protocol
 
 import click
 
 from headstream.codec.binary import decode_polled, encode_sent
-from headstream.errors import DiskFullError, HeadstreamError, PartitionClosedError, StorageError
+from headstream.errors import CorruptSendError, DiskFullError, HeadstreamError, PartitionClosedError, StorageError
 from headstream.log.partition import Partition
 from headstream.model.message import Message
 from headstream.model.topology import Fsync
 from headstream.segments.follower import PartitionFollower
 from headstream.testing.faulty_files import FaultyFiles, Killed
 
-__all__ = ["FaultHistory", "main", "run_history"]
+__all__ = ["Appendable", "FaultHistory", "Modelled", "Send", "main", "run_history"]
 
 _PATIENCE: Final = 50
 """How often a partition may refuse to open under faults before they are ended."""
 
 
 @dataclass(slots=True)
-class _Send:
+class Send:
+    """A send, and what is known of it."""
+
     payloads: list[bytes]
     is_certain: bool
+    is_damaged: bool = False
+    is_staged: bool = False
+    """Whether it is appended again, should a power cut take it before its commit is done."""
+
+
+class Appendable(Protocol):
+    """What a history does with a partition."""
+
+    def append(self, sent: bytes, timestamp_us: int, seed: bytes) -> int:
+        """Append a batch and return its first offset."""
+
+    def sync(self) -> int:
+        """Bring what was appended to the disk."""
+
+    def close(self) -> None:
+        """Sync, and let go of the files."""
 
 
 @dataclass(slots=True)
-class _Modelled:
+class Modelled:
     """A partition and what is known of it."""
 
     directory: str
     fsync: Fsync
     segment_bytes: int
-    partition: Partition | None = None
-    sends: list[_Send] = field(default_factory=list)
+    partition: Appendable | None = None
+    sends: list[Send] = field(default_factory=list)
     durable: int = 0
     """So many of the first sends are on the disk."""
+    first_offset: int = 0
+    """The first send's first offset: what was before it has been dropped."""
 
 
 class FaultHistory:
@@ -60,6 +83,9 @@ class FaultHistory:
         steps: How many steps it has.
     """
 
+    OPTION: ClassVar = " --partitions"
+    """What the command is given to run this kind alone."""
+
     def __init__(self, seed: int, steps: int = 120) -> None:
         self._rng = random.Random(seed)
         self._files = FaultyFiles(self._rng.getrandbits(32))
@@ -67,9 +93,15 @@ class FaultHistory:
         self._count = 0
         self._trail: list[str] = []
         self._partitions = [
-            _Modelled(f"log/{number}", self._rng.choice(list(Fsync)), self._rng.choice([1, 300, 1000, 5000]))
+            Modelled(f"log/{number}", self._rng.choice(list(Fsync)), self._rng.choice([1, 300, 1000, 5000]))
             for number in range(1, self._rng.randint(1, 3) + 1)
         ]
+
+        self._actions: list[tuple[int, Callable[[], None]]] = [
+            (60, self._append), (12, self._sync), (10, self._read), (4, self._fill_or_empty_disk), (4, self._doom),
+            (3, self._break_writes), (2, self._break_reads), (2, self._break_sync), (6, self._heal), (3, self._kill),
+            (4, self._cut_power), (3, self._close),
+        ]  # fmt: skip
 
     @property
     def trail(self) -> list[str]:
@@ -81,14 +113,9 @@ class FaultHistory:
         for modelled in self._partitions:
             self._files.make_directory(modelled.directory)
         self._open(is_after_power_cut=False)
-        actions: list[tuple[int, Callable[[], None]]] = [
-            (60, self._append), (12, self._sync), (10, self._read), (4, self._fill_or_empty_disk), (4, self._doom),
-            (3, self._break_writes), (2, self._break_reads), (2, self._break_sync), (6, self._heal), (3, self._kill),
-            (4, self._cut_power), (3, self._close),
-        ]  # fmt: skip
-        weights = [weight for weight, _ in actions]
+        weights = [weight for weight, _ in self._actions]
         for _ in range(self._steps):
-            action = self._rng.choices(actions, weights)[0][1]
+            action = self._rng.choices(self._actions, weights)[0][1]
             try:
                 action()
             except Killed:
@@ -100,7 +127,7 @@ class FaultHistory:
     def _note(self, text: str) -> None:
         self._trail.append(text)
 
-    def _any(self) -> _Modelled:
+    def _any(self) -> Modelled:
         return self._rng.choice(self._partitions)
 
     # -- what a process does --------------------------------------------------------------------------------
@@ -113,7 +140,7 @@ class FaultHistory:
             # Few lengths, so that one send can lie exactly where another lay.
             payloads.append(b"%06d" % self._count + self._rng.randbytes(self._rng.choice([4, 4, 40, 300])))
         sent = encode_sent(Message(payload=payload) for payload in payloads)
-        send = _Send(payloads, is_certain=False)
+        send = Send(payloads, is_certain=False)
         modelled.sends.append(send)
         partition = modelled.partition
         assert partition is not None
@@ -128,7 +155,7 @@ class FaultHistory:
             if isinstance(error, DiskFullError) and not self._files.is_full:
                 raise AssertionError("a disk that is not full is said to be") from error
         else:
-            before = sum(len(earlier.payloads) for earlier in modelled.sends[:-1] if earlier.is_certain)
+            before = modelled.first_offset + sum(len(earlier.payloads) for earlier in modelled.sends[:-1] if earlier.is_certain)
             assert first == before, f"the first offset is {first}, not {before}"
             send.is_certain = True
             if modelled.fsync is Fsync.ALWAYS:
@@ -137,7 +164,7 @@ class FaultHistory:
         if modelled.sends and modelled.sends[-1] is send and self._is_closed(modelled):
             self._reopen_all()
 
-    def _is_closed(self, modelled: _Modelled) -> bool:
+    def _is_closed(self, modelled: Modelled) -> bool:
         try:
             assert modelled.partition is not None
             modelled.partition.sync()
@@ -151,7 +178,7 @@ class FaultHistory:
             self._note(f"sync {modelled.directory}")
             self._finish(modelled, "sync")
 
-    def _finish(self, modelled: _Modelled, how: str) -> bool:
+    def _finish(self, modelled: Modelled, how: str) -> bool:
         """Sync or close a partition; return whether that could be done."""
         assert modelled.partition is not None
         try:
@@ -277,52 +304,74 @@ class FaultHistory:
             self._compare(modelled, self._messages(modelled), may_lose=is_after_power_cut, is_settled=True)
         self._files.dies_in, self._files.read_faults = doomed, faults
 
-    def _messages(self, modelled: _Modelled) -> list[Message]:
+    def _messages(self, modelled: Modelled) -> list[Message | None]:
+        """Return what is at each offset, None where readers are told that it is damaged."""
+        found: list[Message | None] = []
         with PartitionFollower(modelled.directory, self._files) as follower:
-            chunks = follower.read(follower.first_offset, size_bytes=512)
-            return [message for chunk in chunks for message in decode_polled(chunk)]
+            self._forget_dropped(modelled, follower.first_offset)
+            first = modelled.first_offset
+            while first + len(found) < follower.end_offset:
+                try:
+                    for chunk in follower.read(first + len(found), size_bytes=512):
+                        found += decode_polled(chunk)
+                except CorruptSendError as error:
+                    if error.from_offset != first + len(found):
+                        raise AssertionError("not all before a damaged send was delivered") from error
+                    found += [None] * (error.until_offset - error.from_offset)
+        return found
 
-    def _compare(self, modelled: _Modelled, found: list[Message], *, may_lose: bool, is_settled: bool = False) -> None:
+    def _forget_dropped(self, modelled: Modelled, first_offset: int) -> None:
+        """Take the first offset that is there; nothing is dropped where nobody asked for it."""
+        assert first_offset == modelled.first_offset, f"{modelled.directory} begins at {first_offset}"
+
+    def _compare(self, modelled: Modelled, found: list[Message | None], *, may_lose: bool, is_settled: bool = False) -> None:
         """Check what is there against what was sent; with `is_settled`, take what is there for what has been sent."""
-        assert [message.offset for message in found] == list(range(len(found))), "offsets are not consecutive"
-        assert all(message.verify() for message in found), "a message is damaged"
-        payloads = [message.payload for message in found]
-        there: list[_Send] = []
-        at = 0
+        for offset, message in enumerate(found, modelled.first_offset):
+            assert message is None or message.offset == offset, "offsets are not consecutive"
+            assert message is None or message.verify(), "a message is damaged"
+        payloads = [None if message is None else message.payload for message in found]
+        there: list[Send] = []
+        at, has_ended, durable = 0, False, len(modelled.sends)
         for number, send in enumerate(modelled.sends):
-            if payloads[at : at + len(send.payloads)] == send.payloads:
-                there.append(send)
+            here = payloads[at : at + len(send.payloads)]
+            is_owed = send.is_certain and not (may_lose and number >= modelled.durable)
+            is_damaged = here == [None] * len(send.payloads) and (send.is_damaged or not is_owed)
+            may_be_there = send.is_staged or not has_ended
+            if may_be_there and (is_damaged or (here == send.payloads and not send.is_damaged)):
+                if send.is_staged and modelled.fsync is Fsync.NEVER:
+                    durable = min(durable, len(there))  # appended again just now
+                there.append(Send(send.payloads, is_certain=True, is_damaged=is_damaged))
                 at += len(send.payloads)
                 continue
-            is_owed = send.is_certain and not (may_lose and number >= modelled.durable)
             assert not is_owed, f"{modelled.directory} ({modelled.fsync}): send {number} of {len(modelled.sends)} is lost or torn"
-            if send.is_certain:
-                break  # what was lost ends it: a prefix is what may be left
+            has_ended = has_ended or send.is_certain  # a prefix is what may be left
         left = payloads[at : at + 1]
         assert not left, f"{modelled.directory} ({modelled.fsync}): after {len(there)} sends there is {left[0] or b''!r}"
         if is_settled:
-            modelled.sends = [_Send(send.payloads, is_certain=True) for send in there]
-            modelled.durable = len(there) if may_lose else min(modelled.durable, len(there))
+            assert not there or not there[-1].is_damaged, "nothing whole follows a damaged send that was kept"
+            modelled.sends = there
+            modelled.durable = min(durable, len(there)) if may_lose else min(modelled.durable, len(there))
 
 
-def run_history(seed: int, steps: int = 120) -> None:
+def run_history(seed: int, steps: int = 120, kind: type[FaultHistory] = FaultHistory) -> None:
     """Run one history.
 
     Args:
         seed: What decides it.
         steps: How many steps it has.
+        kind: Of partitions alone, or of a whole log.
 
     Raises:
         AssertionError: something was not as promised; the message tells the seed and the last steps.
     """
-    history = FaultHistory(seed, steps)
+    history = kind(seed, steps)
     try:
         history.run()
     except (AssertionError, HeadstreamError, LookupError) as error:
         steps_text = "\n  ".join(history.trail[-40:])
         raise AssertionError(
             f"seed {seed}: {type(error).__name__}: {error}\n  {steps_text}\n"
-            f"Again: python -m headstream.testing.faulty_files --seeds 1 --from {seed} --steps {steps}"
+            f"Again: python -m headstream.testing.faulty_files --seeds 1 --from {seed} --steps {steps}{kind.OPTION}"
         ) from error
 
 
@@ -330,11 +379,16 @@ def run_history(seed: int, steps: int = 120) -> None:
 @click.option("--seeds", type=click.IntRange(1), default=1000, show_default=True, help="How many histories.")
 @click.option("--from", "first", type=click.IntRange(0), default=0, show_default=True, help="The first one's seed.")
 @click.option("--steps", type=click.IntRange(1), default=120, show_default=True, help="Steps of each.")
-def main(seeds: int, first: int, steps: int) -> None:
-    """Drive a log's partitions through generated histories of faults; ends at the first that breaks a promise."""
-    for seed in range(first, first + seeds):
+@click.option("--partitions", is_flag=True, help="Partitions alone, which is quicker; else each seed drives a whole log too.")
+def main(seeds: int, first: int, steps: int, *, partitions: bool) -> None:
+    """Drive a log and its partitions through generated histories of faults; ends at the first that breaks a promise."""
+    from headstream.testing.log_histories import LogHistory
+
+    logging.getLogger("headstream.log").setLevel(logging.CRITICAL)  # what it mends is told thousands of times
+    kinds = (FaultHistory,) if partitions else (FaultHistory, LogHistory)
+    for seed, kind in itertools.product(range(first, first + seeds), kinds):
         try:
-            run_history(seed, steps)
+            run_history(seed, steps, kind)
         except AssertionError as error:
             raise click.ClickException(str(error)) from error
     click.echo(f"{seeds} histories, seeds {first} to {first + seeds - 1}: every promise kept")

@@ -9,8 +9,8 @@ What a process sees and what is on the disk are two things, per file:
     power cut         of what was not synced, any part is there: each write whole, torn, as zeros or not at all, each new
                       name or not; what was synced is there
 
-Run `python -m headstream.testing.faulty_files --seeds 1000 --from 0` to drive partitions of a log through generated
-histories of it (fault_histories.py says what is checked).
+Run `python -m headstream.testing.faulty_files --seeds 1000 --from 0` to drive a log and its partitions through
+generated histories of it (log_histories.py and fault_histories.py say what is checked).
 """
 
 from __future__ import annotations
@@ -125,6 +125,9 @@ class FaultyFile:
         """Cut the file off behind so many bytes."""
         self._files.step()
         self._content.change(_Change(size_bytes, None))
+
+    def trim(self) -> None:
+        """Do nothing: room that is reserved changes nothing that can be read."""
 
     def sync(self) -> None:
         """Bring what was written to the disk, or fail and lose it."""

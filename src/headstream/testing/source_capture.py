@@ -24,7 +24,7 @@ from headstream.errors import InvalidOptionError
 from headstream.model.constructors import uint16
 from headstream.model.header_values import HeaderValue
 from headstream.testing.source_encoding import AvroEncoder, ChangeHeaders, JsonEncoder, MessageEncoder
-from headstream.testing.source_history import History, SourceChange
+from headstream.testing.source_history import History, SourceChange, format_commit
 from headstream.testing.source_tables import LOB_TYPES, Row, SourceTable
 
 __all__ = ["CaptureOptions", "SourceMessage", "capture_history", "table_metadata"]
@@ -32,7 +32,7 @@ __all__ = ["CaptureOptions", "SourceMessage", "capture_history", "table_metadata
 HeaderMap: TypeAlias = dict[str, str | int | bool | HeaderValue]
 
 _SERVER: Final = "source.example"
-_TASK: Final = "shop-to-log"
+_REFRESHED: Final = "2024-01-15T07:59:00.000"
 _spell_key: Final = json.JSONEncoder(ensure_ascii=False).encode
 
 
@@ -57,7 +57,10 @@ class CaptureOptions:
 
     Args:
         partial_images: Updates carry their key, the changed columns and some others (never an unchanged large
-            object); the rest is null and not in the column mask. A change of the key still carries the whole row.
+            object); the rest is null and not in the column mask. A change of the key still carries the whole row, but for
+            the next option.
+        partial_key_changes: Partial images of updates that change the key too: the row's other columns are only known
+            under its old key.
         before_images: Updates carry beforeData. Without, only changes of the key do.
         deletes_in: Which section has a deleted row; the other one is null.
         deleted_columns: Whether a deleted row has all its columns, or its key only.
@@ -69,9 +72,13 @@ class CaptureOptions:
         message_keys: What the message key of data is: the row's primary key as JSON, the table's name, or nothing.
         transaction_fields: Whether Avro headers have the transaction's event counter and last-event mark.
         envelope_headers: The envelope's own headers of data messages.
+        task: The task that captures. Another task has other schema ids for the same tables.
+        refresh_times: Whether messages of the full load have a timestamp, as in some setups; their sequence stays empty.
+        json_envelopes: Whether JSON data messages are in an envelope; without, they do not say their table.
     """
 
     partial_images: bool = False
+    partial_key_changes: bool = False
     before_images: bool = True
     deletes_in: Literal["data", "before"] = "data"
     deleted_columns: Literal["all", "key"] = "all"
@@ -82,27 +89,31 @@ class CaptureOptions:
     message_keys: Literal["primary_key", "table", "none"] = "primary_key"
     transaction_fields: bool = True
     envelope_headers: Mapping[str, str] | None = None
+    task: str = "shop-to-log"
+    refresh_times: bool = False
+    json_envelopes: bool = True
 
 
-def table_metadata(table: SourceTable, version: int, *, seed: int, transaction_fields: bool = True) -> TableMetadata:
+def table_metadata(table: SourceTable, version: int, *, seed: int, options: CaptureOptions | None = None) -> TableMetadata:
     """Return what the metadata message of one version of a table says.
 
     Args:
         table: The table.
         version: From 0; Replicate counts tableVersion from 1.
         seed: The database's: another database has other schema ids.
-        transaction_fields: As in CaptureOptions.
+        options: How the capture spells it; None: as it does by default.
     """
+    chosen = options or CaptureOptions()
     columns = tuple(
         ColumnMetadata(c.name, ordinal, c.type, c.length, c.precision, c.scale, c.key_position, c.nullable)
         for ordinal, c in enumerate(table.versions[version], start=1)
     )
-    identity = json.dumps([seed, table.schema, table.name, version])
+    identity = json.dumps([seed, table.schema, table.name, version] + [chosen.task] * (chosen.task != CaptureOptions().task))
     return TableMetadata(
         hashlib.md5(identity.encode(), usedforsecurity=False).hexdigest().upper(),
-        Lineage(_SERVER, _TASK, table.schema, table.name, version + 1, f"2024-01-15T07:{version:02d}:00.000"),
+        Lineage(_SERVER, chosen.task, table.schema, table.name, version + 1, f"2024-01-15T07:{version:02d}:00.000"),
         columns,
-        data_schema(columns, logical_types=table.has_logical_types, transaction_fields=transaction_fields),
+        data_schema(columns, logical_types=table.has_logical_types, transaction_fields=chosen.transaction_fields),
     )
 
 
@@ -160,7 +171,7 @@ class _Transaction:
     def read(self, number: int, committed: datetime) -> None:
         if number != self._number:
             self._number = number
-            self.sequence_prefix = f"{committed:%Y%m%d%H%M%S}{committed.microsecond // 10_000:02d}"
+            self.sequence_prefix = format_commit(committed)
             self.timestamp = committed.replace(tzinfo=None).isoformat(timespec="milliseconds")
             self.transaction_id = f"{number:032X}"
             self.position_prefix = f"00000000.{0x1AB0000 + number:08x}.00000001.0000"
@@ -174,8 +185,9 @@ class _CapturedVersion:
         self.published = False
         self.count = 0
         self._table = table
+        self._refreshed = _REFRESHED if options.refresh_times else ""
         self._options = options
-        self._metadata = table_metadata(table, version, seed=seed, transaction_fields=options.transaction_fields)
+        self._metadata = table_metadata(table, version, seed=seed, options=options)
         self._random = Random(f"{seed} {table.qualified_name} {version}")  # of its own: which columns partial images have
         columns = table.versions[version]
         self._keys = table.key_columns
@@ -191,7 +203,12 @@ class _CapturedVersion:
         self._headers: HeaderMap = {"table": table.qualified_name, "version": uint16(version + 1)}
         self._encoder: MessageEncoder
         if table.form == "json":
-            self._encoder = JsonEncoder(self._metadata.schema_id, columns, envelope_headers=options.envelope_headers)
+            self._encoder = JsonEncoder(
+                self._metadata.schema_id,
+                columns,
+                envelope_headers=options.envelope_headers,
+                enveloped=options.json_envelopes,
+            )
         else:
             self._encoder = AvroEncoder(
                 self._metadata.schema_id,
@@ -225,7 +242,7 @@ class _CapturedVersion:
         images = self._images(change)
         headers: HeaderMap = {**self._headers, "operation": change.operation}
         if change.committed is None:
-            facts = ChangeHeaders(change.operation, "", "", "", "", None, None, None, None)
+            facts = ChangeHeaders(change.operation, "", self._refreshed, "", "", None, None, None, None)
         else:
             transaction.read(change.transaction, change.committed)
             number = change.change_number
@@ -266,7 +283,7 @@ class _CapturedVersion:
         mask = self._mask(changed)
         moved = changed & self._key_bits
         keeps_before = self._options.before_images or moved
-        if self._options.partial_images and not moved:
+        if self._options.partial_images and (self._options.partial_key_changes or not moved):
             present = self._partial(touched)
             partial_before = self._encoder.encode_row(_restrict(before, present)) if keeps_before else None
             self._written.pop(id(before), None)

@@ -40,6 +40,7 @@ from headstream.testing.source_capture import CaptureOptions, SourceMessage, cap
 from headstream.testing.source_history import History, Key, SourceChange, simulate_history
 from headstream.testing.source_tables import Row, SourceTable
 from headstream.testing.source_values import format_time
+from headstream.testing.source_versions import RowVersion, list_versions
 
 __all__ = ["SourceDatabase"]
 
@@ -130,10 +131,20 @@ class SourceDatabase:
             NotFoundError: no such table.
         """
         rows = self._history.rows[self._find(schema, table).qualified_name]
-        return {
-            key: {name: format_time(value) if isinstance(value, time) else value for name, value in row.items()}
-            for key, row in rows.items()
-        }
+        return {key: _in_table_types(row) for key, row in rows.items()}
+
+    def row_versions(self, schema: str, table: str) -> list[RowVersion]:
+        """Return every version of a table's rows, in the order they opened in: what a table of SCD type 2 should hold.
+
+        Rows have the columns of their time, their values are those of final_state. A full load's rows are valid from the
+        empty text on; an update that changes nothing opens no version.
+
+        Raises:
+            NotFoundError: no such table.
+        """
+        found = self._find(schema, table)
+        changes = (change for change in self._history.changes if change.table is found)
+        return [version._replace(row=_in_table_types(version.row)) for version in list_versions(changes, found.key_columns)]
 
     def digest(self, schema: str, table: str) -> str:
         """Return `digest_rows` of a table's final state.
@@ -148,3 +159,7 @@ class SourceDatabase:
         if found is None:
             raise NotFoundError(f"the simulated source has no table {schema}.{table}", advice=f"It has {', '.join(self._tables)}")
         return found
+
+
+def _in_table_types(row: Row) -> Row:
+    return {name: format_time(value) if isinstance(value, time) else value for name, value in row.items()}

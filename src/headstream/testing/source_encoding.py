@@ -119,13 +119,22 @@ class JsonEncoder:
         schema_id: Of the version.
         columns: By ordinal.
         envelope_headers: The envelope's own headers, or None.
+        enveloped: Whether there is an envelope at all.
     """
 
-    def __init__(self, schema_id: str, columns: Sequence[SourceColumn], *, envelope_headers: Mapping[str, str] | None) -> None:
+    def __init__(
+        self,
+        schema_id: str,
+        columns: Sequence[SourceColumn],
+        *,
+        envelope_headers: Mapping[str, str] | None,
+        enveloped: bool = True,
+    ) -> None:
         self._columns = [(column.name, _json_column(column)) for column in columns]
         kept = None if envelope_headers is None else dict(envelope_headers)
         envelope = {"magic": "atMSG", "type": "DT", "headers": kept, "messageSchemaId": schema_id, "messageSchema": None}
-        self._prefix = _json(envelope)[:-1] + b',"message":{"data":'
+        self._prefix = _json(envelope)[:-1] + b',"message":{"data":' if enveloped else b'{"data":'
+        self._suffix = b"}}" if enveloped else b"}"
 
     def encode_row(self, row: Row) -> bytes:
         """Return a row as a JSON object."""
@@ -149,7 +158,7 @@ class JsonEncoder:
                 "externalSchemaId": None,
             }
         )
-        return b"".join((self._prefix, data, b',"beforeData":', before or b"null", b',"headers":', text, b"}}"))
+        return b"".join((self._prefix, data, b',"beforeData":', before or b"null", b',"headers":', text, self._suffix))
 
 
 _write_json: Final = json.JSONEncoder(ensure_ascii=False, allow_nan=False, separators=(",", ":")).encode

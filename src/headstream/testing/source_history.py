@@ -22,7 +22,7 @@ from typing import Final, NamedTuple, TypeAlias
 from headstream.testing.source_tables import Row, SourceTable, SourceValue
 from headstream.testing.source_values import ValueMaker, make_key, value_maker
 
-__all__ = ["History", "Key", "SourceChange", "simulate_history"]
+__all__ = ["History", "Key", "SourceChange", "format_commit", "simulate_history"]
 
 Key: TypeAlias = tuple[SourceValue, ...]
 
@@ -48,6 +48,16 @@ class SourceChange(NamedTuple):
     event_counter: int
     last_event: bool
     committed: datetime | None
+
+    @property
+    def change_sequence(self) -> str:
+        """What orders the changes as text: commit time to the hundredth of a second, and change number; "" in a full load."""
+        return "" if self.committed is None else f"{format_commit(self.committed)}{self.change_number:019d}"
+
+
+def format_commit(committed: datetime) -> str:
+    """Return a commit time as change sequences begin with it: 16 digits."""
+    return f"{committed:%Y%m%d%H%M%S}{committed.microsecond // 10_000:02d}"
 
 
 @dataclass(frozen=True, slots=True)

@@ -11,7 +11,7 @@ from click.testing import CliRunner
 
 import headstream as hs
 from headstream.cli.main import cli
-from headstream.cli.topics import parse_age_us, parse_size_bytes
+from headstream.cli.topic_options import parse_age_us, parse_compaction_us, parse_deduplication, parse_size_bytes
 from headstream.errors import InvalidInputError
 
 
@@ -61,12 +61,19 @@ def test_a_topic_says_what_it_keeps(url: str) -> None:
     made = run(url, "topic", "create", "web/clicks", "--retention", "7d", "--retention-bytes", "10GB")
     assert (made["retention_us"], made["retention_bytes"]) == (7 * 86_400_000_000, 10**10)
     changed = run(url, "topic", "update", "web/clicks", "--retention", "90s")
-    assert (changed["retention_us"], changed["retention_bytes"]) == (90_000_000, None)
+    assert (changed["retention_us"], changed["retention_bytes"]) == (90_000_000, 10**10)
+    changed = run(url, "topic", "update", "web/clicks", "--retention", "forever", "--compaction", "0s")
+    assert (changed["retention_us"], changed["retention_bytes"], changed["compaction_delay_us"]) == (None, 10**10, 0)
+    changed = run(url, "topic", "update", "web/clicks", "--compaction", "none", "--deduplication", "1000")
+    assert (changed["compaction_delay_us"], changed["deduplication_count"]) == (None, 1000)
+    assert run(url, "topic", "update", "web/clicks") == changed
     assert run(url, "topic", "show", "shop/orders")["retention_us"] is None
 
 
 def test_ages_and_sizes_are_read() -> None:
     assert [parse_age_us(text) for text in ("1s", "2m", "3 h", "forever")] == [10**6, 120 * 10**6, 10800 * 10**6, None]
+    assert [parse_compaction_us(text) for text in ("0s", "1d", "None")] == [0, 86400 * 10**6, None]
+    assert [parse_deduplication(text) for text in ("100", " 7 ", "none")] == [100, 7, None]
     assert [parse_size_bytes(text) for text in ("7", "7B", "2kb", "3 MB", "unlimited")] == [7, 7, 2000, 3_000_000, None]
     for text in ("", "1", "d", "-1d", "1.5h"):
         with pytest.raises(InvalidInputError, match="is not an age"):

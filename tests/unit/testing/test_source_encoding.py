@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 from headstream.codec.replicate import Change, TableMetadata, data_message
-from headstream.testing import SourceChange, SourceDatabase
+from headstream.testing import CaptureOptions, SourceChange, SourceDatabase
 from headstream.testing.source_capture import table_metadata
 from headstream.testing.source_encoding import AvroEncoder, ChangeHeaders, JsonEncoder, MessageEncoder
 
@@ -63,7 +63,7 @@ def test_encoders_write_what_the_codec_writes(transaction_fields: bool, envelope
     compared = set()
     for number, change in enumerate(SourceDatabase(2, rows=8, transactions=60).changes):
         table = change.table
-        metadata = table_metadata(table, change.version, seed=2, transaction_fields=transaction_fields)
+        metadata = table_metadata(table, change.version, seed=2, options=CaptureOptions(transaction_fields=transaction_fields))
         encoder = make_encoder(change, metadata, transaction_fields, envelope_headers)
         headers = make_headers(change.operation, number)
         before = None if change.before is None else encoder.encode_row(change.before)

@@ -34,6 +34,7 @@ from headstream.errors import (
 from headstream.model.constructors import int64
 from headstream.model.message import Message
 from headstream.model.polling import partition_of
+from headstream.model.reserved import TIMESTAMP_HEADER
 from headstream.model.topology import Limits
 
 if TYPE_CHECKING:
@@ -48,7 +49,6 @@ _CHUNK_BYTES: Final = 4 << 20
 _LINGER_MS: Final = 1000
 """Batches go when they are full, or at a chunk's end."""
 _READ_COUNT: Final = 1000
-_TIMESTAMP: Final = "hs.timestamp"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -114,7 +114,7 @@ class Importer:
         self._producers: dict[str, Producer] = {}
         self._partitions: dict[str, int] = {}
         self._needs: dict[str, TopicNeeds] | None = None
-        self._present: Counter[tuple[str, int, int]] = Counter()
+        self._sent_until: dict[tuple[str, int], int] = {}
         self._bad_file: BinaryIO | None = None
         self._check_same()
 
@@ -129,15 +129,15 @@ class Importer:
             if self._options.bad_lines is not None:
                 self._bad_file = stack.enter_context(self._open_bad_lines(self._options.bad_lines))
             in_doubt = self._place.until > self._place.lines
-            if in_doubt:
-                self._look_through()
             for chunk in self._chunks():
                 self._open_topics(chunk, stack)
-                if not in_doubt:  # else the place that was kept still says where to look
+                if in_doubt:
+                    self._find_sent(chunk)
+                else:  # in doubt, the place that was kept still says where to look
                     self._save(until=chunk[-1].number)
                 self._send(chunk)
                 in_doubt = False
-                self._present.clear()
+                self._sent_until.clear()
                 self._options.on_progress(self._place.byte_position)
             self._save(until=self._place.lines)
         return self._done
@@ -156,13 +156,27 @@ class Importer:
         if place.log is not None and self._log.identity != place.log:
             raise InvalidInputError("the import of this file began into another log", where=str(self._file), advice=again)
 
-    def _look_through(self) -> None:
-        """Count what lies behind the ends that were kept: messages of the chunk that was on its way are among it."""
+    def _find_sent(self, chunk: list[Line]) -> None:
+        """Find the last line of the chunk that was on its way which each partition has got.
+
+        A partition gets its lines in order, so it has had all before that one too, though compaction or retention may
+        have removed some since.
+        """
+        present = Counter(self._look_through())
+        for line in chunk:
+            if line.message is not None and line.message.topic is not None:
+                partition, message_id = self._locate(line.message, line.number)
+                if present[line.message.topic, partition, message_id] > 0:
+                    present[line.message.topic, partition, message_id] -= 1
+                    self._sent_until[line.message.topic, partition] = line.number
+
+    def _look_through(self) -> Iterator[tuple[str, int, int]]:
+        """Iterate over what lies behind the ends that were kept: topic, partition and message id."""
         for topic, ends in self._place.ends.items():
             for number, offset in ends.items():
                 partition = int(number)
                 while found := self._log.poll(topic, partition, start=offset, count=_READ_COUNT, states=None):
-                    self._present.update((topic, partition, message.id) for message in found)
+                    yield from ((topic, partition, message.id) for message in found)
                     offset = (found[-1].offset or 0) + 1
 
     def _save(self, *, until: int) -> None:
@@ -266,17 +280,13 @@ class Importer:
         message = line.message
         if message is None or message.topic is None:
             return None
-        partition = self._choose_partition(message, line.number)
-        message_id = message.id or self._make_id(line.number)
-        if self._present:
-            place = (message.topic, partition, message_id)
-            if self._present[place] > 0:
-                self._present[place] -= 1
-                self._done.found += 1
-                return None
+        partition, message_id = self._locate(message, line.number)
+        if line.number <= self._sent_until.get((message.topic, partition), 0):
+            self._done.found += 1
+            return None
         headers = message.headers
-        if message.timestamp is not None and _TIMESTAMP not in headers:
-            headers = headers.with_((_TIMESTAMP, int64(message.timestamp)))
+        if message.timestamp is not None and TIMESTAMP_HEADER not in headers:
+            headers = headers.with_((TIMESTAMP_HEADER, int64(message.timestamp)))
         try:
             self._producers[message.topic].send(
                 message.payload, key=message.key, headers=headers, id=message_id, partition=partition
@@ -286,11 +296,13 @@ class Importer:
         self._done.sent += 1
         return None
 
-    def _choose_partition(self, message: Message, number: int) -> int:
-        if message.partition is not None:
-            return message.partition
-        partitions = self._partitions[message.topic or ""]
-        return number % partitions + 1 if message.key is None else partition_of(message.key, partitions)
+    def _locate(self, message: Message, number: int) -> tuple[int, int]:
+        """Return the partition that a line's message goes to, and its id."""
+        partition = message.partition
+        if partition is None:
+            partitions = self._partitions[message.topic or ""]
+            partition = number % partitions + 1 if message.key is None else partition_of(message.key, partitions)
+        return partition, message.id or self._make_id(number)
 
     def _make_id(self, number: int) -> int:
         """Return the id of a line's message: a UUID of version 8, made of the import and the line's number."""

@@ -1,0 +1,55 @@
+"""`headstream backup`: a whole copy of a log, while it is written to."""
+
+from __future__ import annotations
+
+import json
+import os
+from urllib.parse import unquote, urlsplit
+
+import click
+
+from headstream.cli.output import escape, print_text
+from headstream.cli.parameters import output_option
+
+__all__ = ["backup"]
+
+
+@click.command()
+@click.argument("places", nargs=-1, required=True, metavar="[DIR] TARGET")
+@click.option("--url", envvar="HEADSTREAM_URL", show_envvar=True, metavar="URL", help="The log, instead of DIR.")
+@click.option("--keep-identity", is_flag=True, help="The copy takes the log's place: whoever remembers offsets goes on in it.")
+@output_option
+def backup(places: tuple[str, ...], url: str | None, *, keep_identity: bool, output: str) -> None:
+    """Copy the log in DIR to TARGET, a directory that is missing or empty, while other processes write to it and read it.
+
+    The copy holds everything that was acknowledged before the command began: messages, topics, states, consumer offsets.
+    It gets an identity of its own, so that a Spark checkpoint of the one does not go on in the other by mistake;
+    --keep-identity is for a copy that replaces a log that is lost.
+
+    \b
+    Examples:
+      headstream backup /var/lib/shop /mnt/backup/shop-monday
+      headstream verify /mnt/backup/shop-monday
+    """
+    import uuid
+
+    from headstream.log.backup import Backup
+    from headstream.log.files import OsFiles
+
+    if len(places) > 2:
+        raise click.UsageError("Too many places: give DIR and TARGET.")
+    root, target = places[0] if len(places) == 2 else _directory_of(url), os.path.realpath(places[-1])
+    size_bytes = Backup(os.path.realpath(root), target, OsFiles()).run(None if keep_identity else str(uuid.uuid4()))
+    if output == "table":
+        print_text(f"copied {size_bytes:,} bytes of messages to {escape(target)}")
+    else:
+        print_text(json.dumps({"target": target, "size_bytes": size_bytes}, ensure_ascii=False))
+
+
+def _directory_of(url: str | None) -> str:
+    if not url:
+        raise click.UsageError("No log is named: give DIR and TARGET, or --url and TARGET, or set HEADSTREAM_URL.")
+    parts = urlsplit(url)
+    if parts.scheme != "file" or parts.netloc not in ("", "localhost"):
+        raise click.UsageError(f"Only a log in a directory can be copied, not {url!r}: give DIR or file:///directory.")
+    return unquote(parts.path)

@@ -1,0 +1,124 @@
+"""`headstream convert`: messages of a file in another dialect, and what they would lose by that.
+
+What is read and written is bytes of one dialect, or `lines`: one JSON object a line, as export writes and import reads.
+"""
+
+from __future__ import annotations
+
+import sys
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any, Final
+
+import click
+
+from headstream.cli.inspecting.recognition import recognize
+from headstream.cli.lines import decode_line, encode_line
+from headstream.cli.output import print_objects
+from headstream.cli.parameters import output_option
+from headstream.codec.conversion import DIALECTS, POLICIES, convert_all, fit_message, plan_conversion, read_messages
+from headstream.errors import HeadstreamError, InvalidInputError, InvalidOptionError
+from headstream.model.message import Message
+
+__all__ = ["convert_"]
+
+_LINES: Final = "lines"
+_READ: Final = (*(name for name, dialect in DIALECTS.items() if dialect.read is not None), _LINES)
+_COLUMNS: Final = ("message", "part", "loss", "finding", "accepted_by")
+
+
+def _read_policies(ctx: click.Context, param: click.Parameter, value: str) -> tuple[str, ...]:
+    policies = tuple(name.strip() for name in value.split(","))
+    for policy in policies:
+        if policy not in POLICIES:
+            raise click.BadParameter(f"{policy!r} is none of {', '.join(POLICIES)}", ctx, param)
+    return policies
+
+
+@click.command("convert")
+@click.argument("file", metavar="FILE|-", type=click.Path(exists=True, dir_okay=False, allow_dash=True))
+@click.option("--from", "source", type=click.Choice(_READ), help="The dialect of FILE; recognised where it is not given.")
+@click.option("--to", required=True, type=click.Choice(_READ), help="The dialect to convert to.")
+@click.option(
+    "--on-loss",
+    default="error",
+    show_default=True,
+    callback=_read_policies,
+    metavar="POLICY,...",
+    help="What becomes of what has no spelling there: error, drop, widen, text; the first that can accept it.",
+)
+@click.option("--out", type=click.Path(dir_okay=False, path_type=Path), help="Where to write; standard output if not given.")
+@click.option("--report", is_flag=True, help="Print what would be lost, and write nothing.")
+@output_option
+def convert_(
+    file: str, source: str | None, to: str, on_loss: tuple[Any, ...], out: Path | None, report: bool, output: str
+) -> None:
+    """Write the messages of FILE, or of standard input, in another dialect.
+
+    Nothing is lost in silence: what the other dialect has no spelling for is refused by name, unless --on-loss accepts
+    it. --report tells all of it before; its form is that of --output.
+
+    \b
+    Examples:
+      headstream convert messages.bin --to kip82 --report
+      headstream convert messages.bin --from binary --to json --on-loss drop --out messages.json
+      headstream export shop/orders | headstream convert - --from lines --to kip82 --on-loss text > orders.kip82
+    """
+    data = sys.stdin.buffer.read() if file == "-" else Path(file).read_bytes()
+    if source is None:
+        source = _recognize(data)
+    messages = list(_read_lines(data)) if source == _LINES else read_messages(data, dialect=source)
+    if report:
+        print_objects(_report(messages, to), _COLUMNS, output)
+        return
+    written = _write(messages, to, on_loss)
+    if out is None:
+        sys.stdout.flush()
+        sys.stdout.buffer.write(written)
+        sys.stdout.buffer.flush()
+    else:
+        out.write_bytes(written)
+
+
+def _recognize(data: bytes) -> str:
+    found = recognize(data, 0)
+    name = {"binary-sent": "binary"}.get(found.dialect, found.dialect)
+    if name not in _READ:
+        raise InvalidOptionError(f"the input looks like {name}", where="--from", advice=f"Name one of {', '.join(_READ)}")
+    return name
+
+
+def _read_lines(data: bytes) -> Iterator[Message]:
+    for number, line in enumerate(data.splitlines(), 1):
+        if line.strip():
+            try:
+                yield decode_line(line)
+            except HeadstreamError as error:
+                error.where = f"line {number}" if error.where is None else f"line {number}, {error.where}"
+                raise
+
+
+def _report(messages: list[Message], to: str) -> Iterator[dict[str, Any]]:
+    if to == _LINES:
+        return
+    for number, message in enumerate(messages, 1):
+        for finding in plan_conversion(message, to=to):
+            yield {
+                "message": number,
+                "part": finding.part,
+                "loss": finding.is_loss,
+                "finding": finding.reason,
+                "accepted_by": list(finding.remedies),
+            }
+
+
+def _write(messages: list[Message], to: str, on_loss: tuple[Any, ...]) -> bytes:
+    if to == _LINES:
+        return "".join(f"{encode_line(message)}\n" for message in messages).encode()
+    for number, message in enumerate(messages, 1):
+        try:
+            fit_message(message, to=to, on_loss=on_loss)
+        except InvalidInputError as error:
+            error.where = f"message {number}" if error.where is None else f"message {number}, {error.where}"
+            raise
+    return bytes(convert_all(messages, to=to, on_loss=on_loss))

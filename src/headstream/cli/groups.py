@@ -1,0 +1,148 @@
+"""`headstream group`: list, show, lag, seek, delete."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+import click
+
+from headstream.cli.output import print_object, print_objects
+from headstream.cli.parameters import Checked, open_log, output_option, start_parameter, topic_argument, url_option
+from headstream.model.polling import Consumer
+
+if TYPE_CHECKING:
+    from headstream.model.groups import Group
+    from headstream.model.polling import PollingStrategy
+
+__all__ = ["group"]
+
+_COLUMNS = ("partition", "committed", "first_offset", "end_offset", "lag")
+
+_group_argument = click.argument("name", metavar="GROUP", type=Checked("group", lambda text: Consumer.group(text).name))
+
+
+@click.group()
+def group() -> None:
+    """Consumer groups of a topic: how far each has come, and where it goes on.
+
+    A group is there from its first commit on. Its consumers in one process share the topic's partitions; one process at a
+    time reads for a group, others stand by.
+
+    \b
+    Examples:
+      headstream group list shop/orders
+      headstream group lag shop/orders billing
+      headstream group seek shop/orders billing first
+    """
+
+
+@group.command("list")
+@topic_argument
+@url_option
+@output_option
+def list_groups(topic: str, url: str, output: str) -> None:
+    """Show every consumer group of TOPIC.
+
+    \b
+    Example:
+      headstream group list shop/orders --output json
+    """
+    with open_log(url) as log:
+        rows = [_summary(found) for found in log.groups(topic)]
+    print_objects(rows, ("group", "lag", "process"), output)
+
+
+@group.command()
+@topic_argument
+@_group_argument
+@url_option
+@output_option
+def show(topic: str, name: str, url: str, output: str) -> None:
+    """Show one consumer group of TOPIC, and which process reads for it.
+
+    \b
+    Example:
+      headstream group show shop/orders billing
+    """
+    with open_log(url) as log:
+        found = log.group(topic, name)
+    members = {**_summary(found)}
+    if output == "table":
+        print_object(members, output)
+        print_objects(_partitions(found), _COLUMNS, output)
+    else:
+        print_object({**members, "partitions": _partitions(found)}, output)
+
+
+@group.command()
+@topic_argument
+@_group_argument
+@url_option
+@output_option
+def lag(topic: str, name: str, url: str, output: str) -> None:
+    """Show how many messages a group of TOPIC has yet to read, by partition.
+
+    \b
+    Example:
+      headstream group lag shop/orders billing
+    """
+    with open_log(url) as log:
+        print_objects(_partitions(log.group(topic, name)), _COLUMNS, output)
+
+
+@group.command()
+@topic_argument
+@_group_argument
+@click.argument("to", type=start_parameter("first", "last"))
+@click.option(
+    "--partition", "partitions", type=click.IntRange(1), multiple=True, help="Which partition, any number of times; else all."
+)
+@url_option
+@output_option
+def seek(topic: str, name: str, to: PollingStrategy, partitions: tuple[int, ...], url: str, output: str) -> None:
+    """Have a group of TOPIC go on at TO: an offset, a time, first, or last (what comes from now on).
+
+    The group is made where there is none. Its consumers have to be closed: they would commit over it.
+
+    \b
+    Examples:
+      headstream group seek shop/orders billing 2026-01-31T12:00:00Z
+      headstream group seek shop/orders billing 1200 --partition 3
+    """
+    with open_log(url) as log:
+        found = log.seek_group(topic, name, to, partitions=partitions or None)
+    print_objects(_partitions(found), _COLUMNS, output)
+
+
+@group.command()
+@topic_argument
+@_group_argument
+@url_option
+@output_option
+def delete(topic: str, name: str, url: str, output: str) -> None:
+    """Forget everything that a group of TOPIC has committed, at once and for good.
+
+    \b
+    Example:
+      headstream group delete shop/orders billing
+    """
+    with open_log(url) as log:
+        log.delete_group(topic, name)
+    print_object({"deleted": name, "topic": topic}, output)
+
+
+def _summary(found: Group) -> dict[str, Any]:
+    return {"group": found.name, "topic": found.topic, "lag": found.lag, "process": found.process}
+
+
+def _partitions(found: Group) -> list[dict[str, Any]]:
+    return [
+        {
+            "partition": place.number,
+            "committed": place.committed,
+            "first_offset": place.first_offset,
+            "end_offset": place.end_offset,
+            "lag": place.lag,
+        }
+        for place in found.partitions
+    ]

@@ -1,0 +1,140 @@
+"""Recognition: which dialect some bytes are.
+
+Every walk is tried. One that reads all of the input with proof (a checksum, a magic) wins over one that reads it all by
+its lengths alone, and that over one that breaks; among those that break, the one with more proof, then the one that comes
+farther.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Final, NamedTuple
+
+from headstream.cli.explanation import Explainer
+from headstream.cli.inspecting.fields import FieldReader, Walk, WalkEnd
+from headstream.cli.inspecting.files import INDEX_MAGIC, walk_block, walk_index, walk_json, walk_lines
+from headstream.cli.inspecting.iggy import (
+    walk_first,
+    walk_later_56,
+    walk_later_64,
+    walk_request,
+    walk_response,
+    walk_sent,
+    walk_stored,
+)
+from headstream.cli.inspecting.kafka import walk_batches, walk_messages
+from headstream.codec.kip82 import LENIENT
+from headstream.codec.replicate.envelope import MAGIC
+from headstream.errors import DecodeError
+
+__all__ = ["FORMATS", "Format", "Recognized", "read_as", "recognize"]
+
+
+class Format(NamedTuple):
+    """One format that is recognised.
+
+    Args:
+        title: What it is, for people.
+        walk: Reads it.
+        order: `<` or `>`.
+    """
+
+    title: str
+    walk: Walk
+    order: str = "<"
+
+
+class Recognized(NamedTuple):
+    """What some bytes are.
+
+    Args:
+        dialect: The name in FORMATS, or `unknown`.
+        title: What that is, for people.
+        reader: What was read.
+        fault: Where and why they break, or None.
+    """
+
+    dialect: str
+    title: str
+    reader: FieldReader
+    fault: DecodeError | None
+
+
+def _walk_replicate(reader: FieldReader) -> None:
+    explained = Explainer(lambda schema_id: None).explain(reader.data)
+    if explained["type"] is None:
+        raise DecodeError(explained["fault"] or "no Replicate message", 0)
+    reader.evidence += 2
+    for name, value in explained.items():
+        if value is not None and name not in ("note", "fault", "size_bytes"):
+            reader.note(0, len(reader.data), name, value)
+    if explained["note"]:
+        reader.notes.append(explained["note"])
+    reader.skip_to(len(reader.data))
+    if explained["fault"]:
+        raise DecodeError(explained["fault"], 0)
+
+
+FORMATS: Final[Mapping[str, Format]] = {
+    "index": Format("the index of one of our segments", walk_index),
+    "replicate": Format("a Qlik Replicate message", _walk_replicate),
+    "kip82": Format("messages of KIP-82, or of Kafka's magic 0 or 1", walk_messages, ">"),
+    "kafka": Format("Kafka's record batches (magic 2)", walk_batches, ">"),
+    "binary": Format("Iggy's messages with state and checksum, as one of our segments has them", walk_stored),
+    "iggy-response": Format("the reply of an Iggy server to a poll", walk_response),
+    "iggy-request": Format("a request to an Iggy server to send messages", walk_request),
+    "iggy-56": Format("messages of Iggy's later generation, with a header of 56 bytes (server 0.5, 0.6)", walk_later_56),
+    "iggy-64": Format("messages of Iggy's later generation, with a header of 64 bytes (server 0.7)", walk_later_64),
+    "json": Format("Iggy's JSON transport", walk_json),
+    "lines": Format("lines of headstream export", walk_lines),
+    "binary-first": Format("Iggy's messages from before there were states", walk_first),
+    "binary-sent": Format("Iggy's messages as a client sends them", walk_sent),
+    "headers": Format("a header block of Iggy's binary transport", walk_block()),
+    "kip82-headers": Format("a header block of KIP-82", walk_block(LENIENT), ">"),
+}
+"""Name -> format; where two fit equally well, the earlier one is taken."""
+
+_BY_BEGINNING: Final = ((INDEX_MAGIC, "index"), (MAGIC, "replicate"))
+_PROBED_BYTES: Final = 1 << 20
+"""Recognition looks at so much of the input; the format that it finds is then read to its end."""
+
+
+def read_as(name: str, data: bytes, limit: int = 1000) -> Recognized:
+    """Return what some bytes are when they are read as one format.
+
+    Args:
+        name: One of FORMATS.
+        data: All of them.
+        limit: How many messages are noted.
+    """
+    found = FORMATS[name]
+    end = WalkEnd.of(found.walk, FieldReader(data, 0, found.order, limit))
+    return Recognized(name, found.title, end.reader, end.fault)
+
+
+def recognize(data: bytes, limit: int = 1000) -> Recognized:
+    """Return what some bytes are.
+
+    Args:
+        data: All of them.
+        limit: How many messages are noted.
+    """
+    for beginning, name in _BY_BEGINNING:
+        if data.startswith(beginning):
+            return read_as(name, data, limit)
+    ranks = {name: _rank(read_as(name, data[:_PROBED_BYTES], 0), len(data) > _PROBED_BYTES) for name in FORMATS}
+    best = max(ranks, key=lambda name: ranks[name])  # the first of equal ones
+    found = read_as(best, data, limit)
+    if found.fault is None or found.reader.evidence:
+        return found
+    unknown = FieldReader(data)
+    if data:
+        unknown.notes.append(f"what comes nearest is {found.title}, which breaks: {found.fault}; --as {best} shows how")
+    return Recognized("unknown", "none of the formats that are known", unknown, DecodeError("not recognised", 0))
+
+
+def _rank(tried: Recognized, is_cut: bool) -> tuple[bool, int, int]:
+    """Return how well a format fits: read to the end, proof, bytes read before it broke."""
+    is_whole = tried.fault is None or (is_cut and tried.reader.evidence > 0)
+    proof = tried.reader.evidence
+    return (is_whole and proof > 0, proof, tried.reader.at) if not is_whole or proof else (False, 0, tried.reader.at + 1)

@@ -1,0 +1,129 @@
+"""The options of a topic on the command line: how their values are spelled, for `topic create` and `topic update`."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Callable
+from typing import Any, Final, TypeVar
+
+import click
+
+from headstream.cli.parameters import Checked
+from headstream.errors import InvalidInputError
+
+__all__ = [
+    "changing_options",
+    "creating_options",
+    "parse_age_us",
+    "parse_compaction_us",
+    "parse_deduplication",
+    "parse_size_bytes",
+]
+
+_Function = TypeVar("_Function", bound=Callable[..., Any])
+_UNITS_US: Final = {"s": 10**6, "m": 60 * 10**6, "h": 3600 * 10**6, "d": 86400 * 10**6}
+_UNITS_BYTES: Final = {"": 1, "B": 1, "KB": 10**3, "MB": 10**6, "GB": 10**9, "TB": 10**12}
+
+
+def parse_age_us(text: str) -> int | None:
+    """Return the microseconds that `90s`, `30m`, `12h` or `7d` spells, or None for `forever`.
+
+    Raises:
+        InvalidInputError: it is none of these.
+    """
+    return None if text.strip().lower() == "forever" else _read_age_us(text, "forever")
+
+
+def parse_compaction_us(text: str) -> int | None:
+    """Return the microseconds that `0s`, `30m`, `12h` or `7d` spells, or None for `none`.
+
+    Raises:
+        InvalidInputError: it is none of these.
+    """
+    return None if text.strip().lower() == "none" else _read_age_us(text, "none")
+
+
+def _read_age_us(text: str, none: str) -> int:
+    match = re.fullmatch(r"\s*(\d+)\s*([smhd])\s*", text)
+    if match is None:
+        raise InvalidInputError(f"{text!r} is not an age", advice=f"Write 90s, 30m, 12h, 7d or {none}")
+    return int(match[1]) * _UNITS_US[match[2]]
+
+
+def parse_size_bytes(text: str) -> int | None:
+    """Return the bytes that `500MB` or `10GB` spells, powers of ten, or None for `unlimited`.
+
+    Raises:
+        InvalidInputError: it is none of these.
+    """
+    if text.strip().lower() == "unlimited":
+        return None
+    match = re.fullmatch(r"\s*(\d+)\s*([KMGT]?B|)\s*", text, re.IGNORECASE)
+    if match is None:
+        raise InvalidInputError(f"{text!r} is not a size", advice="Write 500MB, 10GB, a number of bytes, or unlimited")
+    return int(match[1]) * _UNITS_BYTES[match[2].upper()]
+
+
+def parse_deduplication(text: str) -> int | None:
+    """Return the number that a text spells, or None for `none`.
+
+    Raises:
+        InvalidInputError: it is neither.
+    """
+    if text.strip().lower() == "none":
+        return None
+    if not text.strip().isdecimal():
+        raise InvalidInputError(f"{text!r} is no number of ids", advice="Write how many are remembered, as in 100000, or none")
+    return int(text)
+
+
+_OPTIONS: Final[tuple[tuple[str, str, Checked, str, str], ...]] = (
+    (
+        "--retention",
+        "retention_us",
+        Checked("age", parse_age_us),
+        "forever",
+        "Messages older than this may be dropped: 12h, 7d, forever.",
+    ),
+    (
+        "--retention-bytes",
+        "retention_bytes",
+        Checked("size", parse_size_bytes),
+        "unlimited",
+        "With more than this, the oldest messages may be dropped: 500MB, 10GB, unlimited.",
+    ),
+    (
+        "--compaction",
+        "compaction_delay_us",
+        Checked("age", parse_compaction_us),
+        "none",
+        "Keep the last message of each key only. A null payload (limits wide) removes its key, and goes itself when it is as "
+        "old as this: 1d, 0s; none keeps all. Every message then has to have a key.",
+    ),
+    (
+        "--deduplication",
+        "deduplication_count",
+        Checked("count", parse_deduplication),
+        "none",
+        "Drop a message whose id one of so many newest messages of its partition has: 100000; none drops nothing.",
+    ),
+)
+
+
+def creating_options(function: _Function) -> _Function:
+    """Add the options that a topic is made with."""
+    for option, name, kind, default, text in reversed(_OPTIONS):
+        function = click.option(option, name, type=kind, default=default, show_default=True, help=text)(function)
+    return function
+
+
+def changing_options(function: _Function) -> _Function:
+    """Add the options that can be changed; those that are not named are not passed on."""
+
+    def take_over(ctx: click.Context, param: click.Parameter, value: Any) -> Any:
+        if param.name is not None and ctx.get_parameter_source(param.name) is not click.core.ParameterSource.DEFAULT:
+            ctx.params[param.name] = value
+
+    for option, name, kind, _, text in reversed(_OPTIONS):
+        function = click.option(option, name, type=kind, expose_value=False, callback=take_over, help=text)(function)
+    return function

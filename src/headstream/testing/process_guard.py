@@ -1,0 +1,57 @@
+"""Runs one program for as long as its starter lives, and leaves nothing behind.
+
+    python process_guard.py FOLDER PROGRAM ARGUMENTS...
+
+It ends the program (SIGKILL) and removes FOLDER (where one is named) when its standard input is closed, when its parent is
+gone, or when it is asked to end; so a test run that is interrupted or killed leaves neither process nor files. The word
+`keep` on its standard input ends the program and keeps the folder.
+
+It is started as a file, in a session of its own, and imports nothing of Headstream: it is up before the program is.
+"""
+
+from __future__ import annotations
+
+import os
+import select
+import shutil
+import signal
+import subprocess
+import sys
+from typing import Final
+
+__all__ = ["main"]
+
+_LOOK_SECONDS: Final = 0.2
+"""A pipe that a forked process has inherited does not close, so the parent is looked for too."""
+
+
+def main(arguments: list[str]) -> int:
+    """Run the program and return its exit code.
+
+    Args:
+        arguments: The folder to remove afterwards, or an empty text; the program; its arguments.
+    """
+    folder, *command = arguments
+    parent = os.getppid()
+    process = subprocess.Popen(command, stdin=subprocess.DEVNULL)
+    signal.signal(signal.SIGTERM, lambda *_: process.kill())
+    word = _wait(process, parent)
+    process.kill()
+    code = process.wait()
+    if folder and word == b"":
+        shutil.rmtree(folder, ignore_errors=True)
+    return code if code >= 0 else 128 - code
+
+
+def _wait(process: subprocess.Popen[bytes], parent: int) -> bytes | None:
+    """Return what the starter said, empty where it is gone, or None where the program has ended by itself."""
+    while process.poll() is None:
+        if select.select([sys.stdin], [], [], _LOOK_SECONDS)[0]:
+            return os.read(sys.stdin.fileno(), 16)
+        if os.getppid() != parent:
+            return b""
+    return None
+
+
+if __name__ == "__main__":
+    sys.exit(main(sys.argv[1:]))

@@ -1,0 +1,50 @@
+"""Every version of a simulated table's rows, and the change sequences between which it was true: an oracle of SCD type 2.
+
+full load, insert    opens a version of the key, from the change's sequence (of a full load: the empty text)
+update               closes the version and opens another; where nothing changed, neither
+change of the key    closes the old key's version and opens one of the new key, at one sequence
+delete               closes the version
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Sequence
+from typing import NamedTuple
+
+from headstream.testing.source_history import Key, SourceChange
+from headstream.testing.source_tables import Row
+
+__all__ = ["RowVersion", "list_versions"]
+
+
+class RowVersion(NamedTuple):
+    """A row as it was from one change to the next of its key.
+
+    `valid_from` is the sequence of the change that opened it, `valid_to` of the one that closed it, or None.
+    """
+
+    row: Row
+    valid_from: str
+    valid_to: str | None
+
+
+def list_versions(changes: Iterable[SourceChange], keys: Sequence[str]) -> list[RowVersion]:
+    """Return the versions that a table's changes come to, in the order they opened in.
+
+    Args:
+        changes: Of one table, in source order.
+        keys: Its key columns.
+    """
+    found: list[RowVersion] = []
+    open_places: dict[Key, int] = {}
+    for change in changes:
+        before, after, sequence = change.before, change.after, change.change_sequence
+        if before is not None and after is not None and before == after:
+            continue
+        if before is not None:
+            place = open_places.pop(tuple(before[name] for name in keys))
+            found[place] = found[place]._replace(valid_to=sequence)
+        if after is not None:
+            open_places[tuple(after[name] for name in keys)] = len(found)
+            found.append(RowVersion(after, sequence, None))
+    return found
