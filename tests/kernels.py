@@ -14,7 +14,7 @@ from types import ModuleType
 
 from headstream.codec.mode import InterpretedFinder
 
-_PACKAGE = "headstream.codec."
+_PACKAGES = ("headstream.codec.", "headstream.wire.")
 _MISSING = ModuleType("missing")
 
 
@@ -23,10 +23,10 @@ def interpreted(name: str) -> ModuleType:
     """Return a module of headstream.codec that runs from its source, and all it imports from there as well.
 
     Args:
-        name: The module's name below headstream.codec, as in `batch.scan`.
+        name: The module's name below headstream.codec, as in `batch.scan`, or its full name.
     """
-    fullname = _PACKAGE + name
-    shelved = {key: module for key, module in sys.modules.items() if key.startswith(_PACKAGE)}
+    fullname = _fullname(name)
+    shelved = {key: module for key, module in sys.modules.items() if key.startswith(_PACKAGES)}
     parents = {key: dict(vars(module)) for key, module in shelved.items()}
     finder = InterpretedFinder()
     for key, module in shelved.items():
@@ -42,7 +42,7 @@ def interpreted(name: str) -> ModuleType:
         del sys.modules["cython"]
         if cython is not _MISSING:
             sys.modules["cython"] = cython
-        for key in [key for key in sys.modules if key.startswith(_PACKAGE) and key not in shelved]:
+        for key in [key for key in sys.modules if key.startswith(_PACKAGES) and key not in shelved]:
             del sys.modules[key]
         sys.modules.update(shelved)
         for key, attributes in parents.items():  # an import also binds the module in its package
@@ -57,15 +57,19 @@ def variants(name: str) -> list[ModuleType]:
     """Return a module of headstream.codec in each way it runs here: [compiled, interpreted] or [interpreted].
 
     Args:
-        name: The module's name below headstream.codec, as in `batch.scan`.
+        name: The module's name below headstream.codec, as in `batch.scan`, or its full name.
     """
-    usual = importlib.import_module(_PACKAGE + name)
+    usual = importlib.import_module(_fullname(name))
     return [usual, interpreted(name)] if _is_compiled(usual) else [usual]
 
 
 def name_of(module: ModuleType) -> str:
     """Return how a module runs, as a test's id."""
     return "compiled" if _is_compiled(module) else "interpreted"
+
+
+def _fullname(name: str) -> str:
+    return name if name.startswith("headstream.") else _PACKAGES[0] + name
 
 
 def _is_compiled(module: ModuleType) -> bool:

@@ -56,6 +56,7 @@ class FaultyFile:
         self.read_into = file.read_into
         self.size_bytes = file.size_bytes
         self.truncate = file.truncate
+        self.trim = file.trim
         self.sync = file.sync
         self.close = file.close
 

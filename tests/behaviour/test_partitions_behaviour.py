@@ -60,32 +60,65 @@ def test_a_consumer_of_a_purged_topic_is_told_and_goes_on_after_seek(place: Plac
         assert payloads(list(consumer)) == [b"%d" % number for number in range(10)]
 
 
-def test_a_producer_goes_on_through_purges(log: hs.Client) -> None:
-    done = threading.Event()
+def test_a_producer_goes_on_through_purges_and_loses_nothing_sent_after_the_last(log: hs.Client) -> None:
+    purged, done = threading.Semaphore(0), threading.Event()
     failures: list[BaseException] = []
 
     def purge() -> None:
         try:
             while not done.is_set():
                 log.purge_topic("shop/orders")
+                purged.release()
         except BaseException as error:
             failures.append(error)
 
     thread = threading.Thread(target=purge)
     thread.start()
-    try:
-        with log.producer("shop/orders", linger_ms=0) as producer:
-            for number in range(25):
+    number = 0
+    with log.producer("shop/orders", linger_ms=0) as producer:
+        for _ in range(10):  # purges in the midst of sending, whatever the machine does besides
+            assert purged.acquire(timeout=20)
+            for _ in range(5):
                 producer.send(b"%d" % number)
-                producer.flush()
-    finally:
+                number += 1
+            producer.flush()
         done.set()
         thread.join()
+        left = [int(payload or b"") for payload in payloads(log.poll("shop/orders", count=1000))]
+        for _ in range(5):
+            producer.send(b"%d" % number)
+            number += 1
     assert failures == []
-    log.purge_topic("shop/orders")
-    with log.producer("shop/orders") as producer:
-        producer.send(b"last")
-    assert [(m.offset, m.payload) for m in log.poll("shop/orders")] == [(0, b"last")]
+    messages = log.poll("shop/orders", count=1000)
+    assert [message.offset for message in messages] == list(range(len(messages)))
+    assert [int(message.payload or b"") for message in messages] == list(range(number - len(messages), number))
+    assert len(messages) == len(left) + 5
+
+
+def test_members_of_a_group_are_told_of_a_purge_and_go_on_after_seek(log: hs.Client, send: Send) -> None:
+    for partition in (1, 2, 3):
+        send(b"a", b"b", topic="shop/carts", partition=partition)
+    with (
+        log.consumer("shop/carts", group="g", timeout_ms=0) as one,
+        log.consumer("shop/carts", group="g", timeout_ms=0) as two,
+    ):
+        assert len(list(one)) + len(list(two)) == 6
+        log.purge_topic("shop/carts")
+        for partition in (1, 2, 3):
+            send(b"c", b"d", b"e", topic="shop/carts", partition=partition)
+        found: list[bytes | None] = []
+        told: list[int] = []
+        for consumer in (one, two):
+            for _ in range(20):
+                try:
+                    found += payloads(list(consumer))
+                    break
+                except OffsetOutOfRangeError as error:
+                    told.append(int(error.what.split()[1]))
+                    consumer.seek(told[-1], "first")
+        assert sorted(told) == [1, 2, 3]
+        assert set(found) == {b"c", b"d", b"e"}
+    assert log.offsets("shop/carts", "g") == {1: 3, 2: 3, 3: 3}
 
 
 def test_partitions_are_added_behind_the_last(log: hs.Client, send: Send) -> None:

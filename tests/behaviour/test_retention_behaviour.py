@@ -73,4 +73,13 @@ def test_what_cannot_be_kept_is_refused(log: hs.Client) -> None:
         log.update_topic("shop/none", retention_us=5)
     assert log.topic("shop/orders").retention_us is None
     assert log.update_topic("shop/orders", retention_us=1 << 60).retention_us == 1 << 60
-    assert log.update_topic("shop/orders").retention_us is None
+    assert log.update_topic("shop/orders").retention_us == 1 << 60
+    changed = log.update_topic("shop/orders", retention_us=None, deduplication_count=7)
+    assert (changed.retention_us, changed.deduplication_count, changed.compaction_delay_us) == (None, 7, None)
+    for option in ({"compaction_delay_us": -1}, {"deduplication_count": 0}, {"deduplication_count": 10_000_001}):
+        with pytest.raises(InvalidOptionError, match="or None"):
+            log.update_topic("shop/orders", **option)
+    made = log.create_topic("shop/prices", compaction_delay_us=0, retention_bytes=10**9)
+    assert (made.compaction_delay_us, made.retention_bytes, made.retention_us) == (0, 10**9, None)
+    with pytest.raises(TypeError, match="'retention'"):
+        log.update_topic("shop/orders", retention=5)  # type: ignore[call-arg]

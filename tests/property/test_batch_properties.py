@@ -13,6 +13,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from headstream.codec.batch.columns import decode_columns
+from headstream.codec.batch.results import WantedHeader
 from headstream.codec.batch.scan import scan
 from headstream.codec.batch.stamp import stamp
 from headstream.codec.binary import (
@@ -25,31 +26,13 @@ from headstream.codec.binary import (
 )
 from headstream.errors import DecodeError, HeaderError, LimitError
 from headstream.model.constructors import int128
-from headstream.model.header_values import KIND_WIDTHS, HeaderKind, HeaderValue
 from headstream.model.headers import Headers
 from headstream.model.message import Message
 from tests import kernels
+from tests.strategies import all_headers
 
 SEED = bytes(range(16))
 NOW = 1_700_000_000_000_000
-
-
-def value_of(kind: int) -> st.SearchStrategy[HeaderValue]:
-    if kind == HeaderKind.STRING:
-        return st.text(st.characters(codec="utf-8"), max_size=90).map(lambda text: HeaderValue(kind, text.encode()))
-    if kind == HeaderKind.BOOL:
-        return st.booleans().map(lambda flag: HeaderValue(kind, bytes([flag])))
-    width = KIND_WIDTHS.get(kind)
-    size = (0, 300) if width is None else (width, width)
-    return st.binary(min_size=size[0], max_size=size[1]).map(lambda data: HeaderValue(kind, data))
-
-
-names = st.one_of(
-    st.sampled_from(["hs.key", "hs.null", "hs.timestamp", "a", "b"]),
-    st.text(st.characters(codec="utf-8"), min_size=1, max_size=60).filter(lambda name: len(name.encode()) <= 255),
-)
-known_values = st.sampled_from(list(HeaderKind)).flatmap(value_of)
-all_headers = st.lists(st.tuples(names, known_values), max_size=8).map(Headers)
 
 
 def spellable(message: Message) -> bool:
@@ -94,6 +77,7 @@ def test_headers_come_back_from_their_block(headers: Headers) -> None:
     assert decode_headers(encode_headers(headers)) == headers
 
 
+WANTED = [WantedHeader("a", "int32"), WantedHeader("b", "string"), WantedHeader("a", "decimal", 20), WantedHeader("b", "float64")]
 Call = Callable[[Any], Any]
 CALLS: list[tuple[str, str, Call]] = [
     ("stamp", "batch.stamp", lambda m: lambda data: m.stamp(data, 5, NOW, SEED, True)),
@@ -108,6 +92,10 @@ CALLS: list[tuple[str, str, Call]] = [
     ("columns", "batch.columns", lambda m: m.decode_columns),
     ("columns-verify", "batch.columns", lambda m: lambda data: m.decode_columns(data, verify=True, headers="binary")),
     ("columns-none", "batch.columns", lambda m: lambda data: m.decode_columns(data, ids=False, headers="none")),
+    ("lists-array", "batch.header_lists", lambda m: lambda data: m.decode_header_lists(data, "array")),
+    ("lists-map", "batch.header_lists", lambda m: lambda data: m.decode_header_lists(data, "map")),
+    ("header columns", "batch.header_columns", lambda m: lambda data: m.decode_header_columns(data, WANTED)),
+    ("header columns-fail", "batch.header_columns", lambda m: lambda data: m.decode_header_columns(data, WANTED, fail=True)),
     ("pack", "batch.pack", lambda m: lambda data: pack_again(m, data)),
 ]
 

@@ -13,28 +13,8 @@ from headstream.codec.binary import decode_headers, encode_headers
 from headstream.errors import HeaderError
 from headstream.model.constructors import CONSTRUCTORS
 from headstream.model.header_values import KIND_WIDTHS
-
-KEYS = st.text(st.characters(exclude_categories=["Cs"]), min_size=1, max_size=60).filter(lambda key: len(key.encode()) <= 255)
-FEW_KEYS = st.sampled_from(["a", "b", "A", "ü"])
-
-
-def integers(bits: int, signed: bool) -> st.SearchStrategy[int]:
-    return st.integers(-(1 << bits - 1), (1 << bits - 1) - 1) if signed else st.integers(0, (1 << bits) - 1)
-
-
-VALUES: st.SearchStrategy[hs.HeaderValue] = st.one_of(
-    st.binary(max_size=40).map(hs.raw),
-    st.text(st.characters(exclude_categories=["Cs"]), max_size=20).map(hs.string),
-    st.booleans().map(hs.bool),
-    *(integers(bits, True).map(CONSTRUCTORS[f"int{bits}"]) for bits in (8, 16, 32, 64, 128)),
-    *(integers(bits, False).map(CONSTRUCTORS[f"uint{bits}"]) for bits in (8, 16, 32, 64, 128)),
-    st.floats(width=32).map(hs.float32),
-    st.floats().map(hs.float64),
-    st.just(hs.null()),
-    st.characters(max_codepoint=0xFFFF).map(hs.char),
-    st.builds(hs.HeaderValue, st.integers(66, 255), st.binary(max_size=10)),
-)
-PAIRS = st.lists(st.tuples(st.one_of(FEW_KEYS, KEYS), VALUES), max_size=12)
+from tests.broken import refusal
+from tests.headers import FEW_KEYS, PAIRS
 
 
 @given(PAIRS)
@@ -98,3 +78,34 @@ def test_integers_fit_their_kind_or_are_refused(number: int, name: str) -> None:
     else:
         assert fits
         assert value.value == number == value.to_int()
+
+
+@given(PAIRS)
+def test_headers_of_a_block_are_those_that_were_written_however_they_are_looked_at(
+    pairs: list[tuple[str, hs.HeaderValue]],
+) -> None:
+    headers = hs.Headers(pairs)
+    block = headers.as_bytes()
+    for key in [*dict(pairs), "none"]:
+        unopened = hs.Headers.from_bytes(block)
+        assert unopened.getall(key) == headers.getall(key)
+        assert unopened.get(key) == headers.get(key)
+    unopened = hs.Headers.from_bytes(block)
+    assert (len(unopened), unopened.keys(), unopened.repeated) == (len(headers), headers.keys(), headers.repeated)
+    assert unopened == headers == hs.Headers(hs.Headers.from_bytes(block))
+    assert unopened.as_bytes() == block
+    assert pickle.loads(pickle.dumps(hs.Headers.from_bytes(block))) == headers
+
+
+@settings(max_examples=200)
+@given(PAIRS, st.integers(0), st.integers(0, 255))
+def test_a_broken_block_is_values_or_a_decode_error_within_it(
+    pairs: list[tuple[str, hs.HeaderValue]], place: int, byte: int
+) -> None:
+    block = bytearray(hs.Headers(pairs).as_bytes() or b"?")
+    place %= len(block)
+    block[place] = byte
+    for data in (bytes(block), bytes(block[:place])):
+        if refusal(lambda data: hs.Headers.from_bytes(data).items(), data) is None:
+            assert hs.Headers(hs.Headers.from_bytes(data).items()).as_bytes() == data
+        assert hs.Headers.from_bytes(data).as_bytes() == data

@@ -6,16 +6,17 @@ import pytest
 from click.testing import CliRunner
 
 from headstream.log import recovery
+from headstream.log.commits import StagedCommits
 from headstream.log.partition import Partition
-from headstream.segments.files import ReadFile
-from headstream.segments.index import IndexReader
-from headstream.segments.layout import IndexEntry
-from headstream.testing.fault_histories import main, run_history
+from headstream.log.states import MessageStates
+from headstream.segments.layout import INDEX_ENTRY_BYTES
+from headstream.testing.fault_histories import FaultHistory, main, run_history
+from headstream.testing.log_histories import LogHistory
 
 
-def run_histories(first: int, count: int) -> None:
+def run_histories(first: int, count: int, kind: type[FaultHistory] = FaultHistory) -> None:
     for seed in range(first, first + count):
-        run_history(seed)
+        run_history(seed, kind=kind)
 
 
 @pytest.mark.parametrize("seed", range(50))
@@ -28,6 +29,28 @@ def test_partitions_keep_their_promises_in_1000_histories() -> None:
     run_histories(1000, 1000)
 
 
+@pytest.mark.parametrize("seed", range(50))
+def test_a_whole_log_keeps_its_promises(seed: int) -> None:
+    run_history(seed, 60, LogHistory)
+
+
+@pytest.mark.soak
+def test_a_whole_log_keeps_its_promises_in_1000_histories() -> None:
+    run_histories(1000, 1000, LogHistory)
+
+
+def test_a_log_that_does_not_finish_commits_is_found_out(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(StagedCommits, "resume", lambda self: None)
+    with pytest.raises(AssertionError, match="seed"):
+        run_histories(0, 60, LogHistory)
+
+
+def test_a_log_that_does_not_finish_states_is_found_out(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(MessageStates, "repair", lambda self: None)
+    with pytest.raises(AssertionError, match="seed"):
+        run_histories(0, 60, LogHistory)
+
+
 def test_a_partition_that_does_not_sync_is_found_out(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(Partition, "sync", lambda self: self._written)
     with pytest.raises(AssertionError, match=r"(?s)seed \d+: .*Again: python -m headstream.testing.faulty_files --seeds 1"):
@@ -35,12 +58,10 @@ def test_a_partition_that_does_not_sync_is_found_out(monkeypatch: pytest.MonkeyP
 
 
 def test_a_recovery_that_believes_the_index_is_found_out(monkeypatch: pytest.MonkeyPatch) -> None:
-    count_whole = recovery._count_whole
+    def believe(stored: memoryview, rows: memoryview, base_offset: int) -> int:
+        return len(rows) // INDEX_ENTRY_BYTES
 
-    def believe(reader: IndexReader, data: ReadFile, trusted: int) -> tuple[int, IndexEntry | None]:
-        return count_whole(reader, data, reader.count)
-
-    monkeypatch.setattr(recovery, "_count_whole", believe)
+    monkeypatch.setattr(recovery, "check_sends", believe)
     with pytest.raises(AssertionError, match="seed"):
         run_histories(0, 50)
 
@@ -50,8 +71,8 @@ def test_the_command_runs_any_number_of_histories_and_tells_the_seed_of_one_that
     done = runner.invoke(main, ["--seeds", "2", "--from", "7", "--steps", "20"])
     assert (done.exit_code, done.output) == (0, "2 histories, seeds 7 to 8: every promise kept\n")
     monkeypatch.setattr(Partition, "sync", lambda self: self._written)
-    failed = runner.invoke(main, ["--seeds", "50", "--from", "0"])
+    failed = runner.invoke(main, ["--seeds", "50", "--from", "0", "--partitions"])
     assert failed.exit_code == 1
     seed = failed.output.partition("seed ")[2].partition(":")[0]
-    again = runner.invoke(main, ["--seeds", "1", "--from", seed])
+    again = runner.invoke(main, ["--seeds", "1", "--from", seed, "--partitions"])
     assert again.output == failed.output

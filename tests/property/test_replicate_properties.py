@@ -334,6 +334,14 @@ def test_schemas_are_read_or_refused(data: st.DataObject, columns: list[ColumnMe
         decode_value(AvroReader(bytes(40)), avro_type)
 
 
+def _is_a_least_decimal(value: object) -> bool:
+    """Return whether fastavro gives a decimal a byte more than it needs: the least number of a size, as -128."""
+    if not isinstance(value, Decimal):
+        return False
+    unscaled = int(value.scaleb(3))
+    return unscaled < 0 and unscaled.bit_length() % 8 == 0 and -unscaled == 1 << (unscaled.bit_length() - 1)
+
+
 @pytest.mark.parametrize("logical_types", [True, False])
 def test_fastavro_writes_the_bytes_that_we_write(logical_types: bool) -> None:
     columns = [ColumnMetadata(kind.lower(), place + 1, kind, 0, 12, 3) for place, kind in enumerate(TYPES)]
@@ -350,7 +358,8 @@ def test_fastavro_writes_the_bytes_that_we_write(logical_types: bool) -> None:
         read: Any = fastavro.schemaless_reader(io.BytesIO(ours), known)
         out = io.BytesIO()
         fastavro.schemaless_writer(out, known, read)
-        assert out.getvalue() == ours
+        if not any(map(_is_a_least_decimal, [*row.values(), *(before or {}).values()])):
+            assert out.getvalue() == ours
         reader = AvroReader(out.getvalue())
         again = decode_value(reader, avro_type)
         reader.finish("the row")

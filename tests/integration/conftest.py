@@ -1,4 +1,4 @@
-"""One Spark session for the whole run: starting it costs more than most tests."""
+"""One Spark session and one Kafka broker for the whole run: starting them costs more than most tests."""
 
 from __future__ import annotations
 
@@ -10,9 +10,12 @@ import pytest
 
 from headstream.errors import JavaError
 from headstream.spark import session, stop
+from headstream.testing.fixtures import kafka_broker
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
+
+__all__ = ["kafka_broker", "spark", "url"]
 
 
 @pytest.fixture(scope="session")

@@ -1,0 +1,137 @@
+"""`headstream backup`: a copy of a log that a process writes to holds what was acknowledged, and verifies clean."""
+
+from __future__ import annotations
+
+import json
+import os
+import signal
+import subprocess
+import sys
+import threading
+import time
+from pathlib import Path
+
+import pytest
+from click.testing import CliRunner
+
+import headstream as hs
+from headstream.cli.main import cli
+from headstream.log.backup import Backup
+from headstream.log.files import OsFiles
+from tests.behaviour.test_killed_writers import STRIDE, check_runs, find_damage, messages_of, numbers_of
+from tests.busy_writer import KEYS, ORDERS, SEGMENT_BYTES, make_topics
+
+ROOT = Path(__file__).resolve().parents[2]
+
+
+class Heard:
+    """What a busy writer has said until now."""
+
+    def __init__(self, process: subprocess.Popen[bytes]) -> None:
+        self._lines: list[list[str]] = []
+        self._process = process
+        self._thread = threading.Thread(target=self._listen, daemon=True)
+        self._thread.start()
+
+    def _listen(self) -> None:
+        assert self._process.stdout is not None
+        for line in self._process.stdout:
+            self._lines.append(line.decode().split())
+
+    def last(self, *words: str) -> int:
+        """Return the last number said after these words, 0 where there is none yet."""
+        numbers = [int(line[-1]) for line in list(self._lines) if line[: len(words)] == list(words)]
+        return max(numbers, default=0)
+
+    def states(self) -> dict[int, str]:
+        return {int(line[1]): line[2] for line in list(self._lines) if line[0] == "state"}
+
+
+def check_copy(url: str, owed: dict[str, int], states: dict[int, str]) -> None:
+    assert not find_damage(url)
+    with hs.connect(url, segment_bytes=SEGMENT_BYTES) as copy:
+        epochs = []
+        for partition in (1, 2):
+            found = messages_of(copy, ORDERS, partition)
+            numbers = numbers_of(found, b"s")
+            check_runs(numbers)
+            assert max(numbers) >= owed[f"sent {partition}"]
+            epochs.append(numbers_of(found, b"e"))
+        assert epochs[0] == epochs[1] == sorted(set(epochs[0]))
+        assert max(epochs[0]) >= owed["staged"]
+        once = numbers_of(messages_of(copy, "shop/once"))
+        assert len(set(once)) == len(once)
+        assert max(once) >= owed["once"]
+        check_runs(numbers_of(messages_of(copy, "shop/short")))
+        keyed = numbers_of(messages_of(copy, "shop/keyed"))
+        assert {number % KEYS for number in keyed} == set(range(KEYS))
+        assert max(keyed) >= owed["keyed"]
+        recorded = {change.offset: change.reason for change in copy.states(ORDERS, 1)}
+        shown = {message.offset for message in messages_of(copy, ORDERS) if message.state != hs.MessageState.AVAILABLE}
+        assert shown == set(recorded)
+        assert states.items() <= recorded.items()
+        ends = {partition.number: partition.end_offset for partition in copy.topic(ORDERS).partitions}
+        assert all(offset <= ends[number] for number, offset in copy.offsets(ORDERS, "g").items())
+        with copy.producer(ORDERS) as producer:  # and it can be gone on with
+            producer.send(b"more", partition=1)
+
+
+def test_a_copy_made_beside_a_writer_that_does_everything_holds_what_was_acknowledged(tmp_path: Path) -> None:
+    url = (tmp_path / "log").as_uri()
+    with hs.connect(url, segment_bytes=SEGMENT_BYTES) as log:
+        make_topics(log)
+        identity = log.identity
+    command = [sys.executable, "-m", "tests.busy_writer", url, str(STRIDE), "0"]
+    with subprocess.Popen(command, cwd=ROOT, stdout=subprocess.PIPE) as process:
+        try:
+            heard = Heard(process)
+            while not all(heard.last(word) for word in ("sent", "staged", "once", "keyed", "short", "state", "gone")):
+                assert process.poll() is None
+                time.sleep(0.02)
+            for number in range(3):
+                owed = {word: heard.last(*word.split()) for word in ("sent 1", "sent 2", "staged", "once", "keyed")}
+                states = heard.states()
+                target = tmp_path / f"copy-{number}"
+                done = CliRunner().invoke(cli, ["backup", str(tmp_path / "log"), str(target)])
+                assert done.exit_code == 0, done.output
+                assert process.poll() is None
+                check_copy(target.as_uri(), owed, states)
+                with hs.connect(target.as_uri()) as copy:
+                    assert copy.identity != identity
+        finally:
+            os.kill(process.pid, signal.SIGKILL)
+
+
+def test_a_copy_keeps_the_identity_where_it_is_to_take_the_logs_place(tmp_path: Path) -> None:
+    with hs.connect((tmp_path / "log").as_uri()) as log:
+        log.create_topic("shop/orders")
+        with log.producer("shop/orders") as producer:
+            producer.send(b"one")
+        log.set_state("shop/orders", 1, 0, "poisoned", reason="bad", by="me")
+        identity = log.identity
+    copied = ["backup", "--keep-identity", "--url", (tmp_path / "log").as_uri(), str(tmp_path / "copy"), "--output", "json"]
+    done = CliRunner().invoke(cli, copied)
+    assert done.exit_code == 0, done.output
+    assert json.loads(done.output) == {"target": str(tmp_path / "copy"), "size_bytes": 48}
+    with hs.connect((tmp_path / "copy").as_uri()) as copy:
+        assert copy.identity == identity
+        assert copy.states("shop/orders")[0].reason == "bad"
+        assert copy.poll("shop/orders") == []
+        assert [message.payload for message in copy.poll("shop/orders", states=None)] == [b"one"]
+
+
+def test_what_cannot_be_copied_or_copied_to_is_refused(tmp_path: Path) -> None:
+    with hs.connect((tmp_path / "log").as_uri()) as log:
+        log.create_topic("shop/orders")
+    root, files = str(tmp_path / "log"), OsFiles()
+    with pytest.raises(hs.NotALogError, match="no log to copy"):
+        Backup(str(tmp_path / "none"), str(tmp_path / "copy"), files)
+    with pytest.raises(hs.InvalidOptionError, match="would lie in the log itself"):
+        Backup(root, f"{root}/copy", files)
+    (tmp_path / "full").mkdir()
+    (tmp_path / "full" / "file").touch()
+    with pytest.raises(hs.InvalidOptionError, match="there is something in"):
+        Backup(root, str(tmp_path / "full"), files)
+    assert not (tmp_path / "copy").exists()
+    for arguments in (["copy"], ["--url", "memory://", "copy"], [root, "copy", "more"]):
+        assert CliRunner().invoke(cli, ["backup", *arguments], env={"HEADSTREAM_URL": ""}).exit_code == 2

@@ -1,0 +1,85 @@
+"""The Kafka broker that users get for their tests."""
+
+from __future__ import annotations
+
+import os
+import signal
+import socket
+import subprocess
+import sys
+import time
+from pathlib import Path
+
+import pytest
+
+from headstream.errors import AlreadyExistsError, ClosedError, EnvironmentSetupError, InvalidInputError
+from headstream.testing import KafkaBroker
+
+_STARTER = """
+import sys, time
+from headstream.testing import KafkaBroker
+with KafkaBroker() as broker:
+    print(broker.bootstrap_servers, broker._directory, flush=True)
+    time.sleep(300)
+"""
+
+
+def test_kafka_broker_creates_topics_and_adds_partitions_when_asked(kafka_broker: KafkaBroker) -> None:
+    assert kafka_broker.count_partitions("created") == 0
+    kafka_broker.create_topic("created", partitions=3, config={"cleanup.policy": "compact"})
+    assert kafka_broker.count_partitions("created") == 3
+    kafka_broker.add_partitions("created", 5)
+    assert kafka_broker.count_partitions("created") == 5
+    with pytest.raises(AlreadyExistsError, match="'created' is there already"):
+        kafka_broker.create_topic("created")
+    with pytest.raises(InvalidInputError, match="refuses the topic 'no such name'"):
+        kafka_broker.create_topic("no such name")
+
+
+def test_kafka_broker_keeps_what_it_was_sent_when_it_is_restarted() -> None:
+    from confluent_kafka import Consumer, Producer, TopicPartition
+
+    with KafkaBroker() as broker:
+        directory = broker._directory
+        assert directory is not None
+        producer = Producer({"bootstrap.servers": broker.bootstrap_servers})
+        producer.produce("kept", b"payload", headers=[("source", b"web")])
+        assert producer.flush(20) == 0
+        before = broker.bootstrap_servers
+        broker.restart()
+        assert broker.bootstrap_servers == before
+        consumer = Consumer({"bootstrap.servers": broker.bootstrap_servers, "group.id": "g"})
+        consumer.assign([TopicPartition("kept", 0, 0)])
+        message = consumer.poll(20)
+        assert message is not None
+        assert message.error() is None
+        assert message.value() == b"payload"
+        consumer.close()
+    assert not broker.is_running
+    assert not directory.exists()
+    with pytest.raises(ClosedError, match="does not run"):
+        _ = broker.url
+
+
+def test_kafka_broker_shows_its_log_when_it_does_not_start() -> None:
+    broker = KafkaBroker(properties={"num.io.threads": "0"})
+    with pytest.raises(EnvironmentSetupError, match=r"num\.io\.threads"):
+        broker.start()
+    assert not broker.is_running
+    assert broker._directory is None
+
+
+@pytest.mark.parametrize("ending", [signal.SIGINT, signal.SIGKILL])
+def test_kafka_broker_leaves_nothing_behind_when_its_starter_is_ended(ending: signal.Signals) -> None:
+    starter = subprocess.Popen([sys.executable, "-c", _STARTER], stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True)
+    assert starter.stdout is not None
+    address, directory = starter.stdout.readline().split()
+    host, _, port = address.partition(":")
+    os.kill(starter.pid, ending)
+    starter.communicate(timeout=60)
+    end = time.monotonic() + 20
+    while Path(directory).exists() and time.monotonic() < end:
+        time.sleep(0.05)
+    assert not Path(directory).exists()
+    with pytest.raises(ConnectionRefusedError):
+        socket.create_connection((host, int(port)), timeout=5)

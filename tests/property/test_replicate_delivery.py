@@ -1,0 +1,142 @@
+"""The pipeline's work under hostile delivery: any order, repeats, late schemas, any micro-batches, crashes at any step.
+
+Each seed is a source, a way of writing its messages, a delivery and a number of crashes; the tables must equal the source's, and
+what can never be a change must be in the dead letter, each message once. All but Spark is real.
+"""
+
+from __future__ import annotations
+
+from pathlib import Path
+from random import Random
+from typing import Any
+
+import pyarrow as pa
+import pytest
+
+from headstream.spark.replicate.apply.deltalake import DeltaLakeEngine
+from headstream.spark.replicate.ledger import Ledger
+from headstream.spark.replicate.parking import ParkingLot
+from headstream.spark.replicate.zone import SchemaZone
+from headstream.testing import CaptureOptions, SourceDatabase, repeat, shuffle, split
+from tests.foreign_writer import write_history
+from tests.unit.spark.replicate.pipeline_work import Work
+from tests.unit.spark.replicate.test_decode import PLAIN_TABLES
+
+STEPS: list[tuple[type, str]] = [
+    (SchemaZone, "add"),
+    (ParkingLot, "begin_batch"),
+    (ParkingLot, "park"),
+    (ParkingLot, "bury"),
+    (ParkingLot, "end_batch"),
+    (ParkingLot, "finish_release"),
+    (Ledger, "add"),
+    (Ledger, "begin_release"),
+    (Ledger, "finish_release"),
+    (DeltaLakeEngine, "merge"),
+]
+"""Where a crash can be: before or after any call of these."""
+
+
+class CrashError(Exception):
+    """Stands for a process that ends here."""
+
+
+class Crashes:
+    """Lets a call of one of STEPS fail, before or after it is done, when its turn comes."""
+
+    def __init__(self, patch: pytest.MonkeyPatch) -> None:
+        self.left: int | None = None
+        self.after = False
+        self.count = 0
+        for owner, name in STEPS:
+            patch.setattr(owner, name, self._wrap(getattr(owner, name)))
+
+    def plan(self, random: Random) -> None:
+        """Crash at one of the next calls."""
+        self.left, self.after = random.randrange(12), random.random() < 0.5
+
+    def _wrap(self, original: Any) -> Any:
+        def call(*arguments: Any, **options: Any) -> Any:
+            if self.left is None:
+                return original(*arguments, **options)
+            self.left -= 1
+            if self.left >= 0:
+                return original(*arguments, **options)
+            self.left = None
+            self.count += 1
+            if self.after:
+                original(*arguments, **options)
+            raise CrashError
+
+        return call
+
+
+def write_messages(source: SourceDatabase, random: Random, seed: int) -> list[bytes]:
+    """Return a source's messages, metadata and data in one stream, written by us or by another writer."""
+    if random.random() < 0.3:
+        return [value for _, value in write_history(PLAIN_TABLES, source.changes, seed)]
+    options = CaptureOptions(
+        partial_images=random.random() < 0.6,
+        before_images=random.random() < 0.7,
+        deletes_in=random.choice(["data", "before"]),
+        deleted_columns=random.choice(["all", "key"]),
+        late_metadata=random.choice([{}, {"SHOP.order_lines": "end"}, {"SHOP.customers": 9, "LAB.devices": 20}]),
+        metadata_copies=random.choice([1, 2]),
+        metadata_ids=random.random() < 0.5,
+        transaction_fields=random.random() < 0.5,
+        envelope_headers=random.choice([None, {"region": "eu"}]),
+        refresh_times=random.random() < 0.5,
+    )
+    return [message.value for message in source.capture(options)]
+
+
+def deliver(directory: Path, seed: int, *, crashes: int) -> None:
+    """Let one seed's messages go through, and compare."""
+    random = Random(seed)
+    source = SourceDatabase(seed, tables=PLAIN_TABLES, rows=random.randrange(12), transactions=random.randrange(5, 40))
+    junk = [b"junk %d" % number for number in range(3)]
+    sent = write_messages(source, random, seed) + junk
+    window = random.choice([None, 3, 40])
+    arrived = repeat(shuffle(sent, seed=seed, window=window), seed=seed, fraction=0.2)
+    work = Work(directory)
+    parts = [work.raw(part) for part in split(arrived, random.randint(1, 5), seed=seed)]
+    with pytest.MonkeyPatch.context() as patch:
+        fault = Crashes(patch)
+        for batch_id, part in enumerate(parts):
+            crashed = random.random() < 0.1  # sometimes a batch is run again although it was whole
+            while fault.count < crashes and random.random() < 0.8:
+                fault.plan(random)
+                crashed = _crash(work, part, batch_id) or crashed
+                fault.left = None
+                work.restart()
+            for _ in range(1 + crashed):
+                work.process(part, batch_id)
+    work.now_us += 3600 * 1_000_000
+    while work.processor.sweep(last=True):
+        pass
+    assert work.ledger.waiting().count == 0, f"seed {seed}"
+    assert work.dead_count() == sum(value.startswith(b"junk") for value in arrived), f"seed {seed}"
+    for metadata in source.tables():
+        schema, table = metadata.lineage.schema, metadata.lineage.table
+        if source.final_state(schema, table) or any(change.table.name == table for change in source.changes):
+            assert work.digest(source, schema, table), f"{schema}.{table}, seed {seed}"
+    work.close()
+
+
+def _crash(work: Work, part: pa.Table, batch_id: int) -> bool:
+    try:
+        work.process(part, batch_id)
+    except CrashError:
+        return True
+    return False
+
+
+@pytest.mark.parametrize("seed", range(1, 6))
+def test_tables_equal_the_source_under_hostile_delivery(tmp_path: Path, seed: int) -> None:
+    deliver(tmp_path, seed, crashes=3)
+
+
+@pytest.mark.soak
+@pytest.mark.parametrize("seed", range(100, 400))
+def test_tables_equal_the_source_under_hostile_delivery_for_long(tmp_path: Path, seed: int) -> None:
+    deliver(tmp_path, seed, crashes=8)
