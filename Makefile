@@ -2,11 +2,11 @@
 PYTHON ?= python3
 VENV := .venv
 BIN := $(VENV)/bin
-KERNELS := $(shell find src/headstream/codec -name '*.py' -o -name '*.h' -o -name '*.pxd')
+KERNELS := src/headstream/wire/frame_scan.py $(shell find src/headstream/codec -name '*.py' -o -name '*.h' -o -name '*.pxd')
 TESTED := tests/unit tests/property tests/vectors
 
 .DEFAULT_GOAL := help
-.PHONY: help setup jars demo test unit soak check format bench clean
+.PHONY: help setup jars demo test unit soak check vectors format bench clean
 
 help: ## this list
 	@grep -hE '^[a-z]+:.*## ' $(MAKEFILE_LIST) | awk -F':.*## ' '{printf "  make %-8s %s\n", $$1, $$2}'
@@ -50,6 +50,9 @@ check: setup ## format, lint, types, layers, sizes
 	@$(BIN)/lint-imports --no-cache
 	@$(BIN)/python tools/check_sizes.py
 
+vectors: setup ## write vectors/*.json, the bytes of every dialect for other implementers
+	@$(BIN)/python tools/make_vectors.py
+
 format: setup ## mend what ruff can mend
 	@$(BIN)/ruff check --fix --quiet .; $(BIN)/ruff format --quiet .
 
@@ -58,4 +61,4 @@ bench: setup ## measure side by side; results are written to bench/results
 
 clean: ## remove what was built, the environment included
 	rm -rf $(VENV) build dist src/*.egg-info headstream-demo
-	find src -name '*.so' -delete; find src/headstream/codec -name '*.c' -delete
+	find src -name '*.so' -delete; find src/headstream/codec src/headstream/wire -name '*.c' -delete

@@ -24,6 +24,7 @@ import headstream as hs  # noqa: E402
 from bench.machine import Report  # noqa: E402
 from headstream.broker.broker import Broker  # noqa: E402
 from headstream.codec.batch.stamp import stamp  # noqa: E402
+from headstream.log.linux import reserve  # noqa: E402
 from headstream.log.shared import open_directory, open_memory  # noqa: E402
 from headstream.model.identifiers import TopicName  # noqa: E402
 from headstream.model.polling import Consumer, PollingStrategy  # noqa: E402
@@ -40,12 +41,25 @@ Work = Callable[[], object]
 
 
 class PlainFile:
-    """A file that is written to its end."""
+    """A file that is written to its end.
 
-    def __init__(self, path: Path) -> None:
+    Args:
+        path: Where it is.
+        reserved_bytes: Room on the disk that it has from the beginning.
+    """
+
+    def __init__(self, path: Path, reserved_bytes: int = 0) -> None:
         self._descriptor = os.open(path, os.O_RDWR | os.O_CREAT)
+        if reserved_bytes:
+            reserve(self._descriptor, 0, reserved_bytes)
 
     def write(self, data: bytes | bytearray) -> None:
+        os.write(self._descriptor, data)
+
+    def write_again(self, data: bytes | bytearray, size_bytes: int = 64 << 20) -> None:
+        """Write to the end, but begin anew after so many bytes: over what the system holds in memory."""
+        if os.lseek(self._descriptor, 0, os.SEEK_CUR) + len(data) > size_bytes:
+            os.lseek(self._descriptor, 0, os.SEEK_SET)
         os.write(self._descriptor, data)
 
     def close(self) -> None:
@@ -76,17 +90,23 @@ def report_appends(report: Report, folder: Path, count: int, size: int, rounds: 
     root = folder / f"append-{count}"
     root.mkdir()
     plain, stamped = PlainFile(root / "plain"), PlainFile(root / "stamped")
+    roomy, old = PlainFile(root / "roomy", len(stored) * (rounds + 3) * calls), PlainFile(root / "old")
+    for _ in range((64 << 20) // len(stored)):
+        old.write(stored)
     disk, memory = Broker(open_directory(str(root / "log"))), Broker(open_memory())
     for broker in (disk, memory):
         broker.topics.create(TOPIC, 1, Limits.IGGY)
     works: dict[str, Work] = {
         "os.write of the stored bytes": lambda: plain.write(stored),
+        "the same, room reserved for the whole file": lambda: roomy.write(stored),
+        "the same, over pages of an old file": lambda: old.write_again(stored),
         "stamp, os.write": lambda: stamped.write(stamp(batch, 0, NOW, SEED, False).data),
         "append to file://": lambda: disk.messages.send(TOPIC, 1, batch),
         "append to memory://": lambda: memory.messages.send(TOPIC, 1, batch),
+        "stamp alone": lambda: stamp(batch, 0, NOW, SEED, False),
     }
     compare(report, f"append {count} x {size} bytes, growing files", works, rounds, calls)
-    for resource in (plain, stamped, disk, memory):
+    for resource in (plain, stamped, roomy, old, disk, memory):
         resource.close()
 
 
@@ -107,13 +127,17 @@ def report_reads(report: Report, folder: Path, count: int, size: int, sends: int
     directory = Path(log.partition_directory(log.snapshot()[TOPIC.stream].topics[TOPIC.topic], 1))
     paths = sorted(directory.glob("*.log"))
     total, end = sum(path.stat().st_size for path in paths), sends * count
-    follower, buffers = PartitionFollower(directory), itertools.cycle((bytearray(CHUNK), bytearray(CHUNK)))
+    follower, careless = PartitionFollower(directory), PartitionFollower(directory, verify=False)
+    buffers = itertools.cycle((bytearray(CHUNK), bytearray(CHUNK)))
 
     def read() -> None:
         assert sum(got for path in paths for got in plain_read(path, buffers)) == total
 
     def follow() -> None:
         assert sum(len(chunk) for chunk in follower.read(0)) == total
+
+    def follow_unchecked() -> None:
+        assert sum(len(chunk) for chunk in careless.read(0)) == total
 
     def poll() -> None:
         seen = offset = 0
@@ -123,9 +147,15 @@ def report_reads(report: Report, folder: Path, count: int, size: int, sends: int
         assert seen == total
 
     title = f"read {total / 1e6:.0f} MB of sends of {count} x {size} bytes, from the page cache"
-    works: dict[str, Work] = {"readv of the files, 4 MiB, two buffers in turn": read, "follower": follow, "polls of 1000": poll}
+    works: dict[str, Work] = {
+        "readv of the files, 4 MiB, two buffers in turn": read,
+        "follower, each send checked": follow,
+        "follower, unchecked": follow_unchecked,
+        "polls of 1000": poll,
+    }
     compare(report, title, works, 15)
     follower.close()
+    careless.close()
     broker.close()
 
 

@@ -2,7 +2,8 @@
 
 A partition is filled with real sends to 1 GB and then to 10 GB. Each time a new Log opens it and appends one send, which
 is when recovery runs; cold is after the system was told to forget the newest segment's pages. Everything was written
-within the last minute, so the whole newest segment is suspect: no opening after a crash looks at more.
+within the last minute, so the whole newest segment is suspect: as much as an opening after a crash reads of a log whose
+newest segment has its index. (A segment without its index is read whole, at each opening until it has one again.)
 """
 
 from __future__ import annotations

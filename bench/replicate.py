@@ -39,8 +39,9 @@ from headstream.codec.replicate import (
     target_type,
 )
 from headstream.connect import connect
-from headstream.spark.replicate.apply.deltalake import DeltaLakeTable
+from headstream.spark.replicate.apply.deltalake import DeltaLakeEngine
 from headstream.spark.replicate.apply.mapped import SparkMappedTables
+from headstream.spark.replicate.apply.scd1 import Scd1Table
 from headstream.spark.replicate.apply.tombstones import Tombstones
 from headstream.spark.replicate.changes import BOOKKEEPING, OLD_PREFIX, OPERATIONS, collapse
 from headstream.spark.replicate.config import ReplicateConfig
@@ -160,6 +161,7 @@ def change_batch(operations: list[str], keys: list[int], at: int) -> pa.Table:
     columns["_hs_operation"] = [OPERATIONS.index(operation) for operation in operations]
     columns["_hs_sequence"] = ["" if operations[n] == "REFRESH" else make_sequence(at + n) for n in range(count)]
     columns |= {"_hs_columns": [None] * count, "_hs_topic": ["t"] * count, "_hs_partition": [1] * count}
+    columns |= {field.name: [None] * count for field in BOOKKEEPING if field.name not in columns}
     columns |= {"_hs_offset": range(count), f"{OLD_PREFIX}c0": [None] * count}
     return pa.table({field.name: pa.array(columns[field.name], field.type) for field in schema}, schema=schema)
 
@@ -168,7 +170,8 @@ def bench_merge(report: Report, directory: Path, spark: Any, rows: int, changes:
     """Updates, inserts and deletes into a large table, clustered and random keys."""
     table = make_table(0)
     types = {column.name: target_type(column) for column in table.columns}
-    target = DeltaLakeTable(directory / "merged", ["c0"], Tombstones(directory / "tombstones", ["c0"]), SparkMappedTables(spark))
+    engine = DeltaLakeEngine(directory / "merged", SparkMappedTables(spark))
+    target = Scd1Table(engine, ["c0"], Tombstones(directory / "tombstones", ["c0"]))
     target.prepare(types)
     for first in range(0, rows, 200_000):
         keys = list(range(first, min(first + 200_000, rows)))

@@ -1,6 +1,7 @@
-"""The data source beside Parquet, into `noop`, in one run; results in results/spark_source.txt.
+"""The data source beside Spark's Kafka source and beside Parquet, into `noop`, in one run; results in results/spark_source.txt.
 
 reader     what an executor does, without Spark: segment bytes to Arrow, one core
+anchor     what Spark's Kafka source reads of a broker on this machine, and what the source reads that says the same
 source     spark.read.format("headstream") by shape of headers, local[2]
 parquet    the same rows and columns from Parquet files, and two columns of them
 cpu        rows a second of processor time, JVM and workers together: what other work on the machine disturbs less
@@ -26,6 +27,7 @@ from typing import TYPE_CHECKING, Any, Final
 
 import headstream as hs
 from bench.machine import Report
+from bench.spark_kafka import anchor_frames, filled_broker
 from headstream.codec.binary import encode_sent
 from headstream.log.shared import close_log, open_directory
 from headstream.spark import session, stop
@@ -38,7 +40,19 @@ if TYPE_CHECKING:
 
 TOPIC: Final = "bench/messages"
 BATCH: Final = 1000
-SHAPES: Final[tuple[HeaderShape, ...]] = ("none", "binary", "variant")
+SHAPES: Final[tuple[HeaderShape, ...]] = ("none", "binary", "variant", "array", "map")
+DECLARED: Final = "attempt INT"
+ANCHORED: Final[dict[str, tuple[tuple[str, dict[str, str]], ...]]] = {
+    "kafka, value only": (("payload only", {"headers": "none", "columns": "payload"}),),
+    "kafka, headers array": tuple(
+        (f"headers={shape}", {"headers": shape, "columns": "payload,headers"}) for shape in ("variant", "map", "array", "binary")
+    ),
+    "kafka, one typed header": (
+        ("one declared header", {"headers": "none", "columns": "payload", "headerColumns": DECLARED}),
+        ("headers:attempt::int", {"headers": "variant", "columns": "payload,headers"}),
+    ),
+}
+"""What the source reads beside each frame of the anchor."""
 
 
 def make_log(directory: Path, messages: int, payload_bytes: int, partitions: int = 2) -> None:
@@ -108,8 +122,8 @@ def measure(runs: dict[str, Callable[[], None]], rounds: int) -> dict[str, tuple
 
 
 def bench_reader(report: Report, directory: Path, messages: int, rounds: int) -> None:
-    def run(shape: HeaderShape) -> Callable[[], None]:
-        parsed = parse_options(options(directory, shape))
+    def run(shape: HeaderShape, **more: str) -> Callable[[], None]:
+        parsed = parse_options(options(directory, shape) | more)
         tasks = [partition.value for partition in HeadstreamReader(parsed).partitions()]
 
         def read() -> None:
@@ -118,12 +132,36 @@ def bench_reader(report: Report, directory: Path, messages: int, rounds: int) ->
 
         return read
 
-    for name, (seconds, _) in measure({shape: run(shape) for shape in SHAPES}, rounds).items():
-        report.line(f"  reader, one core, headers={name:8} {messages / seconds / 1e6:5.2f} M rows/s")
+    runs = {f"headers={shape}": run(shape) for shape in SHAPES}
+    runs[f"headerColumns={DECLARED}"] = run("none", headerColumns=DECLARED)
+    runs["columns=payload"] = run("none", columns="payload")
+    for name, (seconds, _) in measure(runs, rounds).items():
+        report.line(f"  reader, one core, {name:28} {messages / seconds / 1e6:5.2f} M rows/s")
 
 
 def to_noop(frame: DataFrame) -> Callable[[], None]:
     return lambda: frame.write.format("noop").mode("overwrite").save()
+
+
+def bench_anchor(report: Report, spark: SparkSession, directory: Path, messages: int, rounds: int) -> None:
+    """Read the same messages from a broker with Spark's Kafka source, and from the log; the broker runs meanwhile."""
+    with filled_broker(spark, messages, 100) as broker:
+        frames = anchor_frames(spark, broker)
+        for anchor, ours in ANCHORED.items():
+            for name, given in ours:
+                frame = spark.read.format("headstream").options(**options(directory, "variant") | given).load()
+                if name.startswith("headers:"):
+                    frame = frame.selectExpr("payload", name)
+                frames[f"{anchor} | {name}"] = frame
+        taken = measure({name: to_noop(frame) for name, frame in frames.items()}, rounds)
+    for anchor, ours in ANCHORED.items():
+        clock, cpu = taken[anchor]
+        lines = {anchor: taken[anchor]} | {f"  headstream, {name}": taken[f"{anchor} | {name}"] for name, _ in ours}
+        for line, (clock_here, cpu_here) in lines.items():
+            report.line(
+                f"  {line:40} {messages / clock_here / 1e6:5.2f} M rows/s {clock / clock_here:5.2f}"
+                f"    {messages / cpu_here / 1e6:5.2f} M rows a CPU second {cpu / cpu_here:5.2f}"
+            )
 
 
 def bench_source(report: Report, spark: SparkSession, directory: Path, messages: int, rounds: int) -> None:
@@ -197,7 +235,7 @@ def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--messages", type=int, default=2_000_000)
     parser.add_argument("--rounds", type=int, default=4)
-    parser.add_argument("--parts", default="reader,source,stream,session")
+    parser.add_argument("--parts", default="reader,anchor,source,stream,session")
     parser.add_argument("--write", action=argparse.BooleanOptionalAction, default=True)
     arguments = parser.parse_args()
     parts: list[str] = arguments.parts.split(",")
@@ -215,6 +253,9 @@ def main() -> None:
                 report.line(f"{messages:,} messages of {size}, three headers, 2 partitions")
                 bench_reader(report, directory, messages, arguments.rounds)
         spark = session("bench", master="local[2]", config={"spark.driver.memory": "2g"})
+        if "anchor" in parts:
+            report.line(f"{arguments.messages:,} messages of 100 B into noop, local[2]; Spark's Kafka source is 1")
+            bench_anchor(report, spark, small, arguments.messages, arguments.rounds)
         if "source" in parts:
             for directory, messages, size in sizes:
                 report.line(f"{messages:,} messages of {size} into noop, local[2]; Parquet with the same columns is 1")

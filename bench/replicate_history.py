@@ -1,0 +1,100 @@
+"""Rows as they are (SCD type 1) against every version of them (SCD type 2), side by side; results in
+results/replicate_history.txt.
+
+batches of 10,000 changes (80 % updates, 10 % inserts, 10 % deletes) into a table, keys beside each other or anywhere: in
+order, and again with every tenth batch late; with the last batches of a growing history
+"""
+
+from __future__ import annotations
+
+import argparse
+import random
+import tempfile
+import time
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+from statistics import median
+
+import pyarrow as pa
+
+from bench.machine import Report
+from bench.replicate import change_batch, make_table
+from headstream.codec.replicate import target_type
+from headstream.spark.replicate.apply.deltalake import DeltaLakeEngine
+from headstream.spark.replicate.apply.scd1 import Scd1Table
+from headstream.spark.replicate.apply.scd2 import Scd2Table
+from headstream.spark.replicate.apply.scd2_events import read_events
+from headstream.spark.replicate.apply.tombstones import Tombstones
+from headstream.spark.replicate.changes import collapse
+
+TABLE = make_table(0)
+TYPES = {column.name: target_type(column) for column in TABLE.columns}
+
+
+class NoMappedTables:
+    """The columns here have plain names."""
+
+    def create(self, path: Path, columns: Mapping[str, str], partition_by: Sequence[str] = ()) -> None:
+        """Not called."""
+        raise AssertionError(path)
+
+    add_columns = widen = create
+
+
+def make_batches(rows: int, count: int, size: int, *, clustered: bool) -> list[pa.Table]:
+    """Batches of changes in the order of their sequences."""
+    rng = random.Random(1)
+    batches = []
+    for number in range(count):
+        kinds = [("DELETE" if n % 10 == 0 else "INSERT" if n % 10 == 1 else "UPDATE") for n in range(size)]
+        first = rng.randrange(rows - size)
+        old = iter(range(first, first + size) if clustered else rng.sample(range(rows), size))
+        new = iter(range(rows + number * size, rows + (number + 1) * size))
+        keys = [next(new) if kind == "INSERT" else next(old) for kind in kinds]
+        batches.append(change_batch(kinds, keys, 1 + number * size))
+    return batches
+
+
+def bench(report: Report, directory: Path, rows: int, size: int, count: int) -> None:
+    """Both types, the same batches."""
+    for clustered in (True, False):
+        for late in (False, True):
+            place = directory / f"{clustered}{late}"
+            ones = Scd1Table(DeltaLakeEngine(place / "1", NoMappedTables()), ["c0"], Tombstones(place / "tombstones", ["c0"]))
+            twos = Scd2Table(DeltaLakeEngine(place / "2", NoMappedTables()), ["c0"])
+            for table in (ones, twos):
+                table.prepare(TYPES)
+            batches = make_batches(rows, count, size, clustered=clustered)
+            if late:
+                for number in range(5, len(batches), 10):
+                    batches[number - 3], batches[number] = batches[number], batches[number - 3]
+            load = [change_batch(["REFRESH"] * rows, list(range(rows)), 0)]
+            one_s, two_s = [], []
+            for version, batch in enumerate(load + batches):
+                began = time.perf_counter()
+                ones.merge(collapse(batch, TABLE, list(TYPES)), "bench", version)
+                between = time.perf_counter()
+                twos.merge(read_events(batch, TABLE, list(TYPES)), "bench", version)
+                one_s.append(between - began)
+                two_s.append(time.perf_counter() - between)
+            keys = "keys beside each other" if clustered else "keys anywhere"
+            order = "every 10th batch late" if late else "in order"
+            quarter = max(1, count // 4)
+            rates = [size / median(part) / 1000 for part in (one_s[1:], two_s[1:], one_s[-quarter:], two_s[-quarter:])]
+            report.line(
+                f"{keys:22}, {order:21}: type 1 {rates[0]:4.0f} thousand changes/s, type 2 {rates[1]:4.0f}; "
+                f"last quarter {rates[2]:4.0f}, {rates[3]:4.0f}"
+            )
+
+
+def main() -> None:
+    """Run all of it."""
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("--quick", action="store_true", help="a tenth of the work, nothing written")
+    quick = parser.parse_args().quick
+    with tempfile.TemporaryDirectory(prefix="headstream-bench-") as name, Report("replicate_history", write=not quick) as report:
+        bench(report, Path(name), *((100_000, 10_000, 8) if quick else (1_000_000, 10_000, 40)))
+
+
+if __name__ == "__main__":
+    main()

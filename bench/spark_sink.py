@@ -1,0 +1,111 @@
+"""Writing with Spark into our log beside Spark's Kafka sink, the same rows in one run; results in results/spark_sink.txt.
+
+rows       payloads of 100 B and three headers, kept in Spark's memory, so that making them is no part of it
+headstream payload alone | by key | three header columns | headers as an array
+kafka      value alone | with the headers array, into a broker on this machine
+
+python -m bench.spark_sink [--messages 2000000] [--rounds 3]
+"""
+
+from __future__ import annotations
+
+import argparse
+import statistics
+import tempfile
+import time
+from collections.abc import Callable
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+import headstream as hs
+from bench.machine import Report
+from bench.spark_kafka import generate, kafka_writer
+from headstream.spark import session, stop
+from headstream.testing import KafkaBroker
+
+if TYPE_CHECKING:
+    from pyspark.sql import DataFrame, SparkSession
+
+PAYLOAD_BYTES = 100
+ANCHOR = {"kafka, value alone": False, "kafka, headers array": True}
+
+
+def rows_of(spark: SparkSession, messages: int) -> DataFrame:
+    """Return the rows, in memory."""
+    made = generate(spark, messages, PAYLOAD_BYTES)
+    typed = ["payload", "headers", "substr(payload, 1, 8) key", "CAST(hash(payload) % 5 AS INT) attempt", "'web' source"]
+    rows = made.selectExpr(*typed, "hash(payload) / 8D total").persist()
+    rows.count()
+    return rows
+
+
+def writer(rows: DataFrame, url: str, *columns: str, **options: str) -> Callable[[], None]:
+    """Return a call that writes some columns into our log."""
+    frame = rows.select(*columns).write.format("headstream").mode("append")
+    return frame.option("url", url).option("topic", "bench/messages").options(**options).save
+
+
+def measure(runs: dict[str, Callable[[], None]], rounds: int, prepare: Callable[[], None]) -> dict[str, float]:
+    """Return the seconds of each run, without its preparation: medians of rounds that take all in turn, but for the first."""
+    times: dict[str, list[float]] = {name: [] for name in runs}
+    for number in range(rounds + 1):
+        for name, run in runs.items():
+            prepare()
+            began = time.perf_counter()
+            run()
+            if number:
+                times[name].append(time.perf_counter() - began)
+    return {name: statistics.median(each) for name, each in times.items()}
+
+
+def main() -> None:
+    """Measure, print and write down."""
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("--messages", type=int, default=2_000_000)
+    parser.add_argument("--rounds", type=int, default=3)
+    parser.add_argument("--draft", action="store_true", help="do not write the result down")
+    arguments = parser.parse_args()
+    messages = arguments.messages
+    spark = session("bench", master="local[2]", config={"spark.driver.memory": "3g"})
+    try:
+        with (
+            Report("spark_sink", write=not arguments.draft) as report,
+            KafkaBroker(heap_mb=1024) as broker,
+            tempfile.TemporaryDirectory() as scratch,
+        ):
+            url = (Path(scratch) / "log").as_uri()
+            with hs.connect(url) as log:
+                log.create_topic("bench/messages", partitions=2)
+
+            def purge() -> None:
+                with hs.connect(url) as log:
+                    log.purge_topic("bench/messages")
+
+            broker.create_topic("bench.written", 2)
+            rows = rows_of(spark, messages)
+            ours = {
+                "headstream, payload alone": writer(rows, url, "payload"),
+                "headstream, by key": writer(rows, url, "payload", "key"),
+                "headstream, three header columns": writer(
+                    rows, url, "payload", "attempt", "source", "total", headerColumns="attempt, source, total"
+                ),
+                "headstream, headers array": writer(rows, url, "payload", "headers"),
+            }
+            anchor = {
+                name: kafka_writer(rows.select("payload", "headers"), broker, "bench.written", headers=headers)
+                for name, headers in ANCHOR.items()
+            }
+            noop = {"noop, payload alone": rows.select("payload").write.format("noop").mode("overwrite").save}
+            report.line(f"{messages} rows of {PAYLOAD_BYTES} B from memory into 2 partitions, local[2], the broker beside it")
+            seconds = measure({**ours, **anchor, **noop}, arguments.rounds, purge)
+            plain, full = (seconds[name] for name in ANCHOR)
+            for name, each in seconds.items():
+                beside = plain if "alone" in name or "key" in name else full
+                ratio = f"{beside / each:5.2f} x kafka" if name in ours else ""
+                report.line(f"  {name:36} {messages / each / 1e6:5.2f} M rows/s  {ratio}".rstrip())
+    finally:
+        stop(spark)
+
+
+if __name__ == "__main__":
+    main()

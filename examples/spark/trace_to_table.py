@@ -1,0 +1,41 @@
+"""A tracing id from producer to table: the header goes with the message, and is a column at the end.
+
+pip install 'headstream[spark]'
+python examples/spark/trace_to_table.py
+"""
+
+import secrets
+import tempfile
+from pathlib import Path
+
+import headstream as hs
+from headstream.spark import session
+
+directory = Path(tempfile.mkdtemp(prefix="headstream-trace-"))
+url = f"file://{directory}/log"
+
+# The producer: W3C trace context is text, and stays text.
+traces = [f"00-{secrets.token_hex(16)}-{secrets.token_hex(8)}-01" for _ in range(3)]
+with hs.connect(url) as log:
+    log.create_topic("shop/orders", partitions=2)
+    with log.producer("shop/orders") as producer:
+        for number, trace in enumerate(traces):
+            producer.send(b"order %d" % number, key=b"%d" % number, headers={"traceparent": trace, "attempt": hs.uint8(1)})
+
+# The pipeline: a header is a column, typed, without a function of one's own.
+spark = session("trace-to-table", jars=False, quick_start=True)
+orders = (
+    spark.read.format("headstream")
+    .option("url", url)
+    .option("subscribe", "shop/orders")
+    .load()
+    .selectExpr("headers:traceparent::string AS trace", "headers:attempt::int AS attempt", "CAST(payload AS string) AS payload")
+)
+orders.write.parquet(f"{directory}/table")
+
+# Whoever looks into the table finds the request that a row came from.
+for row in spark.read.parquet(f"{directory}/table").orderBy("payload").collect():
+    assert row.trace in traces
+    print(row.payload, row.attempt, row.trace)
+
+spark.stop()
