@@ -47,6 +47,7 @@ class Broker:
     ) -> None:
         self._log = log
         self._is_closed = False
+        self.monotonic = monotonic
         backing = Backing(log, clock_us, entropy, monotonic)
         self.streams = Streams(backing)
         self.topics = Topics(backing)
