@@ -6,7 +6,7 @@ import hashlib
 import json
 import threading
 import urllib.parse
-from collections.abc import Mapping
+from collections.abc import Container, Mapping
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -18,6 +18,7 @@ from headstream.codec.replicate import TableMetadata
 from headstream.errors import HeadstreamError, SchemaChangeError
 from headstream.spark.replicate.apply.engine import Counts
 from headstream.spark.replicate.loads import LOAD_GAP_US
+from headstream.spark.replicate.maintenance import Schedule
 from headstream.spark.replicate.raw import Coordinates
 from headstream.spark.replicate.schemas import TableSchema
 from headstream.spark.replicate.table_memory import TableMemory
@@ -173,10 +174,20 @@ class TargetTables:
         applied.held = waiting
         return applied
 
-    def settle(self) -> Applied:
-        """Remove what loads that are over did not bring; to be called when no data comes, and at the end of a run."""
+    def names(self) -> list[Name]:
+        """Return the schemas and names of the tables that have been written."""
+        return list(self._memory.names())
+
+    def settle(self, resting: Container[Name] = ()) -> Applied:
+        """Remove what loads that are over did not bring; to be called when no data comes, and at the end of a run.
+
+        Args:
+            resting: Tables that are not to be tried.
+        """
         applied = Applied()
         for name in self._memory.names():
+            if name in resting:
+                continue
             try:
                 counts = self._table(name).settle()
             except HeadstreamError as error:
@@ -186,7 +197,7 @@ class TargetTables:
                     applied.add(Applied({name: counts}))
         return applied
 
-    def begin_load(self, schema: str, table: str, at_us: int) -> None:
+    def begin_load(self, schema: str, table: str, at_us: int) -> bool:
         """Say that a full load of a table begins: its REFRESH rows that are logged from then on replace what is there.
 
         The load's first row says so too, as long as it is logged more than `load_gap_us` after a change.
@@ -195,23 +206,32 @@ class TargetTables:
             schema: The source schema.
             table: The source table.
             at_us: When, microseconds since 1970 UTC; the highest change logged until then is what the load replaces.
+
+        Returns:
+            Whether a load begins then; not where rows that were logged since have been applied as those of an earlier load.
         """
-        self._table((schema, table)).begin_load(at_us)
+        return self._table((schema, table)).begin_load(at_us)
 
-    def end_load(self, schema: str, table: str) -> Counts:
-        """Say that a table's load is over, which otherwise its next change says, and remove the rows that it did not bring."""
-        return self._table((schema, table)).end_load()
+    def end_load(self, schema: str, table: str) -> None:
+        """Say that a table's load is over, which otherwise its next change says: settle() removes the rows it did not bring."""
+        self._table((schema, table)).end_load()
 
-    def prune(self, before_us: int) -> None:
-        """Forget deletions that the source committed before a time.
+    def maintain(self, name: Name, schedule: Schedule, now_us: int, *, may_forget: bool) -> bool:
+        """Care for a table as far as it is time; return whether there was anything to do.
 
-        A change that is older, comes after all and is for a key that is not in the table is then given up with the reason.
+        A change that is older than the deletions remembered, comes after all and is for a key that is not in the table is
+        given up with that reason.
 
         Args:
-            before_us: Microseconds since 1970 UTC; nothing that waits may be from before it.
+            name: Schema and name.
+            schedule: What is done how often.
+            now_us: The time, microseconds since 1970 UTC.
+            may_forget: Whether deletions may be forgotten: not while older changes wait.
+
+        Raises:
+            StorageError: the table cannot be written.
         """
-        for name in self._memory.names():
-            self._table(name).prune(before_us)
+        return self._table(name).maintain(schedule, now_us, may_forget=may_forget)
 
     def _table(self, name: Name) -> TargetTable:
         with self._lock:
