@@ -18,8 +18,9 @@ def catalog(tmp_path: Path) -> Catalog:
 
 
 def add(catalog: Catalog, name: str) -> UserRecord:
-    accounts.insert_user(catalog, name, f"hash of {name}", is_active=True, permissions=b"all", created_us=7)
-    return accounts.list_users(catalog)[-1]
+    id_ = accounts.insert_user(catalog, name, f"hash of {name}", True, b"all", 7)
+    (user,) = [user for user in accounts.list_users(catalog) if user.id == id_]
+    return user
 
 
 def test_users_are_what_was_said_last(catalog: Catalog, tmp_path: Path) -> None:
