@@ -127,11 +127,12 @@ def find_token(catalog: Catalog, hashed: bytes) -> TokenRecord | None:
 
 
 def insert_token(catalog: Catalog, token: TokenRecord) -> None:
-    """Add a token; its user has none of that name."""
+    """Add a token; its user has none of that name. Of a user who was deleted just now nothing is kept."""
     with catalog.transaction(()):
         catalog.change(
-            f"INSERT INTO tokens ({_TOKEN}) VALUES (?, ?, ?, ?)", token.user_id, token.name, token.hash, token.expires_us
-        )
+            f"INSERT INTO tokens ({_TOKEN}) SELECT id, ?, ?, ? FROM users WHERE id = ?",
+            token.name, token.hash, token.expires_us, token.user_id,
+        )  # fmt: skip
 
 
 def delete_token(catalog: Catalog, user_id: int, name: str) -> None:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 from typing import Any
 
@@ -9,6 +10,7 @@ import pytest
 
 from headstream.broker.broker import Broker
 from headstream.broker.commands.table import make_dispatcher
+from headstream.broker.passwords import Passwords
 from headstream.broker.settings import ServerSettings
 from headstream.errors import InvalidInputError
 from headstream.log.shared import open_directory
@@ -242,6 +244,42 @@ def test_there_are_never_more_users_than_there_are_numbers(server: Server) -> No
     root = server.root()
     assert root.ask(CreateUser("last", "secret", ACTIVE)).id == (1 << 32) - 1
     assert root.status(CreateUser("more", "secret", ACTIVE)) == 55
+
+
+@pytest.mark.parametrize("noun", ["user", "token"])
+def test_one_of_many_who_make_the_same_at_once_makes_it(server: Server, noun: str) -> None:
+    command: Command[Any] = CreateUser("alice", "secret", ACTIVE) if noun == "user" else CreateToken("own", NEVER)
+    peers = [server.root() for _ in range(8)]
+    with ThreadPoolExecutor(len(peers)) as pool:
+        statuses = sorted(pool.map(lambda peer: peer.status(command), peers))
+    assert statuses == [0] + [46 if noun == "user" else 51] * 7
+    server.add_user("bob")
+    assert [user.id for user in peers[0].ask(ListUsers())] == ([1, 2, 3] if noun == "user" else [1, 2])
+
+
+def test_a_password_is_changed_once_by_those_who_change_it_at_once(server: Server) -> None:
+    server.add_user("alice")
+    passwords = [f"new {number}" for number in range(4)]
+    peers = [server.root() for _ in passwords]
+    with ThreadPoolExecutor(len(peers)) as pool:
+        changes = [ChangePassword("alice", "alicealice", password) for password in passwords]
+        statuses = list(pool.map(lambda peer, change: peer.status(change), peers, changes))
+    assert sorted(statuses) == [0, 42, 42, 42]
+    assert [server.connect().status(Login("alice", password)) for password in passwords] == statuses
+
+
+def test_who_is_deleted_while_its_password_is_checked_may_do_nothing(server: Server, monkeypatch: pytest.MonkeyPatch) -> None:
+    server.add_user("alice", EVERYTHING)
+    root, peer = server.root(), server.connect()
+    check = Passwords.check
+
+    def check_late(self: Passwords, password: str, kept: str | None) -> bool:
+        root.ask(DeleteUser("alice"))
+        return check(self, password, kept)
+
+    monkeypatch.setattr(Passwords, "check", check_late)
+    peer.status(Login("alice", "alicealice"))
+    assert [peer.status(command) for command in (ListUsers(), CreateToken("own", NEVER), ListTokens())] == [40, 40, 40]
 
 
 # -- root and what a restart leaves -------------------------------------------------------------------------------

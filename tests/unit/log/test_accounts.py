@@ -38,6 +38,8 @@ def test_id_of_a_deleted_user_is_not_given_again_and_its_tokens_are_gone(catalog
     accounts.insert_token(catalog, TokenRecord(alice.id, "ci", b"hash", None))
     accounts.delete_user(catalog, alice.id)
     assert accounts.find_token(catalog, b"hash") is None
+    accounts.insert_token(catalog, TokenRecord(alice.id, "late", b"late", None))  # by who did not know yet
+    assert accounts.find_token(catalog, b"late") is None
     assert add(catalog, "alice").id == 3
 
 
