@@ -18,6 +18,7 @@ from headstream.codec.replicate import TableMetadata
 from headstream.errors import HeadstreamError, SchemaChangeError
 from headstream.spark.replicate.apply.engine import Counts
 from headstream.spark.replicate.loads import LOAD_GAP_US
+from headstream.spark.replicate.maintenance import Schedule
 from headstream.spark.replicate.raw import Coordinates
 from headstream.spark.replicate.schemas import TableSchema
 from headstream.spark.replicate.table_memory import TableMemory
@@ -87,6 +88,7 @@ class TargetTables:
         checkpoint: Where what must be known of them is: `tombstones/` and `tables.sqlite`.
         open_engine: Opens their Delta tables.
         load_gap_us: As loads.LOAD_GAP_US.
+        change_tables: Where their change tables are; None for none.
     """
 
     def __init__(
@@ -96,12 +98,14 @@ class TargetTables:
         open_engine: OpenEngine,
         *,
         load_gap_us: int = LOAD_GAP_US,
+        change_tables: Path | None = None,
     ) -> None:
         self._directory = directory
         self._tombstones = checkpoint / "tombstones"
         self._memory = TableMemory(checkpoint / "tables.sqlite")
         self._open_engine = open_engine
         self._load_gap_us = load_gap_us
+        self._change_tables = change_tables
         self._open: dict[Name, TargetTable] = {}
         self._lock = threading.Lock()
 
@@ -215,22 +219,29 @@ class TargetTables:
         """Say that a table's load is over, which otherwise its next change says: settle() removes the rows it did not bring."""
         self._table((schema, table)).end_load()
 
-    def prune(self, before_us: int) -> None:
-        """Forget deletions that the source committed before a time.
+    def maintain(self, name: Name, schedule: Schedule, now_us: int, *, may_forget: bool) -> bool:
+        """Care for a table as far as it is time; return whether there was anything to do.
 
-        A change that is older, comes after all and is for a key that is not in the table is then given up with the reason.
+        A change that is older than the deletions remembered, comes after all and is for a key that is not in the table is
+        given up with that reason.
 
         Args:
-            before_us: Microseconds since 1970 UTC; nothing that waits may be from before it.
+            name: Schema and name.
+            schedule: What is done how often.
+            now_us: The time, microseconds since 1970 UTC.
+            may_forget: Whether deletions may be forgotten: not while older changes wait.
+
+        Raises:
+            StorageError: the table cannot be written.
         """
-        for name in self._memory.names():
-            self._table(name).prune(before_us)
+        return self._table(name).maintain(schedule, now_us, may_forget=may_forget)
 
     def _table(self, name: Name) -> TargetTable:
         with self._lock:
             if name not in self._open:
                 paths = table_path(self._directory, *name), table_path(self._tombstones, *name)
-                self._open[name] = TargetTable(name, *paths, self._memory, self._open_engine, self._load_gap_us)
+                changes = None if self._change_tables is None else table_path(self._change_tables, *name)
+                self._open[name] = TargetTable(name, *paths, self._memory, self._open_engine, self._load_gap_us, changes)
             return self._open[name]
 
 
