@@ -24,7 +24,7 @@ __all__ = ["AccessToken", "LoggedIn", "Login", "Logout", "Ping"]
 _VERSION: Final = re.compile(r"0\.(\d{1,6})\.")
 
 
-class _Trailing(Shape):
+class TrailingShape(Shape):
     """A text that may be missing at the end."""
 
     is_optional = True
@@ -40,7 +40,7 @@ class _Trailing(Shape):
         return None if spelled is None else TEXT32.read(spelled, where)
 
 
-class _OnlyJson(Shape):
+class OnlyJsonShape(Shape):
     """A record that only JSON has."""
 
     is_optional = True
@@ -71,7 +71,7 @@ class LoggedIn(Record):
     """Who has logged in; over HTTP with a token, over TCP without."""
 
     user_id: U32
-    access_token: Annotated[AccessToken | None, _OnlyJson()] = None
+    access_token: Annotated[AccessToken | None, OnlyJsonShape()] = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -89,8 +89,8 @@ class Login(Command[LoggedIn]):
     reply = one(LoggedIn)
     username: Text8
     password: Text8 = field(repr=False)
-    version: Annotated[str | None, _Trailing()] = None
-    context: Annotated[str | None, _Trailing()] = None
+    version: Annotated[str | None, TrailingShape()] = None
+    context: Annotated[str | None, TrailingShape()] = None
 
     @property
     def is_extended(self) -> bool:
