@@ -13,21 +13,9 @@ from typing import Any
 import fastavro
 
 from headstream.testing import SourceMessage
+from tests.foreign_schemas import ENVELOPE as FOREIGN_ENVELOPE
 
-ENVELOPE = fastavro.parse_schema(
-    {
-        "type": "record",
-        "name": "MessageEnvelope",
-        "fields": [
-            {"name": "magic", "type": {"type": "fixed", "name": "Magic", "size": 5}},
-            {"name": "type", "type": "string"},
-            {"name": "headers", "type": ["null", {"type": "map", "values": "string"}]},
-            {"name": "messageSchemaId", "type": ["null", "string"]},
-            {"name": "messageSchema", "type": ["null", "string"]},
-            {"name": "message", "type": "bytes"},
-        ],
-    }
-)
+ENVELOPE = fastavro.parse_schema(FOREIGN_ENVELOPE)
 
 
 def read_avro(data: bytes, schema: Any) -> dict[str, Any]:

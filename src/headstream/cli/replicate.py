@@ -16,7 +16,7 @@ import click
 from headstream.cli.inspection import inspect
 from headstream.cli.output import print_object, print_table, print_text
 from headstream.cli.parameters import Checked, output_option
-from headstream.cli.replicate_operation import parked, redrive, schemas, status
+from headstream.cli.replicate_operation import parked, redrive, reload, schemas, status
 from headstream.errors import ReplicateError
 
 if TYPE_CHECKING:
@@ -48,7 +48,7 @@ def replicate() -> None:
     """
 
 
-for _command in (inspect, status, schemas, parked, redrive):
+for _command in (inspect, status, schemas, parked, redrive, reload):
     replicate.add_command(_command)
 
 

@@ -1,4 +1,4 @@
-"""`headstream replicate status|schemas|parked|redrive`: beside a running pipeline, or after it; they read, and ask."""
+"""`headstream replicate status|schemas|parked|redrive|reload`: beside a running pipeline, or after it; they read, and ask."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ if TYPE_CHECKING:
     from headstream.spark.replicate.requests import Selection
     from headstream.spark.replicate.zone import SchemaZone
 
-__all__ = ["parked", "redrive", "schemas", "status"]
+__all__ = ["parked", "redrive", "reload", "schemas", "status"]
 
 _EPOCH: Final = datetime(1970, 1, 1, tzinfo=UTC)
 _Function = TypeVar("_Function", bound=Callable[..., Any])
@@ -182,6 +182,35 @@ def redrive(checkpoint: Path, states: str, dry_run: bool, output: str, **chosen:
     print_object({"request": number, "messages": sum(row["messages"] for row in rows)}, output)
 
 
+@click.command()
+@click.argument("table", type=_TABLE, metavar="SCHEMA.TABLE")
+@_checkpoint_option
+@click.option("--at", "at_us", type=_TIME, metavar="TIME", help="When the load begins.  [default: now]")
+@click.option("--ended", is_flag=True, help="The load is over: rows that it did not bring are gone at the source.")
+@output_option
+def reload(table: tuple[str, str], checkpoint: Path, at_us: int | None, ended: bool, output: str) -> None:
+    """Say that a full load of a target table begins, before it is started in Replicate; or, with --ended, that it is over.
+
+    The pipeline finds loads by itself, but one that begins within five minutes of a change of the table. What the table
+    has stays until the load's rows replace it; rows that the load did not bring go when the table's next change comes, or
+    --ended says so. Times are those that the messages have in their log. What came of it is in the status.
+
+    \b
+    Examples:
+      headstream replicate reload SHOP.orders --checkpoint /data/checkpoint
+      headstream replicate reload SHOP.orders --checkpoint /data/checkpoint --ended
+    """
+    from headstream.spark.replicate.requests import Requests
+
+    if ended and at_us is not None:
+        raise click.UsageError("--at says when a load begins, --ended that one is over: give one of them")
+    now_us = time.time_ns() // 1000
+    arguments = {"table": list(table), "at_us": now_us if at_us is None else at_us, "ended": ended}
+    with _open_ledger(checkpoint, write=True) as ledger:
+        number = Requests(ledger).ask("reload", arguments, now_us)
+    print_object({"request": number, "table": ".".join(table)}, output)
+
+
 @contextmanager
 def _open_ledger(checkpoint: Path, *, write: bool = False) -> Iterator[Ledger]:
     from headstream.spark.replicate.ledger import Ledger
@@ -225,6 +254,10 @@ def _rows(ledger: Ledger, selection: Selection, zone: SchemaZone) -> list[dict[s
     return [row(parcel) for parcel in selection.find(ledger, table_of)]
 
 
+def _describe(result: dict[str, Any]) -> str:
+    return ", ".join(f"{name} {value}" for name, value in result.items())
+
+
 def _print_status(document: dict[str, Any], output: str) -> None:
     if output != "table":
         print_object(document, output)
@@ -232,6 +265,8 @@ def _print_status(document: dict[str, Any], output: str) -> None:
     run, failing = document.pop("run") or {}, document.pop("failing_tables")
     document["updated"] = None if document["updated_us"] is None else format_time(document["updated_us"])
     document["requests"] = [f"{request['kind']} {request['id']}" for request in document["requests"]]
+    last = document["last_request"]
+    document["last_request"] = None if last is None else f"{last['kind']} {last['id']}: {_describe(last['result'])}"
     document |= {name: run.get(name) for name in ("messages", "changes", "batches")}
     lags = run.get("lag_seconds", {})
     document["lag_seconds"] = max(lags.values()) if lags else None

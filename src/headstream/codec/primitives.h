@@ -32,6 +32,11 @@ static inline unsigned int hs_load32(const unsigned char *p, long long at) {
     return HS_LITTLE32(value);
 }
 
+/* Whether value i of a column is null, by the bits of those that are there (Arrow's); columns without nulls have none. */
+static inline int hs_is_null(const unsigned char *validity, int some_null, long long i) {
+    return some_null && !(validity[i >> 3] >> (i & 7) & 1);
+}
+
 static inline unsigned long long hs_load64(const unsigned char *p, long long at) {
     uint64_t value;
     memcpy(&value, p + at, 8);

@@ -17,6 +17,7 @@ __all__ = [
     "copy",
     "equal",
     "fill",
+    "is_null",
     "kind_width",
     "load16",
     "load32",
@@ -59,6 +60,11 @@ def load16(p: memoryview, at: int) -> int:
     """Return the unsigned 16-bit number at a byte."""
     value: int = _unpack16(p, at)[0]
     return value
+
+
+def is_null(validity: memoryview, some_null: bool, i: int) -> bool:
+    """Return whether value i of a column is null, by the bits of those that are there; columns without nulls have none."""
+    return some_null and not validity[i >> 3] >> (i & 7) & 1
 
 
 def load32(p: memoryview, at: int) -> int:

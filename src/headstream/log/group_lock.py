@@ -1,38 +1,27 @@
 """GroupLock: which process reads for a consumer group. One does at a time; others stand by.
 
 ROOT/groups/<stream>-<topic>-<32 hexadecimal digits of the group's name's hash>.lock holds the process id of the one that
-has it. The lock is the operating system's (flock), so a process that dies leaves none behind. The file stays: to delete
-it would let two processes lock two files of one name. A forked child lets go of its parent's locks at once.
+has it.
 """
 
 from __future__ import annotations
 
 import fcntl
 import os
-import weakref
 from pathlib import Path
-from typing import Final
 
+from headstream.log.file_lock import FileLock
 from headstream.segments.files import storage_error
 
 __all__ = ["GroupLock"]
 
 
-class GroupLock:
+class GroupLock(FileLock):
     """The lock of one group, held from try_acquire() to release().
 
     Args:
         path: The lock's file; its directory is made where there is none.
     """
-
-    def __init__(self, path: str) -> None:
-        self._path = path
-        self._descriptor = -1
-
-    @property
-    def is_held(self) -> bool:
-        """Whether this process holds it."""
-        return self._descriptor >= 0
 
     def try_acquire(self) -> bool:
         """Take the lock if no other process has it, and return whether this one has it now.
@@ -44,7 +33,7 @@ class GroupLock:
             return True
         try:
             Path(self._path).parent.mkdir(exist_ok=True)
-            descriptor = os.open(self._path, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o644)
+            descriptor = self._open()
         except OSError as error:
             raise storage_error(error, "open the lock of a consumer group", self._path) from error
         try:
@@ -57,8 +46,7 @@ class GroupLock:
         except OSError as error:
             os.close(descriptor)
             raise storage_error(error, "take the lock of a consumer group", self._path) from error
-        self._descriptor = descriptor
-        _HELD.add(self)
+        self._hold(descriptor)
         return True
 
     def holder(self) -> int | None:
@@ -77,21 +65,3 @@ class GroupLock:
         finally:
             os.close(descriptor)
         return None
-
-    def release(self) -> None:
-        """Let go of it; releasing twice is fine."""
-        if self._descriptor >= 0:
-            os.close(self._descriptor)
-            self._descriptor = -1
-            _HELD.discard(self)
-
-
-_HELD: Final[weakref.WeakSet[GroupLock]] = weakref.WeakSet()
-
-
-def _forget_after_fork() -> None:
-    for lock in list(_HELD):
-        lock.release()
-
-
-os.register_at_fork(after_in_child=_forget_after_fork)

@@ -1,9 +1,8 @@
 """WriterLock: who the one writer of a directory is.
 
-The lock is the operating system's (flock on headstream.lock), so a writer that dies leaves none behind. The file's
-text is the writer's process id, for the one who is refused; whoever takes it for a moment alone (to append what is
-committed, say) writes `briefly` behind it, and others wait for that. A forked child would hold its parent's lock on after the
-parent's death, so it lets go of it at once; it is not the writer.
+The lock is that of headstream.lock. The file's text is the writer's process id, for the one who is refused; whoever
+takes it for a moment alone (to append what is committed, say) writes `briefly` behind it, and others wait for that. A
+forked child is not the writer.
 """
 
 from __future__ import annotations
@@ -11,10 +10,10 @@ from __future__ import annotations
 import fcntl
 import os
 import time
-import weakref
 from typing import Final
 
 from headstream.errors import LogLockedError
+from headstream.log.file_lock import FileLock
 from headstream.segments.files import storage_error
 
 __all__ = ["WriterLock"]
@@ -24,21 +23,12 @@ _BRIEF_WAIT_S: Final = 10.0
 _BRIEF_LOOK_S: Final = 0.002
 
 
-class WriterLock:
+class WriterLock(FileLock):
     """The lock of one directory, held from acquire() to release().
 
     Args:
         path: The lock's file; its directory must be there.
     """
-
-    def __init__(self, path: str) -> None:
-        self._path = path
-        self._descriptor = -1
-
-    @property
-    def is_held(self) -> bool:
-        """Whether this process holds it."""
-        return self._descriptor >= 0
 
     def acquire(self, *, briefly: bool = False) -> None:
         """Become the writer.
@@ -51,7 +41,7 @@ class WriterLock:
             StorageError: the lock's file cannot be made or opened.
         """
         try:
-            descriptor = os.open(self._path, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o644)
+            descriptor = self._open()
         except OSError as error:
             raise storage_error(error, "open the writer's lock", self._path) from error
         try:
@@ -59,8 +49,7 @@ class WriterLock:
         except BaseException:
             os.close(descriptor)
             raise
-        self._descriptor = descriptor
-        _HELD.add(self)
+        self._hold(descriptor)
 
     def _take(self, descriptor: int, note: str) -> None:
         until = time.monotonic() + _BRIEF_WAIT_S
@@ -87,22 +76,3 @@ class WriterLock:
             where=self._path,
             advice="Reading and committing offsets need no lock; to write, send through that process or end it first",
         )
-
-    def release(self) -> None:
-        """Cease to be the writer; releasing twice is fine."""
-        if self._descriptor >= 0:
-            # The file stays: to delete it would let two processes lock two files of one name.
-            os.close(self._descriptor)
-            self._descriptor = -1
-            _HELD.discard(self)
-
-
-_HELD: Final[weakref.WeakSet[WriterLock]] = weakref.WeakSet()
-
-
-def _forget_after_fork() -> None:
-    for lock in list(_HELD):
-        lock.release()
-
-
-os.register_at_fork(after_in_child=_forget_after_fork)

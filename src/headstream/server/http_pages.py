@@ -55,7 +55,7 @@ class Pages:
         }
         if settings.metrics_path is not None:
             pages[PageRoute("GET", settings.metrics_path, "Return the metrics.", CONTENT_TYPE)] = self._measure
-        self._pages = {(route.method, route.path): page for route, page in pages.items()}
+        self._pages: dict[tuple[str, str], Page] = {(route.method, route.path): page for route, page in pages.items()}
 
     def find(self, method: str, path: str) -> Page | None:
         """Return the page of a method and a path, or None."""

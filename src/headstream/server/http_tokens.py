@@ -15,6 +15,7 @@ from collections.abc import Callable
 from typing import Any, Final, NamedTuple, Protocol
 
 import jwt
+from jwt.types import Options
 
 from headstream.errors import HeadstreamError
 from headstream.server.http_settings import TokenSettings
@@ -24,7 +25,7 @@ from headstream.wire.statuses import Status
 
 __all__ = ["AccessTokens", "Claims", "Revocations"]
 
-_CHECKS: Final = {"require": ["exp", "nbf", "iat", "iss", "aud", "sub", "jti"], "verify_sub": False}
+_CHECKS: Final[Options] = {"require": ["exp", "nbf", "iat", "iss", "aud", "sub", "jti"], "verify_sub": False}
 """`sub` is a number here, as clients of the protocol have it, where the standard wants a text."""
 
 

@@ -37,7 +37,8 @@ def expose(traffic: Sequence[Traffic], stats: Stats, users: int, groups: Iterabl
     """
     registry = CollectorRegistry(auto_describe=False)
     registry.register(_Once([*_original(traffic, stats, users), *_own(traffic, stats, groups)]))
-    return generate_latest(registry)
+    text: bytes = generate_latest(registry)  # type: ignore[no-untyped-call]
+    return text
 
 
 class _Once(Collector):

@@ -266,6 +266,10 @@ class Command(Record, Generic[_R]):
         self.push(writer)
         return writer.to_bytes()
 
+    def encode_pieces(self) -> tuple[BytesLike, ...]:
+        """Return the payload of its request in pieces, so that what is big need not be copied."""
+        return (self.encode(),)
+
     @classmethod
     def decode(cls: type[_Self], payload: BytesLike) -> _Self:
         """Return the command of a request.

@@ -9,9 +9,10 @@ each block begins; then each is written at its place.
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Final, NamedTuple
+from typing import TYPE_CHECKING, NamedTuple
 
 from headstream.codec.batch.results import Blocks, VariedColumn
+from headstream.codec.batch.room import check_blocks
 from headstream.codec.batch.varied import check_varied
 from headstream.codec.buffer import BytesLike
 from headstream.errors import InvalidInputError
@@ -27,6 +28,7 @@ else:
 if not cython.compiled:
     from headstream.codec.uncompiled_primitives import (
         copy,
+        is_null,
         load32,
         load64_signed,
         new_bytes,
@@ -38,6 +40,7 @@ if not cython.compiled:
 elif not TYPE_CHECKING:
     from cython.cimports.headstream.codec.primitives import (
         copy,
+        is_null,
         load32,
         load64_signed,
         new_bytes,
@@ -48,16 +51,6 @@ elif not TYPE_CHECKING:
     )
 
 __all__ = ["BlockBuilder"]
-
-MAX_BYTES: Final = (1 << 31) - 1  # offsets are int32
-
-
-@cython.cfunc
-@cython.inline
-@cython.exceptval(check=False)
-@cython.nogil
-def _is_null(validity: cython.p_const_uchar, some_null: cython.bint, i: cython.longlong) -> cython.bint:
-    return some_null and not validity[i >> 3] >> (i & 7) & 1
 
 
 @cython.cfunc
@@ -75,7 +68,7 @@ def _measure(
     """Add to each message what one value of it takes: `extra` bytes, and `width` or, where that is -1, its length."""
     i: cython.longlong
     for i in range(count):
-        if not _is_null(validity, some_null, i):
+        if not is_null(validity, some_null, i):
             size: cython.longlong = width
             if width < 0:
                 size = load32(offsets, 4 * i + 4) - load32(offsets, 4 * i)
@@ -97,7 +90,7 @@ def _write_blocks(
     """Write blocks that are there."""
     i: cython.longlong
     for i in range(count):
-        if not _is_null(validity, some_null, i):
+        if not is_null(validity, some_null, i):
             begin: cython.longlong = load32(offsets, 4 * i)
             size: cython.longlong = load32(offsets, 4 * i + 4) - begin
             to: cython.longlong = load64_signed(places, 8 * i)
@@ -124,7 +117,7 @@ def _write_column(
     """Write the header of each message that a column gives."""
     i: cython.longlong
     for i in range(count):
-        if not _is_null(validity, some_null, i):
+        if not is_null(validity, some_null, i):
             begin: cython.longlong = width * i
             size: cython.longlong = width
             if width < 0:
@@ -155,7 +148,7 @@ def _measure_lists(
     """Add to each message what its list of headers takes."""
     i: cython.longlong
     for i in range(count):
-        if not _is_null(validity, some_null, i):
+        if not is_null(validity, some_null, i):
             begin: cython.longlong = load32(lists, 4 * i)
             end: cython.longlong = load32(lists, 4 * i + 4)
             size: cython.longlong = 9 * (end - begin)
@@ -184,7 +177,7 @@ def _write_lists(
     i: cython.longlong
     j: cython.longlong
     for i in range(count):
-        if not _is_null(validity, some_null, i):
+        if not is_null(validity, some_null, i):
             to: cython.longlong = load64_signed(places, 8 * i)
             for j in range(load32(lists, 4 * i), load32(lists, 4 * i + 4)):
                 begin: cython.longlong = load32(keys, 4 * j)
@@ -307,8 +300,7 @@ class BlockBuilder:
         total: cython.longlong
         with cython.nogil:
             total = _place(sizes, count, offsets)
-        if total > MAX_BYTES:
-            raise InvalidInputError(f"{total} bytes of headers in one batch", advice="Give fewer rows at once")
+        check_blocks(total)
         data = new_bytes(total)
         for part in self._parts:
             _write_part(part, self._count, sized, data)

@@ -15,8 +15,9 @@ from typing import TYPE_CHECKING, Final, Literal
 
 from headstream.codec.batch.faults import decode_error
 from headstream.codec.batch.results import Columns
+from headstream.codec.batch.room import check_column
 from headstream.codec.buffer import BytesLike
-from headstream.errors import InvalidOptionError, LimitError
+from headstream.errors import InvalidOptionError
 
 if TYPE_CHECKING:
     from headstream.codec import uncompiled as cython
@@ -77,8 +78,6 @@ BLOCK_BYTES = cython.declare(cython.longlong, 40)
 HEADERS = cython.declare(cython.longlong, 48)
 MOST_HEADERS = cython.declare(cython.longlong, 56)
 KEY_BYTES = cython.declare(cython.longlong, 64)
-
-MAX_COLUMN = cython.declare(cython.longlong, (1 << 31) - 1)
 
 
 @cython.cfunc
@@ -300,7 +299,8 @@ def decode_columns(stored: BytesLike, *, headers: HeadersForm = "variant", ids: 
         raise decode_error(-fault, *_NOTES.unpack(noted)[:3])
     count, payload_bytes, block_bytes, found, most, key_bytes = _NOTES.unpack(noted)[3:]
     room = block_bytes + 9 * count + (50 * found if values else 0)
-    _check_room(payload=payload_bytes, id=36 * count, headers=room)
+    for name, column_bytes in (("payload", payload_bytes), ("id", 36 * count), ("headers", room)):
+        check_column(name, column_bytes)
     columns = Columns(
         count=count,
         offset=new_bytes(8 * count),
@@ -326,13 +326,6 @@ def decode_columns(stored: BytesLike, *, headers: HeadersForm = "variant", ids: 
         _trim(columns.headers_offsets, columns.headers_data)
         _trim(columns.metadata_offsets, columns.metadata_data)
     return columns
-
-
-def _check_room(**sizes: int) -> None:
-    for name, size in sizes.items():
-        if size > MAX_COLUMN:
-            what = f"{size} bytes are more than the {MAX_COLUMN} of one column"
-            raise LimitError(what, where=f"column {name}", advice="Decode fewer messages at once")
 
 
 def _trim(offsets: bytearray | None, data: bytearray | None) -> None:

@@ -21,8 +21,9 @@ from typing import TYPE_CHECKING, Any, Final
 
 from headstream.codec.batch.faults import decode_error
 from headstream.codec.batch.results import HeaderColumn, HeaderType, WantedHeader
+from headstream.codec.batch.room import check_column
 from headstream.codec.buffer import BytesLike
-from headstream.errors import HeaderError, LimitError
+from headstream.errors import HeaderError
 from headstream.model.header_values import HeaderValue
 
 if TYPE_CHECKING:
@@ -86,7 +87,6 @@ _TYPES: Final[dict[HeaderType, tuple[int, int]]] = {
 
 _NOTES: Final = struct.Struct("<7q")
 MISFIT = cython.declare(cython.longlong, 24)  # where the writers note which message has the first header that does not fit
-_MAX_COLUMN: Final = (1 << 31) - 1
 
 
 @cython.cfunc
@@ -360,9 +360,7 @@ def _make_column(
     room: cython.longlong = width * count
     if width == 0:
         room = _measure_values(p, kinds_at, begin, count)
-        if room > _MAX_COLUMN:
-            what = f"{room} bytes are more than the {_MAX_COLUMN} of one column"
-            raise LimitError(what, where=f"column {column.name}", advice="Decode fewer messages at once")
+        check_column(column.name, room)
     values = new_bytes(room)
     data: cython.p_uchar = writable(values)
     placed = new_bytes(4 * count + 4) if width == 0 else None

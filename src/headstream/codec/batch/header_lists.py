@@ -11,8 +11,8 @@ from typing import TYPE_CHECKING, Final, Literal
 
 from headstream.codec.batch.faults import decode_error
 from headstream.codec.batch.results import HeaderLists
+from headstream.codec.batch.room import check_column
 from headstream.codec.buffer import BytesLike
-from headstream.errors import LimitError
 
 if TYPE_CHECKING:
     from headstream.codec import uncompiled as cython
@@ -55,7 +55,6 @@ EMPTY_METADATA: Final = bytes([0x11, 0, 0])
 """The VARIANT metadata of no keys, which belongs to every value of a map."""
 _NOTES: Final = struct.Struct("<7q")
 _VALUE_ROOM: Final = 41  # what a VARIANT value can have more than the stored one
-_MAX_COLUMN: Final = (1 << 31) - 1
 
 
 @cython.cfunc
@@ -153,9 +152,7 @@ def decode_header_lists(stored: BytesLike, form: Literal["array", "map"]) -> Hea
         raise decode_error(-fault, *_NOTES.unpack(noted)[:3])
     count, headers, total, most = _NOTES.unpack(noted)[3:]
     room = total + (_VALUE_ROOM * headers if as_map else 0)
-    if room > _MAX_COLUMN:
-        what = f"{room} bytes are more than the {_MAX_COLUMN} of one column"
-        raise LimitError(what, where="column headers", advice="Decode fewer messages at once")
+    check_column("headers", room)
     lists = HeaderLists(
         offsets=new_bytes(4 * count + 4),
         key_offsets=new_bytes(4 * headers + 4),

@@ -14,9 +14,9 @@ from typing import TYPE_CHECKING, Final, NamedTuple
 
 from headstream.codec.batch.kafka_values import NAMES
 from headstream.codec.batch.results import Blocks, VariedColumn
+from headstream.codec.batch.room import check_blocks
 from headstream.codec.batch.varied import check_lists, last_offset
 from headstream.codec.buffer import BytesLike
-from headstream.errors import LimitError
 
 if TYPE_CHECKING:
     from headstream.codec import uncompiled as cython
@@ -32,6 +32,7 @@ if not cython.compiled:
     from headstream.codec.batch.kafka_values import read_text
     from headstream.codec.uncompiled_primitives import (
         copy,
+        is_null,
         load32,
         new_bytes,
         readable,
@@ -44,6 +45,7 @@ elif not TYPE_CHECKING:
     from cython.cimports.headstream.codec.batch.kafka_values import read_text
     from cython.cimports.headstream.codec.primitives import (
         copy,
+        is_null,
         load32,
         new_bytes,
         readable,
@@ -60,19 +62,10 @@ LOSSY_ROW: Final = 2
 
 MAX_HEADERS = cython.declare(cython.longlong, 64)
 LEFT = cython.declare(cython.longlong, -2)
-MAX_BYTES: Final = (1 << 31) - 1  # offsets are int32
 _ROOM: Final = 25  # what a header can have more in a block than its key and its text
 
 PLAIN = cython.declare(cython.int, 0)  # of kafka_roles.py
 DROPPED = cython.declare(cython.int, 1)
-
-
-@cython.cfunc
-@cython.inline
-@cython.exceptval(check=False)
-@cython.nogil
-def _is_null(validity: cython.p_const_uchar, some_null: cython.bint, i: cython.longlong) -> cython.bint:
-    return some_null and not validity[i >> 3] >> (i & 7) & 1
 
 
 @cython.cfunc
@@ -140,7 +133,7 @@ def _decode_rows(
         begin: cython.longlong = load32(lists, 4 * i)
         end: cython.longlong = load32(lists, 4 * i + 4)
         flags[i] = 0
-        if end > begin and not _is_null(list_validity, some_null_list, i):
+        if end > begin and not is_null(list_validity, some_null_list, i):
             losses: cython.longlong = 0
             at: cython.longlong = LEFT
             if end - begin <= MAX_HEADERS:
@@ -209,7 +202,7 @@ def _decode_row(
             at: cython.longlong = load32(value_offsets, 4 * j)
             value_size: cython.longlong = load32(value_offsets, 4 * j + 4) - at
             kind: cython.int = 64
-            if _is_null(validity, some_null, j):
+            if is_null(validity, some_null, j):
                 value_size = -1
             else:
                 kind = kind_of(j, begin, end, key_offsets, keys, roles, values, entries, count, names)
@@ -252,8 +245,7 @@ def decode_kafka_headers(
     headers = check_lists(count, lists, keys, values)
     key_bytes, value_bytes = last_offset(keys.offsets, headers), last_offset(values.offsets, headers)
     room = key_bytes + value_bytes + _ROOM * headers
-    if room > MAX_BYTES:
-        raise LimitError(f"{room} bytes of headers in one batch", advice="Give fewer rows at once")
+    check_blocks(room)
     placed, data, flagged = new_bytes(4 * count + 4), new_bytes(room), new_bytes(count)
     dropped = _fill(count, (lists, keys, values), strict, placed, data, flagged)
     del data[last_offset(placed, count) :]

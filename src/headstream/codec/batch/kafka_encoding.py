@@ -14,8 +14,8 @@ from typing import TYPE_CHECKING, Final, NamedTuple
 
 from headstream.codec.batch.kafka_values import NAMES
 from headstream.codec.batch.results import VariedColumn
+from headstream.codec.batch.room import check_blocks
 from headstream.codec.batch.varied import check_varied, last_offset
-from headstream.errors import LimitError
 
 if TYPE_CHECKING:
     from headstream.codec import uncompiled as cython
@@ -63,7 +63,6 @@ elif not TYPE_CHECKING:
 __all__ = ["KafkaEncoded", "encode_kafka_headers"]
 
 MAX_HEADERS = cython.declare(cython.longlong, 64)
-MAX_BYTES: Final = (1 << 31) - 1  # offsets are int32
 _MIN_HEADER: Final = 10
 _NOTES: Final = struct.Struct("<6q")  # of a fault, then where headers, keys and values have come to
 
@@ -281,8 +280,7 @@ def encode_kafka_headers(count: int, blocks: VariedColumn) -> KafkaEncoded:
     total = last_offset(blocks.offsets, count)
     headers = total // _MIN_HEADER + count  # and hs.kinds of each
     room = 4 * total + 52 * headers
-    if room > MAX_BYTES:
-        raise LimitError(f"{room} bytes of headers in one batch", advice="Give fewer rows at once")
+    check_blocks(room)
     lists, flags, noted = new_bytes(4 * count + 4), new_bytes(count), bytearray(_NOTES.size)
     keys = VariedColumn(new_bytes(4 * headers + 4), new_bytes(total + 8 * count))
     values = VariedColumn(new_bytes(4 * headers + 4), new_bytes(room), bytearray(headers // 8 + 1))

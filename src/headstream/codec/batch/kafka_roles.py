@@ -13,9 +13,9 @@ else:
         from headstream.codec import uncompiled as cython
 
 if not cython.compiled:
-    from headstream.codec.uncompiled_primitives import load32, load64
+    from headstream.codec.uncompiled_primitives import is_null, load32, load64
 elif not TYPE_CHECKING:
-    from cython.cimports.headstream.codec.primitives import load32, load64
+    from cython.cimports.headstream.codec.primitives import is_null, load32, load64
 
 __all__ = ["sort_out"]
 
@@ -95,14 +95,6 @@ def _is_mark(p: cython.p_const_uchar, at: cython.longlong, size: cython.longlong
 
 
 @cython.cfunc
-@cython.inline
-@cython.exceptval(check=False)
-@cython.nogil
-def _is_null(validity: cython.p_const_uchar, some_null: cython.bint, i: cython.longlong) -> cython.bint:
-    return some_null and not validity[i >> 3] >> (i & 7) & 1
-
-
-@cython.cfunc
 @cython.exceptval(check=False)
 @cython.nogil
 def sort_out(
@@ -148,7 +140,7 @@ def sort_out(
         elif size >= 5 and keys[at] == 104 and keys[at + 1] == 115 and keys[at + 2] == 46:
             role = _own_role(keys, at, size)
             if role != PLAIN:
-                if seen >> role & 1 or _is_null(validity, some_null, j):
+                if seen >> role & 1 or is_null(validity, some_null, j):
                     return LEFT
                 if not _is_readable(role, values, value_at, value_size):
                     return LEFT

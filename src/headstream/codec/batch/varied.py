@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Final
+from typing import TYPE_CHECKING
 
 from headstream.codec.batch.results import VariedColumn
+from headstream.codec.batch.room import MAX_OFFSET
 from headstream.codec.buffer import BytesLike
 from headstream.errors import InvalidInputError
 
@@ -22,8 +23,6 @@ elif not TYPE_CHECKING:
     from cython.cimports.headstream.codec.primitives import load32, readable
 
 __all__ = ["check_lists", "check_varied", "last_offset"]
-
-_MAX_COUNT: Final = (1 << 31) - 1
 
 
 @cython.cfunc
@@ -75,7 +74,7 @@ def check_lists(count: int, lists: VariedColumn, keys: VariedColumn, values: Var
     Raises:
         InvalidInputError: they do not.
     """
-    check_varied("lists", lists, count, _MAX_COUNT)
+    check_varied("lists", lists, count, MAX_OFFSET)
     headers = last_offset(lists.offsets, count)
     check_varied("keys", keys, headers)
     check_varied("values", values, headers)

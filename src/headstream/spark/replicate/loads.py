@@ -78,14 +78,21 @@ class Loads:
             return None
         return newest.floor
 
-    def begin(self, at_us: int) -> None:
+    def begin(self, at_us: int) -> bool:
         """Begin a load by hand: REFRESH rows logged from a time on belong to it.
 
         Args:
             at_us: The time, microseconds since 1970 UTC.
+
+        Returns:
+            Whether a load begins then; not where rows logged since are placed in an earlier load already.
         """
-        if not self.loads or self.loads[-1].begun_us < at_us:
+        newest = self.loads[-1] if self.loads else None
+        if newest is not None and newest.begun_us < at_us <= newest.ended_us:
+            return False
+        if newest is None or newest.begun_us < at_us:
             self._add(Load(at_us, at_us - 1, self._floor_at(at_us)))  # no row of it yet, so that it cannot be over
+        return True
 
     def end(self) -> None:
         """Say by hand that the newest load is over, which otherwise the next change says."""

@@ -9,7 +9,8 @@ batches say what is done already, and a change that is older than its row is pas
 
 from __future__ import annotations
 
-from collections.abc import Callable
+import logging
+from collections.abc import Callable, Container
 from typing import Any, Final
 
 import pyarrow as pa
@@ -24,7 +25,7 @@ from headstream.spark.replicate.decode import Decoded, Decoder
 from headstream.spark.replicate.ledger import Ledger, Table
 from headstream.spark.replicate.parking import Held, ParkingLot, Release
 from headstream.spark.replicate.raw import COORDINATE_COLUMNS, RAW_SCHEMA, match_rows
-from headstream.spark.replicate.requests import Requests
+from headstream.spark.replicate.requests import Request, Requests
 from headstream.spark.replicate.summary import Summary
 from headstream.spark.replicate.table_health import TableHealth
 from headstream.spark.replicate.tables import Applied, TargetTables
@@ -32,6 +33,7 @@ from headstream.spark.replicate.zone import SchemaZone, ZoneEntry
 
 __all__ = ["Processor"]
 
+_LOGGER: Final = logging.getLogger("headstream.replicate")
 _CHANGE_COORDINATES: Final = [f"_hs_{name}" for name in COORDINATE_COLUMNS]
 
 
@@ -85,6 +87,7 @@ class Processor:
         Raises:
             ReplicateError: too much of it can never be applied, or too much waits; it is to be read again then.
         """
+        self._carry_out()  # a reload that was asked for comes before the rows that it is about
         self._summary.messages += decoded.message_count
         before = self.parking.begin_batch(batch_id)
         if self._learn(decoded) or decoded.waiting:
@@ -129,7 +132,7 @@ class Processor:
         """
         worked = self._carry_out()
         worked = self.release(every_table=last) or worked
-        self._summary.add(self._tables.settle())
+        self._settle({} if last else self.health.resting(self._now_us()))
         worked = self._deal_with_overdue() or worked
         self._follow_dead_letter()
         return worked
@@ -246,7 +249,35 @@ class Processor:
         for request in requests:
             if request.kind == "redrive":
                 self._requests.redrive(request, self.table_of, self._now_us())
+            else:
+                self._requests.finish(request, self._reload(request), self._now_us())
         return bool(requests)
+
+    def _reload(self, request: Request) -> dict[str, Any]:
+        """Begin or end the load of a table; return what came of it. Done again after a crash, it changes nothing."""
+        schema, name = request.arguments["table"]
+        refused = None
+        if (schema, name) not in self._tables.names():
+            refused = "there is no such table"
+        elif request.arguments["ended"]:
+            self._tables.end_load(schema, name)
+            self._settle({})
+        elif not self._tables.begin_load(schema, name, request.arguments["at_us"]):
+            refused = "rows that were logged since then have been applied as those of an earlier load"
+        if refused is None:
+            return {"table": f"{schema}.{name}"}
+        _LOGGER.warning("request %d to reload %s.%s is refused: %s", request.id, schema, name, refused)
+        return {"table": f"{schema}.{name}", "refused": refused}
+
+    def _settle(self, resting: Container[Table]) -> None:
+        """Remove what loads that are over did not bring; a table where that fails is tried again later."""
+        applied = self._tables.settle(resting)
+        self._summary.add(applied)
+        for table, error in applied.failed.items():
+            self.health.note_failure(table, str(error), self._now_us())
+        tried = {table for table in self.health.failing if table not in resting and table not in applied.failed}
+        for table in tried - self._ledger.waiting_tables():
+            self.health.note_success(table)
 
     def table_of(self, schema_id: str) -> Table | None:
         """Return the target table of a schema id, where the zone has it and its table is wanted."""

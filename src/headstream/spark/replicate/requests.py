@@ -84,7 +84,7 @@ class Request:
 
     Args:
         id: Its number.
-        kind: `redrive`, or `reload`.
+        kind: `redrive`: messages set aside come back; `reload`: a full load of a table begins, or is over.
         arguments: What exactly, as JSON has it.
         asked_us: When it was made, microseconds since 1970 UTC.
         done_us: When it was carried out; None before.
@@ -134,6 +134,11 @@ class Requests:
             query = "UPDATE requests SET done_us = ?, result = ? WHERE id = ?"
             connection.execute(query, (now_us, json.dumps({"messages": count}), request.id))
         return count
+
+    def newest_done(self) -> Request | None:
+        """Return the request that was carried out last."""
+        done = self._select("done_us IS NOT NULL")
+        return max(done, key=lambda request: (request.done_us, request.id), default=None)
 
     def finish(self, request: Request, result: dict[str, Any], now_us: int) -> None:
         """Remember that a request was carried out."""

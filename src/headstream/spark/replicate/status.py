@@ -63,5 +63,8 @@ def read_status(ledger: Ledger, now_us: int) -> dict[str, Any]:
         }
         for found in TableHealth(ledger).failing.values()
     ]
-    status["requests"] = [{"id": request.id, "kind": request.kind} for request in Requests(ledger).open()]
+    requests = Requests(ledger)
+    status["requests"] = [{"id": request.id, "kind": request.kind} for request in requests.open()]
+    done = requests.newest_done()
+    status["last_request"] = None if done is None else {"id": done.id, "kind": done.kind, "result": done.result}
     return status

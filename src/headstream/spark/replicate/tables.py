@@ -6,7 +6,7 @@ import hashlib
 import json
 import threading
 import urllib.parse
-from collections.abc import Mapping
+from collections.abc import Container, Mapping
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -173,10 +173,20 @@ class TargetTables:
         applied.held = waiting
         return applied
 
-    def settle(self) -> Applied:
-        """Remove what loads that are over did not bring; to be called when no data comes, and at the end of a run."""
+    def names(self) -> list[Name]:
+        """Return the schemas and names of the tables that have been written."""
+        return list(self._memory.names())
+
+    def settle(self, resting: Container[Name] = ()) -> Applied:
+        """Remove what loads that are over did not bring; to be called when no data comes, and at the end of a run.
+
+        Args:
+            resting: Tables that are not to be tried.
+        """
         applied = Applied()
         for name in self._memory.names():
+            if name in resting:
+                continue
             try:
                 counts = self._table(name).settle()
             except HeadstreamError as error:
@@ -186,7 +196,7 @@ class TargetTables:
                     applied.add(Applied({name: counts}))
         return applied
 
-    def begin_load(self, schema: str, table: str, at_us: int) -> None:
+    def begin_load(self, schema: str, table: str, at_us: int) -> bool:
         """Say that a full load of a table begins: its REFRESH rows that are logged from then on replace what is there.
 
         The load's first row says so too, as long as it is logged more than `load_gap_us` after a change.
@@ -195,12 +205,15 @@ class TargetTables:
             schema: The source schema.
             table: The source table.
             at_us: When, microseconds since 1970 UTC; the highest change logged until then is what the load replaces.
-        """
-        self._table((schema, table)).begin_load(at_us)
 
-    def end_load(self, schema: str, table: str) -> Counts:
-        """Say that a table's load is over, which otherwise its next change says, and remove the rows that it did not bring."""
-        return self._table((schema, table)).end_load()
+        Returns:
+            Whether a load begins then; not where rows that were logged since have been applied as those of an earlier load.
+        """
+        return self._table((schema, table)).begin_load(at_us)
+
+    def end_load(self, schema: str, table: str) -> None:
+        """Say that a table's load is over, which otherwise its next change says: settle() removes the rows it did not bring."""
+        self._table((schema, table)).end_load()
 
     def prune(self, before_us: int) -> None:
         """Forget deletions that the source committed before a time.

@@ -144,16 +144,16 @@ class TargetTable:
         self._tombstones.prune(floor)
         return counts
 
-    def begin_load(self, at_us: int) -> None:
-        """Say that a full load begins at a time, microseconds since 1970 UTC."""
-        self._state.loads.begin(at_us)
+    def begin_load(self, at_us: int) -> bool:
+        """Say that a full load begins at a time, microseconds since 1970 UTC; return whether it does."""
+        begins = self._state.loads.begin(at_us)
         self._keep()
+        return begins
 
-    def end_load(self) -> Counts:
-        """Say that the newest load is over, and remove the rows that it did not bring."""
+    def end_load(self) -> None:
+        """Say that the newest load is over: settle() removes the rows that it did not bring."""
         self._state.loads.end()
         self._keep()
-        return self.settle()
 
     def prune(self, before_us: int) -> None:
         """Forget deletions that the source committed before a time, microseconds since 1970 UTC."""

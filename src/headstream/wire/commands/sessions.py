@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import re
 from dataclasses import dataclass, field
-from typing import Annotated, Any, Final
+from typing import Annotated, Any, Final, TypeAlias
 
 from headstream.codec.buffer import Reader, Writer
 from headstream.wire.codes import EXTENSION_CONTEXT, Code
@@ -19,7 +19,7 @@ from headstream.wire.refusals import refusal
 from headstream.wire.shapes import TEXT32, U32, U64, Shape, Text8
 from headstream.wire.statuses import Status
 
-__all__ = ["AccessToken", "LoggedIn", "Login", "Logout", "Ping"]
+__all__ = ["AccessToken", "LoggedIn", "Login", "Logout", "Ping", "Trailing"]
 
 _VERSION: Final = re.compile(r"0\.(\d{1,6})\.")
 
@@ -38,6 +38,10 @@ class TrailingShape(Shape):
 
     def read(self, spelled: Any, where: str) -> str | None:
         return None if spelled is None else TEXT32.read(spelled, where)
+
+
+Trailing: TypeAlias = Annotated[str | None, TrailingShape()]
+"""A text that may be missing at the end: what the oldest clients do not say of themselves."""
 
 
 class OnlyJsonShape(Shape):
@@ -89,8 +93,8 @@ class Login(Command[LoggedIn]):
     reply = one(LoggedIn)
     username: Text8
     password: Text8 = field(repr=False)
-    version: Annotated[str | None, TrailingShape()] = None
-    context: Annotated[str | None, TrailingShape()] = None
+    version: Trailing = None
+    context: Trailing = None
 
     @property
     def is_extended(self) -> bool:

@@ -5,11 +5,12 @@ fetched   partition u32 | end_offset u64 | next_offset u64 | generation u64 | co
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Annotated, Any
 
 from headstream.codec import json
 from headstream.codec.binary import decode_polled, encode_polled
+from headstream.codec.buffer import BytesLike
 from headstream.codec.replicate.json import decode_json
 from headstream.model.polling import PollingKind
 from headstream.wire.codes import Code
@@ -182,6 +183,10 @@ class AppendMessages(Command[FirstOffset]):
     topic: TopicId
     partition: PartitionId
     messages: Sent
+
+    def encode_pieces(self) -> tuple[BytesLike, ...]:
+        """Return the payload of its request, the messages as they are."""
+        return replace(self, messages=b"").encode(), self.messages
 
     def validate(self) -> None:
         """Check that there is a message."""

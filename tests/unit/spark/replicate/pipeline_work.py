@@ -37,6 +37,7 @@ class Work:
         self.directory = directory
         self.now_us = 1_700_000_000 * SECOND_US
         self.next_offset = 0
+        self.next_batch = 0
         self.options = options
         self.open()
 
@@ -66,6 +67,16 @@ class Work:
             self.next_offset += 1
         return pa.Table.from_pylist(rows, schema=RAW_SCHEMA)
 
+    def send(self, *values: bytes) -> None:
+        """Let messages come as the next micro-batch."""
+        self.process(self.raw(values), self.next_batch)
+        self.next_batch += 1
+
+    def rows(self, schema: str, table: str) -> list[dict[str, Any]]:
+        """Every row of a table, bookkeeping included."""
+        target = DeltaTable(str(table_path(self.config.tables, schema, table)))
+        return list(pa.table(QueryBuilder().register("t", target).execute("SELECT * FROM t")).to_pylist())
+
     def process(self, raw: pa.Table, batch_id: int) -> None:
         decoded = Decoded()
         for batch in raw.combine_chunks().to_batches():
@@ -73,8 +84,7 @@ class Work:
         self.processor.process(decoded, lambda wanted: raw, batch_id)
 
     def digest(self, source: SourceDatabase, schema: str, table: str) -> bool:
-        target = DeltaTable(str(table_path(self.config.tables, schema, table)))
-        rows = pa.table(QueryBuilder().register("t", target).execute("SELECT * FROM t")).to_pylist()
+        rows = self.rows(schema, table)
         keys = next(m.key_columns for m in source.tables() if (m.lineage.schema, m.lineage.table) == (schema, table))
         return bool(digest_rows(rows, keys) == source.digest(schema, table))
 

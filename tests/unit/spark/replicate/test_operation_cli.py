@@ -9,12 +9,15 @@ from typing import Any
 import pytest
 from click.testing import CliRunner
 
+from headstream.cli.output import format_time
 from headstream.cli.replicate import replicate
+from headstream.codec.replicate import data_message, metadata_message
 from headstream.errors import InvalidInputError, StorageError
 from headstream.spark.replicate.apply.deltalake import DeltaLakeEngine
 from headstream.spark.replicate.status import HEARTBEAT_US, note_status, read_status
 from headstream.testing import SourceDatabase
-from tests.unit.spark.replicate.pipeline_work import LINES, Work, plain
+from tests.replicate_messages import make_change, make_table
+from tests.unit.spark.replicate.pipeline_work import LINES, SECOND_US, Work, plain
 
 
 def run(work: Work, command: str, *arguments: str) -> Any:
@@ -82,6 +85,65 @@ def test_redrive_shows_first_and_then_asks_the_pipeline(tmp_path: Path) -> None:
     assert run(work, "status")["requests"] == []
     with pytest.raises(InvalidInputError, match="no message set aside is like that"):
         run(work, "redrive", "--reason", "never said")
+    work.close()
+
+
+def test_reload_begins_a_load_that_removes_what_it_does_not_bring(tmp_path: Path) -> None:
+    table = make_table()
+    work = Work(tmp_path)
+    changes = [make_change(number) for number in (1, 2)]
+    work.send(metadata_message(table), *(data_message(table, change) for change in changes))
+    work.now_us += SECOND_US
+    asked = run(work, "reload", "shop.kit", "--at", format_time(work.now_us))
+    assert run(work, "status")["requests"] == [{"id": asked["request"], "kind": "reload"}]
+    work.send(*(data_message(table, make_change(number, "REFRESH", change_sequence="")) for number in (2, 3)))
+    assert run(work, "status")["last_request"]["result"] == {"table": "shop.kit"}
+    assert {row["id"] for row in work.rows("shop", "kit")} == {1, 2, 3}, "a load that may go on removes nothing"
+    run(work, "reload", "shop.kit", "--ended")
+    work.restart()
+    work.processor.sweep()
+    assert {row["id"] for row in work.rows("shop", "kit")} == {2, 3}
+    work.close()
+
+
+def test_reload_is_refused_when_it_comes_too_late_or_names_no_table(tmp_path: Path, caplog: pytest.LogCaptureFixture) -> None:
+    table = make_table()
+    work = Work(tmp_path)
+    first = work.now_us
+    work.send(metadata_message(table), data_message(table, make_change(1, "REFRESH", change_sequence="")))
+    work.now_us += 2 * SECOND_US
+    work.send(data_message(table, make_change(2, "REFRESH", change_sequence="")))
+    for name, at_us, why in (("shop.kit", first + SECOND_US, "earlier load"), ("shop.other", first, "no such table")):
+        run(work, "reload", name, "--at", format_time(at_us))
+        work.processor.sweep()
+        assert why in run(work, "status")["last_request"]["result"]["refused"]
+        assert why in caplog.text
+    assert {row["id"] for row in work.rows("shop", "kit")} == {1, 2}
+    work.close()
+
+
+def test_rows_that_a_load_did_not_bring_go_later_when_the_table_cannot_be_written(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def fail(self: DeltaLakeEngine, where: str) -> int:
+        raise StorageError("no space left", where=str(self.path))
+
+    table = make_table()
+    work = Work(tmp_path)
+    work.send(metadata_message(table), data_message(table, make_change(1)))
+    work.now_us += 3600 * SECOND_US
+    work.send(data_message(table, make_change(2, "REFRESH", change_sequence="")))
+    run(work, "reload", "shop.kit", "--ended")
+    with monkeypatch.context() as patch:
+        patch.setattr(DeltaLakeEngine, "delete", fail)
+        work.processor.sweep()
+        assert [found["reason"] for found in run(work, "status")["failing_tables"]] != []
+        work.processor.sweep()
+        assert work.processor.health.failing["shop", "kit"].failures == 1, "it rests before it is tried again"
+    work.now_us += 400 * SECOND_US
+    work.processor.sweep()
+    assert {row["id"] for row in work.rows("shop", "kit")} == {2}
+    assert work.processor.health.failing == {}
     work.close()
 
 
