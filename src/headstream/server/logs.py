@@ -1,7 +1,7 @@
 """Logs of the server: one line an event, as text for people or as JSON for programs.
 
     2026-01-31T12:00:00.000000Z WARNING headstream.server login refused user="bob" address="127.0.0.1:54321" status=42
-    {"time": "2026-01-31T12:00:00.000000Z", "level": "WARNING", "logger": "headstream.server", "event": "login refused", "user": …}
+    {"time": "2026-01-31T12:00:00.000000Z", "level": "WARNING", "logger": "headstream.server", "event": "login refused", …}
 
 What a client said is always quoted: no name can make up a line of its own.
 """
