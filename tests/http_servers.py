@@ -24,7 +24,7 @@ from headstream.server.workers import Workers
 
 __all__ = ["SECRET", "Answer", "Http", "serving"]
 
-SECRET = b"a secret of tests, long enough for all of HS256, HS384 and HS512"
+SECRET = b"a secret of tests, long enough for HS256, HS384 and for HS512 too"
 
 
 @dataclass(frozen=True)

@@ -118,7 +118,7 @@ class HttpServer:
             code, reply = await self._answer(request)
             if cors is not None:
                 reply = reply._replace(headers={**reply.headers, **cors_headers(cors, request.headers)})
-        headers = dict(reply.headers)
+        headers = {"Server": "headstream", **reply.headers}
         if reply.content_type is not None:
             headers["Content-Type"] = reply.content_type
         response = web.Response(status=reply.http_status, body=reply.body or None, headers=headers)

@@ -23,7 +23,7 @@ def cors_headers(settings: CorsSettings, request: Mapping[str, str]) -> dict[str
     origin = request.get("Origin")
     if "*" in settings.allowed_origins:
         headers["Access-Control-Allow-Origin"] = "*"
-    elif origin is not None and origin in settings.allowed_origins:
+    elif origin and origin in settings.allowed_origins:
         headers["Access-Control-Allow-Origin"] = origin
     if settings.allow_credentials:
         headers["Access-Control-Allow-Credentials"] = "true"

@@ -43,7 +43,7 @@ def text_reply(http_status: int, text: str, status: int = 0) -> Reply:
     return Reply(http_status, text.encode("utf-8", "replace"), "text/plain; charset=utf-8", status=status)
 
 
-UNAUTHORIZED: Final = Reply(401, status=Status.UNAUTHENTICATED)
+UNAUTHORIZED: Final = Reply(401, headers={"WWW-Authenticate": "Bearer"}, status=Status.UNAUTHENTICATED)
 """To whoever shows no token, or one that is not taken: which of both is nobody's business."""
 
 NOT_FOUND: Final = json_reply({"id": 404, "code": "not_found", "reason": "Resource not found", "field": None}, 404)._replace(

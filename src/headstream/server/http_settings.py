@@ -14,13 +14,16 @@ ISSUER: Final = "iggy.apache.org"
 
 Algorithm: TypeAlias = Literal["HS256", "HS384", "HS512"]
 
+_KEY_BYTES: Final = {"HS256": 32, "HS384": 48, "HS512": 64}
+"""The shortest keys that RFC 7518 lets sign: those of the hash's own length."""
+
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class TokenSettings:
     """How access tokens (JWT) are made and checked.
 
     Args:
-        secret: The key that signs them; whoever knows it can be any user. 16 bytes or more.
+        secret: The key that signs them; whoever knows it can be any user. 32 bytes or more, 48 for HS384, 64 for HS512.
         algorithm: How they are signed.
         issuer: Who makes them.
         audience: For whom.
@@ -42,13 +45,16 @@ class TokenSettings:
     clock_skew_s: int = 5
 
     def __post_init__(self) -> None:
-        if len(self.secret) < 16:
+        if self.algorithm not in _KEY_BYTES:
             raise InvalidInputError(
-                f"a secret of {len(self.secret)} bytes can be guessed", where="http.jwt", advice="Take 32 random bytes"
+                f"access tokens are signed by {', '.join(_KEY_BYTES)}, not by {self.algorithm}", where="http.jwt.algorithm"
             )
-        if self.algorithm not in ("HS256", "HS384", "HS512"):
+        least = _KEY_BYTES[self.algorithm]
+        if len(self.secret) < least:
             raise InvalidInputError(
-                f"access tokens are signed by HS256, HS384 or HS512, not by {self.algorithm}", where="http.jwt.algorithm"
+                f"a secret for {self.algorithm} has {least} bytes or more, this one has {len(self.secret)}",
+                where="http.jwt",
+                advice=f"Take {least} random bytes",
             )
         if self.expiry_s < 1 or self.not_before_s < 0 or self.clock_skew_s < 0:
             raise InvalidInputError("the times of access tokens are seconds from 0, the expiry from 1", where="http.jwt")
