@@ -215,7 +215,7 @@ class StagedWriter:
 def remove_staged(root: str, files: Files, writer: str, epoch: int) -> None:
     """Remove what was staged for an epoch."""
     files.remove_directory(epoch_directory(root, writer, epoch))
-    _remove_if_empty(_writer_directory(root, writer), files)
+    files.remove_empty_directory(_writer_directory(root, writer))
 
 
 def sweep_epochs(root: str, files: Files, writer: str, epoch: int) -> None:
@@ -224,7 +224,7 @@ def sweep_epochs(root: str, files: Files, writer: str, epoch: int) -> None:
     for name in files.list_names(directory) or ():
         if name.isdecimal() and int(name) <= epoch:
             files.remove_directory(f"{directory}/{name}")
-    _remove_if_empty(directory, files)
+    files.remove_empty_directory(directory)
 
 
 def sweep_abandoned(root: str, files: Files, now_us: int) -> None:
@@ -238,7 +238,7 @@ def sweep_abandoned(root: str, files: Files, now_us: int) -> None:
             is_old = changed_ns is not None and changed_ns // 1000 < now_us - _ABANDONED_US
             if is_old and f"{quoted}-{epoch}" not in wanted:
                 files.remove_directory(directory)
-        _remove_if_empty(_writer_directory(root, writer), files)
+        files.remove_empty_directory(_writer_directory(root, writer))
 
 
 def read_chunk(path: str, files: Files, position: int, chunk: Chunk) -> memoryview:
@@ -269,9 +269,3 @@ def read_chunk(path: str, files: Files, position: int, chunk: Chunk) -> memoryvi
             advice="The job that staged it sends its batch again when it is started anew",
         )
     return data
-
-
-def _remove_if_empty(directory: str, files: Files) -> None:
-    """Remove a writer's directory with nothing in it."""
-    if files.list_names(directory) == []:
-        files.remove_directory(directory)

@@ -2,7 +2,7 @@
 
 committed before         nothing is to be done
 the lock is free         this process takes it for a moment and appends
-another process has it   that one appends; it is waited for, and taken over from if it ends
+another process has it   that one appends and clears away; it is waited for, and taken over from if it ends
 nobody does              the commit is withdrawn, and the one who has the lock is named
 """
 
@@ -14,9 +14,10 @@ from collections.abc import Callable
 from typing import Final
 
 from headstream.errors import InvalidInputError, LogLockedError, StorageError
+from headstream.log.commit_records import CommitRecord
 from headstream.log.log import Log
 from headstream.log.shared import close_log, open_directory
-from headstream.log.staging import TAKEN_SUFFIX, Manifest, inbox_path, remove_staged
+from headstream.log.staging import MANIFEST_SUFFIX, TAKEN_SUFFIX, Manifest, inbox_path, remove_staged
 from headstream.segments.layout import INBOX_NAME
 
 __all__ = ["commit_staged", "is_committed"]
@@ -37,16 +38,17 @@ def is_committed(directory: str, writer: str, epoch: int) -> bool:
     """
     log = open_directory(directory)
     try:
-        if _is_done(log, writer, epoch):
-            return True
-        return any(log.files.exists(inbox_path(log.root, writer, epoch, suffix)) for suffix in (".json", TAKEN_SUFFIX))
+        return _is_done(log.commits.outcome(writer), epoch) or _is_in_inbox(log, writer, epoch)
     finally:
         close_log(log)
 
 
-def _is_done(log: Log, writer: str, epoch: int) -> bool:
-    record = log.commits.outcome(writer)
+def _is_done(record: CommitRecord | None, epoch: int) -> bool:
     return record is not None and (record.epoch > epoch or (record.epoch == epoch and record.state == "done"))
+
+
+def _is_in_inbox(log: Log, writer: str, epoch: int) -> bool:
+    return any(log.files.exists(inbox_path(log.root, writer, epoch, suffix)) for suffix in (MANIFEST_SUFFIX, TAKEN_SUFFIX))
 
 
 def commit_staged(
@@ -57,7 +59,7 @@ def commit_staged(
     monotonic: Callable[[], float] = time.monotonic,
     sleep: Callable[[float], None] = time.sleep,
 ) -> None:
-    """Commit what was staged, and return when all of it is in the log; a second time it does nothing.
+    """Commit what was staged, and return when it is all in the log and nothing is staged; a second time it does nothing.
 
     Args:
         directory: The log's.
@@ -83,10 +85,10 @@ def _commit(
 ) -> None:
     writer, epoch = manifest.writer, manifest.epoch
     path = inbox_path(log.root, writer, epoch)
-    if _is_done(log, writer, epoch):
+    before = log.commits.outcome(writer)
+    if _is_done(before, epoch):
         remove_staged(log.root, log.files, writer, epoch)
         return
-    before = log.commits.outcome(writer)
     log.files.make_directory(f"{log.root}/{INBOX_NAME}")
     log.files.replace(path, manifest.encode())
     until, look_s = monotonic() + timeout_s, _FIRST_LOOK_S
@@ -98,11 +100,15 @@ def _commit(
             log.commits.take_in()
         except LogLockedError as error:
             locked = error
-        if _is_done(log, writer, epoch):
-            return
         record = log.commits.outcome(writer)
-        if record is not None and record != before and record.epoch == epoch and record.state == "refused":
-            raise InvalidInputError(f"a staged commit was refused: {record.reason}", where=log.root)
+        is_refused = record is not None and record != before and record.epoch == epoch and record.state == "refused"
+        if is_refused or _is_done(record, epoch):
+            if monotonic() <= until and _is_in_inbox(log, writer, epoch):
+                sleep(_FIRST_LOOK_S)  # the other process is just clearing away, or ends and leaves that to this one
+                continue
+            if record is not None and is_refused:
+                raise InvalidInputError(f"a staged commit was refused: {record.reason}", where=log.root)
+            return
         if monotonic() > until and locked is not None:
             if not is_withdrawable:
                 raise StorageError(

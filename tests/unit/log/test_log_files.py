@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import errno
 import os
+import threading
 from pathlib import Path
 
 import pytest
@@ -88,6 +89,39 @@ def test_remove_is_fine_when_there_is_nothing(place: tuple[Files, str]) -> None:
     assert files.list_names(root) == []
 
 
+def test_remove_empty_directory_leaves_what_has_something_in_it(place: tuple[Files, str]) -> None:
+    files, root = place
+    files.remove_empty_directory(f"{root}/none")
+    files.make_directory(f"{root}/a/b")
+    files.remove_empty_directory(f"{root}/a")
+    assert files.exists(f"{root}/a/b")
+    files.replace(f"{root}/a/b/f", b"1")
+    files.remove_empty_directory(f"{root}/a/b")
+    assert content(files, f"{root}/a/b/f") == b"1"
+    files.remove(f"{root}/a/b/f")
+    files.remove_empty_directory(f"{root}/a/b")
+    files.remove_empty_directory(f"{root}/a")
+    assert files.list_names(root) == []
+
+
+def test_make_directory_goes_on_when_another_process_removes_an_empty_one_above_it(tmp_path: Path) -> None:
+    stop = threading.Event()
+
+    def remove() -> None:
+        while not stop.is_set():
+            OsFiles().remove_empty_directory(f"{tmp_path}/a")
+
+    remover = threading.Thread(target=remove)
+    remover.start()
+    try:
+        for number in range(2000):
+            OsFiles().make_directory(f"{tmp_path}/a/{number}")
+            OsFiles().remove_empty_directory(f"{tmp_path}/a/{number}")
+    finally:
+        stop.set()
+        remover.join()
+
+
 def test_an_open_file_is_still_read_after_its_removal(place: tuple[Files, str]) -> None:
     files, root = place
     files.replace(f"{root}/f", b"still here")
@@ -99,7 +133,9 @@ def test_an_open_file_is_still_read_after_its_removal(place: tuple[Files, str]) 
     file.close()
 
 
-@pytest.mark.parametrize("operation", ["open_write", "make_directory", "remove", "remove_directory", "list_names", "open_read"])
+@pytest.mark.parametrize(
+    "operation", ["open_write", "make_directory", "remove", "remove_empty_directory", "list_names", "open_read"]
+)
 def test_operations_translate_what_the_system_refuses(tmp_path: Path, operation: str) -> None:
     (tmp_path / "file").write_bytes(b"")
     with pytest.raises(StorageError, match="Not a directory"):

@@ -108,7 +108,8 @@ class ReplicateConfig:
         change_tables: Directory of change tables, all changes of each table as they came; None for none.
         dead_letter_table: Directory of a Delta table of the dead letter, beside its topic; None for none.
         metrics: File that metrics are written to in the OpenMetrics format; None for none.
-        tombstones_kept_us: How long deletions are remembered, by the source's commit time, microseconds.
+        tombstones_kept_us: How long deletions are remembered after they were applied, microseconds; None for ever. An older
+            change that comes later still, for a row that is not there, is given up with the reason.
         compact_every_us: How often a table's small files are put together, microseconds; 0 for never.
         vacuum_every_us: How often files that no version needs are deleted, microseconds; 0 for never.
         vacuum_kept_us: How old those files must be, microseconds.
@@ -142,7 +143,7 @@ class ReplicateConfig:
     change_tables: Path | None = None
     dead_letter_table: Path | None = None
     metrics: Path | None = None
-    tombstones_kept_us: int = 7 * 86_400_000_000
+    tombstones_kept_us: int | None = None
     compact_every_us: int = 0
     vacuum_every_us: int = 0
     vacuum_kept_us: int = 7 * 86_400_000_000
@@ -182,9 +183,6 @@ _AT_LEAST: Final = {
 
 _UNKEPT: Final = {
     "change_tables": (None, "no change tables are written"),
-    "compact_every_us": (0, "no tables are compacted"),
-    "vacuum_every_us": (0, "no tables are vacuumed"),
-    "tombstones_kept_us": (7 * 86_400_000_000, "deletions are remembered for ever, none is forgotten"),
 }
 """Settings that this version knows and cannot keep: refused, rather than passed over in silence."""
 
@@ -213,7 +211,8 @@ def find_problems(settings: Mapping[str, Any]) -> list[Problem]:
             )
         )
     for setting, (least, what) in _AT_LEAST.items():
-        if settings.get(setting, least) < least:
+        value = settings.get(setting, least)
+        if value is not None and value < least:
             problems.append(Problem(setting, what))
     for setting, (default, what) in _UNKEPT.items():
         if settings.get(setting, default) != default:

@@ -17,12 +17,13 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from headstream.codec.replicate import decode_envelope, decode_metadata
-from headstream.errors import DecodeError, SchemaError
+from headstream.errors import DecodeError, HeadstreamError, SchemaError
 from headstream.spark.replicate.bounds import DeadRate, WaitingBounds
 from headstream.spark.replicate.config import ReplicateConfig
 from headstream.spark.replicate.dead_letter_table import DeadLetterTable
 from headstream.spark.replicate.decode import Decoded, Decoder
 from headstream.spark.replicate.ledger import Ledger, Table
+from headstream.spark.replicate.maintenance import Schedule
 from headstream.spark.replicate.parking import Held, ParkingLot, Release
 from headstream.spark.replicate.raw import COORDINATE_COLUMNS, RAW_SCHEMA, match_rows
 from headstream.spark.replicate.requests import Request, Requests
@@ -67,6 +68,7 @@ class Processor:
         self._tables = tables
         self._summary = summary
         self._now_us = clock_us
+        self._schedule = Schedule.of(config)
         self.parking = ParkingLot(config.checkpoint, config.delayed, ledger)
         self.health = TableHealth(ledger)
         self.bounds = WaitingBounds(config, ledger)
@@ -134,6 +136,7 @@ class Processor:
         worked = self.release(every_table=last) or worked
         self._settle({} if last else self.health.resting(self._now_us()))
         worked = self._deal_with_overdue() or worked
+        worked = self._maintain(every_table=last) or worked
         self._follow_dead_letter()
         return worked
 
@@ -268,6 +271,22 @@ class Processor:
             return {"table": f"{schema}.{name}"}
         _LOGGER.warning("request %d to reload %s.%s is refused: %s", request.id, schema, name, refused)
         return {"table": f"{schema}.{name}", "refused": refused}
+
+    def _maintain(self, *, every_table: bool) -> bool:
+        """Care for the first table for which it is time, or for every one; a step that fails is a warning."""
+        now_us, resting = self._now_us(), self.health.resting(self._now_us())
+        waited_for = self._ledger.tables_waited_for()
+        worked = False
+        for table in self._tables.names():
+            if table in resting or (worked and not every_table):
+                continue
+            try:
+                may_forget = None not in waited_for and table not in waited_for
+                worked = self._tables.maintain(table, self._schedule, now_us, may_forget=may_forget) or worked
+            except HeadstreamError as error:
+                worked = True
+                _LOGGER.warning("table %s.%s could not be cared for, which is tried again in time: %s", *table, error)
+        return worked
 
     def _settle(self, resting: Container[Table]) -> None:
         """Remove what loads that are over did not bring; a table where that fails is tried again later."""

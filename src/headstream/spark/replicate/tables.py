@@ -18,6 +18,7 @@ from headstream.codec.replicate import TableMetadata
 from headstream.errors import HeadstreamError, SchemaChangeError
 from headstream.spark.replicate.apply.engine import Counts
 from headstream.spark.replicate.loads import LOAD_GAP_US
+from headstream.spark.replicate.maintenance import Schedule
 from headstream.spark.replicate.raw import Coordinates
 from headstream.spark.replicate.schemas import TableSchema
 from headstream.spark.replicate.table_memory import TableMemory
@@ -215,16 +216,22 @@ class TargetTables:
         """Say that a table's load is over, which otherwise its next change says: settle() removes the rows it did not bring."""
         self._table((schema, table)).end_load()
 
-    def prune(self, before_us: int) -> None:
-        """Forget deletions that the source committed before a time.
+    def maintain(self, name: Name, schedule: Schedule, now_us: int, *, may_forget: bool) -> bool:
+        """Care for a table as far as it is time; return whether there was anything to do.
 
-        A change that is older, comes after all and is for a key that is not in the table is then given up with the reason.
+        A change that is older than the deletions remembered, comes after all and is for a key that is not in the table is
+        given up with that reason.
 
         Args:
-            before_us: Microseconds since 1970 UTC; nothing that waits may be from before it.
+            name: Schema and name.
+            schedule: What is done how often.
+            now_us: The time, microseconds since 1970 UTC.
+            may_forget: Whether deletions may be forgotten: not while older changes wait.
+
+        Raises:
+            StorageError: the table cannot be written.
         """
-        for name in self._memory.names():
-            self._table(name).prune(before_us)
+        return self._table(name).maintain(schedule, now_us, may_forget=may_forget)
 
     def _table(self, name: Name) -> TargetTable:
         with self._lock:

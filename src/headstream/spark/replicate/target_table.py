@@ -5,7 +5,6 @@ changes -> placed among the loads -> schema followed -> one change a key -> merg
 
 from __future__ import annotations
 
-import datetime
 from collections.abc import Callable, Iterable
 from dataclasses import dataclass
 from pathlib import Path
@@ -22,6 +21,7 @@ from headstream.spark.replicate.apply.scd2 import Scd2Table
 from headstream.spark.replicate.apply.scd2_events import read_events
 from headstream.spark.replicate.apply.tombstones import Tombstones
 from headstream.spark.replicate.changes import CHANGE_KEY, OPERATIONS, collapse, keys_of
+from headstream.spark.replicate.maintenance import Schedule
 from headstream.spark.replicate.raw import Coordinates
 from headstream.spark.replicate.schemas import TableSchema
 from headstream.spark.replicate.table_memory import TableMemory
@@ -33,6 +33,8 @@ __all__ = ["Merged", "OpenEngine", "TargetTable"]
 OpenEngine: TypeAlias = Callable[[Path, Literal["auto", "deltalake", "spark"]], TableEngine]
 """A table's directory and what is to run its merges -> its engine."""
 
+_BURIALS: Final = 8
+"""Steps in which deletions are forgotten: they are remembered for an eighth longer than is asked for, at most."""
 _DELETE: Final = pa.scalar(OPERATIONS.index("DELETE"), pa.int8())
 _ANEW: Final = "Load the table again into an empty directory, or set its scd_type back"
 
@@ -155,17 +157,54 @@ class TargetTable:
         self._state.loads.end()
         self._keep()
 
-    def prune(self, before_us: int) -> None:
-        """Forget deletions that the source committed before a time, microseconds since 1970 UTC."""
-        moment = datetime.datetime.fromtimestamp(before_us // 1_000_000, datetime.UTC)
-        until = min(f"{moment:%Y%m%d%H%M%S}", self._state.buried)
-        if self._state.schema is None or until <= self._state.forgotten:
-            return
-        self._state.forgotten = until
+    def maintain(self, schedule: Schedule, now_us: int, *, may_forget: bool) -> bool:
+        """Care for the table as far as it is time; return whether there was anything to do.
+
+        Each step counts as done before it is: one that fails is for the next time.
+
+        Args:
+            schedule: What is done how often.
+            now_us: The time, microseconds since 1970 UTC.
+            may_forget: Whether deletions may be forgotten; not while older changes wait that may be of deleted rows.
+
+        Raises:
+            StorageError: the table, or its deletions, cannot be written.
+        """
+        if self._state.schema is None:
+            return False
+        keys = list(self._state.schema.keys)
+        worked = may_forget and self._forget(schedule.tombstones_kept_us, now_us, keys)
+        # How it is clustered is known once changes have come; before, there is nothing new to put together either.
+        if self._settings is not None and schedule.is_due(schedule.compact_every_us, self._state.compacted_us, now_us):
+            self._state.compacted_us, worked = now_us, True
+            self._keep()
+            self._opened(keys).engine.compact(self._settings.cluster_by)
+        if schedule.is_due(schedule.vacuum_every_us, self._state.vacuumed_us, now_us):
+            self._state.vacuumed_us, worked = now_us, True
+            self._keep()
+            self._opened(keys).engine.vacuum(schedule.vacuum_kept_us)
+        return worked
+
+    def _forget(self, kept_us: int | None, now_us: int, keys: list[str]) -> bool:
+        """Forget the deletions that were recorded longer ago than a time; return whether there were any."""
+        if kept_us is None:
+            return False
+        state = self._state
+        if state.buried > max((sequence for _, sequence in state.burials), default=state.forgotten) and (
+            not state.burials or now_us - state.burials[-1][0] >= kept_us // _BURIALS
+        ):
+            state.burials.append((now_us, state.buried))
+            self._keep()
+        over = [sequence for us, sequence in state.burials if us <= now_us - kept_us]
+        if not over:
+            return False
+        state.burials = state.burials[len(over) :]
+        state.forgotten = max(state.forgotten, over[-1])
         self._keep()  # first: what is forgotten must not be taken for what never was
-        self._opened(list(self._state.schema.keys))
+        self._opened(keys)
         assert self._tombstones is not None
-        self._tombstones.prune(until)
+        self._tombstones.prune(over[-1])
+        return True
 
     def _keep(self) -> None:
         self._memory.keep(self._name, self._state)
