@@ -7,7 +7,7 @@ from typing import Final
 
 from headstream.broker.backing import Backing
 from headstream.errors import AlreadyExistsError, InvalidOptionError, PartitionNotFoundError
-from headstream.log.administration import create_topic, delete_topic, purge_topic, set_options
+from headstream.log.administration import create_topic, delete_topic, purge_topic, update_topic
 from headstream.log.catalog import TopicRecord
 from headstream.model.identifiers import TopicName, check_name
 from headstream.model.topology import MAX_PARTITIONS, Fsync, Limits, Partition, Topic, TopicOptions
@@ -99,7 +99,7 @@ class Topics:
         """
         log = self._backing.writable_log()
         record = self._backing.topic(name)
-        set_options(log, record, replace(record.options, **changes))
+        update_topic(log, record, options=replace(record.options, **changes))
         log.background.start(self._backing.clock_us)
         return self.get(name)
 

@@ -267,6 +267,11 @@ class Log:
         """Have all who wait for messages of a partition look again."""
         self._waiting.ring(partition.directory)
 
+    def ring_topic(self, topic: TopicRecord) -> None:
+        """Have all who wait for messages of a topic look again."""
+        for number in range(1, topic.partitions + 1):
+            self._waiting.ring(self.partition_directory(topic, number))
+
     def ring_groups(self) -> None:
         """Have all members of consumer groups who wait look again; it waits for nothing, so that a finalizer may call it."""
         self._waiting.ring(self.groups_directory)

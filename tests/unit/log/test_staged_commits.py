@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 
 from headstream.errors import DiskFullError, InvalidInputError, StorageError
-from headstream.log.administration import create_topic, delete_topic, purge_topic
+from headstream.log.administration import create_topic, delete_topic, purge_topic, update_topic
 from headstream.log.commit_records import CommitRecord, find_commit
 from headstream.log.files import OsFile, OsFiles
 from headstream.log.log import Log
@@ -186,7 +186,8 @@ def test_commit_is_whole_and_once_when_the_process_dies_at_every_step(
     assert contents(root) == BOTH
 
 
-def test_a_commit_that_failed_is_finished_before_anything_else_is_appended(tmp_path: Path) -> None:
+@pytest.mark.parametrize("name", ["orders", "renamed"])
+def test_a_commit_that_failed_is_finished_before_anything_else_is_appended(tmp_path: Path, name: str) -> None:
     manifest = make_staged(tmp_path)
 
     class FullFiles(OsFiles):
@@ -209,9 +210,11 @@ def test_a_commit_that_failed_is_finished_before_anything_else_is_appended(tmp_p
     with pytest.raises(DiskFullError, match="no room"):
         log.append(topic, 1, batch(b"z"), 5, SEED)
     files.is_full = False
+    update_topic(log, topic, name=name)
     assert log.append(topic, 1, batch(b"z"), 5, SEED) == 3
     log.close()
-    assert contents(tmp_path) == {**BOTH, (ORDERS, 1): [b"a", b"b", b"e", b"z"]}
+    expected = {**BOTH, (ORDERS, 1): [b"a", b"b", b"e", b"z"]}
+    assert contents(tmp_path) == {(of.replace("orders", name), number): rows for (of, number), rows in expected.items()}
     assert is_swept(tmp_path)
 
 

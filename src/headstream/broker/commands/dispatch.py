@@ -11,9 +11,13 @@ from collections.abc import Callable
 from typing import Any, TypeAlias, TypeVar
 
 from headstream.broker.broker import Broker
+from headstream.broker.commands.balance import Balance
+from headstream.broker.commands.places import Places
+from headstream.broker.connection_groups import ConnectionGroups
 from headstream.broker.sessions import Session, Sessions
 from headstream.broker.settings import ServerSettings
 from headstream.errors import AuthenticationError, NotFoundError, PermissionDeniedError
+from headstream.wire.codes import Entry
 from headstream.wire.records import Command
 from headstream.wire.refusals import refusal
 from headstream.wire.statuses import Status
@@ -38,6 +42,10 @@ class Dispatcher:
         self.broker = broker
         self.settings = settings
         self.sessions = Sessions(broker.monotonic)
+        self.places = Places(broker.backing.log)
+        self.balance = Balance()
+        self.connection_groups = ConnectionGroups()
+        self.sessions.on_close(lambda session: self.connection_groups.end(session.client_id))
         self._handlers = handlers
 
     def answer(self, session: Session, command: Command[_R]) -> _R:
@@ -51,17 +59,32 @@ class Dispatcher:
             HeadstreamError: why there is none; wire.refusals.status_of() has its status.
         """
         entry = command.entry()
-        if entry.needs_login:
-            session.check_alive()
         handler = self._handlers.get(type(command))
-        if handler is None or (entry.is_extension and not session.is_extended):
+        if handler is None:
             raise refusal(Status.INVALID_COMMAND, f"{entry.name} is not served here")
         try:
-            if entry.needs_login and not session.user_id:
-                raise refusal(entry.refusal, f"{entry.name} needs a login", advice="Log in first")
+            self.admit(session, entry)
             reply: _R = handler(self, session, command)
         except (NotFoundError, AuthenticationError, PermissionDeniedError):
-            if not entry.is_lookup:
+            if session.is_stale or not entry.is_lookup:
                 raise
             return None  # type: ignore[return-value]  # a lookup's reply may be nothing
         return reply
+
+    def admit(self, session: Session, entry: Entry) -> None:
+        """Refuse a session a command that it may not even ask for.
+
+        Args:
+            session: Whose command it is.
+            entry: What the table says of the command.
+
+        Raises:
+            HeadstreamError: with 30, 3, or 40 (or what the table has instead).
+        """
+        if not entry.needs_login:
+            return
+        session.check_alive()
+        if not session.is_extended and entry.is_extension:
+            raise refusal(Status.INVALID_COMMAND, f"{entry.name} is not served here")
+        if not session.user_id:
+            raise refusal(entry.refusal, f"{entry.name} needs a login", advice="Log in first")
