@@ -65,7 +65,7 @@ class ServerConfig:
     http_tls: TlsFiles | None = None
     tcp: TcpSettings = field(default_factory=TcpSettings)
     http: HttpSettings = field(default_factory=HttpSettings)
-    tokens: TokenSettings = field(default_factory=lambda: TokenSettings(secret=os.urandom(32)))
+    tokens: TokenSettings = field(default_factory=lambda: TokenSettings(secret=os.urandom(64)))
     has_secret: bool = False
     settings: ServerSettings = field(default_factory=ServerSettings)
     segment_bytes: int | None = None
@@ -249,7 +249,7 @@ class _Loader:
             except binascii.Error:
                 raise InvalidOptionError("it is not base64", where="http.jwt.encoding_secret") from None
         return TokenSettings(
-            secret=data or os.urandom(32),
+            secret=data or os.urandom(64),
             algorithm=value["http.jwt.algorithm"],
             issuer=value["http.jwt.issuer"],
             audience=value["http.jwt.audience"],
