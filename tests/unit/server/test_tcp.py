@@ -67,7 +67,7 @@ def make_topic(peer: Peer) -> None:
 
 
 def send_of(*payloads: bytes) -> SendMessages:
-    return SendMessages("shop", "orders", Partitioning.partition_id(1), encode_sent([Message(each) for each in payloads]))
+    return SendMessages("shop", "orders", Partitioning.partition(1), encode_sent([Message(payload=each) for each in payloads]))
 
 
 def poll_of(offset: int, count: int) -> PollMessages:
