@@ -69,9 +69,19 @@ class HttpServer:
         self._traffic = next(one for one in traffic if one.transport == "http")
         self._pages = Pages(dispatcher, settings, tokens, traffic)
         self._listener: asyncio.Server | None = None
-        self._handlers: web.Server | None = None
+        self._handlers: _Connections | None = None
         self._is_stopping = False
         self._waits: set[asyncio.Event] = set()
+
+    @property
+    def connection_count(self) -> int:
+        """How many connections there are."""
+        return 0 if self._handlers is None else len(self._handlers.connections)
+
+    @property
+    def waiting_count(self) -> int:
+        """How many requests wait for messages."""
+        return len(self._waits)
 
     async def start(self, host: str, port: int, ssl: tls.SSLContext | None = None) -> tuple[str, int]:
         """Take requests, and return the host and port that are really bound.
@@ -81,10 +91,9 @@ class HttpServer:
             port: The port, 0 for any free one.
             ssl: TLS, or None.
         """
-        self._handlers = web.Server(
-            self._handle, handler_cancellation=True, access_log=None, keepalive_timeout=self._settings.idle_s
-        )
-        self._listener = await asyncio.get_running_loop().create_server(self._connect, host, port, ssl=ssl, backlog=1024)
+        settings = self._settings
+        handlers = self._handlers = _Connections(settings.max_connections, self._traffic, self._handle, settings.idle_s)
+        self._listener = await asyncio.get_running_loop().create_server(handlers, host, port, ssl=ssl, backlog=1024)
         address = self._listener.sockets[0].getsockname()
         return address[0], address[1]
 
@@ -95,18 +104,10 @@ class HttpServer:
             return
         listener.close()
         self._is_stopping = True
-        self._pages.is_ready = False
         for rung in self._waits:
             rung.set()
         handlers.pre_shutdown()
         await handlers.shutdown(self._settings.drain_s)
-
-    def _connect(self) -> asyncio.BaseProtocol:
-        handlers = self._handlers
-        if handlers is None or len(handlers.connections) >= self._settings.max_connections:
-            self._traffic.refused_connections += 1
-            return _Refusal()
-        return handlers()
 
     async def _handle(self, request: web.BaseRequest) -> web.StreamResponse:
         started = time.perf_counter()
@@ -139,7 +140,7 @@ class HttpServer:
         traffic.answered(code, reply.status, seconds)
         traffic.received_bytes += request.content.total_bytes
         traffic.sent_bytes += len(reply.body)
-        traffic.connections = 0 if self._handlers is None else len(self._handlers.connections)
+        traffic.connections = self.connection_count
 
     async def _answer(self, request: web.BaseRequest) -> tuple[int, Reply]:
         """Return the code of the command that was asked for, 0 for none, and the reply."""
@@ -235,12 +236,20 @@ class HttpServer:
         return reply._replace(headers={"Allow": ",".join(methods)})
 
 
-class _Refusal(asyncio.Protocol):
-    """A connection beyond the limit: closed at once."""
+class _Connections(web.Server):
+    """All connections; those beyond the limit are closed at once."""
 
-    def connection_made(self, transport: asyncio.BaseTransport) -> None:
-        """Close it."""
-        transport.close()
+    def __init__(self, most: int, traffic: Traffic, handle: Callable[[web.BaseRequest], Any], idle_s: float) -> None:
+        super().__init__(handle, handler_cancellation=True, access_log=None, keepalive_timeout=idle_s)
+        self._most = most
+        self._traffic = traffic
+
+    def connection_made(self, handler: web.RequestHandler, transport: asyncio.Transport) -> None:
+        """Take a connection, or close it."""
+        super().connection_made(handler, transport)
+        if len(self.connections) > self._most:
+            self._traffic.refused_connections += 1
+            handler.force_close()
 
 
 def _spell(command: Command[Any], value: Any) -> Reply:

@@ -14,6 +14,7 @@ from headstream.broker.broker import Broker
 from headstream.broker.commands.balance import Balance
 from headstream.broker.commands.places import Places
 from headstream.broker.connection_groups import ConnectionGroups
+from headstream.broker.revocations import Revocations
 from headstream.broker.sessions import Session, Sessions
 from headstream.broker.settings import ServerSettings
 from headstream.errors import AuthenticationError, NotFoundError, PermissionDeniedError
@@ -45,6 +46,7 @@ class Dispatcher:
         self.places = Places(broker.backing.log)
         self.balance = Balance()
         self.connection_groups = ConnectionGroups()
+        self.revocations = Revocations(broker.backing)
         self.sessions.on_close(lambda session: self.connection_groups.end(session.client_id))
         self._handlers = handlers
 
