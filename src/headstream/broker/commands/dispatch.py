@@ -14,7 +14,7 @@ from headstream.broker.broker import Broker
 from headstream.broker.commands.balance import Balance
 from headstream.broker.commands.places import Places
 from headstream.broker.connection_groups import ConnectionGroups
-from headstream.broker.revocations import Revocations
+from headstream.broker.members import Members
 from headstream.broker.sessions import Session, Sessions
 from headstream.broker.settings import ServerSettings
 from headstream.errors import AuthenticationError, NotFoundError, PermissionDeniedError
@@ -46,8 +46,9 @@ class Dispatcher:
         self.places = Places(broker.backing.log)
         self.balance = Balance()
         self.connection_groups = ConnectionGroups()
-        self.revocations = Revocations(broker.backing)
+        self.members = Members(broker.groups, broker.monotonic)
         self.sessions.on_close(lambda session: self.connection_groups.end(session.client_id))
+        self.sessions.on_close(self.members.end)
         self._handlers = handlers
 
     def answer(self, session: Session, command: Command[_R]) -> _R:
