@@ -12,10 +12,12 @@ from typing import Final
 
 from headstream.broker.commands.dispatch import Dispatcher
 from headstream.broker.commands.messages import polled
+from headstream.broker.commands.own_messages import fetched
 from headstream.broker.sessions import Session
 from headstream.codec.buffer import BytesLike
 from headstream.wire.codes import Code
 from headstream.wire.commands.messages import PolledMessages, PollMessages
+from headstream.wire.extensions.messages import FetchedMessages, FetchMessages
 from headstream.wire.table import decode_command
 
 __all__ = ["answer_request", "is_slow"]
@@ -82,6 +84,11 @@ def answer_request(server: Dispatcher, session: Session, code: int, payload: mem
         server.admit(session, command.entry())
         found = polled(server, session, command)
         return [PolledMessages(found.partition, max(found.end_offset - 1, 0), found.count, b"").head(), *found.chunks]
+    if isinstance(command, FetchMessages):
+        server.admit(session, command.entry())
+        found = fetched(server, session, command)
+        head = FetchedMessages(found.partition, found.end_offset, found.next_offset, found.generation, found.count, b"")
+        return [FetchMessages.encode_reply(head), *found.chunks]
     return [type(command).encode_reply(server.answer(session, command))]
 
 
