@@ -83,7 +83,7 @@ def serving(settings: HttpSettings | None = None, tokens: TokenSettings | None =
     """Lend a server over an empty log in memory, with root logged in."""
     broker = Broker(open_memory())
     dispatcher = make_dispatcher(broker, ServerSettings(password_rounds=4))
-    access = AccessTokens(tokens or TokenSettings(secret=SECRET), dispatcher.revocations)
+    access = AccessTokens(tokens or TokenSettings(secret=SECRET), dispatcher.tokens)
     workers, traffic = Workers(), Traffic("http")
     server = HttpServer(dispatcher, settings or HttpSettings(), access, workers, [traffic])
     loop = asyncio.new_event_loop()

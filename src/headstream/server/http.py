@@ -21,7 +21,7 @@ from typing import Any, Final, TypeVar
 from aiohttp import web
 
 from headstream.broker.commands.dispatch import Dispatcher
-from headstream.broker.commands.requests import begin_wait
+from headstream.broker.commands.own_messages import begin_wait
 from headstream.broker.sessions import Session
 from headstream.errors import AuthenticationError, DecodeError
 from headstream.server.http_cors import cors_headers, preflight_headers
@@ -35,7 +35,7 @@ from headstream.server.traffic import Traffic
 from headstream.server.workers import Workers
 from headstream.wire.codes import Code
 from headstream.wire.commands.sessions import LoggedIn
-from headstream.wire.extensions.messages import WaitMessages, Woken
+from headstream.wire.extensions.messages import FetchMessages, WaitMessages
 from headstream.wire.records import NOTHING, Command
 from headstream.wire.routes import FoundRoute, find_methods, find_route
 from headstream.wire.statuses import Status
@@ -178,8 +178,8 @@ class HttpServer:
         session = Session.over_http(peer_of(request), claims.user_id if claims else 0)
         try:
             command.validate()
-            if isinstance(command, WaitMessages):
-                return _spell(command, await self._wait(session, command))
+            if isinstance(command, (WaitMessages, FetchMessages)) and command.timeout_ms:
+                await self._wait(session, command)
             return await self._run(code, self._reply_to, session, command, claims)
         except DecodeError as error:  # the command was spelled well: what it carries is not
             return refused_reply(error)
@@ -196,17 +196,23 @@ class HttpServer:
             self._tokens.revoke(claims)
         return _spell(command, value)
 
-    async def _wait(self, session: Session, command: WaitMessages) -> Woken:
-        """Wait for what a command waits for, until its time is up or the server stops."""
+    async def _wait(self, session: Session, command: WaitMessages | FetchMessages) -> None:
+        """Wait until there is something for a command, its time is up, or the server stops."""
         loop, rung = asyncio.get_running_loop(), asyncio.Event()
-        wait = begin_wait(self._dispatcher, session, command, lambda: loop.call_soon_threadsafe(rung.set))
+
+        def ring() -> None:
+            with suppress(RuntimeError):  # the loop has been closed: the server has stopped
+                loop.call_soon_threadsafe(rung.set)
+
+        wait = begin_wait(self._dispatcher, session, command, ring)
         self._waits.add(rung)
         try:
-            if not wait.is_ready and not self._is_stopping:
-                with suppress(TimeoutError):
-                    async with asyncio.timeout(command.timeout_ms / 1000):
-                        await rung.wait()
-            return Woken(wait.is_ready)
+            async with asyncio.timeout(command.timeout_ms / 1000):
+                while not (wait.is_ready or self._is_stopping):
+                    await rung.wait()
+                    rung.clear()
+        except TimeoutError:
+            return
         finally:
             self._waits.discard(rung)
             wait.cancel()

@@ -200,7 +200,7 @@ def test_metrics_count_what_was_asked(http: Http) -> None:
     assert answer.body.endswith(b"# EOF\n")
     samples = {
         (sample.name, *sorted(sample.labels.items())): sample.value
-        for family in text_string_to_metric_families(answer.body.decode())
+        for family in text_string_to_metric_families(answer.body.decode())  # type: ignore[no-untyped-call]
         for sample in family.samples
     }
     for name in ("streams", "topics", "partitions", "segments", "users"):
