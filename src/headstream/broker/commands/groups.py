@@ -7,6 +7,7 @@ have are not let in, nor the other way round (GROUP_IN_USE): they divide partiti
 
 from __future__ import annotations
 
+from contextlib import suppress
 from typing import Any, Final
 
 from headstream.broker.commands.dispatch import Dispatcher, Handler
@@ -93,10 +94,8 @@ def delete_group(server: Dispatcher, session: Session, command: DeleteGroup) -> 
     with log.administration:
         (stream, topic), group = _find(server, session, command)
         server.connection_groups.forget(stream.number, topic.id, group.id)
-        try:
+        with suppress(GroupNotFoundError):  # it has stored nothing
             server.broker.groups.delete(topic.name, group.name)
-        except GroupNotFoundError:
-            pass  # it has stored nothing
         remove_group(log, topic, group.id)
 
 

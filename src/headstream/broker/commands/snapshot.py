@@ -71,7 +71,7 @@ def _list_files(log: Log) -> str:
 
 
 def _list_processes(log: Log) -> str:
-    import psutil  # noqa: PLC0415 - it comes with the server's extra, and only the server's statistics need it
+    import psutil  # it comes with the server's extra, and only statistics need it
 
     lines = [f"{'pid':>8} {'parent':>8} {'rss':>14} name\n"]
     for process in psutil.process_iter(["pid", "ppid", "name", "memory_info"]):
@@ -82,7 +82,7 @@ def _list_processes(log: Log) -> str:
 
 
 def _tell_usage(log: Log) -> str:
-    import psutil  # noqa: PLC0415
+    import psutil
 
     process, memory = psutil.Process(), psutil.virtual_memory()
     told = {

@@ -35,14 +35,14 @@ __all__ = ["HANDLERS"]
 
 @functools.cache
 def _process() -> psutil.Process:
-    import psutil  # noqa: PLC0415 - it comes with the server's extra, and only this needs it
+    import psutil  # it comes with the server's extra, and only statistics need it
 
     return psutil.Process()
 
 
 def get_stats(server: Dispatcher, session: Session, command: GetStats) -> Stats:
     """Return statistics; cpu usage is since the last time somebody asked."""
-    import psutil  # noqa: PLC0415
+    import psutil
 
     process, memory, snapshot = _process(), psutil.virtual_memory(), server.places.snapshot()
     topics = [topic for stream in snapshot.values() for topic in stream.topics.values()]

@@ -14,9 +14,12 @@ from headstream.broker.commands import (
     own_messages,
     own_topics,
     partitions,
+    sessions,
     streams,
     system,
+    tokens,
     topics,
+    users,
 )
 from headstream.broker.commands.dispatch import Dispatcher, Handler
 from headstream.broker.settings import ServerSettings
@@ -33,9 +36,12 @@ _MODULES: Final = (
     own_messages,
     own_topics,
     partitions,
+    sessions,
     streams,
     system,
+    tokens,
     topics,
+    users,
 )
 _HANDLERS: Final[dict[type[Command[Any]], Handler]] = {
     command: handler for module in _MODULES for command, handler in module.HANDLERS.items()

@@ -105,7 +105,7 @@ class ReplicateConfig:
         dead_rate_messages: Smallest number of messages that a share is told of.
         once: Stop when all that was there at the start has been applied.
         max_messages_per_batch: Most messages of one micro-batch.
-        change_tables: Directory of change tables, all changes of each table as they came; None for none.
+        change_tables: Directory of change tables, all changes of each table as they came, at `<schema>/<table>`; None for none.
         dead_letter_table: Directory of a Delta table of the dead letter, beside its topic; None for none.
         metrics: File that metrics are written to in the OpenMetrics format; None for none.
         tombstones_kept_us: How long deletions are remembered after they were applied, microseconds; None for ever. An older
@@ -181,12 +181,6 @@ _AT_LEAST: Final = {
 }
 
 
-_UNKEPT: Final = {
-    "change_tables": (None, "no change tables are written"),
-}
-"""Settings that this version knows and cannot keep: refused, rather than passed over in silence."""
-
-
 def find_problems(settings: Mapping[str, Any]) -> list[Problem]:
     """Return everything that is wrong with the settings of a pipeline.
 
@@ -214,9 +208,6 @@ def find_problems(settings: Mapping[str, Any]) -> list[Problem]:
         value = settings.get(setting, least)
         if value is not None and value < least:
             problems.append(Problem(setting, what))
-    for setting, (default, what) in _UNKEPT.items():
-        if settings.get(setting, default) != default:
-            problems.append(Problem(setting, f"{what} by this version", "Leave the setting out"))
     if not 0 <= settings.get("max_dead_rate", 0) <= 1:
         problems.append(Problem("max_dead_rate", "a share is between 0 and 1", "Write 0.1 for one message in ten"))
     if settings.get("kafka") and not is_kafka(settings.get("source")):

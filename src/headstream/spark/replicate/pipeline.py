@@ -74,7 +74,8 @@ class ReplicatePipeline:
         self._ledger = Ledger(config.checkpoint / "ledger.sqlite")
         self._summary = Summary()
         self._noted_us = 0
-        self._tables = TargetTables(config.tables, config.checkpoint, Engines(spark).open)
+        engines = Engines(spark)
+        self._tables = TargetTables(config.tables, config.checkpoint, engines.open, change_tables=config.change_tables)
         self._processor = Processor(config, self._zone, self._decoder, self._ledger, self._tables, self._summary, self._now_us)
 
     def run(self) -> Summary:

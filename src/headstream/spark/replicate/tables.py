@@ -88,6 +88,7 @@ class TargetTables:
         checkpoint: Where what must be known of them is: `tombstones/` and `tables.sqlite`.
         open_engine: Opens their Delta tables.
         load_gap_us: As loads.LOAD_GAP_US.
+        change_tables: Where their change tables are; None for none.
     """
 
     def __init__(
@@ -97,12 +98,14 @@ class TargetTables:
         open_engine: OpenEngine,
         *,
         load_gap_us: int = LOAD_GAP_US,
+        change_tables: Path | None = None,
     ) -> None:
         self._directory = directory
         self._tombstones = checkpoint / "tombstones"
         self._memory = TableMemory(checkpoint / "tables.sqlite")
         self._open_engine = open_engine
         self._load_gap_us = load_gap_us
+        self._change_tables = change_tables
         self._open: dict[Name, TargetTable] = {}
         self._lock = threading.Lock()
 
@@ -237,7 +240,8 @@ class TargetTables:
         with self._lock:
             if name not in self._open:
                 paths = table_path(self._directory, *name), table_path(self._tombstones, *name)
-                self._open[name] = TargetTable(name, *paths, self._memory, self._open_engine, self._load_gap_us)
+                changes = None if self._change_tables is None else table_path(self._change_tables, *name)
+                self._open[name] = TargetTable(name, *paths, self._memory, self._open_engine, self._load_gap_us, changes)
             return self._open[name]
 
 
