@@ -21,7 +21,7 @@ from typing import Any, Final, TypeVar
 from aiohttp import web
 
 from headstream.broker.commands.dispatch import Dispatcher
-from headstream.broker.commands.requests import begin_wait
+from headstream.broker.commands.own_messages import begin_wait
 from headstream.broker.sessions import Session
 from headstream.errors import AuthenticationError, DecodeError
 from headstream.server.http_cors import cors_headers, preflight_headers
@@ -35,7 +35,7 @@ from headstream.server.traffic import Traffic
 from headstream.server.workers import Workers
 from headstream.wire.codes import Code
 from headstream.wire.commands.sessions import LoggedIn
-from headstream.wire.extensions.messages import WaitMessages, Woken
+from headstream.wire.extensions.messages import FetchMessages, WaitMessages
 from headstream.wire.records import NOTHING, Command
 from headstream.wire.routes import FoundRoute, find_methods, find_route
 from headstream.wire.statuses import Status
@@ -45,6 +45,9 @@ __all__ = ["HttpServer"]
 
 _BIG_BODY_BYTES: Final = 16_384
 """JSON from here on is decoded on a worker thread."""
+_LINGERING_S: Final = 1.0
+"""For so long a body that was refused is still read, so that who sends it gets to read why."""
+
 _T = TypeVar("_T")
 
 
@@ -69,9 +72,19 @@ class HttpServer:
         self._traffic = next(one for one in traffic if one.transport == "http")
         self._pages = Pages(dispatcher, settings, tokens, traffic)
         self._listener: asyncio.Server | None = None
-        self._handlers: web.Server | None = None
+        self._handlers: _Connections | None = None
         self._is_stopping = False
         self._waits: set[asyncio.Event] = set()
+
+    @property
+    def connection_count(self) -> int:
+        """How many connections there are."""
+        return 0 if self._handlers is None else len(self._handlers.connections)
+
+    @property
+    def waiting_count(self) -> int:
+        """How many requests wait for messages."""
+        return len(self._waits)
 
     async def start(self, host: str, port: int, ssl: tls.SSLContext | None = None) -> tuple[str, int]:
         """Take requests, and return the host and port that are really bound.
@@ -81,10 +94,9 @@ class HttpServer:
             port: The port, 0 for any free one.
             ssl: TLS, or None.
         """
-        self._handlers = web.Server(
-            self._handle, handler_cancellation=True, access_log=None, keepalive_timeout=self._settings.idle_s
-        )
-        self._listener = await asyncio.get_running_loop().create_server(self._connect, host, port, ssl=ssl, backlog=1024)
+        settings = self._settings
+        handlers = self._handlers = _Connections(settings.max_connections, self._traffic, self._handle, settings.idle_s)
+        self._listener = await asyncio.get_running_loop().create_server(handlers, host, port, ssl=ssl, backlog=1024)
         address = self._listener.sockets[0].getsockname()
         return address[0], address[1]
 
@@ -95,18 +107,10 @@ class HttpServer:
             return
         listener.close()
         self._is_stopping = True
-        self._pages.is_ready = False
         for rung in self._waits:
             rung.set()
         handlers.pre_shutdown()
         await handlers.shutdown(self._settings.drain_s)
-
-    def _connect(self) -> asyncio.BaseProtocol:
-        handlers = self._handlers
-        if handlers is None or len(handlers.connections) >= self._settings.max_connections:
-            self._traffic.refused_connections += 1
-            return _Refusal()
-        return handlers()
 
     async def _handle(self, request: web.BaseRequest) -> web.StreamResponse:
         started = time.perf_counter()
@@ -139,7 +143,7 @@ class HttpServer:
         traffic.answered(code, reply.status, seconds)
         traffic.received_bytes += request.content.total_bytes
         traffic.sent_bytes += len(reply.body)
-        traffic.connections = 0 if self._handlers is None else len(self._handlers.connections)
+        traffic.connections = self.connection_count
 
     async def _answer(self, request: web.BaseRequest) -> tuple[int, Reply]:
         """Return the code of the command that was asked for, 0 for none, and the reply."""
@@ -177,8 +181,8 @@ class HttpServer:
         session = Session.over_http(peer_of(request), claims.user_id if claims else 0)
         try:
             command.validate()
-            if isinstance(command, WaitMessages):
-                return _spell(command, await self._wait(session, command))
+            if isinstance(command, (WaitMessages, FetchMessages)) and command.timeout_ms:
+                await self._wait(session, command)
             return await self._run(code, self._reply_to, session, command, claims)
         except DecodeError as error:  # the command was spelled well: what it carries is not
             return refused_reply(error)
@@ -195,17 +199,23 @@ class HttpServer:
             self._tokens.revoke(claims)
         return _spell(command, value)
 
-    async def _wait(self, session: Session, command: WaitMessages) -> Woken:
-        """Wait for what a command waits for, until its time is up or the server stops."""
+    async def _wait(self, session: Session, command: WaitMessages | FetchMessages) -> None:
+        """Wait until there is something for a command, its time is up, or the server stops."""
         loop, rung = asyncio.get_running_loop(), asyncio.Event()
-        wait = begin_wait(self._dispatcher, session, command, lambda: loop.call_soon_threadsafe(rung.set))
+
+        def ring() -> None:
+            with suppress(RuntimeError):  # the loop has been closed: the server has stopped
+                loop.call_soon_threadsafe(rung.set)
+
+        wait = begin_wait(self._dispatcher, session, command, ring)
         self._waits.add(rung)
         try:
-            if not wait.is_ready and not self._is_stopping:
-                with suppress(TimeoutError):
-                    async with asyncio.timeout(command.timeout_ms / 1000):
-                        await rung.wait()
-            return Woken(wait.is_ready)
+            async with asyncio.timeout(command.timeout_ms / 1000):
+                while not (wait.is_ready or self._is_stopping):
+                    await rung.wait()
+                    rung.clear()
+        except TimeoutError:
+            return
         finally:
             self._waits.discard(rung)
             wait.cancel()
@@ -235,12 +245,22 @@ class HttpServer:
         return reply._replace(headers={"Allow": ",".join(methods)})
 
 
-class _Refusal(asyncio.Protocol):
-    """A connection beyond the limit: closed at once."""
+class _Connections(web.Server):
+    """All connections; those beyond the limit are closed at once."""
 
-    def connection_made(self, transport: asyncio.BaseTransport) -> None:
-        """Close it."""
-        transport.close()
+    def __init__(self, most: int, traffic: Traffic, handle: Callable[[web.BaseRequest], Any], idle_s: float) -> None:
+        super().__init__(
+            handle, handler_cancellation=True, access_log=None, keepalive_timeout=idle_s, lingering_time=_LINGERING_S
+        )
+        self._most = most
+        self._traffic = traffic
+
+    def connection_made(self, handler: web.RequestHandler, transport: asyncio.Transport) -> None:
+        """Take a connection, or close it."""
+        super().connection_made(handler, transport)
+        if len(self.connections) > self._most:
+            self._traffic.refused_connections += 1
+            handler.force_close()
 
 
 def _spell(command: Command[Any], value: Any) -> Reply:

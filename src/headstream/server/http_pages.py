@@ -43,13 +43,12 @@ class Pages:
     """
 
     def __init__(self, dispatcher: Dispatcher, settings: HttpSettings, tokens: AccessTokens, traffic: list[Traffic]) -> None:
-        self.is_ready = True
         self._dispatcher = dispatcher
         self._tokens = tokens
         self._traffic = traffic
         pages: dict[PageRoute, Page] = {
             PageRoute("GET", "/", "Tell what answers here.", "text/plain"): lambda _: text_reply(200, _ROOT),
-            PageRoute("GET", "/health", "Tell whether requests are taken.", _JSON): self._tell_health,
+            PageRoute("GET", "/health", "Tell whether requests are taken.", _JSON): lambda _: json_reply({"status": "ready"}),
             PageRoute("GET", "/openapi.json", "Return this description.", _JSON): lambda _: json_reply(describe(pages)),
             PageRoute("POST", _REFRESH, "Return a new token for one that is good.", _JSON, RawToken, LoggedIn): self._refresh,
         }
@@ -64,9 +63,6 @@ class Pages:
     def find_methods(self, path: str) -> list[str]:
         """Return the methods that a path takes, none where there is no page."""
         return [method for method, known in self._pages if known == path]
-
-    def _tell_health(self, _: bytes) -> Reply:
-        return json_reply({"status": "ready"}) if self.is_ready else json_reply({"status": "stopping"}, 503)
 
     def _refresh(self, body: bytes) -> Reply:
         """Return a new token for one that is still good, which is good no more."""

@@ -9,15 +9,14 @@ from typing import Any
 import jwt
 import pytest
 
-from headstream.broker.backing import Backing
-from headstream.broker.revocations import Revocations
 from headstream.errors import AuthenticationError, InvalidInputError
-from headstream.log.log import Log
-from headstream.log.shared import close_log, open_memory
 from headstream.server.http_settings import TokenSettings
 from headstream.server.http_tokens import AccessTokens, Claims
 
 SECRET = b"0123456789abcdef" * 4
+USERS = range(1, 10)
+UNSIGNED = "eyJhbGciOiJub25lIiwidHlwIjoiSldUIn0."
+"""The first part of a token that says that it needs no signature."""
 
 
 class Remembered:
@@ -32,7 +31,7 @@ class Remembered:
 
 
 def make(ago_s: float = 0.0, **settings: Any) -> AccessTokens:
-    return AccessTokens(TokenSettings(secret=SECRET, **settings), Remembered(), lambda: time.time() - ago_s)
+    return AccessTokens(TokenSettings(secret=SECRET, **settings), Remembered(), USERS, lambda: time.time() - ago_s)
 
 
 @pytest.mark.parametrize("algorithm", ["HS256", "HS384", "HS512"])
@@ -57,7 +56,7 @@ def test_ids_of_tokens_differ_and_grow_with_time() -> None:
     assert ids == sorted(set(ids))
 
 
-def forge(claims: dict[str, Any], key: bytes | None = SECRET, algorithm: str = "HS256") -> str:
+def forge(claims: dict[str, Any], key: bytes = SECRET, algorithm: str = "HS256") -> str:
     now = int(time.time())
     whole = {"jti": "x", "iss": "iggy.apache.org", "aud": "iggy.apache.org", "sub": 1, "iat": now, "nbf": now, "exp": now + 60}
     kept = {name: value for name, value in (whole | claims).items() if value is not None}
@@ -79,7 +78,7 @@ def test_a_forged_token_is_taken_where_it_is_right() -> None:
         "eyJhbGciOiJIUzI1NiJ9.e30.",
         forge({}, key=b"another secret, as long as it is needed to be"),
         forge({}, algorithm="HS512"),
-        forge({}, key=None, algorithm="none"),
+        UNSIGNED + forge({}).split(".")[1] + ".",
         forge({"exp": int(time.time()) - 60}),
         forge({"nbf": int(time.time()) + 600}),
         forge({"iss": "somebody"}),
@@ -87,6 +86,7 @@ def test_a_forged_token_is_taken_where_it_is_right() -> None:
         forge({"sub": "1"}),
         forge({"sub": True}),
         forge({"sub": [1]}),
+        forge({"sub": 10}),
         forge({"jti": 5}),
         *(forge({name: None}) for name in ("jti", "iss", "aud", "sub", "iat", "nbf", "exp")),
         forge({})[:-2],
@@ -110,7 +110,7 @@ def test_a_token_is_good_until_it_expires_and_clocks_may_be_a_little_wrong() -> 
 
 def test_a_revoked_token_is_refused_and_remembered_for_as_long_as_it_could_be_shown() -> None:
     revocations = Remembered()
-    tokens = AccessTokens(TokenSettings(secret=SECRET), revocations)
+    tokens = AccessTokens(TokenSettings(secret=SECRET), revocations, USERS)
     kept, token = tokens.issue(1), tokens.issue(1).token
     claims = tokens.verify(token)
     tokens.revoke(claims)
@@ -138,23 +138,3 @@ def test_settings_that_cannot_be_kept_are_refused(settings: dict[str, Any], what
 
 def test_a_secret_is_not_shown() -> None:
     assert SECRET.decode() not in repr(TokenSettings(secret=SECRET))
-
-
-def backing_of(log: Log) -> Backing:
-    return Backing(log, lambda: 1_700_000_000_000_000, lambda count: bytes(range(count)), time.monotonic)
-
-
-def test_revocations_are_kept_in_the_log_and_outlive_whoever_wrote_them() -> None:
-    log = open_memory()
-    try:
-        first = Revocations(backing_of(log))
-        assert not first.is_revoked("a")
-        first.revoke("a", 1_800_000_000)
-        assert first.is_revoked("a")
-        second = Revocations(backing_of(log))
-        assert second.is_revoked("a")
-        assert not second.is_revoked("b")
-        second.revoke("b", 1_800_000_000)
-        assert second.is_revoked("b")
-    finally:
-        close_log(log)
