@@ -17,7 +17,6 @@ from typing import TYPE_CHECKING, Any, Final
 from headstream.broker.broker import Broker
 from headstream.broker.commands.dispatch import Dispatcher
 from headstream.broker.commands.table import make_dispatcher
-from headstream.broker.revocations import Revocations
 from headstream.broker.settings import DEFAULT_PASSWORD, DEFAULT_USERNAME
 from headstream.errors import HeadstreamError, InvalidOptionError
 from headstream.log.shared import open_directory, open_memory
@@ -111,7 +110,7 @@ class Server:
         config = self._config
         settings = config.tokens if config.has_secret else replace(config.tokens, secret=self._kept_secret())
         traffic = [Traffic("http")] if self._tcp is None else [Traffic("http"), self._tcp.traffic]
-        tokens = AccessTokens(settings, Revocations(self.dispatcher.broker.backing))
+        tokens = AccessTokens(settings, self.dispatcher.tokens, self.dispatcher.users)
         self._http = HttpServer(self.dispatcher, config.http, tokens, workers, traffic)
         host, port = await self._http.start(address.host, address.port, tls)
         self.http_address = Address(host, port)
