@@ -91,6 +91,7 @@ from headstream.version import __version__
 
 if TYPE_CHECKING:
     from headstream.codec.conversion import convert, plan_conversion
+    from headstream.wire.commands.permissions import GlobalPermissions, Permissions, StreamPermissions, TopicPermissions
 
 bool = bool_  # the kind's one spelling, `hs.bool`; left out of __all__ so that a star import keeps the built-in
 
@@ -108,6 +109,7 @@ __all__ = [
     "DiskFullError",
     "EnvironmentSetupError",
     "Fsync",
+    "GlobalPermissions",
     "Group",
     "GroupInUseError",
     "GroupMember",
@@ -139,6 +141,7 @@ __all__ = [
     "PartitionClosedError",
     "PartitionNotFoundError",
     "PermissionDeniedError",
+    "Permissions",
     "PollingStrategy",
     "Producer",
     "RebalancedError",
@@ -150,8 +153,10 @@ __all__ = [
     "StorageError",
     "Stream",
     "StreamNotFoundError",
+    "StreamPermissions",
     "Topic",
     "TopicNotFoundError",
+    "TopicPermissions",
     "__version__",
     "char",
     "checksum",
@@ -177,8 +182,17 @@ __all__ = [
 ]
 
 
+_LATER = {
+    **dict.fromkeys(("convert", "plan_conversion"), "headstream.codec.conversion"),
+    **dict.fromkeys(
+        ("GlobalPermissions", "Permissions", "StreamPermissions", "TopicPermissions"), "headstream.wire.commands.permissions"
+    ),
+}
+"""What few programs need, and where it is."""
+
+
 def __getattr__(name: str) -> Any:
     """Import what few programs need when it is asked for."""
-    if name in ("convert", "plan_conversion"):
-        return getattr(importlib.import_module("headstream.codec.conversion"), name)
+    if name in _LATER:
+        return getattr(importlib.import_module(_LATER[name]), name)
     raise AttributeError(f"module {__name__!r} has no attribute {name!r}")

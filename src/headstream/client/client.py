@@ -212,7 +212,7 @@ class Client(Topology, Progress):
             offsets: Which messages; one or more.
             state: `available`, `unavailable`, `poisoned`, `marked_for_deletion`, or a code from 1 to 255.
             reason: Why.
-            by: Who says so.
+            by: Who says so; on a server who is logged in, where nothing is said.
 
         Raises:
             TopicNotFoundError, PartitionNotFoundError: there is no such place.

@@ -95,13 +95,21 @@ class Caller:
         self._was_connected = True
         self.give(connection)
 
-    def call(self, command: Command[_R], *, wait_ms: float = 0, may_repeat: Callable[[], bool] | None = None) -> _R:
+    def call(
+        self,
+        command: Command[_R],
+        *,
+        wait_ms: float = 0,
+        may_repeat: Callable[[], bool] | None = None,
+        is_patient: bool = True,
+    ) -> _R:
         """Return the reply to a command.
 
         Args:
             command: What is asked.
             wait_ms: How much longer than usual the answer may take.
             may_repeat: Says, of a command that is not to be done twice, whether it may be repeated nevertheless.
+            is_patient: Whether a connection that broke is made again for as long as the options say, or not at all.
 
         Raises:
             ClosedError: the caller is closed.
@@ -109,7 +117,7 @@ class Caller:
             OutcomeUnknownError: the connection broke, and the command may not be repeated.
             HeadstreamError: what the server says is wrong.
         """
-        backoff = Backoff(self.address.options.retry_timeout_ms / 1000, random.random)
+        backoff = Backoff(self.address.options.retry_timeout_ms / 1000 if is_patient else 0, random.random)
         while True:
             self.open()
             try:

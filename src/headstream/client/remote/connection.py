@@ -8,7 +8,13 @@ import ssl
 from typing import Any, Protocol, TypeVar
 
 from headstream.client.remote.address import Address
-from headstream.errors import AuthenticationError, InvalidOptionError, OutcomeUnknownError, ServerUnreachableError
+from headstream.errors import (
+    AuthenticationError,
+    HeadstreamError,
+    InvalidOptionError,
+    OutcomeUnknownError,
+    ServerUnreachableError,
+)
 from headstream.version import __version__
 from headstream.wire.codes import EXTENSION_CONTEXT
 from headstream.wire.commands.sessions import LoggedIn, Login
@@ -94,7 +100,7 @@ def lost(address: Address, error: Exception | str) -> OutcomeUnknownError:
     )
 
 
-def explain_login(address: Address, error: AuthenticationError) -> AuthenticationError:
+def explain_login(address: Address, error: HeadstreamError) -> AuthenticationError:
     """Return the error of a login that was refused, with who it was and where."""
     explained = AuthenticationError(
         f"{address.who} cannot log in: {error.what}", where=address.place, advice="See that name and password are right"

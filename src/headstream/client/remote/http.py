@@ -12,7 +12,7 @@ from urllib.parse import urlencode
 from headstream.client.remote.address import Address
 from headstream.client.remote.connection import explain_login, login_of, lost, make_tls, must_not_be_used, unreachable
 from headstream.codec.replicate.json import decode_json, encode_json
-from headstream.errors import AuthenticationError, HeadstreamError, OutcomeUnknownError, ServerError
+from headstream.errors import AuthenticationError, HeadstreamError, NotFoundError, OutcomeUnknownError, ServerError
 from headstream.wire.commands.sessions import AccessToken
 from headstream.wire.records import NOTHING, Command
 from headstream.wire.refusals import read_refusal
@@ -78,7 +78,7 @@ class HttpConnector:
         address = self._address
         try:
             found = connection.exchange(login_of(address), None)
-        except AuthenticationError as error:
+        except (AuthenticationError, NotFoundError) as error:  # a token that is not known is not found
             raise explain_login(address, error) from None
         if found.access_token is None:
             raise ServerError(

@@ -113,8 +113,8 @@ class RemoteMessages:
     def set_state(
         self, topic: TopicName, partition: int, offsets: Iterable[int], state: int, *, reason: str = "", by: str = ""
     ) -> None:
-        """Set the state of messages, and record why; by whom, the server says: it is who logged in."""
-        self._caller.call(SetState(topic.stream, topic.topic, partition, tuple(offsets), state, reason))
+        """Set the state of messages, and record why; see Messages.set_state()."""
+        self._caller.call(SetState(topic.stream, topic.topic, partition, tuple(offsets), state, reason, by))
 
     def states(self, topic: TopicName, partition: int) -> list[StateChange]:
         """Return every message of a partition that is not available, by offset."""

@@ -11,7 +11,7 @@ from queue import SimpleQueue
 from types import MappingProxyType
 
 from headstream.client.remote.caller import Caller
-from headstream.errors import ClosedError, HeadstreamError, InvalidOptionError, RebalancedError
+from headstream.errors import ClosedError, HeadstreamError, InvalidOptionError, RebalancedError, ServerUnreachableError
 from headstream.model.groups import DEFAULT_SESSION_TIMEOUT_MS, Assignment, Group, GroupMember, GroupPartition, Member
 from headstream.model.identifiers import TopicName
 from headstream.model.polling import Consumer
@@ -81,8 +81,8 @@ class RemoteGroups:
 
     def leave(self, topic: TopicName, member: Member) -> None:
         """Let a member go; leaving twice is fine."""
-        with suppress(ClosedError):  # the server knows it no more, or is not to be asked any more
-            self._caller.call(ExitGroup(topic.stream, topic.topic, member.group, member.id))
+        with suppress(ClosedError, ServerUnreachableError):  # the server knows it no more, or will find out
+            self._caller.call(ExitGroup(topic.stream, topic.topic, member.group, member.id), is_patient=False)
 
     def abandon(self, topic: TopicName, member: Member) -> None:
         """Let a member go soon; a finalizer may call it, since it waits for nothing."""
@@ -92,7 +92,7 @@ class RemoteGroups:
         """Tell the server of members that nobody closed."""
         while (command := self._abandoned.get()) is not None:
             with suppress(HeadstreamError):  # its time runs out then
-                self._caller.call(command)
+                self._caller.call(command, is_patient=False)
 
     def report(self, topic: TopicName, member: Member, *, released: Iterable[int] = (), is_resting: bool = False) -> Assignment:
         """Take note that a member is alive and what it gives up, and return what it reads."""

@@ -10,7 +10,7 @@ from typing import Any, Final, TypeVar
 from headstream.client.remote.address import Address
 from headstream.client.remote.connection import explain_login, login_of, lost, make_tls, must_not_be_used, unreachable
 from headstream.codec.buffer import BytesLike
-from headstream.errors import AuthenticationError, OutcomeUnknownError
+from headstream.errors import AuthenticationError, NotFoundError, OutcomeUnknownError
 from headstream.wire.frames import request_head
 from headstream.wire.records import Command
 from headstream.wire.refusals import decode_refusal
@@ -64,7 +64,7 @@ class TcpConnector:
         try:
             connection.send(login)
             connection.receive(login)
-        except AuthenticationError as error:
+        except (AuthenticationError, NotFoundError) as error:  # a token that is not known is not found
             raise explain_login(self._address, error) from None
 
 
