@@ -36,6 +36,7 @@ from headstream.segments.layout import CATALOG_NAME, FORMAT_VERSION, GROUPS_NAME
 __all__ = ["Log"]
 
 _MAX_OPEN: Final = 2048
+_MAX_OPEN_OFFSETS: Final = 2048
 """Partitions that hold files open, for writing and for reading each, two or three files; consumer offsets' files too. With what
 this process may open, half is left to the program. Enough of them matter: to close one is a sync and a search for its end."""
 
@@ -65,7 +66,7 @@ class Log:
         self.segment_bytes = segment_bytes
         self.is_memory = is_memory
         self._lock = threading.RLock()
-        self._max_open = max(64, min(_MAX_OPEN, max_open_files() // 8))
+        self._max_open = min(_MAX_OPEN, max(64, max_open_files() // 8))
         self.administration = threading.RLock()
         self.background = Background(self)
         self._states: MessageStates | None = None
@@ -77,7 +78,7 @@ class Log:
         self._writing: OrderedDict[tuple[int, int], Partition] = OrderedDict()
         self._reading: OrderedDict[tuple[int, int, int], tuple[PartitionFollower, threading.Lock]] = OrderedDict()
         self._offsets: dict[int, OffsetStore] = {}
-        self._open_offsets = OpenOffsets(max(64, min(_MAX_OPEN, max_open_files() // 16)))
+        self._open_offsets = OpenOffsets(min(_MAX_OPEN_OFFSETS, max(64, max_open_files() // 16)))
         self._syncer = IntervalSyncer()
         self._buffers = BufferPool(_POOLED_BUFFERS)
         self.waiting = Waiting()
