@@ -139,6 +139,8 @@ class _One(Shape):
 class _Maybe(_One):
     """A record, or None: no bytes at all, and null in JSON."""
 
+    is_optional = True
+
     def push(self, writer: Writer, value: Record | None) -> None:
         if value is not None:
             value.push(writer)
