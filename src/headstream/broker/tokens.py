@@ -44,6 +44,7 @@ class Tokens:
         self._clock_us = clock_us
         self._entropy = entropy
         self._lock = threading.Lock()
+        self._revoked = accounts.list_revoked(catalog)  # here too: each request over HTTP asks
 
     def create(self, user_id: int, name: str, lifetime_us: int | None = None) -> str:
         """Make a token and return it: 68 characters, which nobody can be shown again.
@@ -102,21 +103,27 @@ class Tokens:
         return record.user_id
 
     def revoke(self, token_id: str, expires_s: int) -> None:
-        """Withdraw an access token of HTTP.
+        """Withdraw an access token of HTTP; it is durable when this returns.
 
         Args:
             token_id: Its own id.
             expires_s: When it expires by itself, seconds since 1970 UTC.
         """
-        accounts.revoke(self._catalog, token_id, expires_s * 1_000_000)
+        expires_us = min(expires_s * 1_000_000, _LAST_US)
+        with self._lock:
+            accounts.revoke(self._catalog, token_id, expires_us)
+            self._revoked[token_id] = expires_us
 
     def is_revoked(self, token_id: str) -> bool:
         """Return whether an access token of HTTP was withdrawn."""
-        return accounts.is_revoked(self._catalog, token_id)
+        return token_id in self._revoked
 
     def forget_expired(self) -> None:
         """Forget all tokens that are void by themselves by now."""
-        accounts.forget_expired(self._catalog, self._clock_us())
+        now_us = self._clock_us()
+        with self._lock:
+            accounts.forget_expired(self._catalog, now_us)
+            self._revoked = {token_id: expires_us for token_id, expires_us in self._revoked.items() if expires_us > now_us}
 
 
 def _hash(token: str) -> bytes:

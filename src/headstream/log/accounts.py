@@ -24,8 +24,8 @@ __all__ = [
     "forget_expired",
     "insert_token",
     "insert_user",
-    "is_revoked",
     "last_user_id",
+    "list_revoked",
     "list_tokens",
     "list_users",
     "revoke",
@@ -147,9 +147,9 @@ def revoke(catalog: Catalog, access_token_id: str, expires_us: int) -> None:
         catalog.change("INSERT OR REPLACE INTO revoked (id, expires_us) VALUES (?, ?)", access_token_id, expires_us)
 
 
-def is_revoked(catalog: Catalog, access_token_id: str) -> bool:
-    """Return whether an access token was withdrawn."""
-    return bool(catalog.select("SELECT 1 FROM revoked WHERE id = ?", access_token_id, since=_SINCE))
+def list_revoked(catalog: Catalog) -> dict[str, int]:
+    """Return the access tokens that were withdrawn: when each expires by itself, by its own id."""
+    return dict(catalog.select("SELECT id, expires_us FROM revoked", since=_SINCE))
 
 
 def forget_expired(catalog: Catalog, now_us: int) -> None:

@@ -296,9 +296,11 @@ def test_root_is_who_the_first_server_says_and_users_outlive_a_restart(tmp_path:
     peer.log_in("admin", "choose one").ask(CreateUser("alice", "secret", ACTIVE, READS_USERS))
     peer.ask(UpdateUser("admin", "boss"))
     token = peer.ask(CreateToken("own", NEVER)).token
+    peer.dispatcher.tokens.revoke("a", 1 << 60)
     broker.close()
     broker, peer = start(root_username="ignored", root_password="ignored")
     assert peer.ask(LoginWithToken(token)) == LoggedIn(1)
+    assert [peer.dispatcher.tokens.is_revoked(each) for each in "ab"] == [True, False]
     assert [user.username for user in peer.ask(ListUsers())] == ["boss", "alice"]
     assert peer.log_in("alice", "secret").status(ListUsers()) == 0
     broker.close()
