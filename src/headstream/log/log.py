@@ -82,8 +82,8 @@ class Log:
         self._open_offsets = OpenOffsets(_MAX_OPEN_OFFSETS)
         self._syncer = IntervalSyncer()
         self._buffers = BufferPool(_POOLED_BUFFERS)
-        self._waiting = Waiting()
-        self._watching = Watching(self._waiting)
+        self.waiting = Waiting()
+        self._watching = Watching(self.waiting)
         self._is_writer = False
         self._closed_because: str | None = None
 
@@ -243,7 +243,7 @@ class Log:
             follower, lock = self._reading.pop(reading)
             with lock:
                 follower.close()
-        self._waiting.ring(self.partition_directory(topic, number))
+        self.waiting.ring(self.partition_directory(topic, number))
 
     # -- messages -------------------------------------------------------------------------------------------
 
@@ -265,16 +265,16 @@ class Log:
 
     def ring(self, partition: Partition) -> None:
         """Have all who wait for messages of a partition look again."""
-        self._waiting.ring(partition.directory)
+        self.waiting.ring(partition.directory)
 
     def ring_topic(self, topic: TopicRecord) -> None:
         """Have all who wait for messages of a topic look again."""
         for number in range(1, topic.partitions + 1):
-            self._waiting.ring(self.partition_directory(topic, number))
+            self.waiting.ring(self.partition_directory(topic, number))
 
     def ring_groups(self) -> None:
         """Have all members of consumer groups who wait look again; it waits for nothing, so that a finalizer may call it."""
-        self._waiting.ring(self.groups_directory)
+        self.waiting.ring(self.groups_directory)
 
     def partition(self, topic: TopicRecord, number: int) -> Partition:
         """Return the writer's side of a partition."""
@@ -346,7 +346,7 @@ class Log:
         """
         until = monotonic() + timeout_s
         look_s = _FIRST_LOOK_S
-        with self._waiting.bell(directories) as bell:
+        with self.waiting.bell(directories) as bell:
             due = directories
             is_told = True
             while True:
@@ -388,7 +388,7 @@ class Log:
                 self._catalog.close()
             self._is_writer = False
             self._writer_lock.release()
-        self._waiting.ring_all()
+        self.waiting.ring_all()
         self._watching.close()
         if failure is not None:
             raise failure
