@@ -1,0 +1,375 @@
+"""Connection: one client over TCP, from received bytes to answers.
+
+    bytes -> FrameBuffer -> frames, one after the other -> answer_request -> pieces -> one write for all that came together
+                                      slow ones on a worker's thread, a wait on none: the rest of the connection's frames wait
+
+Nothing is read while a worker or a wait has the turn, nor while the client does not take its answers. What one client
+can hold is so one frame, one answer and a full write buffer.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+from collections.abc import Callable
+from concurrent.futures import Future
+from contextlib import suppress
+from functools import partial
+from time import perf_counter
+from typing import Final, Protocol, TypeAlias, cast
+
+from headstream.broker.commands.dispatch import Dispatcher
+from headstream.broker.commands.requests import Wait, answer_request, begin_wait, is_slow
+from headstream.broker.sessions import Session
+from headstream.codec.buffer import BytesLike
+from headstream.errors import DecodeError, HeadstreamError
+from headstream.server.logs import note
+from headstream.server.tcp_settings import ConnectionLimits
+from headstream.server.traffic import Traffic
+from headstream.server.workers import Workers
+from headstream.wire.codes import Code, name_of_code
+from headstream.wire.extensions.messages import WaitMessages, Woken
+from headstream.wire.frames import BufferPool, Frame, FrameBuffer, response_head
+from headstream.wire.refusals import encode_refusal, status_of
+from headstream.wire.statuses import Status
+
+__all__ = ["Connection", "Shared"]
+
+_Answer: TypeAlias = tuple[int, list[BytesLike]]
+"""A status, and a whole response in pieces."""
+
+_FRAMES_A_TURN: Final = 256
+"""After so many small frames of one connection, others have their turn."""
+
+_JOINED_BYTES: Final = 32 << 10
+"""Up to here it is quicker to write one copy than many pieces."""
+
+_TOLD_FAULTS: Final = 5
+"""How many undecodable requests of one connection are logged; who sends garbage sends a lot of it."""
+
+_WAIT: Final = int(Code.WAIT_MESSAGES)
+_LOGINS: Final = frozenset({Code.LOGIN, Code.LOGIN_WITH_TOKEN})
+_TOO_LONG: Final = response_head(Status.INVALID_COMMAND, 0)
+
+
+class Shared(Protocol):
+    """What the connections of one server share."""
+
+    dispatcher: Dispatcher
+    limits: ConnectionLimits
+    pool: BufferPool
+    traffic: Traffic
+    workers: Workers
+
+    def joined(self, connection: Connection) -> bool:
+        """Take note of a new connection; return whether there is room for it."""
+
+    def left(self, connection: Connection) -> None:
+        """Take note that a connection has ended, and that nothing of it is under way."""
+
+
+class Connection(asyncio.BufferedProtocol):
+    """One client over TCP.
+
+    Args:
+        shared: What it has in common with the others.
+        loop: The event loop it lives in.
+    """
+
+    def __init__(self, shared: Shared, loop: asyncio.AbstractEventLoop) -> None:
+        self._shared = shared
+        self._loop = loop
+        self._frames = FrameBuffer.for_requests(shared.pool, shared.limits.frame_bytes)
+        self._todo: list[Frame] = []
+        self._at = 0
+        self._transport: asyncio.Transport
+        self._session: Session | None = None
+        self._wait: tuple[Wait, WaitMessages, asyncio.TimerHandle, float] | None = None
+        self._is_busy = False
+        self._is_full = False
+        self._is_paused = False
+        self._is_lost = False
+        self._is_leaving = False
+        self._faults = 0
+        self._frame_began_s: float | None = None
+        self._stalled_s = 0.0
+        self._stalled_bytes = 0
+
+    # -- what the transport calls ---------------------------------------------------------------------------
+
+    def connection_made(self, transport: asyncio.BaseTransport) -> None:
+        """Begin a session, or end the connection at once where there are too many."""
+        self._transport = cast(asyncio.Transport, transport)
+        if not self._shared.joined(self):
+            self._is_lost = True
+            self._transport.abort()
+            return
+        limit = self._shared.limits.unsent_bytes
+        self._transport.set_write_buffer_limits(high=limit, low=limit // 4)
+        self._session = self._shared.dispatcher.sessions.open(_address(transport.get_extra_info("peername")))
+
+    def get_buffer(self, sizehint: int) -> memoryview:
+        """Return where the next bytes go to."""
+        return self._frames.writable()
+
+    def buffer_updated(self, nbytes: int) -> None:
+        """Answer what is whole now."""
+        self._shared.traffic.received_bytes += nbytes
+        frames = self._frames.received(nbytes)
+        if frames:
+            self._todo = frames
+            self._at = 0
+            self._go_on()
+        else:
+            self._settle()
+
+    def pause_writing(self) -> None:
+        """Stop answering: the client does not take what there is."""
+        self._is_full = True
+        self._stalled_s, self._stalled_bytes = self._loop.time(), self._transport.get_write_buffer_size()
+        self._pause()
+
+    def resume_writing(self) -> None:
+        """Go on answering."""
+        self._is_full = False
+        if not self._is_busy:
+            self._go_on()
+
+    def eof_received(self) -> bool:
+        """Let the transport close: a client that says no more has gone."""
+        return False
+
+    def connection_lost(self, exc: Exception | None) -> None:
+        """End the session, as soon as no worker is busy with it."""
+        if self._is_lost:
+            return
+        self._is_lost = True
+        if self._frames.pending_bytes:
+            note(logging.INFO, "client left in the middle of a request", **self._who(), bytes=self._frames.pending_bytes)
+        if self._wait is not None:
+            self._end_wait()
+        elif not self._is_busy:
+            self._end()
+
+    # -- what the server calls ------------------------------------------------------------------------------
+
+    def leave(self) -> None:
+        """Close once what has been received is answered, a request that is half there included; a wait ends now."""
+        self._is_leaving = True
+        if self._wait is not None:
+            self._end_wait()
+        elif not self._is_busy:
+            self._settle()
+
+    def abort(self) -> None:
+        """Close at once."""
+        self._transport.abort()
+
+    def check(self, now_s: float) -> None:
+        """Close if a request has been in coming for too long, or the answers are not taken.
+
+        Args:
+            now_s: The loop's time.
+        """
+        limits, began_s = self._shared.limits, self._frame_began_s
+        pending = self._frames.pending_bytes
+        if began_s is not None and not self._is_paused and now_s - began_s > limits.frame_s + pending / limits.bytes_a_second:
+            note(logging.WARNING, "closed: a request did not come to its end", **self._who(), bytes=pending)
+            self.abort()
+        elif self._is_full:
+            unsent = self._transport.get_write_buffer_size()
+            if unsent != self._stalled_bytes:
+                self._stalled_s, self._stalled_bytes = now_s, unsent
+            elif now_s - self._stalled_s > limits.stall_s:
+                note(logging.WARNING, "closed: the client does not take its answers", **self._who(), bytes=unsent)
+                self.abort()
+
+    # -- one frame after the other --------------------------------------------------------------------------
+
+    def _go_on(self) -> None:
+        """Answer frames until there is no more, or somebody else has the turn; what was answered is written at once."""
+        session = self._session
+        if session is None or self._is_lost or self._is_busy:
+            return
+        todo, pieces, size = self._todo, list[BytesLike](), 0
+        until = min(self._at + _FRAMES_A_TURN, len(todo))
+        limit = self._shared.limits.unsent_bytes
+        while self._at < until and size < limit and not session.is_ended:
+            code, payload = todo[self._at]
+            self._at += 1
+            if code == _WAIT or is_slow(code, payload):
+                self._is_busy = True
+                break
+            for piece in self._answer(session, code, payload):
+                pieces.append(piece)
+                size += len(piece)
+        if pieces:
+            self._write(pieces, size)
+        if self._is_busy:
+            self._pause()
+            self._hand_over(session, code, payload)
+        else:
+            self._settle()
+
+    def _answer(self, session: Session, code: int, payload: memoryview) -> list[BytesLike]:
+        """Return the response to a request, and count it."""
+        began_s = perf_counter()
+        status, pieces = self._find_answer(session, code, payload)
+        self._shared.traffic.answered(code, status, perf_counter() - began_s)
+        return pieces
+
+    def _find_answer(self, session: Session, code: int, payload: memoryview) -> _Answer:
+        """Return the response to a request; any thread."""
+        try:
+            body = answer_request(self._shared.dispatcher, session, code, payload)
+        except HeadstreamError as error:
+            return self._refuse(session, code, error)
+        except Exception as error:  # a bug of ours must not be the client's end
+            note(logging.ERROR, "a request failed by a fault in the server", error, **self._who(), command=name_of_code(code))
+            return self._refuse(session, code, HeadstreamError("the server has a fault, which its log tells"))
+        return 0, [response_head(0, sum(map(len, body))), *body]
+
+    def _refuse(self, session: Session, code: int, error: HeadstreamError) -> _Answer:
+        """Return the response to a request that is refused."""
+        status = status_of(error, is_extended=session.is_extended)
+        if code in _LOGINS:
+            note(logging.WARNING, "login refused", **self._who(), status=status, reason=error.what)
+        elif isinstance(error, DecodeError):
+            self._faults += 1
+            if self._faults <= _TOLD_FAULTS:
+                note(logging.INFO, "request not understood", **self._who(), command=name_of_code(code), reason=error.what)
+        if status == Status.CLIENT_NOT_FOUND:
+            session.is_ended = True
+        body = encode_refusal(error) if session.is_extended else b""
+        return status, [response_head(status, len(body)), body]
+
+    def _write(self, pieces: list[BytesLike], size: int) -> None:
+        self._shared.traffic.sent_bytes += size
+        if self._transport.is_closing():
+            return
+        if size <= _JOINED_BYTES:
+            self._transport.write(b"".join(pieces))
+        else:
+            self._transport.writelines(pieces)
+
+    def _settle(self) -> None:
+        """See what comes next, with nothing under way: more frames, more bytes, or the end."""
+        if self._is_lost or self._is_full or self._is_busy:
+            return
+        session, frames = self._session, self._frames
+        if session is not None and session.is_ended:
+            self._transport.close()
+            return
+        if self._at < len(self._todo):
+            self._pause()
+            self._loop.call_soon(self._go_on)
+            return
+        if self._todo:
+            self._todo = []
+            self._at = 0
+            self._frame_began_s = None
+        frames.done()
+        if frames.fault is not None:
+            note(logging.WARNING, "closed: a request is too long", **self._who(), reason=str(frames.fault))
+            self._write([_TOO_LONG], len(_TOO_LONG))
+            self._transport.close()
+        elif frames.pending_bytes:
+            if self._frame_began_s is None:
+                self._frame_began_s = self._loop.time()
+            self._resume()
+        elif self._is_leaving:
+            self._transport.close()
+        else:
+            self._resume()
+
+    # -- what does not answer at once -----------------------------------------------------------------------
+
+    def _hand_over(self, session: Session, code: int, payload: memoryview) -> None:
+        """Have a frame answered by a worker, or by what comes."""
+        began_s = perf_counter()
+        if code == _WAIT:
+            self._begin_wait(session, payload, began_s)
+            return
+        future = self._shared.workers.submit(code, partial(self._find_answer, session, code, payload))
+        future.add_done_callback(partial(self._call_loop, partial(self._finish, code, began_s)))
+
+    def _call_loop(self, function: Callable[[Future[_Answer]], None], future: Future[_Answer]) -> None:
+        with suppress(RuntimeError):  # the loop has been closed: the server has stopped
+            self._loop.call_soon_threadsafe(function, future)
+
+    def _finish(self, code: int, began_s: float, future: Future[_Answer]) -> None:
+        """Write what a worker has answered, and go on."""
+        if future.cancelled():
+            self.abort()
+            return
+        self._respond(code, began_s, *future.result())
+
+    def _respond(self, code: int, began_s: float, status: int, pieces: list[BytesLike]) -> None:
+        self._is_busy = False
+        self._shared.traffic.answered(code, status, perf_counter() - began_s)
+        if self._is_lost:
+            self._end()
+            return
+        self._write(pieces, sum(map(len, pieces)))
+        if not self._is_full:
+            self._go_on()
+
+    def _begin_wait(self, session: Session, payload: memoryview, began_s: float) -> None:
+        ring = partial(self._loop.call_soon_threadsafe, self._end_wait)
+        try:
+            command = WaitMessages.decode(payload)
+            command.validate()
+            wait = begin_wait(self._shared.dispatcher, session, command, ring)
+        except HeadstreamError as error:
+            self._loop.call_soon(self._respond, _WAIT, began_s, *self._refuse(session, _WAIT, error))
+            return
+        timer = self._loop.call_later(command.timeout_ms / 1000, self._end_wait)
+        self._wait = wait, command, timer, began_s
+        if wait.is_ready or self._is_leaving:
+            self._loop.call_soon(self._end_wait)  # not at once: a thousand waits in a row are no recursion
+
+    def _end_wait(self) -> None:
+        """Answer a wait: something has come, its time is up, or the server or the client leaves."""
+        if self._wait is None:
+            return
+        wait, _, timer, began_s = self._wait
+        self._wait = None
+        timer.cancel()
+        wait.cancel()
+        body = WaitMessages.encode_reply(Woken(wait.is_ready))
+        self._respond(_WAIT, began_s, 0, [response_head(0, len(body)), body])
+
+    # -- the end --------------------------------------------------------------------------------------------
+
+    def _end(self) -> None:
+        """Let go of everything; nothing is under way any more."""
+        self._todo = []
+        self._frames.close()
+        if self._faults > _TOLD_FAULTS:
+            note(logging.INFO, "requests not understood in all", **self._who(), count=self._faults)
+        if self._session is not None:
+            self._shared.dispatcher.sessions.close(self._session)
+        self._shared.left(self)
+
+    def _pause(self) -> None:
+        if not self._is_paused and not self._transport.is_closing():
+            self._is_paused = True
+            self._transport.pause_reading()
+
+    def _resume(self) -> None:
+        if self._is_paused and not self._transport.is_closing():
+            self._is_paused = False
+            self._frame_began_s = None if self._frame_began_s is None else self._loop.time()
+            self._transport.resume_reading()
+
+    def _who(self) -> dict[str, object]:
+        session = self._session
+        return {} if session is None else {"address": session.address, "client": session.client_id, "user": session.user_id}
+
+
+def _address(peer: tuple[str, int] | None) -> str:
+    """Return a peer as `host:port`, as its client id is made of."""
+    if not peer:
+        return "unknown:0"
+    host, port = peer[0], peer[1]
+    return f"[{host}]:{port}" if ":" in host else f"{host}:{port}"
