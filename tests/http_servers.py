@@ -82,8 +82,8 @@ class Http:
 def serving(settings: HttpSettings | None = None, tokens: TokenSettings | None = None) -> Iterator[Http]:
     """Lend a server over an empty log in memory, with root logged in."""
     broker = Broker(open_memory())
-    dispatcher = make_dispatcher(broker, ServerSettings(password_rounds=4))
-    access = AccessTokens(tokens or TokenSettings(secret=SECRET), dispatcher.tokens)
+    dispatcher = make_dispatcher(broker, ServerSettings(password_rounds=4, most_tokens=10_000))
+    access = AccessTokens(tokens or TokenSettings(secret=SECRET), dispatcher.tokens, dispatcher.users)
     workers, traffic = Workers(), Traffic("http")
     server = HttpServer(dispatcher, settings or HttpSettings(), access, workers, [traffic])
     loop = asyncio.new_event_loop()

@@ -45,6 +45,9 @@ __all__ = ["HttpServer"]
 
 _BIG_BODY_BYTES: Final = 16_384
 """JSON from here on is decoded on a worker thread."""
+_LINGERING_S: Final = 1.0
+"""For so long a body that was refused is still read, so that who sends it gets to read why."""
+
 _T = TypeVar("_T")
 
 
@@ -246,7 +249,9 @@ class _Connections(web.Server):
     """All connections; those beyond the limit are closed at once."""
 
     def __init__(self, most: int, traffic: Traffic, handle: Callable[[web.BaseRequest], Any], idle_s: float) -> None:
-        super().__init__(handle, handler_cancellation=True, access_log=None, keepalive_timeout=idle_s)
+        super().__init__(
+            handle, handler_cancellation=True, access_log=None, keepalive_timeout=idle_s, lingering_time=_LINGERING_S
+        )
         self._most = most
         self._traffic = traffic
 

@@ -23,7 +23,7 @@ from headstream.wire.commands.sessions import AccessToken
 from headstream.wire.refusals import refusal
 from headstream.wire.statuses import Status
 
-__all__ = ["AccessTokens", "Claims", "Revocations"]
+__all__ = ["AccessTokens", "Claims", "KnownUsers", "Revocations"]
 
 _CHECKS: Final[Options] = {"require": ["exp", "nbf", "iat", "iss", "aud", "sub", "jti"], "verify_sub": False}
 """`sub` is a number here, as clients of the protocol have it, where the standard wants a text."""
@@ -48,18 +48,33 @@ class Revocations(Protocol):
         """Return whether a token is not good any more."""
 
 
+class KnownUsers(Protocol):
+    """The users that there are."""
+
+    def __contains__(self, user_id: int, /) -> bool:
+        """Return whether there is one of a number."""
+
+
 class AccessTokens:
     """Makes access tokens and checks them; any thread.
 
     Args:
         settings: How.
         revocations: Those that are not good any more.
+        users: The numbers of the users that there are; one that was deleted never comes again.
         clock_s: Returns the time, seconds since 1970 UTC.
     """
 
-    def __init__(self, settings: TokenSettings, revocations: Revocations, clock_s: Callable[[], float] = time.time) -> None:
+    def __init__(
+        self,
+        settings: TokenSettings,
+        revocations: Revocations,
+        users: KnownUsers,
+        clock_s: Callable[[], float] = time.time,
+    ) -> None:
         self._settings = settings
         self._revocations = revocations
+        self._users = users
         self._clock_s = clock_s
         self._issuers = settings.valid_issuers or (settings.issuer,)
         self._audiences = settings.valid_audiences or (settings.audience,)
@@ -86,7 +101,7 @@ class AccessTokens:
             token: The token.
 
         Raises:
-            AuthenticationError: it is not one, not ours, not good yet or any more: status 78.
+            AuthenticationError: it is not one, not ours, not good yet or any more, or its user is gone: status 78.
         """
         settings = self._settings
         try:
@@ -106,6 +121,8 @@ class AccessTokens:
             raise _refused("an access token whose numbers are none")
         if type(claims.token_id) is not str or self._revocations.is_revoked(claims.token_id):
             raise _refused("an access token that was revoked")
+        if claims.user_id not in self._users:
+            raise _refused("an access token of a user that is gone")
         return claims
 
     def revoke(self, claims: Claims) -> None:

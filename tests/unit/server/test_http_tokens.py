@@ -14,6 +14,7 @@ from headstream.server.http_settings import TokenSettings
 from headstream.server.http_tokens import AccessTokens, Claims
 
 SECRET = b"0123456789abcdef" * 4
+USERS = range(1, 10)
 UNSIGNED = "eyJhbGciOiJub25lIiwidHlwIjoiSldUIn0."
 """The first part of a token that says that it needs no signature."""
 
@@ -30,7 +31,7 @@ class Remembered:
 
 
 def make(ago_s: float = 0.0, **settings: Any) -> AccessTokens:
-    return AccessTokens(TokenSettings(secret=SECRET, **settings), Remembered(), lambda: time.time() - ago_s)
+    return AccessTokens(TokenSettings(secret=SECRET, **settings), Remembered(), USERS, lambda: time.time() - ago_s)
 
 
 @pytest.mark.parametrize("algorithm", ["HS256", "HS384", "HS512"])
@@ -85,6 +86,7 @@ def test_a_forged_token_is_taken_where_it_is_right() -> None:
         forge({"sub": "1"}),
         forge({"sub": True}),
         forge({"sub": [1]}),
+        forge({"sub": 10}),
         forge({"jti": 5}),
         *(forge({name: None}) for name in ("jti", "iss", "aud", "sub", "iat", "nbf", "exp")),
         forge({})[:-2],
@@ -108,7 +110,7 @@ def test_a_token_is_good_until_it_expires_and_clocks_may_be_a_little_wrong() -> 
 
 def test_a_revoked_token_is_refused_and_remembered_for_as_long_as_it_could_be_shown() -> None:
     revocations = Remembered()
-    tokens = AccessTokens(TokenSettings(secret=SECRET), revocations)
+    tokens = AccessTokens(TokenSettings(secret=SECRET), revocations, USERS)
     kept, token = tokens.issue(1), tokens.issue(1).token
     claims = tokens.verify(token)
     tokens.revoke(claims)
