@@ -12,7 +12,7 @@ from urllib.parse import urlencode
 from headstream.client.remote.address import Address
 from headstream.client.remote.connection import explain_login, login_of, lost, make_tls, must_not_be_used, unreachable
 from headstream.codec.replicate.json import decode_json, encode_json
-from headstream.errors import AuthenticationError, HeadstreamError, NotFoundError, OutcomeUnknownError, ServerError
+from headstream.errors import AuthenticationError, HeadstreamError, LimitError, NotFoundError, OutcomeUnknownError, ServerError
 from headstream.wire.commands.sessions import AccessToken
 from headstream.wire.records import NOTHING, Command
 from headstream.wire.refusals import read_refusal
@@ -181,6 +181,9 @@ class HttpConnection:
         if error is not None:
             return error
         text = f"the server answered {status} {http.client.responses.get(status, '')}".rstrip()
+        if status == 413:
+            advice = "Send less at once (batch_bytes), connect over TCP, or raise http.max_request_size of the server"
+            return LimitError("a request of more bytes than the server takes over HTTP", where=self._address.place, advice=advice)
         if status == 401:
             return AuthenticationError(text, where=self._address.place)
         return ServerError(text, where=self._address.place, advice="See that a Headstream server is there")
