@@ -16,11 +16,13 @@ from concurrent.futures import Future
 from contextlib import suppress
 from functools import partial
 from time import perf_counter
-from typing import Final, Protocol, TypeAlias, cast
+from typing import Final, NamedTuple, Protocol, TypeAlias, cast
 
 from headstream.broker.commands.dispatch import Dispatcher
-from headstream.broker.commands.requests import Wait, answer_request, begin_wait, is_slow
+from headstream.broker.commands.own_messages import begin_wait
+from headstream.broker.commands.requests import answer_request, is_slow
 from headstream.broker.sessions import Session
+from headstream.broker.waits import Wait
 from headstream.codec.buffer import BytesLike
 from headstream.errors import DecodeError, HeadstreamError
 from headstream.server.logs import note
@@ -28,7 +30,7 @@ from headstream.server.tcp_settings import ConnectionLimits
 from headstream.server.traffic import Traffic
 from headstream.server.workers import Workers
 from headstream.wire.codes import Code, name_of_code
-from headstream.wire.extensions.messages import WaitMessages, Woken
+from headstream.wire.extensions.messages import FetchMessages, WaitMessages
 from headstream.wire.frames import BufferPool, Frame, FrameBuffer, response_head
 from headstream.wire.refusals import encode_refusal, status_of
 from headstream.wire.statuses import Status
@@ -47,9 +49,19 @@ _JOINED_BYTES: Final = 32 << 10
 _TOLD_FAULTS: Final = 5
 """How many undecodable requests of one connection are logged; who sends garbage sends a lot of it."""
 
-_WAIT: Final = int(Code.WAIT_MESSAGES)
+_WAITS: Final[dict[int, type[WaitMessages | FetchMessages]]] = {kind.code: kind for kind in (WaitMessages, FetchMessages)}
 _LOGINS: Final = frozenset({Code.LOGIN, Code.LOGIN_WITH_TOKEN})
 _TOO_LONG: Final = response_head(Status.INVALID_COMMAND, 0)
+
+
+class _Waiting(NamedTuple):
+    """A request that is answered when there is something, or its time is up."""
+
+    wait: Wait
+    code: int
+    payload: memoryview
+    timer: asyncio.TimerHandle
+    began_s: float
 
 
 class Shared(Protocol):
@@ -84,7 +96,7 @@ class Connection(asyncio.BufferedProtocol):
         self._at = 0
         self._transport: asyncio.Transport
         self._session: Session | None = None
-        self._wait: tuple[Wait, WaitMessages, asyncio.TimerHandle, float] | None = None
+        self._wait: _Waiting | None = None
         self._is_busy = False
         self._is_full = False
         self._is_paused = False
@@ -116,12 +128,15 @@ class Connection(asyncio.BufferedProtocol):
         """Answer what is whole now."""
         self._shared.traffic.received_bytes += nbytes
         frames = self._frames.received(nbytes)
-        if frames:
-            self._todo = frames
-            self._at = 0
-            self._go_on()
-        else:
+        if not frames:
             self._settle()
+            return
+        self._todo = frames
+        self._at = 0
+        if self._wait is not None:  # who says more does not wait any more
+            self._end_wait()
+        else:
+            self._go_on()
 
     def pause_writing(self) -> None:
         """Stop answering: the client does not take what there is."""
@@ -146,9 +161,8 @@ class Connection(asyncio.BufferedProtocol):
         self._is_lost = True
         if self._frames.pending_bytes:
             note(logging.INFO, "client left in the middle of a request", **self._who(), bytes=self._frames.pending_bytes)
-        if self._wait is not None:
-            self._end_wait()
-        elif not self._is_busy:
+        self._forget_wait()
+        if not self._is_busy:
             self._end()
 
     # -- what the server calls ------------------------------------------------------------------------------
@@ -176,7 +190,7 @@ class Connection(asyncio.BufferedProtocol):
         if began_s is not None and not self._is_paused and now_s - began_s > limits.frame_s + pending / limits.bytes_a_second:
             note(logging.WARNING, "closed: a request did not come to its end", **self._who(), bytes=pending)
             self.abort()
-        elif self._is_full:
+        elif self._is_full or self._transport.is_closing():
             unsent = self._transport.get_write_buffer_size()
             if unsent != self._stalled_bytes:
                 self._stalled_s, self._stalled_bytes = now_s, unsent
@@ -189,20 +203,24 @@ class Connection(asyncio.BufferedProtocol):
     def _go_on(self) -> None:
         """Answer frames until there is no more, or somebody else has the turn; what was answered is written at once."""
         session = self._session
-        if session is None or self._is_lost or self._is_busy:
+        if session is None or self._is_lost or self._is_busy or self._is_full:
             return
         todo, pieces, size = self._todo, list[BytesLike](), 0
         until = min(self._at + _FRAMES_A_TURN, len(todo))
         limit = self._shared.limits.unsent_bytes
-        while self._at < until and size < limit and not session.is_ended:
+        while self._at < until and size < limit:
             code, payload = todo[self._at]
             self._at += 1
-            if code == _WAIT or is_slow(code, payload):
+            if code in _WAITS and self._begin_wait(session, code, payload):
+                break
+            if is_slow(code, payload):
                 self._is_busy = True
                 break
             for piece in self._answer(session, code, payload):
                 pieces.append(piece)
                 size += len(piece)
+            if session.is_ended:
+                break
         if pieces:
             self._write(pieces, size)
         if self._is_busy:
@@ -250,11 +268,11 @@ class Connection(asyncio.BufferedProtocol):
         if size <= _JOINED_BYTES:
             self._transport.write(b"".join(pieces))
         else:
-            self._transport.writelines(pieces)
+            self._transport.writelines(cast(list[bytes], pieces))
 
     def _settle(self) -> None:
         """See what comes next, with nothing under way: more frames, more bytes, or the end."""
-        if self._is_lost or self._is_full or self._is_busy:
+        if self._is_lost or self._is_full or self._is_busy or self._transport.is_closing():
             return
         session, frames = self._session, self._frames
         if session is not None and session.is_ended:
@@ -285,59 +303,81 @@ class Connection(asyncio.BufferedProtocol):
     # -- what does not answer at once -----------------------------------------------------------------------
 
     def _hand_over(self, session: Session, code: int, payload: memoryview) -> None:
-        """Have a frame answered by a worker, or by what comes."""
-        began_s = perf_counter()
-        if code == _WAIT:
-            self._begin_wait(session, payload, began_s)
-            return
+        """Have a frame answered by a worker."""
         future = self._shared.workers.submit(code, partial(self._find_answer, session, code, payload))
-        future.add_done_callback(partial(self._call_loop, partial(self._finish, code, began_s)))
+        future.add_done_callback(partial(self._call_loop, partial(self._finish, code, perf_counter())))
 
-    def _call_loop(self, function: Callable[[Future[_Answer]], None], future: Future[_Answer]) -> None:
+    def _call_loop(self, function: Callable[..., None], *arguments: object) -> None:
         with suppress(RuntimeError):  # the loop has been closed: the server has stopped
-            self._loop.call_soon_threadsafe(function, future)
+            self._loop.call_soon_threadsafe(function, *arguments)
 
     def _finish(self, code: int, began_s: float, future: Future[_Answer]) -> None:
         """Write what a worker has answered, and go on."""
-        if future.cancelled():
-            self.abort()
-            return
-        self._respond(code, began_s, *future.result())
-
-    def _respond(self, code: int, began_s: float, status: int, pieces: list[BytesLike]) -> None:
         self._is_busy = False
-        self._shared.traffic.answered(code, status, perf_counter() - began_s)
+        if future.cancelled():
+            self._transport.abort()
+        else:
+            self._respond(code, began_s, *future.result())
         if self._is_lost:
             self._end()
-            return
-        self._write(pieces, sum(map(len, pieces)))
-        if not self._is_full:
+        elif not self._is_full:
             self._go_on()
 
-    def _begin_wait(self, session: Session, payload: memoryview, began_s: float) -> None:
-        ring = partial(self._loop.call_soon_threadsafe, self._end_wait)
-        try:
-            command = WaitMessages.decode(payload)
-            command.validate()
-            wait = begin_wait(self._shared.dispatcher, session, command, ring)
-        except HeadstreamError as error:
-            self._loop.call_soon(self._respond, _WAIT, began_s, *self._refuse(session, _WAIT, error))
-            return
-        timer = self._loop.call_later(command.timeout_ms / 1000, self._end_wait)
-        self._wait = wait, command, timer, began_s
-        if wait.is_ready or self._is_leaving:
-            self._loop.call_soon(self._end_wait)  # not at once: a thousand waits in a row are no recursion
+    def _respond(self, code: int, began_s: float, status: int, pieces: list[BytesLike]) -> None:
+        self._shared.traffic.answered(code, status, perf_counter() - began_s)
+        if not self._is_lost:
+            self._write(pieces, sum(map(len, pieces)))
 
-    def _end_wait(self) -> None:
-        """Answer a wait: something has come, its time is up, or the server or the client leaves."""
+    def _begin_wait(self, session: Session, code: int, payload: memoryview) -> bool:
+        """Begin to wait, and return whether there is something to wait for.
+
+        Nothing is waited for with another request behind it. Reading goes on, so that a client that leaves is noticed; so the
+        request is copied, and the buffer is not kept.
+        """
+        if self._at < len(self._todo) or self._is_leaving:
+            return False
+        copied = memoryview(bytes(payload))
+        try:
+            command = _WAITS[code].decode(copied)
+            command.validate()
+            if not command.timeout_ms:
+                return False
+            wait = begin_wait(self._shared.dispatcher, session, command, partial(self._call_loop, self._look))
+        except Exception:
+            return False  # it is answered as any other request that is refused, or fails
+        timer = self._loop.call_later(command.timeout_ms / 1000, self._end_wait)
+        self._wait = _Waiting(wait, code, copied, timer, perf_counter())
+        self._look(is_first=True)
+        return self._wait is not None
+
+    def _look(self, *, is_first: bool = False) -> None:
+        """See whether what is waited for has come, or cannot come any more."""
         if self._wait is None:
             return
-        wait, _, timer, began_s = self._wait
-        self._wait = None
-        timer.cancel()
-        wait.cancel()
-        body = WaitMessages.encode_reply(Woken(wait.is_ready))
-        self._respond(_WAIT, began_s, 0, [response_head(0, len(body)), body])
+        try:
+            is_over = self._wait.wait.is_ready
+        except HeadstreamError:
+            is_over = True  # and the answer says why
+        if is_over and is_first:
+            self._forget_wait()
+        elif is_over:
+            self._end_wait()
+
+    def _forget_wait(self) -> None:
+        if self._wait is not None:
+            self._wait.timer.cancel()
+            self._wait.wait.cancel()
+            self._wait = None
+
+    def _end_wait(self) -> None:
+        """Answer what has waited: something has come, its time is up, or the server leaves; and go on."""
+        waiting, session = self._wait, self._session
+        if waiting is None or session is None:
+            return
+        self._forget_wait()
+        self._respond(waiting.code, waiting.began_s, *self._find_answer(session, waiting.code, waiting.payload))
+        if not self._is_full:
+            self._go_on()
 
     # -- the end --------------------------------------------------------------------------------------------
 

@@ -67,11 +67,17 @@ def make_topic(peer: Peer) -> None:
 
 
 def send_of(*payloads: bytes) -> SendMessages:
-    return SendMessages("shop", "orders", Partitioning.partition_id(1), encode_sent([Message(each) for each in payloads]))
+    return SendMessages("shop", "orders", Partitioning.partition(1), encode_sent([Message(payload=each) for each in payloads]))
 
 
 def poll_of(offset: int, count: int) -> PollMessages:
     return PollMessages(ConsumerRef(ConsumerKind.CONSUMER, 1), "shop", "orders", 1, PollingKind.OFFSET, offset, count, False)
+
+
+def wait_at_the_end(peer: Peer, timeout_ms: int) -> WaitMessages:
+    """Return the request to wait for the next message of the topic."""
+    peer.ask(send_of(b"the last one"))
+    return WaitMessages("shop", "orders", {1: peer.ask(poll_of(0, 1)).current_offset + 1}, timeout_ms)
 
 
 def wait_for(condition: Callable[[], bool]) -> None:
@@ -218,13 +224,14 @@ def test_tcp_refuses_each_of_a_thousand_wrong_passwords_and_serves_others_meanwh
 def test_tcp_waits_for_messages_without_a_thread_and_is_woken(running: Running) -> None:
     count = 200  # more than there are threads
     waiting = [running.peer(is_extended=True) for _ in range(count)]
-    end = waiting[0].ask(poll_of(0, 1)).current_offset + 1000
-    wait = WaitMessages("shop", "orders", {1: end}, 30_000)
+    wait = wait_at_the_end(waiting[0], 30_000)
     for each in waiting:
         each.send(encode_request(wait.code, wait.encode()))
+    tcp = running.server._tcp
+    assert tcp is not None
+    wait_for(lambda: sum(each._wait is not None for each in tcp._connections) == count)
     with running.peer() as sender:
-        for _ in range(1001):
-            sender.ask(send_of(b"x"))
+        sender.ask(send_of(b"x"))
     assert all(WaitMessages.decode_reply(each.receive()[1]) == Woken(True) for each in waiting)
     for each in waiting:
         each.close()
@@ -232,8 +239,20 @@ def test_tcp_waits_for_messages_without_a_thread_and_is_woken(running: Running) 
 
 def test_tcp_ends_a_wait_when_its_time_is_up(running: Running) -> None:
     with running.peer(is_extended=True) as peer:
-        wait = WaitMessages("shop", "orders", {1: 1 << 40}, 10)
+        wait = wait_at_the_end(peer, 10)
         assert peer.ask(wait) == Woken(False)
+
+
+def test_tcp_ends_a_wait_when_its_client_says_more(running: Running) -> None:
+    with running.peer(is_extended=True) as peer:
+        wait = wait_at_the_end(peer, 1 << 31)
+        peer.send(encode_request(wait.code, wait.encode()))
+        tcp = running.server._tcp
+        assert tcp is not None
+        wait_for(lambda: any(each._wait is not None for each in tcp._connections))
+        peer.send(PING)
+        assert WaitMessages.decode_reply(peer.receive()[1]) == Woken(False)
+        assert peer.receive() == (0, b"")
         peer.send(encode_request(wait.code, wait.encode()) * 20 + PING)
         assert [peer.receive()[0] for _ in range(21)] == [0] * 21
 
@@ -308,7 +327,7 @@ def test_tcp_finishes_what_is_in_flight_when_it_stops(make_loop: Callable[[], as
         request = encode_request(Code.SEND_MESSAGES, send_of(b"x" * 10_000).encode())
         half.send(request[:5000])
         slow.send(encode_request(Code.LOGIN, Login("iggy", "iggy", None, None).encode()))
-        wait = WaitMessages("shop", "orders", {1: 1 << 40}, 30_000)
+        wait = wait_at_the_end(waiting, 1 << 31)
         waiting.send(encode_request(wait.code, wait.encode()))
         tcp = running.server._tcp
         assert tcp is not None
