@@ -17,7 +17,6 @@ from typing import TYPE_CHECKING, Any, Final
 from headstream.broker.broker import Broker
 from headstream.broker.commands.dispatch import Dispatcher
 from headstream.broker.commands.table import make_dispatcher
-from headstream.broker.revocations import Revocations
 from headstream.broker.settings import DEFAULT_PASSWORD, DEFAULT_USERNAME
 from headstream.errors import HeadstreamError, InvalidOptionError
 from headstream.log.shared import open_directory, open_memory
@@ -82,7 +81,9 @@ class Server:
         config = self._config
         tcp_tls = None if config.tcp_tls is None else make_tls(config.tcp_tls)
         http_tls = None if config.http_tls is None else make_tls(config.http_tls)
-        log = open_memory() if config.data is None else open_directory(config.data, config.segment_bytes)
+        log = (
+            open_memory(None, config.segment_bytes) if config.data is None else open_directory(config.data, config.segment_bytes)
+        )
         broker = Broker(log)
         self._ends.callback(broker.close)
         broker.backing.writable_log()  # a server is the log's writer from the beginning, or does not start
@@ -111,7 +112,7 @@ class Server:
         config = self._config
         settings = config.tokens if config.has_secret else replace(config.tokens, secret=self._kept_secret())
         traffic = [Traffic("http")] if self._tcp is None else [Traffic("http"), self._tcp.traffic]
-        tokens = AccessTokens(settings, Revocations(self.dispatcher.broker.backing))
+        tokens = AccessTokens(settings, self.dispatcher.tokens, self.dispatcher.users)
         self._http = HttpServer(self.dispatcher, config.http, tokens, workers, traffic)
         host, port = await self._http.start(address.host, address.port, tls)
         self.http_address = Address(host, port)
