@@ -167,10 +167,10 @@ class HttpConnection:
             raise lost(self._address, error) from error
         is_json = (response.getheader("Content-Type") or "").partition(";")[0].strip() == "application/json"
         if response.status >= 300:
-            error = self._refusal(response.status, body if is_json else b"")
-            if response.status == 404 and type(command).reply.is_optional and error.status in (None, 404):
+            refused = self._refusal(response.status, body if is_json else b"")
+            if response.status == 404 and type(command).reply.is_optional and refused.status in (None, 404):
                 return None  # type: ignore[return-value]  # nothing was found
-            raise error
+            raise refused
         kind = type(command)
         if kind.reply is NOTHING:
             return kind.reply_from_json(None)
