@@ -45,6 +45,7 @@ class Running:
     server: Server
     loop: asyncio.AbstractEventLoop
     is_stopped: bool = False
+    peers: list[Peer] = field(default_factory=list)
 
     @property
     def address(self) -> Address:
@@ -65,6 +66,7 @@ class Running:
     def peer(self, *, is_logged_in: bool = True, is_extended: bool = False) -> Peer:
         """Return a new connection."""
         peer = Peer(socket.create_connection(self.address, _TIMEOUT_S))
+        self.peers.append(peer)
         if is_logged_in:
             peer.log_in(is_extended=is_extended)
         return peer
@@ -84,6 +86,8 @@ def serving(
         try:
             yield running
         finally:
+            for peer in running.peers:
+                peer.close()
             if not running.is_stopped:
                 running.begin_to_stop()()
     finally:

@@ -16,29 +16,24 @@ from concurrent.futures import Future
 from contextlib import suppress
 from functools import partial
 from time import perf_counter
-from typing import Final, NamedTuple, Protocol, TypeAlias, cast
+from typing import Final, NamedTuple, Protocol, cast
 
 from headstream.broker.commands.dispatch import Dispatcher
 from headstream.broker.commands.own_messages import begin_wait
-from headstream.broker.commands.requests import answer_request, is_slow
+from headstream.broker.commands.requests import is_slow
 from headstream.broker.sessions import Session
 from headstream.broker.waits import Wait
 from headstream.codec.buffer import BytesLike
-from headstream.errors import DecodeError, HeadstreamError
-from headstream.server.logs import note
+from headstream.errors import HeadstreamError
+from headstream.server.answers import Answer, Answers
 from headstream.server.tcp_settings import ConnectionLimits
 from headstream.server.traffic import Traffic
 from headstream.server.workers import Workers
-from headstream.wire.codes import Code, name_of_code
 from headstream.wire.extensions.messages import FetchMessages, WaitMessages
 from headstream.wire.frames import BufferPool, Frame, FrameBuffer, response_head
-from headstream.wire.refusals import encode_refusal, status_of
 from headstream.wire.statuses import Status
 
 __all__ = ["Connection", "Shared"]
-
-_Answer: TypeAlias = tuple[int, list[BytesLike]]
-"""A status, and a whole response in pieces."""
 
 _FRAMES_A_TURN: Final = 256
 """After so many small frames of one connection, others have their turn."""
@@ -46,11 +41,7 @@ _FRAMES_A_TURN: Final = 256
 _JOINED_BYTES: Final = 32 << 10
 """Up to here it is quicker to write one copy than many pieces."""
 
-_TOLD_FAULTS: Final = 5
-"""How many undecodable requests of one connection are logged; who sends garbage sends a lot of it."""
-
 _WAITS: Final[dict[int, type[WaitMessages | FetchMessages]]] = {kind.code: kind for kind in (WaitMessages, FetchMessages)}
-_LOGINS: Final = frozenset({Code.LOGIN, Code.LOGIN_WITH_TOKEN})
 _TOO_LONG: Final = response_head(Status.INVALID_COMMAND, 0)
 
 
@@ -95,14 +86,13 @@ class Connection(asyncio.BufferedProtocol):
         self._todo: list[Frame] = []
         self._at = 0
         self._transport: asyncio.Transport
-        self._session: Session | None = None
+        self._answers: Answers | None = None
         self._wait: _Waiting | None = None
         self._is_busy = False
         self._is_full = False
         self._is_paused = False
         self._is_lost = False
         self._is_leaving = False
-        self._faults = 0
         self._frame_began_s: float | None = None
         self._stalled_s = 0.0
         self._stalled_bytes = 0
@@ -118,7 +108,9 @@ class Connection(asyncio.BufferedProtocol):
             return
         limit = self._shared.limits.unsent_bytes
         self._transport.set_write_buffer_limits(high=limit, low=limit // 4)
-        self._session = self._shared.dispatcher.sessions.open(_address(transport.get_extra_info("peername")))
+        dispatcher = self._shared.dispatcher
+        session = dispatcher.sessions.open(_address(transport.get_extra_info("peername")))
+        self._answers = Answers(dispatcher, session)
 
     def get_buffer(self, sizehint: int) -> memoryview:
         """Return where the next bytes go to."""
@@ -160,7 +152,7 @@ class Connection(asyncio.BufferedProtocol):
             return
         self._is_lost = True
         if self._frames.pending_bytes:
-            note(logging.INFO, "client left in the middle of a request", **self._who(), bytes=self._frames.pending_bytes)
+            self._note(logging.INFO, "client left in the middle of a request", bytes=self._frames.pending_bytes)
         self._forget_wait()
         if not self._is_busy:
             self._end()
@@ -188,22 +180,22 @@ class Connection(asyncio.BufferedProtocol):
         limits, began_s = self._shared.limits, self._frame_began_s
         pending = self._frames.pending_bytes
         if began_s is not None and not self._is_paused and now_s - began_s > limits.frame_s + pending / limits.bytes_a_second:
-            note(logging.WARNING, "closed: a request did not come to its end", **self._who(), bytes=pending)
+            self._note(logging.WARNING, "closed: a request did not come to its end", bytes=pending)
             self.abort()
         elif self._is_full or self._transport.is_closing():
             unsent = self._transport.get_write_buffer_size()
             if unsent != self._stalled_bytes:
                 self._stalled_s, self._stalled_bytes = now_s, unsent
             elif now_s - self._stalled_s > limits.stall_s:
-                note(logging.WARNING, "closed: the client does not take its answers", **self._who(), bytes=unsent)
+                self._note(logging.WARNING, "closed: the client does not take its answers", bytes=unsent)
                 self.abort()
 
     # -- one frame after the other --------------------------------------------------------------------------
 
     def _go_on(self) -> None:
         """Answer frames until there is no more, or somebody else has the turn; what was answered is written at once."""
-        session = self._session
-        if session is None or self._is_lost or self._is_busy or self._is_full:
+        answers = self._answers
+        if answers is None or self._is_lost or self._is_busy or self._is_full:
             return
         todo, pieces, size = self._todo, list[BytesLike](), 0
         until = min(self._at + _FRAMES_A_TURN, len(todo))
@@ -211,55 +203,30 @@ class Connection(asyncio.BufferedProtocol):
         while self._at < until and size < limit:
             code, payload = todo[self._at]
             self._at += 1
-            if code in _WAITS and self._begin_wait(session, code, payload):
+            if code in _WAITS and self._begin_wait(answers.session, code, payload):
                 break
             if is_slow(code, payload):
                 self._is_busy = True
                 break
-            for piece in self._answer(session, code, payload):
+            for piece in self._answer(answers, code, payload):
                 pieces.append(piece)
                 size += len(piece)
-            if session.is_ended:
+            if answers.session.is_ended:
                 break
         if pieces:
             self._write(pieces, size)
         if self._is_busy:
             self._pause()
-            self._hand_over(session, code, payload)
+            self._hand_over(answers, code, payload)
         else:
             self._settle()
 
-    def _answer(self, session: Session, code: int, payload: memoryview) -> list[BytesLike]:
+    def _answer(self, answers: Answers, code: int, payload: memoryview) -> list[BytesLike]:
         """Return the response to a request, and count it."""
         began_s = perf_counter()
-        status, pieces = self._find_answer(session, code, payload)
+        status, pieces = answers.find(code, payload)
         self._shared.traffic.answered(code, status, perf_counter() - began_s)
         return pieces
-
-    def _find_answer(self, session: Session, code: int, payload: memoryview) -> _Answer:
-        """Return the response to a request; any thread."""
-        try:
-            body = answer_request(self._shared.dispatcher, session, code, payload)
-        except HeadstreamError as error:
-            return self._refuse(session, code, error)
-        except Exception as error:  # a bug of ours must not be the client's end
-            note(logging.ERROR, "a request failed by a fault in the server", error, **self._who(), command=name_of_code(code))
-            return self._refuse(session, code, HeadstreamError("the server has a fault, which its log tells"))
-        return 0, [response_head(0, sum(map(len, body))), *body]
-
-    def _refuse(self, session: Session, code: int, error: HeadstreamError) -> _Answer:
-        """Return the response to a request that is refused."""
-        status = status_of(error, is_extended=session.is_extended)
-        if code in _LOGINS:
-            note(logging.WARNING, "login refused", **self._who(), status=status, reason=error.what)
-        elif isinstance(error, DecodeError):
-            self._faults += 1
-            if self._faults <= _TOLD_FAULTS:
-                note(logging.INFO, "request not understood", **self._who(), command=name_of_code(code), reason=error.what)
-        if status == Status.CLIENT_NOT_FOUND:
-            session.is_ended = True
-        body = encode_refusal(error) if session.is_extended else b""
-        return status, [response_head(status, len(body)), body]
 
     def _write(self, pieces: list[BytesLike], size: int) -> None:
         self._shared.traffic.sent_bytes += size
@@ -274,8 +241,8 @@ class Connection(asyncio.BufferedProtocol):
         """See what comes next, with nothing under way: more frames, more bytes, or the end."""
         if self._is_lost or self._is_full or self._is_busy or self._transport.is_closing():
             return
-        session, frames = self._session, self._frames
-        if session is not None and session.is_ended:
+        answers, frames = self._answers, self._frames
+        if answers is not None and answers.session.is_ended:
             self._transport.close()
             return
         if self._at < len(self._todo):
@@ -288,7 +255,7 @@ class Connection(asyncio.BufferedProtocol):
             self._frame_began_s = None
         frames.done()
         if frames.fault is not None:
-            note(logging.WARNING, "closed: a request is too long", **self._who(), reason=str(frames.fault))
+            self._note(logging.WARNING, "closed: a request is too long", reason=str(frames.fault))
             self._write([_TOO_LONG], len(_TOO_LONG))
             self._transport.close()
         elif frames.pending_bytes:
@@ -302,16 +269,16 @@ class Connection(asyncio.BufferedProtocol):
 
     # -- what does not answer at once -----------------------------------------------------------------------
 
-    def _hand_over(self, session: Session, code: int, payload: memoryview) -> None:
+    def _hand_over(self, answers: Answers, code: int, payload: memoryview) -> None:
         """Have a frame answered by a worker."""
-        future = self._shared.workers.submit(code, partial(self._find_answer, session, code, payload))
+        future = self._shared.workers.submit(code, partial(answers.find, code, payload))
         future.add_done_callback(partial(self._call_loop, partial(self._finish, code, perf_counter())))
 
     def _call_loop(self, function: Callable[..., None], *arguments: object) -> None:
         with suppress(RuntimeError):  # the loop has been closed: the server has stopped
             self._loop.call_soon_threadsafe(function, *arguments)
 
-    def _finish(self, code: int, began_s: float, future: Future[_Answer]) -> None:
+    def _finish(self, code: int, began_s: float, future: Future[Answer]) -> None:
         """Write what a worker has answered, and go on."""
         self._is_busy = False
         if future.cancelled():
@@ -371,11 +338,11 @@ class Connection(asyncio.BufferedProtocol):
 
     def _end_wait(self) -> None:
         """Answer what has waited: something has come, its time is up, or the server leaves; and go on."""
-        waiting, session = self._wait, self._session
-        if waiting is None or session is None:
+        waiting, answers = self._wait, self._answers
+        if waiting is None or answers is None:
             return
         self._forget_wait()
-        self._respond(waiting.code, waiting.began_s, *self._find_answer(session, waiting.code, waiting.payload))
+        self._respond(waiting.code, waiting.began_s, *answers.find(waiting.code, waiting.payload))
         if not self._is_full:
             self._go_on()
 
@@ -385,10 +352,8 @@ class Connection(asyncio.BufferedProtocol):
         """Let go of everything; nothing is under way any more."""
         self._todo = []
         self._frames.close()
-        if self._faults > _TOLD_FAULTS:
-            note(logging.INFO, "requests not understood in all", **self._who(), count=self._faults)
-        if self._session is not None:
-            self._shared.dispatcher.sessions.close(self._session)
+        if self._answers is not None:
+            self._answers.close()
         self._shared.left(self)
 
     def _pause(self) -> None:
@@ -402,9 +367,9 @@ class Connection(asyncio.BufferedProtocol):
             self._frame_began_s = None if self._frame_began_s is None else self._loop.time()
             self._transport.resume_reading()
 
-    def _who(self) -> dict[str, object]:
-        session = self._session
-        return {} if session is None else {"address": session.address, "client": session.client_id, "user": session.user_id}
+    def _note(self, level: int, event: str, **fields: object) -> None:
+        if self._answers is not None:
+            self._answers.note(level, event, **fields)
 
 
 def _address(peer: tuple[str, int] | None) -> str:

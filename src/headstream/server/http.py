@@ -19,6 +19,7 @@ from contextlib import suppress
 from typing import Any, Final, TypeVar
 
 from aiohttp import web
+from aiohttp.http_exceptions import HttpProcessingError
 
 from headstream.broker.commands.dispatch import Dispatcher
 from headstream.broker.commands.own_messages import begin_wait
@@ -49,6 +50,22 @@ _LINGERING_S: Final = 1.0
 """For so long a body that was refused is still read, so that who sends it gets to read why."""
 
 _T = TypeVar("_T")
+
+
+def _is_fault(record: logging.LogRecord) -> bool:
+    """Return whether what aiohttp logs is a fault; what a client does wrong is a line without a traceback."""
+    error = record.exc_info[1] if record.exc_info else None
+    if not isinstance(error, HttpProcessingError):
+        return True
+    address = record.args[0] if isinstance(record.args, tuple) and record.args else None
+    note(logging.INFO, "request not understood", address=address, reason=error.message[:200])
+    return False
+
+
+_LOGGER: Final = logging.getLogger("headstream.server.http")
+"""What aiohttp logs by."""
+
+_LOGGER.addFilter(_is_fault)
 
 
 class HttpServer:
@@ -250,7 +267,12 @@ class _Connections(web.Server):
 
     def __init__(self, most: int, traffic: Traffic, handle: Callable[[web.BaseRequest], Any], idle_s: float) -> None:
         super().__init__(
-            handle, handler_cancellation=True, access_log=None, keepalive_timeout=idle_s, lingering_time=_LINGERING_S
+            handle,
+            handler_cancellation=True,
+            access_log=None,
+            logger=_LOGGER,
+            keepalive_timeout=idle_s,
+            lingering_time=_LINGERING_S,
         )
         self._most = most
         self._traffic = traffic

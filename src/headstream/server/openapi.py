@@ -20,7 +20,7 @@ _ABOUT: Final = (
 )
 _REFUSALS: Final = {
     "400": ("The request is refused, or its path, query or JSON is wrong (a plain text then).", "both"),
-    "401": ("There is no token, or it is not taken (no body then), or the login is refused.", "both"),
+    "401": ("There is no token, or it is not taken: without a body. A login that is refused has one, as 400 has.", "none"),
     "403": ("The user may not do this.", "json"),
     "404": ("There is nothing of that name or number.", "json"),
     "408": ("The body took too long.", "text"),
@@ -156,4 +156,5 @@ def _refusals(needs_login: bool, has_body: bool) -> dict[str, Any]:
 def _refusal(about: str, spelled: str) -> dict[str, Any]:
     json = {"application/json": {"schema": {"$ref": "#/components/schemas/Error"}}}
     text = {"text/plain": {"schema": {"type": "string"}}}
-    return {"description": about, "content": (json if spelled != "text" else {}) | (text if spelled != "json" else {})}
+    content = (json if spelled in ("json", "both") else {}) | (text if spelled in ("text", "both") else {})
+    return {"description": about} | ({"content": content} if content else {})

@@ -147,8 +147,10 @@ def test_requests_on_one_connection_are_answered_in_their_order(http: Http) -> N
         b"\x16\x03\x01\x02\x00\x01\x00\x01\xfc\x03\x03",
     ],
 )
-def test_what_is_no_http_is_refused_and_others_go_on(http: Http, data: bytes) -> None:
-    assert set(statuses(raw(http, data))) <= {400, 404}
+def test_what_is_no_http_is_refused_and_others_go_on(http: Http, data: bytes, caplog: pytest.LogCaptureFixture) -> None:
+    with caplog.at_level(logging.INFO, "headstream.server"):
+        assert set(statuses(raw(http, data))) <= {400, 404}
+    assert {(record.message, record.exc_info) for record in caplog.records} <= {("request not understood", None)}
     assert http.call("GET", "/ping").status == 200
 
 
