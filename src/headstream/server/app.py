@@ -81,7 +81,9 @@ class Server:
         config = self._config
         tcp_tls = None if config.tcp_tls is None else make_tls(config.tcp_tls)
         http_tls = None if config.http_tls is None else make_tls(config.http_tls)
-        log = open_memory() if config.data is None else open_directory(config.data, config.segment_bytes)
+        log = (
+            open_memory(None, config.segment_bytes) if config.data is None else open_directory(config.data, config.segment_bytes)
+        )
         broker = Broker(log)
         self._ends.callback(broker.close)
         broker.backing.writable_log()  # a server is the log's writer from the beginning, or does not start
