@@ -81,7 +81,8 @@ class Places:
             found = topics.get(topic) if isinstance(topic, str) else _with_id(topics.values(), topic)
             if found is None:
                 status = Status.TOPIC_NAME_NOT_FOUND if isinstance(topic, str) else Status.TOPIC_ID_NOT_FOUND
-                raise refusal(status, f"there is no topic {topic!r}", where=record.name, advice="Create the topic first")
+                name, where = (f"{record.name}/{topic}", None) if isinstance(topic, str) else (topic, record.name)
+                raise refusal(status, f"there is no topic {name!r}", where=where, advice="Create the topic first")
             place = known.topics[stream, topic] = Place(record, found)
         return place
 

@@ -29,6 +29,13 @@ _SLOW: Final = frozenset(
         Code.CREATE_USER,  # passwords are hashed, at some cost by intention
         Code.CHANGE_PASSWORD,
         Code.LOGIN,
+        Code.DELETE_USER,  # the catalog is synced, or read while it may be
+        Code.UPDATE_USER,
+        Code.UPDATE_PERMISSIONS,
+        Code.LIST_TOKENS,
+        Code.CREATE_TOKEN,
+        Code.DELETE_TOKEN,
+        Code.LOGIN_WITH_TOKEN,
         Code.FLUSH_MESSAGES,
         Code.GET_STREAM,  # counts look at the files of each partition
         Code.LIST_STREAMS,
