@@ -26,6 +26,7 @@ from headstream.wire.commands.groups import (
 from headstream.wire.commands.messages import PollMessages, SendMessages
 from headstream.wire.commands.offsets import ConsumerRef, DeleteOffset, GetOffset, StoredOffset, StoreOffset
 from headstream.wire.commands.partitions import CreatePartitions, DeletePartitions
+from headstream.wire.commands.permissions import GlobalPermissions, Permissions
 from headstream.wire.commands.sessions import Login
 from headstream.wire.commands.streams import CreateStream, DeleteStream
 from headstream.wire.commands.system import ClientGroup, GetClient, GetMe, ListClients
@@ -226,8 +227,6 @@ def test_members_go_with_the_connection_that_spoke_for_them_last_when_it_ends(sh
 
 
 def test_member_is_its_users_alone_when_others_name_it(shop: Server) -> None:
-    from headstream.wire.commands.permissions import GlobalPermissions, Permissions
-
     shop.add_user("other", Permissions(GlobalPermissions.all()))
     member = own(shop).ask(EnterGroup(*AT, "billing", 60_000)).member_id
     thief = shop.connect()

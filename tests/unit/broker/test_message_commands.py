@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from datetime import UTC, datetime
 from typing import Any
 
 import pytest
@@ -14,6 +13,7 @@ from headstream.model.identifiers import TopicName
 from headstream.model.message import Message, MessageState
 from headstream.model.partitioning import Partitioning, PartitioningKind
 from headstream.model.polling import Consumer, ConsumerKind, PollingKind
+from headstream.model.topology import Limits
 from headstream.wire.codes import EXTENSION_CONTEXT
 from headstream.wire.commands.messages import FlushMessages, PolledMessages, PollMessages, SendMessages
 from headstream.wire.commands.offsets import ConsumerRef, DeleteOffset, GetOffset, StoredOffset, StoreOffset
@@ -23,7 +23,6 @@ from headstream.wire.commands.streams import CreateStream
 from headstream.wire.commands.topics import Compression, CreateTopic, GetTopic
 from headstream.wire.extensions.messages import SetState
 from headstream.wire.extensions.topics import CreateOpenTopic
-from headstream.model.topology import Limits
 from headstream.wire.records import Command
 from headstream.wire.shapes import Identifier
 from tests.servers import Peer, Server
@@ -55,8 +54,8 @@ def by(key: bytes) -> Partitioning:
     return Partitioning(PartitioningKind.MESSAGES_KEY, key)
 
 
-def messages(*payloads: bytes, headers: Headers | None = None) -> bytes:
-    return encode_sent([Message(payload=payload, headers=headers or {}) for payload in payloads])
+def messages(*payloads: bytes) -> bytes:
+    return encode_sent([Message(payload=payload) for payload in payloads])
 
 
 def send(payloads: bytes, partitioning: Partitioning | None = None, topic: Identifier = "orders") -> SendMessages:
@@ -76,7 +75,7 @@ def poll(
     return PollMessages(who, stream, topic, partition, *begin, count, commit)
 
 
-def offsets(polled: PolledMessages) -> list[int]:
+def offsets(polled: PolledMessages) -> list[int | None]:
     return [message.offset for message in decode_polled(polled.messages)]
 
 
@@ -148,7 +147,7 @@ def test_existence_comes_before_permission_when_both_are_missing() -> None:
 
 @pytest.mark.parametrize(("sizes", "status"), [([255] * 392 + [40], 0), ([255] * 392 + [41], 4017)])
 def test_send_takes_100000_bytes_of_header_values_when_they_are_no_more(root: Peer, sizes: list[int], status: int) -> None:
-    headers = {f"key-{number}": b"v" * size for number, size in enumerate(sizes)}
+    headers = Headers({f"key-{number}": b"v" * size for number, size in enumerate(sizes)})
     assert root.status(send(encode_sent([Message(payload=b"a", headers=headers)]))) == status
 
 
@@ -206,12 +205,12 @@ def test_poll_begins_where_its_strategy_says_when_there_are_ten(
 
 
 def test_messages_get_ids_times_and_checksums_when_they_are_stored(root: Peer) -> None:
-    root.ask(send(encode_sent([Message(payload=b"a"), Message(payload=b"b", id=7, headers={"k": "v"})])))
+    root.ask(send(encode_sent([Message(payload=b"a"), Message(payload=b"b", id=7, headers=Headers({"k": "v"}))])))
     one, two = decode_polled(root.ask(poll()).messages)
     assert one.id != 0
     assert (one.id.to_bytes(16, "little")[6] >> 4, two.id) == (7, 7)
-    assert [message.timestamp for message in (one, two)] == [datetime.fromtimestamp(1_700_000_000, UTC)] * 2
-    assert (two.payload, dict(two.headers)) == (b"b", {"k": "v"})
+    assert [message.timestamp for message in (one, two)] == [1_700_000_000_000_000] * 2
+    assert (two.payload, two.headers) == (b"b", Headers({"k": "v"}))
 
 
 def test_offset_is_the_last_one_that_is_done_when_stored(root: Peer) -> None:

@@ -22,11 +22,12 @@ from headstream.model.message import Message, MessageState
 from headstream.model.polling import ConsumerKind, PollingKind
 from headstream.model.topology import Fsync, Limits
 from headstream.wire.codes import EXTENSION_CONTEXT
+from headstream.wire.commands.groups import CreateGroup, JoinGroup
 from headstream.wire.commands.offsets import ConsumerRef
 from headstream.wire.commands.partitions import DeletePartitions
 from headstream.wire.commands.sessions import Login
 from headstream.wire.commands.streams import CreateStream
-from headstream.wire.commands.system import GetStats, Snapshot, SnapshotCompression, SnapshotType
+from headstream.wire.commands.system import GetMe, GetStats, Snapshot, SnapshotCompression, SnapshotType
 from headstream.wire.commands.topics import Compression, CreateTopic, DeleteTopic
 from headstream.wire.extensions.epochs import CommitEpoch, CommittedEpoch, GetEpoch, StageBatch
 from headstream.wire.extensions.groups import CommitOffsets, CommittedOffsets, ListOffsets
@@ -219,9 +220,6 @@ def test_request_is_slow_when_it_changes_what_there_is_or_waits_for_a_disk(peer:
 
 
 def test_http_session_has_no_client_when_it_asks(server: Server, peer: Peer) -> None:
-    from headstream.wire.commands.groups import CreateGroup, JoinGroup
-    from headstream.wire.commands.system import GetMe
-
     asks = Peer(server.dispatcher, Session.over_http("127.0.0.1:9", 1))
     asks.ask(CreateGroup(*AT, 0, "billing"))
     assert [asks.status(GetMe()), asks.status(JoinGroup(*AT, 1))] == [5, 5]

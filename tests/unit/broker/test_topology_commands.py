@@ -59,10 +59,9 @@ def update(name: str = "orders", *, expiry: int = NEVER, size: int = NEVER, topi
     return UpdateTopic("shop", topic, Compression.GZIP, expiry, size, 5, name)
 
 
-def send(peer: Peer, count: int, size: int, partition: int = 1, topic: Identifier = "orders", stream: Identifier = "shop") -> None:
+def send(peer: Peer, count: int, size: int, topic: Identifier = "orders", stream: Identifier = "shop") -> None:
     messages = encode_sent([Message(payload=b"x" * size)] * count)
-    where = Partitioning(PartitioningKind.PARTITION_ID, partition.to_bytes(4, "little"))
-    peer.ask(SendMessages(stream, topic, where, messages))
+    peer.ask(SendMessages(stream, topic, Partitioning(PartitioningKind.PARTITION_ID, b"\1\0\0\0"), messages))
 
 
 @pytest.mark.parametrize(
@@ -166,7 +165,7 @@ def test_ids_are_the_smallest_free_ones_when_none_is_chosen(root: Peer) -> None:
 def test_any_name_works_when_existing_clients_choose_it(root: Peer, name: str) -> None:
     stream = root.ask(CreateStream(0, name))
     root.ask(make_topic(name, stream=name))
-    send(root, 2, 5, 1, name, name)
+    send(root, 2, 5, name, name)
     found = root.ask(GetTopic(name, name))
     assert found is not None
     assert (found.name, found.messages_count, stream.name) == (name, 2, name)
@@ -208,10 +207,11 @@ def test_sizes_are_the_original_ones_when_batches_and_messages_are_counted(root:
     ]
     root.ask(make_topic("others"))
     for times in (1, 2):
-        send(root, 117, 57, 1, "others")
+        send(root, 117, 57, "others")
         second = root.ask(GetTopic("shop", "others"))
         assert second is not None
         assert (second.size_bytes, second.messages_count) == (times * 117 * (45 + 57), times * 117)
+    assert second is not None
     stream, stats = root.ask(GetStream("shop")), root.ask(GetStats())
     assert stream is not None
     assert (stream.size_bytes, stream.messages_count) == (first.size_bytes + second.size_bytes, 1234)
