@@ -144,6 +144,8 @@ class RecordShape(Shape):
 class _Maybe(RecordShape):
     """A record, or None: no bytes at all, and null in JSON."""
 
+    is_optional = True
+
     def push(self, writer: Writer, value: Record | None) -> None:
         if value is not None:
             value.push(writer)

@@ -89,9 +89,15 @@ def create_group(server: Dispatcher, session: Session, command: CreateGroup) -> 
 
 
 def delete_group(server: Dispatcher, session: Session, command: DeleteGroup) -> None:
-    """Delete a group, with its members and with what it has stored."""
+    """Delete a group, with its members and with what it has stored; of our own ones, that nobody made, what they have stored."""
     log = server.broker.backing.writable_log()
     with log.administration:
+        if session.is_extended and isinstance(command.group, str):
+            place = server.places.topic(command.stream, command.topic)
+            server.rights(session).read_topic(place.stream.id, place.topic.id)
+            if command.group not in {group.name for group in place.topic.groups}:
+                server.broker.groups.delete(place.topic.name, command.group)
+                return
         (stream, topic), group = _find(server, session, command)
         server.connection_groups.forget(stream.number, topic.id, group.id)
         with suppress(GroupNotFoundError):  # it has stored nothing

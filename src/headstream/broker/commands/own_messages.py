@@ -116,9 +116,9 @@ def append_messages(server: Dispatcher, session: Session, command: AppendMessage
 
 
 def set_state(server: Dispatcher, session: Session, command: SetState) -> None:
-    """Change the state of messages; by whom is who is logged in."""
+    """Change the state of messages; by whom is who is logged in, where it is not said."""
     name = _writable(server, session, command)
-    by = server.users.get(session.user_id).record.name
+    by = command.by or server.users.get(session.user_id).record.name
     server.broker.messages.set_state(name, command.partition, command.offsets, command.state, reason=command.reason, by=by)
 
 
