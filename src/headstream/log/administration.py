@@ -186,18 +186,19 @@ def add_partitions(log: Log, topic: TopicRecord, count: int, now_us: int) -> Non
         log.files.sync_directory(topic_directory(log.root, topic.stream_number, topic.number))
 
 
-def delete_partitions(log: Log, topic: TopicRecord, count: int) -> None:
+def delete_partitions(log: Log, topic: TopicRecord, count: int, *, least: int = 1) -> None:
     """Delete the highest numbered partitions of a topic, with their messages.
 
     Args:
         log: The log; this process is its writer.
         topic: The topic.
-        count: How many; one at least stays.
+        count: How many.
+        least: How many stay at least.
 
     Raises:
-        InvalidOptionError: none would stay.
+        InvalidOptionError: fewer would stay.
     """
-    check_deleted_partitions(topic.name, topic.partitions, count)
+    check_deleted_partitions(topic.name, topic.partitions, count, least=least)
     first = topic.partitions - count + 1
     with log.changing() as catalog:
         with catalog.transaction():

@@ -193,15 +193,16 @@ def check_added_partitions(topic: object, have: int, count: int) -> None:
         raise InvalidOptionError(f"{count} partitions cannot be added to {have}", where=str(topic), advice=f"Add 1 to {most}")
 
 
-def check_deleted_partitions(topic: object, have: int, count: int) -> None:
-    """Refuse (InvalidOptionError) to delete partitions of a topic that would have none, or none to be deleted.
+def check_deleted_partitions(topic: object, have: int, count: int, *, least: int = 1) -> None:
+    """Refuse (InvalidOptionError) to delete partitions of a topic that would have too few, or none to be deleted.
 
     Args:
         topic: Its name.
         have: How many it has.
         count: How many less.
+        least: How many stay at least.
     """
-    most = have - 1
+    most = have - least
     if not 1 <= count <= most:
         raise InvalidOptionError(
             f"{count} of {have} partitions cannot be deleted",

@@ -5,14 +5,44 @@ from __future__ import annotations
 from typing import Any, Final
 
 from headstream.broker.broker import Broker
-from headstream.broker.commands import sessions, tokens, users
+from headstream.broker.commands import (
+    epochs,
+    groups,
+    messages,
+    offsets,
+    own_groups,
+    own_messages,
+    own_topics,
+    partitions,
+    sessions,
+    streams,
+    system,
+    tokens,
+    topics,
+    users,
+)
 from headstream.broker.commands.dispatch import Dispatcher, Handler
 from headstream.broker.settings import ServerSettings
 from headstream.wire.records import Command
 
 __all__ = ["make_dispatcher"]
 
-_MODULES: Final = (sessions, tokens, users)
+_MODULES: Final = (
+    epochs,
+    groups,
+    messages,
+    offsets,
+    own_groups,
+    own_messages,
+    own_topics,
+    partitions,
+    sessions,
+    streams,
+    system,
+    tokens,
+    topics,
+    users,
+)
 _HANDLERS: Final[dict[type[Command[Any]], Handler]] = {
     command: handler for module in _MODULES for command, handler in module.HANDLERS.items()
 }

@@ -11,6 +11,7 @@ from typing import Any, Final, Literal, NamedTuple, get_args
 from headstream.codec.replicate.formats import MessageFormat
 from headstream.errors import InvalidInputError, InvalidOptionError
 from headstream.model.identifiers import TopicName
+from headstream.spark.replicate.loads import LOAD_GAP_US
 from headstream.spark.replicate.registry import RegistrySettings
 from headstream.spark.replicate.table_settings import TableRules
 
@@ -113,6 +114,7 @@ class ReplicateConfig:
         compact_every_us: How often a table's small files are put together, microseconds; 0 for never.
         vacuum_every_us: How often files that no version needs are deleted, microseconds; 0 for never.
         vacuum_kept_us: How old those files must be, microseconds.
+        load_gap_us: How long after a change a REFRESH row must be logged to begin a new load by itself, microseconds.
 
     Raises:
         InvalidOptionError: something is missing, contradicts itself or is out of range: all of it is told at once.
@@ -147,6 +149,7 @@ class ReplicateConfig:
     compact_every_us: int = 0
     vacuum_every_us: int = 0
     vacuum_kept_us: int = 7 * 86_400_000_000
+    load_gap_us: int = LOAD_GAP_US
 
     def __post_init__(self) -> None:
         problems = find_problems({item.name: getattr(self, item.name) for item in fields(self)})
@@ -178,6 +181,7 @@ _AT_LEAST: Final = {
     "compact_every_us": (0, "a time cannot be negative"),
     "vacuum_every_us": (0, "a time cannot be negative"),
     "vacuum_kept_us": (0, "a time cannot be negative"),
+    "load_gap_us": (0, "a time cannot be negative"),
 }
 
 

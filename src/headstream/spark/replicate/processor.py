@@ -97,6 +97,7 @@ class Processor:
         """
         self._carry_out()  # a reload that was asked for comes before the rows that it is about
         self._summary.messages += decoded.message_count
+        self._summary.size_bytes += decoded.size_bytes
         before = self.parking.begin_batch(batch_id)
         if self._learn(decoded) or decoded.waiting:
             waiting, decoded.waiting = decoded.waiting, []

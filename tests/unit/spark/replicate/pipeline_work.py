@@ -48,8 +48,7 @@ class Work:
         self.decoder = Decoder(self.zone, DecodeOptions.of(self.config))
         self.ledger = Ledger(self.config.checkpoint / "ledger.sqlite")
         self.summary = Summary()
-        places = self.config.tables, self.config.checkpoint
-        tables = TargetTables(*places, open_plain_engine, change_tables=self.config.change_tables)
+        tables = TargetTables.of(self.config, open_plain_engine)
         self.processor = Processor(self.config, self.zone, self.decoder, self.ledger, tables, self.summary, lambda: self.now_us)
 
     def close(self) -> None:
