@@ -25,7 +25,7 @@ def start(directory: Path) -> Job:
     command += ["--source", f"file://{directory / 'log'}", "--topics", "cdc/data", "--metadata", "cdc/metadata"]
     command += ["--tables", str(directory / "tables"), "--checkpoint", str(directory / "checkpoint")]
     command += ["--change-tables", str(directory / "changes")]
-    command += ["--max-messages-per-batch", "150"]
+    command += ["--max-messages-per-batch", "80"]
     return Job(command, directory)
 
 
@@ -63,7 +63,7 @@ def run_killed(directory: Path, seed: int, kills: int) -> None:
 
 
 def test_pipeline_equals_the_source_when_it_is_killed_and_started_again(tmp_path: Path) -> None:
-    run_killed(tmp_path, seed=21, kills=2)
+    run_killed(tmp_path, seed=21, kills=5)
 
 
 @pytest.mark.soak
