@@ -46,7 +46,7 @@ class Job:
     def finish(self) -> str:
         """Let it come to its end, which is to be a good one, and return what it said."""
         try:
-            code = self._process.wait(400)
+            code = self._process.wait(900)
         finally:
             self._kill()
         assert code == 0, self.errors

@@ -62,6 +62,7 @@ def run_killed(directory: Path, seed: int, kills: int) -> None:
         assert digest_rows(rows, metadata_of.key_columns) == source.digest(schema, table), f"{schema}.{table}, seed {seed}"
 
 
+@pytest.mark.timeout(1800)
 def test_pipeline_equals_the_source_when_it_is_killed_and_started_again(tmp_path: Path) -> None:
     run_killed(tmp_path, seed=21, kills=5)
 

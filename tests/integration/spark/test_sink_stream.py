@@ -167,7 +167,7 @@ def run_killed(tmp_path: Path, seed: int, kills: int) -> None:
     assert sorted(int(value) for value in table["payload"].to_pylist()) == list(range(3100)), f"seed {seed}"
 
 
-@pytest.mark.timeout(600)
+@pytest.mark.timeout(1800)
 def test_a_stream_that_is_killed_loses_and_repeats_nothing(tmp_path: Path) -> None:
     run_killed(tmp_path, seed=5, kills=3)
 
