@@ -112,6 +112,6 @@ def test_a_row_that_takes_a_deleted_ones_key_keeps_the_columns_it_brings(tmp_pat
 def test_what_comes_late_of_two_keys_that_a_row_had_reaches_it(tmp_path: Path) -> None:
     target = Target(tmp_path)
     target.apply(moved(3, 2, "4", at=4))
-    target.apply(change("INSERT", 1, "first", "1", "note", at=1), moved(2, 1, "2", at=2))
-    target.apply(change("UPDATE", 2, "second", at=3, present={"ID", "name"}))
+    target.apply(moved(2, 1, "2", at=2))
+    target.apply(change("INSERT", 1, "first", "1", "note", at=1), change("UPDATE", 2, "second", at=3, present={"ID", "name"}))
     assert {key: (row[0], row[2]) for key, row in target.rows().items()} == {3: ("second", "note")}
