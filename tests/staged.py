@@ -17,20 +17,9 @@ from headstream.segments.layout import INBOX_NAME, STAGED_NAME
 from tests.batches import sent
 
 __all__ = [
-    "BOTH",
-    "CARTS",
-    "MORE",
-    "ORDERS",
-    "ROWS",
-    "Rows",
-    "contents",
-    "is_swept",
-    "make_log",
-    "make_staged",
-    "manifest_of",
-    "open_log",
-    "stage",
-]
+    "BOTH", "CARTS", "MORE", "ORDERS", "ROWS", "Rows", "contents", "is_swept", "make_log", "make_staged", "manifest_of",
+    "open_log", "stage",
+]  # fmt: skip
 
 Rows = Mapping[tuple[str, int], Sequence[bytes]]
 

@@ -15,6 +15,7 @@ import pytest
 import headstream as hs
 from headstream.errors import OffsetOutOfRangeError
 from headstream.log import compaction, retention
+from tests.behaviour.conftest import KINDS, open_place
 
 TOPIC = "shop/prices"
 
@@ -40,11 +41,11 @@ READER = textwrap.dedent(
 )
 
 
-@pytest.fixture(params=["memory", "file"])
+@pytest.fixture(params=KINDS)
 def log(request: pytest.FixtureRequest, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[hs.Client]:
     monkeypatch.setattr(compaction, "COMPACTION_INTERVAL_S", 0.01)
-    url = "memory://" if request.param == "memory" else (tmp_path / "log").as_uri()
-    with hs.connect(url, segment_bytes=4096) as log:
+    with open_place(request.param, tmp_path, segment_bytes=4096) as place:
+        log = place.connect()
         log.create_topic(TOPIC, limits="wide")
         yield log
 

@@ -13,6 +13,7 @@ from typing import Any
 import pyarrow as pa
 import pytest
 
+from headstream.codec.replicate import decode_envelope
 from headstream.spark.replicate.apply.deltalake import DeltaLakeEngine
 from headstream.spark.replicate.ledger import Ledger
 from headstream.spark.replicate.parking import ParkingLot
@@ -33,6 +34,7 @@ STEPS: list[tuple[type, str]] = [
     (Ledger, "begin_release"),
     (Ledger, "finish_release"),
     (DeltaLakeEngine, "merge"),
+    (DeltaLakeEngine, "append"),
 ]
 """Where a crash can be: before or after any call of these."""
 
@@ -98,7 +100,8 @@ def deliver(directory: Path, seed: int, *, crashes: int) -> None:
     sent = write_messages(source, random, seed) + junk
     window = random.choice([None, 3, 40])
     arrived = repeat(shuffle(sent, seed=seed, window=window), seed=seed, fraction=0.2)
-    work = Work(directory)
+    changes = directory / "changes" if seed % 2 else None
+    work = Work(directory, change_tables=changes)
     parts = [work.raw(part) for part in split(arrived, random.randint(1, 5), seed=seed)]
     with pytest.MonkeyPatch.context() as patch:
         fault = Crashes(patch)
@@ -120,7 +123,21 @@ def deliver(directory: Path, seed: int, *, crashes: int) -> None:
         schema, table = metadata.lineage.schema, metadata.lineage.table
         if source.final_state(schema, table) or any(change.table.name == table for change in source.changes):
             assert work.digest(source, schema, table), f"{schema}.{table}, seed {seed}"
+    if changes is not None:
+        _check_change_tables(work, sum(_is_change(value) for value in arrived), f"seed {seed}")
     work.close()
+
+
+def _is_change(value: bytes) -> bool:
+    return not value.startswith(b"junk") and decode_envelope(value).type == "DT"
+
+
+def _check_change_tables(work: Work, expected: int, what: str) -> None:
+    """Compare with the messages that came: each of them that is a change is there once."""
+    tables = [(path.parent.name, path.name) for path in (work.directory / "changes").glob("*/*")]
+    rows = [row for table in tables for row in work.rows(*table, work.directory / "changes")]
+    offsets = [row["_hs_offset"] for row in rows]
+    assert len(set(offsets)) == len(offsets) == expected, what
 
 
 def _crash(work: Work, part: pa.Table, batch_id: int) -> bool:

@@ -10,6 +10,7 @@ from typing import Final
 from headstream.broker.backing import Backing
 from headstream.broker.groups import Groups
 from headstream.broker.states import select
+from headstream.broker.waits import Wait
 from headstream.codec.batch.scan import take
 from headstream.codec.buffer import BytesLike
 from headstream.errors import (
@@ -191,6 +192,34 @@ class Messages:
             member: Who waits in a group: something new in its group ends the wait too,
             generation: the generation that it knows.
         """
+        directories, is_there = self._look_for(topic, positions, member, generation)
+        return self._backing.log.wait(directories, is_there, timeout_ms / 1000, self._backing.monotonic)
+
+    def begin_wait(
+        self,
+        topic: TopicName,
+        positions: Mapping[int, int],
+        on_ring: Callable[[], None],
+        *,
+        member: Member | None = None,
+        generation: int = 0,
+    ) -> Wait:
+        """Begin to wait without a thread; arguments as for wait().
+
+        Args:
+            topic: Stream and topic.
+            positions: Partition -> offset.
+            on_ring: See Wait.
+            member: Who waits in a group.
+            generation: The generation that it knows.
+        """
+        directories, is_there = self._look_for(topic, positions, member, generation)
+        return Wait(self._backing.log.waiting, directories, lambda: is_there(directories), on_ring)
+
+    def _look_for(
+        self, topic: TopicName, positions: Mapping[int, int], member: Member | None, generation: int
+    ) -> tuple[list[str], Callable[[Iterable[str]], bool]]:
+        """Return the directories that a wait is about, and how to look whether there is something in some of them."""
         backing, log = self._backing, self._backing.log
         records = {partition: backing.partition(topic, partition) for partition in positions}
         places = {log.partition_directory(record, partition): partition for partition, record in records.items()}
@@ -210,8 +239,7 @@ class Messages:
                     return True  # dropped, purged or deleted just now: the next poll tells
             return False
 
-        directories = [*places] if member is None else [*places, log.groups_directory]
-        return log.wait(directories, is_there, timeout_ms / 1000, backing.monotonic)
+        return ([*places] if member is None else [*places, log.groups_directory]), is_there
 
 
 def _with_place(error: CorruptSendError, topic: TopicName, partition: int) -> CorruptSendError:

@@ -24,7 +24,8 @@ __all__ = [
     "forget_expired",
     "insert_token",
     "insert_user",
-    "is_revoked",
+    "last_user_id",
+    "list_revoked",
     "list_tokens",
     "list_users",
     "revoke",
@@ -80,15 +81,22 @@ def list_users(catalog: Catalog) -> list[UserRecord]:
     return [UserRecord(id_, name, hashed, bool(active), *rest) for id_, name, hashed, active, *rest in rows]
 
 
+def last_user_id(catalog: Catalog) -> int:
+    """Return the last id that a user was given, 0 before the first."""
+    rows = catalog.select("SELECT seq FROM sqlite_sequence WHERE name = 'users'", since=_SINCE)
+    return int(rows[0][0]) if rows else 0
+
+
 def insert_user(
-    catalog: Catalog, name: str, password_hash: str, *, is_active: bool, permissions: bytes | None, created_us: int
-) -> None:
-    """Add a user, whose id is one more than the last; there is none of that name."""
+    catalog: Catalog, name: str, password_hash: str, is_active: bool, permissions: bytes | None, created_us: int
+) -> int:
+    """Add a user, of whose name there is none, and return its id: one more than the last that was given."""
     with catalog.transaction(()):
         catalog.change(
             "INSERT INTO users (name, password_hash, is_active, permissions, created_us) VALUES (?, ?, ?, ?, ?)",
             name, password_hash, is_active, permissions, created_us,
         )  # fmt: skip
+        return last_user_id(catalog)
 
 
 def update_user(catalog: Catalog, user: UserRecord) -> None:
@@ -119,11 +127,12 @@ def find_token(catalog: Catalog, hashed: bytes) -> TokenRecord | None:
 
 
 def insert_token(catalog: Catalog, token: TokenRecord) -> None:
-    """Add a token; its user has none of that name."""
+    """Add a token; its user has none of that name. Of a user who was deleted just now nothing is kept."""
     with catalog.transaction(()):
         catalog.change(
-            f"INSERT INTO tokens ({_TOKEN}) VALUES (?, ?, ?, ?)", token.user_id, token.name, token.hash, token.expires_us
-        )
+            f"INSERT INTO tokens ({_TOKEN}) SELECT id, ?, ?, ? FROM users WHERE id = ?",
+            token.name, token.hash, token.expires_us, token.user_id,
+        )  # fmt: skip
 
 
 def delete_token(catalog: Catalog, user_id: int, name: str) -> None:
@@ -138,9 +147,9 @@ def revoke(catalog: Catalog, access_token_id: str, expires_us: int) -> None:
         catalog.change("INSERT OR REPLACE INTO revoked (id, expires_us) VALUES (?, ?)", access_token_id, expires_us)
 
 
-def is_revoked(catalog: Catalog, access_token_id: str) -> bool:
-    """Return whether an access token was withdrawn."""
-    return bool(catalog.select("SELECT 1 FROM revoked WHERE id = ?", access_token_id, since=_SINCE))
+def list_revoked(catalog: Catalog) -> dict[str, int]:
+    """Return the access tokens that were withdrawn: when each expires by itself, by its own id."""
+    return dict(catalog.select("SELECT id, expires_us FROM revoked", since=_SINCE))
 
 
 def forget_expired(catalog: Catalog, now_us: int) -> None:

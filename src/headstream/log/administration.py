@@ -15,10 +15,9 @@ directory that nothing names: a purged one is never used again, a partition's is
 
 from __future__ import annotations
 
-from headstream.errors import InvalidOptionError
 from headstream.log.catalog import StreamRecord, TopicLabels, TopicRecord
 from headstream.log.log import Log
-from headstream.model.topology import MAX_PARTITIONS, Fsync, Limits, TopicOptions
+from headstream.model.topology import Fsync, Limits, TopicOptions, check_added_partitions, check_deleted_partitions
 from headstream.segments.layout import OFFSETS_NAME, topic_directory
 
 __all__ = [
@@ -173,11 +172,7 @@ def add_partitions(log: Log, topic: TopicRecord, count: int, now_us: int) -> Non
     Raises:
         InvalidOptionError: the topic would have more than 1000.
     """
-    most = MAX_PARTITIONS - topic.partitions
-    if not 1 <= count <= most:
-        raise InvalidOptionError(
-            f"{count} partitions cannot be added to {topic.partitions}", where=str(topic.name), advice=f"Add 1 to {most}"
-        )
+    check_added_partitions(topic.name, topic.partitions, count)
     numbers = range(topic.partitions + 1, topic.partitions + count + 1)
     offsets = log.offsets(topic)
     with log.changing() as catalog, catalog.transaction():
@@ -191,24 +186,19 @@ def add_partitions(log: Log, topic: TopicRecord, count: int, now_us: int) -> Non
         log.files.sync_directory(topic_directory(log.root, topic.stream_number, topic.number))
 
 
-def delete_partitions(log: Log, topic: TopicRecord, count: int) -> None:
+def delete_partitions(log: Log, topic: TopicRecord, count: int, *, least: int = 1) -> None:
     """Delete the highest numbered partitions of a topic, with their messages.
 
     Args:
         log: The log; this process is its writer.
         topic: The topic.
-        count: How many; one at least stays.
+        count: How many.
+        least: How many stay at least.
 
     Raises:
-        InvalidOptionError: none would stay.
+        InvalidOptionError: fewer would stay.
     """
-    most = topic.partitions - 1
-    if not 1 <= count <= most:
-        raise InvalidOptionError(
-            f"{count} of {topic.partitions} partitions cannot be deleted",
-            where=str(topic.name),
-            advice=f"Delete 1 to {most}" if most else "A topic keeps one: purge it, or delete the topic",
-        )
+    check_deleted_partitions(topic.name, topic.partitions, count, least=least)
     first = topic.partitions - count + 1
     with log.changing() as catalog:
         with catalog.transaction():

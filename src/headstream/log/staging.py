@@ -163,16 +163,23 @@ class StagedWriter:
         writer: See Manifest.
         epoch: See Manifest.
         name: Of the part, without suffix; no other attempt at the same work may have the same.
+        is_begun: Whether an earlier one has begun the file: what comes lies behind what is in it.
     """
 
-    def __init__(self, root: str, files: Files, writer: str, epoch: int, name: str) -> None:
+    def __init__(self, root: str, files: Files, writer: str, epoch: int, name: str, *, is_begun: bool = False) -> None:
         self._directory = epoch_directory(root, writer, epoch)
         self._files = files
-        self._name = f"{name}{_PART_SUFFIX}"
+        self._name = self.file_name(name)
         self._path = f"{self._directory}/{self._name}"
         self._file: WriteFile | None = None
+        self._is_begun = is_begun
         self._position = 0
         self._chunks: list[Chunk] = []
+
+    @staticmethod
+    def file_name(part: str) -> str:
+        """Return the name of a part's file in its epoch's directory."""
+        return f"{part}{_PART_SUFFIX}"
 
     def add(self, topic: str, partition: int, sent: BytesLike, count: int) -> None:
         """Stage a batch.
@@ -187,21 +194,34 @@ class StagedWriter:
         if self._file is None:
             self._files.make_directory(self._directory)
             self._file = self._files.open_write(self._path)
+            self._position = self._file.size_bytes() if self._is_begun else 0
         self._file.write_at(data, self._position)
         self._position += len(data)
         self._chunks.append(Chunk(topic, partition, len(data), count, crc32c(data)))
+
+    def sync(self) -> None:
+        """Return when what was staged is on the disk itself."""
+        if self._file is not None:
+            self._file.sync()
+            self._files.sync_directory(self._directory)
 
     def finish(self) -> StagedPart | None:
         """Return what was staged, on the disk itself; None where that is nothing."""
         if self._file is None:
             return None
         try:
-            self._file.sync()
-            self._files.sync_directory(self._directory)
+            self.sync()
         finally:
             self._file.close()
             self._file = None
         return StagedPart(self._name, tuple(self._chunks))
+
+    def pause(self) -> tuple[Chunk, ...]:
+        """Let go of the file, which another one goes on with, and return what was staged; it is not synced."""
+        if self._file is not None:
+            self._file.close()
+            self._file = None
+        return tuple(self._chunks)
 
     def discard(self) -> None:
         """Remove what was staged."""

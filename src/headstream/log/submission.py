@@ -20,7 +20,7 @@ from headstream.log.shared import close_log, open_directory
 from headstream.log.staging import MANIFEST_SUFFIX, TAKEN_SUFFIX, Manifest, inbox_path, remove_staged
 from headstream.segments.layout import INBOX_NAME
 
-__all__ = ["commit_staged", "is_committed"]
+__all__ = ["commit_staged", "commit_to", "is_committed"]
 
 _FIRST_LOOK_S: Final = 0.001
 _LAST_LOOK_S: Final = 0.02
@@ -75,14 +75,20 @@ def commit_staged(
     """
     log = open_directory(directory)
     try:
-        _commit(log, manifest, timeout_s, monotonic, sleep)
+        commit_to(log, manifest, timeout_s, monotonic=monotonic, sleep=sleep)
     finally:
         close_log(log)
 
 
-def _commit(
-    log: Log, manifest: Manifest, timeout_s: float, monotonic: Callable[[], float], sleep: Callable[[float], None]
+def commit_to(
+    log: Log,
+    manifest: Manifest,
+    timeout_s: float,
+    *,
+    monotonic: Callable[[], float] = time.monotonic,
+    sleep: Callable[[float], None] = time.sleep,
 ) -> None:
+    """Commit what was staged in a log that is open, as commit_staged() does; arguments and errors are the same."""
     writer, epoch = manifest.writer, manifest.epoch
     path = inbox_path(log.root, writer, epoch)
     before = log.commits.outcome(writer)

@@ -123,6 +123,7 @@ class Consumer:
         return cls(ConsumerKind.GROUP, name)
 
     @classmethod
+    @lru_cache(maxsize=1024)
     def named(cls, name: str) -> Consumer:
         """Return the single consumer of this name."""
         return cls(ConsumerKind.CONSUMER, name)

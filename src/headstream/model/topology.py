@@ -17,6 +17,8 @@ __all__ = [
     "Stream",
     "Topic",
     "TopicOptions",
+    "check_added_partitions",
+    "check_deleted_partitions",
 ]
 
 MAX_BATCH_BYTES: Final = 64 << 20
@@ -176,3 +178,34 @@ class Stream:
     id: int
     created_us: int
     topics: tuple[str, ...] = field(default=())
+
+
+def check_added_partitions(topic: object, have: int, count: int) -> None:
+    """Refuse (InvalidOptionError) to add partitions to a topic that would have too many, or none to be added.
+
+    Args:
+        topic: Its name.
+        have: How many it has.
+        count: How many more.
+    """
+    most = MAX_PARTITIONS - have
+    if not 1 <= count <= most:
+        raise InvalidOptionError(f"{count} partitions cannot be added to {have}", where=str(topic), advice=f"Add 1 to {most}")
+
+
+def check_deleted_partitions(topic: object, have: int, count: int, *, least: int = 1) -> None:
+    """Refuse (InvalidOptionError) to delete partitions of a topic that would have too few, or none to be deleted.
+
+    Args:
+        topic: Its name.
+        have: How many it has.
+        count: How many less.
+        least: How many stay at least.
+    """
+    most = have - least
+    if not 1 <= count <= most:
+        raise InvalidOptionError(
+            f"{count} of {have} partitions cannot be deleted",
+            where=str(topic),
+            advice=f"Delete 1 to {most}" if most else "A topic keeps one: purge it, or delete the topic",
+        )

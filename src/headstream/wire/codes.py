@@ -129,7 +129,7 @@ class Entry(NamedTuple):
     @property
     def is_extension(self) -> bool:
         """Whether the command is Headstream's own."""
-        return self.code in EXTENSION_CODES
+        return self.code >= EXTENSION_CODES.start  # a range looks for a member of an enumeration one by one
 
 
 _S: Final = "/streams/{stream_id}"

@@ -94,7 +94,8 @@ def test_read_refusal_reads_that_of_any_server_and_nothing_else() -> None:
     found = read_refusal(spelled)
     assert type(found) is errors.TopicNotFoundError
     assert found.what == "Topic with name: eu was not found."
-    for document in (None, [], {}, {"id": "x"}, {"id": 0}):
+    wrong: list[object] = [None, [], {}, {"id": "x"}, {"id": 0}]
+    for document in wrong:
         assert read_refusal(document) is None
 
 

@@ -1,4 +1,4 @@
-"""One target table while a pipeline runs: its Delta table, its tombstones, and what is remembered of it.
+"""One target table while a pipeline runs: its Delta table, its change table, its tombstones, and what is remembered of it.
 
 changes -> placed among the loads -> schema followed -> one change a key -> merged, in one commit
 """
@@ -20,6 +20,7 @@ from headstream.spark.replicate.apply.scd1 import Scd1Table
 from headstream.spark.replicate.apply.scd2 import Scd2Table
 from headstream.spark.replicate.apply.scd2_events import read_events
 from headstream.spark.replicate.apply.tombstones import Tombstones
+from headstream.spark.replicate.change_table import ChangeTable
 from headstream.spark.replicate.changes import CHANGE_KEY, OPERATIONS, collapse, keys_of
 from headstream.spark.replicate.maintenance import Schedule
 from headstream.spark.replicate.raw import Coordinates
@@ -57,6 +58,7 @@ class TargetTable:
         memory: What is remembered of it.
         open_engine: Opens its Delta table.
         load_gap_us: As loads.LOAD_GAP_US.
+        changes: Its change table; None for none.
     """
 
     def __init__(
@@ -67,6 +69,7 @@ class TargetTable:
         memory: TableMemory,
         open_engine: OpenEngine,
         load_gap_us: int,
+        changes: Path | None = None,
     ) -> None:
         self._name = name
         self._path = path
@@ -78,6 +81,7 @@ class TargetTable:
         self._table: Scd1Table | Scd2Table | None = None
         self._settings: TableSettings | None = None
         self._tombstones: Tombstones | None = None
+        self._changes = None if changes is None else ChangeTable(changes, self._open_changes)
 
     def learn(self, groups: list[pa.Table]) -> bool:
         """Learn where a batch's changes stand among the table's loads; return whether rows of a load are among them."""
@@ -89,6 +93,8 @@ class TargetTable:
     def merge(self, changes: pa.Table, schema: TableSchema, app_id: str, version: int) -> Merged:
         """Merge changes of one structure in one commit that remembers (app_id, version); nothing where it is there already.
 
+        Where the table has a change table, they are appended to it next, which is remembered in the same way.
+
         Args:
             changes: Decoded changes that learn() has seen.
             schema: What they were decoded by.
@@ -99,6 +105,12 @@ class TargetTable:
             SchemaChangeError: the table does not follow the schema.
             StorageError: the table cannot be written.
         """
+        merged = self._merge(changes, schema, app_id, version)
+        if self._changes is not None and schema.settings.changes:
+            self._changes.append(changes, schema, merged.rejected, app_id, version)
+        return merged
+
+    def _merge(self, changes: pa.Table, schema: TableSchema, app_id: str, version: int) -> Merged:
         seen = _seen_schema(schema)
         self._check_schema(seen, schema.settings)
         table = self._opened(keys_of(schema.metadata), schema.settings)
@@ -179,10 +191,14 @@ class TargetTable:
             self._state.compacted_us, worked = now_us, True
             self._keep()
             self._opened(keys).engine.compact(self._settings.cluster_by)
+            if self._changes is not None and self._settings.changes:
+                self._changes.engine.compact()
         if schedule.is_due(schedule.vacuum_every_us, self._state.vacuumed_us, now_us):
             self._state.vacuumed_us, worked = now_us, True
             self._keep()
             self._opened(keys).engine.vacuum(schedule.vacuum_kept_us)
+            if self._changes is not None and self._changes.engine.columns:
+                self._changes.engine.vacuum(schedule.vacuum_kept_us)
         return worked
 
     def _forget(self, kept_us: int | None, now_us: int, keys: list[str]) -> bool:
@@ -221,6 +237,9 @@ class TargetTable:
         self._table = self._open_as(keys, settings or TableSettings())
         self._settings = settings
         return self._table
+
+    def _open_changes(self, path: Path) -> TableEngine:
+        return self._open_engine(path, "auto" if self._settings is None else self._settings.engine)
 
     def _open_as(self, keys: list[str], settings: TableSettings) -> Scd1Table | Scd2Table:
         engine = self._open_engine(self._path, settings.engine)

@@ -196,7 +196,7 @@ class AppendMessages(Command[FirstOffset]):
 
 @dataclass(frozen=True, slots=True)
 class SetState(Command[None]):
-    """Change the state of messages, and say why."""
+    """Change the state of messages, and say why; by whom is who is logged in, where it is not said."""
 
     code = Code.SET_STATE
     stream: StreamId
@@ -205,6 +205,7 @@ class SetState(Command[None]):
     offsets: Numbers
     state: Annotated[int, STATE]
     reason: Annotated[Text32, Default("")] = ""
+    by: Annotated[Text32, Default("")] = ""
 
 
 @dataclass(frozen=True, slots=True)
