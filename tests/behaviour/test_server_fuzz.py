@@ -174,8 +174,9 @@ def arena(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Arena]:
     server = ServerProcess(tmp_path_factory.mktemp("server"))
     try:
         arena = Arena(server)
-        yield arena
-        arena.look_around()
+        with arena.root:
+            yield arena
+            arena.look_around()
         assert server.stop() == 0, server.output
         assert "Traceback" not in server.output, server.output
         assert "fault in the server" not in server.output, server.output
