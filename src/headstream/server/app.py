@@ -88,6 +88,7 @@ class Server:
         self._ends.callback(broker.close)
         broker.backing.writable_log()  # a server is the log's writer from the beginning, or does not start
         self._dispatcher = make_dispatcher(broker, config.settings)
+        self._ends.callback(self._dispatcher.members.end_all)
         self._check_reachable()
         workers = Workers()
         self._ends.callback(workers.close)
