@@ -233,6 +233,7 @@ class _Loader:
             max_body_bytes=value["http.max_request_size"],
             max_connections=value["headstream.max_connections"],
             drain_s=self._seconds("headstream.drain_timeout"),
+            metrics_of_groups=value["headstream.metrics_of_groups"],
             metrics_path=endpoint if value["http.metrics.enabled"] else None,
             cors=cors if value["http.cors.enabled"] else None,
         )

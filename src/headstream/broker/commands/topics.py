@@ -103,6 +103,7 @@ def delete_topic(server: Dispatcher, session: Session, command: DeleteTopic) -> 
         server.rights(session).manage_topic(stream.id, topic.id)
         remove_topic(log, topic)
     server.connection_groups.forget(stream.number, topic.id)
+    server.balance.forget(stream.number, topic.id)
 
 
 def purge_topic(server: Dispatcher, session: Session, command: PurgeTopic) -> None:
