@@ -117,10 +117,9 @@ class Messages:
             raise InvalidOptionError("who polls is not said", where=str(topic), advice="Name the consumer or group")
         for attempts_left in range(_ATTEMPTS - 1, -1, -1):
             record = self._backing.partition(topic, partition)
-            store = self._backing.log.offsets(record)
             committed = None
             if consumer is not None and strategy.kind is PollingKind.NEXT:
-                committed = store.committed(consumer, partition)
+                committed = self._backing.log.offsets(record).committed(consumer, partition)
             exceptions = functools.partial(self._backing.log.states.exceptions, record, partition)
             try:
                 with self._backing.log.reading(record, partition) as follower:
@@ -136,7 +135,7 @@ class Messages:
             except CorruptSendError as error:
                 raise _with_place(error, topic, partition) from error
         if auto_commit and consumer is not None and polled.count:
-            store.commit(consumer, partition, polled.next_offset, self._backing.clock_us())
+            self._backing.log.offsets(record).commit(consumer, partition, polled.next_offset, self._backing.clock_us())
         return polled
 
     def measure(self, topic: TopicName, partition: int, from_offset: int, until_offset: int, size_bytes: int) -> tuple[int, int]:

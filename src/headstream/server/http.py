@@ -24,7 +24,8 @@ from aiohttp.http_exceptions import HttpProcessingError
 from headstream.broker.commands.dispatch import Dispatcher
 from headstream.broker.commands.own_messages import begin_wait
 from headstream.broker.sessions import Session
-from headstream.errors import AuthenticationError, DecodeError
+from headstream.errors import AuthenticationError, DecodeError, NotFoundError
+from headstream.model.topology import Fsync
 from headstream.server.http_cors import cors_headers, preflight_headers
 from headstream.server.http_pages import Pages
 from headstream.server.http_replies import NOT_FOUND, UNAUTHORIZED, Reply, misspelled_reply, refused_reply, text_reply
@@ -35,10 +36,12 @@ from headstream.server.logs import note
 from headstream.server.traffic import Traffic
 from headstream.server.workers import Workers
 from headstream.wire.codes import Code
+from headstream.wire.commands.messages import PollMessages, SendMessages
 from headstream.wire.commands.sessions import LoggedIn
-from headstream.wire.extensions.messages import FetchMessages, WaitMessages
+from headstream.wire.extensions.messages import AppendMessages, FetchMessages, WaitMessages
 from headstream.wire.records import NOTHING, Command
 from headstream.wire.routes import FoundRoute, find_methods, find_route
+from headstream.wire.shapes import Identifier
 from headstream.wire.statuses import Status
 from headstream.wire.table import COMMANDS
 
@@ -46,6 +49,13 @@ __all__ = ["HttpServer"]
 
 _BIG_BODY_BYTES: Final = 16_384
 """JSON from here on is decoded on a worker thread."""
+
+_FEW_MESSAGES: Final = 20
+"""So many are spelled in JSON at once; more on a worker thread."""
+
+_QUICK: Final = frozenset({Code.PING, Code.GET_OFFSET, Code.STORE_OFFSET, Code.DELETE_OFFSET, Code.WAIT_MESSAGES})
+"""What neither looks into many files nor waits for the disk."""
+
 _LINGERING_S: Final = 1.0
 """For so long a body that was refused is still read, so that who sends it gets to read why."""
 
@@ -200,12 +210,29 @@ class HttpServer:
             command.validate()
             if isinstance(command, (WaitMessages, FetchMessages)) and command.timeout_ms:
                 await self._wait(session, command)
+            if self._is_quick(command, body):
+                return self._reply_to(session, command, claims)
             return await self._run(code, self._reply_to, session, command, claims)
         except DecodeError as error:  # the command was spelled well: what it carries is not
             return refused_reply(error)
 
+    def _is_quick(self, command: Command[Any], body: bytes) -> bool:
+        """Return whether a command is answered at once, between others: for those another thread costs more than it gains."""
+        if isinstance(command, (PollMessages, FetchMessages)):
+            return command.count <= _FEW_MESSAGES
+        if isinstance(command, (SendMessages, AppendMessages)):
+            return len(body) < _BIG_BODY_BYTES and not self._is_synced(command.stream, command.topic)
+        return command.code in _QUICK
+
+    def _is_synced(self, stream: Identifier, topic: Identifier) -> bool:
+        """Return whether a send waits for the disk."""
+        try:
+            return self._dispatcher.places.topic(stream, topic).topic.fsync is Fsync.ALWAYS
+        except NotFoundError:
+            return False
+
     def _reply_to(self, session: Session, command: Command[Any], claims: Claims | None) -> Reply:
-        """Return the reply to a command, on a worker thread."""
+        """Return the reply to a command; any thread."""
         value = self._dispatcher.answer(session, command)
         kind, entry = type(command), command.entry()
         if value is None and kind.reply is not NOTHING:

@@ -14,6 +14,7 @@ from headstream.broker.settings import DEFAULT_PASSWORD, DEFAULT_USERNAME, Serve
 from headstream.server.addresses import Address
 from headstream.server.app import Server
 from headstream.server.config import ServerConfig
+from headstream.server.tls import TlsFiles
 
 __all__ = ["LocalServer", "server"]
 
@@ -28,11 +29,13 @@ class LocalServer:
     Args:
         directory: Where its log is; None keeps it in memory, where a restart loses it.
         segment_bytes: Size at which a partition's file is followed by a new one.
+        tls: What both doors are encrypted with; None for not at all.
     """
 
-    def __init__(self, directory: Path | None = None, *, segment_bytes: int | None = None) -> None:
+    def __init__(self, directory: Path | None = None, *, segment_bytes: int | None = None, tls: TlsFiles | None = None) -> None:
         self._directory = directory
         self._segment_bytes = segment_bytes
+        self._tls = tls
         self._tcp_port = self._http_port = 0
         self._loop: asyncio.AbstractEventLoop | None = None
         self._stopping: asyncio.Event | None = None
@@ -42,12 +45,14 @@ class LocalServer:
     @property
     def url(self) -> str:
         """What to connect to, as the root user, over TCP."""
-        return f"headstream://{DEFAULT_USERNAME}:{DEFAULT_PASSWORD}@{_HOST}:{self._tcp_port}"
+        query = "" if self._tls is None else "?tls=true"
+        return f"headstream://{DEFAULT_USERNAME}:{DEFAULT_PASSWORD}@{_HOST}:{self._tcp_port}{query}"
 
     @property
     def http_url(self) -> str:
         """The same over HTTP."""
-        return f"http://{DEFAULT_USERNAME}:{DEFAULT_PASSWORD}@{_HOST}:{self._http_port}"
+        scheme = "http" if self._tls is None else "https"
+        return f"{scheme}://{DEFAULT_USERNAME}:{DEFAULT_PASSWORD}@{_HOST}:{self._http_port}"
 
     @property
     def tcp_address(self) -> tuple[str, int]:
@@ -87,6 +92,8 @@ class LocalServer:
             data=None if self._directory is None else str(self._directory),
             tcp_address=Address(_HOST, self._tcp_port),
             http_address=Address(_HOST, self._http_port),
+            tcp_tls=self._tls,
+            http_tls=self._tls,
             segment_bytes=self._segment_bytes,
             settings=ServerSettings(password_rounds=_CHEAP_ROUNDS),
         )
