@@ -46,6 +46,7 @@ class Pages:
         self._dispatcher = dispatcher
         self._tokens = tokens
         self._traffic = traffic
+        self._tells_groups = settings.metrics_of_groups
         pages: dict[PageRoute, Page] = {
             PageRoute("GET", "/", "Tell what answers here.", "text/plain"): lambda _: text_reply(200, _ROOT),
             PageRoute("GET", "/health", "Tell whether requests are taken.", _JSON): lambda _: json_reply({"status": "ready"}),
@@ -79,8 +80,9 @@ class Pages:
 
     def _measure(self, _: bytes) -> Reply:
         stats = self._dispatcher.answer(Session.over_http("metrics"), GetStats())
+        groups = self._groups_behind() if self._tells_groups else ()
         users = len(self._dispatcher.users.list())
-        return Reply(200, expose(self._traffic, stats, users, self._groups_behind()), CONTENT_TYPE)
+        return Reply(200, expose(self._traffic, stats, users, groups), CONTENT_TYPE)
 
     def _groups_behind(self) -> Iterator[GroupBehind]:
         broker = self._dispatcher.broker
