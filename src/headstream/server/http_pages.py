@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator
 from contextlib import suppress
+from functools import cached_property
 from typing import Final, NamedTuple, TypeAlias
 
 from headstream.broker.commands.dispatch import Dispatcher
@@ -71,7 +72,7 @@ class Pages:
         pages: dict[PageRoute, Page] = {
             PageRoute("GET", "/", "Tell what answers here.", "text/plain"): lambda _: text_reply(200, _ROOT),
             PageRoute("GET", "/health", "Tell whether requests are taken.", _JSON): lambda _: json_reply({"status": "ready"}),
-            PageRoute("GET", "/openapi.json", "Return this description.", _JSON): self._describe,
+            PageRoute("GET", "/openapi.json", "Return this description.", _JSON): lambda _: self._description,
             PageRoute("POST", _REFRESH, "Return a new token for one that is good.", _JSON, RawToken, LoggedIn): self._refresh,
         }
         if settings.metrics_path is not None:
@@ -87,7 +88,8 @@ class Pages:
         """Return the methods that a path takes, none where there is no page."""
         return [method for method, known in self._pages if known == path]
 
-    def _describe(self, _: bytes) -> Reply:
+    @cached_property
+    def _description(self) -> Reply:
         from headstream.server.openapi import describe  # what few ask for does not hold up the start
 
         return json_reply(describe(self._routes))
