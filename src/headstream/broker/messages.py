@@ -14,6 +14,7 @@ from headstream.broker.waits import Wait
 from headstream.codec.batch.scan import take
 from headstream.codec.buffer import BytesLike
 from headstream.errors import (
+    CorruptLogError,
     CorruptSendError,
     InvalidInputError,
     InvalidOptionError,
@@ -136,6 +137,32 @@ class Messages:
         if auto_commit and consumer is not None and polled.count:
             self._backing.log.offsets(record).commit(consumer, partition, polled.next_offset, self._backing.clock_us())
         return polled
+
+    def measure(self, topic: TopicName, partition: int, from_offset: int, until_offset: int, size_bytes: int) -> tuple[int, int]:
+        """Return about how many stored bytes a range has, and where the last send ends that is within so many bytes.
+
+        It asks the indexes alone. Where a damaged one cannot say, that is 0 bytes, and the partition's end.
+
+        Args:
+            topic: Stream and topic.
+            partition: From 1.
+            from_offset: The first one; dropped ones have no bytes.
+            until_offset: One past the last one.
+            size_bytes: How many bytes are to be found the end of: the first send's, where it is bigger.
+
+        Raises:
+            TopicNotFoundError, PartitionNotFoundError: there is no such place.
+        """
+        record = self._backing.partition(topic, partition)
+        with self._backing.log.reading(record, partition) as follower:
+            follower.refresh()
+            try:
+                size = follower.size_between(from_offset, until_offset)
+                if from_offset >= follower.end_offset:
+                    return size, follower.end_offset
+                return size, follower.offset_after(from_offset, size_bytes)
+            except CorruptLogError:
+                return 0, follower.end_offset
 
     def set_state(
         self, topic: TopicName, partition: int, offsets: Iterable[int], state: int, *, reason: str = "", by: str = ""

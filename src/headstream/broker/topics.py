@@ -120,6 +120,7 @@ class Topics:
             partitions,
             record.fsync,
             **asdict(record.options),
+            identity=record.identity,
         )
 
     def _partition(self, record: TopicRecord, number: int) -> Partition:
@@ -127,4 +128,4 @@ class Topics:
             follower.refresh()
             size_bytes, count = follower.size_bytes(), follower.messages_count()
             first, end = follower.first_offset, follower.end_offset  # as of the count: it may have looked again
-            return Partition(number, first, end, size_bytes, end - first - count)
+            return Partition(number, first, end, size_bytes, end - first - count, record.generation(number))

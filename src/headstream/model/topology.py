@@ -102,6 +102,7 @@ class Partition:
         end_offset: One past the newest offset: what the next message gets.
         size_bytes: Bytes of its segments.
         compacted_count: How many offsets from first_offset on have no message any more, since compaction took it.
+        generation: Tells it from what had its name before a purge or a deletion.
     """
 
     number: int
@@ -109,6 +110,7 @@ class Partition:
     end_offset: int
     size_bytes: int
     compacted_count: int = 0
+    generation: int = 0
 
     @property
     def messages_count(self) -> int:
@@ -133,6 +135,7 @@ class Topic:
         compaction_delay_us: Of each key the last message is kept, and a null payload, which removes its key, for so many
             microseconds; None keeps all.
         deduplication_count: A message is dropped whose id one of so many newest of its partition has; None drops none.
+        identity: Tells it from what had its name before a purge or a deletion.
     """
 
     stream: str
@@ -146,6 +149,7 @@ class Topic:
     retention_bytes: int | None = None
     compaction_delay_us: int | None = None
     deduplication_count: int | None = None
+    identity: str = ""
 
     @property
     def full_name(self) -> str:

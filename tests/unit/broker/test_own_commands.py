@@ -160,8 +160,8 @@ def test_epoch_is_appended_once_when_it_is_committed_again(tmp_path: Path, peer:
         peer.ask(CreateOpenTopic(*AT, 2))
     assert peer.ask(GetEpoch("job")) is None
     batches = tuple(
-        peer.ask(StageBatch("job", 4, part, *AT, partition, is_last, BATCH))
-        for part, partition, is_last in (("one", 1, False), ("one", 2, True), ("two", 1, True))
+        peer.ask(StageBatch("job", 4, part, position, *AT, partition, is_last, BATCH))
+        for part, position, partition, is_last in (("one", 0, 1, False), ("one", len(BATCH), 2, True), ("two", 0, 1, True))
     )
     assert [batch.count for batch in batches] == [2, 2, 2]
     for _ in range(2):
@@ -174,11 +174,11 @@ def test_epoch_is_appended_once_when_it_is_committed_again(tmp_path: Path, peer:
 @pytest.mark.parametrize(
     ("command", "status"),
     [
-        (StageBatch("job", 1, "../up", *AT, 1, True, BATCH), 4),
-        (StageBatch("..", 1, "part", *AT, 1, True, BATCH), 4),
-        (StageBatch("job", 1 << 63, "part", *AT, 1, True, BATCH), 4),
-        (StageBatch("job", 1, "part", *AT, 3, True, BATCH), 3007),
-        (StageBatch("job", 1, "part", *AT, 1, True, BATCH[:-1]), 3),
+        (StageBatch("job", 1, "../up", 0, *AT, 1, True, BATCH), 4),
+        (StageBatch("..", 1, "part", 0, *AT, 1, True, BATCH), 4),
+        (StageBatch("job", 1 << 63, "part", 0, *AT, 1, True, BATCH), 4),
+        (StageBatch("job", 1, "part", 0, *AT, 3, True, BATCH), 3007),
+        (StageBatch("job", 1, "part", 0, *AT, 1, True, BATCH[:-1]), 3),
         (CommitEpoch("job", 1 << 63, ()), 4),
     ],
 )

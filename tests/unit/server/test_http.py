@@ -219,6 +219,18 @@ def test_metrics_count_what_was_asked(http: Http) -> None:
     assert samples["headstream_connections", ("transport", "http")] >= 1
 
 
+def test_metrics_tell_how_far_groups_are_behind_where_they_may() -> None:
+    for told in (False, True):
+        with serving(HttpSettings(metrics_of_groups=told)) as http:
+            make_topic(http)
+            for _ in range(3):
+                assert http.call("POST", MESSAGES, SEND).status == 201
+            committed = {"consumer": "group:billing", "offsets": {"1": 1}}
+            assert http.call("PUT", "/streams/s/topics/t/consumer-offsets/committed", committed).status == 204
+            text = http.call("GET", "/metrics", token=None).body.decode()
+            assert ('headstream_group_lag{group="billing",stream="s",topic="t"} 2.0' in text) is told
+
+
 def during(work: Callable[[], Answer]) -> tuple[threading.Thread, list[Answer]]:
     answers: list[Answer] = []
     thread = threading.Thread(target=lambda: answers.append(work()))

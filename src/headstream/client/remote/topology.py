@@ -137,7 +137,7 @@ def _stream(found: StreamDetails) -> Stream:
 
 def _topic(found: OpenTopic) -> Topic:
     partitions = tuple(
-        Partition(part.number, part.first_offset, part.end_offset, part.size_bytes, part.compacted_count)
+        Partition(part.number, part.first_offset, part.end_offset, part.size_bytes, part.compacted_count, part.generation)
         for part in found.partitions
     )
     return Topic(
@@ -152,4 +152,5 @@ def _topic(found: OpenTopic) -> Topic:
         found.retention_bytes,
         found.compaction_delay_us,
         found.deduplication_count,
+        found.identity,
     )
