@@ -175,8 +175,7 @@ class Arena:
 def arena(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Arena]:
     """A server with a stream to be kept, which ends well and has met no fault of its own."""
     environ = dict(zip(("IGGY_ROOT_USERNAME", "IGGY_ROOT_PASSWORD"), ROOT, strict=True))
-    server = ServerProcess(tmp_path_factory.mktemp("server"), environ=environ)
-    try:
+    with ServerProcess(tmp_path_factory.mktemp("server"), environ=environ) as server:
         arena = Arena(server)
         with arena.root:
             yield arena
@@ -184,8 +183,6 @@ def arena(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Arena]:
         assert server.stop() == 0, server.output
         assert "Traceback" not in server.output, server.output
         assert "fault in the server" not in server.output, server.output
-    finally:
-        server.kill()
 
 
 # -- mutations of what real clients send ----------------------------------------------------------------------------
