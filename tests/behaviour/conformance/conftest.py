@@ -19,13 +19,10 @@ from tests.server_process import ServerProcess
 @pytest.fixture(scope="module")
 def server(tmp_path_factory: pytest.TempPathFactory) -> Iterator[ServerProcess]:
     """A server, which is still there when the module's tests are over, and ends well."""
-    server = ServerProcess(tmp_path_factory.mktemp("server"))
-    try:
+    with ServerProcess(tmp_path_factory.mktemp("server")) as server:
         yield server
         assert server.is_running, server.output
         assert server.stop() == 0, server.output
-    finally:
-        server.kill()
 
 
 @pytest.fixture(scope="module")
