@@ -81,6 +81,10 @@ class Members:
         """Let the members go that a session spoke for last."""
         self._let_go(lambda known: known.session is session)
 
+    def end_all(self) -> None:
+        """Let all members go: the server ends, and others may read for their groups."""
+        self._let_go(lambda known: True)
+
     def sweep(self) -> None:
         """Let the members go that came over HTTP and have been silent for too long."""
         now_s = self._monotonic()

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Collection
 
+from headstream.errors import HeadstreamError
 from headstream.log.waiting import Waiting
 
 __all__ = ["Wait"]
@@ -31,9 +32,12 @@ class Wait:
 
     @property
     def is_ready(self) -> bool:
-        """Whether there is something; it looks."""
+        """Whether there is something, or never will be, as who polls is told; it looks."""
         self._is_rung = False  # before the look: what comes during it rings again
-        return self._look()
+        try:
+            return self._look()
+        except HeadstreamError:  # its topic or partition is gone, say
+            return True
 
     def ring(self, directory: str) -> None:
         """Take note that there may be something in a directory."""

@@ -15,6 +15,7 @@ from pathlib import Path
 from typing import Any, Final
 from urllib.parse import quote, unquote, urlsplit
 
+from headstream.client.remote.address import mend_slashes
 from headstream.errors import AlreadyExistsError, InvalidInputError, NotFoundError, StorageError
 
 __all__ = ["CONTEXT_VARIABLE", "Context", "Contexts", "contexts_path"]
@@ -47,10 +48,10 @@ class Context:
             InvalidInputError: it is no URL.
         """
         try:
-            parts = urlsplit(url)
+            parts = mend_slashes(urlsplit(url))
             username, password = unquote(parts.username or "") or None, unquote(parts.password or "") or None
-        except ValueError as error:
-            raise InvalidInputError(f"this is not a URL: {error}") from None
+        except ValueError:
+            raise InvalidInputError("this is not a URL") from None
         if not parts.scheme:
             raise InvalidInputError("this is not a URL", advice="Write headstream://user@host:8090 or file:///directory")
         bare = parts._replace(netloc=parts.netloc.rpartition("@")[2]).geturl()

@@ -33,6 +33,7 @@ class Entry(NamedTuple):
 
 COMMANDS: Final = {
     "demo": Entry("demo", "demo", "The whole story on this machine, in a minute."),
+    "server": Entry("server", "server", "Serve a log over TCP and HTTP."),
     "stream": Entry("streams", "stream", "Streams: list, show, create, delete."),
     "topic": Entry("topics", "topic", "Topics: list, show, create, update, delete, purge."),
     "partition": Entry("partitions", "partition", "Partitions of a topic: create, delete, states, set-state."),
@@ -58,7 +59,13 @@ COMMANDS: Final = {
     "completion": Entry("completion", "completion", "Have the shell complete commands and topics."),
     "jars": Entry("jars", "jars", "Fetch the JVM's jars that Spark needs."),
 }
-_EXTRAS: Final = {"pyspark": "spark", "pyarrow": "spark", "pandas": "spark", "deltalake": "spark", "numpy": "spark"}
+_EXTRAS: Final = {
+    "pyspark": "spark",
+    "pyarrow": "spark",
+    "pandas": "spark",
+    "deltalake": "spark",
+    "numpy": "spark",
+} | dict.fromkeys(("aiohttp", "bcrypt", "cryptography", "jwt", "prometheus_client", "psutil"), "server")
 """Library -> the extra that brings it."""
 _INTERRUPTED: Final = 130
 

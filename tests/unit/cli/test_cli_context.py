@@ -59,18 +59,18 @@ def test_secrets_are_kept_where_nobody_else_reads_and_never_shown() -> None:
     run("context", "create", "kept", "headstream://ann:s%2Fcret@mq:1?tls=true")
     run("context", "create", "read", "headstream://bob@mq:2", "--keep-secret", stdin="t0psecret\n")
     run("context", "create", "asked", "http://eve@mq:3")
-    run("context", "create", "token", "headstream://:tok@mq:4")
+    run("context", "create", "token", "headstream://:tok/+@mq:4")
     path = contexts_path()
     assert path.stat().st_mode & 0o777 == 0o600
     shown = invoke("context", "list").output + invoke("context", "show", "kept", "--output", "json").output
-    for secret in ("s/cret", "s%2Fcret", "t0psecret", "tok@"):
+    for secret in ("s/cret", "s%2Fcret", "t0psecret", "tok/", "tok%2F"):
         assert secret not in shown
     assert [row["secret"] for row in run("context", "list")] == ["asked for", "kept", "kept", "kept"]
     contexts = Contexts(path)
     assert contexts.get("kept").to_url() == "headstream://ann:s%2Fcret@mq:1?tls=true"
     assert contexts.get("read").to_url() == "headstream://bob:t0psecret@mq:2"
     assert contexts.get("asked").to_url() == "http://eve@mq:3"
-    assert contexts.get("token").to_url() == "headstream://:tok@mq:4"
+    assert contexts.get("token").to_url() == "headstream://:tok%2F%2B@mq:4"
     assert "cret" not in repr(contexts.get("kept"))
 
 

@@ -50,7 +50,7 @@ ALL = [(name,) for name in COMMANDS if name not in GROUPS] + [
 OF_A_CHECKPOINT = [("replicate", name) for name in ("inspect", "parked", "redrive", "reload", "schemas", "status")]
 """What looks at a pipeline's own files, or at none of a log."""
 
-OF_NO_LOG = ("demo", "jars", "inspect", "convert", "context", "completion")
+OF_NO_LOG = ("demo", "server", "jars", "inspect", "convert", "context", "completion")
 
 
 def test_every_command_is_there() -> None:

@@ -47,9 +47,8 @@ def _find(
     server: Dispatcher, session: Session, command: GetGroup | DeleteGroup | JoinGroup | LeaveGroup
 ) -> tuple[Place, GroupRecord]:
     place = server.places.topic(command.stream, command.topic)
-    group = find_group(place.topic, command.group)
     server.rights(session).read_topic(place.stream.id, place.topic.id)
-    return place, group
+    return place, find_group(place.topic, command.group)
 
 
 def _detail(server: Dispatcher, place: Place, group: GroupRecord) -> GroupDetails:
@@ -89,9 +88,15 @@ def create_group(server: Dispatcher, session: Session, command: CreateGroup) -> 
 
 
 def delete_group(server: Dispatcher, session: Session, command: DeleteGroup) -> None:
-    """Delete a group, with its members and with what it has stored."""
+    """Delete a group, with its members and with what it has stored; of our own ones, that nobody made, what they have stored."""
     log = server.broker.backing.writable_log()
     with log.administration:
+        if session.is_extended and isinstance(command.group, str):
+            place = server.places.topic(command.stream, command.topic)
+            server.rights(session).read_topic(place.stream.id, place.topic.id)
+            if command.group not in {group.name for group in place.topic.groups}:
+                server.broker.groups.delete(place.topic.name, command.group)
+                return
         (stream, topic), group = _find(server, session, command)
         server.connection_groups.forget(stream.number, topic.id, group.id)
         with suppress(GroupNotFoundError):  # it has stored nothing

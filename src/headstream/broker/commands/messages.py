@@ -9,6 +9,7 @@ meaning to them, so both are refused there by name (5).
 
 from __future__ import annotations
 
+from dataclasses import replace
 from typing import Any, Final
 
 from headstream.broker.commands.dispatch import Dispatcher, Handler
@@ -64,7 +65,7 @@ def polled(server: Dispatcher, session: Session, command: PollMessages) -> Polle
     consumer, partition = find_read_place(server, session, place, command.consumer, command.partition, is_poll=True)
     if not partition:
         return Polled(0, 0, 0, 0, ())
-    return server.broker.messages.poll(
+    found = server.broker.messages.poll(
         place.topic.name,
         partition,
         command.strategy,
@@ -72,6 +73,8 @@ def polled(server: Dispatcher, session: Session, command: PollMessages) -> Polle
         consumer=consumer,
         auto_commit=command.auto_commit,
     )
+    newest = server.broker.backing.log.written_end(place.topic, partition)  # who reads old messages looks for no new ones
+    return found if newest <= found.end_offset else replace(found, end_offset=newest)
 
 
 def poll_messages(server: Dispatcher, session: Session, command: PollMessages) -> PolledMessages:

@@ -12,6 +12,7 @@ from typing import NamedTuple, Protocol, TypeVar
 from headstream.log.catalog import GroupRecord, Snapshot, StreamRecord, TopicRecord
 from headstream.log.log import Log
 from headstream.model.polling import Consumer, ConsumerKind
+from headstream.model.topology import Fsync
 from headstream.wire.commands.offsets import ConsumerRef
 from headstream.wire.refusals import refusal
 from headstream.wire.shapes import Identifier
@@ -34,6 +35,8 @@ class _Known:
         self.snapshot = snapshot
         self.streams: dict[Identifier, StreamRecord] = {}
         self.topics: dict[tuple[Identifier, Identifier], Place] = {}
+        topics = (topic for stream in snapshot.values() for topic in stream.topics.values())
+        self.has_synced = any(topic.fsync is Fsync.ALWAYS for topic in topics)
 
 
 class Places:
@@ -58,6 +61,10 @@ class Places:
         """Return all streams and topics as they are now: the same object as long as none of them changes."""
         return self._log.snapshot()
 
+    def has_synced_topics(self) -> bool:
+        """Return whether any topic acknowledges only what is on the disk itself."""
+        return self._now().has_synced
+
     def stream(self, named: Identifier) -> StreamRecord:
         """Return a stream, or refuse (1009, 1010)."""
         known = self._now()
@@ -81,7 +88,8 @@ class Places:
             found = topics.get(topic) if isinstance(topic, str) else _with_id(topics.values(), topic)
             if found is None:
                 status = Status.TOPIC_NAME_NOT_FOUND if isinstance(topic, str) else Status.TOPIC_ID_NOT_FOUND
-                raise refusal(status, f"there is no topic {topic!r}", where=record.name, advice="Create the topic first")
+                name, where = (f"{record.name}/{topic}", None) if isinstance(topic, str) else (topic, record.name)
+                raise refusal(status, f"there is no topic {name!r}", where=where, advice="Create the topic first")
             place = known.topics[stream, topic] = Place(record, found)
         return place
 

@@ -8,13 +8,15 @@ a head: nothing joins them.
 
 from __future__ import annotations
 
-from typing import Final
+from typing import Any, Final
 
 from headstream.broker.commands.dispatch import Dispatcher
 from headstream.broker.commands.messages import polled
 from headstream.broker.commands.own_messages import fetched
 from headstream.broker.sessions import Session
 from headstream.codec.buffer import BytesLike
+from headstream.errors import HeadstreamError
+from headstream.model.topology import Fsync
 from headstream.wire.codes import Code
 from headstream.wire.commands.messages import PolledMessages, PollMessages
 from headstream.wire.extensions.messages import FetchedMessages, FetchMessages
@@ -29,6 +31,13 @@ _SLOW: Final = frozenset(
         Code.CREATE_USER,  # passwords are hashed, at some cost by intention
         Code.CHANGE_PASSWORD,
         Code.LOGIN,
+        Code.DELETE_USER,  # the catalog is synced, or read while it may be
+        Code.UPDATE_USER,
+        Code.UPDATE_PERMISSIONS,
+        Code.LIST_TOKENS,
+        Code.CREATE_TOKEN,
+        Code.DELETE_TOKEN,
+        Code.LOGIN_WITH_TOKEN,
         Code.FLUSH_MESSAGES,
         Code.GET_STREAM,  # counts look at the files of each partition
         Code.LIST_STREAMS,
@@ -49,12 +58,14 @@ _SLOW: Final = frozenset(
         Code.DELETE_GROUP,
         Code.SET_STATE,
         Code.LIST_STATES,
+        Code.MEASURE_RANGE,
         Code.CREATE_OPEN_TOPIC,
         Code.GET_OPEN_TOPIC,
         Code.LIST_OPEN_TOPICS,
         Code.CHANGE_TOPIC_OPTIONS,
         Code.STAGE_BATCH,
         Code.COMMIT_EPOCH,
+        Code.UNSTAGE_PARTS,
         Code.GET_GROUP_LAG,
         Code.LIST_GROUP_LAGS,
         Code.SEEK_GROUP,
@@ -62,6 +73,7 @@ _SLOW: Final = frozenset(
 )
 """What may take longer than others should wait: it looks at many files, syncs, or hashes a password."""
 
+_APPENDS: Final = frozenset({Code.SEND_MESSAGES, Code.APPEND_MESSAGES})
 _BIG_BYTES: Final = 64 << 10
 """A send of so many bytes is stamped without the interpreter's lock for long enough to gain from another core."""
 
@@ -92,11 +104,23 @@ def answer_request(server: Dispatcher, session: Session, code: int, payload: mem
     return [type(command).encode_reply(server.answer(session, command))]
 
 
-def is_slow(code: int, payload: memoryview) -> bool:
+def is_slow(server: Dispatcher, code: int, payload: memoryview) -> bool:
     """Return whether a request is to be answered on a thread of its own, not between others.
 
     Args:
+        server: What answers.
         code: The frame's number.
         payload: What follows it.
     """
-    return code in _SLOW or len(payload) >= _BIG_BYTES
+    if code in _SLOW or len(payload) >= _BIG_BYTES:
+        return True
+    return code in _APPENDS and server.places.has_synced_topics() and _is_synced(server, code, payload)
+
+
+def _is_synced(server: Dispatcher, code: int, payload: memoryview) -> bool:
+    """Return whether a request appends to a topic that acknowledges what is on the disk itself."""
+    try:
+        command: Any = decode_command(code, payload)
+        return server.places.topic(command.stream, command.topic).topic.fsync is Fsync.ALWAYS
+    except HeadstreamError:
+        return False  # refusing it is quick

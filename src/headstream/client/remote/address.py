@@ -10,7 +10,16 @@ from urllib.parse import SplitResult, parse_qsl, unquote
 
 from headstream.errors import InvalidOptionError, InvalidUrlError
 
-__all__ = ["PASSWORD_VARIABLE", "SCHEMES", "TOKEN_VARIABLE", "USERNAME_VARIABLE", "Address", "RemoteOptions", "parse_address"]
+__all__ = [
+    "PASSWORD_VARIABLE",
+    "SCHEMES",
+    "TOKEN_VARIABLE",
+    "USERNAME_VARIABLE",
+    "Address",
+    "RemoteOptions",
+    "mend_slashes",
+    "parse_address",
+]
 
 USERNAME_VARIABLE: Final = "HEADSTREAM_USERNAME"
 PASSWORD_VARIABLE: Final = "HEADSTREAM_PASSWORD"
@@ -19,6 +28,7 @@ SCHEMES: Final = {"headstream": 8090, "http": 80, "https": 443}
 """What a server is asked by -> the port where none is given."""
 
 _LONGEST_MS: Final = 3_600_000
+_ESCAPES: Final = "In a password write ? as %3F, # as %23 and @ as %40"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -100,15 +110,15 @@ def parse_address(parts: SplitResult, given: Mapping[str, Any], environment: Map
         InvalidUrlError: the URL names no host, or no credentials can be found; it repeats none.
         InvalidOptionError: an option is unknown or out of range.
     """
-    bare = f"{parts.scheme}://{parts.netloc.rpartition('@')[2]}"
+    parts = mend_slashes(parts)
     try:
         host, port = parts.hostname, parts.port or SCHEMES[parts.scheme]
-    except ValueError as error:
-        raise InvalidUrlError(f"the port cannot be used: {error}", where=bare, advice="Use 1 to 65535") from None
+    except ValueError:  # what stands there may be a piece of a password: it is not repeated
+        raise InvalidUrlError("the port cannot be used", advice=f"Use 1 to 65535. {_ESCAPES}") from None
     if not host:
-        raise InvalidUrlError("no host is named", where=bare, advice=f"Write {parts.scheme}://user:password@host:{port}")
+        raise InvalidUrlError("no host is named", advice=f"Write {parts.scheme}://user:password@host:{port}")
     if parts.path.strip("/") or parts.fragment:
-        raise InvalidUrlError("a server's URL has no path", where=bare, advice="Name topics in the calls, as in shop/orders")
+        raise InvalidUrlError("a server's URL has no path", advice=f"Name topics in the calls, as in shop/orders. {_ESCAPES}")
     options = _read_options(parts, given)
     address = Address(parts.scheme, unquote(host), port, options=options)
     username, password = unquote(parts.username or ""), unquote(parts.password or "")
@@ -121,7 +131,7 @@ def parse_address(parts: SplitResult, given: Mapping[str, Any], environment: Map
     token = environment.get(TOKEN_VARIABLE)
     if token and not username:
         return replace(address, token=token)
-    example = f"{parts.scheme}://user:password@{bare.partition('://')[2]}"
+    example = address.place.replace("://", "://user:password@")
     raise InvalidUrlError(
         "no password is given" if username else "nobody is named who logs in",
         where=address.place,
@@ -129,12 +139,20 @@ def parse_address(parts: SplitResult, given: Mapping[str, Any], environment: Map
     )
 
 
+def mend_slashes(parts: SplitResult) -> SplitResult:
+    """Return the parts of a URL whose password has a slash, which then is not where its path begins: a server's has none."""
+    if "@" in parts.netloc or "@" not in parts.path:
+        return parts
+    return parts._replace(netloc=(parts.netloc + parts.path).replace("/", "%2F"), path="")
+
+
 def _read_options(parts: SplitResult, given: Mapping[str, Any]) -> RemoteOptions:
     said: dict[str, Any] = {}
     kinds = {option.name: option.type for option in fields(RemoteOptions)}
     for name, text in parse_qsl(parts.query, keep_blank_values=True):
         if name not in kinds:
-            raise InvalidOptionError(f"a server's URL has no option {name!r}", advice=f"There is {', '.join(kinds)}")
+            what = "a server's URL has no such option" if "@" in name + text else f"a server's URL has no option {name!r}"
+            raise InvalidOptionError(what, advice=f"There is {', '.join(kinds)}")
         said[name] = _read_option(name, text, str(kinds[name]))
     options = RemoteOptions(**(said | dict(given)))
     if parts.scheme == "https":

@@ -225,6 +225,10 @@ class Pending(Generic[_R]):
         self._connection: Connection | None = connection
         self._command = command
 
+    def __del__(self) -> None:
+        if self._connection is not None:
+            self._connection.close()
+
     def result(self) -> _R:
         """Return the reply; where the connection broke, the command is asked again. Once only."""
         connection, self._connection = self._connection, None

@@ -12,7 +12,7 @@ from urllib.parse import urlencode
 from headstream.client.remote.address import Address
 from headstream.client.remote.connection import explain_login, login_of, lost, make_tls, must_not_be_used, unreachable
 from headstream.codec.replicate.json import decode_json, encode_json
-from headstream.errors import AuthenticationError, HeadstreamError, NotFoundError, OutcomeUnknownError, ServerError
+from headstream.errors import AuthenticationError, HeadstreamError, LimitError, NotFoundError, OutcomeUnknownError, ServerError
 from headstream.wire.commands.sessions import AccessToken
 from headstream.wire.records import NOTHING, Command
 from headstream.wire.refusals import read_refusal
@@ -167,9 +167,10 @@ class HttpConnection:
             raise lost(self._address, error) from error
         is_json = (response.getheader("Content-Type") or "").partition(";")[0].strip() == "application/json"
         if response.status >= 300:
-            if response.status == 404 and type(command).entry().is_lookup:
-                return None  # type: ignore[return-value]  # a lookup's reply may be nothing
-            raise self._refusal(response.status, body if is_json else b"")
+            refused = self._refusal(response.status, body if is_json else b"")
+            if response.status == 404 and type(command).reply.is_optional and refused.status in (None, 404):
+                return None  # type: ignore[return-value]  # nothing was found
+            raise refused
         kind = type(command)
         if kind.reply is NOTHING:
             return kind.reply_from_json(None)
@@ -180,6 +181,9 @@ class HttpConnection:
         if error is not None:
             return error
         text = f"the server answered {status} {http.client.responses.get(status, '')}".rstrip()
+        if status == 413:
+            advice = "Send less at once (batch_bytes), connect over TCP, or raise http.max_request_size of the server"
+            return LimitError("a request of more bytes than the server takes over HTTP", where=self._address.place, advice=advice)
         if status == 401:
             return AuthenticationError(text, where=self._address.place)
         return ServerError(text, where=self._address.place, advice="See that a Headstream server is there")

@@ -24,7 +24,7 @@ __all__ = ["AccessToken", "LoggedIn", "Login", "Logout", "Ping", "Trailing"]
 _VERSION: Final = re.compile(r"0\.(\d{1,6})\.")
 
 
-class _Trailing(Shape):
+class TrailingShape(Shape):
     """A text that may be missing at the end."""
 
     is_optional = True
@@ -40,11 +40,11 @@ class _Trailing(Shape):
         return None if spelled is None else TEXT32.read(spelled, where)
 
 
-Trailing: TypeAlias = Annotated[str | None, _Trailing()]
+Trailing: TypeAlias = Annotated[str | None, TrailingShape()]
 """A text that may be missing at the end: what the oldest clients do not say of themselves."""
 
 
-class _OnlyJson(Shape):
+class OnlyJsonShape(Shape):
     """A record that only JSON has."""
 
     is_optional = True
@@ -75,7 +75,7 @@ class LoggedIn(Record):
     """Who has logged in; over HTTP with a token, over TCP without."""
 
     user_id: U32
-    access_token: Annotated[AccessToken | None, _OnlyJson()] = None
+    access_token: Annotated[AccessToken | None, OnlyJsonShape()] = None
 
 
 @dataclass(frozen=True, slots=True)

@@ -22,8 +22,10 @@ from tests.scripted_server import HANG_UP, SILENCE, ScriptedServer
 
 
 def topic_of(deduplication_count: int | None = None) -> OpenTopic:
-    partitions = (OpenPartition(1, 0, 100, 0, 0),)
-    return OpenTopic("shop", "orders", 1, 0, Limits.IGGY, Fsync.INTERVAL, None, None, None, deduplication_count, partitions)
+    partitions = (OpenPartition(1, 0, 100, 0, 0, 1),)
+    return OpenTopic(
+        "shop", "orders", 1, 0, Limits.IGGY, Fsync.INTERVAL, None, None, None, deduplication_count, "1/1", partitions
+    )
 
 
 class Script:
@@ -107,7 +109,6 @@ def test_a_producer_gives_ids_where_the_topic_looks_for_repeats() -> None:
     with ScriptedServer(script) as server, hs.connect(server.url) as log:
         with log.producer("shop/orders") as producer:
             producer.send(b"a")
-            producer.send(b"b")
         first, second = (bytes(c.messages) for c in server.commands if isinstance(c, AppendMessages))
         assert first == second
         assert first[:16] != bytes(16)

@@ -19,6 +19,8 @@ _ENVIRONMENT = {"HEADSTREAM_USERNAME": "ann", "HEADSTREAM_PASSWORD": "hidden"}
         ("headstream://u:p@host", Address("headstream", "host", 8090, "u", "p")),
         ("headstream://u:p%40%2F@host:1", Address("headstream", "host", 1, "u", "p@/")),
         ("headstream://:tok@host", Address("headstream", "host", 8090, token="tok")),
+        ("headstream://:a/b+c/=@host", Address("headstream", "host", 8090, token="a/b+c/=")),
+        ("headstream://u:1/2@host:1", Address("headstream", "host", 1, "u", "1/2")),
         ("headstream://host/", Address("headstream", "host", 8090, "ann", "hidden")),
         ("headstream://bob@host", Address("headstream", "host", 8090, "bob", "hidden")),
         ("http://u:p@[::1]:3000", Address("http", "::1", 3000, "u", "p")),
@@ -42,10 +44,17 @@ def test_a_token_of_the_environment_stands_in_where_nobody_is_named() -> None:
 @pytest.mark.parametrize(
     ("url", "options", "text"),
     [
-        ("headstream://host", {}, r"nobody is named who logs in .*headstream://user:password@host, or set HEADSTREAM_USERNAME"),
+        (
+            "headstream://host",
+            {},
+            r"nobody is named .*headstream://user:password@host:8090, or set HEADSTREAM_USERNAME",
+        ),
         ("headstream://u:secret@", {}, "no host is named"),
         ("headstream://u:secret@host:99999", {}, "the port cannot be used"),
         ("headstream://u:secret@host/shop", {}, "has no path"),
+        ("headstream://u:12#secret@host", {}, "has no path.*write . as %3F, # as %23"),
+        ("headstream://u:secret#x@host", {}, "the port cannot be used"),
+        ("headstream://u:12?secret@host", {}, "no such option"),
         ("headstream://u:secret@host?colour=red", {}, "no option 'colour'. There is tls"),
         ("headstream://u:secret@host?tls=yes", {}, "tls is 'yes'. Use true or false"),
         ("headstream://u:secret@host?timeout_ms=soon", {}, "timeout_ms is 'soon'"),
