@@ -40,6 +40,10 @@ class NoMappedTables:
 
     add_columns = widen = create
 
+    def compact(self, path: Path, cluster_by: Sequence[str] = ()) -> None:
+        """Not called."""
+        raise AssertionError(path)
+
 
 def make_batches(rows: int, count: int, size: int, *, clustered: bool) -> list[pa.Table]:
     """Batches of changes in the order of their sequences."""

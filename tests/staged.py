@@ -16,9 +16,17 @@ from headstream.segments.follower import PartitionFollower
 from headstream.segments.layout import INBOX_NAME, STAGED_NAME
 from tests.batches import sent
 
-__all__ = ["Rows", "contents", "is_swept", "make_log", "manifest_of", "open_log", "stage"]
+__all__ = [
+    "BOTH", "CARTS", "MORE", "ORDERS", "ROWS", "Rows", "contents", "is_swept", "make_log", "make_staged", "manifest_of",
+    "open_log", "stage",
+]  # fmt: skip
 
 Rows = Mapping[tuple[str, int], Sequence[bytes]]
+
+ORDERS, CARTS = "shop/orders", "shop/carts"
+ROWS = {(ORDERS, 1): [b"a", b"b"], (ORDERS, 2): [b"c"], (CARTS, 1): [b"d"]}
+MORE = {(ORDERS, 1): [b"e"], (CARTS, 1): [b"f", b"g"]}
+BOTH = {(ORDERS, 1): [b"a", b"b", b"e"], (ORDERS, 2): [b"c"], (CARTS, 1): [b"d", b"f", b"g"]}
 
 
 def open_log(root: Path, files: Files | None = None, segment_bytes: int = DEFAULT_SEGMENT_BYTES) -> Log:
@@ -57,6 +65,12 @@ def stage(root: Path, writer: str, epoch: int, name: str, rows: Rows, *, with_id
 def manifest_of(writer: str, epoch: int, *parts: StagedPart, identity: str = "identity") -> Manifest:
     topics = {chunk.topic for part in parts for chunk in part.chunks}
     return Manifest(writer, epoch, identity, dict.fromkeys(topics, "iggy"), parts)
+
+
+def make_staged(root: Path, epoch: int = 7) -> Manifest:
+    """Make a log, stage two parts of an epoch for it, and return their manifest."""
+    make_log(root, {ORDERS: 2, CARTS: 1})
+    return manifest_of("query", epoch, stage(root, "query", epoch, "0", ROWS), stage(root, "query", epoch, "1", MORE))
 
 
 def contents(root: Path) -> dict[tuple[str, int], list[bytes]]:

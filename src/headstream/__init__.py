@@ -21,7 +21,9 @@ from headstream.client.consumer import Consumer
 from headstream.client.producer import Producer
 from headstream.connect import connect, connect_async
 from headstream.errors import (
+    AccessError,
     AlreadyExistsError,
+    AuthenticationError,
     ChecksumError,
     ClosedError,
     CorruptLogError,
@@ -46,12 +48,16 @@ from headstream.errors import (
     NotALogError,
     NotFoundError,
     OffsetOutOfRangeError,
+    OutcomeUnknownError,
     PartitionClosedError,
     PartitionNotFoundError,
+    PermissionDeniedError,
     RebalancedError,
     ReplicateError,
     RowError,
     SchemaError,
+    ServerError,
+    ServerUnreachableError,
     StorageError,
     StreamNotFoundError,
     TopicNotFoundError,
@@ -85,11 +91,14 @@ from headstream.version import __version__
 
 if TYPE_CHECKING:
     from headstream.codec.conversion import convert, plan_conversion
+    from headstream.wire.commands.permissions import GlobalPermissions, Permissions, StreamPermissions, TopicPermissions
 
 bool = bool_  # the kind's one spelling, `hs.bool`; left out of __all__ so that a star import keeps the built-in
 
 __all__ = [
+    "AccessError",
     "AlreadyExistsError",
+    "AuthenticationError",
     "ChecksumError",
     "Client",
     "ClosedError",
@@ -100,6 +109,7 @@ __all__ = [
     "DiskFullError",
     "EnvironmentSetupError",
     "Fsync",
+    "GlobalPermissions",
     "Group",
     "GroupInUseError",
     "GroupMember",
@@ -126,20 +136,27 @@ __all__ = [
     "NotALogError",
     "NotFoundError",
     "OffsetOutOfRangeError",
+    "OutcomeUnknownError",
     "Partition",
     "PartitionClosedError",
     "PartitionNotFoundError",
+    "PermissionDeniedError",
+    "Permissions",
     "PollingStrategy",
     "Producer",
     "RebalancedError",
     "ReplicateError",
     "RowError",
     "SchemaError",
+    "ServerError",
+    "ServerUnreachableError",
     "StorageError",
     "Stream",
     "StreamNotFoundError",
+    "StreamPermissions",
     "Topic",
     "TopicNotFoundError",
+    "TopicPermissions",
     "__version__",
     "char",
     "checksum",
@@ -165,8 +182,17 @@ __all__ = [
 ]
 
 
+_LATER = {
+    **dict.fromkeys(("convert", "plan_conversion"), "headstream.codec.conversion"),
+    **dict.fromkeys(
+        ("GlobalPermissions", "Permissions", "StreamPermissions", "TopicPermissions"), "headstream.wire.commands.permissions"
+    ),
+}
+"""What few programs need, and where it is."""
+
+
 def __getattr__(name: str) -> Any:
     """Import what few programs need when it is asked for."""
-    if name in ("convert", "plan_conversion"):
-        return getattr(importlib.import_module("headstream.codec.conversion"), name)
+    if name in _LATER:
+        return getattr(importlib.import_module(_LATER[name]), name)
     raise AttributeError(f"module {__name__!r} has no attribute {name!r}")

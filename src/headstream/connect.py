@@ -1,8 +1,10 @@
 """connect(): from a URL to a client, the one place that chooses what is behind it.
 
-file:///var/lib/shop     an embedded log in a directory, which is made at the first write
-memory://                an embedded log in the memory of this process, which nobody else sees
-memory://name            one that all who give the name share, for as long as one of them has it open
+file:///var/lib/shop               an embedded log in a directory, which is made at the first write
+memory://                          an embedded log in the memory of this process, which nobody else sees
+memory://name                      one that all who give the name share, for as long as one of them has it open
+headstream://user:password@host    a server over TCP, port 8090; encrypted with ?tls=true
+http://user:password@host:3000     a server over HTTP, https:// encrypted
 """
 
 from __future__ import annotations
@@ -13,11 +15,8 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final
 from urllib.parse import SplitResult, unquote, urlsplit
 
-from headstream.broker.broker import Broker
 from headstream.client.client import Client
 from headstream.errors import InvalidOptionError, InvalidUrlError
-from headstream.log.log import Log
-from headstream.log.shared import open_directory, open_memory
 
 if TYPE_CHECKING:
     from headstream.client.async_client import AsyncClient
@@ -25,18 +24,24 @@ if TYPE_CHECKING:
 __all__ = ["URL_VARIABLE", "connect", "connect_async"]
 
 URL_VARIABLE: Final = "HEADSTREAM_URL"
-_KINDS: Final = "file:///directory, memory:// or memory://name"
-_REMOTE: Final = ("headstream", "headstreams", "http", "https", "kafka", "iggy", "iggy+tcp", "quic", "tcp")
-_OPTIONS: Final = ("segment_bytes",)
+_KINDS: Final = "file:///directory, memory:// or headstream://user:password@host:8090"
+_ELSEWHERE: Final = ("headstreams", "kafka", "iggy", "iggy+tcp", "quic", "tcp")
+_SERVERS: Final = ("headstream", "http", "https")
+_EMBEDDED_OPTIONS: Final = ("segment_bytes",)
+_REMOTE_OPTIONS: Final = ("tls", "tls_ca_file", "tls_domain", "connect_timeout_ms", "timeout_ms", "retry_timeout_ms")
 
 
 def connect(url: str | None = None, **options: Any) -> Client:
     """Return a client of the log at a URL.
 
     Args:
-        url: `file:///directory`, `memory://` or `memory://name`; the environment's HEADSTREAM_URL where none is given.
+        url: `file:///directory`, `memory://`, `memory://name`, `headstream://user:password@host:8090` (TCP) or
+            `http(s)://user:password@host`; the environment's HEADSTREAM_URL where none is given. Credentials may stand in
+            HEADSTREAM_USERNAME and HEADSTREAM_PASSWORD; `:token@` is a personal access token.
         **options: For an embedded log `segment_bytes`, the size at which a partition's file is followed by a new one
-            (4 KiB to 2 GiB; 256 MiB unless said otherwise).
+            (4 KiB to 2 GiB; 256 MiB unless said otherwise). For a server, also in the URL's query: `tls` (true or false),
+            `tls_ca_file`, `tls_domain`, `connect_timeout_ms`, `timeout_ms` (of an answer), `retry_timeout_ms` (for how long
+            a connection that broke is made again).
 
     Raises:
         InvalidUrlError: the URL cannot be used.
@@ -44,12 +49,18 @@ def connect(url: str | None = None, **options: Any) -> Client:
         NotALogError: there is something else in the directory.
         LogVersionError: a newer Headstream wrote it.
         StorageError: the directory cannot be read.
+        ServerUnreachableError: the server cannot be reached.
+        AuthenticationError: the server does not know the user, or the password is wrong.
     """
-    return Client(Broker(_open(url, options)))
+    client = _make(url, options)
+    client.open()
+    return client
 
 
 def connect_async(url: str | None = None, **options: Any) -> AsyncClient:
     """Return an asynchronous client of the log at a URL: `async with connect_async(url) as log`.
+
+    A server is connected to when the client is first used, or entered.
 
     Args:
         url: As for connect().
@@ -57,15 +68,24 @@ def connect_async(url: str | None = None, **options: Any) -> AsyncClient:
     """
     from headstream.client.async_client import AsyncClient  # asyncio costs as much to import as all of the rest
 
-    return AsyncClient(connect(url, **options))
+    return AsyncClient(_make(url, options))
 
 
-def _open(url: str | None, options: dict[str, Any]) -> Log:
-    for name in options:
-        if name not in _OPTIONS:
-            close = difflib.get_close_matches(name, _OPTIONS, n=1)
-            advice = f"Did you mean {close[0]!r}?" if close else f"There is {', '.join(_OPTIONS)}"
-            raise InvalidOptionError(f"connect() has no option {name!r}", advice=advice)
+def _make(url: str | None, options: dict[str, Any]) -> Client:
+    text, parts = _parse(url)
+    if parts.scheme in _SERVERS:
+        _check_options(options, _REMOTE_OPTIONS)
+        return _make_remote(parts, options)
+    _check_options(options, _EMBEDDED_OPTIONS)
+    if parts.query or parts.fragment:
+        raise InvalidUrlError(
+            f"{text!r} has a part after the path", advice="Options are arguments of connect(); write ? as %3F and # as %23"
+        )
+    return _make_embedded(text, parts, options)
+
+
+def _parse(url: str | None) -> tuple[str, SplitResult]:
+    """Return a URL without its password, and its parts."""
     text = os.environ.get(URL_VARIABLE, "") if url is None else url
     if not text:
         raise InvalidUrlError("there is no URL to connect to", advice=f"Give one ({_KINDS}), or set {URL_VARIABLE}")
@@ -74,18 +94,40 @@ def _open(url: str | None, options: dict[str, Any]) -> Log:
     except ValueError as error:
         raise InvalidUrlError(f"this is not a URL: {error}", advice=f"Use {_KINDS}") from None
     if "@" in parts.netloc:  # what is said about the URL must not repeat its password
-        parts = parts._replace(netloc="..." + parts.netloc[parts.netloc.rindex("@") :])
-        text = parts.geturl()
-    if parts.query or parts.fragment:
-        raise InvalidUrlError(
-            f"{text!r} has a part after the path", advice="Options are arguments of connect(); write ? as %3F and # as %23"
-        )
+        text = parts._replace(netloc="..." + parts.netloc[parts.netloc.rindex("@") :]).geturl()
+    return text, parts
+
+
+def _check_options(options: dict[str, Any], known: tuple[str, ...]) -> None:
+    for name in options:
+        if name not in known:
+            close = difflib.get_close_matches(name, known, n=1)
+            advice = f"Did you mean {close[0]!r}?" if close else f"There is {', '.join(known)}"
+            raise InvalidOptionError(f"connect() has no option {name!r}", advice=advice)
+
+
+def _make_remote(parts: SplitResult, options: dict[str, Any]) -> Client:
+    # What a server needs is not imported for a log in a directory, nor the other way round.
+    from headstream.client.remote.address import parse_address
+    from headstream.client.remote.caller import Caller
+    from headstream.client.remote.server import Server
+    from headstream.client.remote.transport import RemoteTransport, connector_of
+
+    address = parse_address(parts, options)
+    caller = Caller(address, connector_of(address))
+    return Client(RemoteTransport(caller), Server(caller))
+
+
+def _make_embedded(text: str, parts: SplitResult, options: dict[str, Any]) -> Client:
+    from headstream.broker.broker import Broker
+    from headstream.log.shared import open_directory, open_memory
+
     if parts.scheme == "file":
-        return open_directory(_directory(text, parts), **options)
+        return Client(Broker(open_directory(_directory(text, parts), **options)))
     if parts.scheme == "memory":
         if parts.path.strip("/"):
             raise InvalidUrlError(f"{text!r} has a path, a log in memory has a name", advice="Use memory://name")
-        return open_memory(unquote(parts.netloc) or None, **options)
+        return Client(Broker(open_memory(unquote(parts.netloc) or None, **options)))
     raise _refusal(text, parts)
 
 
@@ -100,7 +142,7 @@ def _directory(text: str, parts: SplitResult) -> str:
 
 
 def _refusal(text: str, parts: SplitResult) -> InvalidUrlError:
-    if parts.scheme in _REMOTE:
+    if parts.scheme in _ELSEWHERE:
         return InvalidUrlError(f"this build has no transport for {parts.scheme}:// yet", where=text, advice=f"Use {_KINDS}")
     if not parts.scheme or "://" not in text:
         return InvalidUrlError(f"{text!r} is not a URL", advice=f"For a directory write {Path(text).absolute().as_uri()}")

@@ -17,6 +17,8 @@
     ├── AccessError                              what a server does not let this user do
     │   ├── AuthenticationError                  not logged in: no, wrong or expired credentials
     │   └── PermissionDeniedError                logged in, but without the right to do this
+    ├── ServerUnreachableError                   a server cannot be reached, or the connection to it broke
+    │   └── OutcomeUnknownError                  it broke before the answer: what was asked for may have been done
     ├── ServerError                              any other refusal of a server, by its status
     ├── GroupInUseError                          a consumer group is being read for, so it cannot be changed
     ├── RebalancedError                          a consumer commits where another member of its group reads now
@@ -76,6 +78,7 @@ __all__ = [
     "NotALogError",
     "NotFoundError",
     "OffsetOutOfRangeError",
+    "OutcomeUnknownError",
     "PartitionClosedError",
     "PartitionNotFoundError",
     "PermissionDeniedError",
@@ -85,6 +88,7 @@ __all__ = [
     "SchemaChangeError",
     "SchemaError",
     "ServerError",
+    "ServerUnreachableError",
     "StorageError",
     "StreamNotFoundError",
     "TopicNotFoundError",
@@ -219,6 +223,14 @@ class AuthenticationError(AccessError):
 
 class PermissionDeniedError(AccessError):
     """The user who is logged in has no right to do this."""
+
+
+class ServerUnreachableError(HeadstreamError):
+    """A server cannot be reached, or the connection to it broke; nothing was done unless the error is of the kind below."""
+
+
+class OutcomeUnknownError(ServerUnreachableError):
+    """The connection to a server broke before its answer came: what was asked for may have been done, or not."""
 
 
 class ServerError(HeadstreamError):

@@ -4,13 +4,16 @@ from __future__ import annotations
 
 import itertools
 from collections.abc import Callable, Iterator
+from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass, field
 from pathlib import Path
 
 import pytest
 
 import headstream as hs
+from headstream.testing.local_server import LocalServer
 
+KINDS = ("memory", "file", "tcp", "http")
 _NUMBERS = itertools.count()
 
 
@@ -20,14 +23,16 @@ class Place:
 
     Args:
         url: What to connect to.
+        options: With which options.
         clients: Those that the fixture closes.
     """
 
     url: str
+    options: dict[str, int] = field(default_factory=dict)
     clients: list[hs.Client] = field(default_factory=list)
 
     def connect(self) -> hs.Client:
-        client = hs.connect(self.url)
+        client = hs.connect(self.url, **self.options)
         self.clients.append(client)
         return client
 
@@ -36,15 +41,33 @@ class Place:
         self.connect().set_state(topic, partition, offset, state)
 
 
-@pytest.fixture(params=["memory", "file"])
+@contextmanager
+def open_place(kind: str, directory: Path, segment_bytes: int | None = None) -> Iterator[Place]:
+    """Give a fresh log of a kind: in memory or in a directory of this process, or behind a server, over TCP or HTTP."""
+    with ExitStack() as stack:
+        if kind in ("tcp", "http"):
+            server = stack.enter_context(LocalServer(segment_bytes=segment_bytes))
+            place = Place(server.url if kind == "tcp" else server.http_url, {})
+        else:
+            url = f"memory://behaviour-{next(_NUMBERS)}" if kind == "memory" else (directory / "log").as_uri()
+            place = Place(url, {} if segment_bytes is None else {"segment_bytes": segment_bytes})
+            stack.callback(place.connect().close)  # a log in memory lives as long as one client has it open
+        yield place
+        for client in place.clients:
+            client.close()
+
+
+@pytest.fixture(params=KINDS)
 def place(request: pytest.FixtureRequest, tmp_path: Path) -> Iterator[Place]:
     """A fresh log of each kind."""
-    place = Place(f"memory://behaviour-{next(_NUMBERS)}" if request.param == "memory" else (tmp_path / "log").as_uri())
-    keeper = place.connect()  # a log in memory lives as long as one client has it open
-    yield place
-    for client in place.clients:
-        client.close()
-    keeper.close()
+    with open_place(request.param, tmp_path) as place:
+        yield place
+
+
+@pytest.fixture
+def over_http(place: Place) -> bool:
+    """Whether messages travel as JSON, which has no spelling for headers whose key repeats, and takes 2 MB at once."""
+    return place.url.startswith("http:")
 
 
 @pytest.fixture

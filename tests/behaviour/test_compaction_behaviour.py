@@ -15,6 +15,7 @@ import pytest
 import headstream as hs
 from headstream.errors import OffsetOutOfRangeError
 from headstream.log import compaction, retention
+from tests.behaviour.conftest import KINDS, open_place
 
 TOPIC = "shop/prices"
 
@@ -40,11 +41,11 @@ READER = textwrap.dedent(
 )
 
 
-@pytest.fixture(params=["memory", "file"])
+@pytest.fixture(params=KINDS)
 def log(request: pytest.FixtureRequest, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[hs.Client]:
     monkeypatch.setattr(compaction, "COMPACTION_INTERVAL_S", 0.01)
-    url = "memory://" if request.param == "memory" else (tmp_path / "log").as_uri()
-    with hs.connect(url, segment_bytes=4096) as log:
+    with open_place(request.param, tmp_path, segment_bytes=4096) as place:
+        log = place.connect()
         log.create_topic(TOPIC, limits="wide")
         yield log
 
@@ -78,8 +79,8 @@ def test_the_last_of_each_key_is_what_is_left(log: hs.Client) -> None:
     assert [message.offset for message in log.consumer(TOPIC, group="all", timeout_ms=0)] == [
         each for each in kept if each != 198
     ]
-    log.update_topic(TOPIC, compaction_delay_us=0)  # now the null payload goes, and what is marked for deletion
     log.set_state(TOPIC, 1, [197], "marked_for_deletion")
+    log.update_topic(TOPIC, compaction_delay_us=0)  # now the null payload goes, and what is marked for deletion
     until = time.monotonic() + 20
     while log.topic(TOPIC).messages_count != 6 and time.monotonic() < until:
         send(log, *((b"9", b"x" * 1000) for _ in range(6)))  # as much as makes another pass due, whenever the last one was

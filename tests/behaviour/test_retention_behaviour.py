@@ -10,12 +10,13 @@ import pytest
 
 import headstream as hs
 from headstream.errors import InvalidOptionError, TopicNotFoundError
+from tests.behaviour.conftest import KINDS, open_place
 
 
-@pytest.fixture(params=["memory", "file"])
+@pytest.fixture(params=KINDS)
 def log(request: pytest.FixtureRequest, tmp_path: Path) -> Iterator[hs.Client]:
-    url = "memory://" if request.param == "memory" else (tmp_path / "log").as_uri()
-    with hs.connect(url, segment_bytes=4096) as log:
+    with open_place(request.param, tmp_path, segment_bytes=4096) as place:
+        log = place.connect()
         log.create_topic("shop/orders")
         yield log
 

@@ -48,7 +48,7 @@ class Broker:
         self._log = log
         self._is_closed = False
         self.monotonic = monotonic
-        backing = Backing(log, clock_us, entropy, monotonic)
+        backing = self.backing = Backing(log, clock_us, entropy, monotonic)
         self.streams = Streams(backing)
         self.topics = Topics(backing)
         self.partitions = Partitions(backing, self.topics)

@@ -27,6 +27,7 @@ class LiveGroup:
     def __init__(self, path: str | None) -> None:
         self.lock = threading.Lock()
         self.membership = Membership()
+        self.is_held = False  # whether others read for it, who are not members here
         self.abandoned: deque[int] = deque()  # a finalizer may run anywhere, and so takes no lock
         self._process_lock = None if path is None else GroupLock(path)
 
@@ -48,7 +49,7 @@ class LiveGroup:
 
     def release_if_empty(self) -> None:
         """Let other processes read for the group once nobody here does, with the lock held."""
-        if self._process_lock is not None and self.membership.is_empty:
+        if self._process_lock is not None and self.membership.is_empty and not self.is_held:
             self._process_lock.release()
 
 

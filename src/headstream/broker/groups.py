@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import builtins
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from contextlib import contextmanager
 from types import MappingProxyType
 
@@ -54,12 +54,15 @@ class Groups:
         Raises:
             TopicNotFoundError: there is no such topic.
             InvalidOptionError: the time is not more than 0.
+            GroupInUseError: it is held, see hold().
         """
         Consumer.group(group)  # checks the name
         if not session_timeout_ms > 0:
             raise InvalidOptionError(f"session_timeout_ms is {session_timeout_ms}", where=group, advice="Use more than 0")
         live = self._registry.group(self._backing.topic(topic), group)
         with self._changing(live):
+            if live.is_held:
+                raise self._in_use(topic, group, "connections of existing clients, which divide it in another way")
             member = Member(group, self._registry.next_member())
             live.membership.join(member.id, session_timeout_ms / 1000, self._backing.monotonic())
         self._joined[member.id] = live
@@ -211,6 +214,26 @@ class Groups:
             self._offsets.commit(topic, consumer, offsets)
         return self.get(topic, group)
 
+    def hold(self, topic: TopicName, group: str) -> Callable[[], None]:
+        """Keep members out of a group, here and in other processes, while others read for it in a way of their own.
+
+        Returns:
+            What lets them in again.
+
+        Raises:
+            TopicNotFoundError: there is no such topic.
+            GroupInUseError: it has members, here or in another process.
+        """
+        live = self._registry.group(self._backing.topic(topic), group)
+        with self._unused(topic, group):
+            live.is_held = True
+
+        def let_go() -> None:
+            with self._changing(live):
+                live.is_held = False
+
+        return let_go
+
     # -- what they share --------------------------------------------------------------------------------------
 
     def _live(self, topic: TopicName, member: Member) -> LiveGroup:
@@ -241,12 +264,15 @@ class Groups:
         record = self._backing.topic(topic)
         live = self._registry.group(record, group)
         with self._changing(live):
-            if live.membership.is_empty and live.try_acquire():
+            if live.membership.is_empty and not live.is_held and live.try_acquire():
                 yield record
                 return
             process = live.other_process()
         who = "members in this process" if process is None else f"process {process}" if process else "another process"
-        raise GroupInUseError(
+        raise self._in_use(topic, group, who)
+
+    def _in_use(self, topic: TopicName, group: str, who: str) -> GroupInUseError:
+        return GroupInUseError(
             f"group {group!r} of {str(topic)!r} is being read for by {who}",
             where=self._backing.log.root,
             advice="Close its consumers first: they would commit over it",

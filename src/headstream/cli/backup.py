@@ -51,5 +51,5 @@ def _directory_of(url: str | None) -> str:
         raise click.UsageError("No log is named: give DIR and TARGET, or --url and TARGET, or set HEADSTREAM_URL.")
     parts = urlsplit(url)
     if parts.scheme != "file" or parts.netloc not in ("", "localhost"):
-        raise click.UsageError(f"Only a log in a directory can be copied, not {url!r}: give DIR or file:///directory.")
+        raise click.UsageError(f"Only a log in a directory can be copied, not {parts.scheme}://: give DIR or file:///directory.")
     return unquote(parts.path)

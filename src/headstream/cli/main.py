@@ -33,10 +33,19 @@ class Entry(NamedTuple):
 
 COMMANDS: Final = {
     "demo": Entry("demo", "demo", "The whole story on this machine, in a minute."),
+    "server": Entry("server", "server", "Serve a log over TCP and HTTP."),
     "stream": Entry("streams", "stream", "Streams: list, show, create, delete."),
     "topic": Entry("topics", "topic", "Topics: list, show, create, update, delete, purge."),
     "partition": Entry("partitions", "partition", "Partitions of a topic: create, delete, states, set-state."),
     "group": Entry("groups", "group", "Consumer groups: list, show, lag, seek, delete."),
+    "user": Entry("users", "user", "Users of a server: list, show, create, update, permissions, password, delete."),
+    "token": Entry("tokens", "token", "Personal access tokens: list, create, delete."),
+    "client": Entry("system", "client", "Connections to a server: list, show."),
+    "context": Entry("context", "context", "Servers and logs by name: list, show, create, use, delete."),
+    "ping": Entry("system", "ping", "Ask whether a server is there."),
+    "me": Entry("system", "me", "Show who is logged in."),
+    "stats": Entry("system", "stats", "Show a server's load, memory and counts."),
+    "snapshot": Entry("system", "snapshot", "Write an archive that tells about a server."),
     "send": Entry("messages", "send", "Send a message."),
     "poll": Entry("messages", "poll", "Show messages of a partition."),
     "tail": Entry("messages", "tail", "Show messages as they come."),
@@ -47,9 +56,16 @@ COMMANDS: Final = {
     "verify": Entry("verify", "verify", "Check every byte of a log, and repair what can be repaired."),
     "backup": Entry("backup", "backup", "Copy a whole log, while it is written to."),
     "replicate": Entry("replicate", "replicate", "Qlik Replicate: run the pipeline into Delta tables, inspect messages."),
+    "completion": Entry("completion", "completion", "Have the shell complete commands and topics."),
     "jars": Entry("jars", "jars", "Fetch the JVM's jars that Spark needs."),
 }
-_EXTRAS: Final = {"pyspark": "spark", "pyarrow": "spark", "pandas": "spark", "deltalake": "spark", "numpy": "spark"}
+_EXTRAS: Final = {
+    "pyspark": "spark",
+    "pyarrow": "spark",
+    "pandas": "spark",
+    "deltalake": "spark",
+    "numpy": "spark",
+} | dict.fromkeys(("aiohttp", "bcrypt", "cryptography", "jwt", "prometheus_client", "psutil"), "server")
 """Library -> the extra that brings it."""
 _INTERRUPTED: Final = 130
 

@@ -87,14 +87,14 @@ def parse_topics(text: str) -> tuple[str, ...]:
 
 
 def url_option(function: _Function) -> _Function:
-    """Add --url, which HEADSTREAM_URL stands in for."""
+    """Add --url, which HEADSTREAM_URL stands in for, and the context in use."""
     return click.option(
         "--url",
         envvar="HEADSTREAM_URL",
         show_envvar=True,
         metavar="URL",
         callback=_require_url,
-        help="The log, as in file:///var/lib/shop.",
+        help="The log, as in file:///var/lib/shop or headstream://user@host:8090; else the context in use.",
     )(function)
 
 
@@ -119,12 +119,16 @@ def states_option(function: _Function) -> _Function:
 
 def topic_argument(function: _Function) -> _Function:
     """Add the argument TOPIC: stream/topic."""
-    return click.argument("topic", type=Checked("topic", lambda text: str(TopicName.parse(text))))(function)
+    kind = Checked("topic", lambda text: str(TopicName.parse(text)))
+    return click.argument("topic", type=kind, shell_complete=_complete(lambda log: [str(t.full_name) for t in log.topics()]))(
+        function
+    )
 
 
 def stream_argument(function: _Function) -> _Function:
     """Add the argument STREAM."""
-    return click.argument("stream", type=Checked("stream", lambda text: check_name(text, "stream")))(function)
+    kind = Checked("stream", lambda text: check_name(text, "stream"))
+    return click.argument("stream", type=kind, shell_complete=_complete(lambda log: [s.name for s in log.streams()]))(function)
 
 
 def start_parameter(*names: str) -> Checked:
@@ -150,6 +154,24 @@ def start_parameter(*names: str) -> Checked:
     return Checked("|".join(("offset", "time", *names)), read)
 
 
+def _complete(names: Callable[[Client], list[str]]) -> Callable[[click.Context, click.Parameter, str], list[str]]:
+    """Return what a shell asks for the names that an argument may be: those of the log, if it can be asked."""
+
+    def complete(ctx: click.Context, param: click.Parameter, incomplete: str) -> list[str]:
+        from headstream.cli.secrets import resolve_url
+
+        try:
+            url = resolve_url(ctx.params.get("url"))
+            if not url:
+                return []
+            with open_log(url) as log:
+                return [name for name in names(log) if name.startswith(incomplete)]
+        except (HeadstreamError, click.ClickException):
+            return []
+
+    return complete
+
+
 def open_log(url: str) -> Client:
     """Return the client of a URL, to be closed by the caller."""
     from headstream.connect import connect
@@ -158,6 +180,11 @@ def open_log(url: str) -> Client:
 
 
 def _require_url(ctx: click.Context, param: click.Parameter, value: str | None) -> str:
-    if not value:
-        raise click.UsageError("No log is named: give --url, or set HEADSTREAM_URL.", ctx)
-    return value
+    if ctx.resilient_parsing:
+        return value or ""
+    from headstream.cli.secrets import resolve_url
+
+    url = resolve_url(value)
+    if not url:
+        raise click.UsageError("No log is named: give --url, set HEADSTREAM_URL, or use a context.", ctx)
+    return url

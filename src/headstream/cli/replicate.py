@@ -33,6 +33,23 @@ __all__ = ["replicate"]
 _INTERRUPTED: Final = 130
 _SIGNALS: Final = (signal.SIGINT, signal.SIGTERM)
 _TOPICS: Final = Checked("topic,...", lambda text: tuple(name.strip() for name in text.split(",")))
+_PLACE: Final = click.Path(file_okay=False, path_type=Path)
+
+
+def _duration(text: str) -> int:
+    from headstream.spark.replicate.config import parse_duration_us
+
+    return parse_duration_us(text)
+
+
+def _size(text: str) -> int:
+    from headstream.spark.replicate.config import parse_size
+
+    return parse_size(text)
+
+
+_DURATION: Final = Checked("duration", _duration)
+_SIZE: Final = Checked("size", _size)
 
 
 @click.group()
@@ -71,10 +88,17 @@ for _command in (inspect, status, schemas, parked, redrive, reload):
 )
 @click.option("--topics", type=_TOPICS, metavar="A,B", help="Topics with data messages.")
 @click.option("--metadata", type=_TOPICS, default=(), metavar="C", help="Topics with metadata messages, if not among those.")
-@click.option("--tables", type=click.Path(file_okay=False, path_type=Path), help="Where the Delta tables are.")
-@click.option("--checkpoint", type=click.Path(file_okay=False, path_type=Path), help="Where the pipeline's own state is.")
-@click.option("--zone", type=click.Path(file_okay=False, path_type=Path), help="The schema zone.  [default: CHECKPOINT/zone]")
-@click.option("--schema-wait", default="60s", show_default=True, help="How long a message waits for its schema: 500ms, 60s, 5m.")
+@click.option("--tables", type=_PLACE, help="Where the Delta tables are.")
+@click.option("--checkpoint", type=_PLACE, help="Where the pipeline's own state is.")
+@click.option("--zone", type=_PLACE, help="The schema zone.  [default: CHECKPOINT/zone]")
+@click.option(
+    "--schema-wait",
+    "schema_wait_us",
+    type=_DURATION,
+    default="60s",
+    show_default=True,
+    help="How long a message waits for its schema: 500ms, 60s, 5m.",
+)
 @click.option(
     "--delayed", default="replicate/delayed", show_default=True, metavar="TOPIC", help="Topic for those that waited so long."
 )
@@ -85,6 +109,13 @@ for _command in (inspect, status, schemas, parked, redrive, reload):
     show_default=True,
     help="What becomes of them.",
 )
+@click.option("--change-tables", type=_PLACE, help="Write every change as it came into a Delta table a target, in there.")
+@click.option("--dead-letter-table", type=_PLACE, help="Write the dead letter into a Delta table, too.")
+@click.option("--metrics", type=click.Path(dir_okay=False, path_type=Path), help="Keep metrics in this file (OpenMetrics).")
+@click.option("--max-parked-count", type=click.IntRange(1), help="The most messages that may wait.  [default: 10 million]")
+@click.option("--max-parked-bytes", type=_SIZE, help="The most bytes of them: 20GiB.  [default: 20GiB]")
+@click.option("--max-parked-age", "max_parked_age_us", type=_DURATION, help="Warn of any that wait longer.  [default: 1d]")
+@click.option("--max-dead-rate", type=click.FloatRange(0, 1), help="Stop when more than this share is given up.  [default: 0.1]")
 @click.option("--once", is_flag=True, help="End when everything that is there now is applied.")
 @click.option("--max-messages-per-batch", type=click.IntRange(1), help="The most messages of one micro-batch.")
 @click.option(
@@ -123,7 +154,7 @@ def run(context: click.Context, /, config_file: Path | None, output: str, **opti
 
 def _configure(context: click.Context, config_file: Path | None, options: dict[str, Any]) -> ReplicateConfig:
     """Return what the options say, on top of a file where there is one."""
-    from headstream.spark.replicate.config import ReplicateConfig, parse_duration_us
+    from headstream.spark.replicate.config import ReplicateConfig
     from headstream.spark.replicate.config_file import load_config
     from headstream.spark.replicate.table_settings import TableRules, TableSettings
 
@@ -134,8 +165,6 @@ def _configure(context: click.Context, config_file: Path | None, options: dict[s
         if value is not None and (config_file is None or context.get_parameter_source(name) is not default)
     }
     mask_order = given.pop("mask_order", None)
-    if "schema_wait" in given:
-        given["schema_wait_us"] = parse_duration_us(given.pop("schema_wait"))
     if config_file is None:
         for name in ("source", "topics", "tables", "checkpoint"):
             if name not in given:

@@ -59,7 +59,7 @@ def _selection_options(function: _Function) -> _Function:
     for option in reversed(
         (
             click.option("--reason", metavar="TEXT", help="Those whose reason has this text in it."),
-            click.option("--table", type=_TABLE, metavar="SCHEMA.TABLE", help="Those of one table."),
+            click.option("--table", type=_TABLE, metavar="SCHEMA.TABLE", help="Those of one target table."),
             click.option("--schema-id", metavar="ID", help="Those that name this schema."),
             click.option("--since", "since_us", type=_TIME, metavar="TIME", help="Those set aside at or after this time."),
             click.option("--until", "until_us", type=_TIME, metavar="TIME", help="Those set aside before this time."),
@@ -231,7 +231,13 @@ def _open_zone(checkpoint: Path, zone: Path | None) -> SchemaZone:
 
 
 def _rows(ledger: Ledger, selection: Selection, zone: SchemaZone) -> list[dict[str, Any]]:
+    from headstream.spark.replicate.status import read_targets
+
+    targets = read_targets(ledger)
+
     def table_of(schema_id: str) -> tuple[str, str] | None:
+        if schema_id in targets:
+            return targets[schema_id]
         entry = zone.find(schema_id)
         return None if entry is None else (entry.metadata.lineage.schema, entry.metadata.lineage.table)
 

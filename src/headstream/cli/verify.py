@@ -72,7 +72,9 @@ def _root(directory: str | None, url: str | None) -> str:
         raise click.UsageError("No log is named: give DIR or --url, or set HEADSTREAM_URL.")
     parts = urlsplit(url)
     if parts.scheme != "file" or parts.netloc not in ("", "localhost"):
-        raise click.UsageError(f"Only a log in a directory can be verified, not {url!r}: give DIR or file:///directory.")
+        raise click.UsageError(
+            f"Only a log in a directory can be verified, not {parts.scheme}://: give DIR or file:///directory."
+        )
     return unquote(parts.path)
 
 

@@ -11,16 +11,14 @@ from __future__ import annotations
 import asyncio
 import functools
 from collections.abc import AsyncIterator, Callable, Iterable
-from concurrent.futures import ThreadPoolExecutor
-from contextlib import suppress
 from types import TracebackType
-from typing import Final, ParamSpec, TypedDict, TypeVar, Unpack
+from typing import TYPE_CHECKING, Final, TypedDict, Unpack
 
 from headstream.client.arguments import StartInput, StatesInput, TopicOptionsInput
 from headstream.client.client import Client
 from headstream.client.consumer import Consumer
 from headstream.client.producer import Producer
-from headstream.errors import ClosedError
+from headstream.client.worker import Worker
 from headstream.model.groups import Group
 from headstream.model.headers import HeadersInput
 from headstream.model.identifiers import TopicName
@@ -28,10 +26,11 @@ from headstream.model.message import Message, StateChange
 from headstream.model.polling import Consumer as Committer
 from headstream.model.topology import Stream, Topic
 
+if TYPE_CHECKING:
+    from headstream.client.async_server import AsyncServer
+
 __all__ = ["AsyncClient", "AsyncConsumer", "AsyncProducer", "ConsumerOptions", "ProducerOptions"]
 
-_P = ParamSpec("_P")
-_T = TypeVar("_T")
 _FIRST_SLICE_MS: Final = 125
 _LAST_SLICE_MS: Final = 1000
 """A wait that is cancelled ends within this time: soon at first, later when it has been long, since a thousand that wait
@@ -69,34 +68,6 @@ class PollOptions(TypedDict, total=False):
     auto_commit: bool
 
 
-class _Worker:
-    """One thread that calls run in."""
-
-    def __init__(self, name: str) -> None:
-        self._name = name
-        self._pool = ThreadPoolExecutor(max_workers=1, thread_name_prefix=f"headstream {name}")
-        self.is_closed = False
-
-    async def run(self, call: Callable[_P, _T], *args: _P.args, **kwargs: _P.kwargs) -> _T:
-        """Run a call in the thread and return what it returns."""
-        if self.is_closed:
-            raise ClosedError(f"the {self._name} is closed", advice="Connect again, or make another")
-        future = asyncio.get_running_loop().run_in_executor(self._pool, functools.partial(call, *args, **kwargs))
-        try:
-            return await asyncio.shield(future)
-        except asyncio.CancelledError:
-            while not future.done():
-                with suppress(asyncio.CancelledError):
-                    await asyncio.wait({future})
-            future.exception()  # the cancellation is what the caller hears of
-            raise
-
-    def close(self) -> None:
-        """End the thread."""
-        self.is_closed = True
-        self._pool.shutdown(wait=False)
-
-
 class AsyncProducer:
     """Sends messages to one topic. Made by AsyncClient.producer(); use it in an `async with` statement.
 
@@ -107,7 +78,7 @@ class AsyncProducer:
     def __init__(self, make: Callable[[], Producer]) -> None:
         self._make = make
         self._producer: Producer | None = None
-        self._worker = _Worker("async producer")
+        self._worker = Worker("async producer")
 
     async def _opened(self) -> Producer:
         if self._producer is None:
@@ -164,7 +135,7 @@ class AsyncConsumer:
         self._make = make
         self._timeout_ms = timeout_ms
         self._consumer: Consumer | None = None
-        self._worker = _Worker("async consumer")
+        self._worker = Worker("async consumer")
 
     async def _opened(self) -> Consumer:
         if self._consumer is None:
@@ -239,7 +210,18 @@ class AsyncClient:
 
     def __init__(self, client: Client) -> None:
         self._client = client
-        self._worker = _Worker("async client")
+        self._worker = Worker("async client")
+
+    async def open(self) -> None:
+        """Connect to the server that is behind it, if one is; entering `async with` does, and so does the first call."""
+        await self._worker.run(self._client.open)
+
+    @property
+    def server(self) -> AsyncServer:
+        """Users, tokens, clients and statistics of the server that is behind it; see Client.server."""
+        from headstream.client.async_server import AsyncServer
+
+        return AsyncServer(self._client.server, self._worker)
 
     async def create_stream(self, name: str) -> Stream:
         """Make a stream; see Client.create_stream()."""
@@ -358,6 +340,7 @@ class AsyncClient:
         self._worker.close()
 
     async def __aenter__(self) -> AsyncClient:
+        await self.open()
         return self
 
     async def __aexit__(

@@ -5,35 +5,40 @@ from __future__ import annotations
 import weakref
 from collections.abc import Iterable
 from types import TracebackType
-from typing import Unpack
+from typing import TYPE_CHECKING
 
-from headstream.client.arguments import StartInput, StatesInput, TopicOptionsInput, committer_of, state_codes, topic_name
+from headstream.client.arguments import StartInput, StatesInput, committer_of, state_codes, topic_name
 from headstream.client.consumer import Consumer
 from headstream.client.producer import Producer
 from headstream.client.progress import Progress
-from headstream.client.receiving import receive
+from headstream.client.receiving import poll_checked
 from headstream.client.sending import SendingOptions
-from headstream.client.transport import Transport
-from headstream.errors import ClosedError, InvalidOptionError
+from headstream.client.topology import Topology
+from headstream.client.transport import RemoteAccess, Transport
+from headstream.errors import ClosedError, InvalidUrlError
 from headstream.model.groups import DEFAULT_SESSION_TIMEOUT_MS
 from headstream.model.identifiers import TopicName
 from headstream.model.message import Message, StateChange, parse_state
 from headstream.model.polling import Consumer as Committer
 from headstream.model.polling import PollingStrategy
-from headstream.model.topology import Fsync, Limits, Stream, Topic, TopicOptions
+
+if TYPE_CHECKING:
+    from headstream.client.remote.server import Server
 
 __all__ = ["Client"]
 
 
-class Client(Progress):
+class Client(Topology, Progress):
     """A log of streams and topics; any thread. Made by hs.connect(); use it in a `with` statement, or close() it.
 
     Args:
         transport: What is behind it; the client closes it.
+        server: What can be asked of the server that is behind it, if one is.
     """
 
-    def __init__(self, transport: Transport) -> None:
+    def __init__(self, transport: Transport, server: Server | None = None) -> None:
         self._transport = transport
+        self._server = server
         self._is_closed = False
         self._producers: weakref.WeakSet[Producer] = weakref.WeakSet()
         self._consumers: weakref.WeakSet[Consumer] = weakref.WeakSet()
@@ -43,159 +48,35 @@ class Client(Progress):
         """The UUID that tells this log from every other, or None before its first write."""
         return self._open_transport().identity
 
+    def open(self) -> None:
+        """Connect to the server that is behind it, if one is; hs.connect() has done so.
+
+        Raises:
+            ServerUnreachableError: it cannot be reached.
+            AuthenticationError: it does not know the user, or the password is wrong.
+        """
+        if isinstance(self._transport, RemoteAccess):
+            self._transport.open()
+
+    @property
+    def server(self) -> Server:
+        """Users, tokens, clients and statistics of the server that is behind it.
+
+        Raises:
+            InvalidUrlError: there is none: the log is embedded.
+        """
+        self._open_transport()
+        if self._server is None:
+            raise InvalidUrlError(
+                "there is no server behind this log: it is embedded",
+                advice="Start `headstream server`, and connect to headstream://user:password@host:8090",
+            )
+        return self._server
+
     def _open_transport(self) -> Transport:
         if self._is_closed:
             raise ClosedError("the log is closed", advice="Connect again")
         return self._transport
-
-    # -- streams and topics -----------------------------------------------------------------------------------
-
-    def create_stream(self, name: str) -> Stream:
-        """Make a stream.
-
-        Args:
-            name: Without dot or slash.
-
-        Raises:
-            AlreadyExistsError: there is one of that name.
-            LogLockedError: another process is the writer of an embedded log.
-        """
-        return self._open_transport().streams.create(name)
-
-    def stream(self, name: str) -> Stream:
-        """Return a stream; StreamNotFoundError where there is none."""
-        return self._open_transport().streams.get(name)
-
-    def streams(self) -> list[Stream]:
-        """Return all streams, in the order of their ids."""
-        return self._open_transport().streams.list()
-
-    def delete_stream(self, name: str) -> None:
-        """Delete a stream with all its topics; StreamNotFoundError where there is none."""
-        self._open_transport().streams.delete(name)
-
-    def create_topic(
-        self,
-        name: str | TopicName,
-        partitions: int = 1,
-        *,
-        limits: str = "iggy",
-        fsync: str = "interval",
-        if_not_exists: bool = False,
-        **options: Unpack[TopicOptionsInput],
-    ) -> Topic:
-        """Make a topic, and its stream where there is none.
-
-        Args:
-            name: `stream/topic`.
-            partitions: 1 to 1000.
-            limits: `iggy`: whatever is stored, any Iggy client can read; `wide`: empty and null values and payloads too.
-            fsync: When what was acknowledged is on the disk itself, and so what a power cut may cost. `always`: before
-                it is acknowledged; `interval`: within a second; `never`: when the operating system pleases.
-            if_not_exists: Return the topic of that name where there is one, as it is.
-            options: What it keeps and takes, see update_topic(): retention_us, retention_bytes, compaction_delay_us,
-                deduplication_count. What is left out is None: everything.
-
-        Raises:
-            AlreadyExistsError: there is one of that name.
-            InvalidOptionError: the number of partitions, the limits, the policy or an option cannot be used.
-            LogLockedError: another process is the writer of an embedded log.
-        """
-        try:
-            chosen = Limits(limits)
-        except ValueError:
-            raise InvalidOptionError(
-                f"{limits!r} is no kind of limits", where=str(name), advice=f"Use {' or '.join(Limits)}"
-            ) from None
-        try:
-            policy = Fsync(fsync)
-        except ValueError:
-            raise InvalidOptionError(
-                f"{fsync!r} is no policy of fsync", where=str(name), advice=f"Use {', '.join(Fsync)}"
-            ) from None
-        return self._open_transport().topics.create(
-            topic_name(name), partitions, chosen, fsync=policy, options=TopicOptions(**options), if_not_exists=if_not_exists
-        )
-
-    def topic(self, name: str | TopicName) -> Topic:
-        """Return a topic with its partitions as they are now; TopicNotFoundError where there is none."""
-        return self._open_transport().topics.get(topic_name(name))
-
-    def topics(self, stream: str | None = None) -> list[Topic]:
-        """Return all topics of one stream, or of all."""
-        return self._open_transport().topics.list(stream)
-
-    def delete_topic(self, name: str | TopicName) -> None:
-        """Delete a topic with its messages and offsets; TopicNotFoundError where there is none."""
-        self._open_transport().topics.delete(topic_name(name))
-
-    def update_topic(self, name: str | TopicName, **options: Unpack[TopicOptionsInput]) -> Topic:
-        """Change what a topic keeps and takes, and return it; what is not named stays as it is, None takes an option back.
-
-        Old messages go in the background, by whole files, the one that is written to never: some more is kept than said,
-        by up to a file of each partition.
-
-        Args:
-            name: `stream/topic`.
-            options: By name:
-                retention_us: Messages older than so many microseconds may go.
-                retention_bytes: With more than so many bytes in all partitions, the oldest messages may go.
-                compaction_delay_us: Of each key only the last message is kept, and every message has to have a key. A null
-                    payload removes its key, and goes itself after so many microseconds, 0 or more.
-                deduplication_count: A message is dropped whose id one of so many newest messages of its partition has,
-                    1 to 10,000,000.
-
-        Raises:
-            TopicNotFoundError: there is no such topic.
-            InvalidOptionError: a number is out of range.
-            LogLockedError: another process is the writer of an embedded log.
-        """
-        return self._open_transport().topics.update(topic_name(name), **options)
-
-    def purge_topic(self, name: str | TopicName) -> None:
-        """Remove all messages of a topic and all offsets committed in it; the next message gets offset 0.
-
-        Consumers that are reading it get OffsetOutOfRangeError, and go on after seek().
-
-        Args:
-            name: `stream/topic`.
-
-        Raises:
-            TopicNotFoundError: there is no such topic.
-            LogLockedError: another process is the writer of an embedded log.
-        """
-        self._open_transport().topics.purge(topic_name(name))
-
-    def create_partitions(self, topic: str | TopicName, count: int = 1) -> Topic:
-        """Add partitions to a topic, behind its last one, and return the topic as it is then.
-
-        Producers and consumers made before keep to the partitions there were, but consumers of a group share the new ones
-        too. Keys may go to other partitions than before.
-
-        Args:
-            topic: `stream/topic`.
-            count: How many, 1 or more.
-
-        Raises:
-            TopicNotFoundError: there is no such topic.
-            InvalidOptionError: the topic would have more than 1000.
-            LogLockedError: another process is the writer of an embedded log.
-        """
-        return self._open_transport().partitions.create(topic_name(topic), count)
-
-    def delete_partitions(self, topic: str | TopicName, count: int = 1) -> Topic:
-        """Delete the highest numbered partitions of a topic, with their messages, and return the topic as it is then.
-
-        Args:
-            topic: `stream/topic`.
-            count: How many; one at least stays.
-
-        Raises:
-            TopicNotFoundError: there is no such topic.
-            InvalidOptionError: none would stay.
-            LogLockedError: another process is the writer of an embedded log.
-        """
-        return self._open_transport().partitions.delete(topic_name(topic), count)
 
     # -- messages ---------------------------------------------------------------------------------------------
 
@@ -302,7 +183,8 @@ class Client(Progress):
         if start is None:
             start = "first" if consumer is None else "next"
         name = topic_name(topic)
-        polled = self._open_transport().messages.poll(
+        return poll_checked(
+            self._open_transport(),
             name,
             partition,
             start if isinstance(start, PollingStrategy) else PollingStrategy.parse(start),
@@ -310,8 +192,7 @@ class Client(Progress):
             states=state_codes(states),
             consumer=Committer.named(consumer) if isinstance(consumer, str) else consumer,
             auto_commit=auto_commit,
-        )
-        return receive(polled, name)[1]
+        )[1]
 
     def set_state(
         self,
@@ -331,7 +212,7 @@ class Client(Progress):
             offsets: Which messages; one or more.
             state: `available`, `unavailable`, `poisoned`, `marked_for_deletion`, or a code from 1 to 255.
             reason: Why.
-            by: Who says so.
+            by: Who says so; on a server who is logged in, where nothing is said.
 
         Raises:
             TopicNotFoundError, PartitionNotFoundError: there is no such place.

@@ -17,11 +17,12 @@ from contextlib import suppress
 from types import TracebackType
 from typing import Final
 
+from headstream.client.ahead import FETCH_BYTES, FETCH_COUNT, Ahead
 from headstream.client.arguments import StartInput
 from headstream.client.fetching import Fetching
 from headstream.client.membership import Membership
 from headstream.client.places import check_start, find_offset
-from headstream.client.receiving import receive
+from headstream.client.receiving import poll_checked
 from headstream.client.transport import Transport
 from headstream.errors import (
     ClosedError,
@@ -36,14 +37,10 @@ from headstream.model.groups import DEFAULT_SESSION_TIMEOUT_MS
 from headstream.model.identifiers import TopicName
 from headstream.model.message import Message
 from headstream.model.polling import Consumer as Committer
-from headstream.model.polling import ConsumerKind, PollingKind, PollingStrategy
+from headstream.model.polling import ConsumerKind, Polled, PollingKind, PollingStrategy
 from headstream.model.topology import Topic
 
 __all__ = ["Consumer"]
-
-_FETCH_COUNT: Final = 1000
-_FETCH_BYTES: Final = 1 << 20
-"""A fetch: enough that its fixed cost vanishes, little enough that the first message comes soon."""
 
 _WAIT_MS: Final = 1000
 """A waiting consumer looks this often whether it has been closed, from another thread."""
@@ -89,6 +86,7 @@ class Consumer:
         self._strategy = check_start(start if isinstance(start, PollingStrategy) else PollingStrategy.parse(start), self._name)
         self._share: Membership | None = None
         self._damaged: dict[int, CorruptSendError] = {}
+        self._ahead = Ahead(transport.messages, self._name, states)
         numbers = self._check_partitions(topic, partitions)
         self._known = frozenset(numbers)
         if committer is not None and committer.kind is ConsumerKind.GROUP and partitions is None:
@@ -270,22 +268,21 @@ class Consumer:
         for partition, position in self._fetching.next_polls():
             if partition in self._damaged:
                 continue
-            polled = self._transport.messages.poll(
-                self._name,
-                partition,
-                PollingStrategy.offset(position),
-                _FETCH_COUNT,
-                states=self._states,
-                size_bytes=_FETCH_BYTES,
-            )
-            polled, messages = receive(polled, self._name)
+            polled, messages = self._poll(partition, position)
             self._fetching.feed(polled, messages)
             if messages:
+                self._ahead.ask(self._fetching.expected())
                 return True
         for partition, error in self._damaged.items():
             if partition in self._fetching.positions:
                 raise error
         return False
+
+    def _poll(self, partition: int, position: int) -> tuple[Polled, list[Message]]:
+        start, polled = PollingStrategy.offset(position), self._ahead.take(partition, position)
+        return poll_checked(
+            self._transport, self._name, partition, start, FETCH_COUNT, polled=polled, states=self._states, size_bytes=FETCH_BYTES
+        )
 
     def _commit_done(self, *, is_by_hand: bool = False) -> None:
         done = self._fetching.committable()
@@ -349,6 +346,7 @@ class Consumer:
                     self.finish()
             finally:
                 self._is_closed = True
+                self._ahead.cancel()
                 if self._share is not None:
                     self._share.leave()
 

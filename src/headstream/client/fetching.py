@@ -40,6 +40,7 @@ class Fetching:
         self._handed_out: dict[int, int] = {}
         self._done: dict[int, int] = {}
         self._generations: dict[int, int] = {}
+        self._ends: dict[int, int] = {}
         self._assignment = Assignment(-1)
 
     @property
@@ -66,6 +67,13 @@ class Fetching:
         """Return each partition with its position, beginning after the one that was fed last."""
         return [(partition, self._positions[partition]) for partition in self._turn if partition not in self._assignment.revoked]
 
+    def expected(self) -> tuple[int, int] | None:
+        """Return the partition whose turn is next and that has more, with its position, as far as is known; or None."""
+        for partition, position in self.next_polls():
+            if self._ends.get(partition, position) > position:
+                return partition, position
+        return None
+
     def feed(self, polled: Polled, messages: Iterable[Message]) -> None:
         """Take in what a poll brought.
 
@@ -90,6 +98,7 @@ class Fetching:
                 advice="seek() to where to go on",
             )
         self._positions[partition] = polled.next_offset
+        self._ends[partition] = polled.end_offset
         came = [(message, partition, (message.offset or 0) + 1) for message in messages]
         if came:
             came[-1] = (came[-1][0], partition, polled.next_offset)

@@ -58,6 +58,7 @@ class Producer:
         self._partitions = len(topic.partitions)
         self._is_wide = topic.limits is Limits.WIDE
         self._needs_key = topic.compaction_delay_us is not None
+        self._gives_ids = topic.deduplication_count is not None  # by which a send that is repeated is found out
         self._sending = Sending(self._partitions, topic.limits, options)
         self._lock = threading.Lock()
         self._work: SimpleQueue[None] = SimpleQueue()
@@ -92,7 +93,7 @@ class Producer:
             key: Bytes that choose the partition, and identify the message.
             headers: Typed headers: a dict, a list of pairs (for repeats) or Headers. Names that begin with `hs.` are
                 reserved, but for `hs.timestamp`.
-            id: Unsigned 128-bit; 0 lets the log make one.
+            id: Unsigned 128-bit; 0 has one made: by the producer where the topic looks for repeats, else by the log.
             partition: From 1; where none is given the key chooses, and without one all partitions take turns.
 
         Raises:
@@ -135,6 +136,8 @@ class Producer:
             )
         if not 0 <= id <= _MAX_ID:
             raise InvalidInputError(f"message id {id} is not an unsigned 128-bit number")
+        if not id and self._gives_ids:
+            id = int.from_bytes(os.urandom(16), "little")
         # What codec.binary.encode_sent() makes of a Message, without one in between.
         block = _encode_unreserved(Headers(headers)) if headers else b""
         if payload is None:

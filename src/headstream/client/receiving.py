@@ -1,17 +1,61 @@
-"""receive(): what a poll brought as messages, each one's payload checked against its checksum."""
+"""What a poll brought as messages, each one's payload checked against its checksum."""
 
 from __future__ import annotations
 
 from dataclasses import replace
+from typing import TypedDict, Unpack
 
+from headstream.client.transport import Transport
 from headstream.codec.batch.payloads import find_wrong_payload
 from headstream.codec.binary import decode_polled
 from headstream.errors import ChecksumError
 from headstream.model.identifiers import TopicName
 from headstream.model.message import Message
-from headstream.model.polling import Polled
+from headstream.model.polling import Consumer, Polled, PollingStrategy
 
-__all__ = ["receive"]
+__all__ = ["PollOptions", "poll_checked", "receive"]
+
+
+class PollOptions(TypedDict, total=False):
+    """What a transport's poll() takes by name."""
+
+    states: frozenset[int] | None
+    size_bytes: int
+    consumer: Consumer | None
+    auto_commit: bool
+
+
+def poll_checked(
+    transport: Transport,
+    topic: TopicName,
+    partition: int,
+    strategy: PollingStrategy,
+    count: int,
+    *,
+    polled: Polled | None = None,
+    **options: Unpack[PollOptions],
+) -> tuple[Polled, list[Message]]:
+    """Poll, and return the messages as receive() does; where the first is wrong, poll once more before it is an error.
+
+    Args:
+        transport: What is behind the client.
+        topic: Where to poll.
+        partition: From 1.
+        strategy: Where to begin.
+        count: The most messages.
+        polled: What such a poll has brought already, or None.
+        options: As the transport's poll() takes them.
+
+    Raises:
+        ChecksumError: the payload of the first message is wrong again: it is so where it is stored.
+    """
+    if polled is None:
+        polled = transport.messages.poll(topic, partition, strategy, count, **options)
+    try:
+        return receive(polled, topic)
+    except ChecksumError as error:
+        start = PollingStrategy.offset(error.from_offset)
+        return receive(transport.messages.poll(topic, partition, start, count, **options), topic)
 
 
 def receive(polled: Polled, topic: TopicName) -> tuple[Polled, list[Message]]:

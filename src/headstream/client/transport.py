@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import builtins
 from collections.abc import Iterable, Mapping
-from typing import Protocol
+from typing import Protocol, runtime_checkable
 
 from headstream.codec.buffer import BytesLike
 from headstream.model.groups import Assignment, Group, Member
@@ -17,10 +17,13 @@ from headstream.model.polling import Consumer, Polled, PollingStrategy
 from headstream.model.topology import Fsync, Limits, Stream, Topic, TopicOptions
 
 __all__ = [
+    "AheadCommands",
     "GroupCommands",
     "MessageCommands",
     "OffsetCommands",
     "PartitionCommands",
+    "PolledAhead",
+    "RemoteAccess",
     "StreamCommands",
     "TopicCommands",
     "Transport",
@@ -124,6 +127,33 @@ class MessageCommands(Protocol):
         """Wait until a partition has a message at or after an offset, or a member's group has changed."""
 
 
+class PolledAhead(Protocol):
+    """A poll that was asked for and not yet looked at."""
+
+    def result(self) -> Polled:
+        """Return what it brought, once."""
+
+    def cancel(self) -> None:
+        """Give it up."""
+
+
+@runtime_checkable
+class AheadCommands(Protocol):
+    """What can be done with messages besides, where they come over a network."""
+
+    def poll_ahead(
+        self,
+        topic: TopicName,
+        partition: int,
+        strategy: PollingStrategy,
+        count: int,
+        *,
+        states: frozenset[int] | None = ...,
+        size_bytes: int = ...,
+    ) -> PolledAhead:
+        """Ask for messages and go on without waiting for them."""
+
+
 class OffsetCommands(Protocol):
     """What can be done with committed offsets."""
 
@@ -209,3 +239,11 @@ class Transport(Protocol):
 
     def close(self) -> None:
         """Let go of what is behind."""
+
+
+@runtime_checkable
+class RemoteAccess(Protocol):
+    """What can be done besides, where a server is behind it."""
+
+    def open(self) -> None:
+        """Connect."""

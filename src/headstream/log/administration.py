@@ -4,43 +4,63 @@
     delete       in one transaction, then the directories
     purge        a new number, and so new directories, in one transaction; then the old directories go
     partitions   added behind the last one, deleted from the last one on
-    options      said here, done by retention.py
+    update       another name, options, labels; directories go by number. Options are done by retention.py and compaction.py
+    groups       those of Iggy's clients, which somebody makes before anybody reads for them
 
 A topic's number is its identity: whoever follows a purged topic's old directory, in any process, finds it gone, and a
-Spark checkpoint finds another number. The catalog's transaction is the moment of each change. What a crash leaves
-after it is a directory that nothing names: a purged one is never used again, a partition's is emptied before it is.
+Spark checkpoint finds another number. Whoever names a renamed stream or topic by its old name finds none, also one who
+is waiting for its messages. The catalog's transaction is the moment of each change. What a crash leaves after it is a
+directory that nothing names: a purged one is never used again, a partition's is emptied before it is.
 """
 
 from __future__ import annotations
 
-from headstream.errors import InvalidOptionError
-from headstream.log.catalog import TopicRecord
+from headstream.log.catalog import StreamRecord, TopicLabels, TopicRecord
 from headstream.log.log import Log
-from headstream.model.topology import MAX_PARTITIONS, Fsync, Limits, TopicOptions
+from headstream.model.topology import Fsync, Limits, TopicOptions, check_added_partitions, check_deleted_partitions
 from headstream.segments.layout import OFFSETS_NAME, topic_directory
 
 __all__ = [
     "add_partitions",
+    "create_group",
     "create_stream",
     "create_topic",
+    "delete_group",
     "delete_partitions",
     "delete_stream",
     "delete_topic",
     "purge_topic",
-    "set_options",
+    "rename_stream",
+    "update_topic",
 ]
 
 
-def create_stream(log: Log, name: str, created_us: int) -> None:
-    """Add a stream; the caller has checked that there is none of that name.
+def create_stream(log: Log, name: str, created_us: int, id_: int | None = None) -> None:
+    """Add a stream; the caller has checked, holding log.administration, that there is none of that name or id.
 
     Args:
         log: The log; this process is its writer.
         name: The stream's.
         created_us: The time, microseconds since 1970 UTC.
+        id_: Its id, 1 or more; None is the smallest that is free.
     """
     with log.changing() as catalog, catalog.transaction():
-        catalog.insert_stream(name, created_us)
+        catalog.insert_stream(name, created_us, id_)
+
+
+def rename_stream(log: Log, stream: StreamRecord, name: str) -> None:
+    """Give a stream another name, which no other stream has.
+
+    Args:
+        log: The log; this process is its writer.
+        stream: The stream.
+        name: Its new name.
+    """
+    with log.changing() as catalog:
+        with catalog.transaction():
+            catalog.rename_stream(stream.number, name)
+        for topic in stream.topics.values():
+            log.ring_topic(topic)
 
 
 def create_topic(
@@ -52,25 +72,32 @@ def create_topic(
     created_us: int,
     fsync: Fsync = Fsync.INTERVAL,
     options: TopicOptions | None = None,
+    labels: TopicLabels | None = None,
+    id_: int | None = None,
 ) -> None:
-    """Add a topic, and its stream where there is none; the caller has checked that it is not there.
+    """Add a topic, and its stream where there is none; the caller has checked, holding log.administration, that it is not there.
 
     Args:
         log: The log; this process is its writer.
         stream: The stream's name.
         topic: The topic's name.
-        partitions: How many, 1 to 1000.
+        partitions: How many, 0 to 1000.
         limits: What its messages may be.
         created_us: The time, microseconds since 1970 UTC.
         fsync: When what was acknowledged is on the disk itself.
         options: What it keeps and takes.
+        labels: What is said of it.
+        id_: Its id, 1 or more; None is the smallest that is free.
     """
     with log.changing() as catalog:
         known = catalog.snapshot().get(stream)
         touched: set[int] = set()
         with catalog.transaction(touched if known is not None else None):
             stream_number = catalog.insert_stream(stream, created_us) if known is None else known.number
-            number = catalog.insert_topic(stream_number, topic, partitions, limits, created_us, fsync, options or TopicOptions())
+            number = catalog.insert_topic(
+                stream_number, topic, partitions, limits, created_us, fsync, options or TopicOptions(),
+                labels or TopicLabels(), id_,
+            )  # fmt: skip
             touched.add(number)
             # Before the commit: a topic that exists has its directories, and those of one that never came to be
             # are empty and taken by the next.
@@ -145,11 +172,7 @@ def add_partitions(log: Log, topic: TopicRecord, count: int, now_us: int) -> Non
     Raises:
         InvalidOptionError: the topic would have more than 1000.
     """
-    most = MAX_PARTITIONS - topic.partitions
-    if not 1 <= count <= most:
-        raise InvalidOptionError(
-            f"{count} partitions cannot be added to {topic.partitions}", where=str(topic.name), advice=f"Add 1 to {most}"
-        )
+    check_added_partitions(topic.name, topic.partitions, count)
     numbers = range(topic.partitions + 1, topic.partitions + count + 1)
     offsets = log.offsets(topic)
     with log.changing() as catalog, catalog.transaction():
@@ -163,24 +186,19 @@ def add_partitions(log: Log, topic: TopicRecord, count: int, now_us: int) -> Non
         log.files.sync_directory(topic_directory(log.root, topic.stream_number, topic.number))
 
 
-def delete_partitions(log: Log, topic: TopicRecord, count: int) -> None:
+def delete_partitions(log: Log, topic: TopicRecord, count: int, *, least: int = 1) -> None:
     """Delete the highest numbered partitions of a topic, with their messages.
 
     Args:
         log: The log; this process is its writer.
         topic: The topic.
-        count: How many; one at least stays.
+        count: How many.
+        least: How many stay at least.
 
     Raises:
-        InvalidOptionError: none would stay.
+        InvalidOptionError: fewer would stay.
     """
-    most = topic.partitions - 1
-    if not 1 <= count <= most:
-        raise InvalidOptionError(
-            f"{count} of {topic.partitions} partitions cannot be deleted",
-            where=str(topic.name),
-            advice=f"Delete 1 to {most}" if most else "A topic keeps one: purge it, or delete the topic",
-        )
+    check_deleted_partitions(topic.name, topic.partitions, count, least=least)
     first = topic.partitions - count + 1
     with log.changing() as catalog:
         with catalog.transaction():
@@ -190,13 +208,50 @@ def delete_partitions(log: Log, topic: TopicRecord, count: int) -> None:
             log.files.remove_directory(log.partition_directory(topic, number))
 
 
-def set_options(log: Log, topic: TopicRecord, options: TopicOptions) -> None:
-    """Say what a topic keeps, and what it takes.
+def update_topic(
+    log: Log,
+    topic: TopicRecord,
+    *,
+    name: str | None = None,
+    options: TopicOptions | None = None,
+    labels: TopicLabels | None = None,
+) -> None:
+    """Give a topic another name, other options or labels, in one transaction; None leaves them.
 
     Args:
         log: The log; this process is its writer.
         topic: The topic.
-        options: All its options, those that stay as they are too.
+        name: Its new name, which no other topic of the stream has.
+        options: What it keeps and takes: all its options, those that stay as they are too.
+        labels: What is said of it.
     """
-    with log.changing() as catalog, catalog.transaction():
-        catalog.set_options(topic.number, options)
+    with log.changing() as catalog:
+        with catalog.transaction([topic.number]):
+            catalog.update_topic(topic.number, name=name, options=options, labels=labels)
+        if name is not None:
+            log.ring_topic(topic)
+
+
+def create_group(log: Log, topic: TopicRecord, name: str, id_: int | None = None) -> int:
+    """Make a group, and return its id; the caller has checked, holding log.administration, that there is none such.
+
+    Args:
+        log: The log; this process is its writer.
+        topic: The topic.
+        name: The group's name.
+        id_: Its id, 1 or more; None is the smallest that is free.
+    """
+    with log.changing() as catalog, catalog.transaction([topic.number]):
+        return catalog.insert_group(topic.number, name, id_)
+
+
+def delete_group(log: Log, topic: TopicRecord, id_: int) -> None:
+    """Take a group out; what it has committed stays.
+
+    Args:
+        log: The log; this process is its writer.
+        topic: The topic.
+        id_: The group's id.
+    """
+    with log.changing() as catalog, catalog.transaction([topic.number]):
+        catalog.delete_group(topic.number, id_)

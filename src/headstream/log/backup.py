@@ -35,6 +35,7 @@ from headstream.log.marker import read_marker, write_marker
 from headstream.log.partition import DEFAULT_SEGMENT_BYTES
 from headstream.log.segment_removal import open_index
 from headstream.log.staging import Manifest, epoch_directory
+from headstream.log.state_records import find_states, put_states
 from headstream.model.message import MessageState, StateChange
 from headstream.segments.follower import PartitionFollower
 from headstream.segments.layout import (
@@ -215,7 +216,7 @@ class Backup:
                 for stream in catalog.snapshot().values()
                 for topic in stream.topics.values()
                 for number in range(1, topic.partitions + 1)
-                for change in catalog.states(topic.number, number)
+                for change in find_states(catalog, topic.number, number)
             }
         finally:
             catalog.close()
@@ -230,7 +231,7 @@ class Backup:
         with catalog.transaction(()):
             for (topic, number, _), change in now.items():
                 if number <= numbers.get(topic, 0):
-                    catalog.put_states(topic, number, [change])
+                    put_states(catalog, topic, number, [change])
 
     # -- files ----------------------------------------------------------------------------------------------
 

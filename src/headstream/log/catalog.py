@@ -1,15 +1,18 @@
-"""Catalog: streams, topics and partitions, in SQLite.
+"""Catalog: streams, topics, partitions and Iggy's groups, in SQLite.
 
     streams      number | id | name | created_us
     topics       number | stream | id | name | created_us | limits | fsync | its options (model.topology.TopicOptions)
+                 | compression | replication
     partitions   topic | number | created_us
-    states       topic | partition | offset | state | reason | author | changed_us | is_pending
+    groups       topic | id | name
+    states       state_records.py
     commits      commit_records.py
+    users, tokens, revoked   accounts.py
 
 `id` is what users see: the smallest that is free, as in Iggy, so it is given again after a deletion. `number` names the
 directory and is never given again: what is left of a deleted topic cannot turn up in a new one.
 A purge gives a topic a new number, and with it a new, empty directory. A partition's created_us tells it from an
-earlier one of its number. A row of states that is pending is an intent: see states.py.
+earlier one of its number. A group is there because somebody has made it; what it has committed lies with the offsets.
 
 The one writer holds the log's lock. Readers, in any process, open the database read-only and look with one cheap
 question (data_version) whether what they know still holds.
@@ -19,25 +22,45 @@ Tables and their older versions are in catalog_schema.py.
 
 from __future__ import annotations
 
-import sqlite3
 import threading
-from collections.abc import Collection, Iterable, Iterator, Mapping
+from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import asdict, dataclass, replace
-from pathlib import Path
 from typing import Any, Final
-from urllib.parse import quote
 
-from headstream.errors import CorruptLogError, DiskFullError, LogVersionError, StorageError
+from headstream.errors import LogVersionError
+from headstream.log.catalog_connection import connect, translated
 from headstream.log.catalog_schema import SCHEMA, STEPS, VERSION, topic_columns
 from headstream.model.identifiers import TopicName
-from headstream.model.message import StateChange
 from headstream.model.topology import Fsync, Limits, TopicOptions
 
-__all__ = ["Catalog", "Snapshot", "StreamRecord", "TopicRecord"]
+__all__ = ["Catalog", "GroupRecord", "Snapshot", "StreamRecord", "TopicLabels", "TopicRecord"]
 
-_BUSY_SECONDS: Final = 10.0
 _NO_OPTIONS: Final = TopicOptions()
+
+
+@dataclass(frozen=True, slots=True)
+class TopicLabels:
+    """What existing clients say of a topic and are told again, without any effect; unsigned 8-bit each.
+
+    Args:
+        compression: The code of a compression, 1 for none.
+        replication: How many copies there are said to be, 1 or more.
+    """
+
+    compression: int = 1
+    replication: int = 1
+
+
+_NO_LABELS: Final = TopicLabels()
+
+
+@dataclass(frozen=True, slots=True)
+class GroupRecord:
+    """A group of a topic that somebody has made, by its number within the topic, from 1."""
+
+    id: int
+    name: str
 
 
 @dataclass(frozen=True, slots=True)
@@ -54,6 +77,13 @@ class TopicRecord:
     fsync: Fsync
     partitions_created_us: tuple[int, ...] = ()
     options: TopicOptions = _NO_OPTIONS
+    labels: TopicLabels = _NO_LABELS
+    groups: tuple[GroupRecord, ...] = ()
+
+    @property
+    def identity(self) -> str:
+        """Tells the topic from what had its name before a purge or a deletion; where its directory is."""
+        return f"{self.stream_number}/{self.number}"
 
     def generation(self, partition: int) -> int:
         """Return the number that tells a partition from what had its name before a purge or a deletion."""
@@ -93,8 +123,8 @@ class Catalog:
         self._lock = threading.RLock()
         self._snapshot: Snapshot | None = None
         self._data_version = -1
-        with self._translated():
-            self._connection = _connect(path, is_writer=is_writer)
+        with translated(self._where):
+            self._connection = connect(path, is_writer=is_writer)
             version = self._version()
         self._is_alone = is_writer
         if version > VERSION:
@@ -105,7 +135,7 @@ class Catalog:
                 advice="Use the Headstream that wrote it, or a newer one",
             )
         if is_writer:
-            with self._translated():
+            with translated(self._where):
                 self._bring_up(version)
 
     def _version(self) -> int:
@@ -120,24 +150,6 @@ class Catalog:
                 self._connection.executescript(STEPS[step])
         self._connection.execute("PRAGMA foreign_keys = ON")
 
-    @contextmanager
-    def _translated(self) -> Iterator[None]:
-        try:
-            yield
-        except sqlite3.OperationalError as error:
-            kind = DiskFullError if error.sqlite_errorcode == sqlite3.SQLITE_FULL else StorageError
-            raise kind(
-                f"the catalog cannot be used: {error}",
-                where=self._where,
-                advice="See that the file and its directory can be read and written by this user, and that there is room",
-            ) from error
-        except sqlite3.DatabaseError as error:
-            raise CorruptLogError(
-                f"the catalog is damaged: {error}",
-                where=self._where,
-                advice="Restore the file from a copy; the messages beside it are not touched by this",
-            ) from error
-
     @property
     def known(self) -> Snapshot | None:
         """The snapshot, where it is known that nothing has changed since; None where that has to be looked up."""
@@ -148,7 +160,7 @@ class Catalog:
         known = self._snapshot
         if known is not None and self._is_alone:
             return known
-        with self._lock, self._translated():
+        with self._lock, translated(self._where):
             version = self._connection.execute("PRAGMA data_version").fetchone()[0]
             if self._snapshot is None or version != self._data_version:
                 self._snapshot = self._read()
@@ -179,11 +191,24 @@ class Catalog:
         query = f"SELECT topic, created_us FROM partitions {which and 'WHERE topic ' + which} ORDER BY topic, number"
         for topic, created in self._connection.execute(query):
             partitions.setdefault(topic, []).append(created)
+        groups: dict[int, list[GroupRecord]] = {}
+        query = f"SELECT topic, id, name FROM groups {which and 'WHERE topic ' + which} ORDER BY topic, id"
+        for topic, *group in self._connection.execute(query) if version > 5 else ():
+            groups.setdefault(topic, []).append(GroupRecord(*group))
         found = {stream.number: (stream, dict(stream.topics)) for stream in streams}
         query = f"SELECT number, stream, id, name, created_us, limits, {topic_columns(version)} FROM topics"
-        for number, stream_number, id_, name, created, limits, fsync, *options in self._connection.execute(
-            f"{query} {which and 'WHERE number ' + which} ORDER BY stream, id"
-        ):
+        for (
+            number,
+            stream_number,
+            id_,
+            name,
+            created,
+            limits,
+            fsync,
+            compression,
+            replication,
+            *options,
+        ) in self._connection.execute(f"{query} {which and 'WHERE number ' + which} ORDER BY stream, id"):
             record, topics = found[stream_number]
             places = tuple(partitions.get(number, ()))
             topics[name] = TopicRecord(
@@ -197,6 +222,8 @@ class Catalog:
                 Fsync(fsync),
                 partitions_created_us=places,
                 options=TopicOptions(*options),
+                labels=TopicLabels(compression, replication),
+                groups=tuple(groups.get(number, ())),
             )
         return {
             record.name: replace(record, topics=dict(sorted(topics.items(), key=lambda each: each[1].id)))
@@ -213,7 +240,7 @@ class Catalog:
             touched: The numbers of the topics that are added, changed or deleted, which the body may still add to; with
                 them, a change costs the same among a thousand topics as among ten. None where it is not known.
         """
-        with self._lock, self._translated():
+        with self._lock, translated(self._where):
             known = self._snapshot if self._is_alone else None
             self._connection.execute("BEGIN IMMEDIATE")
             try:
@@ -228,9 +255,9 @@ class Catalog:
             if known is not None and touched is not None:
                 self._snapshot = self._renew(known, touched)
 
-    def insert_stream(self, name: str, created_us: int) -> int:
-        """Add a stream and return its number."""
-        id_ = self._free_id("SELECT id FROM streams ORDER BY id")
+    def insert_stream(self, name: str, created_us: int, id_: int | None = None) -> int:
+        """Add a stream and return its number; without an id it gets the smallest that is free."""
+        id_ = id_ or self._free_id("SELECT id FROM streams ORDER BY id")
         cursor = self._connection.execute("INSERT INTO streams (id, name, created_us) VALUES (?, ?, ?)", (id_, name, created_us))
         return int(cursor.lastrowid or 0)
 
@@ -243,15 +270,17 @@ class Catalog:
         created_us: int,
         fsync: Fsync = Fsync.INTERVAL,
         options: TopicOptions = _NO_OPTIONS,
+        labels: TopicLabels = _NO_LABELS,
+        id_: int | None = None,
     ) -> int:
-        """Add a topic with its partitions and return its number."""
-        id_ = self._free_id("SELECT id FROM topics WHERE stream = ? ORDER BY id", stream_number)
+        """Add a topic with its partitions and return its number; without an id it gets the smallest that is free."""
+        id_ = id_ or self._free_id("SELECT id FROM topics WHERE stream = ? ORDER BY id", stream_number)
         cursor = self._connection.execute(
             "INSERT INTO topics (stream, id, name, created_us, limits, fsync) VALUES (?, ?, ?, ?, ?, ?)",
             (stream_number, id_, name, created_us, limits.value, fsync.value),
         )
         number = int(cursor.lastrowid or 0)
-        self.set_options(number, options)
+        self.update_topic(number, options=options, labels=labels)
         self._connection.executemany(
             "INSERT INTO partitions (topic, number, created_us) VALUES (?, ?, ?)",
             [(number, partition, created_us) for partition in range(1, partitions + 1)],
@@ -274,6 +303,7 @@ class Catalog:
         new = int(run("SELECT seq FROM sqlite_sequence WHERE name = 'topics'").fetchone()[0])
         run("DELETE FROM states WHERE topic = ?", (number,))
         run("UPDATE topics SET number = ? WHERE number = ?", (new, number))
+        run("UPDATE groups SET topic = ? WHERE topic = ?", (new, number))
         run("UPDATE partitions SET topic = ?, created_us = max(?, created_us + 1) WHERE topic = ?", (new, created_us, number))
         return new
 
@@ -286,72 +316,54 @@ class Catalog:
         """Take a topic's partitions out, from a number on."""
         self._connection.execute("DELETE FROM partitions WHERE topic = ? AND number >= ?", (topic, first))
 
-    def set_options(self, topic: int, options: TopicOptions) -> None:
-        """Say what a topic keeps, and what it takes."""
-        values = asdict(options)
-        columns = ", ".join(f"{name} = ?" for name in values)
-        self._connection.execute(f"UPDATE topics SET {columns} WHERE number = ?", (*values.values(), topic))
+    def rename_stream(self, number: int, name: str) -> None:
+        """Give a stream another name."""
+        self._connection.execute("UPDATE streams SET name = ? WHERE number = ?", (name, number))
 
-    def put_states(self, topic: int, partition: int, changes: Iterable[StateChange]) -> None:
-        """Record what the states of messages are about to be."""
-        self._connection.executemany(
-            "INSERT OR REPLACE INTO states VALUES (?, ?, ?, ?, ?, ?, ?, 1)",
-            [(topic, partition, each.offset, each.state, each.reason, each.by, each.changed_us) for each in changes],
-        )
+    def update_topic(
+        self, number: int, *, name: str | None = None, options: TopicOptions | None = None, labels: TopicLabels | None = None
+    ) -> None:
+        """Give a topic another name, other options or labels; None leaves them."""
+        values: dict[str, Any] = {} if name is None else {"name": name}
+        for given in (options, labels):
+            values |= {} if given is None else asdict(given)
+        columns = ", ".join(f"{column} = ?" for column in values)
+        if values:
+            self._connection.execute(f"UPDATE topics SET {columns} WHERE number = ?", (*values.values(), number))
 
-    def settle_states(self, topic: int, partition: int, offsets: Iterable[int], available: int) -> None:
-        """Record that messages have the states that were recorded; those that are available need no row."""
-        places = [(topic, partition, offset) for offset in offsets]
-        place = "topic = ? AND partition = ? AND offset = ?"
-        self._connection.executemany(f"UPDATE states SET is_pending = 0 WHERE {place}", places)
-        self._connection.executemany(f"DELETE FROM states WHERE {place} AND state = {int(available)}", places)
+    def insert_group(self, topic: int, name: str, id_: int | None = None) -> int:
+        """Add a group to a topic and return its id; without one it gets the smallest that is free."""
+        id_ = id_ or self._free_id("SELECT id FROM groups WHERE topic = ? ORDER BY id", topic)
+        self._connection.execute("INSERT INTO groups (topic, id, name) VALUES (?, ?, ?)", (topic, id_, name))
+        return id_
 
-    def forget_states(self, topic: int, partition: int, until_offset: int) -> None:
-        """Forget the states of messages before an offset, which are dropped."""
-        self._connection.execute(
-            "DELETE FROM states WHERE topic = ? AND partition = ? AND offset < ?", (topic, partition, until_offset)
-        )
-
-    def remove_states(self, topic: int, partition: int, offsets: Iterable[int]) -> None:
-        """Forget the states of messages that are not there any more."""
-        places = [(topic, partition, offset) for offset in offsets]
-        self._connection.executemany("DELETE FROM states WHERE topic = ? AND partition = ? AND offset = ?", places)
+    def delete_group(self, topic: int, id_: int) -> None:
+        """Take a group out."""
+        self._connection.execute("DELETE FROM groups WHERE topic = ? AND id = ?", (topic, id_))
 
     def change(self, statement: str, *parameters: Any) -> None:
         """Run a statement on a table that another module looks after."""
         self._connection.execute(statement, parameters)
 
+    def change_each(self, statement: str, rows: Iterable[Sequence[Any]]) -> None:
+        """Run such a statement once for each row of parameters."""
+        self._connection.executemany(statement, rows)
+
     def select(self, query: str, *parameters: Any, since: int) -> list[Any]:
         """Return the rows of such a table, any time; none where the database is of a version before it, `since`."""
-        with self._lock, self._translated():
+        with self._lock, translated(self._where):
             return [] if self._version() < since else self._connection.execute(query, parameters).fetchall()
-
-    # -- states of messages: any time ------------------------------------------------------------------------
-
-    def states(self, topic: int, partition: int) -> list[StateChange]:
-        """Return every message of a partition that is not available, pending ones included, by offset."""
-        with self._lock, self._translated():
-            if self._version() < 3:
-                return []
-            query = "SELECT offset, state, reason, author, changed_us FROM states WHERE topic = ? AND partition = ?"
-            return [StateChange(*row) for row in self._connection.execute(f"{query} ORDER BY offset", (topic, partition))]
-
-    def pending_states(self) -> list[tuple[int, int, int, int]]:
-        """Return every change of state that may not have been made: topic, partition, offset, state."""
-        with self._lock, self._translated():
-            query = "SELECT topic, partition, offset, state FROM states WHERE is_pending ORDER BY topic, partition, offset"
-            return list(self._connection.execute(query))
 
     def changes(self) -> int:
         """Return a number that is another one after each change by another connection, and each of this one."""
         if self._is_alone:
             return self._connection.total_changes
-        with self._lock, self._translated():
+        with self._lock, translated(self._where):
             return int(self._connection.execute("PRAGMA data_version").fetchone()[0]) + self._connection.total_changes
 
     def find_problems(self) -> list[str]:
         """Return what SQLite finds wrong with the database, page by page and row by row; nothing where it is sound."""
-        with self._lock, self._translated():
+        with self._lock, translated(self._where):
             found = [str(row[0]) for row in self._connection.execute("PRAGMA integrity_check")]
             dangling = [
                 f"row {row[1]} of {row[0]} names no {row[2]}" for row in self._connection.execute("PRAGMA foreign_key_check")
@@ -360,7 +372,7 @@ class Catalog:
 
     def last_topic_number(self) -> int:
         """Return the last number that a topic was given, 0 before the first."""
-        with self._lock, self._translated():
+        with self._lock, translated(self._where):
             row = self._connection.execute("SELECT seq FROM sqlite_sequence WHERE name = 'topics'").fetchone()
             return 0 if row is None else int(row[0])
 
@@ -376,25 +388,3 @@ class Catalog:
         """Let go of the database."""
         with self._lock:
             self._connection.close()
-
-
-def _connect(path: str | None, *, is_writer: bool) -> sqlite3.Connection:
-    if path is None:
-        return _open(":memory:", uri=False)
-    if is_writer:
-        return _open(path, uri=False)
-    address = f"file:{quote(path)}?mode=ro"
-    try:
-        connection = _open(address, uri=True)
-        connection.execute("PRAGMA schema_version").fetchone()
-    except sqlite3.OperationalError:
-        # Read-only, SQLite needs the files of shared memory that only a writable directory can have. Where there is no
-        # write-ahead log either, nobody is writing, and the file can be read as it lies.
-        if Path(f"{path}-wal").exists():
-            raise
-        return _open(f"{address}&immutable=1", uri=True)
-    return connection
-
-
-def _open(address: str, *, uri: bool) -> sqlite3.Connection:
-    return sqlite3.connect(address, timeout=_BUSY_SECONDS, isolation_level=None, check_same_thread=False, uri=uri)

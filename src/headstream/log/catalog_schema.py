@@ -5,6 +5,8 @@
     3    topics.retention_us, topics.retention_bytes, states        before: none
     4    topics.compaction_delay_us, topics.deduplication_count     before: none
     5    commits                                                    before: none
+    6    topics.compression, topics.replication, groups             before: 1, 1, none
+         users, tokens, revoked                                     before: none
 
 A writer brings an older database up when it opens it; until then readers take what is not there yet for what stands
 under `before`. A reader asks for the version anew each time, since a writer may come in between.
@@ -16,7 +18,7 @@ from typing import Final
 
 __all__ = ["SCHEMA", "STEPS", "VERSION", "topic_columns"]
 
-VERSION: Final = 5
+VERSION: Final = 6
 _STATES: Final = """
 CREATE TABLE IF NOT EXISTS states (
     topic INTEGER NOT NULL, partition INTEGER NOT NULL, offset INTEGER NOT NULL, state INTEGER NOT NULL,
@@ -30,6 +32,20 @@ CREATE TABLE IF NOT EXISTS commits (
     writer TEXT PRIMARY KEY, epoch INTEGER NOT NULL, state TEXT NOT NULL, manifest BLOB NOT NULL, places TEXT NOT NULL,
     reason TEXT NOT NULL, changed_us INTEGER NOT NULL) WITHOUT ROWID;
 """
+_GROUPS: Final = """
+CREATE TABLE IF NOT EXISTS groups (
+    topic INTEGER NOT NULL REFERENCES topics (number) ON DELETE CASCADE, id INTEGER NOT NULL, name TEXT NOT NULL,
+    PRIMARY KEY (topic, id), UNIQUE (topic, name)) WITHOUT ROWID;
+"""
+_ACCOUNTS: Final = """
+CREATE TABLE IF NOT EXISTS users (
+    id INTEGER PRIMARY KEY AUTOINCREMENT, name TEXT NOT NULL UNIQUE, password_hash TEXT NOT NULL, is_active INTEGER NOT NULL,
+    permissions BLOB, created_us INTEGER NOT NULL);
+CREATE TABLE IF NOT EXISTS tokens (
+    user INTEGER NOT NULL REFERENCES users (id) ON DELETE CASCADE, name TEXT NOT NULL, hash BLOB NOT NULL UNIQUE,
+    expires_us INTEGER, PRIMARY KEY (user, name)) WITHOUT ROWID;
+CREATE TABLE IF NOT EXISTS revoked (id TEXT PRIMARY KEY, expires_us INTEGER NOT NULL) WITHOUT ROWID;
+"""
 SCHEMA: Final = f"""
 PRAGMA journal_mode = WAL;
 BEGIN IMMEDIATE;
@@ -41,12 +57,15 @@ CREATE TABLE IF NOT EXISTS topics (
     id INTEGER NOT NULL, name TEXT NOT NULL, created_us INTEGER NOT NULL, limits TEXT NOT NULL,
     fsync TEXT NOT NULL DEFAULT 'interval', retention_us INTEGER, retention_bytes INTEGER,
     compaction_delay_us INTEGER, deduplication_count INTEGER,
+    compression INTEGER NOT NULL DEFAULT 1, replication INTEGER NOT NULL DEFAULT 1,
     UNIQUE (stream, id), UNIQUE (stream, name));
 CREATE TABLE IF NOT EXISTS partitions (
     topic INTEGER NOT NULL REFERENCES topics (number) ON DELETE CASCADE, number INTEGER NOT NULL,
     created_us INTEGER NOT NULL, PRIMARY KEY (topic, number)) WITHOUT ROWID;
 {_STATES}
 {_COMMITS}
+{_GROUPS}
+{_ACCOUNTS}
 PRAGMA user_version = {VERSION};
 COMMIT;
 """
@@ -59,6 +78,9 @@ STEPS: Final = {
     3: "BEGIN IMMEDIATE; ALTER TABLE topics ADD COLUMN compaction_delay_us INTEGER; "
     "ALTER TABLE topics ADD COLUMN deduplication_count INTEGER; PRAGMA user_version = 4; COMMIT;",
     4: f"BEGIN IMMEDIATE; {_COMMITS} PRAGMA user_version = 5; COMMIT;",
+    5: "BEGIN IMMEDIATE; ALTER TABLE topics ADD COLUMN compression INTEGER NOT NULL DEFAULT 1; "
+    f"ALTER TABLE topics ADD COLUMN replication INTEGER NOT NULL DEFAULT 1; {_GROUPS} {_ACCOUNTS} "
+    "PRAGMA user_version = 6; COMMIT;",
 }
 """From each older version to the next."""
 
@@ -67,4 +89,5 @@ def topic_columns(version: int) -> str:
     """Return the columns of topics behind `limits`, as a query of a database of this version asks for them."""
     fsync = "fsync" if version > 1 else "'interval'"
     retention = "retention_us, retention_bytes" if version > 2 else "NULL, NULL"
-    return f"{fsync}, {retention}, {'compaction_delay_us, deduplication_count' if version > 3 else 'NULL, NULL'}"
+    compaction = "compaction_delay_us, deduplication_count" if version > 3 else "NULL, NULL"
+    return f"{fsync}, {'compression, replication' if version > 5 else '1, 1'}, {retention}, {compaction}"

@@ -306,10 +306,12 @@ class StagedCommits:
         return record
 
     def _find_number(self, place: PlaceProgress) -> TopicRecord | None:
-        name = TopicName.parse(place.name)
-        stream = self._log.snapshot().get(name.stream)
-        topic = None if stream is None else stream.topics.get(name.topic)
-        return topic if topic and topic.number == place.topic and place.partition <= topic.partitions else None
+        """Return the topic of a place, whatever its name is by now; None where it or the partition is no more."""
+        for stream in self._log.snapshot().values():
+            for topic in stream.topics.values():
+                if topic.number == place.topic:
+                    return topic if place.partition <= topic.partitions else None
+        return None
 
     def _append_place(self, record: CommitRecord, manifest: Manifest, place: PlaceProgress, topic: TopicRecord) -> CommitRecord:
         """Append one partition's part."""

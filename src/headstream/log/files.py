@@ -15,6 +15,7 @@ change by it.
 
 from __future__ import annotations
 
+import errno
 import os
 import shutil
 import threading
@@ -33,6 +34,9 @@ _RESERVED_FROM_BYTES: Final = 1 << 20
 
 _MAX_RESERVED_BYTES: Final = 16 << 20
 """So much room is reserved ahead at most, and never more than there are bytes: what a crash leaves reserved is little."""
+
+_MOST_TRIES: Final = 100
+"""Making a directory begins again so often where one above it vanishes between two steps."""
 
 
 class WriteFile(ReadFile, Protocol):
@@ -74,6 +78,9 @@ class Files(ReadFiles, Protocol):
 
     def remove_directory(self, path: str) -> None:
         """Remove a directory with all that is in it; there may be none."""
+
+    def remove_empty_directory(self, path: str) -> None:
+        """Remove a directory unless something is in it, at once: what another process puts there meanwhile stays."""
 
 
 class OsFile(OsReadFile):
@@ -140,10 +147,13 @@ class OsFiles(OsReadFiles):
 
     def make_directory(self, path: str) -> None:
         """Make a directory and those above it; it may be there already."""
-        try:
-            Path(path).mkdir(parents=True, exist_ok=True)
-        except OSError as error:
-            raise storage_error(error, "make a directory", path) from error
+        for left in reversed(range(_MOST_TRIES)):
+            try:
+                Path(path).mkdir(parents=True, exist_ok=True)
+                break
+            except OSError as error:
+                if not (left and isinstance(error, FileNotFoundError)):  # one above it, being empty, was just removed
+                    raise storage_error(error, "make a directory", path) from error
 
     def replace(self, path: str, data: bytes) -> None:
         """Make a file hold this and nothing else, at once and durably: a crash leaves the old or the new."""
@@ -185,12 +195,21 @@ class OsFiles(OsReadFiles):
 
     def remove_directory(self, path: str) -> None:
         """Remove a directory with all that is in it; there may be none."""
+        while os.path.lexists(path):
+            try:
+                shutil.rmtree(path)
+            except FileNotFoundError:
+                continue  # somebody else removes it too
+            except OSError as error:
+                raise storage_error(error, "remove a directory", path) from error
+
+    def remove_empty_directory(self, path: str) -> None:
+        """Remove a directory unless something is in it, at once: what another process puts there meanwhile stays."""
         try:
-            shutil.rmtree(path)
-        except FileNotFoundError:
-            return
+            os.rmdir(path)  # noqa: PTH106
         except OSError as error:
-            raise storage_error(error, "remove a directory", path) from error
+            if error.errno not in (errno.ENOENT, errno.ENOTEMPTY, errno.EEXIST):
+                raise storage_error(error, "remove a directory", path) from error
 
 
 class MemoryFile:
@@ -328,3 +347,10 @@ class MemoryFiles:
             for name in [name for name in self._directories if name == path or name.startswith(f"{path}/")]:
                 del self._directories[name]
             self._touch(path)
+
+    def remove_empty_directory(self, path: str) -> None:
+        """Remove a directory unless something is in it."""
+        with self._lock:
+            if not any(name.startswith(f"{path}/") for names in (self._files, self._directories) for name in names):
+                self._directories.pop(path, None)
+                self._touch(path)

@@ -35,12 +35,10 @@ from headstream.segments.layout import CATALOG_NAME, FORMAT_VERSION, GROUPS_NAME
 
 __all__ = ["Log"]
 
-_MAX_OPEN: Final = max(64, min(2048, max_open_files() // 8))
-"""Partitions that hold files open, for writing and for reading each, two or three files: half of what this process may
-open is left to the program. Enough of them matter: to close one for another is a sync and a search for its end."""
-
-_MAX_OPEN_OFFSETS: Final = max(64, min(2048, max_open_files() // 16))
-"""Files of consumer offsets that are open for writing."""
+_MAX_OPEN: Final = 2048
+_MAX_OPEN_OFFSETS: Final = 2048
+"""Partitions that hold files open, for writing and for reading each, two or three files; consumer offsets' files too. With what
+this process may open, half is left to the program. Enough of them matter: to close one is a sync and a search for its end."""
 
 _POOLED_BUFFERS: Final = 8
 _TOLD_LOOK_S: Final = 1.0
@@ -66,8 +64,9 @@ class Log:
         self.root = root
         self.files = files
         self.segment_bytes = segment_bytes
-        self._is_memory = is_memory
+        self.is_memory = is_memory
         self._lock = threading.RLock()
+        self._max_open = min(_MAX_OPEN, max(64, max_open_files() // 8))
         self.administration = threading.RLock()
         self.background = Background(self)
         self._states: MessageStates | None = None
@@ -79,11 +78,11 @@ class Log:
         self._writing: OrderedDict[tuple[int, int], Partition] = OrderedDict()
         self._reading: OrderedDict[tuple[int, int, int], tuple[PartitionFollower, threading.Lock]] = OrderedDict()
         self._offsets: dict[int, OffsetStore] = {}
-        self._open_offsets = OpenOffsets(_MAX_OPEN_OFFSETS)
+        self._open_offsets = OpenOffsets(min(_MAX_OPEN_OFFSETS, max(64, max_open_files() // 16)))
         self._syncer = IntervalSyncer()
         self._buffers = BufferPool(_POOLED_BUFFERS)
-        self._waiting = Waiting()
-        self._watching = Watching(self._waiting)
+        self.waiting = Waiting()
+        self._watching = Watching(self.waiting)
         self._is_writer = False
         self._closed_because: str | None = None
 
@@ -97,11 +96,6 @@ class Log:
     def groups_directory(self) -> str:
         """Where the locks of consumer groups are, and what their members are woken by."""
         return f"{self.root}/{GROUPS_NAME}"
-
-    @property
-    def is_memory(self) -> bool:
-        """Whether it lives and dies with this process."""
-        return self._is_memory
 
     @property
     def is_writer(self) -> bool:
@@ -139,7 +133,7 @@ class Log:
                 return
             self._found()
             self.files.make_directory(self.root)
-            if not self._is_memory:
+            if not self.is_memory:
                 self._writer_lock.acquire(briefly=briefly)
             try:
                 self._marker = read_marker(self.root, self.files)
@@ -161,7 +155,7 @@ class Log:
                 self._is_writer = False
                 self._writer_lock.release()
                 raise
-            if not (self._is_memory or briefly):
+            if not (self.is_memory or briefly):
                 self.commits.start()
 
     def _use(self, catalog: Catalog) -> MessageStates:
@@ -170,7 +164,7 @@ class Log:
         return self._states
 
     def _catalog_path(self, *, must_exist: bool) -> str | None:
-        if self._is_memory:
+        if self.is_memory:
             return None
         path = f"{self.root}/{CATALOG_NAME}"
         if must_exist and not self.files.exists(path):
@@ -243,7 +237,7 @@ class Log:
             follower, lock = self._reading.pop(reading)
             with lock:
                 follower.close()
-        self._waiting.ring(self.partition_directory(topic, number))
+        self.waiting.ring(self.partition_directory(topic, number))
 
     # -- messages -------------------------------------------------------------------------------------------
 
@@ -265,11 +259,16 @@ class Log:
 
     def ring(self, partition: Partition) -> None:
         """Have all who wait for messages of a partition look again."""
-        self._waiting.ring(partition.directory)
+        self.waiting.ring(partition.directory)
+
+    def ring_topic(self, topic: TopicRecord) -> None:
+        """Have all who wait for messages of a topic look again."""
+        for number in range(1, topic.partitions + 1):
+            self.waiting.ring(self.partition_directory(topic, number))
 
     def ring_groups(self) -> None:
         """Have all members of consumer groups who wait look again; it waits for nothing, so that a finalizer may call it."""
-        self._waiting.ring(self.groups_directory)
+        self.waiting.ring(self.groups_directory)
 
     def partition(self, topic: TopicRecord, number: int) -> Partition:
         """Return the writer's side of a partition."""
@@ -285,14 +284,19 @@ class Log:
                     wide=topic.limits is Limits.WIDE,
                     segment_bytes=self.segment_bytes,
                     fsync=topic.fsync,
-                    on_dirty=None if self._is_memory else self._syncer.add,
+                    on_dirty=None if self.is_memory else self._syncer.add,
                 )
             self._writing[key] = partition
             self._writing.move_to_end(key)
-            if len(self._writing) > _MAX_OPEN:
+            if len(self._writing) > self._max_open:
                 with suppress(StorageError):  # it concerns the next who appends to that one, and is kept for him
                     self._writing.popitem(last=False)[1].close()
             return partition
+
+    def written_end(self, topic: TopicRecord, number: int) -> int:
+        """Return the end offset of a partition as far as this process has written to it, else 0; it asks no file."""
+        partition = self._partitions.get((topic.number, number))
+        return 0 if partition is None else partition.end_offset
 
     @contextmanager
     def reading(self, topic: TopicRecord, number: int) -> Iterator[PartitionFollower]:
@@ -305,7 +309,7 @@ class Log:
                 follower = PartitionFollower(self.partition_directory(topic, number), self.files, self._buffers)
                 lent = self._reading[key] = follower, threading.Lock()
             self._reading.move_to_end(key)
-            evicted = self._reading.popitem(last=False)[1] if len(self._reading) > _MAX_OPEN else None
+            evicted = self._reading.popitem(last=False)[1] if len(self._reading) > self._max_open else None
         if evicted is not None:
             with evicted[1]:
                 evicted[0].close()
@@ -341,12 +345,12 @@ class Log:
         """
         until = monotonic() + timeout_s
         look_s = _FIRST_LOOK_S
-        with self._waiting.bell(directories) as bell:
+        with self.waiting.bell(directories) as bell:
             due = directories
             is_told = True
             while True:
                 self._check_open()
-                is_told = self._is_writer or self._is_memory or (self._watching.watch(due) and is_told)
+                is_told = self._is_writer or self.is_memory or (self._watching.watch(due) and is_told)
                 if is_there(due):
                     return True
                 rest = until - monotonic()
@@ -383,7 +387,7 @@ class Log:
                 self._catalog.close()
             self._is_writer = False
             self._writer_lock.release()
-        self._waiting.ring_all()
+        self.waiting.ring_all()
         self._watching.close()
         if failure is not None:
             raise failure

@@ -76,6 +76,20 @@ class Retention:
                             dropped += self._apply(topic)
         return dropped
 
+    def drop_oldest(self, topic: TopicRecord, number: int, count: int) -> int:
+        """Drop the oldest closed segments of a partition, whatever their age, and return how many that were.
+
+        Args:
+            topic: The topic.
+            number: The partition's.
+            count: How many segments at most.
+        """
+        directory = self._log.partition_directory(topic, number)
+        with self._log.administration:
+            bases = base_offsets(self._log.files.list_names(directory) or [])
+            oldest = self._closed_of(directory, number, bases[:-1])[:count]
+            return sum(self._drop(topic, segment) for segment in oldest)
+
     def _apply(self, topic: TopicRecord) -> int:
         closed, size_bytes = self._look(topic)
         oldest_us = -1 if topic.options.retention_us is None else self._clock_us() - topic.options.retention_us

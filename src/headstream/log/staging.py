@@ -15,13 +15,14 @@ by the same writer's next commit, or after a week.
 from __future__ import annotations
 
 import json
+from collections.abc import Iterable
 from dataclasses import asdict, dataclass
 from typing import Final
 from urllib.parse import quote, unquote
 
 from headstream.codec.batch.scan import crc32c
 from headstream.codec.buffer import BytesLike
-from headstream.errors import CorruptLogError
+from headstream.errors import CorruptLogError, InvalidInputError
 from headstream.log.files import Files, WriteFile
 from headstream.segments.layout import INBOX_NAME, STAGED_NAME
 
@@ -39,6 +40,7 @@ __all__ = [
     "remove_staged",
     "sweep_abandoned",
     "sweep_epochs",
+    "unstage",
 ]
 
 MANIFEST_SUFFIX: Final = ".json"
@@ -163,16 +165,25 @@ class StagedWriter:
         writer: See Manifest.
         epoch: See Manifest.
         name: Of the part, without suffix; no other attempt at the same work may have the same.
+        position: Where in the file what comes lies, bytes: others may have begun it.
+
+    Raises, when a batch is added:
+        InvalidInputError: the file does not reach to that position.
     """
 
-    def __init__(self, root: str, files: Files, writer: str, epoch: int, name: str) -> None:
+    def __init__(self, root: str, files: Files, writer: str, epoch: int, name: str, *, position: int = 0) -> None:
         self._directory = epoch_directory(root, writer, epoch)
         self._files = files
-        self._name = f"{name}{_PART_SUFFIX}"
+        self._name = self.file_name(name)
         self._path = f"{self._directory}/{self._name}"
         self._file: WriteFile | None = None
-        self._position = 0
+        self._position = position
         self._chunks: list[Chunk] = []
+
+    @staticmethod
+    def file_name(part: str) -> str:
+        """Return the name of a part's file in its epoch's directory."""
+        return f"{part}{_PART_SUFFIX}"
 
     def add(self, topic: str, partition: int, sent: BytesLike, count: int) -> None:
         """Stage a batch.
@@ -187,21 +198,39 @@ class StagedWriter:
         if self._file is None:
             self._files.make_directory(self._directory)
             self._file = self._files.open_write(self._path)
+            if self._file.size_bytes() < self._position:
+                raise InvalidInputError(
+                    f"what was staged before byte {self._position} is not there",
+                    where=self._path,
+                    advice="Stage the part's batches in their order",
+                )
         self._file.write_at(data, self._position)
         self._position += len(data)
         self._chunks.append(Chunk(topic, partition, len(data), count, crc32c(data)))
+
+    def sync(self) -> None:
+        """Return when what was staged is on the disk itself."""
+        if self._file is not None:
+            self._file.sync()
+            self._files.sync_directory(self._directory)
 
     def finish(self) -> StagedPart | None:
         """Return what was staged, on the disk itself; None where that is nothing."""
         if self._file is None:
             return None
         try:
-            self._file.sync()
-            self._files.sync_directory(self._directory)
+            self.sync()
         finally:
             self._file.close()
             self._file = None
         return StagedPart(self._name, tuple(self._chunks))
+
+    def pause(self) -> tuple[Chunk, ...]:
+        """Let go of the file, which another one goes on with, and return what was staged; it is not synced."""
+        if self._file is not None:
+            self._file.close()
+            self._file = None
+        return tuple(self._chunks)
 
     def discard(self) -> None:
         """Remove what was staged."""
@@ -212,10 +241,18 @@ class StagedWriter:
             self._files.remove(self._path)
 
 
+def unstage(root: str, files: Files, writer: str, epoch: int, names: Iterable[str]) -> None:
+    """Remove some files that were staged for an epoch, and their directories if nothing else is in them."""
+    for name in names:
+        files.remove(f"{epoch_directory(root, writer, epoch)}/{name}")
+    files.remove_empty_directory(epoch_directory(root, writer, epoch))
+    files.remove_empty_directory(_writer_directory(root, writer))
+
+
 def remove_staged(root: str, files: Files, writer: str, epoch: int) -> None:
     """Remove what was staged for an epoch."""
     files.remove_directory(epoch_directory(root, writer, epoch))
-    _remove_if_empty(_writer_directory(root, writer), files)
+    files.remove_empty_directory(_writer_directory(root, writer))
 
 
 def sweep_epochs(root: str, files: Files, writer: str, epoch: int) -> None:
@@ -224,7 +261,7 @@ def sweep_epochs(root: str, files: Files, writer: str, epoch: int) -> None:
     for name in files.list_names(directory) or ():
         if name.isdecimal() and int(name) <= epoch:
             files.remove_directory(f"{directory}/{name}")
-    _remove_if_empty(directory, files)
+    files.remove_empty_directory(directory)
 
 
 def sweep_abandoned(root: str, files: Files, now_us: int) -> None:
@@ -238,7 +275,7 @@ def sweep_abandoned(root: str, files: Files, now_us: int) -> None:
             is_old = changed_ns is not None and changed_ns // 1000 < now_us - _ABANDONED_US
             if is_old and f"{quoted}-{epoch}" not in wanted:
                 files.remove_directory(directory)
-        _remove_if_empty(_writer_directory(root, writer), files)
+        files.remove_empty_directory(_writer_directory(root, writer))
 
 
 def read_chunk(path: str, files: Files, position: int, chunk: Chunk) -> memoryview:
@@ -269,9 +306,3 @@ def read_chunk(path: str, files: Files, position: int, chunk: Chunk) -> memoryvi
             advice="The job that staged it sends its batch again when it is started anew",
         )
     return data
-
-
-def _remove_if_empty(directory: str, files: Files) -> None:
-    """Remove a writer's directory with nothing in it."""
-    if files.list_names(directory) == []:
-        files.remove_directory(directory)

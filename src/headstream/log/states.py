@@ -25,6 +25,14 @@ from headstream.errors import CorruptLogError, InvalidInputError, LogError, Offs
 from headstream.log.catalog import Catalog, TopicRecord
 from headstream.log.closed_segments import finish_pass
 from headstream.log.files import Files
+from headstream.log.state_records import (
+    find_states,
+    forget_states,
+    pending_states,
+    put_states,
+    remove_states,
+    settle_states,
+)
 from headstream.model.message import MessageState, StateChange
 from headstream.segments.follower import PartitionFollower
 
@@ -75,14 +83,14 @@ class MessageStates:
         known = self._known
         found = known.get((topic.number, number))
         if found is None:
-            found = known[topic.number, number] = [change.offset for change in self._catalog.states(topic.number, number)]
+            found = known[topic.number, number] = [change.offset for change in find_states(self._catalog, topic.number, number)]
         return found
 
     def changes(self, topic: TopicRecord, number: int) -> list[StateChange]:
         """Return every message of a partition that is not available, by offset, with who made it so, why and when."""
         with PartitionFollower(self._directory_of(topic, number), self._files) as follower:
             first = follower.first_offset
-        found = self._catalog.states(topic.number, number)
+        found = find_states(self._catalog, topic.number, number)
         return [change for change in found if change.state != _AVAILABLE and change.offset >= first]
 
     def set(self, topic: TopicRecord, number: int, offsets: Iterable[int], change: StateChange) -> None:
@@ -109,30 +117,31 @@ class MessageStates:
             places = self._find(directory, wanted)
             self.writes_count += 1
             with self._catalog.transaction(_NO_TOPICS):
-                self._catalog.put_states(
+                put_states(
+                    self._catalog,
                     topic.number,
                     number,
                     (StateChange(offset, change.state, change.reason, change.by, change.changed_us) for offset in wanted),
                 )
             self._write([(place, offset, change.state) for place, offset in zip(places, wanted, strict=True)])
             with self._catalog.transaction(_NO_TOPICS):
-                self._catalog.settle_states(topic.number, number, wanted, _AVAILABLE)
+                settle_states(self._catalog, topic.number, number, wanted, _AVAILABLE)
 
     def forget(self, topic: TopicRecord, number: int, until_offset: int) -> None:
         """Forget the states of messages before an offset: they are dropped."""
         if has_exception(self.exceptions(topic, number), 0, until_offset):
             with self._catalog.transaction(_NO_TOPICS):
-                self._catalog.forget_states(topic.number, number, until_offset)
+                forget_states(self._catalog, topic.number, number, until_offset)
 
     def forget_missing(self, topic: TopicRecord, number: int) -> None:
         """Forget the states of messages that compaction has taken."""
         if not self.exceptions(topic, number):
             return
         with self._lock:
-            offsets = [change.offset for change in self._catalog.states(topic.number, number)]
+            offsets = [change.offset for change in find_states(self._catalog, topic.number, number)]
             _, missing = self._places(self._directory_of(topic, number), offsets)
             with self._catalog.transaction(_NO_TOPICS):
-                self._catalog.remove_states(topic.number, number, missing)
+                remove_states(self._catalog, topic.number, number, missing)
 
     def _places(self, directory: str, offsets: Iterable[int]) -> tuple[dict[int, tuple[str, int]], list[int]]:
         """Return path and byte position of those of some messages that are there, and the offsets of those that are not."""
@@ -153,7 +162,7 @@ class MessageStates:
         """Finish what a crash has left unfinished; the caller has just become the writer."""
         topics = {topic.number: topic for stream in self._catalog.snapshot().values() for topic in stream.topics.values()}
         pending: dict[tuple[int, int], list[tuple[int, int]]] = {}
-        for topic, number, offset, state in self._catalog.pending_states():
+        for topic, number, offset, state in pending_states(self._catalog):
             pending.setdefault((topic, number), []).append((offset, state))
         for (topic, number), changes in pending.items():
             with suppress(LogError):  # a damaged partition is told of where it is used; its changes stay pending
@@ -165,8 +174,8 @@ class MessageStates:
         places, missing = self._places(directory, (offset for offset, _ in changes))
         self._write([(places[offset], offset, state) for offset, state in changes if offset in places])
         with self._catalog.transaction(_NO_TOPICS):
-            self._catalog.settle_states(topic.number, number, list(places), _AVAILABLE)
-            self._catalog.remove_states(topic.number, number, missing)
+            settle_states(self._catalog, topic.number, number, list(places), _AVAILABLE)
+            remove_states(self._catalog, topic.number, number, missing)
 
     def _find(self, directory: str, offsets: Sequence[int]) -> list[tuple[str, int]]:
         """Return path and byte position of messages."""

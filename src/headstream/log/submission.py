@@ -2,7 +2,7 @@
 
 committed before         nothing is to be done
 the lock is free         this process takes it for a moment and appends
-another process has it   that one appends; it is waited for, and taken over from if it ends
+another process has it   that one appends and clears away; it is waited for, and taken over from if it ends
 nobody does              the commit is withdrawn, and the one who has the lock is named
 """
 
@@ -14,12 +14,13 @@ from collections.abc import Callable
 from typing import Final
 
 from headstream.errors import InvalidInputError, LogLockedError, StorageError
+from headstream.log.commit_records import CommitRecord
 from headstream.log.log import Log
 from headstream.log.shared import close_log, open_directory
-from headstream.log.staging import TAKEN_SUFFIX, Manifest, inbox_path, remove_staged
+from headstream.log.staging import MANIFEST_SUFFIX, TAKEN_SUFFIX, Manifest, inbox_path, remove_staged
 from headstream.segments.layout import INBOX_NAME
 
-__all__ = ["commit_staged", "is_committed"]
+__all__ = ["commit_staged", "commit_to", "is_committed", "is_taken_up"]
 
 _FIRST_LOOK_S: Final = 0.001
 _LAST_LOOK_S: Final = 0.02
@@ -37,16 +38,22 @@ def is_committed(directory: str, writer: str, epoch: int) -> bool:
     """
     log = open_directory(directory)
     try:
-        if _is_done(log, writer, epoch):
-            return True
-        return any(log.files.exists(inbox_path(log.root, writer, epoch, suffix)) for suffix in (".json", TAKEN_SUFFIX))
+        return is_taken_up(log, writer, epoch)
     finally:
         close_log(log)
 
 
-def _is_done(log: Log, writer: str, epoch: int) -> bool:
-    record = log.commits.outcome(writer)
+def is_taken_up(log: Log, writer: str, epoch: int) -> bool:
+    """Return what is_committed() does of a log that is open; arguments are the same."""
+    return _is_done(log.commits.outcome(writer), epoch) or _is_in_inbox(log, writer, epoch)
+
+
+def _is_done(record: CommitRecord | None, epoch: int) -> bool:
     return record is not None and (record.epoch > epoch or (record.epoch == epoch and record.state == "done"))
+
+
+def _is_in_inbox(log: Log, writer: str, epoch: int) -> bool:
+    return any(log.files.exists(inbox_path(log.root, writer, epoch, suffix)) for suffix in (MANIFEST_SUFFIX, TAKEN_SUFFIX))
 
 
 def commit_staged(
@@ -57,7 +64,7 @@ def commit_staged(
     monotonic: Callable[[], float] = time.monotonic,
     sleep: Callable[[float], None] = time.sleep,
 ) -> None:
-    """Commit what was staged, and return when all of it is in the log; a second time it does nothing.
+    """Commit what was staged, and return when it is all in the log and nothing is staged; a second time it does nothing.
 
     Args:
         directory: The log's.
@@ -73,20 +80,26 @@ def commit_staged(
     """
     log = open_directory(directory)
     try:
-        _commit(log, manifest, timeout_s, monotonic, sleep)
+        commit_to(log, manifest, timeout_s, monotonic=monotonic, sleep=sleep)
     finally:
         close_log(log)
 
 
-def _commit(
-    log: Log, manifest: Manifest, timeout_s: float, monotonic: Callable[[], float], sleep: Callable[[float], None]
+def commit_to(
+    log: Log,
+    manifest: Manifest,
+    timeout_s: float,
+    *,
+    monotonic: Callable[[], float] = time.monotonic,
+    sleep: Callable[[float], None] = time.sleep,
 ) -> None:
+    """Commit what was staged in a log that is open, as commit_staged() does; arguments and errors are the same."""
     writer, epoch = manifest.writer, manifest.epoch
     path = inbox_path(log.root, writer, epoch)
-    if _is_done(log, writer, epoch):
+    before = log.commits.outcome(writer)
+    if _is_done(before, epoch):
         remove_staged(log.root, log.files, writer, epoch)
         return
-    before = log.commits.outcome(writer)
     log.files.make_directory(f"{log.root}/{INBOX_NAME}")
     log.files.replace(path, manifest.encode())
     until, look_s = monotonic() + timeout_s, _FIRST_LOOK_S
@@ -98,11 +111,15 @@ def _commit(
             log.commits.take_in()
         except LogLockedError as error:
             locked = error
-        if _is_done(log, writer, epoch):
-            return
         record = log.commits.outcome(writer)
-        if record is not None and record != before and record.epoch == epoch and record.state == "refused":
-            raise InvalidInputError(f"a staged commit was refused: {record.reason}", where=log.root)
+        is_refused = record is not None and record != before and record.epoch == epoch and record.state == "refused"
+        if is_refused or _is_done(record, epoch):
+            if monotonic() <= until and _is_in_inbox(log, writer, epoch):
+                sleep(_FIRST_LOOK_S)  # the other process is just clearing away, or ends and leaves that to this one
+                continue
+            if record is not None and is_refused:
+                raise InvalidInputError(f"a staged commit was refused: {record.reason}", where=log.root)
+            return
         if monotonic() > until and locked is not None:
             if not is_withdrawable:
                 raise StorageError(

@@ -12,8 +12,16 @@ import threading
 from collections.abc import Collection, Iterator
 from contextlib import contextmanager, suppress
 from queue import Empty, SimpleQueue
+from typing import Protocol
 
-__all__ = ["Bell", "Waiting"]
+__all__ = ["Bell", "Rung", "Waiting"]
+
+
+class Rung(Protocol):
+    """What is told of something new."""
+
+    def ring(self, directory: str) -> None:
+        """Take note that there may be something new in a directory; any thread calls it, and waits for it."""
 
 
 class Bell:
@@ -47,7 +55,7 @@ class Waiting:
 
     def __init__(self) -> None:
         self._lock = threading.Lock()
-        self._bells: dict[str, list[Bell]] = {}
+        self._bells: dict[str, list[Rung]] = {}
 
     def is_for(self, directory: str) -> bool:
         """Return whether somebody waits for messages of a partition."""
@@ -72,16 +80,24 @@ class Waiting:
         """Lend a bell that is rung for these directories, as long as the body runs."""
         bell = Bell()
         try:
-            with self._lock:
-                for directory in directories:
-                    self._bells.setdefault(directory, []).append(bell)
+            self.add(directories, bell)
             yield bell
         finally:
-            with self._lock:
-                for directory in directories:
-                    self._leave(directory, bell)
+            self.remove(directories, bell)
 
-    def _leave(self, directory: str, bell: Bell) -> None:
+    def add(self, directories: Collection[str], bell: Rung) -> None:
+        """Have a bell rung for these directories, until it is removed."""
+        with self._lock:
+            for directory in directories:
+                self._bells.setdefault(directory, []).append(bell)
+
+    def remove(self, directories: Collection[str], bell: Rung) -> None:
+        """Leave a bell in peace; once more than it was added is fine."""
+        with self._lock:
+            for directory in directories:
+                self._leave(directory, bell)
+
+    def _leave(self, directory: str, bell: Rung) -> None:
         bells = self._bells.get(directory, [])
         if bell in bells:
             bells.remove(bell)

@@ -77,6 +77,11 @@ class PartitionFollower:
         """One past the newest committed offset, as of the last refresh: what the next message gets."""
         return self._end_offset
 
+    @property
+    def segments_count(self) -> int:
+        """How many segments there are, as of the last refresh."""
+        return len(self._segments)
+
     def refresh(self) -> None:
         """Take in what was appended, rolled and deleted since.
 

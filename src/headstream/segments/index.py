@@ -1,7 +1,8 @@
 """One segment's index, read: which bytes each send takes, found by offset, byte position or time.
 
-Entries are read one by one where they lie (a binary search over pread): an index of millions of entries costs
-no memory, and what is asked of it again lies in the page cache.
+Entries are read where they lie (a binary search over pread): an index of millions of entries costs no memory, and what is
+asked of it again lies in the page cache. Those near the last one asked for are kept: a reader that takes one message at a
+time asks for the same few again and again.
 """
 
 from __future__ import annotations
@@ -26,6 +27,8 @@ from headstream.segments.layout import (
 __all__ = ["IndexReader", "read_generation"]
 
 _ENTRIES_AT_ONCE: Final = 2048
+_ENTRIES_KEPT: Final = 64
+"""So many are read together, and as many are kept decoded."""
 
 
 class IndexReader:
@@ -41,7 +44,7 @@ class IndexReader:
         LogVersionError: a newer Headstream wrote it.
     """
 
-    __slots__ = ("_buffer", "_file", "base_offset", "count", "generation", "is_compacted", "last", "path")
+    __slots__ = ("_block", "_buffer", "_decoded", "_file", "base_offset", "count", "generation", "is_compacted", "last", "path")
     count: int
     generation: int
     is_compacted: bool
@@ -52,6 +55,8 @@ class IndexReader:
         self.path = path
         self.base_offset = base_offset
         self._buffer = memoryview(bytearray(INDEX_ENTRY_BYTES))
+        self._block = 0, memoryview(b"")  # the number of its first entry, and as many as were committed when it was read
+        self._decoded: dict[int, IndexEntry] = {}
         self.count = 0
         self.last = None
         self.generation = 0
@@ -107,7 +112,19 @@ class IndexReader:
         """Return the entry of a number from 0 to count - 1, or None where it is damaged."""
         if self.last is not None and number == self.count - 1:
             return self.last
-        return self._read(number)
+        entry = self._decoded.get(number)
+        if entry is None:
+            first, block = self._block
+            at = (number - first) * INDEX_ENTRY_BYTES
+            if not 0 <= at < len(block):
+                at, block = 0, self.rows(number, min(_ENTRIES_KEPT, self.count - number))
+                self._block = number, block
+            entry = decode_entry(block[at : at + INDEX_ENTRY_BYTES], self.base_offset) if at < len(block) else None
+            if entry is not None:
+                if len(self._decoded) == _ENTRIES_KEPT:
+                    self._decoded.clear()
+                self._decoded[number] = entry
+        return entry
 
     def _damaged(self, number: int) -> CorruptLogError:
         return CorruptLogError(
@@ -229,6 +246,9 @@ class IndexReader:
             entry = self.find_entry(number)
             return entry is None or entry.end_offset > until_offset or entry.end_position > until_position
 
+        first = self.find_entry(start) if start < self.count else None
+        if first is not None and first.end_offset >= until_offset:  # one send is wanted, or a part of one
+            return start - is_beyond(start)
         # The end is mostly near: look twice as far each time, and then in between.
         low, step = start, 1
         while low < self.count and not is_beyond(min(low + step, self.count) - 1):

@@ -55,7 +55,7 @@ class LogView:
     @property
     def offsets(self) -> Offsets:
         """Where each partition ends, as of the last refresh."""
-        topics = {name: f"{record.stream_number}/{record.number}" for name, record in self._records.items()}
+        topics = {name: record.identity for name, record in self._records.items()}
         for place in self.available:
             record = self._records[place.topic]
             if (created := record.generation(place.partition)) != record.generation(1):

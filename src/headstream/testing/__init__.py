@@ -1,9 +1,13 @@
 """What users get for tests of their own.
 
 A simulated source database (`source_database` tells how to use it): seeded history, Replicate's messages of it, hostile
-delivery, and the true final state to compare with. A real Kafka broker, started from its jars (`kafka_broker`), also as a
-pytest fixture (`fixtures`).
+delivery, and the true final state to compare with. A real Kafka broker, started from its jars (`kafka_broker`), and a real
+Headstream server on free ports (`server`), both also as pytest fixtures (`fixtures`).
 """
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
 
 from headstream.testing.delivery import delay, repeat, shuffle, split
 from headstream.testing.digests import canonical_value, digest_rows
@@ -15,12 +19,16 @@ from headstream.testing.source_history import SourceChange
 from headstream.testing.source_tables import LOB_TYPES, REPLICATE_TYPES, SourceColumn, SourceTable
 from headstream.testing.source_versions import RowVersion
 
+if TYPE_CHECKING:
+    from headstream.testing.local_server import LocalServer, server
+
 __all__ = [
     "LOB_TYPES",
     "REPLICATE_TYPES",
     "SHOP_TABLES",
     "CaptureOptions",
     "KafkaBroker",
+    "LocalServer",
     "RowVersion",
     "SourceChange",
     "SourceColumn",
@@ -31,6 +39,16 @@ __all__ = [
     "delay",
     "digest_rows",
     "repeat",
+    "server",
     "shuffle",
     "split",
 ]
+
+
+def __getattr__(name: str) -> Any:
+    """Import what needs the libraries of headstream[server] when it is asked for."""
+    if name in ("LocalServer", "server"):
+        from headstream.testing import local_server
+
+        return getattr(local_server, name)
+    raise AttributeError(f"module {__name__!r} has no attribute {name!r}")

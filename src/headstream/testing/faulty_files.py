@@ -301,6 +301,11 @@ class FaultyFiles:
         for name in [name for name in self._directories if name == path or name.startswith(f"{path}/")]:
             del self._directories[name]
 
+    def remove_empty_directory(self, path: str) -> None:
+        """Remove a directory unless something is in it, durably: faults are for files."""
+        if not any(name.startswith(f"{path}/") for name in (*self._names, *self._directories)):
+            self._directories.pop(path, None)
+
 
 def _parent(path: str) -> str:
     return path.rpartition("/")[0]

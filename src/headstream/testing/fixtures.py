@@ -4,13 +4,26 @@ from __future__ import annotations
 
 import sys
 from collections.abc import Iterator
+from typing import TYPE_CHECKING
 
 import pytest
 
 from headstream.errors import JavaError
 from headstream.testing.kafka_broker import KafkaBroker
 
-__all__ = ["kafka_broker"]
+if TYPE_CHECKING:
+    from headstream.testing.local_server import LocalServer
+
+__all__ = ["headstream_server", "kafka_broker"]
+
+
+@pytest.fixture
+def headstream_server() -> Iterator[LocalServer]:
+    """Give a running server with an empty log in memory: connect to its `url` (TCP) or `http_url`."""
+    from headstream.testing.local_server import LocalServer  # needs the libraries of headstream[server]
+
+    with LocalServer() as running:
+        yield running
 
 
 @pytest.fixture(scope="session")

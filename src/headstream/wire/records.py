@@ -43,6 +43,11 @@ class Field(NamedTuple):
         """What errors call it."""
         return self.name.replace("_", " ")
 
+    @property
+    def is_needed(self) -> bool:
+        """Whether JSON may not leave it out."""
+        return self.default is _MISSING and not self.shape.is_optional
+
 
 _FIELDS: Final[dict[type[Any], tuple[Field, ...]]] = {}
 
@@ -112,12 +117,12 @@ def read_member(field: Field, members: Mapping[str, Any], where: str) -> Any:
     if spelled is None:
         if field.default is not _MISSING:
             return field.default
-        if field.json_name not in members and not field.shape.is_optional:
+        if field.json_name not in members and field.is_needed:
             raise DecodeError(f"{field.json_name} is missing", 0, where=place)
     return field.shape.read(spelled, place)
 
 
-class _One(Shape):
+class RecordShape(Shape):
     """A record."""
 
     def __init__(self, kind: type[Record]) -> None:
@@ -136,8 +141,10 @@ class _One(Shape):
         return self.kind.read(spelled, where)
 
 
-class _Maybe(_One):
+class _Maybe(RecordShape):
     """A record, or None: no bytes at all, and null in JSON."""
+
+    is_optional = True
 
     def push(self, writer: Writer, value: Record | None) -> None:
         if value is not None:
@@ -209,7 +216,7 @@ NOTHING: Final[Shape] = _Nothing()
 
 def one(kind: type[Record]) -> Shape:
     """Return the shape of a record."""
-    return _One(kind)
+    return RecordShape(kind)
 
 
 def maybe(kind: type[Record]) -> Shape:
@@ -260,6 +267,10 @@ class Command(Record, Generic[_R]):
         writer = Writer()
         self.push(writer)
         return writer.to_bytes()
+
+    def encode_pieces(self) -> tuple[BytesLike, ...]:
+        """Return the payload of its request in pieces, so that what is big need not be copied."""
+        return (self.encode(),)
 
     @classmethod
     def decode(cls: type[_Self], payload: BytesLike) -> _Self:

@@ -1,13 +1,16 @@
 """Status <-> error: what a server answers for an error, and what a client raises for an answer.
 
 Both ways are total. Existing clients rebuild their errors from the number alone, so the body of such a response is
-empty; to a client that logged in with the context "headstream" it is JSON: {"what": ..., "where": ..., "advice": ...}.
+empty; to a client that logged in with the context "headstream" it is JSON: {"kind": ..., "what": ..., "where": ...,
+"advice": ...}, where the kind is the error's class, and for messages that cannot be read their partition and offsets
+beside. Over HTTP the same stands under "error", beside what every client reads.
 """
 
 from __future__ import annotations
 
 from typing import Any, Final
 
+from headstream import errors
 from headstream.codec.buffer import BytesLike
 from headstream.codec.replicate.json import decode_json, encode_json
 from headstream.errors import (
@@ -34,13 +37,17 @@ from headstream.errors import (
     PermissionDeniedError,
     RebalancedError,
     ServerError,
+    ServerUnreachableError,
     StorageError,
     StreamNotFoundError,
     TopicNotFoundError,
 )
 from headstream.wire.statuses import Status, field_of_status, name_of_status
 
-__all__ = ["decode_refusal", "encode_refusal", "refusal", "spell_refusal", "status_of"]
+__all__ = ["decode_refusal", "encode_refusal", "read_refusal", "refusal", "spell_refusal", "status_of"]
+
+_PLACE: Final = ("partition", "from_offset", "until_offset")
+"""Which messages cannot be read."""
 
 _CLASSES: Final[dict[type[HeadstreamError], tuple[int, ...]]] = {
     InvalidInputError: (
@@ -95,6 +102,7 @@ _STATUS_OF_CLASS: Final[dict[type[BaseException], int]] = {
     NotFoundError: Status.RESOURCE_NOT_FOUND,
     AlreadyExistsError: Status.TOPIC_NAME_ALREADY_EXISTS,
     ClosedError: Status.DISCONNECTED,
+    ServerUnreachableError: Status.DISCONNECTED,
     OffsetOutOfRangeError: Status.INVALID_OFFSET,
     GroupInUseError: Status.GROUP_IN_USE,
     RebalancedError: Status.REBALANCED,
@@ -151,7 +159,7 @@ def refusal(status: int, what: str | None = None, *, where: str | None = None, a
 
 def encode_refusal(error: HeadstreamError) -> bytes:
     """Return the body of a response to a client that logged in with the context "headstream"."""
-    return encode_json({"what": error.what, "where": error.where, "advice": error.advice})
+    return encode_json(_describe(error))
 
 
 def decode_refusal(status: int, body: BytesLike) -> HeadstreamError:
@@ -165,14 +173,45 @@ def decode_refusal(status: int, body: BytesLike) -> HeadstreamError:
         document: Any = decode_json(bytes(body)) if len(body) else None
     except DecodeError:
         document = None
-    if not isinstance(document, dict):
-        return refusal(status)
-    what, where, advice = (text if isinstance(text := document.get(name), str) else None for name in ("what", "where", "advice"))
-    return refusal(status, what, where=where, advice=advice)
+    return _read(status, document)
 
 
 def spell_refusal(error: BaseException) -> dict[str, Any]:
-    """Return an error as the JSON of HTTP has it: id, code, reason and field."""
+    """Return an error as the JSON of HTTP has it: id, code, reason and field, and what our own client reads."""
     status = status_of(error, is_extended=True)
-    reason = str(error) if isinstance(error, HeadstreamError) else "an error inside the server, which its log tells"
-    return {"id": status, "code": name_of_status(status), "reason": reason, "field": field_of_status(status)}
+    if not isinstance(error, HeadstreamError):
+        reason = "an error inside the server, which its log tells"
+        return {"id": status, "code": name_of_status(status), "reason": reason, "field": field_of_status(status)}
+    common = {"id": status, "code": name_of_status(status), "reason": str(error), "field": field_of_status(status)}
+    return common | {"error": _describe(error)}
+
+
+def read_refusal(document: Any) -> HeadstreamError | None:
+    """Return the error that the JSON of HTTP spells, None where it spells none."""
+    if not isinstance(document, dict) or type(document.get("id")) is not int or document["id"] <= 0:
+        return None
+    return _read(document["id"], document.get("error") or {"what": document.get("reason")})
+
+
+def _describe(error: HeadstreamError) -> dict[str, Any]:
+    described = {"kind": type(error).__name__, "what": error.what, "where": error.where, "advice": error.advice}
+    return described | ({name: getattr(error, name) for name in _PLACE} if isinstance(error, CorruptSendError) else {})
+
+
+def _read(status: int, document: Any) -> HeadstreamError:
+    if not isinstance(document, dict):
+        return refusal(status)
+    what, where, advice = (text if isinstance(text := document.get(name), str) else None for name in ("what", "where", "advice"))
+    error = refusal(status, what, where=where, advice=advice)
+    kind = getattr(errors, str(document.get("kind")), None) if document.get("kind") in errors.__all__ else None
+    if kind is None or what is None:
+        return error
+    place = {name: document.get(name) for name in _PLACE}
+    if issubclass(kind, CorruptSendError):
+        if not all(type(number) is int for number in place.values()):
+            return error
+        error = kind(what, where=where, advice=advice, **place)
+    elif kind.__init__ is HeadstreamError.__init__:
+        error = kind(what, where=where, advice=advice)
+    error.status = status
+    return error

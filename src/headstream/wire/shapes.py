@@ -129,7 +129,7 @@ class Unsigned(Shape):
         return self.read(int(text), where)
 
 
-class _Absent(Unsigned):
+class AbsentShape(Unsigned):
     """A number whose 0 means that nothing is given: JSON leaves it out or says null."""
 
     is_optional = True
@@ -141,7 +141,7 @@ class _Absent(Unsigned):
         return 0 if spelled is None else super().read(spelled, where)
 
 
-class _Real32(Shape):
+class RealShape(Shape):
     """A 32-bit float; JSON has no infinity and no NaN, which are null."""
 
     def push(self, writer: Writer, value: float) -> None:
@@ -184,7 +184,7 @@ class FlagShape(Shape):
         return text == "true"
 
 
-class _Text(Shape):
+class TextShape(Shape):
     """A text behind its length in 1 or 4 bytes."""
 
     def __init__(self, size: int) -> None:
@@ -202,7 +202,7 @@ class _Text(Shape):
         return spelled
 
 
-class _Rest(Shape):
+class RestShape(Shape):
     """All bytes that are left; no JSON."""
 
     def push(self, writer: Writer, value: BytesLike) -> None:
@@ -215,7 +215,7 @@ class _Rest(Shape):
         raise InvalidInputError("raw bytes have no spelling in JSON")
 
 
-class _Size(Unsigned):
+class SizeShape(Unsigned):
     """A count of bytes, which JSON spells with a unit."""
 
     def spell(self, value: int) -> str:
@@ -293,7 +293,7 @@ class Has(Shape):
         return None if spelled is None else self.shape.read(spelled, where)
 
 
-class _Identifier(Shape):
+class IdentifierShape(Shape):
     """kind u8 | length u8 | value: kind 1 a number of 4 bytes, kind 2 a name of 1 to 255 bytes.
 
     A text in a URL or in JSON that is a number stands for the number: what is called `123` has no name there.
@@ -360,20 +360,20 @@ def _style(name: str, style: str) -> str:
     return name if style == "upper" else name.lower()
 
 
-TEXT8: Final = _Text(1)
-TEXT32: Final = _Text(4)
-IDENTIFIER: Final = _Identifier()
+TEXT8: Final = TextShape(1)
+TEXT32: Final = TextShape(4)
+IDENTIFIER: Final = IdentifierShape()
 U8: TypeAlias = Annotated[int, Unsigned(1)]
 U32: TypeAlias = Annotated[int, Unsigned(4)]
 U64: TypeAlias = Annotated[int, Unsigned(8)]
-AbsentU32: TypeAlias = Annotated[int, _Absent(4)]
-AbsentU64: TypeAlias = Annotated[int, _Absent(8)]
-F32: TypeAlias = Annotated[float, _Real32()]
+AbsentU32: TypeAlias = Annotated[int, AbsentShape(4)]
+AbsentU64: TypeAlias = Annotated[int, AbsentShape(8)]
+F32: TypeAlias = Annotated[float, RealShape()]
 Flag: TypeAlias = Annotated[bool, FlagShape()]
-Size: TypeAlias = Annotated[int, _Size(8)]
+Size: TypeAlias = Annotated[int, SizeShape(8)]
 Text8: TypeAlias = Annotated[str, TEXT8]
 Text32: TypeAlias = Annotated[str, TEXT32]
-Rest: TypeAlias = Annotated[BytesLike, _Rest()]
+Rest: TypeAlias = Annotated[BytesLike, RestShape()]
 NamedOrNumbered: TypeAlias = Annotated[Identifier, IDENTIFIER]
 StreamId: TypeAlias = Annotated[Identifier, IDENTIFIER, Json("stream_id")]
 TopicId: TypeAlias = Annotated[Identifier, IDENTIFIER, Json("topic_id")]

@@ -167,7 +167,7 @@ VALUES: dict[str, list[Any]] = {
 
 @pytest.mark.parametrize("open_engine", ["deltalake", "in turn"], indirect=True)
 @pytest.mark.parametrize("names", ["plain", "difficult"])
-def test_every_type_keeps_its_values(open_engine: Open, names: str) -> None:
+def test_every_type_keeps_its_values(open_engine: Open, tmp_path: Path, names: str) -> None:
     column = {kind: (f"c{place}" if names == "plain" else f"a {kind}.`\"'(") for place, kind in enumerate(VALUES)}
     engine = open_engine("t")
     engine.create({"id": "INT", **{column[kind]: kind for kind in VALUES}})
@@ -180,6 +180,12 @@ def test_every_type_keeps_its_values(open_engine: Open, names: str) -> None:
     assert engine.merge(plan, pa.table(rows), "test", 1) == Counts(inserted=3)
     assert open_engine("t").merge(plan, pa.table(rows), "test", 2) == Counts(updated=3)
     assert open_engine("t").read(list(rows), "true").sort_by("id").to_pydict() == pa.table(rows).to_pydict()
+    open_engine("t").append(pa.table({name: values.slice(2) for name, values in rows.items()}), "test", 3)
+    open_engine("t").compact(["id"] if names == "difficult" else [])
+    open_engine("t").vacuum(0)
+    assert len(list((tmp_path / "t").rglob("*.parquet"))) == 1
+    assert open_engine("t").last_applied("test") == 3
+    assert open_engine("t").read(list(rows), "id < 3").sort_by("id").to_pydict() == pa.table(rows).slice(0, 2).to_pydict()
     assert open_engine("t").delete("id < 3") == 2
 
 

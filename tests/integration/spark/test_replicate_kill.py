@@ -27,6 +27,7 @@ def start(directory: Path) -> subprocess.Popen[bytes]:
     command = [sys.executable, "-m", "headstream.cli", "replicate", "run", "--once", "--output", "json"]
     command += ["--source", f"file://{directory / 'log'}", "--topics", "cdc/data", "--metadata", "cdc/metadata"]
     command += ["--tables", str(directory / "tables"), "--checkpoint", str(directory / "checkpoint")]
+    command += ["--change-tables", str(directory / "changes")]
     command += ["--max-messages-per-batch", "150"]
     return subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.PIPE, start_new_session=True)
 
@@ -49,6 +50,11 @@ def count_commits(directory: Path) -> int:
     return sum(1 for _ in (directory / "tables").rglob("_delta_log/*.json"))
 
 
+def read_table(path: Path, columns: str) -> list[dict[str, Any]]:
+    found = QueryBuilder().register("t", DeltaTable(str(path))).execute(f"SELECT {columns} FROM t")
+    return list(pa.table(found).to_pylist())
+
+
 def run_killed(directory: Path, seed: int, kills: int) -> None:
     source = SourceDatabase(seed, rows=40, transactions=150)
     options = CaptureOptions(partial_images=True, late_metadata={"SHOP.order_lines": "end"})
@@ -67,10 +73,12 @@ def run_killed(directory: Path, seed: int, kills: int) -> None:
     assert last.returncode == 0, errors.decode()
     summary: dict[str, Any] = json.loads(output)
     assert (summary["parked"], summary["delayed"]) == (0, 0)
+    changes = [row for place in (directory / "changes").glob("*/*") for row in read_table(place, "_hs_partition, _hs_offset")]
+    places = {(row["_hs_partition"], row["_hs_offset"]) for row in changes}
+    assert len(changes) == len(places) == sum(message.role == "data" for message in messages), f"each change once, seed {seed}"
     for metadata_of in source.tables():
         schema, table = metadata_of.lineage.schema, metadata_of.lineage.table
-        target = DeltaTable(str(table_path(directory / "tables", schema, table)))
-        rows = pa.table(QueryBuilder().register("t", target).execute("SELECT * FROM t")).to_pylist()
+        rows = read_table(table_path(directory / "tables", schema, table), "*")
         assert digest_rows(rows, metadata_of.key_columns) == source.digest(schema, table), f"{schema}.{table}, seed {seed}"
 
 

@@ -222,3 +222,24 @@ def test_stream_writes_each_message_once_to_a_table_when_it_is_stopped_at_any_ba
     assert sorted((row.partition, row.offset) for row in written.collect()) == every(60)
     assert sorted(row.n for row in written.collect()) == list(range(60))
     assert rounds > 1
+
+
+def test_what_spark_tells_workers_is_settled_before_a_query_starts_and_starting_adds_nothing(
+    spark: SparkSession, url: str, tmp_path: Path
+) -> None:
+    """A name that a starting query adds is one that two starting at once can spoil the map with, for good."""
+    manager = spark._jsparkSession.sessionState().dataSourceManager()
+    variables = manager.lookupDataSource("headstream").dataSourceCls().envVars()
+    for name in list(variables.keySet()):
+        if name != "PYTHONPATH":
+            variables.remove(name)
+    send(url, 20)
+    reader = spark.readStream.format("headstream").option("url", url).option("subscribe", "shop/orders")
+    frame = reader.load()
+    settled = {name: variables[name] for name in list(variables.keySet())}
+    assert len(settled) > 1
+    query = frame.writeStream.format("noop").option("checkpointLocation", str(tmp_path / "c")).trigger(availableNow=True).start()
+    assert query.awaitTermination(60)
+    assert query.exception() is None
+    assert {name: variables[name] for name in list(variables.keySet())} == settled
+    assert variables.size() == len(settled)

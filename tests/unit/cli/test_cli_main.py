@@ -20,7 +20,7 @@ HEAVY = ("pyspark", "pyarrow", "pandas", "deltalake", "rich", "headstream.spark"
 
 
 def invoke(*arguments: str, **variables: str) -> Result:
-    return CliRunner().invoke(cli, arguments, env={"HEADSTREAM_URL": None, **variables})
+    return CliRunner().invoke(cli, arguments, env={"HEADSTREAM_URL": None, "XDG_CONFIG_HOME": "/nonexistent", **variables})
 
 
 def commands(group: click.Group, *path: str) -> list[tuple[str, ...]]:
@@ -33,18 +33,24 @@ def commands(group: click.Group, *path: str) -> list[tuple[str, ...]]:
     return found
 
 
-ALL = [(name,) for name in COMMANDS if name not in ("stream", "topic", "partition", "group", "replicate")] + [
+GROUPS = ("stream", "topic", "partition", "group", "replicate", "user", "token", "client", "context")
+ALL = [(name,) for name in COMMANDS if name not in GROUPS] + [
+    ("user", "list"), ("user", "show"), ("user", "create"), ("user", "update"), ("user", "permissions"), ("user", "password"),
+    ("user", "delete"), ("token", "list"), ("token", "create"), ("token", "delete"), ("client", "list"), ("client", "show"),
+    ("context", "list"), ("context", "show"), ("context", "create"), ("context", "use"), ("context", "delete"),
     ("stream", "list"), ("stream", "show"), ("stream", "create"), ("stream", "delete"),
     ("topic", "list"), ("topic", "show"), ("topic", "create"), ("topic", "delete"), ("topic", "purge"), ("topic", "update"),
     ("group", "list"), ("group", "show"), ("group", "lag"), ("group", "seek"), ("group", "delete"),
     ("partition", "create"), ("partition", "delete"), ("partition", "states"), ("partition", "set-state"),
     ("replicate", "run"), ("replicate", "inspect"),
-    ("replicate", "parked"), ("replicate", "redrive"), ("replicate", "schemas"), ("replicate", "status"),
+    ("replicate", "parked"), ("replicate", "redrive"), ("replicate", "reload"), ("replicate", "schemas"), ("replicate", "status"),
 ]  # fmt: skip
 
 
-OF_A_CHECKPOINT = [("replicate", name) for name in ("inspect", "parked", "redrive", "schemas", "status")]
+OF_A_CHECKPOINT = [("replicate", name) for name in ("inspect", "parked", "redrive", "reload", "schemas", "status")]
 """What looks at a pipeline's own files, or at none of a log."""
+
+OF_NO_LOG = ("demo", "server", "jars", "inspect", "convert", "context", "completion")
 
 
 def test_every_command_is_there() -> None:
@@ -61,7 +67,7 @@ def test_every_command_explains_itself_by_an_example(path: tuple[str, ...]) -> N
 
 @pytest.mark.parametrize(
     "path",
-    [path for path in ALL if path not in (("demo",), ("jars",), ("inspect",), ("convert",)) and path not in OF_A_CHECKPOINT],
+    [path for path in ALL if path[0] not in OF_NO_LOG and path not in OF_A_CHECKPOINT],
     ids=" ".join,
 )
 def test_every_command_that_connects_takes_url_and_output(path: tuple[str, ...]) -> None:

@@ -10,6 +10,8 @@ import pytest
 
 import headstream as hs
 from headstream.client.async_client import AsyncClient, AsyncConsumer, AsyncProducer
+from headstream.client.async_server import AsyncServer
+from headstream.client.remote.server import Server
 
 
 def run(body: Callable[[AsyncClient], Coroutine[Any, Any, None]]) -> None:
@@ -32,6 +34,7 @@ def test_every_name_of_the_client_is_there() -> None:
         return {name for name in dir(kind) if not name.startswith("_")}
 
     assert names(AsyncClient) == names(hs.Client) - {"identity"}
+    assert names(AsyncServer) == names(Server)
     assert names(AsyncProducer) == names(hs.Producer) - {"is_full"}
     assert names(AsyncConsumer) == names(hs.Consumer) - {"fetch", "finish", "is_ready", "positions", "take"}
 

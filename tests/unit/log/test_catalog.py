@@ -5,13 +5,16 @@ from __future__ import annotations
 import os
 import sqlite3
 from contextlib import closing
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
 
 from headstream.errors import CorruptLogError, DiskFullError, LogVersionError, StorageError
-from headstream.log.catalog import Catalog
+from headstream.log.catalog import Catalog, GroupRecord, TopicLabels
 from headstream.log.catalog_schema import STEPS
+from headstream.log.state_records import put_states
+from headstream.model.identifiers import TopicName
 from headstream.model.topology import Fsync, Limits, TopicOptions
 
 
@@ -212,7 +215,7 @@ def test_version_3_is_brought_up_with_options_that_are_off(tmp_path: Path) -> No
     writer = Catalog(path, is_writer=True)
     options = TopicOptions(retention_us=1, compaction_delay_us=0, deduplication_count=3)
     with writer.transaction():
-        writer.set_options(3, options)
+        writer.update_topic(3, options=options)
         writer.insert_topic(1, "payments", 1, Limits.IGGY, 7, options=TopicOptions(retention_bytes=5))
     for catalog in (writer, reader):
         topics = catalog.snapshot()["shop"].topics
@@ -248,7 +251,7 @@ def test_snapshot_after_a_change_that_names_its_topics_is_what_is_there(writer: 
         touched.append(writer.insert_topic(shop.number, "d", 3, Limits.IGGY, 9))  # takes the id of b
         writer.delete_partitions(shop.topics["c"].number, 2)
     with writer.transaction([]):
-        writer.put_states(shop.topics["a"].number, 1, [])
+        put_states(writer, shop.topics["a"].number, 1, [])
     renewed = writer.snapshot()
     assert list(renewed["shop"].topics) == ["a", "d", "c"]
     assert renewed["shop"].topics["a"] is shop.topics["a"]
@@ -274,3 +277,50 @@ def test_snapshot_is_as_it_was_when_a_change_that_names_its_topics_fails(writer:
     with pytest.raises(ZeroDivisionError):
         fail()
     assert writer.snapshot() == before
+
+
+def test_groups_are_in_the_snapshot_and_outlive_a_purge(writer: Catalog) -> None:
+    add(writer, "shop", "a", "b")
+    topic = writer.snapshot()["shop"].topics["a"]
+    with writer.transaction([topic.number]):
+        assert [writer.insert_group(topic.number, *group) for group in (("x", 2), ("y",), ("z",))] == [2, 1, 3]
+    with writer.transaction([topic.number]):
+        writer.delete_group(topic.number, 2)
+    groups = GroupRecord(1, "y"), GroupRecord(3, "z")
+    assert [topic.groups for topic in writer.snapshot()["shop"].topics.values()] == [groups, ()]
+    with writer.transaction():
+        writer.renumber_topic(topic.number, 9)
+    assert writer.snapshot()["shop"].topics["a"].groups == groups
+    with writer.transaction():
+        writer.delete_stream(topic.stream_number)
+    assert writer.select("SELECT * FROM groups", since=6) == []
+
+
+def test_streams_and_topics_get_the_ids_that_are_asked_for(writer: Catalog) -> None:
+    with writer.transaction():
+        shop = writer.insert_stream("shop", 5, 7)
+        writer.insert_stream("depot", 5)
+        writer.insert_topic(shop, "a", 0, Limits.IGGY, 6, id_=9, labels=TopicLabels(2, 3))
+        writer.insert_topic(shop, "b", 1, Limits.IGGY, 6)
+    streams = writer.snapshot()
+    assert {name: stream.id for name, stream in streams.items()} == {"depot": 1, "shop": 7}
+    assert {name: (topic.id, topic.partitions, topic.labels) for name, topic in streams["shop"].topics.items()} == {
+        "b": (1, 1, TopicLabels(1, 1)), "a": (9, 0, TopicLabels(2, 3))
+    }  # fmt: skip
+
+
+def test_a_change_of_a_topic_leaves_what_it_does_not_name(writer: Catalog) -> None:
+    add(writer, "shop", "a", "b")
+    a, b = writer.snapshot()["shop"].topics.values()
+    options = TopicOptions(retention_us=5)
+    for changes in ({"name": "c"}, {"options": options}, {"labels": TopicLabels(2, 1)}, {}):
+        with writer.transaction([a.number]):
+            writer.update_topic(a.number, **changes)
+    expected = replace(a, name=TopicName("shop", "c"), options=options, labels=TopicLabels(2, 1))
+    assert writer.snapshot()["shop"].topics == {"c": expected, "b": b}
+    with writer.transaction():
+        writer.rename_stream(a.stream_number, "depot")
+    assert [str(topic.name) for topic in writer.snapshot()["depot"].topics.values()] == ["depot/c", "depot/b"]
+    with writer.transaction():
+        pass
+    assert list(writer.snapshot()) == ["depot"]

@@ -12,7 +12,7 @@ import pytest
 
 from headstream.codec.binary import decode_polled
 from headstream.errors import ClosedError, CorruptLogError, InvalidOptionError, LogLockedError, NotALogError
-from headstream.log.administration import create_topic, delete_stream, delete_topic
+from headstream.log.administration import create_topic, delete_stream, delete_topic, rename_stream, update_topic
 from headstream.log.catalog import TopicRecord
 from headstream.log.files import OsFiles
 from headstream.log.log import Log
@@ -324,3 +324,35 @@ def test_a_log_holds_few_files_however_many_topics_consumers_commit_in(tmp_path:
     assert len(list(Path("/proc/self/fd").iterdir())) == before + 9
     close_log(log)
     assert len(list(Path("/proc/self/fd").iterdir())) <= before
+
+
+@pytest.mark.parametrize("noun", ["stream", "topic"])
+def test_a_rename_leaves_messages_offsets_and_open_files_and_wakes_who_waits(noun: str) -> None:
+    log = open_memory()
+    topic = make_topic(log)
+    log.append(topic, 1, batch(b"before"), 3, SEED)
+    log.offsets(topic).commit(Consumer.group("billing"), 1, 1, 4)
+    names: list[tuple[list[str], list[str]]] = []
+
+    def is_there(directories: Collection[str]) -> bool:
+        snapshot = log.snapshot()
+        names.append(([*snapshot], [name for stream in snapshot.values() for name in stream.topics]))
+        if len(names) == 1:
+            threading.Thread(target=rename).start()
+        return names[-1] != names[0]
+
+    def rename() -> None:
+        if noun == "stream":
+            rename_stream(log, log.snapshot()["shop"], "depot")
+        else:
+            update_topic(log, topic, name="carts")
+
+    with log.reading(topic, 1) as follower:
+        follower.refresh()
+    assert log.wait([log.partition_directory(topic, 1)], is_there, 30, time.monotonic)
+    assert names[-1] == ((["depot"], ["orders"]) if noun == "stream" else (["shop"], ["carts"]))
+    ((renamed,),) = [stream.topics.values() for stream in log.snapshot().values()]
+    log.append(renamed, 1, batch(b"after"), 5, SEED)
+    assert payloads(read(log, renamed)) == [b"before", b"after"] == payloads(read(log, topic))
+    assert log.offsets(renamed).committed(Consumer.group("billing"), 1) == 1
+    close_log(log)

@@ -88,6 +88,38 @@ def test_remove_is_fine_when_there_is_nothing(place: tuple[Files, str]) -> None:
     assert files.list_names(root) == []
 
 
+def test_remove_empty_directory_leaves_what_has_something_in_it(place: tuple[Files, str]) -> None:
+    files, root = place
+    files.remove_empty_directory(f"{root}/none")
+    files.make_directory(f"{root}/a/b")
+    files.remove_empty_directory(f"{root}/a")
+    assert files.exists(f"{root}/a/b")
+    files.replace(f"{root}/a/b/f", b"1")
+    files.remove_empty_directory(f"{root}/a/b")
+    assert content(files, f"{root}/a/b/f") == b"1"
+    files.remove(f"{root}/a/b/f")
+    files.remove_empty_directory(f"{root}/a/b")
+    files.remove_empty_directory(f"{root}/a")
+    assert files.list_names(root) == []
+
+
+def test_make_directory_goes_on_when_another_process_removes_an_empty_one_above_it(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    make, sweeps = os.mkdir, [1, 2, 3]
+
+    def make_and_sweep(path: str, mode: int) -> None:
+        make(path, mode)
+        if sweeps and Path(path).name == "a":
+            sweeps.pop()
+            OsFiles().remove_empty_directory(path)
+
+    monkeypatch.setattr(os, "mkdir", make_and_sweep)
+    OsFiles().make_directory(f"{tmp_path}/a/b")
+    assert sweeps == []
+    assert (tmp_path / "a" / "b").is_dir()
+
+
 def test_an_open_file_is_still_read_after_its_removal(place: tuple[Files, str]) -> None:
     files, root = place
     files.replace(f"{root}/f", b"still here")
@@ -99,7 +131,9 @@ def test_an_open_file_is_still_read_after_its_removal(place: tuple[Files, str]) 
     file.close()
 
 
-@pytest.mark.parametrize("operation", ["open_write", "make_directory", "remove", "remove_directory", "list_names", "open_read"])
+@pytest.mark.parametrize(
+    "operation", ["open_write", "make_directory", "remove", "remove_empty_directory", "list_names", "open_read"]
+)
 def test_operations_translate_what_the_system_refuses(tmp_path: Path, operation: str) -> None:
     (tmp_path / "file").write_bytes(b"")
     with pytest.raises(StorageError, match="Not a directory"):

@@ -11,7 +11,7 @@ from pathlib import Path
 import pytest
 
 from headstream.errors import OffsetOutOfRangeError, StorageError
-from headstream.log.administration import create_topic, set_options
+from headstream.log.administration import create_topic, update_topic
 from headstream.log.catalog import TopicRecord
 from headstream.log.files import MemoryFiles, OsFiles
 from headstream.log.log import Log
@@ -69,7 +69,7 @@ def bases(log: Log, partition: int = 1) -> list[int]:
 
 
 def retain(log: Log, age_us: int | None = None, size_bytes: int | None = None) -> None:
-    set_options(log, topic_of(log), TopicOptions(age_us, size_bytes))
+    update_topic(log, topic_of(log), options=TopicOptions(age_us, size_bytes))
 
 
 def test_nothing_is_dropped_where_nothing_is_set(log: Log, clock: Clock) -> None:
@@ -219,6 +219,7 @@ def test_retention_of_a_catalog_of_version_2_is_off(tmp_path: Path) -> None:
     connection.executescript(
         "DROP TABLE states; ALTER TABLE topics DROP COLUMN retention_us; ALTER TABLE topics DROP COLUMN retention_bytes;"
         "ALTER TABLE topics DROP COLUMN compaction_delay_us; ALTER TABLE topics DROP COLUMN deduplication_count;"
+        "ALTER TABLE topics DROP COLUMN compression; ALTER TABLE topics DROP COLUMN replication; DROP TABLE groups;"
         "PRAGMA user_version = 2"
     )
     connection.close()

@@ -3,33 +3,35 @@
 from __future__ import annotations
 
 import os
-import subprocess
-import sys
 import time
 from pathlib import Path
 
 import pytest
 
-from headstream.errors import DiskFullError, InvalidInputError, LogLockedError, StorageError
-from headstream.log.administration import create_topic, delete_topic, purge_topic
+from headstream.errors import DiskFullError, InvalidInputError, StorageError
+from headstream.log.administration import create_topic, delete_topic, purge_topic, update_topic
 from headstream.log.commit_records import CommitRecord, find_commit
 from headstream.log.files import OsFile, OsFiles
 from headstream.log.log import Log
 from headstream.log.staging import Manifest, StagedWriter, epoch_directory, inbox_path, sweep_abandoned
-from headstream.log.submission import commit_staged, is_committed
+from headstream.log.submission import commit_staged
 from headstream.model.topology import Fsync, Limits, TopicOptions
 from tests.logs import SEED, batch
-from tests.staged import Rows, contents, is_swept, make_log, manifest_of, open_log, stage
-
-ORDERS, CARTS = "shop/orders", "shop/carts"
-ROWS = {(ORDERS, 1): [b"a", b"b"], (ORDERS, 2): [b"c"], (CARTS, 1): [b"d"]}
-MORE = {(ORDERS, 1): [b"e"], (CARTS, 1): [b"f", b"g"]}
-BOTH = {(ORDERS, 1): [b"a", b"b", b"e"], (ORDERS, 2): [b"c"], (CARTS, 1): [b"d", b"f", b"g"]}
-
-
-def make_staged(root: Path, epoch: int = 7) -> Manifest:
-    make_log(root, {ORDERS: 2, CARTS: 1})
-    return manifest_of("query", epoch, stage(root, "query", epoch, "0", ROWS), stage(root, "query", epoch, "1", MORE))
+from tests.staged import (
+    BOTH,
+    CARTS,
+    MORE,
+    ORDERS,
+    ROWS,
+    Rows,
+    contents,
+    is_swept,
+    make_log,
+    make_staged,
+    manifest_of,
+    open_log,
+    stage,
+)
 
 
 def commit(root: Path, manifest: Manifest, timeout_s: float = 20) -> None:
@@ -101,6 +103,10 @@ class DyingFiles(OsFiles):
     def remove_directory(self, path: str) -> None:
         self.step()
         super().remove_directory(path)
+
+    def remove_empty_directory(self, path: str) -> None:
+        self.step()
+        super().remove_empty_directory(path)
 
     def sync_directory(self, path: str) -> None:
         self.step()
@@ -180,7 +186,8 @@ def test_commit_is_whole_and_once_when_the_process_dies_at_every_step(
     assert contents(root) == BOTH
 
 
-def test_a_commit_that_failed_is_finished_before_anything_else_is_appended(tmp_path: Path) -> None:
+@pytest.mark.parametrize("name", ["orders", "renamed"])
+def test_a_commit_that_failed_is_finished_before_anything_else_is_appended(tmp_path: Path, name: str) -> None:
     manifest = make_staged(tmp_path)
 
     class FullFiles(OsFiles):
@@ -203,9 +210,11 @@ def test_a_commit_that_failed_is_finished_before_anything_else_is_appended(tmp_p
     with pytest.raises(DiskFullError, match="no room"):
         log.append(topic, 1, batch(b"z"), 5, SEED)
     files.is_full = False
+    update_topic(log, topic, name=name)
     assert log.append(topic, 1, batch(b"z"), 5, SEED) == 3
     log.close()
-    assert contents(tmp_path) == {**BOTH, (ORDERS, 1): [b"a", b"b", b"e", b"z"]}
+    expected = {**BOTH, (ORDERS, 1): [b"a", b"b", b"e", b"z"]}
+    assert contents(tmp_path) == {(of.replace("orders", name), number): rows for (of, number), rows in expected.items()}
     assert is_swept(tmp_path)
 
 
@@ -268,86 +277,6 @@ def test_what_was_purged_in_between_is_gone_with_its_topic(tmp_path: Path) -> No
     log.commits.take_in()  # by name: what comes after a purge is there
     log.close()
     assert contents(tmp_path) == BOTH
-
-
-HOLDER = """
-import sys, headstream as hs
-with hs.connect(sys.argv[1]) as log, log.producer("shop/orders") as producer:
-    producer.send(b"first", partition=2)
-    producer.flush()
-    print("writing", flush=True)
-    sys.stdin.readline()
-    producer.send(b"last", partition=2)
-    producer.flush()
-    print("done", flush=True)
-    sys.stdin.readline()
-"""
-
-IDLE_HOLDER = """
-import sys
-from headstream.log.lock import WriterLock
-lock = WriterLock(sys.argv[1] + "/headstream.lock")
-lock.acquire()
-print("writing", flush=True)
-sys.stdin.readline()
-"""
-
-
-def hold(script: str, argument: str) -> subprocess.Popen[bytes]:
-    holder = subprocess.Popen([sys.executable, "-c", script, argument], stdin=subprocess.PIPE, stdout=subprocess.PIPE)
-    assert holder.stdout is not None
-    assert holder.stdout.readline() == b"writing\n"
-    return holder
-
-
-def test_the_process_that_has_the_lock_appends_what_another_commits(tmp_path: Path) -> None:
-    manifest = make_staged(tmp_path)
-    with hold(HOLDER, tmp_path.as_uri()) as holder:
-        commit(tmp_path, manifest)
-        assert contents(tmp_path) == {**BOTH, (ORDERS, 2): [b"first", b"c"]}
-        assert is_swept(tmp_path)
-        out, _ = holder.communicate(b"\n\n", timeout=20)
-        assert out == b"done\n"
-    assert contents(tmp_path)[ORDERS, 2] == [b"first", b"c", b"last"]
-
-
-def test_commit_is_withdrawn_when_the_process_that_has_the_lock_does_not_append_it(tmp_path: Path) -> None:
-    manifest = make_staged(tmp_path)
-    with hold(IDLE_HOLDER, str(tmp_path)) as holder:
-        with pytest.raises(LogLockedError, match=f"process {holder.pid} is writing.*within 0.05 s.*Nothing was written"):
-            commit(tmp_path, manifest, 0.05)
-        assert contents(tmp_path) == {}
-        assert not is_committed(str(tmp_path), "query", 7)
-        holder.communicate(b"\n", timeout=20)
-    commit(tmp_path, manifest)
-    assert is_committed(str(tmp_path), "query", 7)
-    assert contents(tmp_path) == BOTH
-
-
-def test_commit_is_taken_over_when_the_process_that_has_the_lock_ends(tmp_path: Path) -> None:
-    manifest = make_staged(tmp_path)
-    with hold(IDLE_HOLDER, str(tmp_path)) as holder:
-        looks = []
-
-        def sleep(seconds: float) -> None:
-            looks.append(seconds)
-            if len(looks) == 3:
-                holder.communicate(b"\n", timeout=20)
-
-        commit_staged(str(tmp_path), manifest, 60, sleep=sleep)
-    assert len(looks) >= 3
-    assert contents(tmp_path) == BOTH
-
-
-def test_opening_for_writing_waits_for_one_who_only_commits(tmp_path: Path) -> None:
-    make_log(tmp_path, {ORDERS: 2})
-    script = IDLE_HOLDER.replace("acquire()", "acquire(briefly=True)").replace(
-        "sys.stdin.readline()", "import time; time.sleep(0.1)"
-    )
-    with hold(script, str(tmp_path)):
-        log = open_log(tmp_path)
-        log.start_writing("identity", 1)  # it is refused at once where the other holds it for good
-        log.close()
 
 
 def test_what_nobody_committed_is_swept_after_a_week(tmp_path: Path) -> None:

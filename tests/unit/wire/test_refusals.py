@@ -9,7 +9,7 @@ import pytest
 from headstream import errors
 from headstream.errors import HeadstreamError
 from headstream.wire.codes import EXTENSION_CODES, TABLE, Code, name_of_code
-from headstream.wire.refusals import decode_refusal, encode_refusal, refusal, spell_refusal, status_of
+from headstream.wire.refusals import decode_refusal, encode_refusal, read_refusal, refusal, spell_refusal, status_of
 from headstream.wire.statuses import Status, http_status, name_of_status
 
 
@@ -64,17 +64,45 @@ def test_encode_refusal_and_back_keeps_every_word() -> None:
     error = refusal(2011, "no topic eu", where="stream shop", advice="Create it")
     again = decode_refusal(2011, encode_refusal(error))
     assert str(again) == str(error) == "no topic eu (stream shop). Create it"
-    for body in (b"", b"\xff", b"[]", b'{"what": 7}'):
+    for body in (b"", b"\xff", b"[]", b'{"what": 7}', b'{"what": "x", "kind": "CorruptSendError"}', b'{"what": "x", "kind": 7}'):
         assert decode_refusal(2011, body).status == 2011
 
 
+def check_same(error: HeadstreamError, again: HeadstreamError | None) -> None:
+    assert again is not None
+    assert (type(again), str(again)) == (type(error), str(error))
+    assert again.status == status_of(error, is_extended=True)
+    for name in ("partition", "from_offset", "until_offset"):
+        assert getattr(again, name, None) == getattr(error, name, None)
+
+
+@pytest.mark.parametrize(
+    "error",
+    [
+        errors.InvalidOptionError("retention_us is 0", advice="Use 1 or more"),
+        errors.CorruptSendError("damaged", from_offset=3, until_offset=9, partition=2, where="shop/orders"),
+        errors.GroupInUseError("being read for", where="shop/orders"),
+    ],
+)
+def test_a_refusal_comes_back_as_the_error_it_was(error: HeadstreamError) -> None:
+    check_same(error, decode_refusal(status_of(error, is_extended=True), encode_refusal(error)))
+    check_same(error, read_refusal(spell_refusal(error)))
+
+
+def test_read_refusal_reads_that_of_any_server_and_nothing_else() -> None:
+    spelled = {"id": 2011, "code": "topic_name_not_found", "reason": "Topic with name: eu was not found.", "field": None}
+    found = read_refusal(spelled)
+    assert type(found) is errors.TopicNotFoundError
+    assert found.what == "Topic with name: eu was not found."
+    wrong: list[object] = [None, [], {}, {"id": "x"}, {"id": 0}]
+    for document in wrong:
+        assert read_refusal(document) is None
+
+
 def test_spell_refusal_says_what_http_says() -> None:
-    assert spell_refusal(refusal(1009, "no stream 5")) == {
-        "id": 1009,
-        "code": "stream_id_not_found",
-        "reason": "no stream 5",
-        "field": "stream_id",
-    }
+    spelled = spell_refusal(refusal(1009, "no stream 5"))
+    del spelled["error"]
+    assert spelled == {"id": 1009, "code": "stream_id_not_found", "reason": "no stream 5", "field": "stream_id"}
 
 
 def test_http_status_tells_numbered_misses_from_named_ones() -> None:

@@ -8,17 +8,28 @@ Decoding (3) and validation come before, where the command is made; existence an
 from __future__ import annotations
 
 from collections.abc import Callable
-from typing import Any, TypeAlias, TypeVar
+from typing import Any, Final, TypeAlias, TypeVar
 
 from headstream.broker.broker import Broker
+from headstream.broker.commands.balance import Balance
+from headstream.broker.commands.places import Places
+from headstream.broker.connection_groups import ConnectionGroups
+from headstream.broker.members import Members
+from headstream.broker.permissions import Rights
 from headstream.broker.sessions import Session, Sessions
 from headstream.broker.settings import ServerSettings
+from headstream.broker.tokens import Tokens
+from headstream.broker.users import Users
 from headstream.errors import AuthenticationError, NotFoundError, PermissionDeniedError
+from headstream.wire.codes import Entry
 from headstream.wire.records import Command
 from headstream.wire.refusals import refusal
 from headstream.wire.statuses import Status
 
 __all__ = ["Dispatcher", "Handler"]
+
+_PATIENCE: Final = 1.2
+"""How many heartbeats a client may take for one."""
 
 _R = TypeVar("_R")
 Handler: TypeAlias = Callable[["Dispatcher", Session, Any], Any]
@@ -28,16 +39,32 @@ Handler: TypeAlias = Callable[["Dispatcher", Session, Any], Any]
 class Dispatcher:
     """What answers commands; any thread, one command of a session at a time.
 
+    It makes this process the log's writer, and the log and its root user where there are none.
+
     Args:
         broker: What the commands are about; whoever made it closes it.
         settings: What the server decides for everybody.
         handlers: Who answers what.
+
+    Raises:
+        LogLockedError: another process is the writer.
+        InvalidInputError: root's name or password cannot be one, and there is no root yet.
     """
 
     def __init__(self, broker: Broker, settings: ServerSettings, handlers: dict[type[Command[Any]], Handler]) -> None:
         self.broker = broker
         self.settings = settings
         self.sessions = Sessions(broker.monotonic)
+        self.places = Places(broker.backing.log)
+        self.balance = Balance()
+        self.connection_groups = ConnectionGroups()
+        self.members = Members(broker.groups, broker.monotonic)
+        self.sessions.on_close(lambda session: self.connection_groups.end(session.client_id))
+        self.sessions.on_close(self.members.end)
+        backing = broker.backing
+        with backing.writable_log().changing() as catalog:
+            self.users = Users(catalog, settings, backing.clock_us())
+            self.tokens = Tokens(catalog, settings, backing.clock_us, backing.entropy)
         self._handlers = handlers
 
     def answer(self, session: Session, command: Command[_R]) -> _R:
@@ -51,17 +78,51 @@ class Dispatcher:
             HeadstreamError: why there is none; wire.refusals.status_of() has its status.
         """
         entry = command.entry()
-        if entry.needs_login:
-            session.check_alive()
         handler = self._handlers.get(type(command))
-        if handler is None or (entry.is_extension and not session.is_extended):
+        if handler is None:
             raise refusal(Status.INVALID_COMMAND, f"{entry.name} is not served here")
         try:
-            if entry.needs_login and not session.user_id:
-                raise refusal(entry.refusal, f"{entry.name} needs a login", advice="Log in first")
+            self.admit(session, entry)
             reply: _R = handler(self, session, command)
         except (NotFoundError, AuthenticationError, PermissionDeniedError):
-            if not entry.is_lookup:
+            if session.is_stale or not entry.is_lookup:
                 raise
             return None  # type: ignore[return-value]  # a lookup's reply may be nothing
         return reply
+
+    def admit(self, session: Session, entry: Entry) -> None:
+        """Refuse a session a command that it may not even ask for.
+
+        Args:
+            session: Whose command it is.
+            entry: What the table says of the command.
+
+        Raises:
+            HeadstreamError: with 30, 3, or 40 (or what the table has instead).
+        """
+        if not entry.needs_login:
+            return
+        session.check_alive()
+        if not session.is_extended and entry.is_extension:
+            raise refusal(Status.INVALID_COMMAND, f"{entry.name} is not served here")
+        if session.user_id not in self.users:
+            raise refusal(entry.refusal, f"{entry.name} needs a login", advice="Log in first")
+
+    def rights(self, session: Session) -> Rights:
+        """Return what the user of a session may do, the same object until that changes."""
+        return self.users.rights(session.user_id)
+
+    def end_sessions(self, user_id: int) -> None:
+        """End all sessions of a user."""
+        for session in self.sessions.list():
+            if session.user_id == user_id:
+                session.is_ended = True
+                self.sessions.close(session)
+
+    def sweep(self) -> None:
+        """End what has been silent for too long, and forget the tokens that have expired; to be called often."""
+        heartbeat_us = self.settings.heartbeat_us
+        if heartbeat_us is not None:
+            self.sessions.sweep(heartbeat_us * _PATIENCE / 1e6)
+        self.tokens.forget_expired()
+        self.members.sweep()

@@ -370,6 +370,8 @@ _LIMITS: Final = {
     PAYLOAD_EMPTY: "a message without payload is beyond the limits {limits}",
     PAYLOADS_TOTAL: "{have} bytes of payload in one batch are beyond the limits {limits}, which take {need}",
 }
+_STATUSES: Final = {KEY_SIZE: 4018, KIND: 3, VALUE_SIZE: 4019, VALUES_TOTAL: 4017, PAYLOAD_EMPTY: 4024, PAYLOADS_TOTAL: 4022}
+"""By which number a server says it."""
 _WITH_KEY: Final = {VALUE_CUT, KEY_TEXT, VALUE_TEXT, VALUE_BOOL, VALUE_WIDTH, KEY_SIZE, KIND, VALUE_SIZE}
 _ADVICE: Final = {
     KIND: "Topics with limits wide take the kinds null and char",
@@ -393,4 +395,6 @@ def _raise(code: int, view: memoryview, noted: bytearray, wide: bool) -> NoRetur
     limits, kind = ("wide", "iggy")[not wide], KIND_NAMES.get(have, f"unknown({have})")
     what = _LIMITS[code].format(need=need, have=have, kind=kind, limits=limits, least=0 if wide else 1)
     whole_batch = code in (VALUES_TOTAL, PAYLOADS_TOTAL)
-    raise LimitError(what, where=None if whole_batch else where, advice=None if wide else _ADVICE.get(code))
+    error = LimitError(what, where=None if whole_batch else where, advice=None if wide else _ADVICE.get(code))
+    error.status = _STATUSES[code]
+    raise error

@@ -3,8 +3,8 @@
 A Python data source cannot hand a read on to a JVM source: what it returns is rows. So the hand-over is made where a
 reader or writer is put together: install() makes PySpark's four classes of readers and writers (of Spark Connect too)
 remember their format and options, and at load(), save() and start() look whether these say `headstream` and kafka://.
-Whatever says anything else goes on untouched. Subclasses given out by one session would not do: a frame's `write` belongs to the
-frame, whoever made it.
+What says `headstream` alone has its workers' variables settled first, and whatever says anything else goes on untouched.
+Subclasses given out by one session would not do: a frame's `write` belongs to the frame, whoever made it.
 """
 
 from __future__ import annotations
@@ -15,6 +15,7 @@ from typing import TYPE_CHECKING, Any, Final
 
 from headstream.errors import InvalidOptionError
 from headstream.spark.kafka.options import is_kafka_url
+from headstream.spark.worker_variables import settle_worker_variables
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
@@ -82,7 +83,12 @@ def _dispatching(method: Callable[..., Any], hand_over: Callable[[Any, dict[str,
         }
         if isinstance(path, str):
             options["path"] = path
-        if (format or source or "").lower() != _FORMAT or not is_kafka_url(options):
+        if (format or source or "").lower() != _FORMAT:
+            return method(self, path, format, *arguments, **named)
+        if not is_kafka_url(options):
+            spark: Any = getattr(self, "_spark", None)
+            if hasattr(spark, "_jsparkSession"):  # Spark Connect has its JVM elsewhere
+                settle_worker_variables(spark)
             return method(self, path, format, *arguments, **named)
         if arguments or named.get("schema") is not None:
             raise InvalidOptionError(

@@ -11,6 +11,7 @@ from typing import Any, Final, Literal, NamedTuple, get_args
 from headstream.codec.replicate.formats import MessageFormat
 from headstream.errors import InvalidInputError, InvalidOptionError
 from headstream.model.identifiers import TopicName
+from headstream.spark.replicate.loads import LOAD_GAP_US
 from headstream.spark.replicate.registry import RegistrySettings
 from headstream.spark.replicate.table_settings import TableRules
 
@@ -105,13 +106,15 @@ class ReplicateConfig:
         dead_rate_messages: Smallest number of messages that a share is told of.
         once: Stop when all that was there at the start has been applied.
         max_messages_per_batch: Most messages of one micro-batch.
-        change_tables: Directory of change tables, all changes of each table as they came; None for none.
+        change_tables: Directory of change tables, all changes of each table as they came, at `<schema>/<table>`; None for none.
         dead_letter_table: Directory of a Delta table of the dead letter, beside its topic; None for none.
         metrics: File that metrics are written to in the OpenMetrics format; None for none.
-        tombstones_kept_us: How long deletions are remembered, by the source's commit time, microseconds.
+        tombstones_kept_us: How long deletions are remembered after they were applied, microseconds; None for ever. An older
+            change that comes later still, for a row that is not there, is given up with the reason.
         compact_every_us: How often a table's small files are put together, microseconds; 0 for never.
         vacuum_every_us: How often files that no version needs are deleted, microseconds; 0 for never.
         vacuum_kept_us: How old those files must be, microseconds.
+        load_gap_us: How long after a change a REFRESH row must be logged to begin a new load by itself, microseconds.
 
     Raises:
         InvalidOptionError: something is missing, contradicts itself or is out of range: all of it is told at once.
@@ -142,10 +145,11 @@ class ReplicateConfig:
     change_tables: Path | None = None
     dead_letter_table: Path | None = None
     metrics: Path | None = None
-    tombstones_kept_us: int = 7 * 86_400_000_000
+    tombstones_kept_us: int | None = None
     compact_every_us: int = 0
     vacuum_every_us: int = 0
     vacuum_kept_us: int = 7 * 86_400_000_000
+    load_gap_us: int = LOAD_GAP_US
 
     def __post_init__(self) -> None:
         problems = find_problems({item.name: getattr(self, item.name) for item in fields(self)})
@@ -177,16 +181,8 @@ _AT_LEAST: Final = {
     "compact_every_us": (0, "a time cannot be negative"),
     "vacuum_every_us": (0, "a time cannot be negative"),
     "vacuum_kept_us": (0, "a time cannot be negative"),
+    "load_gap_us": (0, "a time cannot be negative"),
 }
-
-
-_UNKEPT: Final = {
-    "change_tables": (None, "no change tables are written"),
-    "compact_every_us": (0, "no tables are compacted"),
-    "vacuum_every_us": (0, "no tables are vacuumed"),
-    "tombstones_kept_us": (7 * 86_400_000_000, "deletions are remembered for ever, none is forgotten"),
-}
-"""Settings that this version knows and cannot keep: refused, rather than passed over in silence."""
 
 
 def find_problems(settings: Mapping[str, Any]) -> list[Problem]:
@@ -213,11 +209,9 @@ def find_problems(settings: Mapping[str, Any]) -> list[Problem]:
             )
         )
     for setting, (least, what) in _AT_LEAST.items():
-        if settings.get(setting, least) < least:
+        value = settings.get(setting, least)
+        if value is not None and value < least:
             problems.append(Problem(setting, what))
-    for setting, (default, what) in _UNKEPT.items():
-        if settings.get(setting, default) != default:
-            problems.append(Problem(setting, f"{what} by this version", "Leave the setting out"))
     if not 0 <= settings.get("max_dead_rate", 0) <= 1:
         problems.append(Problem("max_dead_rate", "a share is between 0 and 1", "Write 0.1 for one message in ten"))
     if settings.get("kafka") and not is_kafka(settings.get("source")):

@@ -120,7 +120,7 @@ def _pipeline_readers(base: Path) -> dict[str, tuple[str, _Reader]]:
         "max_messages_per_batch": _count,
     }  # fmt: skip
     paths = ("tables", "checkpoint", "zone", "schemas", "change_tables", "dead_letter_table", "metrics")
-    times = ("schema_wait", "max_parked_age", "tombstones_kept", "compact_every", "vacuum_every", "vacuum_kept")
+    times = ("schema_wait", "max_parked_age", "tombstones_kept", "compact_every", "vacuum_every", "vacuum_kept", "load_gap")
     readers = {name: (name, reader) for name, reader in plain.items()}
     readers |= {name: (name, _path(base)) for name in paths}
     return readers | {name: (f"{name}_us", _duration) for name in times}

@@ -33,6 +33,8 @@ _ARROW_TYPES: Final[dict[str, pa.DataType]] = {
     "DATE": pa.date32(),
     "TIMESTAMP": pa.timestamp("us", "UTC"),
     "TIMESTAMP_NTZ": pa.timestamp("us"),
+    "ARRAY<STRING>": pa.list_(pa.string()),
+    "MAP<STRING,STRING>": pa.map_(pa.string(), pa.string()),
 }
 _WIDE: Final = Context(prec=MAX_PRECISION)
 _FIXED: Final[dict[str, pa.DataType]] = {

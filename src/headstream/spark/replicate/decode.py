@@ -66,6 +66,7 @@ class Decoded:
         changes: Schema id -> decoded changes.
         unwanted: How many messages are of tables that are not to be targets.
         findings: What a user should know -> how many messages it is about.
+        size_bytes: Size of the messages that went in.
     """
 
     metadata: list[pa.RecordBatch] = field(default_factory=list)
@@ -74,6 +75,7 @@ class Decoded:
     changes: dict[str, list[pa.RecordBatch]] = field(default_factory=dict)
     unwanted: int = 0
     findings: dict[str, int] = field(default_factory=dict)
+    size_bytes: int = 0
 
     @property
     def message_count(self) -> int:
@@ -90,6 +92,7 @@ class Decoded:
         for schema_id, batches in other.changes.items():
             self.changes.setdefault(schema_id, []).extend(batches)
         self.unwanted += other.unwanted
+        self.size_bytes += other.size_bytes
         self.note(other.findings)
 
     def note(self, findings: Mapping[str, int]) -> None:
@@ -105,9 +108,10 @@ class Decoded:
         groups += [("changes", schema_id, batch) for schema_id, batches in self.changes.items() for batch in batches]
         rows = [(kind, schema_id, batch.num_rows, write_ipc(batch)) for kind, schema_id, batch in groups]
         rows += [("finding", finding, count, b"") for finding, count in self.findings.items()]
+        rows.append(("bytes", None, self.size_bytes, b""))
         if self.unwanted:
             rows.append(("unwanted", None, self.unwanted, b""))
-        columns = list(zip(*rows, strict=True)) if rows else [(), (), (), ()]
+        columns = list(zip(*rows, strict=True))
         arrays = [pa.array(values, kind.type) for values, kind in zip(columns, DECODED_SCHEMA, strict=True)]
         return pa.RecordBatch.from_arrays(arrays, schema=DECODED_SCHEMA)
 
@@ -119,6 +123,8 @@ class Decoded:
         for kind, name, count, content in zip(*names, table["content"], strict=True):
             if kind == "unwanted":
                 decoded.unwanted += count
+            elif kind == "bytes":
+                decoded.size_bytes += count
             elif kind == "finding":
                 decoded.note({name: count})
             elif kind == "changes":
@@ -159,8 +165,9 @@ class Decoder:
         Args:
             raw: The columns of raw.SOURCE_COLUMNS.
         """
-        decoded = Decoded()
         offsets, data = offsets_and_data(raw.column("payload"))
+        ends = np.frombuffer(offsets, np.int32)
+        decoded = Decoded(size_bytes=int(ends[-1] - ends[0]))
         envelopes = split_envelopes(offsets, data)
         form = np.frombuffer(envelopes.form, np.uint8)
         reasons: dict[int, str] = {row: str(fault) for row, fault in envelopes.faults.items()}

@@ -214,6 +214,11 @@ class Ledger:
         query = "SELECT DISTINCT table_schema, table_name FROM parcels WHERE state = 'parked' AND cause = 'table'"
         return set(self._all(query))
 
+    def tables_waited_for(self) -> set[Table | None]:
+        """Return the tables that anything which waits is for; None among them where something may be for any table."""
+        query = f"SELECT DISTINCT cause = 'table', table_schema, table_name FROM parcels WHERE {_WAITS}"
+        return {(schema, name) if is_table else None for is_table, schema, name in self._all(query)}
+
     def begin_release(self, schema_ids: Iterable[str], tables: Iterable[Table], count: int) -> int | None:
         """Choose parcels for a release, the oldest first.
 

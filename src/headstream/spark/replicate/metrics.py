@@ -31,7 +31,9 @@ def format_metrics(status: dict[str, Any]) -> str:
     lines = _family("rows", "counter", "Rows that merges inserted, updated and deleted.", rows, ("table", "operation"))
     for name, text in (
         ("messages", "Messages read."),
+        ("bytes", "Size of the messages read."),
         ("changes", "Changes applied."),
+        ("merges", "Merges into tables."),
         ("batches", "Micro-batches."),
         ("released", "Messages that had waited and were applied."),
     ):

@@ -29,7 +29,7 @@ from headstream.spark.replicate.metrics import write_metrics
 from headstream.spark.replicate.processor import Processor
 from headstream.spark.replicate.raw import RAW_SCHEMA, match_rows
 from headstream.spark.replicate.schema_catalog import DecodeOptions
-from headstream.spark.replicate.status import HEARTBEAT_US, note_status, read_status
+from headstream.spark.replicate.status import HEARTBEAT_US, note_status, note_targets, read_status
 from headstream.spark.replicate.summary import Summary
 from headstream.spark.replicate.tables import TargetTables
 
@@ -74,7 +74,8 @@ class ReplicatePipeline:
         self._ledger = Ledger(config.checkpoint / "ledger.sqlite")
         self._summary = Summary()
         self._noted_us = 0
-        self._tables = TargetTables(config.tables, config.checkpoint, Engines(spark).open)
+        self._schema_count = -1
+        self._tables = TargetTables.of(config, Engines(spark).open)
         self._processor = Processor(config, self._zone, self._decoder, self._ledger, self._tables, self._summary, self._now_us)
 
     def run(self) -> Summary:
@@ -171,6 +172,9 @@ class ReplicatePipeline:
 
     def _note_status(self, state: str) -> None:
         self._noted_us = self._now_us()
+        if self._zone.scan() != self._schema_count:
+            self._schema_count = self._zone.scan()
+            note_targets(self._ledger, self._zone, self._config.rules)
         note_status(self._ledger, state, self._summary, self._zone.directory, self._noted_us)
         if self._config.metrics is not None:
             write_metrics(self._config.metrics, self.status())

@@ -17,14 +17,22 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from headstream.codec.replicate import decode_envelope, decode_metadata
-from headstream.errors import DecodeError, SchemaError
+from headstream.errors import DecodeError, HeadstreamError, SchemaError
 from headstream.spark.replicate.bounds import DeadRate, WaitingBounds
 from headstream.spark.replicate.config import ReplicateConfig
 from headstream.spark.replicate.dead_letter_table import DeadLetterTable
 from headstream.spark.replicate.decode import Decoded, Decoder
 from headstream.spark.replicate.ledger import Ledger, Table
+from headstream.spark.replicate.maintenance import Schedule
 from headstream.spark.replicate.parking import Held, ParkingLot, Release
-from headstream.spark.replicate.raw import COORDINATE_COLUMNS, RAW_SCHEMA, match_rows
+from headstream.spark.replicate.raw import (
+    CHANGE_COORDINATES,
+    COORDINATE_COLUMNS,
+    RAW_SCHEMA,
+    coordinates_table,
+    leave_out,
+    match_rows,
+)
 from headstream.spark.replicate.requests import Request, Requests
 from headstream.spark.replicate.summary import Summary
 from headstream.spark.replicate.table_health import TableHealth
@@ -34,7 +42,6 @@ from headstream.spark.replicate.zone import SchemaZone, ZoneEntry
 __all__ = ["Processor"]
 
 _LOGGER: Final = logging.getLogger("headstream.replicate")
-_CHANGE_COORDINATES: Final = [f"_hs_{name}" for name in COORDINATE_COLUMNS]
 
 
 class Processor:
@@ -67,6 +74,7 @@ class Processor:
         self._tables = tables
         self._summary = summary
         self._now_us = clock_us
+        self._schedule = Schedule.of(config)
         self.parking = ParkingLot(config.checkpoint, config.delayed, ledger)
         self.health = TableHealth(ledger)
         self.bounds = WaitingBounds(config, ledger)
@@ -89,6 +97,7 @@ class Processor:
         """
         self._carry_out()  # a reload that was asked for comes before the rows that it is about
         self._summary.messages += decoded.message_count
+        self._summary.size_bytes += decoded.size_bytes
         before = self.parking.begin_batch(batch_id)
         if self._learn(decoded) or decoded.waiting:
             waiting, decoded.waiting = decoded.waiting, []
@@ -134,6 +143,7 @@ class Processor:
         worked = self.release(every_table=last) or worked
         self._settle({} if last else self.health.resting(self._now_us()))
         worked = self._deal_with_overdue() or worked
+        worked = self._maintain(every_table=last) or worked
         self._follow_dead_letter()
         return worked
 
@@ -210,7 +220,7 @@ class Processor:
         self._summary.note_commits(changes, schemas, applied.failed, now_us)
         aside: dict[Table, list[pa.Table]] = {}
         for schema_id, batches in decoded.changes.items():
-            if schemas[schema_id].table in reasons:
+            if schemas[schema_id].table in resting or schema_id in applied.held:
                 aside.setdefault(schemas[schema_id].table, []).append(_coordinates(batches, schema_id))
         return applied, [Held(table, reasons[table], pa.concat_tables(parts)) for table, parts in aside.items()]
 
@@ -269,6 +279,22 @@ class Processor:
         _LOGGER.warning("request %d to reload %s.%s is refused: %s", request.id, schema, name, refused)
         return {"table": f"{schema}.{name}", "refused": refused}
 
+    def _maintain(self, *, every_table: bool) -> bool:
+        """Care for the first table for which it is time, or for every one; a step that fails is a warning."""
+        now_us, resting = self._now_us(), self.health.resting(self._now_us())
+        waited_for = self._ledger.tables_waited_for()
+        worked = False
+        for table in self._tables.names():
+            if table in resting or (worked and not every_table):
+                continue
+            try:
+                may_forget = None not in waited_for and table not in waited_for
+                worked = self._tables.maintain(table, self._schedule, now_us, may_forget=may_forget) or worked
+            except HeadstreamError as error:
+                worked = True
+                _LOGGER.warning("table %s.%s could not be cared for, which is tried again in time: %s", *table, error)
+        return worked
+
     def _settle(self, resting: Container[Table]) -> None:
         """Remove what loads that are over did not bring; a table where that fails is tried again later."""
         applied = self._tables.settle(resting)
@@ -289,7 +315,9 @@ class Processor:
 
 def _coordinates(batches: list[pa.RecordBatch], schema_id: str) -> pa.Table:
     """Return where changes came from, with the columns that a search for their messages takes."""
-    found = pa.Table.from_batches([batch.select(_CHANGE_COORDINATES) for batch in batches]).rename_columns(COORDINATE_COLUMNS)
+    found = pa.Table.from_batches([batch.select(list(CHANGE_COORDINATES)) for batch in batches]).rename_columns(
+        COORDINATE_COLUMNS
+    )
     return found.append_column("schema_id", _repeat(schema_id, found.num_rows)).append_column(
         "reason", _repeat(None, found.num_rows)
     )
@@ -301,16 +329,11 @@ def _repeat(text: str | None, count: int) -> pa.Array:
 
 def _rejected(applied: Applied, aside: list[Held]) -> pa.Table:
     """Return the coordinates of changes that cannot be applied, with reasons; not of tables that are tried again anyway."""
-    columns: list[list[Any]] = [list(column) for column in zip(*applied.rejected, strict=True)] or [[], [], []]
-    fields = [RAW_SCHEMA.field(name) for name in (*COORDINATE_COLUMNS, "schema_id", "reason")]
-    nothing = [None] * len(applied.rejected)
-    arrays = [
-        pa.array(values, field.type)
-        for values, field in zip([*columns, nothing, list(applied.rejected.values())], fields, strict=True)
-    ]
-    found = pa.Table.from_arrays(arrays, names=[field.name for field in fields])
+    found = coordinates_table(applied.rejected)
+    found = found.append_column("schema_id", _repeat(None, found.num_rows))
+    found = found.append_column("reason", pa.array(list(applied.rejected.values()), pa.string()))
     for part in aside:
-        found = _without(found, list(COORDINATE_COLUMNS), part.messages)
+        found = leave_out(found, COORDINATE_COLUMNS, part.messages)
     return found
 
 
@@ -327,15 +350,9 @@ def _chosen(messages: pa.Table, wanted: pa.Table) -> pa.Table:
 def _remove(decoded: Decoded, coordinates: pa.Table) -> None:
     """Take out of a micro-batch what its first run set aside."""
     for name in ("waiting", "dead"):
-        batches = [_without(pa.Table.from_batches([b]), list(COORDINATE_COLUMNS), coordinates) for b in getattr(decoded, name)]
+        batches = [leave_out(pa.Table.from_batches([b]), COORDINATE_COLUMNS, coordinates) for b in getattr(decoded, name)]
         setattr(decoded, name, [batch for table in batches for batch in table.to_batches()])
     for schema_id, batches in decoded.changes.items():
-        kept = _without(pa.Table.from_batches(batches), _CHANGE_COORDINATES, coordinates)
+        kept = leave_out(pa.Table.from_batches(batches), CHANGE_COORDINATES, coordinates)
         decoded.changes[schema_id] = kept.to_batches()
     decoded.changes = {schema_id: batches for schema_id, batches in decoded.changes.items() if batches}
-
-
-def _without(rows: pa.Table, columns: list[str], coordinates: pa.Table) -> pa.Table:
-    places = rows.select(columns).rename_columns(list(COORDINATE_COLUMNS))
-    found = match_rows(places, coordinates)[0]
-    return rows.filter(pc.invert(pc.is_in(pa.array(range(rows.num_rows), pa.int64()), value_set=found)))

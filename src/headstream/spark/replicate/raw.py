@@ -6,17 +6,22 @@ bytes, key, headers and the coordinates in the source.
 
 from __future__ import annotations
 
+from collections.abc import Iterable, Sequence
 from typing import Any, Final, TypeAlias
 
 import numpy as np
 import pyarrow as pa
+import pyarrow.compute as pc
 
 __all__ = [
+    "CHANGE_COORDINATES",
     "COORDINATE_COLUMNS",
     "RAW_SCHEMA",
     "SOURCE_COLUMNS",
     "Coordinates",
     "coordinates_of",
+    "coordinates_table",
+    "leave_out",
     "match_rows",
     "offsets_and_data",
     "raw_rows",
@@ -42,6 +47,8 @@ RAW_SCHEMA: Final = pa.schema(
 
 
 COORDINATE_COLUMNS: Final = ("topic", "partition", "offset")
+CHANGE_COORDINATES: Final = tuple(f"_hs_{name}" for name in COORDINATE_COLUMNS)
+"""What decoded changes call them."""
 
 Coordinates: TypeAlias = tuple[str, int, int]
 """Topic, partition and offset in the source."""
@@ -67,6 +74,29 @@ def match_rows(rows: pa.Table, wanted: pa.Table) -> tuple[pa.Int64Array, pa.Int6
     first = right.group_by(names).aggregate([("wanted", "min")])
     found = left.join(first, names, join_type="inner", use_threads=False).sort_by("row")
     return found["row"].combine_chunks(), found["wanted_min"].combine_chunks()
+
+
+def coordinates_table(places: Iterable[Coordinates]) -> pa.Table:
+    """Return coordinates as columns."""
+    columns = [list(column) for column in zip(*places, strict=True)] or [[], [], []]
+    fields = [RAW_SCHEMA.field(name).with_nullable(True) for name in COORDINATE_COLUMNS]
+    arrays = [pa.array(values, field.type) for values, field in zip(columns, fields, strict=True)]
+    return pa.Table.from_arrays(arrays, schema=pa.schema(fields))
+
+
+def leave_out(rows: pa.Table, columns: Sequence[str], coordinates: pa.Table) -> pa.Table:
+    """Return rows without those that have some coordinates.
+
+    Args:
+        rows: Any rows.
+        columns: Their topic, partition and offset.
+        coordinates: With COORDINATE_COLUMNS.
+    """
+    if not coordinates.num_rows:
+        return rows
+    places = rows.select(list(columns)).rename_columns(list(COORDINATE_COLUMNS))
+    found = match_rows(places, coordinates)[0]
+    return rows.filter(pc.invert(pc.is_in(pa.array(np.arange(rows.num_rows)), value_set=found)))
 
 
 def write_ipc(batch: pa.RecordBatch) -> bytes:

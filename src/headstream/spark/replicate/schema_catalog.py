@@ -116,7 +116,8 @@ class SchemaCatalog:
             return "unwanted"
         try:
             settings = rules.settings_of(lineage.schema, lineage.table)
-            made = table_schema(entry.metadata, settings, own_schema=own_schema, avro=avro, details=self._options.details)
+            details = self._options.details and settings.changes
+            made = table_schema(entry.metadata, settings, own_schema=own_schema, avro=avro, details=details)
             self._check_owner(made.table, lineage, several_tasks=settings.tasks == "all")
         except SchemaError as error:
             return error

@@ -16,7 +16,7 @@ from headstream.spark.replicate.table_settings import TableSettings
 
 __all__ = ["BEFORE_PREFIX", "DETAILS", "TableSchema", "table_schema"]
 
-BEFORE_PREFIX = "_hs_before."
+BEFORE_PREFIX = "_hs_before_"
 DETAILS = [
     pa.field("_hs_timestamp", pa.string()),  # when the source made the change, as it is written
     pa.field("_hs_stream_position", pa.string()),

@@ -7,17 +7,20 @@ import os
 from pathlib import Path
 from typing import Any, Final
 
-from headstream.spark.replicate.ledger import Ledger
+from headstream.spark.replicate.ledger import Ledger, Table
 from headstream.spark.replicate.requests import Requests
 from headstream.spark.replicate.summary import Summary
 from headstream.spark.replicate.table_health import TableHealth
+from headstream.spark.replicate.table_settings import TableRules
+from headstream.spark.replicate.zone import SchemaZone
 
-__all__ = ["HEARTBEAT_US", "note_status", "read_status"]
+__all__ = ["HEARTBEAT_US", "note_status", "note_targets", "read_status", "read_targets"]
 
 HEARTBEAT_US: Final = 5_000_000
 """How often a run says that it is there, at least."""
 _MISSED_HEARTBEATS: Final = 3
 _MARK: Final = "status"
+_TARGETS: Final = "targets"
 
 
 def note_status(ledger: Ledger, state: str, summary: Summary, zone: Path, now_us: int) -> None:
@@ -32,6 +35,30 @@ def note_status(ledger: Ledger, state: str, summary: Summary, zone: Path, now_us
     """
     document = {"state": state, "process": os.getpid(), "updated_us": now_us, "zone": str(zone), "run": summary.to_dict()}
     ledger.set_mark(_MARK, json.dumps(document))
+
+
+def note_targets(ledger: Ledger, zone: SchemaZone, rules: TableRules) -> None:
+    """Write which target table each schema of a zone is of, for whoever knows the ledger and not the settings.
+
+    Args:
+        ledger: The pipeline's ledger.
+        zone: Its schema zone.
+        rules: The settings of its tables.
+    """
+    targets = {}
+    for (schema, table), history in zone.tables().items():
+        settings = rules.settings_of(schema, table)
+        for entry in history:
+            lineage = entry.metadata.lineage
+            name = settings.target_name(schema=schema, table=table, task=lineage.task, server=lineage.server)
+            targets[entry.metadata.schema_id] = name
+    ledger.set_mark(_TARGETS, json.dumps(targets))
+
+
+def read_targets(ledger: Ledger) -> dict[str, Table]:
+    """Return schema id -> the target table, as the pipeline last wrote it."""
+    told = json.loads(ledger.mark(_TARGETS) or "{}")
+    return {schema_id: (schema, name) for schema_id, (schema, name) in told.items()}
 
 
 def read_status(ledger: Ledger, now_us: int) -> dict[str, Any]:

@@ -24,7 +24,9 @@ class Summary:
     Args:
         batches: Micro-batches finished.
         messages: Messages read.
+        size_bytes: Their size.
         changes: Data messages applied.
+        merges: Merges into tables.
         schemas: New schemas in the zone.
         released: Messages that had waited and whose schema came.
         dead: Messages moved to the dead letter.
@@ -38,7 +40,9 @@ class Summary:
 
     batches: int = 0
     messages: int = 0
+    size_bytes: int = 0
     changes: int = 0
+    merges: int = 0
     schemas: int = 0
     released: int = 0
     dead: int = 0
@@ -52,6 +56,7 @@ class Summary:
     def add(self, applied: Applied) -> None:
         """Add what one application of changes did."""
         self.changes += applied.changes
+        self.merges += applied.merges
         for table, counts in applied.counts.items():
             self.tables[table] = self.tables.get(table, Counts()) + counts
 
@@ -90,7 +95,9 @@ class Summary:
         return {
             "tables": tables,
             "messages": self.messages,
+            "bytes": self.size_bytes,
             "changes": self.changes,
+            "merges": self.merges,
             "schemas": self.schemas,
             "released": self.released,
             "parked": self.parked,

@@ -31,23 +31,33 @@ class TableState:
         forgotten: Tombstones at or below this sequence are gone: an older change for a key that is not in the table may
             be of a deleted row.
         schema: The newest schema applied.
+        burials: (time, `buried` then), both rising: what of it is to be forgotten some time.
+        compacted_us: When its files were put together last, microseconds since 1970 UTC.
+        vacuumed_us: When files that nobody needs were deleted last.
     """
 
     loads: Loads = field(default_factory=Loads)
     buried: str = ""
     forgotten: str = ""
     schema: SeenSchema | None = None
+    burials: list[tuple[int, str]] = field(default_factory=list)
+    compacted_us: int = 0
+    vacuumed_us: int = 0
 
     def to_document(self) -> dict[str, Any]:
         """Return it as JSON has it."""
         schema = None if self.schema is None else self.schema.to_document()
-        return {"loads": self.loads.to_document(), "buried": self.buried, "forgotten": self.forgotten, "schema": schema}
+        document = {"loads": self.loads.to_document(), "buried": self.buried, "forgotten": self.forgotten, "schema": schema}
+        return document | {name: getattr(self, name) for name in ("burials", "compacted_us", "vacuumed_us")}
 
     @classmethod
     def from_document(cls, document: dict[str, Any]) -> TableState:
         """Return what to_document() wrote."""
         schema = None if document["schema"] is None else SeenSchema.from_document(document["schema"])
-        return cls(Loads.from_document(document["loads"]), document["buried"], document["forgotten"], schema)
+        burials = [(us, sequence) for us, sequence in document.get("burials", [])]  # not in checkpoints of older versions
+        times = {name: document.get(name, 0) for name in ("compacted_us", "vacuumed_us")}
+        loads = Loads.from_document(document["loads"])
+        return cls(loads, document["buried"], document["forgotten"], schema, burials, **times)
 
 
 class TableMemory:

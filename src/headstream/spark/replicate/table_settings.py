@@ -158,9 +158,11 @@ def find_table_problems(settings: Mapping[str, Any]) -> list[tuple[str, str]]:
         settings: Names of settings -> values of the right types; those not given have their defaults.
     """
     problems = []
-    if settings.get("atomic") or settings.get("cluster_by"):
-        setting = "atomic" if settings.get("atomic") else "cluster_by"
-        problems.append((setting, "this version cannot keep it: leave it out"))  # rather than pass it over in silence
+    if settings.get("atomic"):
+        problems.append(("atomic", "this version cannot keep it: leave it out"))  # rather than pass it over in silence
+    both = [name for name in settings.get("cluster_by", ()) if name in settings.get("partition_by", ())]
+    if both:
+        problems.append(("cluster_by", f"the files are partitioned by {both[0]!r} already"))
     target = settings.get("target", "x")
     try:
         names = [name for _, name, _, _ in string.Formatter().parse(target) if name is not None]

@@ -17,7 +17,9 @@ import pyarrow as pa
 from headstream.codec.replicate import TableMetadata
 from headstream.errors import HeadstreamError, SchemaChangeError
 from headstream.spark.replicate.apply.engine import Counts
+from headstream.spark.replicate.config import ReplicateConfig
 from headstream.spark.replicate.loads import LOAD_GAP_US
+from headstream.spark.replicate.maintenance import Schedule
 from headstream.spark.replicate.raw import Coordinates
 from headstream.spark.replicate.schemas import TableSchema
 from headstream.spark.replicate.table_memory import TableMemory
@@ -54,6 +56,7 @@ class Applied:
     Args:
         counts: (schema, table) -> rows inserted, updated and deleted.
         changes: How many changes went in.
+        merges: How many merges that took.
         rejected: Coordinates of changes that cannot be applied -> the reason.
         failed: (schema, table) -> why the table took none, or not all, of this unit's changes. Nothing is lost and
             nothing is applied twice when the same changes are applied again, under any unit and version.
@@ -63,6 +66,7 @@ class Applied:
 
     counts: dict[Name, Counts] = field(default_factory=dict)
     changes: int = 0
+    merges: int = 0
     rejected: dict[Coordinates, str] = field(default_factory=dict)
     failed: dict[Name, HeadstreamError] = field(default_factory=dict)
     held: set[str] = field(default_factory=set)
@@ -73,6 +77,7 @@ class Applied:
         for table, counts in other.counts.items():
             self.counts[table] = self.counts.get(table, Counts()) + counts
         self.changes += other.changes
+        self.merges += other.merges
         self.rejected |= other.rejected
         self.failed |= other.failed
         self.held |= other.held
@@ -87,6 +92,7 @@ class TargetTables:
         checkpoint: Where what must be known of them is: `tombstones/` and `tables.sqlite`.
         open_engine: Opens their Delta tables.
         load_gap_us: As loads.LOAD_GAP_US.
+        change_tables: Where their change tables are; None for none.
     """
 
     def __init__(
@@ -96,14 +102,27 @@ class TargetTables:
         open_engine: OpenEngine,
         *,
         load_gap_us: int = LOAD_GAP_US,
+        change_tables: Path | None = None,
     ) -> None:
         self._directory = directory
         self._tombstones = checkpoint / "tombstones"
         self._memory = TableMemory(checkpoint / "tables.sqlite")
         self._open_engine = open_engine
         self._load_gap_us = load_gap_us
+        self._change_tables = change_tables
         self._open: dict[Name, TargetTable] = {}
         self._lock = threading.Lock()
+
+    @classmethod
+    def of(cls, config: ReplicateConfig, open_engine: OpenEngine) -> TargetTables:
+        """Return the tables of a pipeline."""
+        return cls(
+            config.tables,
+            config.checkpoint,
+            open_engine,
+            load_gap_us=config.load_gap_us,
+            change_tables=config.change_tables,
+        )
 
     def close(self) -> None:
         """Close what is open."""
@@ -164,7 +183,7 @@ class TargetTables:
                     applied.failed[name] = error
                     applied.fatal = applied.fatal or (error if error.stops else None)
                     continue
-                applied.add(Applied({name: merged.counts}, group.num_rows, merged.rejected))
+                applied.add(Applied({name: merged.counts}, group.num_rows, 1, merged.rejected))
                 waiting -= set(ids)
             if not has_loads:
                 applied.add(Applied({name: table.settle()}))
@@ -215,22 +234,29 @@ class TargetTables:
         """Say that a table's load is over, which otherwise its next change says: settle() removes the rows it did not bring."""
         self._table((schema, table)).end_load()
 
-    def prune(self, before_us: int) -> None:
-        """Forget deletions that the source committed before a time.
+    def maintain(self, name: Name, schedule: Schedule, now_us: int, *, may_forget: bool) -> bool:
+        """Care for a table as far as it is time; return whether there was anything to do.
 
-        A change that is older, comes after all and is for a key that is not in the table is then given up with the reason.
+        A change that is older than the deletions remembered, comes after all and is for a key that is not in the table is
+        given up with that reason.
 
         Args:
-            before_us: Microseconds since 1970 UTC; nothing that waits may be from before it.
+            name: Schema and name.
+            schedule: What is done how often.
+            now_us: The time, microseconds since 1970 UTC.
+            may_forget: Whether deletions may be forgotten: not while older changes wait.
+
+        Raises:
+            StorageError: the table cannot be written.
         """
-        for name in self._memory.names():
-            self._table(name).prune(before_us)
+        return self._table(name).maintain(schedule, now_us, may_forget=may_forget)
 
     def _table(self, name: Name) -> TargetTable:
         with self._lock:
             if name not in self._open:
                 paths = table_path(self._directory, *name), table_path(self._tombstones, *name)
-                self._open[name] = TargetTable(name, *paths, self._memory, self._open_engine, self._load_gap_us)
+                changes = None if self._change_tables is None else table_path(self._change_tables, *name)
+                self._open[name] = TargetTable(name, *paths, self._memory, self._open_engine, self._load_gap_us, changes)
             return self._open[name]
 
 

@@ -1,11 +1,10 @@
-"""One target table while a pipeline runs: its Delta table, its tombstones, and what is remembered of it.
+"""One target table while a pipeline runs: its Delta table, its change table, its tombstones, and what is remembered of it.
 
 changes -> placed among the loads -> schema followed -> one change a key -> merged, in one commit
 """
 
 from __future__ import annotations
 
-import datetime
 from collections.abc import Callable, Iterable
 from dataclasses import dataclass
 from pathlib import Path
@@ -21,7 +20,9 @@ from headstream.spark.replicate.apply.scd1 import Scd1Table
 from headstream.spark.replicate.apply.scd2 import Scd2Table
 from headstream.spark.replicate.apply.scd2_events import read_events
 from headstream.spark.replicate.apply.tombstones import Tombstones
+from headstream.spark.replicate.change_table import ChangeTable
 from headstream.spark.replicate.changes import CHANGE_KEY, OPERATIONS, collapse, keys_of
+from headstream.spark.replicate.maintenance import Schedule
 from headstream.spark.replicate.raw import Coordinates
 from headstream.spark.replicate.schemas import TableSchema
 from headstream.spark.replicate.table_memory import TableMemory
@@ -33,6 +34,8 @@ __all__ = ["Merged", "OpenEngine", "TargetTable"]
 OpenEngine: TypeAlias = Callable[[Path, Literal["auto", "deltalake", "spark"]], TableEngine]
 """A table's directory and what is to run its merges -> its engine."""
 
+_BURIALS: Final = 8
+"""Steps in which deletions are forgotten: they are remembered for an eighth longer than is asked for, at most."""
 _DELETE: Final = pa.scalar(OPERATIONS.index("DELETE"), pa.int8())
 _ANEW: Final = "Load the table again into an empty directory, or set its scd_type back"
 
@@ -55,6 +58,7 @@ class TargetTable:
         memory: What is remembered of it.
         open_engine: Opens its Delta table.
         load_gap_us: As loads.LOAD_GAP_US.
+        changes: Its change table; None for none.
     """
 
     def __init__(
@@ -65,6 +69,7 @@ class TargetTable:
         memory: TableMemory,
         open_engine: OpenEngine,
         load_gap_us: int,
+        changes: Path | None = None,
     ) -> None:
         self._name = name
         self._path = path
@@ -76,6 +81,7 @@ class TargetTable:
         self._table: Scd1Table | Scd2Table | None = None
         self._settings: TableSettings | None = None
         self._tombstones: Tombstones | None = None
+        self._changes = None if changes is None else ChangeTable(changes, self._open_changes)
 
     def learn(self, groups: list[pa.Table]) -> bool:
         """Learn where a batch's changes stand among the table's loads; return whether rows of a load are among them."""
@@ -87,6 +93,8 @@ class TargetTable:
     def merge(self, changes: pa.Table, schema: TableSchema, app_id: str, version: int) -> Merged:
         """Merge changes of one structure in one commit that remembers (app_id, version); nothing where it is there already.
 
+        Where the table has a change table, they are appended to it next, which is remembered in the same way.
+
         Args:
             changes: Decoded changes that learn() has seen.
             schema: What they were decoded by.
@@ -97,6 +105,12 @@ class TargetTable:
             SchemaChangeError: the table does not follow the schema.
             StorageError: the table cannot be written.
         """
+        merged = self._merge(changes, schema, app_id, version)
+        if self._changes is not None and schema.settings.changes:
+            self._changes.append(changes, schema, merged.rejected, app_id, version)
+        return merged
+
+    def _merge(self, changes: pa.Table, schema: TableSchema, app_id: str, version: int) -> Merged:
         seen = _seen_schema(schema)
         self._check_schema(seen, schema.settings)
         table = self._opened(keys_of(schema.metadata), schema.settings)
@@ -155,17 +169,58 @@ class TargetTable:
         self._state.loads.end()
         self._keep()
 
-    def prune(self, before_us: int) -> None:
-        """Forget deletions that the source committed before a time, microseconds since 1970 UTC."""
-        moment = datetime.datetime.fromtimestamp(before_us // 1_000_000, datetime.UTC)
-        until = min(f"{moment:%Y%m%d%H%M%S}", self._state.buried)
-        if self._state.schema is None or until <= self._state.forgotten:
-            return
-        self._state.forgotten = until
+    def maintain(self, schedule: Schedule, now_us: int, *, may_forget: bool) -> bool:
+        """Care for the table as far as it is time; return whether there was anything to do.
+
+        Each step counts as done before it is: one that fails is for the next time.
+
+        Args:
+            schedule: What is done how often.
+            now_us: The time, microseconds since 1970 UTC.
+            may_forget: Whether deletions may be forgotten; not while older changes wait that may be of deleted rows.
+
+        Raises:
+            StorageError: the table, or its deletions, cannot be written.
+        """
+        if self._state.schema is None:
+            return False
+        keys = list(self._state.schema.keys)
+        worked = may_forget and self._forget(schedule.tombstones_kept_us, now_us, keys)
+        # How it is clustered is known once changes have come; before, there is nothing new to put together either.
+        if self._settings is not None and schedule.is_due(schedule.compact_every_us, self._state.compacted_us, now_us):
+            self._state.compacted_us, worked = now_us, True
+            self._keep()
+            self._opened(keys).engine.compact(self._settings.cluster_by)
+            if self._changes is not None and self._settings.changes:
+                self._changes.engine.compact()
+        if schedule.is_due(schedule.vacuum_every_us, self._state.vacuumed_us, now_us):
+            self._state.vacuumed_us, worked = now_us, True
+            self._keep()
+            self._opened(keys).engine.vacuum(schedule.vacuum_kept_us)
+            if self._changes is not None and self._changes.engine.columns:
+                self._changes.engine.vacuum(schedule.vacuum_kept_us)
+        return worked
+
+    def _forget(self, kept_us: int | None, now_us: int, keys: list[str]) -> bool:
+        """Forget the deletions that were recorded longer ago than a time; return whether there were any."""
+        if kept_us is None:
+            return False
+        state = self._state
+        if state.buried > max((sequence for _, sequence in state.burials), default=state.forgotten) and (
+            not state.burials or now_us - state.burials[-1][0] >= kept_us // _BURIALS
+        ):
+            state.burials.append((now_us, state.buried))
+            self._keep()
+        over = [sequence for us, sequence in state.burials if us <= now_us - kept_us]
+        if not over:
+            return False
+        state.burials = state.burials[len(over) :]
+        state.forgotten = max(state.forgotten, over[-1])
         self._keep()  # first: what is forgotten must not be taken for what never was
-        self._opened(list(self._state.schema.keys))
+        self._opened(keys)
         assert self._tombstones is not None
-        self._tombstones.prune(until)
+        self._tombstones.prune(over[-1])
+        return True
 
     def _keep(self) -> None:
         self._memory.keep(self._name, self._state)
@@ -182,6 +237,9 @@ class TargetTable:
         self._table = self._open_as(keys, settings or TableSettings())
         self._settings = settings
         return self._table
+
+    def _open_changes(self, path: Path) -> TableEngine:
+        return self._open_engine(path, "auto" if self._settings is None else self._settings.engine)
 
     def _open_as(self, keys: list[str], settings: TableSettings) -> Scd1Table | Scd2Table:
         engine = self._open_engine(self._path, settings.engine)

@@ -29,7 +29,7 @@ __all__ = [
 ]
 
 
-class _Numbers(Shape):
+class PartitionsShape(Shape):
     """count u32 | number u32 ..."""
 
     def push(self, writer: Writer, value: tuple[int, ...]) -> None:
@@ -65,7 +65,7 @@ class GroupMember(Record):
     """A member, whose id is its connection's client id, and the partitions it has."""
 
     id: U32
-    partitions: Annotated[tuple[int, ...], _Numbers()]
+    partitions: Annotated[tuple[int, ...], PartitionsShape()]
 
     def spell(self) -> dict[str, Any]:
         """Return it as a JSON object."""

@@ -60,7 +60,7 @@ _POLLED_HEAD: Final = struct.Struct("<IQI")
 _KINDS: Final = {kind.value: kind for kind in PollingKind}
 
 
-class _Partitioning(Shape):
+class PartitioningShape(Shape):
     """kind u8 | length u8 | value."""
 
     def push(self, writer: Writer, value: Partitioning) -> None:
@@ -179,7 +179,7 @@ class SendMessages(Command[None]):
     code = Code.SEND_MESSAGES
     stream: StreamId
     topic: TopicId
-    partitioning: Annotated[Partitioning, _Partitioning()]
+    partitioning: Annotated[Partitioning, PartitioningShape()]
     messages: Rest
 
     @classmethod
@@ -228,7 +228,7 @@ class SendMessages(Command[None]):
         return cls(stream, topic, sent.partitioning, encode_sent(sent.messages))
 
 
-class _Fsync(FlagShape):
+class FsyncShape(FlagShape):
     """A flag that a URL may also spell `fsync=true`, as Iggy's own client does."""
 
     def read_text(self, text: str, where: str) -> bool:
@@ -243,7 +243,7 @@ class FlushMessages(Command[None]):
     stream: StreamId
     topic: TopicId
     partition: PartitionId
-    fsync: Annotated[bool, _Fsync()]
+    fsync: Annotated[bool, FsyncShape()]
 
 
 @lru_cache(maxsize=4096)

@@ -36,7 +36,7 @@ class ConsumerRef(NamedTuple):
     id: Identifier
 
 
-class _Consumer(Shape):
+class ConsumerShape(Shape):
     """kind u8 | identifier; in JSON the identifier of a single consumer."""
 
     def push(self, writer: Writer, value: ConsumerRef) -> None:
@@ -65,7 +65,7 @@ class _Consumer(Shape):
         return ConsumerRef(ConsumerKind.CONSUMER, IDENTIFIER.read_text(text, where))
 
 
-CONSUMER: Final = _Consumer()
+CONSUMER: Final = ConsumerShape()
 ConsumerId: TypeAlias = Annotated[ConsumerRef, CONSUMER, Json("id"), Default(ConsumerRef(ConsumerKind.CONSUMER, 1))]
 PartitionOrNone: TypeAlias = Annotated[U32, Json("partition_id"), Default(1)]
 """A partition's number; 0 for none: the first of a topic, or the one that is a member's turn."""

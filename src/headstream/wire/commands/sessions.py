@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import re
 from dataclasses import dataclass, field
-from typing import Annotated, Any, Final
+from typing import Annotated, Any, Final, TypeAlias
 
 from headstream.codec.buffer import Reader, Writer
 from headstream.wire.codes import EXTENSION_CONTEXT, Code
@@ -19,12 +19,12 @@ from headstream.wire.refusals import refusal
 from headstream.wire.shapes import TEXT32, U32, U64, Shape, Text8
 from headstream.wire.statuses import Status
 
-__all__ = ["AccessToken", "LoggedIn", "Login", "Logout", "Ping"]
+__all__ = ["AccessToken", "LoggedIn", "Login", "Logout", "Ping", "Trailing"]
 
 _VERSION: Final = re.compile(r"0\.(\d{1,6})\.")
 
 
-class _Trailing(Shape):
+class TrailingShape(Shape):
     """A text that may be missing at the end."""
 
     is_optional = True
@@ -40,7 +40,11 @@ class _Trailing(Shape):
         return None if spelled is None else TEXT32.read(spelled, where)
 
 
-class _OnlyJson(Shape):
+Trailing: TypeAlias = Annotated[str | None, TrailingShape()]
+"""A text that may be missing at the end: what the oldest clients do not say of themselves."""
+
+
+class OnlyJsonShape(Shape):
     """A record that only JSON has."""
 
     is_optional = True
@@ -71,7 +75,7 @@ class LoggedIn(Record):
     """Who has logged in; over HTTP with a token, over TCP without."""
 
     user_id: U32
-    access_token: Annotated[AccessToken | None, _OnlyJson()] = None
+    access_token: Annotated[AccessToken | None, OnlyJsonShape()] = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -89,8 +93,8 @@ class Login(Command[LoggedIn]):
     reply = one(LoggedIn)
     username: Text8
     password: Text8 = field(repr=False)
-    version: Annotated[str | None, _Trailing()] = None
-    context: Annotated[str | None, _Trailing()] = None
+    version: Trailing = None
+    context: Trailing = None
 
     @property
     def is_extended(self) -> bool:

@@ -66,10 +66,10 @@ class SnapshotType(enum.IntEnum):
     ALL = 100
 
 
-_TYPE: Final = TextCode(SnapshotType, "camel")
+TYPE: Final = TextCode(SnapshotType, "camel")
 
 
-class _Types(Shape):
+class TypesShape(Shape):
     """count u8 | type u8 ..."""
 
     def push(self, writer: Writer, value: tuple[SnapshotType, ...]) -> None:
@@ -78,15 +78,15 @@ class _Types(Shape):
             writer.push_u8(kind)
 
     def pull(self, reader: Reader, what: str) -> tuple[Any, ...]:
-        return tuple(_TYPE.pull(reader, "snapshot type") for _ in range(reader.pull_u8(f"the count of {what}")))
+        return tuple(TYPE.pull(reader, "snapshot type") for _ in range(reader.pull_u8(f"the count of {what}")))
 
     def spell(self, value: tuple[SnapshotType, ...]) -> list[str]:
-        return [_TYPE.spell(kind) for kind in value]
+        return [TYPE.spell(kind) for kind in value]
 
     def read(self, spelled: Any, where: str) -> tuple[Any, ...]:
         if not isinstance(spelled, list):
             raise wrong(spelled, "a list", where)
-        return tuple(_TYPE.read(item, f"{where}[{number}]") for number, item in enumerate(spelled))
+        return tuple(TYPE.read(item, f"{where}[{number}]") for number, item in enumerate(spelled))
 
 
 class _Bytes(Shape):
@@ -149,7 +149,7 @@ class CacheMetrics(Record):
     hit_ratio: F32
 
 
-class _Caches(Records):
+class CachesShape(Records):
     """count u32 | metrics ...; in JSON an object keyed by `stream-topic-partition`."""
 
     def spell(self, value: Any) -> Any:
@@ -200,7 +200,7 @@ class Stats(Record):
     kernel_version: Text32
     server_version: Annotated[Text32, Json("iggy_server_version")] = ""
     server_semver: Annotated[U32, Json("iggy_server_semver")] = 0
-    caches: Annotated[tuple[CacheMetrics, ...], _Caches(CacheMetrics, is_counted=True), Json("cache_metrics")] = ()
+    caches: Annotated[tuple[CacheMetrics, ...], CachesShape(CacheMetrics, is_counted=True), Json("cache_metrics")] = ()
 
     @classmethod
     def pull(cls, reader: Reader) -> Stats:
@@ -228,7 +228,7 @@ class Snapshot(Command[bytes]):
     code = Code.SNAPSHOT
     reply = _Bytes()
     compression: Annotated[SnapshotCompression, TextCode(SnapshotCompression, "camel")]
-    types: Annotated[tuple[SnapshotType, ...], _Types(), Json("snapshot_types")]
+    types: Annotated[tuple[SnapshotType, ...], TypesShape(), Json("snapshot_types")]
 
     def validate(self) -> None:
         """Check that everything is asked for alone."""

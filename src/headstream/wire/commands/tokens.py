@@ -8,9 +8,9 @@ from __future__ import annotations
 from dataclasses import dataclass, field
 from typing import Annotated
 
-from headstream.wire.codes import Code
+from headstream.wire.codes import EXTENSION_CONTEXT, Code
 from headstream.wire.commands.checks import check_bytes
-from headstream.wire.commands.sessions import LoggedIn
+from headstream.wire.commands.sessions import LoggedIn, Trailing
 from headstream.wire.records import Command, Record, many, one
 from headstream.wire.shapes import U64, AbsentU64, Json, Text8
 from headstream.wire.statuses import Status
@@ -73,11 +73,18 @@ class DeleteToken(Command[None]):
 
 @dataclass(frozen=True, slots=True)
 class LoginWithToken(Command[LoggedIn]):
-    """Log in by a token."""
+    """Log in by a token; existing clients send neither version nor context."""
 
     code = Code.LOGIN_WITH_TOKEN
     reply = one(LoggedIn)
     token: Text8 = field(repr=False)
+    version: Trailing = None
+    context: Trailing = None
+
+    @property
+    def is_extended(self) -> bool:
+        """Whether the client knows Headstream's own commands and statuses."""
+        return self.context == EXTENSION_CONTEXT
 
     def validate(self) -> None:
         """Check the token's length."""

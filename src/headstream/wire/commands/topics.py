@@ -76,7 +76,7 @@ class Generation(enum.IntEnum):
     CURRENT = 27
 
 
-class _Replication(Unsigned):
+class ReplicationShape(Unsigned):
     """A count of copies; JSON may leave it out, but may not say 0."""
 
     is_optional = True
@@ -170,7 +170,7 @@ class CreateTopic(Command[TopicDetails]):
     compression: Annotated[Compression, _CODE, Json("compression_algorithm")]
     message_expiry: U64
     max_topic_size: U64
-    replication_factor: Annotated[int, _Replication()]
+    replication_factor: Annotated[int, ReplicationShape()]
     name: Text8
     generation: Generation = Generation.CURRENT
 
@@ -246,7 +246,7 @@ class UpdateTopic(Command[None]):
     compression: Annotated[Compression, _CODE, Json("compression_algorithm")]
     message_expiry: U64
     max_topic_size: U64
-    replication_factor: Annotated[int, _Replication()]
+    replication_factor: Annotated[int, ReplicationShape()]
     name: Text8
 
     def validate(self) -> None:

@@ -5,11 +5,12 @@ fetched   partition u32 | end_offset u64 | next_offset u64 | generation u64 | co
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Annotated, Any
 
 from headstream.codec import json
 from headstream.codec.binary import decode_polled, encode_polled
+from headstream.codec.buffer import BytesLike
 from headstream.codec.replicate.json import decode_json
 from headstream.model.polling import PollingKind
 from headstream.wire.codes import Code
@@ -41,6 +42,8 @@ __all__ = [
     "FetchedMessages",
     "FirstOffset",
     "ListStates",
+    "MeasureRange",
+    "MeasuredRange",
     "SetState",
     "StateChange",
     "WaitMessages",
@@ -183,6 +186,10 @@ class AppendMessages(Command[FirstOffset]):
     partition: PartitionId
     messages: Sent
 
+    def encode_pieces(self) -> tuple[BytesLike, ...]:
+        """Return the payload of its request, the messages as they are."""
+        return replace(self, messages=b"").encode(), self.messages
+
     def validate(self) -> None:
         """Check that there is a message."""
         if not len(self.messages):
@@ -191,7 +198,7 @@ class AppendMessages(Command[FirstOffset]):
 
 @dataclass(frozen=True, slots=True)
 class SetState(Command[None]):
-    """Change the state of messages, and say why."""
+    """Change the state of messages, and say why; by whom is who is logged in, where it is not said."""
 
     code = Code.SET_STATE
     stream: StreamId
@@ -200,6 +207,7 @@ class SetState(Command[None]):
     offsets: Numbers
     state: Annotated[int, STATE]
     reason: Annotated[Text32, Default("")] = ""
+    by: Annotated[Text32, Default("")] = ""
 
 
 @dataclass(frozen=True, slots=True)
@@ -229,3 +237,39 @@ def _read_number(spelled: dict[str, Any], name: str, where: str) -> int:
     if type(value) is not int or not 0 <= value < 1 << 64:
         raise wrong(value, "an unsigned number", f"{where}.{name}")
     return value
+
+
+@dataclass(frozen=True, slots=True)
+class MeasuredRange(Record):
+    """How much a range of offsets holds, as the indexes know it without a look at the messages.
+
+    Args:
+        size_bytes: About how many stored bytes the range has.
+        reached_offset: Where the last send ends that is within the bytes asked for; the first one's end where none is.
+    """
+
+    size_bytes: U64
+    reached_offset: U64
+
+
+@dataclass(frozen=True, slots=True)
+class MeasureRange(Command[MeasuredRange]):
+    """Return how much a range of offsets holds, and how far so many bytes of it reach.
+
+    Args:
+        stream: The stream.
+        topic: The topic.
+        partition: The partition's number.
+        from_offset: The first one.
+        until_offset: One past the last one.
+        size_bytes: How many bytes are to be found the end of.
+    """
+
+    code = Code.MEASURE_RANGE
+    reply = one(MeasuredRange)
+    stream: StreamId
+    topic: TopicId
+    partition: PartitionId
+    from_offset: U64
+    until_offset: U64
+    size_bytes: Annotated[U64, Default(0)] = 0

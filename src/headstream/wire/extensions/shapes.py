@@ -41,7 +41,7 @@ __all__ = [
 _U64: Final = Unsigned(8)
 
 
-class _Numbers(Shape):
+class NumbersShape(Shape):
     def push(self, writer: Writer, value: tuple[int, ...]) -> None:
         writer.push_u32(len(value))
         for number in value:
@@ -60,7 +60,7 @@ class _Numbers(Shape):
         return tuple(_U64.read(item, f"{where}[{number}]") for number, item in enumerate(spelled))
 
 
-class _ByNumber(Shape):
+class ByNumberShape(Shape):
     def push(self, writer: Writer, value: Mapping[int, int]) -> None:
         writer.push_u32(len(value))
         for number, item in sorted(value.items()):
@@ -81,7 +81,7 @@ class _ByNumber(Shape):
         return {number.read_text(name, where): _U64.read(item, f"{where}.{name}") for name, item in spelled.items()}
 
 
-class _Changes(Shape):
+class ChangesShape(Shape):
     def push(self, writer: Writer, value: Mapping[str, int | None]) -> None:
         writer.push_u8(len(value))
         for name, item in sorted(value.items()):
@@ -106,7 +106,7 @@ class _Changes(Shape):
         return {name: None if item is None else _U64.read(item, f"{where}.{name}") for name, item in spelled.items()}
 
 
-class _MaybeU64(Shape):
+class MaybeNumberShape(Shape):
     is_optional = True
 
     def push(self, writer: Writer, value: int | None) -> None:
@@ -121,7 +121,7 @@ class _MaybeU64(Shape):
         return None if spelled is None else _U64.read(spelled, where)
 
 
-class _States(Shape):
+class StatesShape(Shape):
     """count u8 | state u8 ...; none asks for the available ones."""
 
     is_optional = True
@@ -145,7 +145,7 @@ class _States(Shape):
         return tuple(STATE.read(item, f"{where}[{number}]") for number, item in enumerate(spelled))
 
 
-class _State(Shape):
+class StateShape(Shape):
     """One byte; in JSON a name."""
 
     def push(self, writer: Writer, value: int) -> None:
@@ -199,7 +199,7 @@ class Choice(Shape):
         return self.kind(spelled)
 
 
-class _WideFlag(Shape):
+class WideFlagShape(Shape):
     """A flag of four bytes, since a body of one byte is never sent."""
 
     def push(self, writer: Writer, value: bool) -> None:
@@ -214,7 +214,7 @@ class _WideFlag(Shape):
         return spelled
 
 
-class _AnyConsumer(Shape):
+class AnyConsumerShape(Shape):
     def push(self, writer: Writer, value: ConsumerRef) -> None:
         CONSUMER.push(writer, value)
 
@@ -234,7 +234,7 @@ class _AnyConsumer(Shape):
         return ConsumerRef(ConsumerKind[kind.upper()], IDENTIFIER.read_text(name, where))
 
 
-class _Sent(Shape):
+class SentShape(Shape):
     """Sent messages to the end; in JSON the list of them that a send has."""
 
     def push(self, writer: Writer, value: BytesLike) -> None:
@@ -251,15 +251,15 @@ class _Sent(Shape):
         return encode_sent(json.decode_sent(encode_json(document)).messages)
 
 
-STATE: Final = _State()
-ANY_CONSUMER: Final = _AnyConsumer()
-Numbers: TypeAlias = Annotated[tuple[int, ...], _Numbers()]
-ByNumber: TypeAlias = Annotated[Mapping[int, int], _ByNumber()]
-Changes: TypeAlias = Annotated[Mapping[str, int | None], _Changes()]
-MaybeU64: TypeAlias = Annotated[int | None, _MaybeU64()]
-States: TypeAlias = Annotated[tuple[int, ...], _States()]
-WideFlag: TypeAlias = Annotated[bool, _WideFlag()]
+STATE: Final = StateShape()
+ANY_CONSUMER: Final = AnyConsumerShape()
+Numbers: TypeAlias = Annotated[tuple[int, ...], NumbersShape()]
+ByNumber: TypeAlias = Annotated[Mapping[int, int], ByNumberShape()]
+Changes: TypeAlias = Annotated[Mapping[str, int | None], ChangesShape()]
+MaybeU64: TypeAlias = Annotated[int | None, MaybeNumberShape()]
+States: TypeAlias = Annotated[tuple[int, ...], StatesShape()]
+WideFlag: TypeAlias = Annotated[bool, WideFlagShape()]
 AnyConsumer: TypeAlias = Annotated[ConsumerRef, ANY_CONSUMER]
-Sent: TypeAlias = Annotated[BytesLike, _Sent()]
+Sent: TypeAlias = Annotated[BytesLike, SentShape()]
 MemberId: TypeAlias = Annotated[U64, Json("member_id")]
-NoNumbers: TypeAlias = Annotated[Mapping[int, int], _ByNumber(), Default({})]
+NoNumbers: TypeAlias = Annotated[Mapping[int, int], ByNumberShape(), Default({})]

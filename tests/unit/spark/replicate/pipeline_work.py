@@ -42,13 +42,13 @@ class Work:
         self.open()
 
     def open(self) -> None:
-        places = {"tables": self.directory / "tables", "checkpoint": self.directory / "checkpoint"}
-        self.config = ReplicateConfig(source="file:///nowhere", topics=("cdc/data",), **(places | self.options))
+        own = {"tables": self.directory / "tables", "checkpoint": self.directory / "checkpoint"}
+        self.config = ReplicateConfig(source="file:///nowhere", topics=("cdc/data",), **(own | self.options))
         self.zone = SchemaZone(self.config.zone_directory)
         self.decoder = Decoder(self.zone, DecodeOptions.of(self.config))
         self.ledger = Ledger(self.config.checkpoint / "ledger.sqlite")
         self.summary = Summary()
-        tables = TargetTables(self.config.tables, self.config.checkpoint, open_plain_engine)
+        tables = TargetTables.of(self.config, open_plain_engine)
         self.processor = Processor(self.config, self.zone, self.decoder, self.ledger, tables, self.summary, lambda: self.now_us)
 
     def close(self) -> None:
@@ -72,9 +72,9 @@ class Work:
         self.process(self.raw(values), self.next_batch)
         self.next_batch += 1
 
-    def rows(self, schema: str, table: str) -> list[dict[str, Any]]:
-        """Every row of a table, bookkeeping included."""
-        target = DeltaTable(str(table_path(self.config.tables, schema, table)))
+    def rows(self, schema: str, table: str, directory: Path | None = None) -> list[dict[str, Any]]:
+        """Every row of a table, bookkeeping included; or of one in another directory, such as that of the change tables."""
+        target = DeltaTable(str(table_path(directory or self.config.tables, schema, table)))
         return list(pa.table(QueryBuilder().register("t", target).execute("SELECT * FROM t")).to_pylist())
 
     def process(self, raw: pa.Table, batch_id: int) -> None:
@@ -84,7 +84,7 @@ class Work:
         self.processor.process(decoded, lambda wanted: raw, batch_id)
 
     def digest(self, source: SourceDatabase, schema: str, table: str) -> bool:
-        rows = self.rows(schema, table)
+        rows = [row for row in self.rows(schema, table) if row.get("_hs_current", True) and not row.get("_hs_deleted")]
         keys = next(m.key_columns for m in source.tables() if (m.lineage.schema, m.lineage.table) == (schema, table))
         return bool(digest_rows(rows, keys) == source.digest(schema, table))
 

@@ -17,6 +17,9 @@ class NoMappedTables:
     def add_columns(self, path: Path, columns: Mapping[str, str]) -> None:
         raise AssertionError(path)
 
+    def compact(self, path: Path, cluster_by: Sequence[str] = ()) -> None:
+        raise AssertionError(path)
+
     widen = add_columns
 
 

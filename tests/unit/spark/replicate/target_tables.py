@@ -12,6 +12,7 @@ from deltalake import DeltaTable
 from headstream.codec.replicate import TableMetadata, target_type
 from headstream.spark.replicate.changes import BOOKKEEPING, OLD_PREFIX
 from headstream.spark.replicate.conversion import arrow_type
+from headstream.spark.replicate.maintenance import Schedule
 from headstream.spark.replicate.schemas import TableSchema
 from headstream.spark.replicate.table_settings import TableSettings
 from headstream.spark.replicate.tables import Applied, TargetTables, table_path
@@ -59,6 +60,11 @@ class Target:
         applied = self.tables.apply({metadata.schema_id: [batch]}, ids, "test", self.version)
         assert bool(applied.failed) == fails, applied.failed
         return applied
+
+    def forget(self, *, kept_us: int, now_us: int) -> bool:
+        """Forget deletions that were recorded longer ago than a time."""
+        schedule = Schedule(tombstones_kept_us=kept_us, compact_every_us=0, vacuum_every_us=0, vacuum_kept_us=0)
+        return self.tables.maintain(("shop", "orders"), schedule, now_us, may_forget=True)
 
     def stored(self) -> list[dict[str, Any]]:
         """Every row of the table, bookkeeping included."""

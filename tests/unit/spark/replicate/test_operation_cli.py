@@ -14,7 +14,8 @@ from headstream.cli.replicate import replicate
 from headstream.codec.replicate import data_message, metadata_message
 from headstream.errors import InvalidInputError, StorageError
 from headstream.spark.replicate.apply.deltalake import DeltaLakeEngine
-from headstream.spark.replicate.status import HEARTBEAT_US, note_status, read_status
+from headstream.spark.replicate.status import HEARTBEAT_US, note_status, note_targets, read_status
+from headstream.spark.replicate.table_settings import TableRule, TableRules
 from headstream.testing import SourceDatabase
 from tests.replicate_messages import make_change, make_table
 from tests.unit.spark.replicate.pipeline_work import LINES, SECOND_US, Work, plain
@@ -85,6 +86,24 @@ def test_redrive_shows_first_and_then_asks_the_pipeline(tmp_path: Path) -> None:
     assert run(work, "status")["requests"] == []
     with pytest.raises(InvalidInputError, match="no message set aside is like that"):
         run(work, "redrive", "--reason", "never said")
+    work.close()
+
+
+def test_redrive_takes_the_name_that_the_target_has(tmp_path: Path) -> None:
+    rules = TableRules(rules=(TableRule("shop.kit", {"target": "warehouse.stock"}),))
+    table = make_table()
+    work = Work(tmp_path, rules=rules, schema_wait_us=0, on_missing_schema="dead-letter")
+    work.send(data_message(table, make_change(1)))
+    work.processor.sweep()
+    work.send(metadata_message(table))
+    work.zone.scan()
+    note_targets(work.ledger, work.zone, rules)
+    assert run(work, "redrive", "--dry-run", "--table", "warehouse.stock")[0]["table"] == "warehouse.stock"
+    assert run(work, "redrive", "--table", "warehouse.stock")["messages"] == 1
+    work.processor.sweep()
+    assert [row["id"] for row in work.rows("warehouse", "stock")] == [1]
+    with pytest.raises(InvalidInputError):
+        run(work, "redrive", "--table", "shop.kit")
     work.close()
 
 

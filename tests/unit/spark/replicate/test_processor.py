@@ -177,7 +177,8 @@ def test_dead_letter_table_has_each_message_once_when_a_crash_hits_its_commit(
 
 def test_metrics_are_open_metrics_and_escape_names(tmp_path: Path) -> None:
     work = Work(tmp_path)
-    work.process(work.raw(message.value for message in plain(SourceDatabase(36, rows=3, transactions=3))), 0)
+    sent = [message.value for message in plain(SourceDatabase(36, rows=3, transactions=3))]
+    work.process(work.raw(sent), 0)
     work.summary.tables['S."odd"', "t\n"] = Counts(1, 2, 3)
     note_status(work.ledger, "running", work.summary, work.zone.directory, work.now_us)
     write_metrics(tmp_path / "metrics" / "cdc.prom", read_status(work.ledger, work.now_us))
@@ -186,5 +187,8 @@ def test_metrics_are_open_metrics_and_escape_names(tmp_path: Path) -> None:
     assert 'headstream_replicate_rows_total{table="S.\\"odd\\".t\\n",operation="deleted"} 3' in lines
     assert "headstream_replicate_parked 0" in lines
     assert f"headstream_replicate_changes_total {work.summary.changes}" in lines
+    assert work.summary.merges >= 2, "a table and structure each"
+    assert f"headstream_replicate_merges_total {work.summary.merges}" in lines
+    assert f"headstream_replicate_bytes_total {sum(len(value) for value in sent)}" in lines
     assert any(line.startswith('headstream_replicate_lag_seconds{table="SHOP.customers"}') for line in lines)
     work.close()

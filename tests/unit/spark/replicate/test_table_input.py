@@ -184,6 +184,6 @@ def test_decoder_gives_all_of_a_change_when_details_are_wanted(tmp_path: Path) -
     decoded = make_decoder(tmp_path, make_table(), details=True).decode(raw_messages(values))
     rows = rows_of(decoded)
     assert [row["_hs_envelope_headers"] for row in rows] == [[("who", "me")], None, [("who", "you")]]
-    assert {(row["_hs_before.name"], row["_hs_timestamp"], row["_hs_stream_position"]) for row in rows} == {
+    assert {(row["_hs_before_name"], row["_hs_timestamp"], row["_hs_stream_position"]) for row in rows} == {
         ("old", change.timestamp, "p")
     }

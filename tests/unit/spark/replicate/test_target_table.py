@@ -171,7 +171,7 @@ def test_a_table_without_a_key_takes_each_new_row_once_and_refuses_the_rest(tmp_
 def test_a_deletion_that_is_forgotten_is_not_taken_for_a_row_that_never_was(tmp_path: Path) -> None:
     target = Target(tmp_path)
     target.apply(change("INSERT", 2, "b", at=1), change("DELETE", 1, at=10))
-    target.tables.prune(2_000_000_000_000_000)
+    target.forget(kept_us=0, now_us=1)
     assert DeltaTable(str(target.tombstones)).to_pyarrow_table().num_rows == 0
     target.reopen()
     applied = target.apply(change("INSERT", 1, "late", at=5), change("UPDATE", 2, "b2", at=6), change("INSERT", 3, "c", at=11))
@@ -180,12 +180,19 @@ def test_a_deletion_that_is_forgotten_is_not_taken_for_a_row_that_never_was(tmp_
     assert "older than the deletions" in applied.rejected["cdc/data", 1, 5]
 
 
-def test_tombstones_that_are_younger_than_the_horizon_stay(tmp_path: Path) -> None:
+def test_deletions_are_remembered_for_as_long_as_is_asked_for(tmp_path: Path) -> None:
     target = Target(tmp_path)
     target.apply(change("DELETE", 1, at=10))
-    target.tables.prune(1_000_000_000_000_000)  # 2001: long before 2023
-    applied = target.apply(change("INSERT", 1, "late", at=5))
-    assert (target.names(), applied.rejected) == ({}, {})
+    assert not target.forget(kept_us=80, now_us=100)
+    target.apply(change("DELETE", 2, at=20))
+    assert not target.forget(kept_us=80, now_us=179)
+    target.reopen()
+    assert target.forget(kept_us=80, now_us=180)
+    applied = target.apply(change("INSERT", 1, "late", at=5), change("INSERT", 2, "late", at=15))
+    assert list(applied.rejected) == [("cdc/data", 1, 5)]
+    assert target.names() == {}, "the younger one is remembered still"
+    assert target.forget(kept_us=80, now_us=259)
+    assert list(target.apply(change("INSERT", 2, "late", at=16)).rejected) == [("cdc/data", 1, 16)]
 
 
 def test_tombstones_dropped_by_hand_make_no_wrong_row(tmp_path: Path) -> None:

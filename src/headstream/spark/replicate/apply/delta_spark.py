@@ -121,6 +121,15 @@ class DeltaSparkEngine:
         types = self.columns
         return rows.cast(pa.schema([pa.field(name, arrow_type(types[name])) for name in columns]))
 
+    def compact(self, cluster_by: Sequence[str] = ()) -> None:
+        """Put small files together, with all rows sorted by some columns where any are named."""
+        self._tables.compact(self.path, cluster_by)
+        self._refresh()
+
+    def vacuum(self, kept_us: int) -> None:
+        """Delete files that no version of the table has needed for a time, microseconds, and those of writes cut short."""
+        self._log.vacuum(kept_us)
+
     def count_values(self, column: str) -> int | None:
         """Return how many rows have a value in a column, from the statistics of files; None where those do not say."""
         with _translated(self.path, "the table's log cannot be read"):

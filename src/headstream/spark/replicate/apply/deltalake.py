@@ -24,11 +24,12 @@ _SPARK_TYPES: Final = {
     "byte": "TINYINT", "short": "SMALLINT", "integer": "INT", "long": "BIGINT", "float": "FLOAT", "double": "DOUBLE",
     "boolean": "BOOLEAN", "binary": "BINARY", "string": "STRING", "date": "DATE", "timestamp": "TIMESTAMP",
 }  # fmt: skip
+_HOUR_US: Final = 3_600_000_000
 _DELTA_TYPES: Final = {spark: delta for delta, spark in _SPARK_TYPES.items()}
 
 
 class TableLog:
-    """What a Delta table's log says of it: columns, what was applied, statistics. Reads no data.
+    """What a Delta table's log says of it: columns, what was applied, statistics, which files are needed. Reads no data.
 
     Args:
         path: The table's directory.
@@ -82,6 +83,12 @@ class TableLog:
         if nulls.null_count or files["num_records"].null_count:
             return None
         return int(pc.sum(files["num_records"]).as_py()) - int(pc.sum(nulls).as_py())
+
+    def vacuum(self, kept_us: int) -> None:
+        """Delete files that no version has needed for a time, microseconds, and those of writes cut short."""
+        hours = -(-kept_us // _HOUR_US)
+        with Translated(self.path, "the table cannot be vacuumed"):
+            self.table.vacuum(hours, dry_run=False, enforce_retention_duration=False, full=True)
 
 
 class DeltaLakeEngine:
@@ -194,6 +201,23 @@ class DeltaLakeEngine:
             rows = pa.table(found.read_all())
         types = self.columns
         return rows.cast(pa.schema([pa.field(name, arrow_type(types[name])) for name in columns]))
+
+    def compact(self, cluster_by: Sequence[str] = ()) -> None:
+        """Put small files together, with all rows sorted by some columns where any are named."""
+        if self._log.is_mapped:
+            self._mapped.compact(self.path, cluster_by)
+            self._log.refresh()
+            return
+        with Translated(self.path, "the table cannot be compacted"):
+            optimize = self._log.table.optimize
+            if cluster_by:
+                optimize.z_order(cluster_by)
+            else:
+                optimize.compact()
+
+    def vacuum(self, kept_us: int) -> None:
+        """Delete files that no version of the table has needed for a time, microseconds, and those of writes cut short."""
+        self._log.vacuum(kept_us)
 
     def count_values(self, column: str) -> int | None:
         """Return how many rows have a value in a column, from the statistics of files; None where those do not say."""

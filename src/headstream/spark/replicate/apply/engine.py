@@ -86,5 +86,20 @@ class TableEngine(Protocol):
     def read(self, columns: Sequence[str], where: str) -> pa.Table:
         """Return columns of the rows that an SQL condition over the table's columns holds for."""
 
+    def compact(self, cluster_by: Sequence[str] = ()) -> None:
+        """Put small files together.
+
+        Args:
+            cluster_by: Columns that all rows are sorted by anew (on a Z-order curve), so that a reader who asks for some of
+                their values reads few files; none, for leaving large files as they are.
+        """
+
+    def vacuum(self, kept_us: int) -> None:
+        """Delete files that no version of the table has needed for a time.
+
+        Args:
+            kept_us: The time, microseconds; versions older than that cannot be read any more.
+        """
+
     def count_values(self, column: str) -> int | None:
         """Return how many rows have a value in a column, from the statistics of files; None where those do not say."""

@@ -38,6 +38,9 @@ class MappedTables(Protocol):
     def widen(self, path: Path, columns: Mapping[str, str]) -> None:
         """Give columns a type that holds more."""
 
+    def compact(self, path: Path, cluster_by: Sequence[str] = ()) -> None:
+        """Put small files together, with all rows sorted by some columns where any are named."""
+
 
 class SparkMappedTables:
     """MappedTables by Spark's own Delta.
@@ -95,6 +98,15 @@ class SparkMappedTables:
             rows.selectExpr(*casts).write.format("delta").mode("overwrite").option("overwriteSchema", "true").save(str(path))
         except PySparkException as error:
             raise StorageError(f"the table cannot be changed: {error}", where=str(path)) from error
+
+    def compact(self, path: Path, cluster_by: Sequence[str] = ()) -> None:
+        """Put small files together, with all rows sorted by some columns where any are named.
+
+        Raises:
+            StorageError: Spark cannot.
+        """
+        clustered = f" ZORDER BY ({', '.join(map(quote_name, cluster_by))})" if cluster_by else ""
+        self._run(path, f"OPTIMIZE {_table(path)}{clustered}")
 
     def _run(self, path: Path, statement: str) -> None:
         try:

@@ -66,6 +66,11 @@ class Scd1Table:
         """The table's own columns and their Spark types, in its order; empty before it is made."""
         return {name: kind for name, kind in self._engine.columns.items() if not name.startswith(RESERVED_PREFIX)}
 
+    @property
+    def engine(self) -> TableEngine:
+        """What reads and writes it."""
+        return self._engine
+
     def prepare(self, schema: Mapping[str, str]) -> None:
         """Make the table, or make its columns fit a schema.
 

@@ -1,0 +1,256 @@
+/* Load over TCP, and a plain server to compare with: what bench/server.py runs, in processes of their own.
+ *
+ *   server_load send|poll|ping PORT CONNECTIONS SECONDS MESSAGES BYTES BATCHES
+ *       a thread a connection, one request at a time as the protocol's clients do: send appends MESSAGES of BYTES to topic
+ *       bench/t<connection>, poll reads as many from it, from the beginning on over BATCHES sends, and again.
+ *       Prints: requests, seconds, median and 99th percentile of a request's time in us, processor seconds of this process.
+ *   server_load anchor PORT DIRECTORY BYTES
+ *       a thread a connection: whatever is sent is written behind what is in its file, whatever is polled comes from memory;
+ *       nothing is checked, stamped or remembered. BYTES is the size of what it answers a poll with.
+ *
+ * Compiled by the benchmark: cc -O2 -pthread.
+ */
+#include <arpa/inet.h>
+#include <fcntl.h>
+#include <netinet/tcp.h>
+#include <pthread.h>
+#include <stdint.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/resource.h>
+#include <sys/socket.h>
+#include <sys/stat.h>
+#include <time.h>
+#include <unistd.h>
+
+enum { PING = 1, LOGIN = 38, POLL = 100, SEND = 101, MOST_TIMES = 1 << 22 };
+
+static const char *mode;
+static int port, messages, bytes, batches;
+static double seconds;
+static const char *directory;
+
+typedef struct {
+    int number;
+    long requests;
+    float *times;
+} Client;
+
+static double now(void) {
+    struct timespec t;
+    clock_gettime(CLOCK_MONOTONIC, &t);
+    return t.tv_sec + t.tv_nsec / 1e9;
+}
+
+static void die(const char *what) {
+    perror(what);
+    exit(1);
+}
+
+static void write_all(int s, const unsigned char *p, size_t size) {
+    while (size) {
+        ssize_t done = write(s, p, size);
+        if (done <= 0) die("write");
+        p += done;
+        size -= done;
+    }
+}
+
+static int read_all(int s, unsigned char *p, size_t size) {
+    while (size) {
+        ssize_t done = read(s, p, size);
+        if (done <= 0) return 0;
+        p += done;
+        size -= done;
+    }
+    return 1;
+}
+
+static uint32_t load32(const unsigned char *p) {
+    uint32_t value;
+    memcpy(&value, p, 4);
+    return value;
+}
+
+static unsigned char *put32(unsigned char *p, uint32_t value) {
+    memcpy(p, &value, 4);
+    return p + 4;
+}
+
+static unsigned char *put_name(unsigned char *p, const char *name) {
+    *p++ = 2;
+    *p++ = (unsigned char)strlen(name);
+    memcpy(p, name, strlen(name));
+    return p + strlen(name);
+}
+
+static int connect_to(void) {
+    struct sockaddr_in place = {.sin_family = AF_INET, .sin_port = htons(port), .sin_addr.s_addr = htonl(INADDR_LOOPBACK)};
+    int s = socket(AF_INET, SOCK_STREAM, 0), one = 1;
+    if (connect(s, (struct sockaddr *)&place, sizeof place)) die("connect");
+    setsockopt(s, IPPROTO_TCP, TCP_NODELAY, &one, sizeof one);
+    return s;
+}
+
+/* Send a request and read its response into `reply`; return its status. */
+static uint32_t ask(int s, unsigned char *frame, uint32_t size, unsigned char *reply, size_t room) {
+    put32(frame, size - 4);
+    write_all(s, frame, size);
+    if (!read_all(s, reply, 8)) die("read");
+    uint32_t rest = load32(reply + 4), status = load32(reply);
+    while (rest) {
+        ssize_t done = read(s, reply + 8, rest < room - 8 ? rest : room - 8);
+        if (done <= 0) die("read");
+        rest -= done;
+    }
+    return status;
+}
+
+static void *run(void *argument) {
+    Client *client = argument;
+    size_t room = (size_t)messages * (bytes + 64) + 4096;
+    unsigned char *frame = malloc(room), *reply = malloc(room), *p, *offset = NULL;
+    char topic[32];
+    int s = connect_to();
+    memset(frame, 'x', room);
+    memset(reply, 0, room);
+    p = put32(frame + 4, LOGIN);
+    memcpy(p, "\4iggy\4iggy\0\0\0\0\0\0\0\0", 18);
+    if (ask(s, frame, 8 + 18, reply, room)) die("login");
+    snprintf(topic, sizeof topic, "t%d", client->number);
+    p = frame + 8;
+    if (!strcmp(mode, "ping")) {
+        put32(frame + 4, PING);
+    } else if (!strcmp(mode, "send")) {
+        put32(frame + 4, SEND);
+        p = put_name(put_name(p, "bench"), topic);
+        *p++ = 2;
+        *p++ = 4;
+        p = put32(p, 1);
+        for (int i = 0; i < messages; i++) {
+            memset(p, 0, 20);
+            p = put32(p + 20, bytes) + bytes;
+        }
+    } else {
+        put32(frame + 4, POLL);
+        *p++ = 1;
+        *p++ = 1;
+        *p++ = 4;
+        p = put_name(put_name(put32(p, 1), "bench"), topic);
+        p = put32(p, 1);
+        *p++ = 1;
+        offset = p;
+        memset(p, 0, 8);
+        p = put32(p + 8, messages);
+        *p++ = 0;
+    }
+    double until = now() + seconds, began = now(), ended;
+    do {
+        if (offset) {
+            uint64_t at = (uint64_t)(client->requests % batches) * messages;
+            memcpy(offset, &at, 8);
+        }
+        uint32_t status = ask(s, frame, p - frame, reply, room);
+        if (status) {
+            fprintf(stderr, "status %u\n", status);
+            exit(1);
+        }
+        ended = now();
+        if (client->requests < MOST_TIMES) client->times[client->requests] = (ended - began) * 1e6;
+        began = ended;
+        client->requests++;
+    } while (ended < until);
+    close(s);
+    return NULL;
+}
+
+static int compare(const void *a, const void *b) {
+    float x = *(const float *)a, y = *(const float *)b;
+    return (x > y) - (x < y);
+}
+
+static int load(int connections) {
+    Client *clients = calloc(connections, sizeof *clients);
+    pthread_t *threads = calloc(connections, sizeof *threads);
+    double began = now();
+    for (int i = 0; i < connections; i++) {
+        clients[i].number = i;
+        clients[i].times = malloc(MOST_TIMES / (connections > 8 ? 16 : 1) * sizeof(float));
+        pthread_create(&threads[i], NULL, run, &clients[i]);
+    }
+    long requests = 0, kept = 0;
+    for (int i = 0; i < connections; i++) pthread_join(threads[i], NULL);
+    double took = now() - began;
+    for (int i = 0; i < connections; i++) requests += clients[i].requests;
+    float *times = malloc(requests * sizeof(float));
+    for (int i = 0; i < connections; i++)
+        for (long j = 0; j < clients[i].requests && j < MOST_TIMES; j++) times[kept++] = clients[i].times[j];
+    qsort(times, kept, sizeof(float), compare);
+    struct rusage used;
+    getrusage(RUSAGE_SELF, &used);
+    printf("%ld %f %f %f %f\n", requests, took, times[kept / 2], times[kept * 99 / 100],
+           used.ru_utime.tv_sec + used.ru_stime.tv_sec + (used.ru_utime.tv_usec + used.ru_stime.tv_usec) / 1e6);
+    return 0;
+}
+
+static void *serve(void *argument) {
+    int s = (int)(intptr_t)argument, one = 1;
+    size_t room = 64 << 20;
+    unsigned char *buffer = malloc(room), *memory = calloc(1, room);
+    char path[4096];
+    snprintf(path, sizeof path, "%s/%d", directory, s);
+    int file = open(path, O_WRONLY | O_CREAT | O_TRUNC, 0600);
+    off_t end = 0;
+    setsockopt(s, IPPROTO_TCP, TCP_NODELAY, &one, sizeof one);
+    while (read_all(s, buffer, 8)) {
+        uint32_t size = load32(buffer) - 4, code = load32(buffer + 4), answer = code == LOGIN ? 4 : 0;
+        if (!read_all(s, buffer + 8, size)) break;
+        if (code == SEND) {
+            if (pwrite(file, buffer + 8, size, end) < 0) die("pwrite");
+            end += size;
+        } else if (code == POLL) {
+            answer = 16 + load32(buffer + 8 + size - 5) * (45 + bytes);
+        }
+        put32(put32(memory, 0), answer);
+        write_all(s, memory, 8 + answer);
+    }
+    close(file);
+    unlink(path);
+    close(s);
+    free(buffer);
+    free(memory);
+    return NULL;
+}
+
+static int anchor(void) {
+    struct sockaddr_in place = {.sin_family = AF_INET, .sin_port = htons(port), .sin_addr.s_addr = htonl(INADDR_LOOPBACK)};
+    int listening = socket(AF_INET, SOCK_STREAM, 0), one = 1;
+    setsockopt(listening, SOL_SOCKET, SO_REUSEADDR, &one, sizeof one);
+    if (bind(listening, (struct sockaddr *)&place, sizeof place) || listen(listening, 1024)) die("listen");
+    printf("ready\n");
+    fflush(stdout);
+    for (;;) {
+        pthread_t thread;
+        int s = accept(listening, NULL, NULL);
+        pthread_create(&thread, NULL, serve, (void *)(intptr_t)s);
+        pthread_detach(thread);
+    }
+}
+
+int main(int count, char **words) {
+    if (count == 5 && !strcmp(words[1], "anchor")) {
+        port = atoi(words[2]);
+        directory = words[3];
+        bytes = atoi(words[4]);
+        return anchor();
+    }
+    if (count != 8) return 2;
+    mode = words[1];
+    port = atoi(words[2]);
+    seconds = atof(words[4]);
+    messages = atoi(words[5]);
+    bytes = atoi(words[6]);
+    batches = atoi(words[7]);
+    return load(atoi(words[3]));
+}

@@ -1,0 +1,126 @@
+"""Requests: the bytes of a request in, the bytes of its answer out.
+
+    decode (3) -> validate (its own status) -> Dispatcher: stale (30), login (40), the answer -> encode
+
+What fails is raised; wire.refusals says what the client is told. A poll's messages are the stored bytes in pieces, behind
+a head: nothing joins them.
+"""
+
+from __future__ import annotations
+
+from typing import Any, Final
+
+from headstream.broker.commands.dispatch import Dispatcher
+from headstream.broker.commands.messages import polled
+from headstream.broker.commands.own_messages import fetched
+from headstream.broker.sessions import Session
+from headstream.codec.buffer import BytesLike
+from headstream.errors import HeadstreamError
+from headstream.model.topology import Fsync
+from headstream.wire.codes import Code
+from headstream.wire.commands.messages import PolledMessages, PollMessages
+from headstream.wire.extensions.messages import FetchedMessages, FetchMessages
+from headstream.wire.table import decode_command
+
+__all__ = ["answer_request", "is_slow"]
+
+_SLOW: Final = frozenset(
+    {
+        Code.STATS,  # asks the system, and looks at every partition
+        Code.SNAPSHOT,
+        Code.CREATE_USER,  # passwords are hashed, at some cost by intention
+        Code.CHANGE_PASSWORD,
+        Code.LOGIN,
+        Code.DELETE_USER,  # the catalog is synced, or read while it may be
+        Code.UPDATE_USER,
+        Code.UPDATE_PERMISSIONS,
+        Code.LIST_TOKENS,
+        Code.CREATE_TOKEN,
+        Code.DELETE_TOKEN,
+        Code.LOGIN_WITH_TOKEN,
+        Code.FLUSH_MESSAGES,
+        Code.GET_STREAM,  # counts look at the files of each partition
+        Code.LIST_STREAMS,
+        Code.CREATE_STREAM,  # directories and the catalog are synced
+        Code.DELETE_STREAM,
+        Code.UPDATE_STREAM,
+        Code.PURGE_STREAM,
+        Code.GET_TOPIC,
+        Code.LIST_TOPICS,
+        Code.CREATE_TOPIC,
+        Code.DELETE_TOPIC,
+        Code.UPDATE_TOPIC,
+        Code.PURGE_TOPIC,
+        Code.CREATE_PARTITIONS,
+        Code.DELETE_PARTITIONS,
+        Code.DELETE_SEGMENTS,
+        Code.CREATE_GROUP,
+        Code.DELETE_GROUP,
+        Code.SET_STATE,
+        Code.LIST_STATES,
+        Code.MEASURE_RANGE,
+        Code.CREATE_OPEN_TOPIC,
+        Code.GET_OPEN_TOPIC,
+        Code.LIST_OPEN_TOPICS,
+        Code.CHANGE_TOPIC_OPTIONS,
+        Code.STAGE_BATCH,
+        Code.COMMIT_EPOCH,
+        Code.UNSTAGE_PARTS,
+        Code.GET_GROUP_LAG,
+        Code.LIST_GROUP_LAGS,
+        Code.SEEK_GROUP,
+    }
+)
+"""What may take longer than others should wait: it looks at many files, syncs, or hashes a password."""
+
+_APPENDS: Final = frozenset({Code.SEND_MESSAGES, Code.APPEND_MESSAGES})
+_BIG_BYTES: Final = 64 << 10
+"""A send of so many bytes is stamped without the interpreter's lock for long enough to gain from another core."""
+
+
+def answer_request(server: Dispatcher, session: Session, code: int, payload: memoryview) -> list[BytesLike]:
+    """Return the body of the response to a request, in pieces.
+
+    Args:
+        server: What answers.
+        session: Who asks.
+        code: The frame's number.
+        payload: What follows it; it is not needed any more when this returns.
+
+    Raises:
+        HeadstreamError: why there is none.
+    """
+    command = decode_command(code, payload)
+    command.validate()
+    if isinstance(command, PollMessages):
+        server.admit(session, command.entry())
+        found = polled(server, session, command)
+        return [PolledMessages(found.partition, max(found.end_offset - 1, 0), found.count, b"").head(), *found.chunks]
+    if isinstance(command, FetchMessages):
+        server.admit(session, command.entry())
+        found = fetched(server, session, command)
+        head = FetchedMessages(found.partition, found.end_offset, found.next_offset, found.generation, found.count, b"")
+        return [FetchMessages.encode_reply(head), *found.chunks]
+    return [type(command).encode_reply(server.answer(session, command))]
+
+
+def is_slow(server: Dispatcher, code: int, payload: memoryview) -> bool:
+    """Return whether a request is to be answered on a thread of its own, not between others.
+
+    Args:
+        server: What answers.
+        code: The frame's number.
+        payload: What follows it.
+    """
+    if code in _SLOW or len(payload) >= _BIG_BYTES:
+        return True
+    return code in _APPENDS and server.places.has_synced_topics() and _is_synced(server, code, payload)
+
+
+def _is_synced(server: Dispatcher, code: int, payload: memoryview) -> bool:
+    """Return whether a request appends to a topic that acknowledges what is on the disk itself."""
+    try:
+        command: Any = decode_command(code, payload)
+        return server.places.topic(command.stream, command.topic).topic.fsync is Fsync.ALWAYS
+    except HeadstreamError:
+        return False  # refusing it is quick

@@ -1,0 +1,126 @@
+"""The archive that tells about a server: one text an entry, made in memory.
+
+It names processes without their arguments, and takes the configuration from the file that the server itself wrote: what
+may hold a secret is not in it.
+"""
+
+from __future__ import annotations
+
+import io
+import os
+import zipfile
+from collections.abc import Callable, Collection
+from pathlib import Path
+from typing import Final
+
+from headstream.errors import HeadstreamError
+from headstream.log.log import Log
+from headstream.wire.commands.system import SnapshotCompression, SnapshotType
+from headstream.wire.refusals import refusal
+from headstream.wire.statuses import Status
+
+__all__ = ["make_archive"]
+
+_METHODS: Final = {
+    SnapshotCompression.STORED: zipfile.ZIP_STORED,
+    SnapshotCompression.DEFLATED: zipfile.ZIP_DEFLATED,
+    SnapshotCompression.BZIP2: zipfile.ZIP_BZIP2,
+    SnapshotCompression.LZMA: zipfile.ZIP_LZMA,
+}
+_MOST_FILES: Final = 10_000
+_TAIL_BYTES: Final = 256 << 10
+
+
+def make_archive(log: Log, compression: SnapshotCompression, types: Collection[SnapshotType]) -> bytes:
+    """Return an archive (ZIP).
+
+    Args:
+        log: The server's log.
+        compression: How its entries are packed; what the standard library cannot pack (zstd, xz) is deflated.
+        types: What it holds; ALL is everything.
+
+    Raises:
+        HeadstreamError: it cannot be made (9000).
+    """
+    wanted = [kind for kind in _WRITERS if kind in types or SnapshotType.ALL in types]
+    packed = io.BytesIO()
+    try:
+        with zipfile.ZipFile(packed, "w", _METHODS.get(compression, zipfile.ZIP_DEFLATED)) as archive:
+            for kind in wanted:
+                archive.writestr(f"{kind.name.lower()}.txt", _WRITERS[kind](log))
+    except (OSError, ValueError, HeadstreamError) as error:
+        raise refusal(Status.SNAPSHOT_FILE_COMPLETION_FAILED, f"the snapshot could not be made: {error}") from error
+    return packed.getvalue()
+
+
+def _list_files(log: Log) -> str:
+    if log.is_memory:
+        return "The log is in memory.\n"
+    lines = []
+    for directory, names, files in os.walk(log.root):
+        names.sort()
+        for name in sorted(files):
+            path = Path(directory) / name
+            try:
+                lines.append(f"{path.stat().st_size:>16} {path.relative_to(log.root)}\n")
+            except OSError:  # removed at this moment
+                continue
+            if len(lines) == _MOST_FILES:
+                return "".join([*lines, "and more\n"])
+    return "".join(lines)
+
+
+def _list_processes(log: Log) -> str:
+    import psutil  # it comes with the server's extra, and only statistics need it
+
+    lines = [f"{'pid':>8} {'parent':>8} {'rss':>14} name\n"]
+    for process in psutil.process_iter(["pid", "ppid", "name", "memory_info"]):
+        told = process.info
+        resident = told["memory_info"].rss if told["memory_info"] else 0
+        lines.append(f"{told['pid']:>8} {told['ppid'] or 0:>8} {resident:>14} {told['name']}\n")
+    return "".join(lines)
+
+
+def _tell_usage(log: Log) -> str:
+    import psutil
+
+    process, memory = psutil.Process(), psutil.virtual_memory()
+    told = {
+        "cpus": psutil.cpu_count(),
+        "load": os.getloadavg(),
+        "memory_total": memory.total,
+        "memory_available": memory.available,
+        "process_rss": process.memory_info().rss,
+        "process_threads": process.num_threads(),
+        "process_cpu_seconds": sum(process.cpu_times()[:2]),
+    }
+    if not log.is_memory:
+        disk = psutil.disk_usage(log.root)
+        told |= {"disk_total": disk.total, "disk_free": disk.free}
+    return "".join(f"{name} {value}\n" for name, value in told.items())
+
+
+def _tail_logs(log: Log) -> str:
+    paths = [] if log.is_memory else sorted(Path(log.root, "logs").glob("*.log"))
+    if not paths:
+        return "The server logs to its standard error, not to files.\n"
+    with paths[-1].open("rb") as file:
+        file.seek(max(paths[-1].stat().st_size - _TAIL_BYTES, 0))
+        return file.read().decode("utf-8", "replace")
+
+
+def _read_configuration(log: Log) -> str:
+    path = Path(log.root, "runtime", "current_config.toml")
+    if log.is_memory or not path.exists():
+        return "The server was started without a configuration that it keeps.\n"
+    return path.read_text("utf-8")
+
+
+_WRITERS: Final[dict[SnapshotType, Callable[[Log], str]]] = {
+    SnapshotType.FILESYSTEM_OVERVIEW: _list_files,
+    SnapshotType.PROCESS_LIST: _list_processes,
+    SnapshotType.RESOURCE_USAGE: _tell_usage,
+    SnapshotType.TEST: lambda _: "test\n",
+    SnapshotType.SERVER_LOGS: _tail_logs,
+    SnapshotType.SERVER_CONFIG: _read_configuration,
+}

@@ -1,0 +1,105 @@
+"""Streams, as existing clients manage them: any name of 1 to 255 bytes, an id of their choice, another name later.
+
+A name that is taken is told before an id that is (1012, 1011).
+"""
+
+from __future__ import annotations
+
+from typing import Any, Final
+
+from headstream.broker.commands.counts import describe_stream, detail_stream
+from headstream.broker.commands.dispatch import Dispatcher, Handler
+from headstream.broker.sessions import Session
+from headstream.log.administration import create_stream as add_stream
+from headstream.log.administration import delete_stream as remove_stream
+from headstream.log.administration import purge_topic, rename_stream
+from headstream.wire.commands.streams import (
+    CreateStream,
+    DeleteStream,
+    GetStream,
+    ListStreams,
+    PurgeStream,
+    Stream,
+    StreamDetails,
+    UpdateStream,
+)
+from headstream.wire.records import Command
+from headstream.wire.refusals import refusal
+from headstream.wire.statuses import Status
+
+__all__ = ["HANDLERS"]
+
+
+def get_stream(server: Dispatcher, session: Session, command: GetStream) -> StreamDetails | None:
+    """Return a stream with its topics."""
+    stream = server.places.stream(command.stream)
+    server.rights(session).read_stream(stream.id)
+    return detail_stream(server, stream)
+
+
+def list_streams(server: Dispatcher, session: Session, command: ListStreams) -> tuple[Stream, ...]:
+    """Return all streams, in the order of their ids."""
+    server.rights(session).list_streams()
+    return tuple(describe_stream(server, stream) for stream in server.places.snapshot().values())
+
+
+def create_stream(server: Dispatcher, session: Session, command: CreateStream) -> StreamDetails:
+    """Make a stream."""
+    server.rights(session).create_stream()
+    backing = server.broker.backing
+    log = backing.writable_log()
+    with log.administration:
+        streams = log.snapshot()
+        _check_name(server, command.name)
+        if any(stream.id == command.id for stream in streams.values()):
+            raise refusal(Status.STREAM_ID_ALREADY_EXISTS, f"there is a stream {command.id} already", advice="Use another id")
+        add_stream(log, command.name, backing.clock_us(), command.id or None)
+        return detail_stream(server, log.snapshot()[command.name])
+
+
+def delete_stream(server: Dispatcher, session: Session, command: DeleteStream) -> None:
+    """Delete a stream with everything in it."""
+    log = server.broker.backing.writable_log()
+    with log.administration:
+        stream = server.places.stream(command.stream)
+        server.rights(session).manage_stream(stream.id)
+        remove_stream(log, stream.name)
+    server.connection_groups.forget(stream.number)
+    server.balance.forget(stream.number)
+
+
+def update_stream(server: Dispatcher, session: Session, command: UpdateStream) -> None:
+    """Rename a stream; to its own name is fine."""
+    log = server.broker.backing.writable_log()
+    with log.administration:
+        stream = server.places.stream(command.stream)
+        server.rights(session).manage_stream(stream.id)
+        if command.name != stream.name:
+            _check_name(server, command.name)
+            rename_stream(log, stream, command.name)
+
+
+def purge_stream(server: Dispatcher, session: Session, command: PurgeStream) -> None:
+    """Remove all messages and stored offsets of a stream."""
+    backing = server.broker.backing
+    log = backing.writable_log()
+    with log.administration:
+        stream = server.places.stream(command.stream)
+        server.rights(session).manage_stream(stream.id)
+        for topic in stream.topics.values():
+            purge_topic(log, topic, backing.clock_us())
+
+
+def _check_name(server: Dispatcher, name: str) -> None:
+    if name in server.places.snapshot():
+        raise refusal(Status.STREAM_NAME_ALREADY_EXISTS, f"there is a stream {name!r} already", advice="Use another name")
+
+
+HANDLERS: Final[dict[type[Command[Any]], Handler]] = {
+    GetStream: get_stream,
+    ListStreams: list_streams,
+    CreateStream: create_stream,
+    DeleteStream: delete_stream,
+    UpdateStream: update_stream,
+    PurgeStream: purge_stream,
+}

@@ -1,0 +1,98 @@
+"""Users: whoever may not manage them is refused (41) before it could learn who there is."""
+
+from __future__ import annotations
+
+from typing import Any, Final
+
+from headstream.broker.commands.dispatch import Dispatcher, Handler
+from headstream.broker.sessions import Session
+from headstream.broker.users import User
+from headstream.wire.commands.users import (
+    ChangePassword,
+    CreateUser,
+    DeleteUser,
+    GetUser,
+    ListUsers,
+    UpdatePermissions,
+    UpdateUser,
+    UserDetails,
+    UserStatus,
+)
+from headstream.wire.commands.users import User as UserReply
+from headstream.wire.records import Command
+
+__all__ = ["HANDLERS"]
+
+
+def get_user(server: Dispatcher, session: Session, command: GetUser) -> UserDetails:
+    """Return a user; everybody may look at itself."""
+    user = server.users.find(command.user)
+    server.rights(session).read_users(_id_of(user))
+    return _details(server.users.get(command.user))
+
+
+def list_users(server: Dispatcher, session: Session, command: ListUsers) -> tuple[UserReply, ...]:
+    """Return all users."""
+    server.rights(session).read_users()
+    return tuple(UserReply(*_fields(user)) for user in server.users.list())
+
+
+def create_user(server: Dispatcher, session: Session, command: CreateUser) -> UserDetails:
+    """Make a user (46, 55)."""
+    server.rights(session).manage_users()
+    is_active = command.status is UserStatus.ACTIVE
+    now_us = server.broker.backing.clock_us()
+    return _details(
+        server.users.create(
+            command.username, command.password, is_active=is_active, permissions=command.permissions, now_us=now_us
+        )
+    )
+
+
+def delete_user(server: Dispatcher, session: Session, command: DeleteUser) -> None:
+    """Delete a user (20, 48) and end its sessions."""
+    server.rights(session).manage_users()
+    server.end_sessions(server.users.delete(command.user).id)
+
+
+def update_user(server: Dispatcher, session: Session, command: UpdateUser) -> None:
+    """Give a user another name or status (20, 46); its sessions go on."""
+    server.rights(session).manage_users()
+    is_active = None if command.status is None else command.status is UserStatus.ACTIVE
+    server.users.update(command.user, name=command.username, is_active=is_active)
+
+
+def update_permissions(server: Dispatcher, session: Session, command: UpdatePermissions) -> None:
+    """Say what a user may do (20, 49), from its next command on."""
+    server.rights(session).manage_users()
+    server.users.set_permissions(command.user, command.permissions)
+
+
+def change_password(server: Dispatcher, session: Session, command: ChangePassword) -> None:
+    """Give a user another password (20, 42), which everybody may do for itself; its sessions go on."""
+    server.rights(session).manage_users(_id_of(server.users.find(command.user)))
+    server.users.change_password(command.user, command.current_password, command.new_password)
+
+
+def _id_of(user: User | None) -> int:
+    return 0 if user is None else user.id
+
+
+def _fields(user: User) -> tuple[int, int, UserStatus, str]:
+    record = user.record
+    return record.id, record.created_us, UserStatus.ACTIVE if record.is_active else UserStatus.INACTIVE, record.name
+
+
+def _details(user: User) -> UserDetails:
+    return UserDetails(*_fields(user), user.permissions)
+
+
+HANDLERS: Final[dict[type[Command[Any]], Handler]] = {
+    GetUser: get_user,
+    ListUsers: list_users,
+    CreateUser: create_user,
+    DeleteUser: delete_user,
+    UpdateUser: update_user,
+    UpdatePermissions: update_permissions,
+    ChangePassword: change_password,
+}

@@ -1,0 +1,28 @@
+"""`headstream completion`: what a shell needs to complete commands, options, streams and topics."""
+
+from __future__ import annotations
+
+import click
+from click.shell_completion import get_completion_class
+
+from headstream.cli.output import print_text
+
+__all__ = ["completion"]
+
+
+@click.command()
+@click.argument("shell", type=click.Choice(["bash", "zsh", "fish"]))
+@click.pass_context
+def completion(context: click.Context, shell: str) -> None:
+    """Print what has SHELL complete commands, options, and the names of streams and topics.
+
+    \b
+    Examples:
+      headstream completion bash >> ~/.bashrc
+      headstream completion zsh >> ~/.zshrc
+      headstream completion fish > ~/.config/fish/completions/headstream.fish
+    """
+    kind = get_completion_class(shell)
+    if kind is None:
+        raise click.UsageError(f"click knows no {shell}.")
+    print_text(kind(context.find_root().command, {}, "headstream", "_HEADSTREAM_COMPLETE").source())

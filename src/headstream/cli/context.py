@@ -1,0 +1,117 @@
+"""`headstream context`: list, show, create, use, delete."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import click
+
+from headstream.cli.contexts import Context, Contexts, contexts_path
+from headstream.cli.output import print_object, print_objects
+from headstream.cli.parameters import Checked, output_option
+from headstream.cli.secrets import read_secret
+
+__all__ = ["context"]
+
+_name_argument = click.argument("name")
+
+
+@click.group()
+def context() -> None:
+    """Servers and logs by name, so that --url need not be given.
+
+    Commands use --url, else HEADSTREAM_URL, else the context that HEADSTREAM_CONTEXT names, else the one in use.
+
+    \b
+    Examples:
+      headstream context create prod headstream://ann@mq.example:8090?tls=true
+      headstream context use prod
+      headstream topic list
+    """
+
+
+@context.command("list")
+@output_option
+def list_contexts(output: str) -> None:
+    """Show every context; no secret is shown.
+
+    \b
+    Example:
+      headstream context list
+    """
+    contexts = Contexts(contexts_path())
+    rows = [_describe(name, found, contexts.current) for name, found in contexts.items()]
+    print_objects(rows, ("name", "url", "username", "secret", "in_use"), output)
+
+
+@context.command()
+@_name_argument
+@output_option
+def show(name: str, output: str) -> None:
+    """Show one context; no secret is shown.
+
+    \b
+    Example:
+      headstream context show prod
+    """
+    contexts = Contexts(contexts_path())
+    print_object(_describe(name, contexts.get(name), contexts.current), output)
+
+
+@context.command()
+@_name_argument
+@click.argument("location", metavar="URL", type=Checked("url", Context.of_url))
+@click.option("--keep-secret", is_flag=True, help="Ask for the password (or read it from standard input), and keep it.")
+@output_option
+def create(name: str, location: Context, *, keep_secret: bool, output: str) -> None:
+    """Keep URL as NAME; the first context is in use at once.
+
+    A password or token in URL is kept with it, in a file that only you can read. Better leave it out: it is then taken from
+    HEADSTREAM_PASSWORD, or asked for when it is needed.
+
+    \b
+    Examples:
+      headstream context create local file:///var/lib/shop
+      headstream context create prod headstream://ann@mq.example:8090
+      headstream context create ci headstream://ann@mq.example:8090 --keep-secret < password.txt
+    """
+    if keep_secret and location.username is not None and location.password is None:
+        location = Context(location.url, location.username, read_secret(f"Password of {location.username}"))
+    contexts = Contexts(contexts_path())
+    contexts.create(name, location)
+    print_object(_describe(name, location, contexts.current), output)
+
+
+@context.command()
+@_name_argument
+@output_option
+def use(name: str, output: str) -> None:
+    """Use NAME where no --url is given.
+
+    \b
+    Example:
+      headstream context use prod
+    """
+    contexts = Contexts(contexts_path())
+    contexts.use(name)
+    print_object(_describe(name, contexts.get(name), contexts.current), output)
+
+
+@context.command()
+@_name_argument
+@output_option
+def delete(name: str, output: str) -> None:
+    """Forget NAME, with its secret.
+
+    \b
+    Example:
+      headstream context delete prod
+    """
+    Contexts(contexts_path()).delete(name)
+    print_object({"deleted": name}, output)
+
+
+def _describe(name: str, found: Context, current: str | None) -> dict[str, Any]:
+    secret = ("kept" if found.has_secret else "asked for") if found.is_server else None
+    username = "(token)" if found.token is not None else found.username
+    return {"name": name, "url": found.url, "username": username, "secret": secret, "in_use": name == current}

@@ -1,0 +1,146 @@
+"""`headstream ping`, `me`, `stats`, `snapshot`, `client`: what is asked of a server as a whole."""
+
+from __future__ import annotations
+
+from dataclasses import fields
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import click
+
+from headstream.cli.output import format_time, print_object, print_objects
+from headstream.cli.parameters import open_log, output_option, url_option
+
+if TYPE_CHECKING:
+    from headstream.wire.commands.system import Client, ClientDetails
+
+__all__ = ["client", "me", "ping", "snapshot", "stats"]
+
+
+@click.command()
+@click.option("--count", type=click.IntRange(1), default=1, show_default=True, help="How many times.")
+@url_option
+@output_option
+def ping(count: int, url: str, output: str) -> None:
+    """Ask whether a server is there, and how long it takes to say so.
+
+    \b
+    Example:
+      headstream ping --count 5
+    """
+    with open_log(url) as log:
+        rows = [{"server": log.server.place, "milliseconds": round(log.server.ping(), 3)} for _ in range(count)]
+    print_objects(rows, ("server", "milliseconds"), output)
+
+
+@click.command()
+@url_option
+@output_option
+def me(url: str, output: str) -> None:
+    """Show who is logged in, and over which connection. HTTP has none.
+
+    \b
+    Example:
+      headstream me
+    """
+    with open_log(url) as log:
+        found = log.server.me()
+        user = log.server.user(found.user_id)
+    print_object({**_details(found), "username": user.username}, output)
+
+
+@click.command()
+@url_option
+@output_option
+def stats(url: str, output: str) -> None:
+    """Show a server's load, memory, and counts.
+
+    \b
+    Example:
+      headstream stats --output json
+    """
+    with open_log(url) as log:
+        found = log.server.stats()
+    members: dict[str, Any] = {field.name: getattr(found, field.name) for field in fields(found) if field.name != "caches"}
+    if output == "table":
+        members["start_time_us"] = format_time(found.start_time_us)
+    print_object(members, output)
+
+
+@click.command()
+@click.argument("file", type=click.Path(dir_okay=False, path_type=Path))
+@url_option
+@output_option
+def snapshot(file: Path, url: str, output: str) -> None:
+    """Write an archive (ZIP) that tells about a server to FILE, for who looks into a problem.
+
+    \b
+    Example:
+      headstream snapshot server.zip
+    """
+    with open_log(url) as log:
+        archive = log.server.snapshot()
+    file.write_bytes(archive)
+    print_object({"file": str(file), "size_bytes": len(archive)}, output)
+
+
+@click.group()
+def client() -> None:
+    """Connections to a server: a program may have several.
+
+    \b
+    Example:
+      headstream client list
+    """
+
+
+@client.command("list")
+@url_option
+@output_option
+def list_clients(url: str, output: str) -> None:
+    """Show every connection.
+
+    \b
+    Example:
+      headstream client list
+    """
+    with open_log(url) as log:
+        names = {user.id: user.username for user in log.server.users()}
+        rows = [{**_summary(found), "username": names.get(found.user_id)} for found in log.server.clients()]
+    print_objects(rows, ("id", "username", "transport", "address", "groups"), output)
+
+
+@client.command()
+@click.argument("number", metavar="ID", type=click.IntRange(1, (1 << 32) - 1))
+@url_option
+@output_option
+def show(number: int, url: str, output: str) -> None:
+    """Show one connection, and the groups it has joined.
+
+    \b
+    Example:
+      headstream client show 1731904563
+    """
+    with open_log(url) as log:
+        print_object(_details(log.server.client(number)), output)
+
+
+def _summary(found: Client) -> dict[str, Any]:
+    return {
+        "id": found.client_id,
+        "user_id": found.user_id or None,
+        "transport": found.transport.name.lower(),
+        "address": found.address,
+        "groups": found.groups_count,
+    }
+
+
+def _details(found: ClientDetails) -> dict[str, Any]:
+    groups = [f"{group.stream_id}/{group.topic_id}/{group.group_id}" for group in found.groups]
+    return {
+        "id": found.client_id,
+        "user_id": found.user_id or None,
+        "transport": found.transport.name.lower(),
+        "address": found.address,
+        "groups": groups,
+    }

@@ -1,0 +1,88 @@
+"""`headstream token`: list, create, delete."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import click
+
+from headstream.cli.output import format_time, print_object, print_objects
+from headstream.cli.parameters import Checked, open_log, output_option, url_option
+from headstream.cli.topic_options import parse_age_us
+
+__all__ = ["token"]
+
+_name_argument = click.argument("name")
+
+
+@click.group()
+def token() -> None:
+    """Personal access tokens: what your programs log in with in place of your password.
+
+    \b
+    Examples:
+      headstream token create nightly --expires 30d
+      headstream topic list --url headstream://:TOKEN@localhost:8090
+    """
+
+
+@token.command("list")
+@url_option
+@output_option
+def list_tokens(url: str, output: str) -> None:
+    """Show your tokens by name; the tokens themselves are shown only when they are made.
+
+    \b
+    Example:
+      headstream token list
+    """
+    with open_log(url) as log:
+        rows = [_describe(found.name, found.expires_us or None, output) for found in log.server.tokens()]
+    print_objects(rows, ("name", "expires"), output)
+
+
+@token.command()
+@_name_argument
+@click.option(
+    "--expires",
+    "expires_in_us",
+    type=Checked("age", parse_age_us),
+    default="forever",
+    show_default=True,
+    metavar="90s|30m|12h|7d|forever",
+    help="How long it is good.",
+)
+@url_option
+@output_option
+def create(name: str, expires_in_us: int | None, url: str, output: str) -> None:
+    """Make a token and show it, this once.
+
+    \b
+    Example:
+      export HEADSTREAM_TOKEN=$(headstream token create nightly --expires 30d --output json | jq -r .token)
+    """
+    with open_log(url) as log:
+        made = log.server.create_token(name, expires_in_us=expires_in_us)
+    print_object({"name": name, "token": made}, output)
+
+
+@token.command()
+@_name_argument
+@url_option
+@output_option
+def delete(name: str, url: str, output: str) -> None:
+    """Delete one of your tokens: who logs in with it is refused from now on.
+
+    \b
+    Example:
+      headstream token delete nightly
+    """
+    with open_log(url) as log:
+        log.server.delete_token(name)
+    print_object({"deleted": name}, output)
+
+
+def _describe(name: str, expires_us: int | None, form: str) -> dict[str, Any]:
+    if form != "table":
+        return {"name": name, "expires_us": expires_us}
+    return {"name": name, "expires": None if expires_us is None else format_time(expires_us)}

@@ -1,0 +1,162 @@
+"""`headstream user`: list, show, create, update, permissions, password, delete."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+import click
+
+from headstream.cli.output import format_time, print_object, print_objects
+from headstream.cli.parameters import open_log, output_option, url_option
+from headstream.cli.rights import RIGHTS_HELP, build_permissions, spell_permissions
+from headstream.cli.secrets import read_secret
+
+if TYPE_CHECKING:
+    from headstream.wire.commands.users import User
+
+__all__ = ["user"]
+
+_name_argument = click.argument("name")
+_allow_option = click.option("--allow", multiple=True, metavar="[PLACE=]RIGHT,...", help=RIGHTS_HELP)
+
+
+@click.group()
+def user() -> None:
+    """Users of a server: who may log in, and what each may do.
+
+    \b
+    Examples:
+      headstream user create ann --allow poll_messages,send_messages
+      headstream user list
+    """
+
+
+@user.command("list")
+@url_option
+@output_option
+def list_users(url: str, output: str) -> None:
+    """Show every user.
+
+    \b
+    Example:
+      headstream user list
+    """
+    with open_log(url) as log:
+        rows = [_describe(found, output) for found in log.server.users()]
+    print_objects(rows, ("name", "id", "active", "created"), output)
+
+
+@user.command()
+@_name_argument
+@url_option
+@output_option
+def show(name: str, url: str, output: str) -> None:
+    """Show one user, and what it may do (streams and topics by number).
+
+    \b
+    Example:
+      headstream user show ann
+    """
+    with open_log(url) as log:
+        found = log.server.user(name)
+    print_object({**_describe(found, output), "rights": spell_permissions(found.permissions)}, output)
+
+
+@user.command()
+@_name_argument
+@_allow_option
+@click.option("--inactive", is_flag=True, help="The user may not log in yet.")
+@url_option
+@output_option
+def create(name: str, allow: tuple[str, ...], *, inactive: bool, url: str, output: str) -> None:
+    """Make a user; its password is asked for, or read from standard input.
+
+    \b
+    Examples:
+      headstream user create ann --allow all
+      headstream user create reader --allow shop=read_stream,poll_messages < password.txt
+      headstream user create loader --allow shop/orders=send_messages < password.txt
+    """
+    password = read_secret(f"Password of {name}", is_new=True)
+    with open_log(url) as log:
+        permissions = build_permissions(log, allow)
+        found = log.server.create_user(name, password, permissions=permissions, is_active=not inactive)
+    print_object({**_describe(found, output), "rights": spell_permissions(found.permissions)}, output)
+
+
+@user.command()
+@_name_argument
+@click.option("--name", "new_name", metavar="NAME", help="Another name.")
+@click.option("--active/--inactive", "is_active", default=None, help="Whether the user may log in.")
+@url_option
+@output_option
+def update(name: str, new_name: str | None, *, is_active: bool | None, url: str, output: str) -> None:
+    """Give a user another name, or say whether it may log in.
+
+    \b
+    Example:
+      headstream user update ann --inactive
+    """
+    if new_name is None and is_active is None:
+        raise click.UsageError("Nothing to change: give --name, --active or --inactive.")
+    with open_log(url) as log:
+        log.server.update_user(name, username=new_name, is_active=is_active)
+        print_object(_describe(log.server.user(new_name or name), output), output)
+
+
+@user.command()
+@_name_argument
+@_allow_option
+@url_option
+@output_option
+def permissions(name: str, allow: tuple[str, ...], url: str, output: str) -> None:
+    """Say what a user may do, in place of what it might before; without --allow, nothing.
+
+    \b
+    Example:
+      headstream user permissions ann --allow read_streams,read_topics --allow shop/orders=all
+    """
+    with open_log(url) as log:
+        log.server.change_permissions(name, build_permissions(log, allow))
+        print_object({"name": name, "rights": spell_permissions(log.server.user(name).permissions)}, output)
+
+
+@user.command()
+@_name_argument
+@url_option
+@output_option
+def password(name: str, url: str, output: str) -> None:
+    """Give a user another password; both are asked for, or read from standard input, a line each.
+
+    \b
+    Example:
+      headstream user password ann
+    """
+    current = read_secret(f"Password of {name}")
+    new = read_secret(f"New password of {name}", is_new=True)
+    with open_log(url) as log:
+        log.server.change_password(name, current, new)
+    print_object({"changed": name}, output)
+
+
+@user.command()
+@_name_argument
+@url_option
+@output_option
+def delete(name: str, url: str, output: str) -> None:
+    """Delete a user, whose tokens go too.
+
+    \b
+    Example:
+      headstream user delete ann
+    """
+    with open_log(url) as log:
+        log.server.delete_user(name)
+    print_object({"deleted": name}, output)
+
+
+def _describe(found: User, form: str) -> dict[str, Any]:
+    created: dict[str, Any] = {"created_us": found.created_us}
+    if form == "table":
+        created = {"created": format_time(found.created_us)}
+    return {"name": found.username, "id": found.id, "active": found.status.name == "ACTIVE", **created}

@@ -1,0 +1,176 @@
+"""Where a server is, who asks, and how: what a URL, the environment and connect()'s options say."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Mapping
+from dataclasses import dataclass, field, fields, replace
+from typing import Any, Final
+from urllib.parse import SplitResult, parse_qsl, unquote
+
+from headstream.errors import InvalidOptionError, InvalidUrlError
+
+__all__ = [
+    "PASSWORD_VARIABLE",
+    "SCHEMES",
+    "TOKEN_VARIABLE",
+    "USERNAME_VARIABLE",
+    "Address",
+    "RemoteOptions",
+    "mend_slashes",
+    "parse_address",
+]
+
+USERNAME_VARIABLE: Final = "HEADSTREAM_USERNAME"
+PASSWORD_VARIABLE: Final = "HEADSTREAM_PASSWORD"
+TOKEN_VARIABLE: Final = "HEADSTREAM_TOKEN"
+SCHEMES: Final = {"headstream": 8090, "http": 80, "https": 443}
+"""What a server is asked by -> the port where none is given."""
+
+_LONGEST_MS: Final = 3_600_000
+_ESCAPES: Final = "In a password write ? as %3F, # as %23 and @ as %40"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class RemoteOptions:
+    """How a server is talked to.
+
+    Args:
+        tls: Whether headstream:// is encrypted; https:// always is.
+        tls_ca_file: A file with the certificates that are trusted, PEM; None is those of the system.
+        tls_domain: The name that the server's certificate is of, where it is not the host.
+        connect_timeout_ms: How long a connection may take to make.
+        timeout_ms: How long an answer may take.
+        retry_timeout_ms: For how long a broken connection is made again, and what may be repeated is; 0 does not.
+
+    Raises:
+        InvalidOptionError: one is out of range, or they contradict each other.
+    """
+
+    tls: bool = False
+    tls_ca_file: str | None = None
+    tls_domain: str | None = None
+    connect_timeout_ms: int = 5000
+    timeout_ms: int = 30_000
+    retry_timeout_ms: int = 30_000
+
+    def __post_init__(self) -> None:
+        for name, least in (("connect_timeout_ms", 1), ("timeout_ms", 1), ("retry_timeout_ms", 0)):
+            value = getattr(self, name)
+            if not isinstance(value, (int, float)) or not least <= value <= _LONGEST_MS:
+                raise InvalidOptionError(f"{name} is {value!r}", advice=f"Use {least} to {_LONGEST_MS}, milliseconds")
+
+
+@dataclass(frozen=True, slots=True)
+class Address:
+    """Where a server is, who asks, and how.
+
+    Args:
+        scheme: `headstream`, `http` or `https`.
+        host: A name or an address.
+        port: 1 to 65535.
+        username: Who logs in, or None where a token does.
+        password: With which password.
+        token: A personal access token, or None.
+        options: How it is talked to.
+    """
+
+    scheme: str
+    host: str
+    port: int
+    username: str | None = None
+    password: str = field(default="", repr=False)
+    token: str | None = field(default=None, repr=False)
+    options: RemoteOptions = RemoteOptions()
+
+    @property
+    def place(self) -> str:
+        """What errors call it: no credentials."""
+        host = f"[{self.host}]" if ":" in self.host else self.host
+        return f"{self.scheme}://{host}:{self.port}"
+
+    @property
+    def who(self) -> str:
+        """What errors call who logs in."""
+        return "a token" if self.username is None else f"user {self.username!r}"
+
+
+def parse_address(parts: SplitResult, given: Mapping[str, Any], environment: Mapping[str, str] = os.environ) -> Address:
+    """Return what a URL says, completed by the environment.
+
+    Credentials are `user:password@` in the URL, `:token@` for a personal access token, else HEADSTREAM_USERNAME and
+    HEADSTREAM_PASSWORD, else HEADSTREAM_TOKEN. Options stand in the URL's query, or are given; what is given counts.
+
+    Args:
+        parts: Of a URL of one of SCHEMES.
+        given: Options of connect().
+        environment: Variables by name.
+
+    Raises:
+        InvalidUrlError: the URL names no host, or no credentials can be found; it repeats none.
+        InvalidOptionError: an option is unknown or out of range.
+    """
+    parts = mend_slashes(parts)
+    try:
+        host, port = parts.hostname, parts.port or SCHEMES[parts.scheme]
+    except ValueError:  # what stands there may be a piece of a password: it is not repeated
+        raise InvalidUrlError("the port cannot be used", advice=f"Use 1 to 65535. {_ESCAPES}") from None
+    if not host:
+        raise InvalidUrlError("no host is named", advice=f"Write {parts.scheme}://user:password@host:{port}")
+    if parts.path.strip("/") or parts.fragment:
+        raise InvalidUrlError("a server's URL has no path", advice=f"Name topics in the calls, as in shop/orders. {_ESCAPES}")
+    options = _read_options(parts, given)
+    address = Address(parts.scheme, unquote(host), port, options=options)
+    username, password = unquote(parts.username or ""), unquote(parts.password or "")
+    if password and not username:
+        return replace(address, token=password)
+    username = username or environment.get(USERNAME_VARIABLE, "")
+    password = password or environment.get(PASSWORD_VARIABLE, "")
+    if username and password:
+        return replace(address, username=username, password=password)
+    token = environment.get(TOKEN_VARIABLE)
+    if token and not username:
+        return replace(address, token=token)
+    example = address.place.replace("://", "://user:password@")
+    raise InvalidUrlError(
+        "no password is given" if username else "nobody is named who logs in",
+        where=address.place,
+        advice=f"Write {example}, or set {USERNAME_VARIABLE} and {PASSWORD_VARIABLE}",
+    )
+
+
+def mend_slashes(parts: SplitResult) -> SplitResult:
+    """Return the parts of a URL whose password has a slash, which then is not where its path begins: a server's has none."""
+    if "@" in parts.netloc or "@" not in parts.path:
+        return parts
+    return parts._replace(netloc=(parts.netloc + parts.path).replace("/", "%2F"), path="")
+
+
+def _read_options(parts: SplitResult, given: Mapping[str, Any]) -> RemoteOptions:
+    said: dict[str, Any] = {}
+    kinds = {option.name: option.type for option in fields(RemoteOptions)}
+    for name, text in parse_qsl(parts.query, keep_blank_values=True):
+        if name not in kinds:
+            what = "a server's URL has no such option" if "@" in name + text else f"a server's URL has no option {name!r}"
+            raise InvalidOptionError(what, advice=f"There is {', '.join(kinds)}")
+        said[name] = _read_option(name, text, str(kinds[name]))
+    options = RemoteOptions(**(said | dict(given)))
+    if parts.scheme == "https":
+        options = replace(options, tls=True)
+    elif parts.scheme == "http" and options.tls:
+        raise InvalidOptionError("http:// is not encrypted", advice="Use https://")
+    if not options.tls and (options.tls_ca_file or options.tls_domain):
+        raise InvalidOptionError("options of TLS without TLS", advice="Add tls=true")
+    return options
+
+
+def _read_option(name: str, text: str, kind: str) -> Any:
+    if kind == "bool":
+        if text not in ("true", "false"):
+            raise InvalidOptionError(f"{name} is {text!r}", advice="Use true or false")
+        return text == "true"
+    if kind == "int":
+        if not (text.isascii() and text.isdecimal() and len(text) < 10):
+            raise InvalidOptionError(f"{name} is {text!r}", advice="Use a number of milliseconds")
+        return int(text)
+    return text

@@ -1,0 +1,40 @@
+"""When to try again: waits that double, each shortened at random so that many clients do not come at once. Pure."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Final
+
+__all__ = ["Backoff"]
+
+_FIRST_S: Final = 0.05
+_LONGEST_S: Final = 2.0
+
+
+class Backoff:
+    """The waits after one failure, and the next ones.
+
+    Args:
+        limit_s: For how long in all to try, from the first failure on.
+        random: Returns a number from 0 to 1.
+    """
+
+    def __init__(self, limit_s: float, random: Callable[[], float]) -> None:
+        self._limit_s = limit_s
+        self._random = random
+        self._until_s: float | None = None
+        self._next_s = _FIRST_S
+
+    def next_wait(self, now_s: float) -> float | None:
+        """Return how long to wait before the next attempt, None where there is to be none.
+
+        Args:
+            now_s: The time of the failure, seconds of a clock that never goes back.
+        """
+        if self._until_s is None:
+            self._until_s = now_s + self._limit_s
+        if now_s >= self._until_s:
+            return None
+        wait_s = self._next_s * (0.5 + self._random() / 2)
+        self._next_s = min(2 * self._next_s, _LONGEST_S)
+        return min(wait_s, self._until_s - now_s)

@@ -1,0 +1,135 @@
+"""What a connection to a server is: one command at a time, its reply to be received before the next is sent."""
+
+from __future__ import annotations
+
+import select
+import socket
+import ssl
+from typing import Any, Protocol, TypeVar
+
+from headstream.client.remote.address import Address
+from headstream.errors import (
+    AuthenticationError,
+    HeadstreamError,
+    InvalidOptionError,
+    OutcomeUnknownError,
+    ServerUnreachableError,
+)
+from headstream.version import __version__
+from headstream.wire.codes import EXTENSION_CONTEXT
+from headstream.wire.commands.sessions import LoggedIn, Login
+from headstream.wire.commands.tokens import LoginWithToken
+from headstream.wire.records import Command
+
+__all__ = ["Connection", "Connector", "explain_login", "login_of", "lost", "make_tls", "must_not_be_used", "unreachable"]
+
+_R = TypeVar("_R")
+
+
+class Connection(Protocol):
+    """One connection, logged in; one thread at a time."""
+
+    @property
+    def is_usable(self) -> bool:
+        """Whether it is still open, as far as can be seen without asking."""
+
+    def send(self, command: Command[Any], wait_ms: float = 0) -> None:
+        """Send a command.
+
+        Args:
+            command: What is asked.
+            wait_ms: How much longer than usual the answer may take.
+
+        Raises:
+            InvalidInputError: the protocol cannot say it; nothing was sent.
+            OutcomeUnknownError: the connection broke.
+        """
+
+    def receive(self, command: Command[_R]) -> _R:
+        """Return the reply to the command that was sent.
+
+        Raises:
+            OutcomeUnknownError: the connection broke, or the answer takes too long: it is not to be used again.
+            HeadstreamError: what the server says is wrong.
+        """
+
+    def close(self) -> None:
+        """End it, whatever is on its way."""
+
+
+class Connector(Protocol):
+    """Makes connections to one server."""
+
+    def connect(self) -> Connection:
+        """Return a connection that is logged in.
+
+        Raises:
+            ServerUnreachableError: there is none to be had.
+            AuthenticationError: the credentials are wrong.
+        """
+
+
+def login_of(address: Address) -> Command[LoggedIn]:
+    """Return the command by which who is named logs in, as a client that knows Headstream's own commands."""
+    if address.token is not None:
+        return LoginWithToken(address.token, __version__, EXTENSION_CONTEXT)
+    return Login(address.username or "", address.password, __version__, EXTENSION_CONTEXT)
+
+
+def unreachable(address: Address, error: Exception) -> ServerUnreachableError:
+    """Return the error for a connection that cannot be made."""
+    if isinstance(error, TimeoutError):
+        reason = f"no answer within {address.options.connect_timeout_ms} ms"
+    elif isinstance(error, ssl.SSLCertVerificationError):
+        reason = f"its certificate is not trusted: {error.verify_message}"
+    else:
+        reason = getattr(error, "strerror", None) or str(error) or type(error).__name__
+    return ServerUnreachableError(
+        f"the server cannot be reached: {reason}", where=address.place, advice="See that it runs there, and that the URL is right"
+    )
+
+
+def lost(address: Address, error: Exception | str) -> OutcomeUnknownError:
+    """Return the error for a connection that broke in the middle."""
+    if isinstance(error, TimeoutError):
+        error = f"no answer within {address.options.timeout_ms} ms"
+    return OutcomeUnknownError(
+        f"the connection to the server broke: {error}",
+        where=address.place,
+        advice="Whether what was asked for has been done is not known: look before doing it again",
+    )
+
+
+def explain_login(address: Address, error: HeadstreamError) -> AuthenticationError:
+    """Return the error of a login that was refused, with who it was and where."""
+    explained = AuthenticationError(
+        f"{address.who} cannot log in: {error.what}", where=address.place, advice="See that name and password are right"
+    )
+    explained.status = error.status
+    return explained
+
+
+def make_tls(address: Address) -> ssl.SSLContext:
+    """Return what checks the certificate of a server.
+
+    Raises:
+        InvalidOptionError: the file of trusted certificates cannot be used.
+    """
+    try:
+        return ssl.create_default_context(cafile=address.options.tls_ca_file)
+    except OSError as error:
+        raise InvalidOptionError(
+            f"tls_ca_file cannot be used: {error.strerror or error}",
+            where=address.options.tls_ca_file,
+            advice="Name a PEM file with certificates",
+        ) from None
+
+
+def must_not_be_used(link: socket.socket) -> bool:
+    """Return whether a socket that nobody waits at has something to say: that it was closed, mostly."""
+    try:
+        poll = select.poll()
+        poll.register(link, select.POLLIN | select.POLLERR | select.POLLHUP)
+        return bool(poll.poll(0))
+    except (OSError, ValueError):
+        return True

@@ -1,0 +1,193 @@
+"""A connection over HTTP: commands as requests, replies as JSON; kept alive between them."""
+
+from __future__ import annotations
+
+import http.client
+import threading
+import time
+from collections.abc import Callable
+from typing import Any, Final, TypeVar
+from urllib.parse import urlencode
+
+from headstream.client.remote.address import Address
+from headstream.client.remote.connection import explain_login, login_of, lost, make_tls, must_not_be_used, unreachable
+from headstream.codec.replicate.json import decode_json, encode_json
+from headstream.errors import AuthenticationError, HeadstreamError, LimitError, NotFoundError, OutcomeUnknownError, ServerError
+from headstream.wire.commands.sessions import AccessToken
+from headstream.wire.records import NOTHING, Command
+from headstream.wire.refusals import read_refusal
+from headstream.wire.statuses import Status
+
+__all__ = ["HttpConnection", "HttpConnector"]
+
+_R = TypeVar("_R")
+_NOT_LOGGED_IN: Final = (None, Status.UNAUTHENTICATED, Status.ACCESS_TOKEN_MISSING, Status.INVALID_ACCESS_TOKEN)
+"""Why a server does not take an access token; mostly it says nothing but 401."""
+_EARLY_S: Final = 30
+"""An access token is renewed so long before it expires."""
+
+
+class HttpConnector:
+    """Makes connections to one server, which share one access token.
+
+    Args:
+        address: The server, and who logs in.
+        clock_s: Returns the time, seconds since 1970 UTC.
+    """
+
+    def __init__(self, address: Address, clock_s: Callable[[], float] = time.time) -> None:
+        self._address = address
+        self._clock_s = clock_s
+        self._tls = make_tls(address) if address.options.tls else None
+        self._lock = threading.Lock()
+        self._access: AccessToken | None = None
+
+    def connect(self) -> HttpConnection:
+        """Return a connection that is logged in; see Connector."""
+        address, timeout_s = self._address, self._address.options.connect_timeout_ms / 1000
+        if self._tls is None:
+            link = http.client.HTTPConnection(address.host, address.port, timeout=timeout_s)
+        else:
+            link = _TlsConnection(address, timeout=timeout_s, context=self._tls)
+        connection = HttpConnection(address, link, self)
+        try:
+            link.connect()
+            self.show(connection)
+        except (OSError, OutcomeUnknownError) as error:
+            link.close()
+            raise unreachable(address, error) from error
+        except BaseException:
+            link.close()
+            raise
+        return connection
+
+    def show(self, connection: HttpConnection, refused: str | None = None) -> str:
+        """Return the access token to show, having logged in over a connection where there is none, or an old one.
+
+        Args:
+            connection: One that nobody uses now.
+            refused: The token that the server did not take, or None.
+        """
+        with self._lock:
+            access = self._access
+            if access is None or access.token == refused or access.expiry - _EARLY_S < self._clock_s():
+                access = self._access = self._log_in(connection)
+            return access.token
+
+    def _log_in(self, connection: HttpConnection) -> AccessToken:
+        address = self._address
+        try:
+            found = connection.exchange(login_of(address), None)
+        except (AuthenticationError, NotFoundError) as error:  # a token that is not known is not found
+            raise explain_login(address, error) from None
+        if found.access_token is None:
+            raise ServerError(
+                "the server took a login and gave no access token", where=address.place, advice="Look at its version"
+            )
+        return found.access_token
+
+
+class _TlsConnection(http.client.HTTPSConnection):
+    """One whose certificate may be of another name than the host."""
+
+    def __init__(self, address: Address, **options: Any) -> None:
+        super().__init__(address.host, address.port, **options)
+        self._domain = address.options.tls_domain or address.host
+        self._tls = options["context"]
+
+    def connect(self) -> None:
+        http.client.HTTPConnection.connect(self)
+        self.sock = self._tls.wrap_socket(self.sock, server_hostname=self._domain)
+
+
+class HttpConnection:
+    """One connection, see Connection.
+
+    Args:
+        address: The server.
+        link: Connected to it.
+        connector: Who has the access token.
+    """
+
+    def __init__(self, address: Address, link: http.client.HTTPConnection, connector: HttpConnector) -> None:
+        self._address = address
+        self._link = link
+        self._connector = connector
+        self._shown: str | None = None
+        self._wait_ms = 0.0
+
+    @property
+    def is_usable(self) -> bool:
+        """Whether it is still open, as far as can be seen without asking."""
+        return self._link.sock is not None and not must_not_be_used(self._link.sock)
+
+    def send(self, command: Command[Any], wait_ms: float = 0) -> None:
+        """Send a command; see Connection."""
+        self._wait_ms = wait_ms
+        self._shown = self._connector.show(self)
+        self._request(command, self._shown)
+
+    def receive(self, command: Command[_R]) -> _R:
+        """Return the reply to the command that was sent; see Connection. One whose login has ended logs in again."""
+        try:
+            return self._reply(command)
+        except AuthenticationError as error:
+            if error.status not in _NOT_LOGGED_IN:
+                raise
+            self._shown = self._connector.show(self, self._shown)
+            return self.exchange(command, self._shown)
+
+    def exchange(self, command: Command[_R], token: str | None) -> _R:
+        """Send a command with an access token, or without, and return the reply."""
+        self._request(command, token)
+        return self._reply(command)
+
+    def _request(self, command: Command[Any], token: str | None) -> None:
+        request = command.to_json()
+        path = f"{request.path}?{urlencode(request.query)}" if request.query else request.path
+        body = None if request.body is None else encode_json(request.body)
+        headers = {"Accept": "application/json"}
+        if body is not None:
+            headers["Content-Type"] = "application/json"
+        if token is not None:
+            headers["Authorization"] = f"Bearer {token}"
+        try:
+            self._link.timeout = (self._address.options.timeout_ms + self._wait_ms) / 1000
+            if self._link.sock is not None:
+                self._link.sock.settimeout(self._link.timeout)
+            self._link.request(request.method, path, body, headers)
+        except (OSError, http.client.HTTPException) as error:
+            raise lost(self._address, error) from error
+
+    def _reply(self, command: Command[_R]) -> _R:
+        try:
+            response = self._link.getresponse()
+            body = response.read()
+        except (OSError, http.client.HTTPException) as error:
+            raise lost(self._address, error) from error
+        is_json = (response.getheader("Content-Type") or "").partition(";")[0].strip() == "application/json"
+        if response.status >= 300:
+            refused = self._refusal(response.status, body if is_json else b"")
+            if response.status == 404 and type(command).reply.is_optional and refused.status in (None, 404):
+                return None  # type: ignore[return-value]  # nothing was found
+            raise refused
+        kind = type(command)
+        if kind.reply is NOTHING:
+            return kind.reply_from_json(None)
+        return kind.reply_from_json(decode_json(body)) if is_json else kind.decode_reply(body)
+
+    def _refusal(self, status: int, body: bytes) -> HeadstreamError:
+        error = read_refusal(decode_json(body)) if body else None
+        if error is not None:
+            return error
+        text = f"the server answered {status} {http.client.responses.get(status, '')}".rstrip()
+        if status == 413:
+            advice = "Send less at once (batch_bytes), connect over TCP, or raise http.max_request_size of the server"
+            return LimitError("a request of more bytes than the server takes over HTTP", where=self._address.place, advice=advice)
+        if status == 401:
+            return AuthenticationError(text, where=self._address.place)
+        return ServerError(text, where=self._address.place, advice="See that a Headstream server is there")
+
+    def close(self) -> None:
+        """End it, whatever is on its way."""
+        self._link.close()

@@ -1,0 +1,172 @@
+"""Messages of a server: sends that are repeated only where that cannot double them, polls, and waits that the server ends."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Iterable, Mapping
+from typing import Final
+
+from headstream.client.remote.caller import Caller, Pending
+from headstream.client.remote.topology import RemoteTopics
+from headstream.codec.binary import decode_sent
+from headstream.codec.buffer import BytesLike
+from headstream.errors import ClosedError, HeadstreamError
+from headstream.model.groups import Member
+from headstream.model.identifiers import TopicName
+from headstream.model.message import MessageState, StateChange
+from headstream.model.polling import Consumer, Polled, PollingStrategy, check_poll
+from headstream.model.topology import MAX_BATCH_BYTES
+from headstream.wire.commands.offsets import ConsumerRef
+from headstream.wire.extensions.messages import (
+    AppendMessages,
+    FetchedMessages,
+    FetchMessages,
+    ListStates,
+    SetState,
+    WaitMessages,
+)
+
+__all__ = ["PolledAhead", "RemoteMessages"]
+
+_AVAILABLE: Final = frozenset({MessageState.AVAILABLE.value})
+_ALL_STATES: Final = tuple(range(1, 256))
+_LONGEST_WAIT_MS: Final = 60_000
+"""One wait; who waits for longer asks again."""
+
+
+class PolledAhead:
+    """A poll that was sent and not yet looked at.
+
+    Args:
+        pending: Its reply.
+    """
+
+    def __init__(self, pending: Pending[FetchedMessages]) -> None:
+        self._pending = pending
+
+    def result(self) -> Polled:
+        """Return what it brought; as RemoteMessages.poll()."""
+        return _polled(self._pending.result())
+
+    def cancel(self) -> None:
+        """Give it up."""
+        self._pending.cancel()
+
+
+class RemoteMessages:
+    """What can be done with messages."""
+
+    def __init__(self, caller: Caller, topics: RemoteTopics) -> None:
+        self._caller = caller
+        self._topics = topics
+
+    def send(self, topic: TopicName, partition: int, batch: BytesLike) -> int:
+        """Append a batch to a partition and return the offset of its first message; see Messages.send().
+
+        Raises:
+            OutcomeUnknownError: the connection broke before the answer, and the topic does not find out repeats by the
+                messages' ids: whether they are stored is not known.
+        """
+        command = AppendMessages(topic.stream, topic.topic, partition, batch)
+        return self._caller.call(command, may_repeat=lambda: self._finds_repeats(topic, batch)).offset
+
+    def _finds_repeats(self, topic: TopicName, batch: BytesLike) -> bool:
+        """Return whether a topic passes over what it has of a batch already."""
+        remembered = self._topics.get(topic).deduplication_count
+        if remembered is None:
+            return False
+        messages = decode_sent(batch)
+        return len(messages) <= remembered and all(message.id for message in messages)
+
+    def poll(
+        self,
+        topic: TopicName,
+        partition: int,
+        strategy: PollingStrategy,
+        count: int,
+        *,
+        states: frozenset[int] | None = _AVAILABLE,
+        size_bytes: int = MAX_BATCH_BYTES,
+        consumer: Consumer | None = None,
+        auto_commit: bool = False,
+    ) -> Polled:
+        """Return messages of a partition as stored bytes, without waiting for any; see Messages.poll()."""
+        check_poll(topic, strategy, count, size_bytes, consumer, auto_commit)
+        return _polled(self._caller.call(_fetch(topic, partition, strategy, count, states, size_bytes, consumer, auto_commit)))
+
+    def poll_ahead(
+        self,
+        topic: TopicName,
+        partition: int,
+        strategy: PollingStrategy,
+        count: int,
+        *,
+        states: frozenset[int] | None = _AVAILABLE,
+        size_bytes: int = MAX_BATCH_BYTES,
+    ) -> PolledAhead:
+        """Ask for messages and go on without waiting for them; arguments as for poll()."""
+        return PolledAhead(self._caller.begin(_fetch(topic, partition, strategy, count, states, size_bytes)))
+
+    def set_state(
+        self, topic: TopicName, partition: int, offsets: Iterable[int], state: int, *, reason: str = "", by: str = ""
+    ) -> None:
+        """Set the state of messages, and record why; see Messages.set_state()."""
+        self._caller.call(SetState(topic.stream, topic.topic, partition, tuple(offsets), state, reason, by))
+
+    def states(self, topic: TopicName, partition: int) -> list[StateChange]:
+        """Return every message of a partition that is not available, by offset."""
+        found = self._caller.call(ListStates(topic.stream, topic.topic, partition))
+        return [StateChange(change.offset, change.state, change.reason, change.by, change.changed_us) for change in found]
+
+    def wait(
+        self,
+        topic: TopicName,
+        positions: Mapping[int, int],
+        timeout_ms: float,
+        *,
+        member: Member | None = None,
+        generation: int = 0,
+    ) -> bool:
+        """Wait until a partition has a message at or after an offset, or a member's group has changed."""
+        wait_ms = min(max(math.ceil(timeout_ms), 0), _LONGEST_WAIT_MS)
+        who = (None, 0, 0) if member is None else (member.group, member.id, max(generation, 0))
+        try:
+            return self._caller.call(WaitMessages(topic.stream, topic.topic, positions, wait_ms, *who), wait_ms=wait_ms).is_woken
+        except ClosedError as error:
+            if not _is_said_by_server(error):
+                raise
+            return True  # the server knows the member no more: its next report tells
+
+
+def _is_said_by_server(error: HeadstreamError) -> bool:
+    return error.status is not None
+
+
+def _fetch(
+    topic: TopicName,
+    partition: int,
+    strategy: PollingStrategy,
+    count: int,
+    states: frozenset[int] | None,
+    size_bytes: int,
+    consumer: Consumer | None = None,
+    auto_commit: bool = False,
+) -> FetchMessages:
+    return FetchMessages(
+        topic.stream,
+        topic.topic,
+        partition,
+        strategy.kind,
+        strategy.value,
+        count,
+        min(size_bytes, MAX_BATCH_BYTES),
+        () if states == _AVAILABLE else _ALL_STATES if states is None else tuple(sorted(states)),
+        0,
+        None if consumer is None else ConsumerRef(consumer.kind, consumer.name),
+        auto_commit,
+    )
+
+
+def _polled(found: FetchedMessages) -> Polled:
+    chunks = (memoryview(found.messages),) if found.count else ()
+    return Polled(found.partition, found.end_offset, found.next_offset, found.count, chunks, found.generation)

@@ -1,0 +1,165 @@
+"""Committed offsets and consumer groups of a server."""
+
+from __future__ import annotations
+
+import builtins
+import math
+import threading
+from collections.abc import Iterable, Mapping
+from contextlib import suppress
+from queue import SimpleQueue
+from types import MappingProxyType
+
+from headstream.client.remote.caller import Caller
+from headstream.errors import ClosedError, HeadstreamError, InvalidOptionError, RebalancedError, ServerUnreachableError
+from headstream.model.groups import DEFAULT_SESSION_TIMEOUT_MS, Assignment, Group, GroupMember, GroupPartition, Member
+from headstream.model.identifiers import TopicName
+from headstream.model.polling import Consumer
+from headstream.wire.commands.groups import DeleteGroup
+from headstream.wire.commands.offsets import ConsumerRef
+from headstream.wire.extensions.groups import (
+    CommitMember,
+    CommitOffsets,
+    EnterGroup,
+    ExitGroup,
+    GetGroupLag,
+    GroupLag,
+    ListGroupLags,
+    ListOffsets,
+    ReportMember,
+    SeekGroup,
+)
+
+__all__ = ["RemoteGroups", "RemoteOffsets"]
+
+
+class RemoteOffsets:
+    """What can be done with committed offsets."""
+
+    def __init__(self, caller: Caller) -> None:
+        self._caller = caller
+
+    def committed(self, topic: TopicName, consumer: Consumer) -> dict[int, int]:
+        """Return the committed offset of each partition that has one."""
+        who = ConsumerRef(consumer.kind, consumer.name)
+        return dict(self._caller.call(ListOffsets(topic.stream, topic.topic, who)).offsets)
+
+    def commit(
+        self,
+        topic: TopicName,
+        consumer: Consumer,
+        offsets: Mapping[int, int],
+        *,
+        generations: Mapping[int, int] = MappingProxyType({}),
+    ) -> None:
+        """Commit where a consumer goes on."""
+        who = ConsumerRef(consumer.kind, consumer.name)
+        self._caller.call(CommitOffsets(topic.stream, topic.topic, who, offsets, generations))
+
+
+class RemoteGroups:
+    """What can be done with consumer groups. A member that the server does not know any more, since it was started anew or
+    heard nothing for too long, is told so as a member that was silent, and joins again.
+    """
+
+    def __init__(self, caller: Caller) -> None:
+        self._caller = caller
+        self._abandoned: SimpleQueue[ExitGroup | None] = SimpleQueue()
+        self._thread: threading.Thread | None = None
+
+    def join(self, topic: TopicName, group: str, *, session_timeout_ms: float = DEFAULT_SESSION_TIMEOUT_MS) -> Member:
+        """Take a new member into a group; see Groups.join()."""
+        Consumer.group(group)  # checks the name
+        if not session_timeout_ms > 0:
+            raise InvalidOptionError(f"session_timeout_ms is {session_timeout_ms}", where=group, advice="Use more than 0")
+        timeout_ms = min(math.ceil(session_timeout_ms), (1 << 32) - 1)
+        entered = self._caller.call(EnterGroup(topic.stream, topic.topic, group, timeout_ms))
+        if self._thread is None:
+            self._thread = threading.Thread(target=self._let_go, name="headstream-groups", daemon=True)
+            self._thread.start()
+        return Member(group, entered.member_id)
+
+    def leave(self, topic: TopicName, member: Member) -> None:
+        """Let a member go; leaving twice is fine."""
+        with suppress(ClosedError, ServerUnreachableError):  # the server knows it no more, or will find out
+            self._caller.call(ExitGroup(topic.stream, topic.topic, member.group, member.id), is_patient=False)
+
+    def abandon(self, topic: TopicName, member: Member) -> None:
+        """Let a member go soon; a finalizer may call it, since it waits for nothing."""
+        self._abandoned.put(ExitGroup(topic.stream, topic.topic, member.group, member.id))
+
+    def _let_go(self) -> None:
+        """Tell the server of members that nobody closed."""
+        while (command := self._abandoned.get()) is not None:
+            with suppress(HeadstreamError):  # its time runs out then
+                self._caller.call(command, is_patient=False)
+
+    def report(self, topic: TopicName, member: Member, *, released: Iterable[int] = (), is_resting: bool = False) -> Assignment:
+        """Take note that a member is alive and what it gives up, and return what it reads."""
+        command = ReportMember(topic.stream, topic.topic, member.group, member.id, tuple(released), is_resting)
+        try:
+            found = self._caller.call(command)
+        except ClosedError as error:
+            raise _as_rebalanced(error) from None
+        return Assignment(found.generation, found.partitions, found.revoked)
+
+    def commit(
+        self,
+        topic: TopicName,
+        member: Member,
+        offsets: Mapping[int, int],
+        *,
+        generation: int,
+        generations: Mapping[int, int] = MappingProxyType({}),
+        is_resting: bool = False,
+    ) -> int:
+        """Commit where a group goes on, for one of its members, and return the group's generation."""
+        known = {number: now for number, now in generations.items() if number in offsets}
+        command = CommitMember(topic.stream, topic.topic, member.group, member.id, max(generation, 0), offsets, known, is_resting)
+        try:
+            return self._caller.call(command).generation
+        except ClosedError as error:
+            raise _as_rebalanced(error) from None
+
+    def list(self, topic: TopicName) -> builtins.list[Group]:
+        """Return the groups of a topic."""
+        return [_group(topic, found) for found in self._caller.call(ListGroupLags(topic.stream, topic.topic))]
+
+    def get(self, topic: TopicName, group: str) -> Group:
+        """Return one group; GroupNotFoundError where there is none."""
+        return _group(topic, self._caller.call(GetGroupLag(topic.stream, topic.topic, group)))
+
+    def delete(self, topic: TopicName, group: str) -> None:
+        """Forget everything a group has committed; GroupInUseError where it has members."""
+        self._caller.call(DeleteGroup(topic.stream, topic.topic, group))
+
+    def seek(self, topic: TopicName, group: str, offsets: Mapping[int, int]) -> Group:
+        """Say where a group goes on."""
+        Consumer.group(group)  # checks the name
+        return _group(topic, self._caller.call(SeekGroup(topic.stream, topic.topic, group, offsets)))
+
+    def close(self) -> None:
+        """Let the members go that nobody closed."""
+        if self._thread is not None:
+            self._abandoned.put(None)
+            self._thread.join()
+
+
+def _as_rebalanced(error: ClosedError) -> HeadstreamError:
+    if error.status is None:
+        return error
+    return RebalancedError(error.what, where=error.where, advice="What was in hand comes again to who reads there now")
+
+
+def _group(topic: TopicName, found: GroupLag) -> Group:
+    return Group(
+        str(topic),
+        found.name,
+        found.generation,
+        tuple(GroupMember(member.id, tuple(member.partitions)) for member in found.members),
+        tuple(
+            GroupPartition(part.number, part.committed, part.first_offset, part.end_offset, part.member)
+            for part in found.partitions
+        ),
+        found.process,
+    )

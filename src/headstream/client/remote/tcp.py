@@ -1,0 +1,145 @@
+"""A connection over TCP: commands and replies in frames, through a blocking socket."""
+
+from __future__ import annotations
+
+import socket
+import ssl
+from collections.abc import Sequence
+from typing import Any, Final, TypeVar
+
+from headstream.client.remote.address import Address
+from headstream.client.remote.connection import explain_login, login_of, lost, make_tls, must_not_be_used, unreachable
+from headstream.codec.buffer import BytesLike
+from headstream.errors import AuthenticationError, NotFoundError, OutcomeUnknownError
+from headstream.wire.frames import request_head
+from headstream.wire.records import Command
+from headstream.wire.refusals import decode_refusal
+
+__all__ = ["TcpConnection", "TcpConnector"]
+
+_R = TypeVar("_R")
+_HEAD_BYTES: Final = 8
+_FIRST_BYTES: Final = 64 << 10
+"""Room for most replies, received at once; the rest of a longer one is received into a buffer of its own."""
+_MAX_REPLY_BYTES: Final = 256 << 20
+_JOINED_BYTES: Final = 64 << 10
+"""Pieces up to here are joined: one call is quicker than saving the copy."""
+
+
+class TcpConnector:
+    """Makes connections to one server.
+
+    Args:
+        address: The server, and who logs in.
+    """
+
+    def __init__(self, address: Address) -> None:
+        self._address = address
+        self._tls = make_tls(address) if address.options.tls else None
+
+    def connect(self) -> TcpConnection:
+        """Return a connection that is logged in; see Connector."""
+        address = self._address
+        try:
+            link = socket.create_connection((address.host, address.port), address.options.connect_timeout_ms / 1000)
+        except OSError as error:
+            raise unreachable(address, error) from error
+        try:
+            link.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
+            link.setsockopt(socket.SOL_SOCKET, socket.SO_KEEPALIVE, 1)
+            if self._tls is not None:
+                link = self._tls.wrap_socket(link, server_hostname=address.options.tls_domain or address.host)
+            connection = TcpConnection(address, link)
+            self._log_in(connection)
+        except (OSError, OutcomeUnknownError) as error:
+            link.close()
+            raise unreachable(address, error) from error
+        except BaseException:
+            link.close()
+            raise
+        return connection
+
+    def _log_in(self, connection: TcpConnection) -> None:
+        login = login_of(self._address)
+        try:
+            connection.send(login)
+            connection.receive(login)
+        except (AuthenticationError, NotFoundError) as error:  # a token that is not known is not found
+            raise explain_login(self._address, error) from None
+
+
+class TcpConnection:
+    """One connection, see Connection.
+
+    Args:
+        address: The server.
+        link: Connected to it.
+    """
+
+    def __init__(self, address: Address, link: socket.socket) -> None:
+        self._address = address
+        self._link = link
+        self._first = bytearray(_FIRST_BYTES)
+
+    @property
+    def is_usable(self) -> bool:
+        """Whether it is still open, as far as can be seen without asking."""
+        return not must_not_be_used(self._link)
+
+    def send(self, command: Command[Any], wait_ms: float = 0) -> None:
+        """Send a command; see Connection."""
+        pieces = command.encode_pieces()
+        size = sum(len(piece) for piece in pieces)
+        try:
+            self._link.settimeout((self._address.options.timeout_ms + wait_ms) / 1000)
+            self._write((request_head(command.code, size), *pieces), size)
+        except OSError as error:
+            raise lost(self._address, error) from error
+
+    def _write(self, pieces: Sequence[BytesLike], size: int) -> None:
+        if size <= _JOINED_BYTES or isinstance(self._link, ssl.SSLSocket):
+            self._link.sendall(b"".join(pieces))
+            return
+        views = [memoryview(piece).cast("B") for piece in pieces if len(piece)]
+        while views:
+            sent = self._link.sendmsg(views)
+            while views and sent >= len(views[0]):
+                sent -= len(views.pop(0))
+            if sent:
+                views[0] = views[0][sent:]
+
+    def receive(self, command: Command[_R]) -> _R:
+        """Return the reply to the command that was sent; see Connection."""
+        try:
+            status, body = self._read()
+        except OSError as error:
+            raise lost(self._address, error) from error
+        if status:
+            raise decode_refusal(status, body)
+        return type(command).decode_reply(body)
+
+    def _read(self) -> tuple[int, BytesLike]:
+        """Return a response's status, and its body in a buffer that nobody else uses."""
+        first = memoryview(self._first)
+        count = self._link.recv_into(first)
+        while 0 < count < _HEAD_BYTES:
+            more = self._link.recv_into(first[count:])
+            count = count + more if more else 0
+        if not count:
+            raise lost(self._address, "the server closed it")
+        status, size = int.from_bytes(first[:4], "little"), int.from_bytes(first[4:8], "little")
+        if size > _MAX_REPLY_BYTES or count > _HEAD_BYTES + size:
+            raise lost(self._address, f"what came is no answer (status {status}, {size} bytes)")
+        body = bytearray(size)
+        view, at = memoryview(body), count - _HEAD_BYTES
+        view[:at] = first[_HEAD_BYTES:count]
+        while at < size:
+            more = self._link.recv_into(view[at:])
+            if not more:
+                raise lost(self._address, "the server closed it in the middle of an answer")
+            at += more
+        return status, view
+
+    def close(self) -> None:
+        """End it, whatever is on its way."""
+        self._link.close()

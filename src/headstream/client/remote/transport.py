@@ -1,0 +1,58 @@
+"""RemoteTransport: a server behind a client."""
+
+from __future__ import annotations
+
+from headstream.client.remote.address import Address
+from headstream.client.remote.caller import Caller
+from headstream.client.remote.connection import Connector
+from headstream.client.remote.messages import RemoteMessages
+from headstream.client.remote.progress import RemoteGroups, RemoteOffsets
+from headstream.client.remote.topology import RemotePartitions, RemoteStreams, RemoteTopics
+from headstream.wire.extensions.topics import GetIdentity
+
+__all__ = ["RemoteTransport", "connector_of"]
+
+
+def connector_of(address: Address) -> Connector:
+    """Return what makes connections to a server."""
+    if address.scheme == "headstream":
+        from headstream.client.remote.tcp import TcpConnector
+
+        return TcpConnector(address)
+    from headstream.client.remote.http import HttpConnector
+
+    return HttpConnector(address)
+
+
+class RemoteTransport:
+    """Everything a client can ask a server for; see Transport.
+
+    It connects when it is first used, or opened; that is tried once. From then on a connection that breaks is made again
+    for as long as the address's options say.
+
+    Args:
+        caller: Asks the server; the transport closes it.
+    """
+
+    def __init__(self, caller: Caller) -> None:
+        self._caller = caller
+        self.streams = RemoteStreams(caller)
+        self.topics = RemoteTopics(caller)
+        self.partitions = RemotePartitions(caller, self.topics)
+        self.messages = RemoteMessages(caller, self.topics)
+        self.offsets = RemoteOffsets(caller)
+        self.groups = RemoteGroups(caller)
+
+    @property
+    def identity(self) -> str | None:
+        """The UUID that tells this log from every other, or None before its first write."""
+        return self._caller.call(GetIdentity()).uuid or None
+
+    def open(self) -> None:
+        """Connect now; see Caller.open()."""
+        self._caller.open()
+
+    def close(self) -> None:
+        """Let go of the server."""
+        self.groups.close()
+        self._caller.close()

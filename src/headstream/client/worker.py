@@ -1,0 +1,45 @@
+"""Worker: a thread in which an event loop's calls run that may take their time."""
+
+from __future__ import annotations
+
+import asyncio
+import functools
+from collections.abc import Callable
+from concurrent.futures import ThreadPoolExecutor
+from contextlib import suppress
+from typing import ParamSpec, TypeVar
+
+from headstream.errors import ClosedError
+
+__all__ = ["Worker"]
+
+_P = ParamSpec("_P")
+_T = TypeVar("_T")
+
+
+class Worker:
+    """One thread that calls run in."""
+
+    def __init__(self, name: str) -> None:
+        self._name = name
+        self._pool = ThreadPoolExecutor(max_workers=1, thread_name_prefix=f"headstream {name}")
+        self.is_closed = False
+
+    async def run(self, call: Callable[_P, _T], *args: _P.args, **kwargs: _P.kwargs) -> _T:
+        """Run a call in the thread and return what it returns."""
+        if self.is_closed:
+            raise ClosedError(f"the {self._name} is closed", advice="Connect again, or make another")
+        future = asyncio.get_running_loop().run_in_executor(self._pool, functools.partial(call, *args, **kwargs))
+        try:
+            return await asyncio.shield(future)
+        except asyncio.CancelledError:
+            while not future.done():
+                with suppress(asyncio.CancelledError):
+                    await asyncio.wait({future})
+            future.exception()  # the cancellation is what the caller hears of
+            raise
+
+    def close(self) -> None:
+        """End the thread."""
+        self.is_closed = True
+        self._pool.shutdown(wait=False)

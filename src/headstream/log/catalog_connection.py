@@ -1,0 +1,68 @@
+"""How the catalog's database is opened, and what its errors are here."""
+
+from __future__ import annotations
+
+import sqlite3
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+from typing import Final
+from urllib.parse import quote
+
+from headstream.errors import CorruptLogError, DiskFullError, StorageError
+
+__all__ = ["connect", "translated"]
+
+_BUSY_SECONDS: Final = 10.0
+
+
+@contextmanager
+def translated(where: str) -> Iterator[None]:
+    """Raise what SQLite raises in the body as errors of the log.
+
+    Args:
+        where: The database.
+    """
+    try:
+        yield
+    except sqlite3.OperationalError as error:
+        kind = DiskFullError if error.sqlite_errorcode == sqlite3.SQLITE_FULL else StorageError
+        raise kind(
+            f"the catalog cannot be used: {error}",
+            where=where,
+            advice="See that the file and its directory can be read and written by this user, and that there is room",
+        ) from error
+    except sqlite3.DatabaseError as error:
+        raise CorruptLogError(
+            f"the catalog is damaged: {error}",
+            where=where,
+            advice="Restore the file from a copy; the messages beside it are not touched by this",
+        ) from error
+
+
+def connect(path: str | None, *, is_writer: bool) -> sqlite3.Connection:
+    """Return a connection that any thread may use, one at a time.
+
+    Args:
+        path: The database's path, or None for one in memory.
+        is_writer: Whether it is for writing.
+    """
+    if path is None:
+        return _open(":memory:", uri=False)
+    if is_writer:
+        return _open(path, uri=False)
+    address = f"file:{quote(path)}?mode=ro"
+    try:
+        connection = _open(address, uri=True)
+        connection.execute("PRAGMA schema_version").fetchone()
+    except sqlite3.OperationalError:
+        # Read-only, SQLite needs the files of shared memory that only a writable directory can have. Where there is no
+        # write-ahead log either, nobody is writing, and the file can be read as it lies.
+        if Path(f"{path}-wal").exists():
+            raise
+        return _open(f"{address}&immutable=1", uri=True)
+    return connection
+
+
+def _open(address: str, *, uri: bool) -> sqlite3.Connection:
+    return sqlite3.connect(address, timeout=_BUSY_SECONDS, isolation_level=None, check_same_thread=False, uri=uri)

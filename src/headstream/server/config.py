@@ -1,0 +1,288 @@
+"""ServerConfig: all that a server is told, validated as a whole before anything is opened."""
+
+from __future__ import annotations
+
+import base64
+import binascii
+import os
+from collections import defaultdict
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any, Final
+
+from headstream.broker.settings import ServerSettings
+from headstream.errors import InvalidInputError, InvalidOptionError
+from headstream.model.topology import Fsync
+from headstream.server.addresses import Address
+from headstream.server.config_file import Said, read_file, read_variables, unknown
+from headstream.server.config_keys import KEYS, SECRETS
+from headstream.server.http_settings import CorsSettings, HttpSettings, TokenSettings
+from headstream.server.logs import LogForm
+from headstream.server.sockets import SocketOptions
+from headstream.server.tcp_settings import ConnectionLimits, TcpSettings
+from headstream.server.tls import TlsFiles
+from headstream.wire.commands.users import check_password, check_username
+
+__all__ = ["PUBLISHED_SECRETS", "ServerConfig", "load_config"]
+
+PUBLISHED_SECRETS: Final = frozenset({"top_secret$iggy123$_jwt_HS256_key#!", "top_secret$iggy.rs$_jwt_HS256_key#!"})
+"""What the original signs its access tokens with where nobody has chosen anything: known to all."""
+
+_SECOND_US: Final = 1_000_000
+_LEVELS: Final = {"trace": "debug", "warn": "warning"}
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ServerConfig:
+    """All that a server is told.
+
+    Args:
+        data: The directory of the log; None keeps it in memory.
+        tcp_address: Where to listen for TCP, None for nowhere.
+        http_address: Where to listen for HTTP, None for nowhere.
+        tcp_tls: What TCP is encrypted with, None for not at all.
+        http_tls: The same for HTTP.
+        tcp: What is decided for TCP.
+        http: What is decided for HTTP.
+        tokens: How access tokens are made.
+        has_secret: Whether their secret was chosen; else the one that is kept beside the log takes its place.
+        settings: What is decided for everybody.
+        segment_bytes: Size at which a segment is followed by a new one.
+        runtime: The directory, within `data`, for what describes the running server.
+        allow_default_password: Whether other machines may reach it while the root user has the password that everybody knows.
+        token_sweep_s: How often expired tokens are removed; None is never.
+        drain_s: How long stopping may take, seconds.
+        log_level: debug, info, warning or error.
+        log_form: How a line of the log looks.
+        values: Every setting as a file would spell it.
+        warnings: What was accepted, and means nothing here.
+    """
+
+    data: str | None = None
+    tcp_address: Address | None = field(default_factory=lambda: Address("127.0.0.1", 8090))
+    http_address: Address | None = field(default_factory=lambda: Address("127.0.0.1", 3000))
+    tcp_tls: TlsFiles | None = None
+    http_tls: TlsFiles | None = None
+    tcp: TcpSettings = field(default_factory=TcpSettings)
+    http: HttpSettings = field(default_factory=HttpSettings)
+    tokens: TokenSettings = field(default_factory=lambda: TokenSettings(secret=os.urandom(64)))
+    has_secret: bool = False
+    settings: ServerSettings = field(default_factory=ServerSettings)
+    segment_bytes: int | None = None
+    runtime: str = "runtime"
+    allow_default_password: bool = False
+    token_sweep_s: float | None = 60.0
+    drain_s: float = 10.0
+    log_level: str = "info"
+    log_form: LogForm = "text"
+    values: Mapping[str, Any] = field(default_factory=dict, repr=False)
+    warnings: tuple[str, ...] = ()
+
+
+def load_config(
+    path: Path | None = None, environ: Mapping[str, str] = os.environ, options: Mapping[str, Any] | None = None
+) -> ServerConfig:
+    """Return the configuration of a server.
+
+    Args:
+        path: A file, or None for that which HEADSTREAM_CONFIG_PATH or IGGY_CONFIG_PATH names, if any.
+        environ: The variables of the environment.
+        options: Keys that the command line says, which win over all else.
+
+    Raises:
+        InvalidOptionError: something cannot be used, or promises what is not kept; all of it is told.
+        StorageError: the file cannot be read.
+    """
+    named = environ.get("HEADSTREAM_CONFIG_PATH") or environ.get("IGGY_CONFIG_PATH")
+    if path is None and named:
+        path = Path(named)
+    said = [] if path is None else read_file(path)
+    said += read_variables(environ)
+    said += [Said(key, value, "the command line") for key, value in (options or {}).items()]
+    return _Loader(said).load()
+
+
+class _Loader:
+    """Makes one configuration of what was said; `problems` are told together."""
+
+    def __init__(self, said: Iterable[Said]) -> None:
+        self._problems: list[str] = []
+        self._spelled: dict[str, Any] = {key: entry.default for key, entry in KEYS.items()}
+        self._where: dict[str, str] = {}
+        self._values: dict[str, Any] = {}
+        for each in said:
+            if each.key in KEYS:
+                self._spelled[each.key] = each.value
+                self._where[each.key] = each.where
+            else:
+                self._problems.append(f"{each.where}: {unknown(each)}")
+
+    def load(self) -> ServerConfig:
+        idle: defaultdict[str, list[str]] = defaultdict(list)
+        for key, entry in KEYS.items():
+            try:
+                self._values[key] = entry.read(self._spelled[key])
+            except ValueError as error:
+                what = "it cannot be used" if key in SECRETS else str(error)
+                self._problems.append(f"{self._where.get(key, key)}: {what}")
+                continue
+            if entry.only is not None and self._values[key] != entry.only:
+                self._problems.append(
+                    f"{self._where.get(key, key)}: it is refused, for its promise would not be kept: {entry.without}"
+                )
+            elif entry.without is not None and entry.only is None and key in self._where:
+                idle[entry.without].append(key)
+        if not self._problems:
+            try:
+                return self._build(tuple(f"{', '.join(keys)}: without meaning here: {why}" for why, keys in idle.items()))
+            except InvalidInputError as error:
+                self._problems.append(f"{error.where}: {error.what}" if error.where else error.what)
+        raise self._refusal()
+
+    def _refusal(self) -> InvalidOptionError:
+        count = len(self._problems)
+        what = self._problems[0] if count == 1 else "".join(f"\n  {problem}" for problem in self._problems)
+        return InvalidOptionError(f"the configuration cannot be used: {what}")
+
+    def _build(self, warnings: tuple[str, ...]) -> ServerConfig:
+        value, seconds = self._values, self._seconds
+        level = value["system.logging.level"]
+        cleaning = "personal_access_token.cleaner"
+        return ServerConfig(
+            data=value["system.path"],
+            tcp_address=self._address("tcp"),
+            http_address=self._address("http"),
+            tcp_tls=TlsFiles(
+                certificate=Path(value["tcp.tls.certificate"]),
+                key=Path(value["headstream.tcp_key_file"]) if value["headstream.tcp_key_file"] else None,
+                password=value["tcp.tls.password"],
+            )
+            if value["tcp.tls.enabled"]
+            else None,
+            http_tls=TlsFiles(certificate=Path(value["http.tls.cert_file"]), key=Path(value["http.tls.key_file"]))
+            if value["http.tls.enabled"]
+            else None,
+            tcp=self._tcp(),
+            http=self._http(),
+            tokens=self._tokens(),
+            has_secret=bool(value["http.jwt.encoding_secret"] or value["http.jwt.decoding_secret"]),
+            settings=self._settings(),
+            segment_bytes=value["system.segment.size"],
+            runtime=self._runtime(),
+            allow_default_password=value["headstream.allow_default_password"],
+            token_sweep_s=seconds(f"{cleaning}.interval") if value[f"{cleaning}.enabled"] else None,
+            drain_s=seconds("headstream.drain_timeout"),
+            log_level=_LEVELS.get(level, level),
+            log_form=value["headstream.log_format"],
+            values=self._spelled,
+            warnings=warnings,
+        )
+
+    def _seconds(self, key: str) -> float:
+        return float(self._values[key]) / _SECOND_US
+
+    def _address(self, door: str) -> Address | None:
+        if not self._values[f"{door}.enabled"]:
+            return None
+        address = Address.parse(self._values[f"{door}.address"], f"{door}.address")
+        if door == "tcp" and self._values["tcp.ipv6"] and ":" not in address.host:
+            raise InvalidOptionError("tcp.ipv6 is true, and the address is not one of IPv6", where="tcp.address")
+        return address
+
+    def _runtime(self) -> str:
+        name: str = self._values["system.runtime.path"]
+        if not name or "/" in name or name.startswith("."):
+            raise InvalidOptionError("a plain name of a directory belongs here", where="system.runtime.path")
+        return name
+
+    def _tcp(self) -> TcpSettings:
+        value = self._values
+        options = SocketOptions(
+            receive_bytes=value["tcp.socket.recv_buffer_size"],
+            send_bytes=value["tcp.socket.send_buffer_size"],
+            keepalive=value["tcp.socket.keepalive"],
+            linger_s=value["tcp.socket.linger"] // _SECOND_US,
+        )
+        limits = ConnectionLimits(
+            frame_bytes=value["headstream.max_frame_size"],
+            unsent_bytes=value["headstream.max_unsent_size"],
+            frame_s=self._seconds("headstream.request_timeout"),
+            stall_s=self._seconds("headstream.stall_timeout"),
+        )
+        return TcpSettings(
+            max_connections=value["headstream.max_connections"],
+            limits=limits,
+            socket=options if value["tcp.socket.override_defaults"] else None,
+        )
+
+    def _http(self) -> HttpSettings:
+        value = self._values
+        cors = CorsSettings(
+            allowed_origins=value["http.cors.allowed_origins"],
+            allowed_methods=value["http.cors.allowed_methods"],
+            allowed_headers=value["http.cors.allowed_headers"],
+            exposed_headers=value["http.cors.exposed_headers"],
+            allow_credentials=value["http.cors.allow_credentials"],
+            allow_private_network=value["http.cors.allow_private_network"],
+        )
+        endpoint = value["http.metrics.endpoint"]
+        if not endpoint.startswith("/"):
+            raise InvalidOptionError("a path that begins with / belongs here", where="http.metrics.endpoint")
+        return HttpSettings(
+            max_body_bytes=value["http.max_request_size"],
+            max_connections=value["headstream.max_connections"],
+            drain_s=self._seconds("headstream.drain_timeout"),
+            metrics_of_groups=value["headstream.metrics_of_groups"],
+            metrics_path=endpoint if value["http.metrics.enabled"] else None,
+            cors=cors if value["http.cors.enabled"] else None,
+        )
+
+    def _tokens(self) -> TokenSettings:
+        value = self._values
+        secret, other = value["http.jwt.encoding_secret"], value["http.jwt.decoding_secret"]
+        if secret and other and secret != other:
+            raise InvalidOptionError("encoding_secret and decoding_secret differ: HS256 to HS512 have one key", where="http.jwt")
+        text = secret or other
+        data = text.encode()
+        if text and value["http.jwt.use_base64_secret"]:
+            try:
+                data = base64.b64decode(text, validate=True)
+            except binascii.Error:
+                raise InvalidOptionError("it is not base64", where="http.jwt.encoding_secret") from None
+        return TokenSettings(
+            secret=data or os.urandom(64),
+            algorithm=value["http.jwt.algorithm"],
+            issuer=value["http.jwt.issuer"],
+            audience=value["http.jwt.audience"],
+            valid_issuers=value["http.jwt.valid_issuers"],
+            valid_audiences=value["http.jwt.valid_audiences"],
+            expiry_s=value["http.jwt.access_token_expiry"] // _SECOND_US,
+            not_before_s=value["http.jwt.not_before"] // _SECOND_US,
+            clock_skew_s=value["http.jwt.clock_skew"] // _SECOND_US,
+        )
+
+    def _settings(self) -> ServerSettings:
+        value = self._values
+        name, password = value["headstream.root_username"], value["headstream.root_password"]
+        if bool(name) != bool(password):
+            raise InvalidOptionError("the root user's name and password are given both or not at all", where="root_username")
+        given = {}
+        if name:
+            check_username(name)
+            check_password(password)
+            given = {"root_username": name, "root_password": password}
+        largest, segment = value["system.topic.max_size"], value["system.segment.size"]
+        if largest is not None and largest < segment:
+            raise InvalidOptionError("it is smaller than system.segment.size", where="system.topic.max_size")
+        repeats = "system.message_deduplication"
+        return ServerSettings(
+            **given,
+            most_tokens=value["personal_access_token.max_tokens_per_user"],
+            heartbeat_us=value["heartbeat.interval"] if value["heartbeat.enabled"] else None,
+            message_expiry_us=value["system.segment.message_expiry"],
+            max_topic_bytes=largest,
+            fsync=Fsync.ALWAYS if value["system.partition.enforce_fsync"] else Fsync.INTERVAL,
+            deduplication_count=value[f"{repeats}.max_entries"] if value[f"{repeats}.enabled"] else None,
+            password_rounds=value["headstream.password_rounds"],
+        )

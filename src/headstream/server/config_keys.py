@@ -1,0 +1,255 @@
+"""The keys of a server's configuration: what each is called, what it takes, and what becomes of it.
+
+Their names are those of the protocol's original, whose files can be used as they are; [headstream] is our own.
+
+    read         a reader of ValueErrors; the value it returns is what config.py builds from
+    without      why the key means nothing here: it is accepted, and a warning names it
+    only         the one value whose promise is kept; any other is refused, for the reason that `without` gives
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import Any, Final
+
+from headstream.server.quantities import parse_bytes, parse_microseconds
+
+__all__ = ["KEYS", "SECRETS", "Key"]
+
+
+@dataclass(frozen=True, slots=True)
+class Key:
+    """One key.
+
+    Args:
+        default: What it is where nobody says anything, as a file would spell it.
+        read: Returns the value of what a file spells, or raises ValueError.
+        without: Why it means nothing here, or None where it does.
+        only: The one spelling that is taken, where any other promises what is not kept.
+    """
+
+    default: Any
+    read: Callable[[Any], Any]
+    without: str | None = None
+    only: Any = None
+
+
+def _flag(spelled: Any) -> bool:
+    if isinstance(spelled, bool):
+        return spelled
+    raise ValueError("true or false belongs here")
+
+
+def _count(least: int, most: int) -> Callable[[Any], int]:
+    def read(spelled: Any) -> int:
+        if type(spelled) is not int or not least <= spelled <= most:
+            raise ValueError(f"a whole number from {least} to {most} belongs here")
+        return spelled
+
+    return read
+
+
+def _text(spelled: Any) -> str:
+    if isinstance(spelled, str):
+        return spelled
+    raise ValueError("a text belongs here")
+
+
+def _texts(spelled: Any) -> tuple[str, ...]:
+    if isinstance(spelled, list) and all(isinstance(item, str) for item in spelled):
+        return tuple(item for item in spelled if item)
+    raise ValueError('a list of texts belongs here, as in ["a", "b"]')
+
+
+def _choice(*options: str) -> Callable[[Any], str]:
+    def read(spelled: Any) -> str:
+        text = _text(spelled)
+        if text.lower() not in [option.lower() for option in options]:
+            raise ValueError(f"one of {', '.join(options)} belongs here")
+        return next(option for option in options if option.lower() == text.lower())
+
+    return read
+
+
+def _us(least: int = 0, most: int = (1 << 63) - 1, none: tuple[str, ...] = ()) -> Callable[[Any], int | None]:
+    """Read a duration; the texts of `none` are None."""
+
+    def read(spelled: Any) -> int | None:
+        if isinstance(spelled, str) and spelled.strip().lower() in none:
+            return None
+        found = parse_microseconds(spelled)
+        if not least <= found <= most:
+            raise ValueError(f"{spelled!r} is not from {least / 1_000_000:g} to {most / 1_000_000:g} seconds")
+        return found
+
+    return read
+
+
+def _bytes(least: int = 0, most: int = (1 << 63) - 1, none: tuple[str, ...] = ()) -> Callable[[Any], int | None]:
+    """Read a size; the texts of `none` are None."""
+
+    def read(spelled: Any) -> int | None:
+        if isinstance(spelled, str) and spelled.strip().lower() in none:
+            return None
+        found = parse_bytes(spelled)
+        if not least <= found <= most:
+            raise ValueError(f"{spelled!r} is not from {least} to {most} bytes")
+        return found
+
+    return read
+
+
+def _like(default: Any) -> Callable[[Any], Any]:
+    """Read what means nothing here: still it has to be of the kind that belongs there."""
+
+    def read(spelled: Any) -> Any:
+        if isinstance(spelled, bool) is not isinstance(default, bool) or not isinstance(spelled, (bool, int, float, str)):
+            raise ValueError(f"a value such as {default!r} belongs here")
+        return spelled
+
+    return read
+
+
+_QUIC: Final = "QUIC is not served"
+_AT_ONCE: Final = "every send is written before it is acknowledged, so nothing is saved later"
+_RETENTION: Final = "what a topic may drop is looked after all the time"
+_CATALOG: Final = "streams, topics and users are in a database, whose changes are durable one by one"
+_PLACES: Final = "the directories of a log have names of their own"
+_STDERR: Final = "the log goes to standard error: whoever starts the server keeps it"
+_PAGES: Final = "the operating system keeps the newest messages in memory"
+_ARCHIVER: Final = "there is no archiver: take copies with `headstream backup`"
+_DAY_US: Final = 86_400 * 1_000_000
+_MINUTES: Final = 60 * 1_000_000
+
+
+def _ignored(section: str, why: str, **defaults: Any) -> dict[str, Key]:
+    return {f"{section}.{name}": Key(default, _like(default), why) for name, default in defaults.items()}
+
+
+KEYS: Final[dict[str, Key]] = {
+    "data_maintenance.archiver.enabled": Key(False, _flag, _ARCHIVER, only=False),
+    **_ignored("data_maintenance.archiver", _ARCHIVER, kind="disk"),
+    **_ignored("data_maintenance.archiver.disk", _ARCHIVER, path="local_data/archive"),
+    **_ignored(
+        "data_maintenance.archiver.s3",
+        _ARCHIVER,
+        key_id="",
+        key_secret="",
+        bucket="iggy",
+        endpoint="",
+        region="",
+        tmp_upload_dir="",
+    ),
+    "data_maintenance.messages.archiver_enabled": Key(False, _flag, _ARCHIVER, only=False),
+    **_ignored("data_maintenance.messages", _RETENTION, cleaner_enabled=False, interval="1 m"),
+    "data_maintenance.state.archiver_enabled": Key(False, _flag, _ARCHIVER, only=False),
+    **_ignored("data_maintenance.state", _ARCHIVER, overwrite=True, interval="1 m"),
+    "http.enabled": Key(True, _flag),
+    "http.address": Key("127.0.0.1:3000", _text),
+    "http.max_request_size": Key("2 MB", _bytes(1024, 1 << 30)),
+    "http.cors.enabled": Key(True, _flag),
+    "http.cors.allowed_methods": Key(["GET", "POST", "PUT", "DELETE"], _texts),
+    "http.cors.allowed_origins": Key(["*"], _texts),
+    "http.cors.allowed_headers": Key(["content-type"], _texts),
+    "http.cors.exposed_headers": Key([""], _texts),
+    "http.cors.allow_credentials": Key(False, _flag),
+    "http.cors.allow_private_network": Key(False, _flag),
+    "http.jwt.algorithm": Key("HS256", _choice("HS256", "HS384", "HS512")),
+    "http.jwt.issuer": Key("iggy.apache.org", _text),
+    "http.jwt.audience": Key("iggy.apache.org", _text),
+    "http.jwt.valid_issuers": Key(["iggy.apache.org"], _texts),
+    "http.jwt.valid_audiences": Key(["iggy.apache.org"], _texts),
+    "http.jwt.access_token_expiry": Key("1 h", _us(1_000_000)),
+    "http.jwt.clock_skew": Key("5 s", _us(0, 60 * _MINUTES)),
+    "http.jwt.not_before": Key("0 s", _us()),
+    "http.jwt.encoding_secret": Key("", _text),
+    "http.jwt.decoding_secret": Key("", _text),
+    "http.jwt.use_base64_secret": Key(False, _flag),
+    "http.metrics.enabled": Key(True, _flag),
+    "http.metrics.endpoint": Key("/metrics", _text),
+    "http.tls.enabled": Key(False, _flag),
+    "http.tls.cert_file": Key("certs/iggy_cert.pem", _text),
+    "http.tls.key_file": Key("certs/iggy_key.pem", _text),
+    "tcp.enabled": Key(True, _flag),
+    "tcp.address": Key("127.0.0.1:8090", _text),
+    "tcp.ipv6": Key(False, _flag),
+    "tcp.tls.enabled": Key(False, _flag),
+    "tcp.tls.certificate": Key("certs/iggy.pfx", _text),
+    "tcp.tls.password": Key("", _text),
+    "tcp.socket.override_defaults": Key(False, _flag),
+    "tcp.socket.recv_buffer_size": Key("100 KB", _bytes(2048, 1 << 30)),
+    "tcp.socket.send_buffer_size": Key("100 KB", _bytes(4096, 1 << 30)),
+    "tcp.socket.keepalive": Key(False, _flag),
+    "tcp.socket.nodelay": Key(True, _flag, "small answers are always sent at once"),
+    "tcp.socket.linger": Key("0 s", _us(0, 60 * _MINUTES)),
+    **_ignored("quic", _QUIC, enabled=False, address="0.0.0.0:8080", max_concurrent_bidi_streams=10_000),
+    **_ignored("quic", _QUIC, datagram_send_buffer_size="100 KB", initial_mtu="8 KB", send_window="100 KB"),
+    **_ignored("quic", _QUIC, receive_window="100 KB", keep_alive_interval="5 s", max_idle_timeout="10 s"),
+    **_ignored("quic.certificate", _QUIC, self_signed=True, cert_file="", key_file=""),
+    **_ignored("message_cleaner", _RETENTION, enabled=True, interval="1 m"),
+    **_ignored("message_saver", _AT_ONCE, enabled=True, enforce_fsync=True, interval="30 s"),
+    "personal_access_token.max_tokens_per_user": Key(100, _count(0, 1_000_000)),
+    "personal_access_token.cleaner.enabled": Key(True, _flag),
+    "personal_access_token.cleaner.interval": Key("1 m", _us(1_000_000, _DAY_US)),
+    "heartbeat.enabled": Key(False, _flag),
+    "heartbeat.interval": Key("5 s", _us(100_000, _DAY_US)),
+    "telemetry.enabled": Key(False, _flag, "nothing is sent anywhere: read /metrics and the log", only=False),
+    **_ignored("telemetry", "nothing is sent anywhere: read /metrics and the log", service_name="iggy"),
+    **_ignored("telemetry.logs", "nothing is sent anywhere", transport="grpc", endpoint=""),
+    **_ignored("telemetry.traces", "nothing is sent anywhere", transport="grpc", endpoint=""),
+    "system.path": Key("local_data", _text),
+    **_ignored("system.backup", _PLACES, path="backup"),
+    **_ignored("system.backup.compatibility", _PLACES, path="compatibility"),
+    **_ignored("system.state", _CATALOG, enforce_fsync=False, max_file_operation_retries=1, retry_delay="1 s"),
+    "system.runtime.path": Key("runtime", _text),
+    "system.logging.level": Key("info", _choice("trace", "debug", "info", "warn", "warning", "error")),
+    **_ignored("system.logging", _STDERR, path="logs", max_size="512 MB", retention="7 days", sysinfo_print_interval="10 s"),
+    **_ignored("system.cache", _PAGES, enabled=True, size="4 GB"),
+    "system.encryption.enabled": Key(False, _flag, "messages are not encrypted at rest: use an encrypted disk", only=False),
+    **_ignored("system.encryption", "messages are not encrypted at rest: use an encrypted disk", key=""),
+    **_ignored("system.compression", "messages are kept as they come", allow_override=False, default_algorithm="none"),
+    **_ignored("system.stream", _PLACES, path="streams"),
+    **_ignored("system.topic", _PLACES, path="topics"),
+    "system.topic.max_size": Key("unlimited", _bytes(1, none=("unlimited",))),
+    **_ignored("system.topic", "a topic that has reached its size drops its oldest segments", delete_oldest_segments=False),
+    **_ignored("system.partition", _PLACES, path="partitions"),
+    "system.partition.enforce_fsync": Key(False, _flag),
+    **_ignored("system.partition", "every read is compared with its checksum", validate_checksum=False),
+    **_ignored("system.partition", _AT_ONCE, messages_required_to_save=1000),
+    "system.segment.size": Key("256 MiB", _bytes(4096, 1 << 30)),
+    "system.segment.message_expiry": Key("none", _us(1, none=("none", "unlimited", "disabled"))),
+    **_ignored("system.segment", _AT_ONCE, server_confirmation="wait"),
+    "system.segment.archive_expired": Key(False, _flag, _ARCHIVER, only=False),
+    **_ignored("system.segment", _PAGES, cache_indexes=True),
+    "system.message_deduplication.enabled": Key(False, _flag),
+    "system.message_deduplication.max_entries": Key(1000, _count(1, 10_000_000)),
+    **_ignored("system.message_deduplication", "ids are remembered by their number, not by their age", expiry="1 m"),
+    **_ignored("system.recovery", _CATALOG, recreate_missing_state=False),
+    "headstream.allow_default_password": Key(False, _flag),
+    "headstream.metrics_of_groups": Key(False, _flag),
+    "headstream.max_connections": Key(10_000, _count(1, 1_000_000)),
+    "headstream.max_frame_size": Key("64 MiB", _bytes(1024, 1 << 30)),
+    "headstream.max_unsent_size": Key("256 KiB", _bytes(1024, 1 << 30)),
+    "headstream.request_timeout": Key("30 s", _us(100_000, _DAY_US)),
+    "headstream.stall_timeout": Key("60 s", _us(100_000, _DAY_US)),
+    "headstream.drain_timeout": Key("10 s", _us(0, _DAY_US)),
+    "headstream.password_rounds": Key(10, _count(4, 16)),
+    "headstream.log_format": Key("text", _choice("text", "json")),
+    "headstream.tcp_key_file": Key("", _text),
+    "headstream.root_username": Key("", _text),
+    "headstream.root_password": Key("", _text),
+}
+"""Every key by its full name."""
+
+SECRETS: Final = frozenset(
+    {
+        "data_maintenance.archiver.s3.key_secret",
+        "headstream.root_password",
+        "http.jwt.decoding_secret",
+        "http.jwt.encoding_secret",
+        "system.encryption.key",
+        "tcp.tls.password",
+    }
+)
+"""Keys whose values are never shown or written down."""

@@ -1,0 +1,380 @@
+"""Connection: one client over TCP, from received bytes to answers.
+
+    bytes -> FrameBuffer -> frames, one after the other -> answer_request -> pieces -> one write for all that came together
+                                      slow ones on a worker's thread, a wait on none: the rest of the connection's frames wait
+
+Nothing is read while a worker or a wait has the turn, nor while the client does not take its answers. What one client
+can hold is so one frame, one answer and a full write buffer.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+from collections.abc import Callable
+from concurrent.futures import Future
+from contextlib import suppress
+from functools import partial
+from time import perf_counter
+from typing import Final, NamedTuple, Protocol, cast
+
+from headstream.broker.commands.dispatch import Dispatcher
+from headstream.broker.commands.own_messages import begin_wait
+from headstream.broker.commands.requests import is_slow
+from headstream.broker.sessions import Session
+from headstream.broker.waits import Wait
+from headstream.codec.buffer import BytesLike
+from headstream.errors import HeadstreamError
+from headstream.server.answers import Answer, Answers
+from headstream.server.tcp_settings import ConnectionLimits
+from headstream.server.traffic import Traffic
+from headstream.server.workers import Workers
+from headstream.wire.extensions.messages import FetchMessages, WaitMessages
+from headstream.wire.frames import BufferPool, Frame, FrameBuffer, response_head
+from headstream.wire.statuses import Status
+
+__all__ = ["Connection", "Shared"]
+
+_FRAMES_A_TURN: Final = 256
+"""After so many small frames of one connection, others have their turn."""
+
+_JOINED_BYTES: Final = 32 << 10
+"""Up to here it is quicker to write one copy than many pieces."""
+
+_WAITS: Final[dict[int, type[WaitMessages | FetchMessages]]] = {kind.code: kind for kind in (WaitMessages, FetchMessages)}
+_TOO_LONG: Final = response_head(Status.INVALID_COMMAND, 0)
+
+
+class _Waiting(NamedTuple):
+    """A request that is answered when there is something, or its time is up."""
+
+    wait: Wait
+    code: int
+    payload: memoryview
+    timer: asyncio.TimerHandle
+    began_s: float
+
+
+class Shared(Protocol):
+    """What the connections of one server share."""
+
+    dispatcher: Dispatcher
+    limits: ConnectionLimits
+    pool: BufferPool
+    traffic: Traffic
+    workers: Workers
+
+    def joined(self, connection: Connection) -> bool:
+        """Take note of a new connection; return whether there is room for it."""
+
+    def left(self, connection: Connection) -> None:
+        """Take note that a connection has ended, and that nothing of it is under way."""
+
+
+class Connection(asyncio.BufferedProtocol):
+    """One client over TCP.
+
+    Args:
+        shared: What it has in common with the others.
+        loop: The event loop it lives in.
+    """
+
+    def __init__(self, shared: Shared, loop: asyncio.AbstractEventLoop) -> None:
+        self._shared = shared
+        self._loop = loop
+        self._frames = FrameBuffer.for_requests(shared.pool, shared.limits.frame_bytes)
+        self._todo: list[Frame] = []
+        self._at = 0
+        self._transport: asyncio.Transport
+        self._answers: Answers | None = None
+        self._wait: _Waiting | None = None
+        self._is_busy = False
+        self._is_full = False
+        self._is_paused = False
+        self._is_lost = False
+        self._is_leaving = False
+        self._frame_began_s: float | None = None
+        self._stalled_s = 0.0
+        self._stalled_bytes = 0
+
+    # -- what the transport calls ---------------------------------------------------------------------------
+
+    def connection_made(self, transport: asyncio.BaseTransport) -> None:
+        """Begin a session, or end the connection at once where there are too many."""
+        self._transport = cast(asyncio.Transport, transport)
+        if not self._shared.joined(self):
+            self._is_lost = True
+            self._transport.abort()
+            return
+        limit = self._shared.limits.unsent_bytes
+        self._transport.set_write_buffer_limits(high=limit, low=limit // 4)
+        dispatcher = self._shared.dispatcher
+        session = dispatcher.sessions.open(_address(transport.get_extra_info("peername")))
+        self._answers = Answers(dispatcher, session)
+
+    def get_buffer(self, sizehint: int) -> memoryview:
+        """Return where the next bytes go to."""
+        return self._frames.writable()
+
+    def buffer_updated(self, nbytes: int) -> None:
+        """Answer what is whole now."""
+        self._shared.traffic.received_bytes += nbytes
+        frames = self._frames.received(nbytes)
+        if not frames:
+            self._settle()
+            return
+        self._todo = frames
+        self._at = 0
+        if self._wait is not None:  # who says more does not wait any more
+            self._end_wait()
+        else:
+            self._go_on()
+
+    def pause_writing(self) -> None:
+        """Stop answering: the client does not take what there is."""
+        self._is_full = True
+        self._stalled_s, self._stalled_bytes = self._loop.time(), self._transport.get_write_buffer_size()
+        self._pause()
+
+    def resume_writing(self) -> None:
+        """Go on answering."""
+        self._is_full = False
+        if not self._is_busy:
+            self._go_on()
+
+    def eof_received(self) -> bool:
+        """Let the transport close: a client that says no more has gone."""
+        return False
+
+    def connection_lost(self, exc: Exception | None) -> None:
+        """End the session, as soon as no worker is busy with it."""
+        if self._is_lost:
+            return
+        self._is_lost = True
+        if self._frames.pending_bytes:
+            self._note(logging.INFO, "client left in the middle of a request", bytes=self._frames.pending_bytes)
+        self._forget_wait()
+        if not self._is_busy:
+            self._end()
+
+    # -- what the server calls ------------------------------------------------------------------------------
+
+    def leave(self) -> None:
+        """Close once what has been received is answered, a request that is half there included; a wait ends now."""
+        self._is_leaving = True
+        if self._wait is not None:
+            self._end_wait()
+        elif not self._is_busy:
+            self._settle()
+
+    def abort(self) -> None:
+        """Close at once."""
+        self._transport.abort()
+
+    def check(self, now_s: float) -> None:
+        """Close if a request has been in coming for too long, or the answers are not taken.
+
+        Args:
+            now_s: The loop's time.
+        """
+        limits, began_s = self._shared.limits, self._frame_began_s
+        pending = self._frames.pending_bytes
+        if began_s is not None and not self._is_paused and now_s - began_s > limits.frame_s + pending / limits.bytes_a_second:
+            self._note(logging.WARNING, "closed: a request did not come to its end", bytes=pending)
+            self.abort()
+        elif self._is_full or self._transport.is_closing():
+            unsent = self._transport.get_write_buffer_size()
+            if unsent != self._stalled_bytes:
+                self._stalled_s, self._stalled_bytes = now_s, unsent
+            elif now_s - self._stalled_s > limits.stall_s:
+                self._note(logging.WARNING, "closed: the client does not take its answers", bytes=unsent)
+                self.abort()
+
+    # -- one frame after the other --------------------------------------------------------------------------
+
+    def _go_on(self) -> None:
+        """Answer frames until there is no more, or somebody else has the turn; what was answered is written at once."""
+        answers = self._answers
+        if answers is None or self._is_lost or self._is_busy or self._is_full:
+            return
+        todo, pieces, size = self._todo, list[BytesLike](), 0
+        until = min(self._at + _FRAMES_A_TURN, len(todo))
+        limit = self._shared.limits.unsent_bytes
+        while self._at < until and size < limit:
+            code, payload = todo[self._at]
+            self._at += 1
+            if code in _WAITS and self._begin_wait(answers.session, code, payload):
+                break
+            if is_slow(self._shared.dispatcher, code, payload):
+                self._is_busy = True
+                break
+            for piece in self._answer(answers, code, payload):
+                pieces.append(piece)
+                size += len(piece)
+            if answers.session.is_ended:
+                break
+        if pieces:
+            self._write(pieces, size)
+        if self._is_busy:
+            self._pause()
+            self._hand_over(answers, code, payload)
+        else:
+            self._settle()
+
+    def _answer(self, answers: Answers, code: int, payload: memoryview) -> list[BytesLike]:
+        """Return the response to a request, and count it."""
+        began_s = perf_counter()
+        status, pieces = answers.find(code, payload)
+        self._shared.traffic.answered(code, status, perf_counter() - began_s)
+        return pieces
+
+    def _write(self, pieces: list[BytesLike], size: int) -> None:
+        self._shared.traffic.sent_bytes += size
+        if self._transport.is_closing():
+            return
+        if size <= _JOINED_BYTES:
+            self._transport.write(b"".join(pieces))
+        else:
+            self._transport.writelines(cast(list[bytes], pieces))
+
+    def _settle(self) -> None:
+        """See what comes next, with nothing under way: more frames, more bytes, or the end."""
+        if self._is_lost or self._is_full or self._is_busy or self._transport.is_closing():
+            return
+        answers, frames = self._answers, self._frames
+        if answers is not None and answers.session.is_ended:
+            self._transport.close()
+            return
+        if self._at < len(self._todo):
+            self._pause()
+            self._loop.call_soon(self._go_on)
+            return
+        if self._todo:
+            self._todo = []
+            self._at = 0
+            self._frame_began_s = None
+        frames.done()
+        if frames.fault is not None:
+            self._note(logging.WARNING, "closed: a request is too long", reason=str(frames.fault))
+            self._write([_TOO_LONG], len(_TOO_LONG))
+            self._transport.close()
+        elif frames.pending_bytes:
+            if self._frame_began_s is None:
+                self._frame_began_s = self._loop.time()
+            self._resume()
+        elif self._is_leaving:
+            self._transport.close()
+        else:
+            self._resume()
+
+    # -- what does not answer at once -----------------------------------------------------------------------
+
+    def _hand_over(self, answers: Answers, code: int, payload: memoryview) -> None:
+        """Have a frame answered by a worker."""
+        future = self._shared.workers.submit(code, partial(answers.find, code, payload))
+        future.add_done_callback(partial(self._call_loop, partial(self._finish, code, perf_counter())))
+
+    def _call_loop(self, function: Callable[..., None], *arguments: object) -> None:
+        with suppress(RuntimeError):  # the loop has been closed: the server has stopped
+            self._loop.call_soon_threadsafe(function, *arguments)
+
+    def _finish(self, code: int, began_s: float, future: Future[Answer]) -> None:
+        """Write what a worker has answered, and go on."""
+        self._is_busy = False
+        if future.cancelled():
+            self._transport.abort()
+        else:
+            self._respond(code, began_s, *future.result())
+        if self._is_lost:
+            self._end()
+        elif not self._is_full:
+            self._go_on()
+
+    def _respond(self, code: int, began_s: float, status: int, pieces: list[BytesLike]) -> None:
+        self._shared.traffic.answered(code, status, perf_counter() - began_s)
+        if not self._is_lost:
+            self._write(pieces, sum(map(len, pieces)))
+
+    def _begin_wait(self, session: Session, code: int, payload: memoryview) -> bool:
+        """Begin to wait, and return whether there is something to wait for.
+
+        Nothing is waited for with another request behind it. Reading goes on, so that a client that leaves is noticed; so the
+        request is copied, and the buffer is not kept.
+        """
+        if self._at < len(self._todo) or self._is_leaving:
+            return False
+        copied = memoryview(bytes(payload))
+        try:
+            command = _WAITS[code].decode(copied)
+            command.validate()
+            if not command.timeout_ms:
+                return False
+            wait = begin_wait(self._shared.dispatcher, session, command, partial(self._call_loop, self._look))
+        except Exception:
+            return False  # it is answered as any other request that is refused, or fails
+        timer = self._loop.call_later(command.timeout_ms / 1000, self._end_wait)
+        self._wait = _Waiting(wait, code, copied, timer, perf_counter())
+        self._look(is_first=True)
+        return self._wait is not None
+
+    def _look(self, *, is_first: bool = False) -> None:
+        """See whether what is waited for has come, or cannot come any more."""
+        if self._wait is None:
+            return
+        try:
+            is_over = self._wait.wait.is_ready
+        except HeadstreamError:
+            is_over = True  # and the answer says why
+        if is_over and is_first:
+            self._forget_wait()
+        elif is_over:
+            self._end_wait()
+
+    def _forget_wait(self) -> None:
+        if self._wait is not None:
+            self._wait.timer.cancel()
+            self._wait.wait.cancel()
+            self._wait = None
+
+    def _end_wait(self) -> None:
+        """Answer what has waited: something has come, its time is up, or the server leaves; and go on."""
+        waiting, answers = self._wait, self._answers
+        if waiting is None or answers is None:
+            return
+        self._forget_wait()
+        self._respond(waiting.code, waiting.began_s, *answers.find(waiting.code, waiting.payload))
+        if not self._is_full:
+            self._go_on()
+
+    # -- the end --------------------------------------------------------------------------------------------
+
+    def _end(self) -> None:
+        """Let go of everything; nothing is under way any more."""
+        self._todo = []
+        self._frames.close()
+        if self._answers is not None:
+            self._answers.close()
+        self._shared.left(self)
+
+    def _pause(self) -> None:
+        if not self._is_paused and not self._transport.is_closing():
+            self._is_paused = True
+            self._transport.pause_reading()
+
+    def _resume(self) -> None:
+        if self._is_paused and not self._transport.is_closing():
+            self._is_paused = False
+            self._frame_began_s = None if self._frame_began_s is None else self._loop.time()
+            self._transport.resume_reading()
+
+    def _note(self, level: int, event: str, **fields: object) -> None:
+        if self._answers is not None:
+            self._answers.note(level, event, **fields)
+
+
+def _address(peer: tuple[str, int] | None) -> str:
+    """Return a peer as `host:port`, as its client id is made of."""
+    if not peer:
+        return "unknown:0"
+    host, port = peer[0], peer[1]
+    return f"[{host}]:{port}" if ":" in host else f"{host}:{port}"

@@ -1,0 +1,325 @@
+"""HttpServer: the commands over HTTP, and what only HTTP has.
+
+    request -> token -> find_route -> decode_http -> Dispatcher.answer -> encode_http_reply -> response
+               401      404 405       400 415 413 422     400 403 404
+
+A request is a session of its own, which no list of clients shows. What may take a while runs on a worker thread; who
+waits for messages occupies none.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import functools
+import logging
+import ssl as tls
+import time
+from collections.abc import Callable
+from contextlib import suppress
+from typing import Any, Final, TypeVar
+
+from aiohttp import web
+from aiohttp.http_exceptions import HttpProcessingError
+
+from headstream.broker.commands.dispatch import Dispatcher
+from headstream.broker.commands.own_messages import begin_wait
+from headstream.broker.sessions import Session
+from headstream.errors import AuthenticationError, DecodeError, NotFoundError
+from headstream.model.topology import Fsync
+from headstream.server.http_cors import cors_headers, preflight_headers
+from headstream.server.http_pages import Pages
+from headstream.server.http_replies import NOT_FOUND, UNAUTHORIZED, Reply, misspelled_reply, refused_reply, text_reply
+from headstream.server.http_requests import RefusedBodyError, peer_of, read_body, read_query, read_token
+from headstream.server.http_settings import HttpSettings
+from headstream.server.http_tokens import AccessTokens, Claims
+from headstream.server.logs import note
+from headstream.server.traffic import Traffic
+from headstream.server.workers import Workers
+from headstream.wire.codes import Code
+from headstream.wire.commands.messages import PollMessages, SendMessages
+from headstream.wire.commands.sessions import LoggedIn
+from headstream.wire.extensions.messages import AppendMessages, FetchMessages, WaitMessages
+from headstream.wire.records import NOTHING, Command
+from headstream.wire.routes import FoundRoute, find_methods, find_route
+from headstream.wire.shapes import Identifier
+from headstream.wire.statuses import Status
+from headstream.wire.table import COMMANDS
+
+__all__ = ["HttpServer"]
+
+_BIG_BODY_BYTES: Final = 16_384
+"""JSON from here on is decoded on a worker thread."""
+
+_FEW_MESSAGES: Final = 20
+"""So many are spelled in JSON at once; more on a worker thread."""
+
+_QUICK: Final = frozenset({Code.PING, Code.GET_OFFSET, Code.STORE_OFFSET, Code.DELETE_OFFSET, Code.WAIT_MESSAGES})
+"""What neither looks into many files nor waits for the disk."""
+
+_LINGERING_S: Final = 1.0
+"""For so long a body that was refused is still read, so that who sends it gets to read why."""
+
+_T = TypeVar("_T")
+
+
+def _is_fault(record: logging.LogRecord) -> bool:
+    """Return whether what aiohttp logs is a fault; what a client does wrong is a line without a traceback."""
+    error = record.exc_info[1] if record.exc_info else None
+    if not isinstance(error, HttpProcessingError):
+        return True
+    address = record.args[0] if isinstance(record.args, tuple) and record.args else None
+    note(logging.INFO, "request not understood", address=address, reason=error.message[:200])
+    return False
+
+
+_LOGGER: Final = logging.getLogger("headstream.server.http")
+"""What aiohttp logs by."""
+
+_LOGGER.addFilter(_is_fault)
+
+
+class HttpServer:
+    """Serves a dispatcher's commands over HTTP; one event loop.
+
+    Args:
+        dispatcher: What answers commands.
+        settings: What is decided for HTTP.
+        tokens: Makes access tokens and checks them.
+        workers: The threads for what may take a while; whoever made them closes them.
+        traffic: What each transport has done, `http` among them: shown by the metrics.
+    """
+
+    def __init__(
+        self, dispatcher: Dispatcher, settings: HttpSettings, tokens: AccessTokens, workers: Workers, traffic: list[Traffic]
+    ) -> None:
+        self._dispatcher = dispatcher
+        self._settings = settings
+        self._tokens = tokens
+        self._workers = workers
+        self._traffic = next(one for one in traffic if one.transport == "http")
+        self._pages = Pages(dispatcher, settings, tokens, traffic)
+        self._listener: asyncio.Server | None = None
+        self._handlers: _Connections | None = None
+        self._is_stopping = False
+        self._waits: set[asyncio.Event] = set()
+
+    @property
+    def waiting_count(self) -> int:
+        """How many requests wait for messages."""
+        return len(self._waits)
+
+    async def start(self, host: str, port: int, ssl: tls.SSLContext | None = None) -> tuple[str, int]:
+        """Take requests, and return the host and port that are really bound.
+
+        Args:
+            host: The address to listen on.
+            port: The port, 0 for any free one.
+            ssl: TLS, or None.
+        """
+        settings = self._settings
+        handlers = self._handlers = _Connections(settings.max_connections, self._traffic, self._handle, settings.idle_s)
+        self._listener = await asyncio.get_running_loop().create_server(handlers, host, port, ssl=ssl, backlog=1024)
+        address = self._listener.sockets[0].getsockname()
+        return address[0], address[1]
+
+    async def stop(self) -> None:
+        """Take no more requests, finish those that are being answered, and close; stopping twice is fine."""
+        listener, handlers, self._listener, self._handlers = self._listener, self._handlers, None, None
+        if listener is None or handlers is None:
+            return
+        listener.close()
+        self._is_stopping = True
+        for rung in self._waits:
+            rung.set()
+        handlers.pre_shutdown()
+        await handlers.shutdown(self._settings.drain_s)
+
+    async def _handle(self, request: web.BaseRequest) -> web.StreamResponse:
+        started = time.perf_counter()
+        cors = self._settings.cors
+        code = 0
+        if request.method == "OPTIONS" and cors is not None:
+            reply = Reply(200, headers=preflight_headers(cors, request.headers))
+        else:
+            code, reply = await self._answer(request)
+            if cors is not None:
+                reply = reply._replace(headers={**reply.headers, **cors_headers(cors, request.headers)})
+        headers = {"Server": "headstream", **reply.headers}
+        if reply.content_type is not None:
+            headers["Content-Type"] = reply.content_type
+        response = web.Response(status=reply.http_status, body=reply.body or None, headers=headers)
+        try:
+            async with asyncio.timeout(self._settings.reply_s):
+                await response.prepare(request)
+                await response.write_eof()
+        except TimeoutError:
+            note(logging.WARNING, "closed: the client does not take its reply", address=peer_of(request))
+            if request.transport is not None:
+                request.transport.abort()
+        finally:
+            self._count(request, code, reply, time.perf_counter() - started)
+        return response
+
+    def _count(self, request: web.BaseRequest, code: int, reply: Reply, seconds: float) -> None:
+        traffic = self._traffic
+        traffic.answered(code, reply.status, seconds)
+        traffic.received_bytes += request.content.total_bytes
+        traffic.sent_bytes += len(reply.body)
+
+    async def _answer(self, request: web.BaseRequest) -> tuple[int, Reply]:
+        """Return the code of the command that was asked for, 0 for none, and the reply."""
+        code = 0
+        try:
+            method = "GET" if request.method == "HEAD" else request.method
+            path = request.rel_url.raw_path
+            page = self._pages.find(method, path)
+            if page is not None:
+                body = await self._read_body(request) if method == "POST" else b""
+                return code, await self._run(code, page, body)
+            found = find_route(method, path)
+            claims = None
+            if found is None or found.entry.needs_login:
+                claims = self._verify(request)
+                if claims is None:
+                    return code, UNAUTHORIZED
+            if found is None:
+                return code, self._missing(path)
+            code = int(found.entry.code)
+            body = await self._read_body(request) if method in ("POST", "PUT") else b""
+            return code, await self._answer_command(request, found, claims, body)
+        except RefusedBodyError as refused:
+            return code, refused.reply
+        except DecodeError as error:
+            return code, misspelled_reply(error)
+        except Exception as error:
+            return code, refused_reply(error)
+
+    async def _answer_command(self, request: web.BaseRequest, found: FoundRoute, claims: Claims | None, body: bytes) -> Reply:
+        code = found.entry.code
+        query = read_query(request.rel_url.raw_query_string)
+        decode = functools.partial(COMMANDS[code].decode_http, found.path, query, body)
+        command: Command[Any] = decode() if len(body) < _BIG_BODY_BYTES else await self._run(0, decode)
+        session = Session.over_http(peer_of(request), claims.user_id if claims else 0)
+        try:
+            command.validate()
+            if isinstance(command, (WaitMessages, FetchMessages)) and command.timeout_ms:
+                await self._wait(session, command)
+            if self._is_quick(command, body):
+                return self._reply_to(session, command, claims)
+            return await self._run(code, self._reply_to, session, command, claims)
+        except DecodeError as error:  # the command was spelled well: what it carries is not
+            return refused_reply(error)
+
+    def _is_quick(self, command: Command[Any], body: bytes) -> bool:
+        """Return whether a command is answered at once, between others: for those another thread costs more than it gains."""
+        if isinstance(command, (PollMessages, FetchMessages)):
+            return command.count <= _FEW_MESSAGES
+        if isinstance(command, (SendMessages, AppendMessages)):
+            return len(body) < _BIG_BODY_BYTES and not self._is_synced(command.stream, command.topic)
+        return command.code in _QUICK
+
+    def _is_synced(self, stream: Identifier, topic: Identifier) -> bool:
+        """Return whether a send waits for the disk."""
+        try:
+            return self._dispatcher.places.topic(stream, topic).topic.fsync is Fsync.ALWAYS
+        except NotFoundError:
+            return False
+
+    def _reply_to(self, session: Session, command: Command[Any], claims: Claims | None) -> Reply:
+        """Return the reply to a command; any thread."""
+        value = self._dispatcher.answer(session, command)
+        kind, entry = type(command), command.entry()
+        if value is None and kind.reply is not NOTHING:
+            return NOT_FOUND
+        if isinstance(value, LoggedIn):
+            value = LoggedIn(value.user_id, self._tokens.issue(value.user_id))
+        elif entry.code == Code.LOGOUT and claims is not None:
+            self._tokens.revoke(claims)
+        return _spell(command, value)
+
+    async def _wait(self, session: Session, command: WaitMessages | FetchMessages) -> None:
+        """Wait until there is something for a command, its time is up, or the server stops."""
+        loop, rung = asyncio.get_running_loop(), asyncio.Event()
+
+        def ring() -> None:
+            with suppress(RuntimeError):  # the loop has been closed: the server has stopped
+                loop.call_soon_threadsafe(rung.set)
+
+        wait = begin_wait(self._dispatcher, session, command, ring)
+        self._waits.add(rung)
+        try:
+            async with asyncio.timeout(command.timeout_ms / 1000):
+                while not (wait.is_ready or self._is_stopping):
+                    await rung.wait()
+                    rung.clear()
+        except TimeoutError:
+            return
+        finally:
+            self._waits.discard(rung)
+            wait.cancel()
+
+    def _verify(self, request: web.BaseRequest) -> Claims | None:
+        token = read_token(request.headers)
+        if token is None:
+            return None
+        try:
+            return self._tokens.verify(token)
+        except AuthenticationError as error:
+            note(logging.INFO, "access token refused", address=peer_of(request), reason=error.what)
+            return None
+
+    async def _read_body(self, request: web.BaseRequest) -> bytes:
+        return await read_body(request, self._settings.max_body_bytes, self._settings.body_s)
+
+    async def _run(self, code: int, work: Callable[..., _T], *arguments: Any) -> _T:
+        """Run something on a worker thread that suits a command."""
+        return await asyncio.wrap_future(self._workers.submit(code, functools.partial(work, *arguments)))
+
+    def _missing(self, path: str) -> Reply:
+        methods = sorted({*find_methods(path), *self._pages.find_methods(path)})
+        if not methods:
+            return NOT_FOUND
+        reply = text_reply(405, f"{path} takes {', '.join(methods)}", Status.INVALID_COMMAND)
+        return reply._replace(headers={"Allow": ",".join(methods)})
+
+
+class _Connections(web.Server):
+    """All connections; those beyond the limit are closed at once."""
+
+    def __init__(self, most: int, traffic: Traffic, handle: Callable[[web.BaseRequest], Any], idle_s: float) -> None:
+        super().__init__(
+            handle,
+            handler_cancellation=True,
+            access_log=None,
+            logger=_LOGGER,
+            keepalive_timeout=idle_s,
+            lingering_time=_LINGERING_S,
+        )
+        self._most = most
+        self._traffic = traffic
+
+    def connection_made(self, handler: web.RequestHandler, transport: asyncio.Transport) -> None:
+        """Take a connection, or close it."""
+        super().connection_made(handler, transport)
+        self._traffic.connections += 1
+        if self._traffic.connections > self._most:
+            self._traffic.refused_connections += 1
+            handler.force_close()
+
+    def connection_lost(self, handler: web.RequestHandler, exc: BaseException | None = None) -> None:
+        """Take note that a connection has ended."""
+        super().connection_lost(handler, exc)
+        self._traffic.connections -= 1
+
+
+def _spell(command: Command[Any], value: Any) -> Reply:
+    """Return a command's reply as HTTP has it."""
+    kind, route = type(command), command.entry().route
+    assert route is not None  # it was found by it
+    if kind.code == Code.PING:
+        return text_reply(route.success, "pong")
+    if kind.code == Code.SNAPSHOT:
+        name = time.strftime("iggy_snapshot_%Y%m%d_%H%M%S.zip", time.gmtime())
+        return Reply(route.success, value, "application/zip", {"Content-Disposition": f'attachment; filename="{name}"'})
+    body = kind.encode_http_reply(value)
+    return Reply(route.success, body, "application/json" if body else None)

@@ -1,0 +1,96 @@
+"""What a request over HTTP says, read within bounds: its token, its query, its body."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Mapping
+from typing import Final
+from urllib.parse import parse_qsl
+
+from aiohttp import hdrs
+from aiohttp.web import BaseRequest
+
+from headstream.errors import DecodeError
+from headstream.server.http_replies import Reply, text_reply
+from headstream.wire.statuses import Status
+
+__all__ = ["RefusedBodyError", "peer_of", "read_body", "read_query", "read_token"]
+
+_MOST_PARAMETERS: Final = 100
+
+
+class RefusedBodyError(Exception):
+    """A body that is not taken, with the reply that says so."""
+
+    def __init__(self, reply: Reply) -> None:
+        super().__init__(reply.body)
+        self.reply = reply
+
+
+def peer_of(request: BaseRequest) -> str:
+    """Return the `host:port` of who asks."""
+    name = request.protocol.peername
+    if not isinstance(name, (tuple, list)):
+        return "unknown"
+    return f"[{name[0]}]:{name[1]}" if ":" in name[0] else f"{name[0]}:{name[1]}"
+
+
+def read_token(headers: Mapping[str, str]) -> str | None:
+    """Return the token that a request shows, or None."""
+    scheme, _, token = headers.get(hdrs.AUTHORIZATION, "").partition(" ")
+    return token.strip() or None if scheme.lower() == "bearer" else None
+
+
+def read_query(text: str) -> dict[str, str]:
+    """Return the parameters of a query.
+
+    Args:
+        text: What stands behind the question mark, encoded.
+
+    Raises:
+        DecodeError: one of them is not UTF-8 or comes twice, or they are too many.
+    """
+    try:
+        pairs = parse_qsl(text, keep_blank_values=True, errors="strict", max_num_fields=_MOST_PARAMETERS)
+    except UnicodeDecodeError:
+        raise DecodeError("a query that is not UTF-8", 0, where="query") from None
+    except ValueError:
+        raise DecodeError(f"a query of more than {_MOST_PARAMETERS} parameters", 0, where="query") from None
+    query = dict(pairs)
+    if len(query) != len(pairs):
+        raise DecodeError("a parameter comes twice", 0, where="query")
+    return query
+
+
+async def read_body(request: BaseRequest, most_bytes: int, most_s: float) -> bytes:
+    """Return a request's body of JSON.
+
+    Args:
+        request: The request.
+        most_bytes: How long it may be.
+        most_s: How long it may take, seconds.
+
+    Raises:
+        RefusedBodyError: it is too long (413), too slow (408), something else than JSON (415), or nothing (400).
+    """
+    kind = request.content_type
+    if hdrs.CONTENT_TYPE not in request.headers or not (kind == "application/json" or kind.endswith("+json")):
+        raise RefusedBodyError(text_reply(415, "a body is needed of content-type: application/json", Status.INVALID_COMMAND))
+    too_long = RefusedBodyError(text_reply(413, f"a body has {most_bytes} bytes at most", Status.TOO_BIG_MESSAGE_PAYLOAD))
+    if (request.content_length or 0) > most_bytes:
+        raise too_long
+    if request.headers.get(hdrs.EXPECT, "").lower() == "100-continue":
+        await request.writer.write(b"HTTP/1.1 100 Continue\r\n\r\n")
+        request.writer.output_size = 0  # not a part of the response
+    body = bytearray()
+    try:
+        async with asyncio.timeout(most_s):
+            async for piece in request.content.iter_any():
+                body += piece
+                if len(body) > most_bytes:
+                    raise too_long
+    except TimeoutError:
+        raise RefusedBodyError(text_reply(408, f"the body took more than {most_s:g} seconds", Status.INVALID_COMMAND)) from None
+    if not body:
+        raise RefusedBodyError(text_reply(400, "a body of JSON is needed", Status.INVALID_COMMAND))
+    return bytes(body)

@@ -1,0 +1,140 @@
+"""Access tokens (JWT): what a client over HTTP shows with each request, in place of a connection that is logged in.
+
+    login -> issue -> "Authorization: Bearer TOKEN" -> verify -> the user's number
+    refresh: verify, revoke, issue      logout: revoke
+
+A token is revoked by its id (`jti`) until it expires by itself.
+"""
+
+from __future__ import annotations
+
+import os
+import time
+import uuid
+from collections.abc import Callable
+from typing import Any, Final, NamedTuple, Protocol
+
+import jwt
+from jwt.types import Options
+
+from headstream.errors import HeadstreamError
+from headstream.server.http_settings import TokenSettings
+from headstream.wire.commands.sessions import AccessToken
+from headstream.wire.refusals import refusal
+from headstream.wire.statuses import Status
+
+__all__ = ["AccessTokens", "Claims", "KnownUsers", "Revocations"]
+
+_CHECKS: Final[Options] = {"require": ["exp", "nbf", "iat", "iss", "aud", "sub", "jti"], "verify_sub": False}
+"""`sub` is a number here, as clients of the protocol have it, where the standard wants a text."""
+
+
+class Claims(NamedTuple):
+    """What a token says: whose it is, its own id, and seconds since 1970 UTC."""
+
+    user_id: int
+    token_id: str
+    issued_s: int
+    expires_s: int
+
+
+class Revocations(Protocol):
+    """The tokens that are not good any more."""
+
+    def revoke(self, token_id: str, expires_s: int) -> None:
+        """Remember a token until it expires."""
+
+    def is_revoked(self, token_id: str) -> bool:
+        """Return whether a token is not good any more."""
+
+
+class KnownUsers(Protocol):
+    """The users that there are."""
+
+    def __contains__(self, user_id: int, /) -> bool:
+        """Return whether there is one of a number."""
+
+
+class AccessTokens:
+    """Makes access tokens and checks them; any thread.
+
+    Args:
+        settings: How.
+        revocations: Those that are not good any more.
+        users: The numbers of the users that there are; one that was deleted never comes again.
+        clock_s: Returns the time, seconds since 1970 UTC.
+    """
+
+    def __init__(
+        self,
+        settings: TokenSettings,
+        revocations: Revocations,
+        users: KnownUsers,
+        clock_s: Callable[[], float] = time.time,
+    ) -> None:
+        self._settings = settings
+        self._revocations = revocations
+        self._users = users
+        self._clock_s = clock_s
+        self._issuers = settings.valid_issuers or (settings.issuer,)
+        self._audiences = settings.valid_audiences or (settings.audience,)
+
+    def issue(self, user_id: int) -> AccessToken:
+        """Return a new token of a user."""
+        settings, now = self._settings, self._clock_s()
+        expires_s = int(now) + settings.expiry_s
+        claims = {
+            "jti": _make_id(now),
+            "iss": settings.issuer,
+            "aud": settings.audience,
+            "sub": user_id,
+            "iat": int(now),
+            "nbf": int(now) + settings.not_before_s,
+            "exp": expires_s,
+        }
+        return AccessToken(jwt.encode(claims, settings.secret, settings.algorithm), expires_s)
+
+    def verify(self, token: str) -> Claims:
+        """Return what a token says.
+
+        Args:
+            token: The token.
+
+        Raises:
+            AuthenticationError: it is not one, not ours, not good yet or any more, or its user is gone: status 78.
+        """
+        settings = self._settings
+        try:
+            found: dict[str, Any] = jwt.decode(
+                token,
+                settings.secret,
+                [settings.algorithm],
+                options=_CHECKS,
+                audience=self._audiences,
+                issuer=self._issuers,
+                leeway=settings.clock_skew_s,
+            )
+        except (jwt.InvalidTokenError, ValueError, RecursionError) as error:
+            raise _refused(f"an access token that is not taken: {error}") from None
+        claims = Claims(found["sub"], found["jti"], found["iat"], found["exp"])
+        if not all(type(number) is int for number in (claims.user_id, claims.issued_s, claims.expires_s)):
+            raise _refused("an access token whose numbers are none")
+        if type(claims.token_id) is not str or self._revocations.is_revoked(claims.token_id):
+            raise _refused("an access token that was revoked")
+        if claims.user_id not in self._users:
+            raise _refused("an access token of a user that is gone")
+        return claims
+
+    def revoke(self, claims: Claims) -> None:
+        """Take a token no more."""
+        self._revocations.revoke(claims.token_id, claims.expires_s + self._settings.clock_skew_s)
+
+
+def _refused(what: str) -> HeadstreamError:
+    return refusal(Status.INVALID_ACCESS_TOKEN, what, advice="Log in again")
+
+
+def _make_id(now: float) -> str:
+    """Return a UUID of version 7: milliseconds first, random behind."""
+    number = int.from_bytes(int(now * 1000).to_bytes(6, "big") + os.urandom(10), "big")
+    return str(uuid.UUID(int=number & ~(0xF << 76) & ~(0x3 << 62) | 7 << 76 | 2 << 62))

@@ -1,0 +1,77 @@
+"""Logs of the server: one line an event, as text for people or as JSON for programs.
+
+    2026-01-31T12:00:00.000000Z WARNING headstream.server login refused user="bob" address="127.0.0.1:54321" status=42
+    {"time": "2026-01-31T12:00:00.000000Z", "level": "WARNING", "logger": "headstream.server", "event": "login refused", …}
+
+What a client said is always quoted: no name can make up a line of its own.
+"""
+
+from __future__ import annotations
+
+import json
+import logging
+import sys
+from datetime import UTC, datetime
+from typing import Any, Final, Literal, TypeAlias
+
+__all__ = ["LogForm", "note", "start_logging"]
+
+LogForm: TypeAlias = Literal["text", "json"]
+_LOGGER: Final = logging.getLogger("headstream.server")
+_ROOT: Final = "headstream"
+
+
+def note(level: int, event: str, error: BaseException | None = None, /, **fields: object) -> None:
+    """Log an event of the server.
+
+    Args:
+        level: Of the module logging.
+        event: What happened, always in the same words.
+        error: An exception whose traceback belongs to it.
+        fields: What it is about; never a password, a token or a payload.
+    """
+    if _LOGGER.isEnabledFor(level):
+        _LOGGER.log(level, "%s", event, exc_info=error, extra={"fields": fields})
+
+
+def start_logging(level: str, form: LogForm) -> None:
+    """Have everything of Headstream logged to standard error.
+
+    Args:
+        level: debug, info, warning or error.
+        form: How a line looks.
+    """
+    handler = logging.StreamHandler(sys.stderr)
+    handler.setFormatter(_JsonLines() if form == "json" else _TextLines())
+    logger = logging.getLogger(_ROOT)
+    logger.handlers[:] = [handler]
+    logger.setLevel(level.upper())
+    logger.propagate = False
+
+
+def _time(record: logging.LogRecord) -> str:
+    return f"{datetime.fromtimestamp(record.created, UTC):%Y-%m-%dT%H:%M:%S.%f}Z"
+
+
+class _TextLines(logging.Formatter):
+    def format(self, record: logging.LogRecord) -> str:
+        event = record.getMessage().replace("\n", "\\n")
+        parts = [_time(record), record.levelname, record.name, event]
+        parts += (f"{name}={json.dumps(value, default=str)}" for name, value in _fields(record).items())
+        if record.exc_info:
+            parts.append(f"\n{self.formatException(record.exc_info)}")
+        return " ".join(parts)
+
+
+class _JsonLines(logging.Formatter):
+    def format(self, record: logging.LogRecord) -> str:
+        members = {"time": _time(record), "level": record.levelname, "logger": record.name, "event": record.getMessage()}
+        members |= _fields(record)
+        if record.exc_info:
+            members["traceback"] = self.formatException(record.exc_info)
+        return json.dumps(members, default=str)
+
+
+def _fields(record: logging.LogRecord) -> dict[str, Any]:
+    fields: dict[str, Any] = getattr(record, "fields", {})
+    return fields

@@ -1,0 +1,118 @@
+"""TcpServer: the door for existing clients and for our own: it listens, and keeps its connections within their limits."""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+import ssl
+from typing import Final
+
+from headstream.broker.commands.dispatch import Dispatcher
+from headstream.server.addresses import Address
+from headstream.server.connection import Connection
+from headstream.server.logs import note
+from headstream.server.sockets import listen
+from headstream.server.tcp_settings import TcpSettings
+from headstream.server.traffic import Traffic
+from headstream.server.workers import Workers
+from headstream.wire.frames import BufferPool
+
+__all__ = ["TcpServer"]
+
+_CHECK_S: Final = 1.0
+"""How often connections are looked at, at least; more often where a limit is short."""
+_HANDSHAKE_S: Final = 10.0
+
+
+class TcpServer:
+    """All connections over TCP.
+
+    Args:
+        dispatcher: What answers.
+        workers: The threads for what is slow.
+        settings: What is decided.
+    """
+
+    def __init__(self, dispatcher: Dispatcher, workers: Workers, settings: TcpSettings) -> None:
+        self.dispatcher = dispatcher
+        self.workers = workers
+        self.limits = settings.limits
+        self.pool = BufferPool()
+        self.traffic = Traffic("tcp")
+        self._settings = settings
+        self._connections: set[Connection] = set()
+        self._server: asyncio.Server | None = None
+        self._checking: asyncio.Task[None] | None = None
+        self._is_empty = asyncio.Event()
+
+    async def start(self, address: Address, tls: ssl.SSLContext | None = None) -> Address:
+        """Accept connections, and return where.
+
+        Args:
+            address: Where to listen; port 0 is any that is free.
+            tls: Whether and how connections are encrypted.
+
+        Raises:
+            StorageError, EnvironmentSetupError: the system does not let us listen there.
+        """
+        loop = asyncio.get_running_loop()
+        sock, bound = listen(address, self._settings.socket)
+        self._server = await loop.create_server(
+            lambda: Connection(self, loop),
+            sock=sock,
+            backlog=1024,
+            ssl=tls,
+            ssl_handshake_timeout=None if tls is None else _HANDSHAKE_S,
+        )
+        self._checking = loop.create_task(self._check_often())
+        return bound
+
+    def joined(self, connection: Connection) -> bool:
+        """Take note of a new connection; return whether there is room for it."""
+        if len(self._connections) >= self._settings.max_connections:
+            if not self.traffic.refused_connections % 1000:
+                note(logging.WARNING, "connections refused", most=self._settings.max_connections)
+            self.traffic.refused_connections += 1
+            return False
+        self._connections.add(connection)
+        self.traffic.connections = len(self._connections)
+        return True
+
+    def left(self, connection: Connection) -> None:
+        """Take note that a connection has ended, and that nothing of it is under way."""
+        self._connections.discard(connection)
+        self.traffic.connections = len(self._connections)
+        if not self._connections:
+            self._is_empty.set()
+
+    async def stop(self, drain_s: float) -> None:
+        """Accept no more, answer what has been received, and close every connection.
+
+        Args:
+            drain_s: How long that may take, seconds; what is not done then is closed as it is.
+        """
+        if self._server is None:
+            return
+        self._server.close()
+        if self._checking is not None:
+            self._checking.cancel()
+        self._is_empty.clear()
+        for connection in tuple(self._connections):
+            connection.leave()
+        if self._connections:
+            try:
+                await asyncio.wait_for(self._is_empty.wait(), drain_s)
+            except TimeoutError:
+                note(logging.WARNING, "connections closed before they were done", count=len(self._connections))
+                for connection in tuple(self._connections):
+                    connection.abort()
+                await asyncio.sleep(0)
+        self._server = None
+
+    async def _check_often(self) -> None:
+        loop = asyncio.get_running_loop()
+        every_s = min(_CHECK_S, self.limits.frame_s / 4, self.limits.stall_s / 4)
+        while True:
+            await asyncio.sleep(every_s)
+            for connection in tuple(self._connections):
+                connection.check(loop.time())

@@ -1,0 +1,74 @@
+"""TLS: what a server shows to prove who it is, from PEM files or from one PKCS#12 file."""
+
+from __future__ import annotations
+
+import os
+import ssl
+import tempfile
+from dataclasses import dataclass, field
+from pathlib import Path
+
+from headstream.errors import InvalidOptionError, StorageError
+
+__all__ = ["TlsFiles", "make_tls"]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class TlsFiles:
+    """A certificate and its key.
+
+    Args:
+        certificate: A PEM file with the certificate and those that vouch for it, or a PKCS#12 file with all of it.
+        key: A PEM file with the key; None if it is in the same file.
+        password: What the key is encrypted with, empty for nothing.
+    """
+
+    certificate: Path
+    key: Path | None = None
+    password: str = field(default="", repr=False)
+
+
+def make_tls(files: TlsFiles) -> ssl.SSLContext:
+    """Return how a server encrypts: TLS 1.2 or later.
+
+    Raises:
+        StorageError: a file cannot be read.
+        InvalidOptionError: there is no certificate with its key in them, or the password is wrong.
+    """
+    try:
+        data = files.certificate.read_bytes()
+        if files.key is not None:
+            files.key.read_bytes()
+    except OSError as error:
+        raise StorageError(f"a certificate or key cannot be read: {error.strerror}", where=error.filename) from error
+    context = ssl.create_default_context(ssl.Purpose.CLIENT_AUTH)
+    context.minimum_version = ssl.TLSVersion.TLSv1_2
+    try:
+        if b"-----BEGIN" in data:
+            context.load_cert_chain(files.certificate, files.key, lambda: files.password)
+        else:
+            _load_pkcs12(context, data, files)
+    except (ssl.SSLError, ValueError) as error:
+        raise InvalidOptionError(
+            f"no certificate with its key: {error}",
+            where=str(files.certificate),
+            advice="Give a PEM file and its key, or a PKCS#12 file and its password",
+        ) from None
+    return context
+
+
+def _load_pkcs12(context: ssl.SSLContext, data: bytes, files: TlsFiles) -> None:
+    """Load a PKCS#12 file by way of a PEM file that only this user can read, and that is gone when this returns."""
+    from cryptography.hazmat.primitives.serialization import BestAvailableEncryption, Encoding, PrivateFormat
+    from cryptography.hazmat.primitives.serialization.pkcs12 import load_key_and_certificates
+
+    key, certificate, others = load_key_and_certificates(data, files.password.encode() or None)
+    if key is None or certificate is None:
+        raise ValueError("the file lacks one of them")
+    password = os.urandom(16).hex()
+    pem = key.private_bytes(Encoding.PEM, PrivateFormat.PKCS8, BestAvailableEncryption(password.encode()))
+    pem += b"".join(each.public_bytes(Encoding.PEM) for each in (certificate, *others))
+    with tempfile.NamedTemporaryFile(suffix=".pem") as file:  # mkstemp: mode 0600
+        file.write(pem)
+        file.flush()
+        context.load_cert_chain(file.name, password=password)

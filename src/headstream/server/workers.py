@@ -1,0 +1,53 @@
+"""Workers: the threads that answer what must not hold up the event loop.
+
+work        what waits for a disk, changes directories, or is big enough to be worth another core
+passwords   hashing: it takes tens of milliseconds of a core each, asked for by anybody, so it has threads of its own,
+            as many as there are cores and below everything else in the system's eyes
+"""
+
+from __future__ import annotations
+
+import contextlib
+import os
+import threading
+from collections.abc import Callable
+from concurrent.futures import Future, ThreadPoolExecutor
+from typing import Final, TypeVar
+
+from headstream.wire.codes import Code
+
+__all__ = ["Workers"]
+
+_T = TypeVar("_T")
+_WORK_THREADS: Final = 64
+"""Sends that wait for one sync together each hold a thread."""
+_PASSWORD_NICENESS: Final = 10
+_WITH_PASSWORDS: Final = frozenset({Code.LOGIN, Code.CREATE_USER, Code.CHANGE_PASSWORD})
+
+
+class Workers:
+    """The threads of one server, for all its doors."""
+
+    def __init__(self) -> None:
+        self._work = ThreadPoolExecutor(_WORK_THREADS, "headstream-work")
+        self._passwords = ThreadPoolExecutor(os.cpu_count() or 1, "headstream-passwords", _step_back)
+
+    def submit(self, code: int, function: Callable[[], _T]) -> Future[_T]:
+        """Run a function on a thread that suits a command.
+
+        Args:
+            code: The command's code.
+            function: What to run.
+        """
+        return (self._passwords if code in _WITH_PASSWORDS else self._work).submit(function)
+
+    def close(self) -> None:
+        """End the threads once they are done with what they have; what waits for one is dropped."""
+        for pool in (self._passwords, self._work):
+            pool.shutdown(wait=True, cancel_futures=True)
+
+
+def _step_back() -> None:
+    """Let every other thread of the machine go first; on systems where a thread has a niceness."""
+    with contextlib.suppress(AttributeError, OSError):
+        os.setpriority(os.PRIO_PROCESS, threading.get_native_id(), _PASSWORD_NICENESS)

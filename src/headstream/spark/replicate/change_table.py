@@ -1,0 +1,134 @@
+"""The change table of a target: every change that was applied to it, as it came, a row each, only ever appended to.
+
+    the target's columns, as the change has them
+    _hs_operation STRING | _hs_sequence STRING | _hs_commit_time TIMESTAMP, which the sequence begins with
+    _hs_timestamp STRING, as the source wrote it | _hs_stream_position STRING
+    _hs_transaction STRING | _hs_event BIGINT, its number in the transaction | _hs_last_event BOOLEAN
+    _hs_present, _hs_changed ARRAY<STRING>: the columns that the change carries, and that it changed; null where it is not told
+    _hs_envelope_headers MAP<STRING,STRING>: the envelope's own headers
+    _hs_topic STRING | _hs_partition INT | _hs_offset BIGINT | _hs_logged_time TIMESTAMP: where it came from
+    _hs_before_<column>: the row before
+
+It is appended to after the merge, by the same unit and number: what a merge did not take is not here yet, and whatever is
+killed, each message is here once.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable
+from pathlib import Path
+from typing import Final
+
+import pyarrow as pa
+
+from headstream.codec.replicate import decode_mask
+from headstream.errors import StorageError
+from headstream.spark.replicate.apply.engine import TableEngine
+from headstream.spark.replicate.apply.scd1 import fit_columns, in_table_types
+from headstream.spark.replicate.apply.scd2_rows import commit_times
+from headstream.spark.replicate.changes import OPERATIONS, RESERVED_PREFIX
+from headstream.spark.replicate.conversion import arrow_type
+from headstream.spark.replicate.raw import CHANGE_COORDINATES, Coordinates, coordinates_table, leave_out
+from headstream.spark.replicate.schemas import BEFORE_PREFIX, TableSchema
+
+__all__ = ["ChangeTable"]
+
+_BOOKKEEPING: Final = {
+    "_hs_operation": "STRING",
+    "_hs_sequence": "STRING",
+    "_hs_commit_time": "TIMESTAMP",
+    "_hs_timestamp": "STRING",
+    "_hs_stream_position": "STRING",
+    "_hs_transaction": "STRING",
+    "_hs_event": "BIGINT",
+    "_hs_last_event": "BOOLEAN",
+    "_hs_present": "ARRAY<STRING>",
+    "_hs_changed": "ARRAY<STRING>",
+    "_hs_envelope_headers": "MAP<STRING,STRING>",
+    "_hs_topic": "STRING",
+    "_hs_partition": "INT",
+    "_hs_offset": "BIGINT",
+    "_hs_logged_time": "TIMESTAMP",
+}
+
+
+class ChangeTable:
+    """The change table of one target.
+
+    Args:
+        path: Its directory; made with its first change.
+        open_engine: Opens the Delta table there.
+    """
+
+    def __init__(self, path: Path, open_engine: Callable[[Path], TableEngine]) -> None:
+        self._path = path
+        self._open_engine = open_engine
+        self._opened: TableEngine | None = None
+
+    @property
+    def engine(self) -> TableEngine:
+        """What reads and writes it."""
+        if self._opened is None:
+            self._opened = self._open_engine(self._path)
+        return self._opened
+
+    def append(self, changes: pa.Table, schema: TableSchema, rejected: Iterable[Coordinates], app_id: str, version: int) -> None:
+        """Append changes in one commit that remembers (app_id, version); nothing where it is there already.
+
+        Args:
+            changes: Decoded changes, with their details.
+            schema: What they were decoded by.
+            rejected: Where those came from that the merge could not apply; they are left out.
+            app_id: Names what is applied.
+            version: Number of this application, rising.
+
+        Raises:
+            SchemaError: a column's types in table and schema cannot be reconciled.
+            StorageError: the table cannot be written.
+        """
+        wanted = schema.types | {BEFORE_PREFIX + name: kind for name, kind in schema.types.items()}
+        if not self.engine.columns:
+            self.engine.create({**schema.types, **_BOOKKEEPING, **wanted})
+        if self._has(app_id, version):
+            return
+        fit_columns(self.engine, self._own_columns(), wanted)
+        rows = leave_out(changes, CHANGE_COORDINATES, coordinates_table(rejected))
+        if rows.num_rows:
+            try:
+                self.engine.append(self._to_rows(rows, schema), app_id, version)
+            except StorageError:
+                self._opened = None  # the commit may be there all the same, and then the changes must not come again
+                if not self._has(app_id, version):
+                    raise
+
+    def _has(self, app_id: str, version: int) -> bool:
+        applied = self.engine.last_applied(app_id)
+        return applied is not None and applied >= version
+
+    def _own_columns(self) -> dict[str, str]:
+        """Return the columns that follow the schema, and their types."""
+        columns = self.engine.columns.items()
+        return {name: kind for name, kind in columns if not name.startswith(RESERVED_PREFIX) or name.startswith(BEFORE_PREFIX)}
+
+    def _to_rows(self, changes: pa.Table, schema: TableSchema) -> pa.Table:
+        own = self._own_columns()
+        fitted = in_table_types(changes.select([name for name in changes.schema.names if name in own]), own)
+        names = {column.ordinal: column.name for column in schema.metadata.columns}
+        found = {name: fitted[name] for name in fitted.schema.names}
+        found |= {name: changes[name] for name in _BOOKKEEPING if name in changes.schema.names}
+        sequences = changes["_hs_sequence"].combine_chunks()
+        found["_hs_operation"] = pa.array(OPERATIONS).take(changes["_hs_operation"].combine_chunks())
+        found["_hs_commit_time"] = commit_times(sequences)
+        found["_hs_present"] = _columns_of(changes["_hs_columns"], names)
+        found["_hs_changed"] = _columns_of(changes["_hs_changed"], names)
+        found["_hs_logged_time"] = changes["_hs_logged_us"].cast(pa.timestamp("us", "UTC"))
+        types = {name: arrow_type(_BOOKKEEPING.get(name) or own[name]) for name in self.engine.columns}
+        arrays = [found[name] if name in found else pa.nulls(changes.num_rows, kind) for name, kind in types.items()]
+        return pa.table(arrays, schema=pa.schema([pa.field(name, kind) for name, kind in types.items()]))
+
+
+def _columns_of(masks: pa.ChunkedArray, names: dict[int, str]) -> pa.Array:
+    """Return the names of the columns that masks have; masks repeat, so each is read once."""
+    encoded = masks.combine_chunks().dictionary_encode()
+    told = [[names[o] for o in sorted(decode_mask(mask)) if o in names] for mask in encoded.dictionary.to_pylist()]
+    return pa.array(told, pa.list_(pa.string())).take(encoded.indices)

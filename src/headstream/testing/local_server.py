@@ -1,0 +1,137 @@
+"""A real server for tests, in this process: its sockets are real, its ports free ones, its log in memory or in a directory."""
+
+from __future__ import annotations
+
+import asyncio
+import threading
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+from types import TracebackType
+from typing import Final
+
+from headstream.broker.settings import DEFAULT_PASSWORD, DEFAULT_USERNAME, ServerSettings
+from headstream.server.addresses import Address
+from headstream.server.app import Server
+from headstream.server.config import ServerConfig
+from headstream.server.tls import TlsFiles
+
+__all__ = ["LocalServer", "server"]
+
+_HOST: Final = "127.0.0.1"
+_CHEAP_ROUNDS: Final = 4
+"""Passwords are hashed as cheaply as can be: nothing is secret here, and each login waits for it."""
+
+
+class LocalServer:
+    """A server in a thread of this process; use it in a `with` statement, or start() and stop() it.
+
+    Args:
+        directory: Where its log is; None keeps it in memory, where a restart loses it.
+        segment_bytes: Size at which a partition's file is followed by a new one.
+        tls: What both doors are encrypted with; None for not at all.
+    """
+
+    def __init__(self, directory: Path | None = None, *, segment_bytes: int | None = None, tls: TlsFiles | None = None) -> None:
+        self._directory = directory
+        self._segment_bytes = segment_bytes
+        self._tls = tls
+        self._tcp_port = self._http_port = 0
+        self._loop: asyncio.AbstractEventLoop | None = None
+        self._stopping: asyncio.Event | None = None
+        self._thread: threading.Thread | None = None
+        self._error: BaseException | None = None
+
+    @property
+    def url(self) -> str:
+        """What to connect to, as the root user, over TCP."""
+        query = "" if self._tls is None else "?tls=true"
+        return f"headstream://{DEFAULT_USERNAME}:{DEFAULT_PASSWORD}@{_HOST}:{self._tcp_port}{query}"
+
+    @property
+    def http_url(self) -> str:
+        """The same over HTTP."""
+        scheme = "http" if self._tls is None else "https"
+        return f"{scheme}://{DEFAULT_USERNAME}:{DEFAULT_PASSWORD}@{_HOST}:{self._http_port}"
+
+    @property
+    def tcp_address(self) -> tuple[str, int]:
+        """Host and port of TCP."""
+        return _HOST, self._tcp_port
+
+    @property
+    def http_address(self) -> tuple[str, int]:
+        """Host and port of HTTP."""
+        return _HOST, self._http_port
+
+    def start(self) -> LocalServer:
+        """Start it, on the ports it had before if it was stopped; it answers when this returns.
+
+        Raises:
+            HeadstreamError: it cannot start.
+        """
+        ready = threading.Event()
+        self._error = None
+        self._thread = threading.Thread(target=self._run, args=(ready,), name="headstream-server", daemon=True)
+        self._thread.start()
+        ready.wait()
+        if self._error is not None:
+            self._thread.join()
+            raise self._error
+        return self
+
+    def _run(self, ready: threading.Event) -> None:
+        try:
+            asyncio.run(self._serve(ready))
+        except BaseException as error:  # raised where somebody sees it
+            self._error = error
+            ready.set()
+
+    async def _serve(self, ready: threading.Event) -> None:
+        config = ServerConfig(
+            data=None if self._directory is None else str(self._directory),
+            tcp_address=Address(_HOST, self._tcp_port),
+            http_address=Address(_HOST, self._http_port),
+            tcp_tls=self._tls,
+            http_tls=self._tls,
+            segment_bytes=self._segment_bytes,
+            settings=ServerSettings(password_rounds=_CHEAP_ROUNDS),
+        )
+        self._loop, self._stopping = asyncio.get_running_loop(), asyncio.Event()
+        async with Server(config) as running:
+            assert running.tcp_address is not None
+            assert running.http_address is not None
+            self._tcp_port, self._http_port = running.tcp_address.port, running.http_address.port
+            ready.set()
+            await self._stopping.wait()
+
+    def stop(self) -> None:
+        """Stop it: what was received is answered, then its connections are closed. Stopping twice is fine.
+
+        Raises:
+            HeadstreamError: what was acknowledged could not be kept.
+        """
+        thread, self._thread = self._thread, None
+        if thread is None or self._loop is None or self._stopping is None:
+            return
+        self._loop.call_soon_threadsafe(self._stopping.set)
+        thread.join()
+        if self._error is not None:
+            raise self._error
+
+    def __enter__(self) -> LocalServer:
+        return self.start()
+
+    def __exit__(self, kind: type[BaseException] | None, error: BaseException | None, traceback: TracebackType | None) -> None:
+        self.stop()
+
+
+@contextmanager
+def server(directory: Path | None = None) -> Iterator[LocalServer]:
+    """Give a running server on free ports, for as long as the body runs.
+
+    Args:
+        directory: Where its log is; None keeps it in memory.
+    """
+    with LocalServer(directory) as running:
+        yield running

@@ -1,0 +1,90 @@
+"""A server without sockets, over a log in memory, and sessions that ask it by the bytes of their commands."""
+
+from __future__ import annotations
+
+from typing import Any, TypeVar
+
+from headstream.broker.broker import Broker
+from headstream.broker.commands.dispatch import Dispatcher
+from headstream.broker.commands.table import make_dispatcher
+from headstream.broker.sessions import Session
+from headstream.broker.settings import ServerSettings
+from headstream.errors import HeadstreamError
+from headstream.log.shared import open_memory
+from headstream.wire.commands.permissions import Permissions
+from headstream.wire.commands.sessions import Login
+from headstream.wire.commands.users import CreateUser, UserDetails, UserStatus
+from headstream.wire.records import Command
+from headstream.wire.refusals import status_of
+
+__all__ = ["Clock", "Peer", "Server"]
+
+_R = TypeVar("_R")
+
+
+class Clock:
+    """A clock that goes on when it is told to; seconds."""
+
+    def __init__(self) -> None:
+        self.now_s = 1_700_000_000.0
+
+    def now_us(self) -> int:
+        return int(self.now_s * 1e6)
+
+    def monotonic(self) -> float:
+        return self.now_s
+
+
+class Peer:
+    """One client: a session, and what it asks."""
+
+    def __init__(self, dispatcher: Dispatcher, session: Session) -> None:
+        self.dispatcher = dispatcher
+        self.session = session
+
+    def ask(self, command: Command[_R]) -> _R:
+        """Return the reply to a command; command and reply travel as bytes."""
+        arrived = type(command).decode(command.encode())
+        arrived.validate()
+        kind: Any = type(command)
+        reply: _R = kind.decode_reply(kind.encode_reply(self.dispatcher.answer(self.session, arrived)))
+        return reply
+
+    def status(self, command: Command[Any]) -> int:
+        """Return the status by which a command is refused, 0 where it is not."""
+        try:
+            self.ask(command)
+        except HeadstreamError as error:
+            return status_of(error)
+        return 0
+
+    def log_in(self, name: str = "iggy", password: str = "iggy") -> Peer:
+        self.ask(Login(name, password))
+        return self
+
+
+class Server:
+    """A server over a log in memory, whose clock the test moves."""
+
+    def __init__(self, **settings: Any) -> None:
+        self.clock = Clock()
+        self.broker = Broker(open_memory(), clock_us=self.clock.now_us, monotonic=self.clock.monotonic)
+        self.dispatcher = make_dispatcher(self.broker, ServerSettings(password_rounds=4, **settings))
+        self._ports = 50_000
+
+    def connect(self) -> Peer:
+        """Return a client that nobody has logged in."""
+        self._ports += 1
+        return Peer(self.dispatcher, self.dispatcher.sessions.open(f"127.0.0.1:{self._ports}"))
+
+    def root(self) -> Peer:
+        return self.connect().log_in()
+
+    def add_user(self, name: str, permissions: Permissions | None = None, status: UserStatus = UserStatus.ACTIVE) -> UserDetails:
+        """Make a user whose password is its name twice."""
+        return self.root().ask(CreateUser(name, name * 2, status, permissions))
+
+    def connect_as(self, name: str, permissions: Permissions | None = None) -> Peer:
+        """Return a client of a new user."""
+        self.add_user(name, permissions)
+        return self.connect().log_in(name, name * 2)

@@ -1,0 +1,386 @@
+"""Sessions, users and tokens by their commands: what is answered, and every status by which it is refused."""
+
+from __future__ import annotations
+
+from concurrent.futures import ThreadPoolExecutor
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from headstream.broker.broker import Broker
+from headstream.broker.commands.table import make_dispatcher
+from headstream.broker.passwords import Passwords
+from headstream.broker.settings import ServerSettings
+from headstream.errors import InvalidInputError
+from headstream.log.shared import open_directory
+from headstream.wire.codes import EXTENSION_CONTEXT
+from headstream.wire.commands.permissions import GlobalPermissions, Permissions, StreamPermissions
+from headstream.wire.commands.sessions import LoggedIn, Login, Logout, Ping
+from headstream.wire.commands.tokens import CreateToken, DeleteToken, ListTokens, LoginWithToken, Token
+from headstream.wire.commands.topics import NEVER
+from headstream.wire.commands.users import (
+    ChangePassword,
+    CreateUser,
+    DeleteUser,
+    GetUser,
+    ListUsers,
+    UpdatePermissions,
+    UpdateUser,
+    User,
+    UserDetails,
+    UserStatus,
+)
+from headstream.wire.records import Command
+from tests.servers import Peer, Server
+
+ACTIVE, INACTIVE = UserStatus.ACTIVE, UserStatus.INACTIVE
+EVERYTHING = Permissions(GlobalPermissions.all())
+MANAGES_USERS = Permissions(GlobalPermissions(manage_users=True))
+READS_USERS = Permissions(GlobalPermissions(read_users=True))
+CREATED_US = 1_700_000_000_000_000
+
+
+# -- coming and going ------------------------------------------------------------------------------------------
+
+
+def test_ping_needs_no_login_and_keeps_a_session_alive(server: Server) -> None:
+    server.dispatcher.settings = ServerSettings(heartbeat_us=5_000_000)
+    silent, alive = server.root(), server.root()
+    for _ in range(2):
+        server.clock.now_s += 4
+        alive.ask(Ping())
+        server.dispatcher.sweep()
+    assert [silent.session.is_stale, alive.session.is_stale] == [True, False]
+    assert [silent.status(ListUsers()), alive.status(ListUsers()), silent.status(Ping())] == [30, 0, 0]
+    assert server.dispatcher.sessions.list() == [alive.session]
+
+
+def test_sweep_leaves_silent_sessions_where_no_heartbeat_is_asked_for(server: Server) -> None:
+    peer = server.root()
+    server.clock.now_s += 1e6
+    server.dispatcher.sweep()
+    assert peer.status(ListUsers()) == 0
+
+
+def test_login_says_who_one_is_and_replaces_who_one_was(server: Server) -> None:
+    server.add_user("alice")
+    peer = server.connect()
+    assert peer.ask(Login("iggy", "iggy", "0.6.203", "")) == LoggedIn(1)
+    assert peer.ask(Login("alice", "alicealice")) == LoggedIn(2)
+    assert peer.session.user_id == 2
+    assert peer.status(ListUsers()) == 41
+
+
+@pytest.mark.parametrize("context", [None, "", EXTENSION_CONTEXT])
+def test_login_says_whether_the_client_knows_our_own_commands(server: Server, context: str | None) -> None:
+    peer = server.connect()
+    token = server.root().ask(CreateToken("own", 0)).token
+    for login in (Login("iggy", "iggy", "1.0.0", context), LoginWithToken(token, "1.0.0", context)):
+        peer.ask(login)
+        assert peer.session.is_extended == (context == EXTENSION_CONTEXT)
+
+
+def test_logout_leaves_the_connection_to_ping_and_log_in(server: Server) -> None:
+    peer = server.root()
+    peer.ask(Logout())
+    assert [peer.status(command) for command in (Logout(), ListUsers(), ListTokens(), Ping())] == [40, 40, 40, 0]
+    assert peer.log_in().status(ListUsers()) == 0
+
+
+@pytest.mark.parametrize(
+    ("login", "status"),
+    [
+        (Login("iggy", "wrong"), 42),
+        (Login("nobody", "iggy"), 42),
+        (Login("inactive", "inactiveinactive"), 47),
+        (Login("inactive", "wrong"), 47),  # before the password is looked at
+        (Login("ab", "iggy"), 43),
+        (Login("iggy", "ab"), 44),
+        (Login("iggy", "iggy", "0.7.0"), 7),
+        (LoginWithToken("no such token"), 20),
+        (LoginWithToken(""), 53),
+        (LoginWithToken("x" * 101), 53),
+    ],
+)
+def test_login_is_refused(server: Server, login: Command[Any], status: int) -> None:
+    server.add_user("inactive", EVERYTHING, INACTIVE)
+    peer = server.connect()
+    assert peer.status(login) == status
+    assert peer.session.user_id == 0
+
+
+# -- users -----------------------------------------------------------------------------------------------------
+
+
+def test_users_are_created_found_changed_and_deleted(server: Server) -> None:
+    root = server.root()
+    rights = Permissions(GlobalPermissions(read_users=True), {4: StreamPermissions(read_stream=True)})
+    alice = UserDetails(2, CREATED_US, ACTIVE, "alice", rights)
+    assert root.ask(CreateUser("alice", "secret", ACTIVE, rights)) == alice
+    assert root.ask(GetUser("alice")) == alice == root.ask(GetUser(2))
+    assert root.ask(GetUser(1)) == UserDetails(1, CREATED_US, ACTIVE, "iggy", EVERYTHING)
+    assert root.ask(CreateUser("bob", "secret", INACTIVE)) == UserDetails(3, CREATED_US, INACTIVE, "bob", None)
+    root.ask(UpdateUser("alice", "eve", INACTIVE))
+    root.ask(UpdateUser(2, status=ACTIVE))
+    root.ask(UpdateUser("eve", "eve"))  # its own name
+    root.ask(UpdatePermissions("eve", None))
+    assert root.ask(GetUser(2)) == UserDetails(2, CREATED_US, ACTIVE, "eve", None)
+    root.ask(DeleteUser("eve"))
+    assert root.ask(ListUsers()) == (User(1, CREATED_US, ACTIVE, "iggy"), User(3, CREATED_US, INACTIVE, "bob"))
+    assert root.ask(CreateUser("alice", "secret", ACTIVE)).id == 4
+    assert [root.ask(GetUser(named)) for named in (2, "eve")] == [None, None]
+
+
+def test_a_name_that_is_a_number_is_a_name(server: Server) -> None:
+    server.add_user("100")
+    assert server.connect().ask(Login("100", "100100")) == LoggedIn(2)
+    assert server.root().ask(GetUser("100")) is not None
+
+
+REFUSED: list[tuple[Command[Any], int]] = [
+    (CreateUser("alice", "secret", ACTIVE), 46),
+    (UpdateUser("bob", "alice"), 46),
+    (UpdateUser("nobody", "other"), 20),
+    (UpdateUser(99, status=ACTIVE), 20),
+    (DeleteUser("nobody"), 20),
+    (DeleteUser("iggy"), 48),
+    (DeleteUser(1), 48),
+    (UpdatePermissions("nobody", None), 20),
+    (UpdatePermissions(1, None), 49),
+    (ChangePassword("nobody", "secret", "other"), 20),
+    (ChangePassword("alice", "wrong", "other"), 42),
+    (CreateUser("ab", "secret", ACTIVE), 43),
+    (CreateUser("x" * 51, "secret", ACTIVE), 43),
+    (CreateUser("other", "ab", ACTIVE), 44),
+    (CreateUser("other", "x" * 101, ACTIVE), 44),
+    (UpdateUser("alice", "ab"), 43),
+    (ChangePassword("alice", "secret", "ab"), 44),
+]
+
+
+@pytest.mark.parametrize(("command", "status"), REFUSED)
+def test_user_command_is_refused_for_what_it_asks(server: Server, command: Command[Any], status: int) -> None:
+    server.add_user("alice")
+    server.add_user("bob")
+    peer = server.root()
+    before = peer.ask(ListUsers())
+    assert peer.status(command) == status
+    assert peer.ask(ListUsers()) == before
+
+
+@pytest.mark.parametrize(("command", "status"), [each for each in REFUSED if each[1] not in (43, 44)])
+def test_user_command_is_refused_for_who_asks_before_users_are_looked_for(
+    server: Server, command: Command[Any], status: int
+) -> None:
+    server.add_user("alice")
+    server.add_user("bob")
+    for permissions in (None, READS_USERS):
+        assert server.connect_as(f"asks{permissions is None}", permissions).status(command) == 41
+    assert server.connect().status(command) == 40
+
+
+def test_validation_comes_before_the_login(server: Server) -> None:
+    assert server.connect().status(CreateUser("ab", "secret", ACTIVE)) == 43
+
+
+@pytest.mark.parametrize(
+    ("permissions", "sees_others", "lists"), [(None, False, 41), (READS_USERS, True, 0), (MANAGES_USERS, True, 0)]
+)
+def test_looking_at_users_needs_a_right_except_at_oneself(
+    server: Server, permissions: Permissions | None, sees_others: bool, lists: int
+) -> None:
+    peer = server.connect_as("alice", permissions)
+    assert [peer.ask(GetUser(named)) is not None for named in ("alice", 2)] == [True, True]
+    assert [peer.ask(GetUser(named)) is not None for named in ("iggy", 1)] == [sees_others] * 2
+    assert [peer.ask(GetUser(named)) for named in ("nobody", 9)] == [None, None]
+    assert peer.status(ListUsers()) == lists
+    assert server.connect().ask(GetUser(1)) is None
+
+
+def test_changed_permissions_count_from_the_next_command_on(server: Server) -> None:
+    peer, root = server.connect_as("alice"), server.root()
+    assert peer.status(ListUsers()) == 41
+    rights = server.dispatcher.rights(peer.session)
+    root.ask(UpdatePermissions("alice", READS_USERS))
+    assert peer.status(ListUsers()) == 0
+    assert server.dispatcher.rights(peer.session) is not rights
+    root.ask(UpdatePermissions("alice", None))
+    assert peer.status(ListUsers()) == 41
+
+
+def test_a_password_is_changed_by_its_user_and_by_who_manages_users(server: Server) -> None:
+    peer = server.connect_as("alice")
+    peer.ask(ChangePassword("alice", "alicealice", "second"))
+    server.root().ask(ChangePassword(2, "second", "third"))
+    assert [server.connect().status(Login("alice", password)) for password in ("alicealice", "second", "third")] == [42, 42, 0]
+    assert peer.ask(GetUser(2)) is not None  # the session goes on
+
+
+def test_an_inactive_user_goes_on_where_it_is_and_comes_no_more(server: Server) -> None:
+    peer = server.connect_as("alice", READS_USERS)
+    token = peer.ask(CreateToken("own", NEVER)).token
+    server.root().ask(UpdateUser("alice", status=INACTIVE))
+    assert peer.status(ListUsers()) == 0
+    assert [server.connect().status(login) for login in (Login("alice", "alicealice"), LoginWithToken(token))] == [47, 47]
+
+
+def test_deleting_a_user_ends_its_sessions_and_tokens(server: Server) -> None:
+    peer = server.connect_as("alice", MANAGES_USERS)
+    token = peer.ask(CreateToken("own", NEVER)).token
+    ended: list[Any] = []
+    server.dispatcher.sessions.on_close(ended.append)
+    server.root().ask(DeleteUser("alice"))
+    assert ended == [peer.session]
+    assert peer.session.is_ended
+    assert peer.session not in server.dispatcher.sessions.list()
+    assert [peer.status(ListUsers()), peer.status(CreateToken("new", NEVER))] == [40, 40]
+    assert server.connect().status(LoginWithToken(token)) == 20
+
+
+def test_there_are_never_more_users_than_there_are_numbers(server: Server) -> None:
+    with server.broker.backing.log.changing() as catalog, catalog.transaction(()):
+        catalog.change("UPDATE sqlite_sequence SET seq = 4294967294 WHERE name = 'users'")
+    root = server.root()
+    assert root.ask(CreateUser("last", "secret", ACTIVE)).id == (1 << 32) - 1
+    assert root.status(CreateUser("more", "secret", ACTIVE)) == 55
+
+
+@pytest.mark.parametrize("noun", ["user", "token"])
+def test_one_of_many_who_make_the_same_at_once_makes_it(server: Server, noun: str) -> None:
+    command: Command[Any] = CreateUser("alice", "secret", ACTIVE) if noun == "user" else CreateToken("own", NEVER)
+    peers = [server.root() for _ in range(8)]
+    with ThreadPoolExecutor(len(peers)) as pool:
+        statuses = sorted(pool.map(lambda peer: peer.status(command), peers))
+    assert statuses == [0] + [46 if noun == "user" else 51] * 7
+    server.add_user("bob")
+    assert [user.id for user in peers[0].ask(ListUsers())] == ([1, 2, 3] if noun == "user" else [1, 2])
+
+
+def test_a_password_is_changed_once_by_those_who_change_it_at_once(server: Server) -> None:
+    server.add_user("alice")
+    passwords = [f"new {number}" for number in range(4)]
+    peers = [server.root() for _ in passwords]
+    with ThreadPoolExecutor(len(peers)) as pool:
+        changes = [ChangePassword("alice", "alicealice", password) for password in passwords]
+        statuses = list(pool.map(lambda peer, change: peer.status(change), peers, changes))
+    assert sorted(statuses) == [0, 42, 42, 42]
+    assert [server.connect().status(Login("alice", password)) for password in passwords] == statuses
+
+
+def test_who_is_deleted_while_its_password_is_checked_may_do_nothing(server: Server, monkeypatch: pytest.MonkeyPatch) -> None:
+    server.add_user("alice", EVERYTHING)
+    root, peer = server.root(), server.connect()
+    check = Passwords.check
+
+    def check_late(self: Passwords, password: str, kept: str | None) -> bool:
+        root.ask(DeleteUser("alice"))
+        return check(self, password, kept)
+
+    monkeypatch.setattr(Passwords, "check", check_late)
+    peer.status(Login("alice", "alicealice"))
+    assert [peer.status(command) for command in (ListUsers(), CreateToken("own", NEVER), ListTokens())] == [40, 40, 40]
+
+
+# -- root and what a restart leaves -------------------------------------------------------------------------------
+
+
+def test_root_is_who_the_first_server_says_and_users_outlive_a_restart(tmp_path: Path) -> None:
+    def start(**settings: Any) -> tuple[Broker, Peer]:
+        broker = Broker(open_directory(str(tmp_path)))
+        dispatcher = make_dispatcher(broker, ServerSettings(password_rounds=4, **settings))
+        return broker, Peer(dispatcher, dispatcher.sessions.open("127.0.0.1:1"))
+
+    broker, peer = start(root_username="admin", root_password="choose one")
+    assert peer.status(Login("iggy", "iggy")) == 42
+    peer.log_in("admin", "choose one").ask(CreateUser("alice", "secret", ACTIVE, READS_USERS))
+    peer.ask(UpdateUser("admin", "boss"))
+    token = peer.ask(CreateToken("own", NEVER)).token
+    peer.dispatcher.tokens.revoke("a", 1 << 60)
+    broker.close()
+    broker, peer = start(root_username="ignored", root_password="ignored")
+    assert peer.ask(LoginWithToken(token)) == LoggedIn(1)
+    assert [peer.dispatcher.tokens.is_revoked(each) for each in "ab"] == [True, False]
+    assert [user.username for user in peer.ask(ListUsers())] == ["boss", "alice"]
+    assert peer.log_in("alice", "secret").status(ListUsers()) == 0
+    broker.close()
+
+
+@pytest.mark.parametrize(
+    ("settings", "status"),
+    [({"root_username": "ab"}, 43), ({"root_password": "ab"}, 44), ({"root_password": "x" * 101}, 44)],
+)
+def test_a_server_does_not_start_with_a_root_that_cannot_log_in(settings: dict[str, str], status: int) -> None:
+    with pytest.raises(InvalidInputError) as caught:
+        Server(**settings)
+    assert caught.value.status == status
+
+
+# -- tokens ------------------------------------------------------------------------------------------------------
+
+
+def test_tokens_are_made_listed_used_and_deleted_by_their_own_user(server: Server) -> None:
+    alice, root = server.connect_as("alice"), server.root()
+    hour_us = 3_600_000_000
+    tokens = {name: alice.ask(CreateToken(name, expiry)).token for name, expiry in (("hour", hour_us), ("ever", NEVER))}
+    root.ask(CreateToken("hour", 0))
+    assert [len(token) for token in tokens.values()] == [68, 68]
+    assert alice.ask(ListTokens()) == (Token("ever", 0), Token("hour", CREATED_US + hour_us))
+    assert root.ask(ListTokens()) == (Token("hour", 0),)
+    assert [server.connect().ask(LoginWithToken(token)) for token in tokens.values()] == [LoggedIn(2)] * 2
+    alice.ask(DeleteToken("hour"))
+    assert server.connect().status(LoginWithToken(tokens["hour"])) == 20
+    assert (alice.ask(ListTokens()), root.ask(ListTokens())) == ((Token("ever", 0),), (Token("hour", 0),))
+
+
+def test_token_is_refused_from_its_expiry_on_and_forgotten_by_a_sweep(server: Server) -> None:
+    root, peer = server.root(), server.connect()
+    token = root.ask(CreateToken("second", 1_000_000)).token
+    longest = root.ask(CreateToken("longest", NEVER - 1)).token
+    server.clock.now_s += 0.5
+    assert peer.status(LoginWithToken(token)) == 0
+    server.clock.now_s += 0.5
+    assert peer.status(LoginWithToken(token)) == 54
+    server.dispatcher.sweep()
+    assert [peer.status(LoginWithToken(each)) for each in (token, longest)] == [20, 0]
+    assert [token.name for token in root.ask(ListTokens())] == ["longest"]
+
+
+@pytest.mark.parametrize(
+    ("command", "status"),
+    [
+        (CreateToken("own", 0), 51),
+        (DeleteToken("other"), 20),
+        (CreateToken("ab", 0), 50),
+        (CreateToken("x" * 31, 0), 50),
+        (DeleteToken("ab"), 50),
+    ],
+)
+def test_token_command_is_refused(server: Server, command: Command[Any], status: int) -> None:
+    root = server.root()
+    root.ask(CreateToken("own", 0))
+    assert root.status(command) == status
+    assert [token.name for token in root.ask(ListTokens())] == ["own"]
+
+
+def test_a_user_has_so_many_tokens_and_no_more() -> None:
+    server = Server(most_tokens=2)
+    root, alice = server.root(), server.connect_as("alice")
+    for name in ("one", "two"):
+        root.ask(CreateToken(name, 0))
+    assert [root.status(CreateToken(name, 0)) for name in ("three", "two")] == [52, 52]
+    assert alice.status(CreateToken("three", 0)) == 0
+    root.ask(DeleteToken("one"))
+    assert root.status(CreateToken("three", 0)) == 0
+    server.broker.close()
+
+
+def test_access_tokens_of_http_are_withdrawn_until_they_expire(server: Server) -> None:
+    tokens = server.dispatcher.tokens
+    now_s = int(server.clock.now_s)
+    tokens.revoke("a", now_s + 10)
+    tokens.revoke("a", now_s + 10)
+    assert [tokens.is_revoked(token) for token in "ab"] == [True, False]
+    server.clock.now_s += 10
+    server.dispatcher.sweep()
+    assert not tokens.is_revoked("a")

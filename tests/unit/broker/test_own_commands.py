@@ -1,0 +1,225 @@
+"""Our own commands about messages, topics and epochs, what holds no thread, and what the server tells of itself."""
+
+from __future__ import annotations
+
+import io
+import threading
+import zipfile
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from headstream.broker.broker import Broker
+from headstream.broker.commands.own_messages import begin_wait
+from headstream.broker.commands.requests import answer_request, is_slow
+from headstream.broker.commands.table import make_dispatcher
+from headstream.broker.sessions import Session
+from headstream.broker.settings import ServerSettings
+from headstream.codec.binary import decode_polled, encode_sent
+from headstream.log.shared import open_directory
+from headstream.model.message import Message, MessageState
+from headstream.model.polling import ConsumerKind, PollingKind
+from headstream.model.topology import Fsync, Limits
+from headstream.wire.codes import EXTENSION_CONTEXT
+from headstream.wire.commands.groups import CreateGroup, JoinGroup
+from headstream.wire.commands.offsets import ConsumerRef
+from headstream.wire.commands.partitions import DeletePartitions
+from headstream.wire.commands.sessions import Login
+from headstream.wire.commands.streams import CreateStream
+from headstream.wire.commands.system import GetMe, GetStats, Snapshot, SnapshotCompression, SnapshotType
+from headstream.wire.commands.topics import Compression, CreateTopic, DeleteTopic
+from headstream.wire.extensions.epochs import CommitEpoch, CommittedEpoch, GetEpoch, StageBatch
+from headstream.wire.extensions.groups import CommitOffsets, CommittedOffsets, ListOffsets
+from headstream.wire.extensions.messages import (
+    AppendMessages,
+    FetchMessages,
+    FirstOffset,
+    ListStates,
+    SetState,
+    WaitMessages,
+)
+from headstream.wire.extensions.topics import (
+    ChangeTopicOptions,
+    CreateOpenTopic,
+    GetIdentity,
+    GetOpenTopic,
+    ListOpenTopics,
+)
+from headstream.wire.records import Command
+from tests.servers import Peer, Server
+
+AT = ("shop", "orders")
+BATCH = encode_sent([Message(payload=b"a"), Message(payload=b"b")])
+
+
+@pytest.fixture
+def peer(server: Server) -> Peer:
+    """A client of ours, of a server with a topic `shop/orders` of 2 partitions."""
+    client = server.connect()
+    client.ask(Login("iggy", "iggy", "1.0.0", EXTENSION_CONTEXT))
+    client.ask(CreateOpenTopic(*AT, 2))
+    return client
+
+
+def test_our_commands_are_unknown_when_an_existing_client_sends_them(server: Server, peer: Peer) -> None:
+    commands: list[Command[Any]] = [FetchMessages(*AT, 1, PollingKind.FIRST, 0, 1), GetOpenTopic(*AT), GetIdentity()]
+    assert [server.root().status(command) for command in commands] == [3, 3, 3]
+
+
+def test_fetch_tells_where_to_go_on_when_states_are_asked_for(peer: Peer) -> None:
+    assert peer.ask(AppendMessages(*AT, 1, BATCH * 3)) == FirstOffset(0)
+    peer.ask(SetState(*AT, 1, (1, 4), MessageState.POISONED.value, "cannot be parsed"))
+    available = peer.ask(FetchMessages(*AT, 1, PollingKind.OFFSET, 0, 3))
+    assert [message.offset for message in decode_polled(available.messages)] == [0, 2, 3]
+    assert (available.next_offset, available.end_offset, available.count) == (4, 6, 3)
+    poisoned = peer.ask(FetchMessages(*AT, 1, PollingKind.FIRST, 0, 10, states=(MessageState.POISONED.value,)))
+    assert [message.offset for message in decode_polled(poisoned.messages)] == [1, 4]
+    assert peer.ask(FetchMessages(*AT, 1, PollingKind.FIRST, 0, 10, states=tuple(range(1, 256)))).count == 6
+    (first, _) = peer.ask(ListStates(*AT, 1))
+    assert (first.offset, first.reason, first.by) == (1, "cannot be parsed", "iggy")
+    command = FetchMessages(*AT, 1, PollingKind.FIRST, 0, 10)
+    pieces = answer_request(peer.dispatcher, peer.session, command.code, memoryview(command.encode()))
+    assert FetchMessages.decode_reply(b"".join(pieces)) == peer.ask(command)
+
+
+def test_offsets_of_many_partitions_are_committed_when_named_together(peer: Peer) -> None:
+    who = ConsumerRef(ConsumerKind.GROUP, "billing")
+    peer.ask(CommitOffsets(*AT, who, {1: 5, 2: 7}, {}))
+    assert peer.ask(ListOffsets(*AT, who)) == CommittedOffsets({1: 5, 2: 7})
+    assert peer.status(CommitOffsets(*AT, who, {3: 5}, {})) == 3007
+
+
+def test_topic_is_ours_with_all_its_options_when_made_and_changed(peer: Peer) -> None:
+    made = peer.ask(CreateOpenTopic("shop", "wide", 3, Limits.WIDE, Fsync.ALWAYS, 60_000_000, None, None, 100))
+    assert (made.limits, made.fsync, made.retention_us, made.deduplication_count) == (Limits.WIDE, Fsync.ALWAYS, 60_000_000, 100)
+    changed = peer.ask(ChangeTopicOptions("shop", "wide", {"retention_us": None, "retention_bytes": 10}))
+    assert (changed.retention_us, changed.retention_bytes, changed.deduplication_count) == (None, 10, 100)
+    assert peer.ask(GetOpenTopic("shop", 2)) == changed
+    assert [topic.name for topic in peer.ask(ListOpenTopics())] == ["orders", "wide"]
+    assert peer.ask(GetIdentity()).uuid == peer.dispatcher.broker.identity
+    assert peer.status(ChangeTopicOptions("shop", "wide", {"colour": 1})) == 4
+    assert peer.status(CreateOpenTopic(*AT, 2)) == 2013
+    assert peer.ask(CreateOpenTopic(*AT, 9, if_not_exists=True)).id == 1
+
+
+# -- waiting ---------------------------------------------------------------------------------------------------
+
+
+def test_wait_calls_once_and_is_ready_when_messages_come_from_another_thread(peer: Peer) -> None:
+    called = threading.Semaphore(0)
+    wait = begin_wait(peer.dispatcher, peer.session, WaitMessages(*AT, {1: 0, 2: 0}, 1000), called.release)
+    assert not wait.is_ready
+    other = Peer(peer.dispatcher, peer.session)
+    for _ in range(3):
+        thread = threading.Thread(target=other.ask, args=[AppendMessages(*AT, 2, BATCH)])
+        thread.start()
+        thread.join()
+    assert called.acquire(timeout=10)
+    assert not called.acquire(blocking=False)
+    assert wait.is_ready
+    wait.cancel()
+    peer.ask(AppendMessages(*AT, 1, BATCH))
+    assert not called.acquire(blocking=False)
+
+
+@pytest.mark.parametrize("command", [DeleteTopic(*AT), DeletePartitions(*AT, 1)])
+def test_wait_is_ready_when_what_it_waits_for_goes(peer: Peer, command: Command[Any]) -> None:
+    called: list[bool] = []
+    wait = begin_wait(peer.dispatcher, peer.session, WaitMessages(*AT, {2: 0}, 1000), lambda: called.append(True))
+    peer.ask(command)
+    assert (called, wait.is_ready) == ([True], True)
+
+
+def test_fetch_that_waits_is_ready_when_a_message_in_its_state_comes(peer: Peer) -> None:
+    command = FetchMessages(*AT, 1, PollingKind.OFFSET, 0, 10, states=(MessageState.POISONED.value,), timeout_ms=1000)
+    wait = begin_wait(peer.dispatcher, peer.session, command, lambda: None)
+    peer.ask(AppendMessages(*AT, 1, BATCH))
+    assert not wait.is_ready
+    peer.ask(SetState(*AT, 1, (0,), MessageState.POISONED.value, ""))
+    assert wait.is_ready
+
+
+def test_wait_answers_what_is_there_now_when_asked_like_any_command(peer: Peer) -> None:
+    assert not peer.ask(WaitMessages(*AT, {1: 0}, 1000)).is_woken
+    peer.ask(AppendMessages(*AT, 1, BATCH))
+    assert [peer.ask(WaitMessages(*AT, {1: offset}, 1000)).is_woken for offset in (0, 2)] == [True, False]
+    assert peer.status(WaitMessages(*AT, {3: 0}, 1000)) == 3007
+
+
+# -- epochs ----------------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("is_memory", [True, False])
+def test_epoch_is_appended_once_when_it_is_committed_again(tmp_path: Path, peer: Peer, is_memory: bool) -> None:
+    if not is_memory:
+        broker = Broker(open_directory(str(tmp_path)))
+        dispatcher = make_dispatcher(broker, ServerSettings(password_rounds=4))
+        peer = Peer(dispatcher, dispatcher.sessions.open("127.0.0.1:1"))
+        peer.ask(Login("iggy", "iggy", "1.0.0", EXTENSION_CONTEXT))
+        peer.ask(CreateOpenTopic(*AT, 2))
+    assert peer.ask(GetEpoch("job")) is None
+    batches = tuple(
+        peer.ask(StageBatch("job", 4, part, position, *AT, partition, is_last, BATCH))
+        for part, position, partition, is_last in (("one", 0, 1, False), ("one", len(BATCH), 2, True), ("two", 0, 1, True))
+    )
+    assert [batch.count for batch in batches] == [2, 2, 2]
+    for _ in range(2):
+        assert peer.ask(CommitEpoch("job", 4, batches)) == CommittedEpoch(4)
+    ends = [peer.ask(FetchMessages(*AT, partition, PollingKind.LAST, 0, 10)).end_offset for partition in (1, 2)]
+    assert (ends, peer.ask(GetEpoch("job"))) == ([4, 2], CommittedEpoch(4))
+    peer.dispatcher.broker.close()
+
+
+@pytest.mark.parametrize(
+    ("command", "status"),
+    [
+        (StageBatch("job", 1, "../up", 0, *AT, 1, True, BATCH), 4),
+        (StageBatch("..", 1, "part", 0, *AT, 1, True, BATCH), 4),
+        (StageBatch("job", 1 << 63, "part", 0, *AT, 1, True, BATCH), 4),
+        (StageBatch("job", 1, "part", 0, *AT, 3, True, BATCH), 3007),
+        (StageBatch("job", 1, "part", 0, *AT, 1, True, BATCH[:-1]), 3),
+        (CommitEpoch("job", 1 << 63, ()), 4),
+    ],
+)
+def test_epoch_command_is_refused_when_it_cannot_be_kept(peer: Peer, command: Command[Any], status: int) -> None:
+    assert peer.status(command) == status
+
+
+# -- the system ------------------------------------------------------------------------------------------------
+
+
+def test_stats_say_what_there_is_when_anybody_asks(server: Server, peer: Peer) -> None:
+    stats = server.connect().ask(GetStats())
+    assert (stats.streams_count, stats.topics_count, stats.partitions_count, stats.clients_count) == (1, 1, 2, 2)
+    assert (stats.server_version, stats.server_semver) == ("0.4.300", 4300)
+    assert all([stats.hostname, stats.os_name, stats.os_version, stats.kernel_version, stats.memory_bytes])
+
+
+@pytest.mark.parametrize("compression", list(SnapshotCompression))
+def test_snapshot_can_be_unpacked_when_it_is_made_in_any_compression(peer: Peer, compression: SnapshotCompression) -> None:
+    everything = zipfile.ZipFile(io.BytesIO(peer.ask(Snapshot(compression, (SnapshotType.ALL,)))))
+    assert len(everything.namelist()) == 6
+    alone = zipfile.ZipFile(io.BytesIO(peer.ask(Snapshot(compression, (SnapshotType.TEST,)))))
+    assert {name: alone.read(name) for name in alone.namelist()} == {"test.txt": b"test\n"}
+
+
+def test_request_is_slow_when_it_changes_what_there_is_or_waits_for_a_disk(peer: Peer) -> None:
+    server = peer.dispatcher
+    peer.ask(CreateOpenTopic("shop", "synced", 1, fsync=Fsync.ALWAYS))
+    slow: list[Command[Any]] = [
+        CreateStream(0, "other"),
+        CreateTopic("shop", 0, 1, Compression.NONE, 0, 0, 0, "other"),
+        GetStats(),
+        AppendMessages("shop", "synced", 1, BATCH),
+        AppendMessages(*AT, 1, encode_sent([Message(payload=b"x" * 1_000_000)])),
+    ]
+    quick: list[Command[Any]] = [AppendMessages(*AT, 1, BATCH), FetchMessages(*AT, 1, PollingKind.FIRST, 0, 10)]
+    assert [is_slow(server, each.code, memoryview(each.encode())) for each in slow] == [True] * 5
+    assert [is_slow(server, each.code, memoryview(each.encode())) for each in quick] == [False] * 2
+
+
+def test_http_session_has_no_client_when_it_asks(server: Server, peer: Peer) -> None:
+    asks = Peer(server.dispatcher, Session.over_http("127.0.0.1:9", 1))
+    asks.ask(CreateGroup(*AT, 0, "billing"))
+    assert [asks.status(GetMe()), asks.status(JoinGroup(*AT, 1))] == [5, 5]

@@ -1,0 +1,30 @@
+"""Passwords: what is kept, and what is right."""
+
+from __future__ import annotations
+
+import pytest
+
+from headstream.broker.passwords import Passwords
+
+PASSWORDS = Passwords(4)
+
+
+@pytest.mark.parametrize("password", ["secret", "pässwörd", "a\0b", "x" * 72, "x" * 100, "\udcff lone"])
+def test_a_password_is_right_and_others_are_wrong(password: str) -> None:
+    kept = PASSWORDS.hash(password)
+    assert password not in kept
+    assert PASSWORDS.check(password, kept)
+    assert [PASSWORDS.check(other, kept) for other in (password + "x", password[:-1], "")] == [False] * 3
+
+
+def test_one_password_is_kept_differently_each_time_at_the_cost_that_was_asked_for() -> None:
+    one, other = PASSWORDS.hash("secret"), PASSWORDS.hash("secret")
+    assert one != other
+    assert Passwords(5).hash("secret").startswith("$2b$05$")
+    assert Passwords(5).check("secret", one)
+
+
+def test_nobodys_password_is_never_right_and_costs_a_hash() -> None:
+    assert not PASSWORDS.check("secret", None)
+    with pytest.raises(ValueError, match="salt"):  # as bcrypt sees it, it is looked at
+        Passwords(99).check("secret", None)

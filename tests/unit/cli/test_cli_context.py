@@ -1,0 +1,124 @@
+"""`headstream context`: named servers and logs, secrets that nobody else reads, and what commands take from them."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+from typing import Any
+
+import pytest
+from click.testing import CliRunner, Result
+
+import headstream as hs
+from headstream.cli.contexts import Context, Contexts, contexts_path
+from headstream.cli.main import COMMANDS, cli
+
+
+@pytest.fixture(autouse=True)
+def home(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("XDG_CONFIG_HOME", str(tmp_path / "config"))
+    for name in ("URL", "CONTEXT", "USERNAME", "PASSWORD", "TOKEN"):
+        monkeypatch.delenv(f"HEADSTREAM_{name}", raising=False)
+
+
+def invoke(*arguments: str, stdin: str = "") -> Result:
+    return CliRunner().invoke(cli, arguments, input=stdin)
+
+
+def run(*arguments: str, stdin: str = "") -> Any:
+    result = invoke(*arguments, "--output", "json", stdin=stdin)
+    assert result.exit_code == 0, result.output
+    return json.loads(result.output)
+
+
+def test_a_context_stands_in_for_the_url(tmp_path: Path) -> None:
+    assert invoke("topic", "list").exit_code == 2
+    one, two = (tmp_path / "one").as_uri(), (tmp_path / "two").as_uri()
+    for url, name in ((one, "a/one"), (two, "a/two")):
+        with hs.connect(url) as log:
+            log.create_topic(name)
+    run("context", "create", "first", one)
+    run("context", "create", "second", two)
+    assert [topic["name"] for topic in run("topic", "list")] == ["a/one"]  # the first is in use
+    assert run("context", "use", "second")["in_use"]
+    assert [topic["name"] for topic in run("topic", "list")] == ["a/two"]
+    assert [topic["name"] for topic in run("topic", "list", "--url", one)] == ["a/one"]
+    run("context", "delete", "second")
+    assert invoke("topic", "list").exit_code == 2
+
+
+def test_the_environment_names_another_context(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    run("context", "create", "first", tmp_path.as_uri())
+    monkeypatch.setenv("HEADSTREAM_CONTEXT", "missing")
+    result = invoke("topic", "list")
+    assert result.exit_code == 1
+    assert "there is no context 'missing'" in result.output
+
+
+def test_secrets_are_kept_where_nobody_else_reads_and_never_shown() -> None:
+    run("context", "create", "kept", "headstream://ann:s%2Fcret@mq:1?tls=true")
+    run("context", "create", "read", "headstream://bob@mq:2", "--keep-secret", stdin="t0psecret\n")
+    run("context", "create", "asked", "http://eve@mq:3")
+    run("context", "create", "token", "headstream://:tok/+@mq:4")
+    path = contexts_path()
+    assert path.stat().st_mode & 0o777 == 0o600
+    shown = invoke("context", "list").output + invoke("context", "show", "kept", "--output", "json").output
+    for secret in ("s/cret", "s%2Fcret", "t0psecret", "tok/", "tok%2F"):
+        assert secret not in shown
+    assert [row["secret"] for row in run("context", "list")] == ["asked for", "kept", "kept", "kept"]
+    contexts = Contexts(path)
+    assert contexts.get("kept").to_url() == "headstream://ann:s%2Fcret@mq:1?tls=true"
+    assert contexts.get("read").to_url() == "headstream://bob:t0psecret@mq:2"
+    assert contexts.get("asked").to_url() == "http://eve@mq:3"
+    assert contexts.get("token").to_url() == "headstream://:tok%2F%2B@mq:4"
+    assert "cret" not in repr(contexts.get("kept"))
+
+
+def test_what_cannot_be_a_context_is_refused() -> None:
+    run("context", "create", "a", "file:///tmp/x")
+    for arguments, text in (
+        (("create", "a", "file:///tmp/y"), "there is a context 'a' already"),
+        (("use", "b"), "there is no context 'b'"),
+        (("create", "b", "nothing"), "this is not a URL"),
+    ):
+        result = invoke("context", *arguments)
+        assert result.exit_code in (1, 2)
+        assert text in result.output
+    contexts_path().write_text("[1]")
+    assert "this is not a file of contexts" in invoke("context", "list").output
+
+
+@pytest.mark.parametrize("url", ["headstream://a:b@h:1?tls=true", "http://a@h", "headstream://:t@h", "file:///x", "memory://n"])
+def test_a_url_comes_back_as_it_was(url: str) -> None:
+    assert Context.of_url(url).to_url() == url
+
+
+@pytest.mark.parametrize("command", ["ping", "me", "stats", "user list", "token list", "client list"])
+def test_commands_that_need_a_server_say_so(command: str, tmp_path: Path) -> None:
+    result = invoke(*command.split(), "--url", tmp_path.as_uri())
+    assert result.exit_code == 2
+    assert "there is no server behind this log" in result.output
+
+
+@pytest.mark.parametrize("shell", ["zsh", "fish"])
+def test_completion_is_a_script_for_the_shell(shell: str) -> None:
+    assert "_HEADSTREAM_COMPLETE" in invoke("completion", shell).output
+
+
+def test_topics_are_completed_from_the_log(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    url = (tmp_path / "log").as_uri()
+    with hs.connect(url) as log:
+        log.create_topic("shop/orders")
+        log.create_topic("web/clicks")
+    monkeypatch.setenv("COMP_WORDS", "headstream topic show sh")
+    monkeypatch.setenv("COMP_CWORD", "3")
+    environment = {"_HEADSTREAM_COMPLETE": "bash_complete"}
+    for given, found in (({}, "\n"), ({"HEADSTREAM_URL": url}, "plain,shop/orders\n")):
+        result = CliRunner().invoke(cli, [], prog_name="headstream", env=environment | given, complete_var="_HEADSTREAM_COMPLETE")
+        assert result.output == found
+
+
+@pytest.mark.parametrize("name", ["user", "token", "client", "context", "ping", "me", "stats", "snapshot", "completion"])
+def test_help_has_an_example(name: str) -> None:
+    assert name in COMMANDS
+    assert "Example" in invoke(name, "--help").output

@@ -1,0 +1,179 @@
+"""Commands over connections that break: what is asked again, what is not, and what is said of it."""
+
+from __future__ import annotations
+
+import socket
+from typing import Any
+
+import pytest
+
+import headstream as hs
+from headstream.errors import AuthenticationError, OutcomeUnknownError, ServerError, ServerUnreachableError
+from headstream.model.identifiers import TopicName
+from headstream.model.topology import Fsync, Limits
+from headstream.wire.commands.sessions import Ping
+from headstream.wire.commands.streams import CreateStream
+from headstream.wire.extensions.messages import AppendMessages, FetchedMessages, FetchMessages, FirstOffset
+from headstream.wire.extensions.topics import GetIdentity, GetOpenTopic, ListOpenTopics, OpenPartition, OpenTopic
+from headstream.wire.records import Command
+from headstream.wire.refusals import refusal
+from tests.batches import sent, stored
+from tests.scripted_server import HANG_UP, SILENCE, ScriptedServer
+
+
+def topic_of(deduplication_count: int | None = None) -> OpenTopic:
+    partitions = (OpenPartition(1, 0, 100, 0, 0, 1),)
+    return OpenTopic(
+        "shop", "orders", 1, 0, Limits.IGGY, Fsync.INTERVAL, None, None, None, deduplication_count, "1/1", partitions
+    )
+
+
+class Script:
+    """Answers one after the other to commands of a kind; the last one again and again."""
+
+    def __init__(self, kind: type[Command[Any]], *answers: Any, topic: OpenTopic | None = None) -> None:
+        self._kind = kind
+        self._answers = list(answers)
+        self._topic = topic or topic_of()
+
+    def __call__(self, command: Command[Any]) -> Any:
+        if isinstance(command, GetOpenTopic):
+            return self._topic
+        if not isinstance(command, self._kind):
+            return None
+        answer = self._answers.pop(0) if len(self._answers) > 1 else self._answers[0]
+        if isinstance(answer, Exception):
+            raise answer
+        return answer
+
+
+def test_what_reads_is_asked_again_over_a_new_connection() -> None:
+    with ScriptedServer(Script(ListOpenTopics, HANG_UP, HANG_UP, ())) as server, hs.connect(server.url) as log:
+        assert log.topics() == []
+        assert len(server.commands) == 3
+        assert len(server.logins) == 3
+
+
+def test_a_connection_that_the_server_closed_meanwhile_is_not_used() -> None:
+    with ScriptedServer(Script(CreateStream, HANG_UP)) as server, hs.connect(server.url) as log:
+        server.hang_up()
+        log.server.ping()  # nothing was lost: it was seen before anything was sent
+        assert [type(command) for command in server.commands] == [Ping]
+
+
+def test_what_must_not_be_done_twice_is_not_and_the_error_says_that_nobody_knows() -> None:
+    with (
+        ScriptedServer(Script(CreateStream, HANG_UP)) as server,
+        hs.connect(server.url) as log,
+        pytest.raises(OutcomeUnknownError, match=r"broke: the server closed it .*Whether what was asked for has been done"),
+    ):
+        log.create_stream("shop")
+    assert len(server.commands) == 1
+
+
+def test_no_answer_in_time_is_a_broken_connection() -> None:
+    with (
+        ScriptedServer(Script(ListOpenTopics, SILENCE)) as server,
+        hs.connect(server.url + "?timeout_ms=60&retry_timeout_ms=0") as log,
+        pytest.raises(OutcomeUnknownError, match="no answer within 60 ms"),
+    ):
+        log.topics()
+
+
+@pytest.mark.parametrize("status", [30, 40])
+def test_a_server_that_has_forgotten_the_connection_is_logged_in_to_again(status: int) -> None:
+    script = Script(CreateStream, refusal(status), ServerError("second"))
+    with ScriptedServer(script) as server, hs.connect(server.url) as log, pytest.raises(ServerError, match="second"):
+        log.create_stream("shop")
+    assert len(server.logins) == 2
+
+
+@pytest.mark.parametrize(("remembered", "id", "count"), [(100, 7, 2), (None, 7, 1), (100, 0, 1)])
+def test_a_send_without_an_answer_is_repeated_only_where_repeats_are_found(remembered: int | None, id: int, count: int) -> None:
+    script = Script(AppendMessages, HANG_UP, FirstOffset(5), topic=topic_of(remembered))
+    with ScriptedServer(script) as server, hs.connect(server.url) as log:
+        send = log._transport.messages.send
+        name = TopicName("shop", "orders")
+        batch = sent(b"x", message_id=id)
+        if count == 2:
+            assert send(name, 1, batch) == 5
+        else:
+            with pytest.raises(OutcomeUnknownError):
+                send(name, 1, batch)
+    appends = [command for command in server.commands if isinstance(command, AppendMessages)]
+    assert [bytes(command.messages) for command in appends] == [batch] * count
+
+
+def test_a_producer_gives_ids_where_the_topic_looks_for_repeats() -> None:
+    script = Script(AppendMessages, HANG_UP, FirstOffset(0), topic=topic_of(1000))
+    with ScriptedServer(script) as server, hs.connect(server.url) as log:
+        with log.producer("shop/orders") as producer:
+            producer.send(b"a")
+        first, second = (bytes(c.messages) for c in server.commands if isinstance(c, AppendMessages))
+        assert first == second
+        assert first[:16] != bytes(16)
+
+
+def test_the_first_connection_is_tried_once_and_the_error_says_where() -> None:
+    with socket.create_server(("127.0.0.1", 0)) as unused:
+        port = unused.getsockname()[1]
+    with pytest.raises(ServerUnreachableError, match=rf"Connection refused \(headstream://127.0.0.1:{port}\)") as caught:
+        hs.connect(f"headstream://u:secret@127.0.0.1:{port}")
+    assert "secret" not in str(caught.value)
+
+
+def test_a_plain_iggy_server_is_refused_by_name() -> None:
+    with (
+        ScriptedServer(Script(GetIdentity, refusal(3))) as server,
+        pytest.raises(ServerError, match=r"does not know Headstream's own commands .*plain Iggy server"),
+    ):
+        hs.connect(server.url)
+
+
+def test_a_wrong_password_says_who_and_where_and_not_which() -> None:
+    def answer(command: Command[Any]) -> Any:
+        raise AssertionError
+
+    class Refusing(ScriptedServer):
+        def _respond(self, command: Command[Any]) -> Any:
+            return (42).to_bytes(4, "little") + bytes(4)
+
+    with Refusing(answer) as server, pytest.raises(AuthenticationError, match="user 'iggy' cannot log in") as caught:
+        hs.connect(server.url)
+    assert "secret" not in str(caught.value)
+
+
+def test_garbage_is_no_answer() -> None:
+    with (
+        ScriptedServer(Script(ListOpenTopics, b"\xff" * 40)) as server,
+        hs.connect(server.url + "?retry_timeout_ms=0") as log,
+        pytest.raises(OutcomeUnknownError, match="what came is no answer"),
+    ):
+        log.topics()
+
+
+def fetched(*messages: bytes, next_offset: int, end_offset: int = 100) -> FetchedMessages:
+    return FetchedMessages(1, end_offset, next_offset, 0, len(messages), b"".join(messages))
+
+
+def test_the_next_batch_is_asked_for_while_the_body_works() -> None:
+    answers = [fetched(stored(b"%d" % n, offset=n), next_offset=n + 1, end_offset=3) for n in range(3)]
+    with ScriptedServer(Script(FetchMessages, *answers)) as server, hs.connect(server.url) as log:
+        with log.consumer("shop/orders", timeout_ms=0) as consumer:
+            assert next(consumer).offset == 0
+            consumer.seek(1, 0)  # what was asked for is given up
+        values = [command.value for command in server.commands if isinstance(command, FetchMessages)]
+        assert values == [0, 1]
+
+
+def test_a_wrong_payload_is_polled_again_once_and_then_named() -> None:
+    good = stored(b"payload")
+    bad = good[:-1] + b"X"
+    with ScriptedServer(Script(FetchMessages, fetched(bad, next_offset=1), fetched(good, next_offset=1))) as server:
+        with hs.connect(server.url) as log:
+            assert [message.payload for message in log.poll("shop/orders")] == [b"payload"]
+        assert len(server.commands) == 2
+    with ScriptedServer(Script(FetchMessages, fetched(bad, next_offset=1))) as server, hs.connect(server.url) as log:
+        with pytest.raises(hs.ChecksumError, match=r"offset 0 .*\(shop/orders, partition 1\)"):
+            log.poll("shop/orders")
+        assert len(server.commands) == 2
