@@ -128,22 +128,19 @@ def compare_topics(report: Report, server: ServerProcess) -> None:
 
 
 def main() -> None:
-    with Report("server_scale") as report, tempfile.TemporaryDirectory() as directory:
-        server = ServerProcess(Path(directory))
-        try:
-            root = log_in(server)
-            root.ask(CreateStream(STREAM, "bench"))
-            root.ask(CreateTopic(STREAM, 1, 1, Compression.NONE, NEVER, NEVER, 1, "topic-1"))
-            root.exchange(send_frame(1))
-            report.line(
-                "1 x 100 B a request; us a request: the server's processor time, p50 and p99 as the load sees it; best of 3"
-            )
-            report.line("            n   send: cpu     p50      p99  poll: cpu     p50      p99   memory MB")
-            compare_connections(report, server)
-            compare_topics(report, server)
-        finally:
-            server.stop()
-            server.kill()
+    with (
+        Report("server_scale") as report,
+        tempfile.TemporaryDirectory() as directory,
+        ServerProcess(Path(directory) / "log") as server,
+    ):
+        root = log_in(server)
+        root.ask(CreateStream(STREAM, "bench"))
+        root.ask(CreateTopic(STREAM, 1, 1, Compression.NONE, NEVER, NEVER, 1, "topic-1"))
+        root.exchange(send_frame(1))
+        report.line("1 x 100 B a request; us a request: processor time of the server, p50 and p99 as the load sees it; best of 3")
+        report.line("            n   send: cpu     p50      p99  poll: cpu     p50      p99   memory MB")
+        compare_connections(report, server)
+        compare_topics(report, server)
 
 
 if __name__ == "__main__":

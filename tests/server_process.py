@@ -22,7 +22,7 @@ _CHEAP = {"HEADSTREAM_PASSWORD_ROUNDS": "4"}
 
 
 class ServerProcess:
-    """A server on a directory, running from its construction on.
+    """A server on a directory, running from its construction on; killed at the end of `with`, if it runs still.
 
     Args:
         data: Its directory.
@@ -33,6 +33,7 @@ class ServerProcess:
 
     def __init__(self, data: Path, *flags: str, environ: Mapping[str, str] | None = None, tcp_port: int = 0) -> None:
         self.data = data
+        self._start_again = (data, flags, environ)
         self._runtime = data / "runtime" / "current_config.toml"
         self._runtime.unlink(missing_ok=True)
         places = ["--data", str(data), "--tcp", f"127.0.0.1:{tcp_port}", "--http", "127.0.0.1:0"]
@@ -43,6 +44,17 @@ class ServerProcess:
         with self._output.open("wb") as output:
             self._process = subprocess.Popen(command, stdout=output, stderr=subprocess.STDOUT, env=own)
         self.tcp, self.http = self._wait_until_bound()
+
+    def __enter__(self) -> ServerProcess:
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self.kill()
+
+    def again(self) -> ServerProcess:
+        """Start it again, as it was and at the same address of TCP."""
+        data, flags, environ = self._start_again
+        return ServerProcess(data, *flags, environ=environ, tcp_port=self.tcp[1])
 
     @property
     def pid(self) -> int:

@@ -39,6 +39,9 @@ KEPT = 0x7EAD_BEEF
 """A stream that no fuzz finds: its messages are looked at after each attack."""
 
 PAYLOADS = [b"kept %d" % number for number in range(5)]
+ROOT = ("keeper", "of the arena")
+"""Not the name and password that captured logins have: nothing of an attack is done as root."""
+
 RIGHTS = Permissions(GlobalPermissions(False, True, False, True, True, True, True, True, True, True))
 """All but those that let the fuzz lock the test out: managing users and servers."""
 
@@ -108,7 +111,7 @@ class Arena:
     def __init__(self, server: ServerProcess) -> None:
         self.server = server
         self.root = TcpPeer(server.tcp)
-        self.root.login()
+        self.root.login(*ROOT)
         self.root.ask(CreateStream(KEPT, "kept"))
         self.root.ask(create_topic(KEPT, "kept"))
         send(self.root, PAYLOADS, Partitioning.partition(1), KEPT, "kept")
@@ -171,8 +174,8 @@ class Arena:
 @pytest.fixture(scope="module")
 def arena(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Arena]:
     """A server with a stream to be kept, which ends well and has met no fault of its own."""
-    server = ServerProcess(tmp_path_factory.mktemp("server"))
-    try:
+    environ = dict(zip(("IGGY_ROOT_USERNAME", "IGGY_ROOT_PASSWORD"), ROOT, strict=True))
+    with ServerProcess(tmp_path_factory.mktemp("server"), environ=environ) as server:
         arena = Arena(server)
         with arena.root:
             yield arena
@@ -180,8 +183,6 @@ def arena(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Arena]:
         assert server.stop() == 0, server.output
         assert "Traceback" not in server.output, server.output
         assert "fault in the server" not in server.output, server.output
-    finally:
-        server.kill()
 
 
 # -- mutations of what real clients send ----------------------------------------------------------------------------

@@ -16,8 +16,6 @@ from headstream.codec.buffer import BytesLike
 from headstream.errors import (
     CorruptLogError,
     CorruptSendError,
-    InvalidInputError,
-    InvalidOptionError,
     LogError,
     OffsetOutOfRangeError,
     PartitionNotFoundError,
@@ -27,7 +25,7 @@ from headstream.log.states import has_exception
 from headstream.model.groups import Member
 from headstream.model.identifiers import TopicName
 from headstream.model.message import MessageState, StateChange
-from headstream.model.polling import Consumer, Polled, PollingKind, PollingStrategy
+from headstream.model.polling import Consumer, Polled, PollingKind, PollingStrategy, check_poll
 from headstream.model.topology import MAX_BATCH_BYTES
 from headstream.segments.follower import DEFAULT_CHUNK_BYTES, PartitionFollower
 
@@ -111,10 +109,7 @@ class Messages:
             InvalidInputError: an argument is out of range, or the consumer is missing.
             CorruptSendError: the next messages are damaged; a poll from its until_offset goes on behind them.
         """
-        if count < 1 or size_bytes < 1:
-            raise InvalidInputError("a poll asks for one message and one byte or more", where=str(topic))
-        if consumer is None and (auto_commit or strategy.kind is PollingKind.NEXT):
-            raise InvalidOptionError("who polls is not said", where=str(topic), advice="Name the consumer or group")
+        check_poll(topic, strategy, count, size_bytes, consumer, auto_commit)
         for attempts_left in range(_ATTEMPTS - 1, -1, -1):
             record = self._backing.partition(topic, partition)
             committed = None

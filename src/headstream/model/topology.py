@@ -19,6 +19,7 @@ __all__ = [
     "TopicOptions",
     "check_added_partitions",
     "check_deleted_partitions",
+    "check_partition_count",
 ]
 
 MAX_BATCH_BYTES: Final = 64 << 20
@@ -182,6 +183,17 @@ class Stream:
     id: int
     created_us: int
     topics: tuple[str, ...] = field(default=())
+
+
+def check_partition_count(topic: object, count: int) -> None:
+    """Refuse (InvalidOptionError) to make a topic of too many partitions, or of none.
+
+    Args:
+        topic: Its name.
+        count: How many it is to have.
+    """
+    if not 1 <= count <= MAX_PARTITIONS:
+        raise InvalidOptionError(f"a topic has 1 to {MAX_PARTITIONS} partitions, not {count}", where=str(topic))
 
 
 def check_added_partitions(topic: object, have: int, count: int) -> None:

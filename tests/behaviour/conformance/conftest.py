@@ -1,4 +1,4 @@
-"""One server a module, in a process of its own, and clients that speak plain frames; what a test made is gone before the next."""
+"""One server, in a process of its own, and clients that speak plain frames; what a test made is gone before the next."""
 
 from __future__ import annotations
 
@@ -16,16 +16,13 @@ from tests.peers import HttpPeer, Peer, TcpPeer
 from tests.server_process import ServerProcess
 
 
-@pytest.fixture(scope="module")
+@pytest.fixture(scope="session")
 def server(tmp_path_factory: pytest.TempPathFactory) -> Iterator[ServerProcess]:
-    """A server, which is still there when the module's tests are over, and ends well."""
-    server = ServerProcess(tmp_path_factory.mktemp("server"))
-    try:
+    """A server, which is still there when the tests are over, and ends well."""
+    with ServerProcess(tmp_path_factory.mktemp("server")) as server:
         yield server
         assert server.is_running, server.output
         assert server.stop() == 0, server.output
-    finally:
-        server.kill()
 
 
 @pytest.fixture(scope="module")
@@ -54,10 +51,7 @@ def connect(server: ServerProcess) -> Iterator[Callable[..., TcpPeer]]:
 @pytest.fixture
 def root(admins: dict[str, Peer]) -> TcpPeer:
     """User 1 over TCP, on a server with nothing on it and nobody else connected."""
-    root = admins["tcp"]
-    assert isinstance(root, TcpPeer)
-    clear(root)
-    return root
+    return clear(admins["tcp"])
 
 
 @pytest.fixture(params=["tcp", "http"])
@@ -73,8 +67,9 @@ def guest(request: pytest.FixtureRequest, server: ServerProcess, root: TcpPeer) 
         yield peer
 
 
-def clear(root: TcpPeer) -> None:
-    """Delete all that tests made, and wait until the server knows that their connections have ended."""
+def clear(root: Peer) -> TcpPeer:
+    """Delete all that tests made, wait until the server knows that their connections have ended, and return user 1."""
+    assert isinstance(root, TcpPeer)
     for stream in root.ask(ListStreams()):
         root.ask(DeleteStream(stream.id))
     for user in root.ask(ListUsers()):
@@ -85,3 +80,4 @@ def clear(root: TcpPeer) -> None:
     give_up_s = time.monotonic() + 10
     while len(root.ask(ListClients())) > 1 and time.monotonic() < give_up_s:
         time.sleep(0.001)
+    return root

@@ -19,6 +19,7 @@ from headstream.wire.commands.topics import Compression, GetTopic, UpdateTopic
 from headstream.wire.commands.users import ChangePassword, CreateUser, DeleteUser, UpdatePermissions, UpdateUser, UserStatus
 from headstream.wire.records import Command
 from headstream.wire.statuses import Status, http_status
+from tests.behaviour.conformance.conftest import clear
 from tests.behaviour.conformance.scenes import CONSUMER, DATA, build, create_topic, in_a_stream, in_a_topic, poll_of
 from tests.peers import Peer, RefusedError, TcpPeer
 
@@ -82,8 +83,9 @@ def label(value: object) -> str:
 @pytest.fixture(scope="module")
 def scene(admins: dict[str, Peer]) -> dict[str, Peer]:
     """User 1 over each transport, with a topic of three partitions and one of none; no test changes anything."""
-    build(admins["tcp"])
-    admins["tcp"].ask(create_topic(1, "empty", 0))
+    root = clear(admins["tcp"])
+    build(root)
+    root.ask(create_topic(1, "empty", 0))
     return admins
 
 

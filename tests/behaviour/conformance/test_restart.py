@@ -64,28 +64,19 @@ def look(peer: TcpPeer) -> list[Any]:
 
 @pytest.mark.parametrize("ending", ["stopped", "killed"])
 def test_everything_is_there_again_after_a_restart(tmp_path: Path, ending: str) -> None:
-    first = ServerProcess(tmp_path)
-    again: ServerProcess | None = None
-    try:
-        with TcpPeer(first.tcp) as peer:
+    with ServerProcess(tmp_path / "log") as server:
+        with TcpPeer(server.tcp) as peer:
             peer.login()
             fill(peer)
             token = peer.ask(CreateToken("token", NEVER)).token
             before = look(peer)
             if ending == "killed":
-                first.kill()
+                server.kill()
             else:
-                assert first.stop() == 0, first.output
-        again = ServerProcess(tmp_path)
-        with TcpPeer(again.tcp) as peer:
+                assert server.stop() == 0, server.output
+        with server.again() as again, TcpPeer(again.tcp) as peer:
             assert peer.ask(LoginWithToken(token)).user_id == 1
             assert look(peer) == before
             send(peer, [b"after"], stream=4)
             assert polled(poll(peer, PollingKind.LAST, count=1, stream=4))[0].offset == 200
-            peer.ask(CreateStream(0, "fifth"))
             assert peer.ask(GetOffset(GROUP, 1, 1, 2)) is None
-        assert again.stop() == 0, again.output
-    finally:
-        first.kill()
-        if again is not None:
-            again.kill()

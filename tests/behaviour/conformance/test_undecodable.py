@@ -10,6 +10,7 @@ from headstream.wire.codes import TABLE, Code
 from headstream.wire.commands.streams import GetStream
 from headstream.wire.frames import encode_request
 from headstream.wire.statuses import Status
+from tests.behaviour.conformance.conftest import clear
 from tests.behaviour.conformance.scenes import DATA, build, poll_of
 from tests.peers import Peer, TcpPeer
 
@@ -50,9 +51,9 @@ UNDECODABLE = [
 @pytest.fixture(scope="module")
 def scene(admins: dict[str, Peer]) -> TcpPeer:
     """User 1 with a stream and a topic; no test changes anything."""
-    build(admins["tcp"])
-    assert isinstance(admins["tcp"], TcpPeer)
-    return admins["tcp"]
+    root = clear(admins["tcp"])
+    build(root)
+    return root
 
 
 @pytest.mark.parametrize(("code", "payload"), UNDECODABLE)

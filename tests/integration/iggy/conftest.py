@@ -99,12 +99,9 @@ def python(request: pytest.FixtureRequest) -> Path:
 @pytest.fixture(scope="module")
 def server(tmp_path_factory: pytest.TempPathFactory) -> Iterator[ServerProcess]:
     """A server for a module's tests; each has names of its own."""
-    server = ServerProcess(tmp_path_factory.mktemp("server"))
-    try:
+    with ServerProcess(tmp_path_factory.mktemp("server")) as server:
         yield server
         assert server.stop() == 0, server.output
-    finally:
-        server.kill()
 
 
 @pytest.fixture

@@ -304,7 +304,7 @@ def test_a_body_that_does_not_come_is_given_up() -> None:
 
 def test_connections_beyond_the_limit_are_closed_and_others_go_on() -> None:
     with serving(HttpSettings(max_connections=2)) as http:
-        wait_until(lambda: http.server.connection_count == 0)
+        wait_until(lambda: http.traffic.connections == 0)
         with contextlib.ExitStack() as stack:
             peers = [stack.enter_context(socket.create_connection((http.host, http.port), timeout=20)) for _ in range(3)]
             wait_until(lambda: http.traffic.refused_connections == 1)
@@ -327,5 +327,5 @@ def test_a_client_that_does_not_take_its_reply_is_closed() -> None:
             peer.settimeout(20)
             peer.connect((http.host, http.port))
             peer.sendall(head(http, "GET", f"{MESSAGES}?count=100&kind=first"))
-            wait_until(lambda: http.server.connection_count == 0)
+            wait_until(lambda: http.traffic.connections == 0)
         assert http.call("GET", "/ping").status == 200

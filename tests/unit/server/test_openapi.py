@@ -9,7 +9,8 @@ from typing import Any
 import pytest
 from jsonschema import Draft202012Validator
 
-from headstream.server.openapi import PageRoute, describe
+from headstream.server.http_pages import PageRoute
+from headstream.server.openapi import describe
 from headstream.wire.codes import TABLE
 from headstream.wire.commands.tokens import RawToken
 from headstream.wire.records import fields_of
