@@ -6,7 +6,7 @@
  *       Prints: requests, seconds, median and 99th percentile of a request's time in us, processor seconds of this process.
  *   server_load anchor PORT DIRECTORY BYTES
  *       a thread a connection: whatever is sent is written behind what is in its file, whatever is polled comes from memory;
- *       nothing is checked, stamped or remembered.
+ *       nothing is checked, stamped or remembered. BYTES is the size of what it answers a poll with.
  *
  * Compiled by the benchmark: cc -O2 -pthread.
  */

@@ -3,12 +3,17 @@
 from __future__ import annotations
 
 import asyncio
+import os
+import signal
 import socket
 import struct
+import subprocess
+import sys
 import threading
 from collections.abc import Callable, Coroutine, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass, field
+from pathlib import Path
 from typing import Any, TypeVar
 
 from headstream.broker.settings import DEFAULT_PASSWORD, DEFAULT_USERNAME, ServerSettings
@@ -22,7 +27,7 @@ from headstream.wire.frames import encode_request
 from headstream.wire.records import Command
 from headstream.wire.refusals import decode_refusal
 
-__all__ = ["CHEAP", "Peer", "Running", "config_of", "serving"]
+__all__ = ["CHEAP", "Peer", "Running", "ServerProcess", "config_of", "server_process", "serving"]
 
 _T = TypeVar("_T")
 _TIMEOUT_S = 30.0
@@ -94,6 +99,48 @@ def serving(
         loop.call_soon_threadsafe(loop.stop)
         thread.join(_TIMEOUT_S)
         loop.close()
+
+
+@contextmanager
+def server_process(data: Path, *arguments: str, **environment: str) -> Iterator[ServerProcess]:
+    """Run `headstream server` as a program, on free ports, until it answers; whatever is left of it is killed at the end."""
+    command = [sys.executable, "-m", "headstream.cli", "server", "--data", str(data)]
+    command += ["--tcp", "127.0.0.1:0", "--http", "127.0.0.1:0", *arguments]
+    with subprocess.Popen(
+        command, env=os.environ | environment, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True
+    ) as process:
+        try:
+            yield ServerProcess(process)
+        finally:
+            if process.poll() is None:
+                process.kill()
+
+
+@dataclass
+class ServerProcess:
+    """A server that is a program of its own."""
+
+    process: subprocess.Popen[str]
+    addresses: dict[str, Address] = field(default_factory=dict)
+
+    def wait_until_ready(self) -> None:
+        """Read the addresses that it prints once it answers."""
+        assert self.process.stdout is not None
+        for _ in range(2):
+            name, _, address = self.process.stdout.readline().strip().partition(" ")
+            self.addresses[name] = Address.parse(address, name)
+
+    def peer(self) -> Peer:
+        """Return a connection that is logged in."""
+        peer = Peer(socket.create_connection(self.addresses["tcp"], _TIMEOUT_S))
+        peer.log_in()
+        return peer
+
+    def end(self, number: signal.Signals) -> tuple[int, str]:
+        """Send a signal, and return with what code it has ended, and what it has logged."""
+        self.process.send_signal(number)
+        _, logged = self.process.communicate(timeout=_TIMEOUT_S)
+        return self.process.returncode, logged
 
 
 @dataclass

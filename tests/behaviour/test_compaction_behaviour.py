@@ -79,8 +79,8 @@ def test_the_last_of_each_key_is_what_is_left(log: hs.Client) -> None:
     assert [message.offset for message in log.consumer(TOPIC, group="all", timeout_ms=0)] == [
         each for each in kept if each != 198
     ]
-    log.update_topic(TOPIC, compaction_delay_us=0)  # now the null payload goes, and what is marked for deletion
     log.set_state(TOPIC, 1, [197], "marked_for_deletion")
+    log.update_topic(TOPIC, compaction_delay_us=0)  # now the null payload goes, and what is marked for deletion
     until = time.monotonic() + 120
     while log.topic(TOPIC).messages_count != 6 and time.monotonic() < until:
         send(log, *((b"9", b"x" * 1000) for _ in range(6)))  # as much as makes another pass due, whenever the last one was

@@ -14,9 +14,8 @@ from headstream.broker.waits import Wait
 from headstream.codec.batch.scan import take
 from headstream.codec.buffer import BytesLike
 from headstream.errors import (
+    CorruptLogError,
     CorruptSendError,
-    InvalidInputError,
-    InvalidOptionError,
     LogError,
     OffsetOutOfRangeError,
     PartitionNotFoundError,
@@ -26,7 +25,7 @@ from headstream.log.states import has_exception
 from headstream.model.groups import Member
 from headstream.model.identifiers import TopicName
 from headstream.model.message import MessageState, StateChange
-from headstream.model.polling import Consumer, Polled, PollingKind, PollingStrategy
+from headstream.model.polling import Consumer, Polled, PollingKind, PollingStrategy, check_poll
 from headstream.model.topology import MAX_BATCH_BYTES
 from headstream.segments.follower import DEFAULT_CHUNK_BYTES, PartitionFollower
 
@@ -110,16 +109,12 @@ class Messages:
             InvalidInputError: an argument is out of range, or the consumer is missing.
             CorruptSendError: the next messages are damaged; a poll from its until_offset goes on behind them.
         """
-        if count < 1 or size_bytes < 1:
-            raise InvalidInputError("a poll asks for one message and one byte or more", where=str(topic))
-        if consumer is None and (auto_commit or strategy.kind is PollingKind.NEXT):
-            raise InvalidOptionError("who polls is not said", where=str(topic), advice="Name the consumer or group")
+        check_poll(topic, strategy, count, size_bytes, consumer, auto_commit)
         for attempts_left in range(_ATTEMPTS - 1, -1, -1):
             record = self._backing.partition(topic, partition)
-            store = self._backing.log.offsets(record)
             committed = None
             if consumer is not None and strategy.kind is PollingKind.NEXT:
-                committed = store.committed(consumer, partition)
+                committed = self._backing.log.offsets(record).committed(consumer, partition)
             exceptions = functools.partial(self._backing.log.states.exceptions, record, partition)
             try:
                 with self._backing.log.reading(record, partition) as follower:
@@ -135,8 +130,34 @@ class Messages:
             except CorruptSendError as error:
                 raise _with_place(error, topic, partition) from error
         if auto_commit and consumer is not None and polled.count:
-            store.commit(consumer, partition, polled.next_offset, self._backing.clock_us())
+            self._backing.log.offsets(record).commit(consumer, partition, polled.next_offset, self._backing.clock_us())
         return polled
+
+    def measure(self, topic: TopicName, partition: int, from_offset: int, until_offset: int, size_bytes: int) -> tuple[int, int]:
+        """Return about how many stored bytes a range has, and where the last send ends that is within so many bytes.
+
+        It asks the indexes alone. Where a damaged one cannot say, that is 0 bytes, and the partition's end.
+
+        Args:
+            topic: Stream and topic.
+            partition: From 1.
+            from_offset: The first one; dropped ones have no bytes.
+            until_offset: One past the last one.
+            size_bytes: How many bytes are to be found the end of: the first send's, where it is bigger.
+
+        Raises:
+            TopicNotFoundError, PartitionNotFoundError: there is no such place.
+        """
+        record = self._backing.partition(topic, partition)
+        with self._backing.log.reading(record, partition) as follower:
+            follower.refresh()
+            try:
+                size = follower.size_between(from_offset, until_offset)
+                if from_offset >= follower.end_offset:
+                    return size, follower.end_offset
+                return size, follower.offset_after(from_offset, size_bytes)
+            except CorruptLogError:
+                return 0, follower.end_offset
 
     def set_state(
         self, topic: TopicName, partition: int, offsets: Iterable[int], state: int, *, reason: str = "", by: str = ""

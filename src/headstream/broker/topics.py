@@ -6,11 +6,11 @@ from dataclasses import asdict, replace
 from typing import Final
 
 from headstream.broker.backing import Backing
-from headstream.errors import AlreadyExistsError, InvalidOptionError, PartitionNotFoundError
+from headstream.errors import AlreadyExistsError, PartitionNotFoundError
 from headstream.log.administration import create_topic, delete_topic, purge_topic, update_topic
 from headstream.log.catalog import TopicRecord
 from headstream.model.identifiers import TopicName, check_name
-from headstream.model.topology import MAX_PARTITIONS, Fsync, Limits, Partition, Topic, TopicOptions
+from headstream.model.topology import Fsync, Limits, Partition, Topic, TopicOptions, check_partition_count
 
 __all__ = ["Topics"]
 
@@ -49,8 +49,7 @@ class Topics:
         """
         check_name(name.stream, "stream")
         check_name(name.topic, "topic")
-        if not 1 <= partitions <= MAX_PARTITIONS:
-            raise InvalidOptionError(f"a topic has 1 to {MAX_PARTITIONS} partitions, not {partitions}", where=str(name))
+        check_partition_count(name, partitions)
         if if_not_exists and self._is_there(name):
             return self.get(name)
         log = self._backing.writable_log()
@@ -120,6 +119,7 @@ class Topics:
             partitions,
             record.fsync,
             **asdict(record.options),
+            identity=record.identity,
         )
 
     def _partition(self, record: TopicRecord, number: int) -> Partition:
@@ -127,4 +127,4 @@ class Topics:
             follower.refresh()
             size_bytes, count = follower.size_bytes(), follower.messages_count()
             first, end = follower.first_offset, follower.end_offset  # as of the count: it may have looked again
-            return Partition(number, first, end, size_bytes, end - first - count)
+            return Partition(number, first, end, size_bytes, end - first - count, record.generation(number))

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import gc
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -39,6 +40,7 @@ def server(config: Path | None, no_http: bool, **given: Any) -> None:
       headstream server --data /var/lib/shop --tcp 127.0.0.1:0 --http 127.0.0.1:0
       IGGY_ROOT_USERNAME=admin IGGY_ROOT_PASSWORD=… headstream server --tcp 0.0.0.0:8090 --http 0.0.0.0:3000
     """
+    gc.disable()  # until it runs: what is imported is no garbage, and looking for some takes a tenth of the start
     from headstream.server.config import load_config
 
     names = {

@@ -80,6 +80,11 @@ class TopicRecord:
     labels: TopicLabels = _NO_LABELS
     groups: tuple[GroupRecord, ...] = ()
 
+    @property
+    def identity(self) -> str:
+        """Tells the topic from what had its name before a purge or a deletion; where its directory is."""
+        return f"{self.stream_number}/{self.number}"
+
     def generation(self, partition: int) -> int:
         """Return the number that tells a partition from what had its name before a purge or a deletion."""
         return self.partitions_created_us[partition - 1] if partition <= len(self.partitions_created_us) else 0

@@ -15,13 +15,14 @@ by the same writer's next commit, or after a week.
 from __future__ import annotations
 
 import json
+from collections.abc import Iterable
 from dataclasses import asdict, dataclass
 from typing import Final
 from urllib.parse import quote, unquote
 
 from headstream.codec.batch.scan import crc32c
 from headstream.codec.buffer import BytesLike
-from headstream.errors import CorruptLogError
+from headstream.errors import CorruptLogError, InvalidInputError
 from headstream.log.files import Files, WriteFile
 from headstream.segments.layout import INBOX_NAME, STAGED_NAME
 
@@ -39,6 +40,7 @@ __all__ = [
     "remove_staged",
     "sweep_abandoned",
     "sweep_epochs",
+    "unstage",
 ]
 
 MANIFEST_SUFFIX: Final = ".json"
@@ -163,17 +165,19 @@ class StagedWriter:
         writer: See Manifest.
         epoch: See Manifest.
         name: Of the part, without suffix; no other attempt at the same work may have the same.
-        is_begun: Whether an earlier one has begun the file: what comes lies behind what is in it.
+        position: Where in the file what comes lies, bytes: others may have begun it.
+
+    Raises, when a batch is added:
+        InvalidInputError: the file does not reach to that position.
     """
 
-    def __init__(self, root: str, files: Files, writer: str, epoch: int, name: str, *, is_begun: bool = False) -> None:
+    def __init__(self, root: str, files: Files, writer: str, epoch: int, name: str, *, position: int = 0) -> None:
         self._directory = epoch_directory(root, writer, epoch)
         self._files = files
         self._name = self.file_name(name)
         self._path = f"{self._directory}/{self._name}"
         self._file: WriteFile | None = None
-        self._is_begun = is_begun
-        self._position = 0
+        self._position = position
         self._chunks: list[Chunk] = []
 
     @staticmethod
@@ -194,7 +198,12 @@ class StagedWriter:
         if self._file is None:
             self._files.make_directory(self._directory)
             self._file = self._files.open_write(self._path)
-            self._position = self._file.size_bytes() if self._is_begun else 0
+            if self._file.size_bytes() < self._position:
+                raise InvalidInputError(
+                    f"what was staged before byte {self._position} is not there",
+                    where=self._path,
+                    advice="Stage the part's batches in their order",
+                )
         self._file.write_at(data, self._position)
         self._position += len(data)
         self._chunks.append(Chunk(topic, partition, len(data), count, crc32c(data)))
@@ -230,6 +239,14 @@ class StagedWriter:
             self._file = None
         if self._chunks:
             self._files.remove(self._path)
+
+
+def unstage(root: str, files: Files, writer: str, epoch: int, names: Iterable[str]) -> None:
+    """Remove some files that were staged for an epoch, and their directories if nothing else is in them."""
+    for name in names:
+        files.remove(f"{epoch_directory(root, writer, epoch)}/{name}")
+    files.remove_empty_directory(epoch_directory(root, writer, epoch))
+    files.remove_empty_directory(_writer_directory(root, writer))
 
 
 def remove_staged(root: str, files: Files, writer: str, epoch: int) -> None:

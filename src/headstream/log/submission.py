@@ -20,7 +20,7 @@ from headstream.log.shared import close_log, open_directory
 from headstream.log.staging import MANIFEST_SUFFIX, TAKEN_SUFFIX, Manifest, inbox_path, remove_staged
 from headstream.segments.layout import INBOX_NAME
 
-__all__ = ["commit_staged", "commit_to", "is_committed"]
+__all__ = ["commit_staged", "commit_to", "is_committed", "is_taken_up"]
 
 _FIRST_LOOK_S: Final = 0.001
 _LAST_LOOK_S: Final = 0.02
@@ -38,9 +38,14 @@ def is_committed(directory: str, writer: str, epoch: int) -> bool:
     """
     log = open_directory(directory)
     try:
-        return _is_done(log.commits.outcome(writer), epoch) or _is_in_inbox(log, writer, epoch)
+        return is_taken_up(log, writer, epoch)
     finally:
         close_log(log)
+
+
+def is_taken_up(log: Log, writer: str, epoch: int) -> bool:
+    """Return what is_committed() does of a log that is open; arguments are the same."""
+    return _is_done(log.commits.outcome(writer), epoch) or _is_in_inbox(log, writer, epoch)
 
 
 def _is_done(record: CommitRecord | None, epoch: int) -> bool:

@@ -9,10 +9,10 @@ from typing import Final, Literal
 
 import xxhash
 
-from headstream.errors import InvalidInputError
+from headstream.errors import InvalidInputError, InvalidOptionError
 from headstream.model.identifiers import check_name
 
-__all__ = ["Consumer", "ConsumerKind", "Polled", "PollingKind", "PollingStrategy", "partition_of"]
+__all__ = ["Consumer", "ConsumerKind", "Polled", "PollingKind", "PollingStrategy", "check_poll", "partition_of"]
 
 _MAX_VALUE: Final = (1 << 64) - 1
 
@@ -151,6 +151,29 @@ class Polled:
     count: int
     chunks: tuple[memoryview, ...]
     generation: int = 0
+
+
+def check_poll(
+    topic: object, strategy: PollingStrategy, count: int, size_bytes: int, consumer: Consumer | None, auto_commit: bool
+) -> None:
+    """Refuse a poll for nothing, and one for somebody who is not named.
+
+    Args:
+        topic: Its name.
+        strategy: Where to begin.
+        count: The most messages.
+        size_bytes: The most bytes.
+        consumer: Who polls, or None.
+        auto_commit: Whether what is delivered is committed.
+
+    Raises:
+        InvalidInputError: a number is not 1 or more.
+        InvalidOptionError: the consumer is missing.
+    """
+    if count < 1 or size_bytes < 1:
+        raise InvalidInputError("a poll asks for one message and one byte or more", where=str(topic))
+    if consumer is None and (auto_commit or strategy.kind is PollingKind.NEXT):
+        raise InvalidOptionError("who polls is not said", where=str(topic), advice="Name the consumer or group")
 
 
 def partition_of(key: bytes, partitions: int) -> int:

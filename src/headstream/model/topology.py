@@ -19,6 +19,7 @@ __all__ = [
     "TopicOptions",
     "check_added_partitions",
     "check_deleted_partitions",
+    "check_partition_count",
 ]
 
 MAX_BATCH_BYTES: Final = 64 << 20
@@ -102,6 +103,7 @@ class Partition:
         end_offset: One past the newest offset: what the next message gets.
         size_bytes: Bytes of its segments.
         compacted_count: How many offsets from first_offset on have no message any more, since compaction took it.
+        generation: Tells it from what had its name before a purge or a deletion.
     """
 
     number: int
@@ -109,6 +111,7 @@ class Partition:
     end_offset: int
     size_bytes: int
     compacted_count: int = 0
+    generation: int = 0
 
     @property
     def messages_count(self) -> int:
@@ -133,6 +136,7 @@ class Topic:
         compaction_delay_us: Of each key the last message is kept, and a null payload, which removes its key, for so many
             microseconds; None keeps all.
         deduplication_count: A message is dropped whose id one of so many newest of its partition has; None drops none.
+        identity: Tells it from what had its name before a purge or a deletion.
     """
 
     stream: str
@@ -146,6 +150,7 @@ class Topic:
     retention_bytes: int | None = None
     compaction_delay_us: int | None = None
     deduplication_count: int | None = None
+    identity: str = ""
 
     @property
     def full_name(self) -> str:
@@ -178,6 +183,17 @@ class Stream:
     id: int
     created_us: int
     topics: tuple[str, ...] = field(default=())
+
+
+def check_partition_count(topic: object, count: int) -> None:
+    """Refuse (InvalidOptionError) to make a topic of too many partitions, or of none.
+
+    Args:
+        topic: Its name.
+        count: How many it is to have.
+    """
+    if not 1 <= count <= MAX_PARTITIONS:
+        raise InvalidOptionError(f"a topic has 1 to {MAX_PARTITIONS} partitions, not {count}", where=str(topic))
 
 
 def check_added_partitions(topic: object, have: int, count: int) -> None:

@@ -246,6 +246,9 @@ class IndexReader:
             entry = self.find_entry(number)
             return entry is None or entry.end_offset > until_offset or entry.end_position > until_position
 
+        first = self.find_entry(start) if start < self.count else None
+        if first is not None and first.end_offset >= until_offset:  # one send is wanted, or a part of one
+            return start - is_beyond(start)
         # The end is mostly near: look twice as far each time, and then in between.
         low, step = start, 1
         while low < self.count and not is_beyond(min(low + step, self.count) - 1):

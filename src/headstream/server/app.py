@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
+import importlib
 import logging
 import os
 from dataclasses import replace
@@ -26,6 +27,7 @@ from headstream.server.config_file import format_toml
 from headstream.server.logs import note
 from headstream.server.tcp import TcpServer
 from headstream.server.tls import make_tls
+from headstream.server.traffic import Traffic
 from headstream.server.workers import Workers
 from headstream.wire.commands.sessions import Login
 
@@ -106,9 +108,9 @@ class Server:
         note(logging.INFO, "ready", tcp=self._spell(self.tcp_address), http=self._spell(self.http_address), data=config.data)
 
     async def _start_http(self, address: Address, tls: Any, workers: Workers) -> None:
+        await asyncio.to_thread(importlib.import_module, "headstream.server.http")  # half of a start: TCP answers meanwhile
         from headstream.server.http import HttpServer
         from headstream.server.http_tokens import AccessTokens
-        from headstream.server.traffic import Traffic
 
         config = self._config
         settings = config.tokens if config.has_secret else replace(config.tokens, secret=self._kept_secret())

@@ -13,6 +13,7 @@ from typing import Any, Final
 
 from headstream.broker.settings import ServerSettings
 from headstream.errors import InvalidInputError, InvalidOptionError
+from headstream.model.topology import Fsync
 from headstream.server.addresses import Address
 from headstream.server.config_file import Said, read_file, read_variables, unknown
 from headstream.server.config_keys import KEYS, SECRETS
@@ -232,6 +233,7 @@ class _Loader:
             max_body_bytes=value["http.max_request_size"],
             max_connections=value["headstream.max_connections"],
             drain_s=self._seconds("headstream.drain_timeout"),
+            metrics_of_groups=value["headstream.metrics_of_groups"],
             metrics_path=endpoint if value["http.metrics.enabled"] else None,
             cors=cors if value["http.cors.enabled"] else None,
         )
@@ -273,11 +275,14 @@ class _Loader:
         largest, segment = value["system.topic.max_size"], value["system.segment.size"]
         if largest is not None and largest < segment:
             raise InvalidOptionError("it is smaller than system.segment.size", where="system.topic.max_size")
+        repeats = "system.message_deduplication"
         return ServerSettings(
             **given,
             most_tokens=value["personal_access_token.max_tokens_per_user"],
             heartbeat_us=value["heartbeat.interval"] if value["heartbeat.enabled"] else None,
             message_expiry_us=value["system.segment.message_expiry"],
             max_topic_bytes=largest,
+            fsync=Fsync.ALWAYS if value["system.partition.enforce_fsync"] else Fsync.INTERVAL,
+            deduplication_count=value[f"{repeats}.max_entries"] if value[f"{repeats}.enabled"] else None,
             password_rounds=value["headstream.password_rounds"],
         )

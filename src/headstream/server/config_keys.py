@@ -227,6 +227,7 @@ KEYS: Final[dict[str, Key]] = {
     **_ignored("system.message_deduplication", "ids are remembered by their number, not by their age", expiry="1 m"),
     **_ignored("system.recovery", _CATALOG, recreate_missing_state=False),
     "headstream.allow_default_password": Key(False, _flag),
+    "headstream.metrics_of_groups": Key(False, _flag),
     "headstream.max_connections": Key(10_000, _count(1, 1_000_000)),
     "headstream.max_frame_size": Key("64 MiB", _bytes(1024, 1 << 30)),
     "headstream.max_unsent_size": Key("256 KiB", _bytes(1024, 1 << 30)),

@@ -104,11 +104,6 @@ class HttpServer:
         self._waits: set[asyncio.Event] = set()
 
     @property
-    def connection_count(self) -> int:
-        """How many connections there are."""
-        return 0 if self._handlers is None else len(self._handlers.connections)
-
-    @property
     def waiting_count(self) -> int:
         """How many requests wait for messages."""
         return len(self._waits)
@@ -170,7 +165,6 @@ class HttpServer:
         traffic.answered(code, reply.status, seconds)
         traffic.received_bytes += request.content.total_bytes
         traffic.sent_bytes += len(reply.body)
-        traffic.connections = self.connection_count
 
     async def _answer(self, request: web.BaseRequest) -> tuple[int, Reply]:
         """Return the code of the command that was asked for, 0 for none, and the reply."""
@@ -307,9 +301,15 @@ class _Connections(web.Server):
     def connection_made(self, handler: web.RequestHandler, transport: asyncio.Transport) -> None:
         """Take a connection, or close it."""
         super().connection_made(handler, transport)
-        if len(self.connections) > self._most:
+        self._traffic.connections += 1
+        if self._traffic.connections > self._most:
             self._traffic.refused_connections += 1
             handler.force_close()
+
+    def connection_lost(self, handler: web.RequestHandler, exc: BaseException | None = None) -> None:
+        """Take note that a connection has ended."""
+        super().connection_lost(handler, exc)
+        self._traffic.connections -= 1
 
 
 def _spell(command: Command[Any], value: Any) -> Reply:

@@ -4,7 +4,8 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator
 from contextlib import suppress
-from typing import Final, TypeAlias
+from functools import cached_property
+from typing import Final, NamedTuple, TypeAlias
 
 from headstream.broker.commands.dispatch import Dispatcher
 from headstream.broker.sessions import Session
@@ -14,22 +15,43 @@ from headstream.model.identifiers import TopicName
 from headstream.server.http_replies import Reply, json_reply, misspelled_reply, refused_reply, text_reply
 from headstream.server.http_settings import HttpSettings
 from headstream.server.http_tokens import AccessTokens
-from headstream.server.metrics import CONTENT_TYPE, GroupBehind, expose
-from headstream.server.openapi import PageRoute, describe
 from headstream.server.traffic import Traffic
+from headstream.wire.codes import Method
 from headstream.wire.commands.sessions import LoggedIn
 from headstream.wire.commands.system import GetStats
 from headstream.wire.commands.tokens import LoginWithToken, RawToken
+from headstream.wire.records import Record
 
-__all__ = ["Page", "Pages"]
+__all__ = ["Page", "PageRoute", "Pages"]
 
 Page: TypeAlias = Callable[[bytes], Reply]
 """Answers a request by its body, on a worker thread; nobody needs a token for it."""
 
 _JSON: Final = "application/json"
+_METRICS: Final = "application/openmetrics-text; version=1.0.0; charset=utf-8"
 _REFRESH: Final = "/users/refresh-token"
 _ROOT: Final = "Iggy API"
 """What tools for the protocol's original look for."""
+
+
+class PageRoute(NamedTuple):
+    """What HTTP has besides commands.
+
+    Args:
+        method: GET or POST.
+        path: Its path.
+        about: What it is, a sentence.
+        content_type: What it answers.
+        body: What the body spells; None for no body.
+        reply: What the reply spells; None where it is not JSON of a record.
+    """
+
+    method: Method
+    path: str
+    about: str
+    content_type: str
+    body: type[Record] | None = None
+    reply: type[Record] | None = None
 
 
 class Pages:
@@ -46,14 +68,16 @@ class Pages:
         self._dispatcher = dispatcher
         self._tokens = tokens
         self._traffic = traffic
+        self._tells_groups = settings.metrics_of_groups
         pages: dict[PageRoute, Page] = {
             PageRoute("GET", "/", "Tell what answers here.", "text/plain"): lambda _: text_reply(200, _ROOT),
             PageRoute("GET", "/health", "Tell whether requests are taken.", _JSON): lambda _: json_reply({"status": "ready"}),
-            PageRoute("GET", "/openapi.json", "Return this description.", _JSON): lambda _: json_reply(describe(pages)),
+            PageRoute("GET", "/openapi.json", "Return this description.", _JSON): lambda _: self._description,
             PageRoute("POST", _REFRESH, "Return a new token for one that is good.", _JSON, RawToken, LoggedIn): self._refresh,
         }
         if settings.metrics_path is not None:
-            pages[PageRoute("GET", settings.metrics_path, "Return the metrics.", CONTENT_TYPE)] = self._measure
+            pages[PageRoute("GET", settings.metrics_path, "Return the metrics.", _METRICS)] = self._measure
+        self._routes = tuple(pages)
         self._pages: dict[tuple[str, str], Page] = {(route.method, route.path): page for route, page in pages.items()}
 
     def find(self, method: str, path: str) -> Page | None:
@@ -63,6 +87,12 @@ class Pages:
     def find_methods(self, path: str) -> list[str]:
         """Return the methods that a path takes, none where there is no page."""
         return [method for method, known in self._pages if known == path]
+
+    @cached_property
+    def _description(self) -> Reply:
+        from headstream.server.openapi import describe  # what few ask for does not hold up the start
+
+        return json_reply(describe(self._routes))
 
     def _refresh(self, body: bytes) -> Reply:
         """Return a new token for one that is still good, which is good no more."""
@@ -78,11 +108,14 @@ class Pages:
         return json_reply(LoginWithToken.reply_to_json(LoggedIn(claims.user_id, self._tokens.issue(claims.user_id))))
 
     def _measure(self, _: bytes) -> Reply:
-        stats = self._dispatcher.answer(Session.over_http("metrics"), GetStats())
-        users = len(self._dispatcher.users.list())
-        return Reply(200, expose(self._traffic, stats, users, self._groups_behind()), CONTENT_TYPE)
+        from headstream.server.metrics import expose
 
-    def _groups_behind(self) -> Iterator[GroupBehind]:
+        stats = self._dispatcher.answer(Session.over_http("metrics"), GetStats())
+        groups = self._groups_behind() if self._tells_groups else ()
+        users = len(self._dispatcher.users.list())
+        return Reply(200, expose(self._traffic, stats, users, groups), _METRICS)
+
+    def _groups_behind(self) -> Iterator[tuple[str, str, str, int]]:
         broker = self._dispatcher.broker
         for stream in broker.streams.list():
             for topic in stream.topics:

@@ -101,6 +101,7 @@ class HttpSettings:
         reply_s: How long a client may take to read its reply, seconds.
         drain_s: How long stop() waits for what is being answered, seconds.
         metrics_path: Where the metrics are; None for nowhere.
+        metrics_of_groups: Whether they tell how far consumer groups are behind: anybody learns the names of topics by them.
         cors: What pages of other origins may do; None leaves them nothing.
     """
 
@@ -111,4 +112,5 @@ class HttpSettings:
     reply_s: float = 60.0
     drain_s: float = 10.0
     metrics_path: str | None = "/metrics"
+    metrics_of_groups: bool = False
     cors: CorsSettings | None = CorsSettings()

@@ -7,7 +7,7 @@ segments, messages, users, clients. Those that begin with headstream_ are more.
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Sequence
-from typing import Final
+from typing import TypeAlias
 
 from prometheus_client.core import CounterMetricFamily, GaugeMetricFamily, HistogramMetricFamily, Metric
 from prometheus_client.openmetrics.exposition import generate_latest
@@ -18,11 +18,9 @@ from headstream.wire.codes import name_of_code
 from headstream.wire.commands.system import Stats
 from headstream.wire.statuses import name_of_status
 
-__all__ = ["CONTENT_TYPE", "GroupBehind", "expose"]
+__all__ = ["GroupBehind", "expose"]
 
-CONTENT_TYPE: Final = "application/openmetrics-text; version=1.0.0; charset=utf-8"
-
-GroupBehind = tuple[str, str, str, int]
+GroupBehind: TypeAlias = tuple[str, str, str, int]
 """Stream, topic, group, and by how many messages it is behind."""
 
 

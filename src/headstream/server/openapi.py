@@ -3,16 +3,17 @@
 from __future__ import annotations
 
 from collections.abc import Iterable
-from typing import Any, Final, NamedTuple
+from typing import Any, Final
 
+from headstream.server.http_pages import PageRoute
 from headstream.version import __version__
-from headstream.wire.codes import TABLE, Code, Entry, Method, Route
-from headstream.wire.records import NOTHING, Command, Field, Record, fields_of
+from headstream.wire.codes import TABLE, Code, Entry, Route
+from headstream.wire.records import NOTHING, Command, Field, fields_of
 from headstream.wire.schemas import Schema, Schemas
 from headstream.wire.statuses import Status
 from headstream.wire.table import COMMANDS
 
-__all__ = ["PageRoute", "describe"]
+__all__ = ["describe"]
 
 _ABOUT: Final = (
     "Everything that Headstream's server does, over HTTP. Log in at /users/login and show the token with every request that "
@@ -30,26 +31,6 @@ _REFUSALS: Final = {
     "500": ("The server has a fault, which its log tells.", "json"),
 }
 _WITH_BODY: Final = ("408", "413", "415", "422")
-
-
-class PageRoute(NamedTuple):
-    """What HTTP has besides commands.
-
-    Args:
-        method: GET or POST.
-        path: Its path.
-        about: What it is, a sentence.
-        content_type: What it answers.
-        body: What the body spells; None for no body.
-        reply: What the reply spells; None where it is not JSON of a record.
-    """
-
-    method: Method
-    path: str
-    about: str
-    content_type: str
-    body: type[Record] | None = None
-    reply: type[Record] | None = None
 
 
 def describe(pages: Iterable[PageRoute]) -> dict[str, Any]:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import contextlib
 import ctypes
+import gc
 import logging
 import os
 import signal
@@ -64,6 +65,8 @@ async def _serve(config: ServerConfig, on_ready: Callable[[Server], None]) -> No
         loop.add_signal_handler(number, end, number)
     server = Server(config)
     await server.start()
+    gc.freeze()  # what is there now stays: it is not looked through again
+    gc.enable()
     try:
         on_ready(server)
         await is_over.wait()

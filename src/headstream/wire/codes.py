@@ -79,6 +79,7 @@ class Code(enum.IntEnum):
     APPEND_MESSAGES = 10_002
     SET_STATE = 10_003
     LIST_STATES = 10_004
+    MEASURE_RANGE = 10_005
     CREATE_OPEN_TOPIC = 10_010
     GET_OPEN_TOPIC = 10_011
     LIST_OPEN_TOPICS = 10_012
@@ -86,6 +87,7 @@ class Code(enum.IntEnum):
     STAGE_BATCH = 10_020
     COMMIT_EPOCH = 10_021
     GET_EPOCH = 10_022
+    UNSTAGE_PARTS = 10_023
     GET_GROUP_LAG = 10_030
     LIST_GROUP_LAGS = 10_031
     SEEK_GROUP = 10_032
@@ -193,6 +195,7 @@ _ENTRIES: Final = (
     Entry(Code.APPEND_MESSAGES, "message.append", True, Route("POST", _P + "/messages/append")),
     Entry(Code.SET_STATE, "message.set_state", True, Route("PUT", _P + "/states", 204)),
     Entry(Code.LIST_STATES, "message.list_states", True, Route("GET", _P + "/states")),
+    Entry(Code.MEASURE_RANGE, "message.measure", True, Route("GET", _P + "/range")),
     Entry(Code.CREATE_OPEN_TOPIC, "topic.create_open", True, Route("POST", "/open/topics")),
     Entry(Code.GET_OPEN_TOPIC, "topic.get_open", True, Route("GET", "/open" + _T)),
     Entry(Code.LIST_OPEN_TOPICS, "topic.list_open", True, Route("GET", "/open/topics")),
@@ -200,6 +203,7 @@ _ENTRIES: Final = (
     Entry(Code.STAGE_BATCH, "epoch.stage", True, Route("POST", "/epochs/{writer}/{epoch}/batches", 201)),
     Entry(Code.COMMIT_EPOCH, "epoch.commit", True, Route("POST", "/epochs/{writer}/{epoch}/commit")),
     Entry(Code.GET_EPOCH, "epoch.get", True, Route("GET", "/epochs/{writer}")),
+    Entry(Code.UNSTAGE_PARTS, "epoch.unstage", True, Route("PUT", "/epochs/{writer}/{epoch}/unstaged", 204)),
     Entry(Code.GET_GROUP_LAG, "consumer_group.lag", True, Route("GET", _G + "/lag")),
     Entry(Code.LIST_GROUP_LAGS, "consumer_group.list_lags", True, Route("GET", _T + "/consumer-group-lags")),
     Entry(Code.SEEK_GROUP, "consumer_group.seek", True, Route("PUT", _G + "/offsets")),

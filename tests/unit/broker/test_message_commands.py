@@ -20,7 +20,7 @@ from headstream.wire.commands.offsets import ConsumerRef, DeleteOffset, GetOffse
 from headstream.wire.commands.permissions import GlobalPermissions, Permissions
 from headstream.wire.commands.sessions import Login
 from headstream.wire.commands.streams import CreateStream
-from headstream.wire.commands.topics import Compression, CreateTopic, GetTopic
+from headstream.wire.commands.topics import Compression, CreateTopic, DeleteTopic, GetTopic
 from headstream.wire.extensions.messages import SetState
 from headstream.wire.extensions.topics import CreateOpenTopic
 from headstream.wire.records import Command
@@ -151,7 +151,7 @@ def test_send_takes_100000_bytes_of_header_values_when_they_are_no_more(root: Pe
     assert root.status(send(encode_sent([Message(payload=b"a", headers=headers)]))) == status
 
 
-def test_balanced_sends_go_round_from_partition_1_when_partitions_change(root: Peer) -> None:
+def test_balanced_sends_go_round_from_partition_1_when_a_topic_is_new(root: Peer) -> None:
     def partition() -> int:
         before = counts(root)
         root.ask(send(messages(b"a", b"b"), Partitioning(PartitioningKind.BALANCED)))
@@ -159,6 +159,9 @@ def test_balanced_sends_go_round_from_partition_1_when_partitions_change(root: P
         return found
 
     assert [partition() for _ in range(7)] == [1, 2, 3, 1, 2, 3, 1]
+    root.ask(DeleteTopic("shop", "orders"))
+    root.ask(CreateTopic("shop", 1, 2, Compression.NONE, 0, 0, 0, "orders"))
+    assert [partition() for _ in range(3)] == [1, 2, 1]
 
 
 def counts(peer: Peer) -> list[int]:

@@ -25,6 +25,7 @@ from headstream.wire.codes import EXTENSION_CONTEXT
 from headstream.wire.commands.groups import CreateGroup, JoinGroup
 from headstream.wire.commands.offsets import ConsumerRef
 from headstream.wire.commands.partitions import DeletePartitions
+from headstream.wire.commands.permissions import Permissions, StreamPermissions, TopicPermissions
 from headstream.wire.commands.sessions import Login
 from headstream.wire.commands.streams import CreateStream
 from headstream.wire.commands.system import GetMe, GetStats, Snapshot, SnapshotCompression, SnapshotType
@@ -160,8 +161,8 @@ def test_epoch_is_appended_once_when_it_is_committed_again(tmp_path: Path, peer:
         peer.ask(CreateOpenTopic(*AT, 2))
     assert peer.ask(GetEpoch("job")) is None
     batches = tuple(
-        peer.ask(StageBatch("job", 4, part, *AT, partition, is_last, BATCH))
-        for part, partition, is_last in (("one", 1, False), ("one", 2, True), ("two", 1, True))
+        peer.ask(StageBatch("job", 4, part, position, *AT, partition, is_last, BATCH))
+        for part, position, partition, is_last in (("one", 0, 1, False), ("one", len(BATCH), 2, True), ("two", 0, 1, True))
     )
     assert [batch.count for batch in batches] == [2, 2, 2]
     for _ in range(2):
@@ -174,16 +175,25 @@ def test_epoch_is_appended_once_when_it_is_committed_again(tmp_path: Path, peer:
 @pytest.mark.parametrize(
     ("command", "status"),
     [
-        (StageBatch("job", 1, "../up", *AT, 1, True, BATCH), 4),
-        (StageBatch("..", 1, "part", *AT, 1, True, BATCH), 4),
-        (StageBatch("job", 1 << 63, "part", *AT, 1, True, BATCH), 4),
-        (StageBatch("job", 1, "part", *AT, 3, True, BATCH), 3007),
-        (StageBatch("job", 1, "part", *AT, 1, True, BATCH[:-1]), 3),
+        (StageBatch("job", 1, "../up", 0, *AT, 1, True, BATCH), 4),
+        (StageBatch("..", 1, "part", 0, *AT, 1, True, BATCH), 4),
+        (StageBatch("job", 1 << 63, "part", 0, *AT, 1, True, BATCH), 4),
+        (StageBatch("job", 1, "part", 0, *AT, 3, True, BATCH), 3007),
+        (StageBatch("job", 1, "part", 0, *AT, 1, True, BATCH[:-1]), 3),
         (CommitEpoch("job", 1 << 63, ()), 4),
     ],
 )
 def test_epoch_command_is_refused_when_it_cannot_be_kept(peer: Peer, command: Command[Any], status: int) -> None:
     assert peer.status(command) == status
+
+
+def test_empty_epoch_is_committed_by_those_alone_who_may_send_somewhere(server: Server) -> None:
+    sends = Permissions(streams={9: StreamPermissions(topics={9: TopicPermissions(send_messages=True)})})
+    for name, permissions, expected in (("sender", sends, 0), ("guest", None, 41)):
+        server.add_user(name, permissions)
+        client = server.connect()
+        client.ask(Login(name, name * 2, "1.0.0", EXTENSION_CONTEXT))
+        assert client.status(CommitEpoch(name, 1, ())) == expected
 
 
 # -- the system ------------------------------------------------------------------------------------------------

@@ -9,6 +9,7 @@ from typing import Any
 import pytest
 
 from headstream.errors import InvalidOptionError, StorageError
+from headstream.model.topology import Fsync
 from headstream.server.addresses import Address
 from headstream.server.config import ServerConfig, load_config
 from headstream.server.config_file import format_toml
@@ -139,6 +140,18 @@ def test_config_refuses_what_cannot_be_used(tmp_path: Path, text: str, told: str
 )
 def test_config_refuses_variables_that_cannot_be_used(tmp_path: Path, environ: dict[str, str], told: str) -> None:
     assert told in refusal_of(tmp_path, "", environ)
+
+
+def test_config_keeps_what_it_is_told_about_topics_of_existing_clients(tmp_path: Path) -> None:
+    file = "[system.partition]\nenforce_fsync = true\n[system.message_deduplication]\nenabled = true\nmax_entries = 77\n"
+    file += '[system.segment]\nsize = "1 MB"\nmessage_expiry = "7 days"\n[system.topic]\nmax_size = "2 GB"\n'
+    config = load(tmp_path, file)
+    settings = config.settings
+    assert (settings.fsync, settings.deduplication_count) == (Fsync.ALWAYS, 77)
+    assert (settings.message_expiry_us, settings.max_topic_bytes) == (7 * 86_400_000_000, 2 * 10**9)
+    assert config.segment_bytes == 10**6
+    settings = load(tmp_path, "").settings
+    assert (settings.fsync, settings.deduplication_count) == (Fsync.INTERVAL, None)
 
 
 def test_config_tells_every_problem_at_once(tmp_path: Path) -> None:

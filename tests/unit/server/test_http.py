@@ -219,6 +219,18 @@ def test_metrics_count_what_was_asked(http: Http) -> None:
     assert samples["headstream_connections", ("transport", "http")] >= 1
 
 
+def test_metrics_tell_how_far_groups_are_behind_where_they_may() -> None:
+    for told in (False, True):
+        with serving(HttpSettings(metrics_of_groups=told)) as http:
+            make_topic(http)
+            for _ in range(3):
+                assert http.call("POST", MESSAGES, SEND).status == 201
+            committed = {"consumer": "group:billing", "offsets": {"1": 1}}
+            assert http.call("PUT", "/streams/s/topics/t/consumer-offsets/committed", committed).status == 204
+            text = http.call("GET", "/metrics", token=None).body.decode()
+            assert ('headstream_group_lag{group="billing",stream="s",topic="t"} 2.0' in text) is told
+
+
 def during(work: Callable[[], Answer]) -> tuple[threading.Thread, list[Answer]]:
     answers: list[Answer] = []
     thread = threading.Thread(target=lambda: answers.append(work()))
@@ -292,7 +304,7 @@ def test_a_body_that_does_not_come_is_given_up() -> None:
 
 def test_connections_beyond_the_limit_are_closed_and_others_go_on() -> None:
     with serving(HttpSettings(max_connections=2)) as http:
-        wait_until(lambda: http.server.connection_count == 0)
+        wait_until(lambda: http.traffic.connections == 0)
         with contextlib.ExitStack() as stack:
             peers = [stack.enter_context(socket.create_connection((http.host, http.port), timeout=20)) for _ in range(3)]
             wait_until(lambda: http.traffic.refused_connections == 1)
@@ -315,5 +327,5 @@ def test_a_client_that_does_not_take_its_reply_is_closed() -> None:
             peer.settimeout(20)
             peer.connect((http.host, http.port))
             peer.sendall(head(http, "GET", f"{MESSAGES}?count=100&kind=first"))
-            wait_until(lambda: http.server.connection_count == 0)
+            wait_until(lambda: http.traffic.connections == 0)
         assert http.call("GET", "/ping").status == 200

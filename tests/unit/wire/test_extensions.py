@@ -26,8 +26,8 @@ SENT = encode_sent([Message(payload=None, key=b"k"), Message(payload=b"x", heade
 STORED = encode_polled([Message(payload=b"x", offset=3, timestamp=1, state=MessageState.POISONED)])
 RECEIPT = epochs.StagedBatch("part-0", "shop/orders", 1, len(SENT), 2, 12345)
 TOPIC = topics.OpenTopic(
-    *("shop", "orders", 1, 1_700_000_000_000_000, Limits.WIDE, Fsync.ALWAYS, None, 1 << 40, 0, 1000),
-    partitions=(topics.OpenPartition(1, 5, 9, 1000, 2),),
+    *("shop", "orders", 1, 1_700_000_000_000_000, Limits.WIDE, Fsync.ALWAYS, None, 1 << 40, 0, 1000, "1/4"),
+    partitions=(topics.OpenPartition(1, 5, 9, 1000, 2, 1_700_000_000_000_000),),
 )
 LAG = groups.GroupLag(
     "billing",
@@ -45,6 +45,7 @@ EXAMPLES: list[Command[Any]] = [
     messages.AppendMessages("s", "t", 3, SENT),
     messages.SetState("s", "t", 1, (1, 5, 1 << 50), 20, "cannot be read"),
     messages.ListStates("s", 4, 1),
+    messages.MeasureRange("s", "t", 1, 5, 1 << 40, 1000),
     topics.CreateOpenTopic("shop", "orders", 4, Limits.WIDE, Fsync.NEVER, 1, 2, 0, 4, True),
     topics.CreateOpenTopic("shop", "orders", 0),
     topics.GetOpenTopic("shop", "orders"),
@@ -52,9 +53,10 @@ EXAMPLES: list[Command[Any]] = [
     topics.ListOpenTopics("shop"),
     topics.ChangeTopicOptions("shop", "orders", {"retention_us": None, "retention_bytes": 1 << 30}),
     topics.GetIdentity(),
-    epochs.StageBatch("query", 5, "part-0", "s", "t", 1, True, SENT),
+    epochs.StageBatch("query", 5, "part-0", 1 << 33, "s", "t", 1, True, SENT),
     epochs.CommitEpoch("a/query", 5, (RECEIPT, RECEIPT)),
     epochs.GetEpoch("query"),
+    epochs.UnstageParts("query", 5, (RECEIPT,)),
     groups.GetGroupLag("s", "t", "billing"),
     groups.ListGroupLags("s", "t"),
     groups.SeekGroup("s", "t", "billing", {1: 0, 3: 9}),
@@ -70,6 +72,7 @@ REPLIES: list[tuple[type[Command[Any]], Any]] = [
     (messages.FetchMessages, messages.FetchedMessages(1, 10, 4, 6, 1, STORED)),
     (messages.WaitMessages, messages.Woken(True)),
     (messages.AppendMessages, messages.FirstOffset(77)),
+    (messages.MeasureRange, messages.MeasuredRange(1 << 40, 7)),
     (messages.ListStates, (messages.StateChange(3, 99, "why", "ann", 5),)),
     (topics.GetOpenTopic, TOPIC),
     (topics.GetOpenTopic, None),
@@ -144,7 +147,7 @@ def test_a_groups_lag_counts_from_the_oldest_message_where_nothing_is_committed(
         (topics.CreateOpenTopic("s", "", 1), 2014),
         (topics.CreateOpenTopic("s", "t", 1001), 2015),
         (epochs.CommitEpoch("", 1, ()), 4),
-        (epochs.StageBatch("w", 1, "p", "s", "t", 1, True, b""), 4009),
+        (epochs.StageBatch("w", 1, "p", 0, "s", "t", 1, True, b""), 4009),
     ],
 )
 def test_a_limit_of_an_extension_is_refused_with_its_status(command: Command[Any], status: int) -> None:

@@ -24,3 +24,9 @@ class Balance:
             partition = turn if turn <= topic.partitions else 1
             self._turns[key] = partition + 1
         return partition
+
+    def forget(self, stream_number: int, topic_id: int | None = None) -> None:
+        """Begin anew with a topic of this id, or with all of a stream: they were deleted."""
+        with self._lock:
+            for key in [key for key in self._turns if key[0] == stream_number and topic_id in (None, key[1])]:
+                del self._turns[key]

@@ -1,11 +1,13 @@
 """Batches that are committed together and once: staged in files beside the log, appended by their commit (log/staging.py).
 
 A part's file is gone on with by every batch of it: nothing is kept open between two, whatever becomes of who sends them.
+Each batch says where in the file it lies, so that one that is sent again, its answer lost, lies there once.
 """
 
 from __future__ import annotations
 
 import re
+from collections.abc import Iterable
 from itertools import groupby
 from operator import attrgetter
 from typing import Any, Final
@@ -15,11 +17,11 @@ from headstream.broker.commands.offsets import check_partition
 from headstream.broker.sessions import Session
 from headstream.codec.batch.stamp import stamp
 from headstream.errors import InvalidInputError
-from headstream.log.staging import Chunk, Manifest, StagedPart, StagedWriter
-from headstream.log.submission import commit_to
+from headstream.log.staging import Chunk, Manifest, StagedPart, StagedWriter, unstage
+from headstream.log.submission import commit_to, is_taken_up
 from headstream.model.identifiers import TopicName
 from headstream.model.topology import Limits
-from headstream.wire.extensions.epochs import CommitEpoch, CommittedEpoch, GetEpoch, StageBatch, StagedBatch
+from headstream.wire.extensions.epochs import CommitEpoch, CommittedEpoch, GetEpoch, StageBatch, StagedBatch, UnstageParts
 from headstream.wire.records import Command
 
 __all__ = ["HANDLERS"]
@@ -46,25 +48,22 @@ def stage_batch(server: Dispatcher, session: Session, command: StageBatch) -> St
     _check_names(command.writer, command.epoch, {command.part})
     count = stamp(command.messages, 0, 0, bytes(16), place.topic.limits is Limits.WIDE).count
     log = server.broker.backing.writable_log()
-    staged = StagedWriter(log.root, log.files, command.writer, command.epoch, command.part, is_begun=True)
+    staged = StagedWriter(log.root, log.files, command.writer, command.epoch, command.part, position=command.position)
     try:
         staged.add(str(place.topic.name), command.partition, command.messages, count)
         if command.is_last:
             staged.sync()
     finally:
-        (chunk,) = staged.pause()
+        chunks = staged.pause()
+    (chunk,) = chunks
     return StagedBatch(command.part, chunk.topic, chunk.partition, chunk.size_bytes, chunk.count, chunk.crc32c)
 
 
 def commit_epoch(server: Dispatcher, session: Session, command: CommitEpoch) -> CommittedEpoch:
     """Append all batches of an epoch, or nothing where it was committed before."""
     _check_names(command.writer, command.epoch, {batch.part for batch in command.batches})
-    limits: dict[str, str] = {}
-    for name in {batch.topic for batch in command.batches}:
-        topic = TopicName.parse(name)
-        place = server.places.topic(topic.stream, topic.topic)
-        server.rights(session).send(place.stream.id, place.topic.id)
-        limits[name] = place.topic.limits.value
+    server.rights(session).send_somewhere()  # an epoch may be empty, and is its writer's last one nevertheless
+    limits = _check_topics(server, session, command.batches)
     parts = tuple(
         StagedPart(StagedWriter.file_name(part), tuple(_chunk(batch) for batch in batches))
         for part, batches in groupby(command.batches, key=attrgetter("part"))
@@ -79,6 +78,27 @@ def get_epoch(server: Dispatcher, session: Session, command: GetEpoch) -> Commit
     """Return the last epoch of a writer that was committed."""
     last = _last_epoch(server, command.writer)
     return None if last is None else CommittedEpoch(last)
+
+
+def _check_topics(server: Dispatcher, session: Session, batches: Iterable[StagedBatch]) -> dict[str, str]:
+    """Return the limits of the topics of batches, by name; refuse where one is not the session's to send to."""
+    limits: dict[str, str] = {}
+    for name in {batch.topic for batch in batches}:
+        topic = TopicName.parse(name)
+        place = server.places.topic(topic.stream, topic.topic)
+        server.rights(session).send(place.stream.id, place.topic.id)
+        limits[name] = place.topic.limits.value
+    return limits
+
+
+def unstage_parts(server: Dispatcher, session: Session, command: UnstageParts) -> None:
+    """Remove what is not to be committed."""
+    parts = {batch.part for batch in command.batches}
+    _check_names(command.writer, command.epoch, parts)
+    _check_topics(server, session, command.batches)
+    log = server.broker.backing.writable_log()
+    if not is_taken_up(log, command.writer, command.epoch):
+        unstage(log.root, log.files, command.writer, command.epoch, map(StagedWriter.file_name, parts))
 
 
 def _last_epoch(server: Dispatcher, writer: str) -> int | None:
@@ -98,4 +118,5 @@ HANDLERS: Final[dict[type[Command[Any]], Handler]] = {
     StageBatch: stage_batch,
     CommitEpoch: commit_epoch,
     GetEpoch: get_epoch,
+    UnstageParts: unstage_parts,
 }

@@ -47,9 +47,8 @@ def _find(
     server: Dispatcher, session: Session, command: GetGroup | DeleteGroup | JoinGroup | LeaveGroup
 ) -> tuple[Place, GroupRecord]:
     place = server.places.topic(command.stream, command.topic)
-    group = find_group(place.topic, command.group)
     server.rights(session).read_topic(place.stream.id, place.topic.id)
-    return place, group
+    return place, find_group(place.topic, command.group)
 
 
 def _detail(server: Dispatcher, place: Place, group: GroupRecord) -> GroupDetails:

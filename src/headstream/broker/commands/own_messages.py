@@ -24,6 +24,8 @@ from headstream.wire.extensions.messages import (
     FetchMessages,
     FirstOffset,
     ListStates,
+    MeasuredRange,
+    MeasureRange,
     SetState,
     StateChange,
     WaitMessages,
@@ -129,10 +131,22 @@ def list_states(server: Dispatcher, session: Session, command: ListStates) -> tu
     return tuple(StateChange(each.offset, each.state, each.reason, each.by, each.changed_us) for each in changes)
 
 
+def measure_range(server: Dispatcher, session: Session, command: MeasureRange) -> MeasuredRange:
+    """Return how much a range of offsets holds."""
+    place = _readable(server, session, command.stream, command.topic)
+    partition = check_partition(place, command.partition)
+    return MeasuredRange(
+        *server.broker.messages.measure(
+            place.topic.name, partition, command.from_offset, command.until_offset, command.size_bytes
+        )
+    )
+
+
 HANDLERS: Final[dict[type[Command[Any]], Handler]] = {
     FetchMessages: fetch_messages,
     WaitMessages: wait_messages,
     AppendMessages: append_messages,
     SetState: set_state,
     ListStates: list_states,
+    MeasureRange: measure_range,
 }

@@ -93,8 +93,9 @@ def _describe(topic: Topic) -> OpenTopic:
         topic.retention_bytes,
         topic.compaction_delay_us,
         topic.deduplication_count,
+        topic.identity,
         tuple(
-            OpenPartition(part.number, part.first_offset, part.end_offset, part.size_bytes, part.compacted_count)
+            OpenPartition(part.number, part.first_offset, part.end_offset, part.size_bytes, part.compacted_count, part.generation)
             for part in topic.partitions
         ),
     )

@@ -65,6 +65,7 @@ def delete_stream(server: Dispatcher, session: Session, command: DeleteStream) -
         server.rights(session).manage_stream(stream.id)
         remove_stream(log, stream.name)
     server.connection_groups.forget(stream.number)
+    server.balance.forget(stream.number)
 
 
 def update_stream(server: Dispatcher, session: Session, command: UpdateStream) -> None:

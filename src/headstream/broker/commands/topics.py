@@ -61,7 +61,7 @@ def create_topic(server: Dispatcher, session: Session, command: CreateTopic) -> 
     with log.administration:
         stream = server.places.stream(command.stream)
         server.rights(session).create_topic(stream.id)
-        options = _options(server, command, TopicOptions())
+        options = _options(server, command, TopicOptions(deduplication_count=server.settings.deduplication_count))
         _check_name(stream, command.name)
         if any(topic.id == command.id for topic in stream.topics.values()):
             raise refusal(Status.TOPIC_ID_ALREADY_EXISTS, f"there is a topic {command.id} already", where=stream.name)
@@ -72,6 +72,7 @@ def create_topic(server: Dispatcher, session: Session, command: CreateTopic) -> 
             command.partitions_count,
             Limits.IGGY,
             backing.clock_us(),
+            fsync=server.settings.fsync,
             options=options,
             labels=_labels(command),
             id_=command.id or None,
@@ -102,6 +103,7 @@ def delete_topic(server: Dispatcher, session: Session, command: DeleteTopic) -> 
         server.rights(session).manage_topic(stream.id, topic.id)
         remove_topic(log, topic)
     server.connection_groups.forget(stream.number, topic.id)
+    server.balance.forget(stream.number, topic.id)
 
 
 def purge_topic(server: Dispatcher, session: Session, command: PurgeTopic) -> None:

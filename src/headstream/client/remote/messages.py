@@ -10,11 +10,11 @@ from headstream.client.remote.caller import Caller, Pending
 from headstream.client.remote.topology import RemoteTopics
 from headstream.codec.binary import decode_sent
 from headstream.codec.buffer import BytesLike
-from headstream.errors import ClosedError, HeadstreamError, InvalidInputError, InvalidOptionError
+from headstream.errors import ClosedError, HeadstreamError
 from headstream.model.groups import Member
 from headstream.model.identifiers import TopicName
 from headstream.model.message import MessageState, StateChange
-from headstream.model.polling import Consumer, Polled, PollingKind, PollingStrategy
+from headstream.model.polling import Consumer, Polled, PollingStrategy, check_poll
 from headstream.model.topology import MAX_BATCH_BYTES
 from headstream.wire.commands.offsets import ConsumerRef
 from headstream.wire.extensions.messages import (
@@ -91,10 +91,7 @@ class RemoteMessages:
         auto_commit: bool = False,
     ) -> Polled:
         """Return messages of a partition as stored bytes, without waiting for any; see Messages.poll()."""
-        if count < 1 or size_bytes < 1:
-            raise InvalidInputError("a poll asks for one message and one byte or more", where=str(topic))
-        if consumer is None and (auto_commit or strategy.kind is PollingKind.NEXT):
-            raise InvalidOptionError("who polls is not said", where=str(topic), advice="Name the consumer or group")
+        check_poll(topic, strategy, count, size_bytes, consumer, auto_commit)
         return _polled(self._caller.call(_fetch(topic, partition, strategy, count, states, size_bytes, consumer, auto_commit)))
 
     def poll_ahead(

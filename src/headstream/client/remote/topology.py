@@ -6,10 +6,9 @@ import builtins
 from dataclasses import asdict
 
 from headstream.client.remote.caller import Caller
-from headstream.errors import InvalidOptionError, StreamNotFoundError, TopicNotFoundError
+from headstream.errors import StreamNotFoundError, TopicNotFoundError
 from headstream.model.identifiers import TopicName, check_name
 from headstream.model.topology import (
-    MAX_PARTITIONS,
     Fsync,
     Limits,
     Partition,
@@ -18,6 +17,7 @@ from headstream.model.topology import (
     TopicOptions,
     check_added_partitions,
     check_deleted_partitions,
+    check_partition_count,
 )
 from headstream.wire.commands.partitions import CreatePartitions, DeletePartitions
 from headstream.wire.commands.streams import CreateStream, DeleteStream, GetStream, ListStreams, StreamDetails
@@ -78,8 +78,7 @@ class RemoteTopics:
         """Make a topic, and its stream where there is none; see Topics.create()."""
         check_name(name.stream, "stream")
         check_name(name.topic, "topic")
-        if not 1 <= partitions <= MAX_PARTITIONS:
-            raise InvalidOptionError(f"a topic has 1 to {MAX_PARTITIONS} partitions, not {partitions}", where=str(name))
+        check_partition_count(name, partitions)
         chosen = asdict(options or TopicOptions())
         command = CreateOpenTopic(name.stream, name.topic, partitions, limits, fsync, **chosen, if_not_exists=if_not_exists)
         return _topic(self._caller.call(command))
@@ -137,7 +136,7 @@ def _stream(found: StreamDetails) -> Stream:
 
 def _topic(found: OpenTopic) -> Topic:
     partitions = tuple(
-        Partition(part.number, part.first_offset, part.end_offset, part.size_bytes, part.compacted_count)
+        Partition(part.number, part.first_offset, part.end_offset, part.size_bytes, part.compacted_count, part.generation)
         for part in found.partitions
     )
     return Topic(
@@ -152,4 +151,5 @@ def _topic(found: OpenTopic) -> Topic:
         found.retention_bytes,
         found.compaction_delay_us,
         found.deduplication_count,
+        found.identity,
     )

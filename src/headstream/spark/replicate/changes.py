@@ -29,6 +29,7 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from typing import Any, Final, TypeAlias
 
+import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
@@ -137,7 +138,7 @@ def _collapse_keyless(changes: pa.Table, names: list[str]) -> Collapsed:
     origin = pc.binary_join_element_wise("", *place, LOAD_MARK)
     loaded = pc.equal(rows["_hs_operation"], pa.scalar(_REFRESH, pa.int8()))
     rows = rows.append_column(CHANGE_KEY, pc.if_else(loaded, origin, rows["_hs_sequence"]))
-    rows = rows.take(_by_key(rows, [CHANGE_KEY], ("_hs_place", "max"))["_hs_place_max"])
+    rows = rows.take(_by_key(rows, [CHANGE_KEY], ("_hs_place", "min"))["_hs_place_min"])
     rows = rows.append_column("_hs_delete", pa.repeat(False, rows.num_rows))
     rows = rows.append_column("_hs_versions", pa.nulls(rows.num_rows, pa.string()))
     result = rows.select([*names, CHANGE_KEY, "_hs_delete", "_hs_sequence", "_hs_versions"])
@@ -167,8 +168,14 @@ def _departures(moved: pa.Table, keys: list[str]) -> pa.Table:
 
 
 def _ordered(rows: pa.Table) -> pa.Table:
-    """Return rows in the order they take effect: by sequence; at one sequence an upsert comes after a delete."""
-    return rows.take(pc.sort_indices(rows, [("_hs_sequence", "ascending"), ("_hs_delete", "descending")]))
+    """Return rows in the order they take effect: by sequence; at one sequence an upsert comes after a delete.
+
+    Of two that are alike in both the one that came first is last, and so the one that counts, as it is when they come apart.
+    """
+    backwards = pa.array(np.arange(rows.num_rows - 1, -1, -1))
+    told = rows.select(["_hs_sequence", "_hs_delete"]).take(backwards)
+    order = pc.sort_indices(told, [("_hs_sequence", "ascending"), ("_hs_delete", "descending")])
+    return rows.take(backwards.take(order))
 
 
 def _by_key(ordered: pa.Table, keys: list[str], *aggregations: tuple[str, str]) -> pa.Table:

@@ -9,7 +9,7 @@ from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass
 from typing import Any, NamedTuple, TypeAlias
 
-from headstream.spark.replicate.versions import ABSENT_VERSION, VERSION_CHARACTERS, version_of
+from headstream.spark.replicate.versions import ABSENT_VERSION, VERSION_CHARACTERS, moved_version, version_of
 
 __all__ = ["Fold", "Key", "Move", "fold_changes"]
 
@@ -95,10 +95,14 @@ def fold_changes(
 def _arrive(fold: Fold, left: _Row | None, stored: Mapping[str, Any] | None, sequence: str) -> _Row:
     """Return the row of a new key as far as the old one's is known; what comes of it later, older, still fills the rest."""
     row = _Row(fold.columns)
+
+    def bring(values: Mapping[str, Any], versions: Mapping[str, str]) -> None:
+        row.fill(values, {name: moved_version(version, sequence) for name, version in versions.items()})
+
     if left is not None and not left.deleted:
-        row.fill(left.values, left.versions)
+        bring(left.values, left.versions)
     if stored is not None and stored["_hs_sequence"] < sequence:
-        row.fill(stored, _stored_versions(stored, fold.columns))
+        bring(stored, _stored_versions(stored, fold.columns))
     return row
 
 

@@ -9,6 +9,12 @@ are compared as text, filled up to one length with '-':
     ".1690000000000000-----------------------------------"   the first full load: a point, and when its row was logged
     "20230321213416580000000000000000017-----------------"   a change
     "20230321213416580000000000000000017.1690000000000000"   a later load, above every change before it (see loads.py)
+
+A change of key that does not carry every column brings the others along from the key before. There they are newer than all that
+the new key has had before, however old they are, and older than what that change itself carries; among each other they keep
+their order: the change's sequence, a space, and the version that they had.
+
+    "20230321213416580000000000000000031 20230321213416580000000000000000017-----------------"
 """
 
 from __future__ import annotations
@@ -21,6 +27,7 @@ __all__ = [
     "LOAD_TIME_CHARACTERS",
     "MAX_SEQUENCE_CHARACTERS",
     "VERSION_CHARACTERS",
+    "moved_version",
     "version_of",
     "version_sql",
 ]
@@ -30,7 +37,9 @@ MAX_SEQUENCE_CHARACTERS: Final = 35
 
 LOAD_MARK: Final = "."
 LOAD_TIME_CHARACTERS: Final = 16
-VERSION_CHARACTERS: Final = MAX_SEQUENCE_CHARACTERS + len(LOAD_MARK) + LOAD_TIME_CHARACTERS
+_OWN_CHARACTERS: Final = MAX_SEQUENCE_CHARACTERS + len(LOAD_MARK) + LOAD_TIME_CHARACTERS
+_MOVED_MARK: Final = " "  # sorts below _FILL, so below the change's own version
+VERSION_CHARACTERS: Final = MAX_SEQUENCE_CHARACTERS + len(_MOVED_MARK) + _OWN_CHARACTERS
 
 ABSENT_VERSION: Final = " " * VERSION_CHARACTERS
 _FILL: Final = "-"  # sorts below every digit and LOAD_MARK, and above the space
@@ -39,6 +48,20 @@ _FILL: Final = "-"  # sorts below every digit and LOAD_MARK, and above the space
 def version_of(sequence: str) -> str:
     """Return the version of a column that the change of this sequence wrote."""
     return sequence.ljust(VERSION_CHARACTERS, _FILL)
+
+
+def moved_version(version: str, sequence: str) -> str:
+    """Return the version of a column that a change of key brought along.
+
+    Args:
+        version: The version that it had under the key before.
+        sequence: That of the change of key.
+    """
+    if version == ABSENT_VERSION:
+        return version
+    was_moved = version[MAX_SEQUENCE_CHARACTERS] == _MOVED_MARK
+    own = version[MAX_SEQUENCE_CHARACTERS + len(_MOVED_MARK) :] if was_moved else version[:_OWN_CHARACTERS]
+    return f"{sequence.ljust(MAX_SEQUENCE_CHARACTERS, _FILL)}{_MOVED_MARK}{own}"
 
 
 def version_sql(alias: str, index: int) -> str:

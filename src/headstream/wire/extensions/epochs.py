@@ -17,7 +17,7 @@ from headstream.wire.refusals import refusal
 from headstream.wire.shapes import U32, U64, Flag, PartitionId, StreamId, Text8, Text32, TopicId
 from headstream.wire.statuses import Status
 
-__all__ = ["CommitEpoch", "CommittedEpoch", "GetEpoch", "StageBatch", "StagedBatch"]
+__all__ = ["CommitEpoch", "CommittedEpoch", "GetEpoch", "StageBatch", "StagedBatch", "UnstageParts"]
 
 
 def _check_writer(writer: str) -> None:
@@ -47,13 +47,26 @@ class StagedBatch(Record):
 
 @dataclass(frozen=True, slots=True)
 class StageBatch(Command[StagedBatch]):
-    """Stage a batch; the last one of a part has it synced."""
+    """Stage a batch; the last one of a part has it synced.
+
+    Args:
+        writer: Who will commit it.
+        epoch: With which epoch.
+        part: The part it belongs to.
+        position: The bytes of the part's earlier batches: a batch that comes again takes its own place.
+        stream: The stream.
+        topic: The topic.
+        partition: The partition's number.
+        is_last: Whether nothing more belongs to the part.
+        messages: Sent messages.
+    """
 
     code = Code.STAGE_BATCH
     reply = one(StagedBatch)
     writer: Text8
     epoch: U64
     part: Text8
+    position: U64
     stream: StreamId
     topic: TopicId
     partition: PartitionId
@@ -97,6 +110,20 @@ class GetEpoch(Command[CommittedEpoch | None]):
     code = Code.GET_EPOCH
     reply = maybe(CommittedEpoch)
     writer: Text8
+
+    def validate(self) -> None:
+        """Check the name."""
+        _check_writer(self.writer)
+
+
+@dataclass(frozen=True, slots=True)
+class UnstageParts(Command[None]):
+    """Remove the parts that batches are in, which are not to be committed; of an epoch that is, or is being, nothing goes."""
+
+    code = Code.UNSTAGE_PARTS
+    writer: Text8
+    epoch: U64
+    batches: Annotated[tuple[StagedBatch, ...], Records(StagedBatch, is_counted=True)]
 
     def validate(self) -> None:
         """Check the name."""

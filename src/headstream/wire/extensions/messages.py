@@ -42,6 +42,8 @@ __all__ = [
     "FetchedMessages",
     "FirstOffset",
     "ListStates",
+    "MeasureRange",
+    "MeasuredRange",
     "SetState",
     "StateChange",
     "WaitMessages",
@@ -235,3 +237,39 @@ def _read_number(spelled: dict[str, Any], name: str, where: str) -> int:
     if type(value) is not int or not 0 <= value < 1 << 64:
         raise wrong(value, "an unsigned number", f"{where}.{name}")
     return value
+
+
+@dataclass(frozen=True, slots=True)
+class MeasuredRange(Record):
+    """How much a range of offsets holds, as the indexes know it without a look at the messages.
+
+    Args:
+        size_bytes: About how many stored bytes the range has.
+        reached_offset: Where the last send ends that is within the bytes asked for; the first one's end where none is.
+    """
+
+    size_bytes: U64
+    reached_offset: U64
+
+
+@dataclass(frozen=True, slots=True)
+class MeasureRange(Command[MeasuredRange]):
+    """Return how much a range of offsets holds, and how far so many bytes of it reach.
+
+    Args:
+        stream: The stream.
+        topic: The topic.
+        partition: The partition's number.
+        from_offset: The first one.
+        until_offset: One past the last one.
+        size_bytes: How many bytes are to be found the end of.
+    """
+
+    code = Code.MEASURE_RANGE
+    reply = one(MeasuredRange)
+    stream: StreamId
+    topic: TopicId
+    partition: PartitionId
+    from_offset: U64
+    until_offset: U64
+    size_bytes: Annotated[U64, Default(0)] = 0

@@ -34,6 +34,7 @@ class OpenPartition(Record):
     end_offset: U64
     size_bytes: U64
     compacted_count: U64
+    generation: U64
 
 
 @dataclass(frozen=True, slots=True)
@@ -50,6 +51,7 @@ class OpenTopic(Record):
     retention_bytes: MaybeU64
     compaction_delay_us: MaybeU64
     deduplication_count: MaybeU64
+    identity: Text8
     partitions: Annotated[tuple[OpenPartition, ...], Records(OpenPartition, is_counted=True)]
 
 

@@ -22,8 +22,10 @@ from tests.scripted_server import HANG_UP, SILENCE, ScriptedServer
 
 
 def topic_of(deduplication_count: int | None = None) -> OpenTopic:
-    partitions = (OpenPartition(1, 0, 100, 0, 0),)
-    return OpenTopic("shop", "orders", 1, 0, Limits.IGGY, Fsync.INTERVAL, None, None, None, deduplication_count, partitions)
+    partitions = (OpenPartition(1, 0, 100, 0, 0, 1),)
+    return OpenTopic(
+        "shop", "orders", 1, 0, Limits.IGGY, Fsync.INTERVAL, None, None, None, deduplication_count, "1/1", partitions
+    )
 
 
 class Script:

@@ -84,7 +84,7 @@ class Work:
         self.processor.process(decoded, lambda wanted: raw, batch_id)
 
     def digest(self, source: SourceDatabase, schema: str, table: str) -> bool:
-        rows = self.rows(schema, table)
+        rows = [row for row in self.rows(schema, table) if row.get("_hs_current", True) and not row.get("_hs_deleted")]
         keys = next(m.key_columns for m in source.tables() if (m.lineage.schema, m.lineage.table) == (schema, table))
         return bool(digest_rows(rows, keys) == source.digest(schema, table))
 

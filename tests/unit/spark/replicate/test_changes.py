@@ -3,7 +3,7 @@ from __future__ import annotations
 from typing import Any
 
 from headstream.spark.replicate.changes import Collapsed, collapse
-from headstream.spark.replicate.versions import ABSENT_VERSION, VERSION_CHARACTERS, version_of
+from headstream.spark.replicate.versions import ABSENT_VERSION, VERSION_CHARACTERS, moved_version, version_of
 from tests.unit.spark.replicate.change_tables import KEYLESS, METADATA, NAMES, change, sequence, table
 
 
@@ -89,8 +89,10 @@ def test_collapse_splits_a_key_change_that_leaves_columns_out_and_takes_them_fro
     result = rows(collapsed)
     assert result[1]["_hs_delete"]
     assert (result[2]["name"], str(result[2]["total"]), result[2]["note"]) == ("x", "5.00", "kept")
-    versions = [result[2]["_hs_versions"][VERSION_CHARACTERS * index :][:35] for index in range(4)]
-    assert versions == [sequence(9), sequence(9), sequence(1), sequence(1)]
+    versions = [result[2]["_hs_versions"][VERSION_CHARACTERS * index :][:VERSION_CHARACTERS] for index in range(4)]
+    own, brought = version_of(sequence(9)), moved_version(version_of(sequence(1)), sequence(9))
+    assert versions == [own, own, brought, brought]
+    assert version_of(sequence(8)) < brought < own
     stored = {**before, "ID": 1, "_hs_versions": None}
     again = rows(collapse(table(moved), METADATA, NAMES, lambda keys: {(1,): stored}))
     assert again[2] == result[2]

@@ -18,7 +18,7 @@ from deltalake import DeltaTable, write_deltalake
 
 from headstream.spark.replicate.apply.deltalake import Translated
 from headstream.spark.replicate.folding import Key, Move
-from headstream.spark.replicate.versions import ABSENT_VERSION, VERSION_CHARACTERS, version_of
+from headstream.spark.replicate.versions import ABSENT_VERSION, VERSION_CHARACTERS, moved_version, version_of
 
 __all__ = ["Moves"]
 
@@ -37,6 +37,7 @@ class Moves:
         self._path = directory / "_moves"
         self._keys = keys
         self._ways: dict[Key, list[tuple[str, Key]]] = {}
+        self._arrivals: dict[Key, list[str]] = {}
         with self._translated():
             if DeltaTable.is_deltatable(str(self._path)):
                 self._know(DeltaTable(str(self._path)).to_pyarrow_table().to_pylist())
@@ -76,24 +77,27 @@ class Moves:
         found: dict[Key, dict[str, Any]] = {}
         for row in changes.to_pylist():
             key = tuple(row[name] for name in self._keys)
-            now = self._now(key, row["_hs_sequence"])
+            at, now = self._now(key, row["_hs_sequence"])
             if now != key:
-                versions = _versions(row, columns)
+                versions = {name: moved_version(version, at) for name, version in _versions(row, columns).items()}
+                # Deletions of the key from before the row came to it have nothing to do with the row.
+                there = {**row, **dict(zip(self._keys, now, strict=True)), "_hs_sequence": at, "_hs_versions": versions}
                 if now in found:
-                    _fill(found[now], row, versions)
+                    _fill(found[now], there)
                 else:
-                    found[now] = {**row, **dict(zip(self._keys, now, strict=True)), "_hs_versions": versions}
+                    found[now] = there
         for row in found.values():
             row["_hs_versions"] = "".join(row["_hs_versions"][name] for name in columns)
         return pa.Table.from_pylist(list(found.values()), schema=changes.schema)
 
-    def _now(self, key: Key, sequence: str) -> Key:
-        """Return the key that a row had last of which something is known at a sequence."""
+    def _now(self, key: Key, sequence: str) -> tuple[str, Key]:
+        """Return the key that a row had last of which something is known at a sequence, and the change that gave it to it."""
+        came = sequence
         while True:
-            way = next(((at, after) for at, after in self._ways.get(key, []) if at > sequence), None)
-            if way is None:
-                return key
-            sequence, key = way
+            way = next(((at, after) for at, after in self._ways.get(key, []) if at > came), None)
+            if way is None or any(came < at < way[0] for at in self._arrivals.get(key, [])):  # it was another row that left
+                return came, key
+            came, key = way
 
     def _know(self, rows: Iterable[Mapping[str, Any]]) -> None:
         for row in rows:
@@ -102,6 +106,7 @@ class Moves:
             if (row["_hs_sequence"], after) not in ways:
                 ways.append((row["_hs_sequence"], after))
                 ways.sort(key=lambda way: way[0])
+                self._arrivals.setdefault(after, []).append(row["_hs_sequence"])
 
     def _translated(self) -> Translated:
         return Translated(self._path, "where rows with other keys went cannot be read or written")
@@ -117,9 +122,9 @@ def _versions(row: Mapping[str, Any], columns: list[str]) -> dict[str, str]:
     return {name: text[place : place + VERSION_CHARACTERS] for name, place in zip(columns, places, strict=True)}
 
 
-def _fill(row: dict[str, Any], other: Mapping[str, Any], versions: Mapping[str, str]) -> None:
-    """Take from another change of the same row what is newer there."""
-    for name, version in versions.items():
+def _fill(row: dict[str, Any], other: Mapping[str, Any]) -> None:
+    """Take from what another change says of the same row what is newer there."""
+    for name, version in other["_hs_versions"].items():
         if version > row["_hs_versions"][name]:
             row["_hs_versions"][name] = version
             row[name] = other[name]

@@ -167,15 +167,15 @@ def _flags(array: pa.ChunkedArray) -> _Bools:
 
 
 def _repeats(rows: _Rows) -> _Bools:
-    """Say which changes say nothing that is not known: stored already, or twice in the batch (the last one stays)."""
+    """Say which changes say nothing that is not known: stored already, or twice in the batch (the first one stays)."""
     at = rows.group * (rows.open_rank + 1) + rows.rank
     ended = (rows.group * (rows.open_rank + 1) + rows.valid_to)[rows.is_stored & (rows.valid_to != rows.open_rank)]
     gone = np.concatenate([ended, at[rows.is_stored & rows.deletes]])
     there = at[rows.is_stored & ~rows.deletes & rows.whole]
     known = np.where(rows.deletes, np.isin(at, gone), rows.whole & np.isin(at, there)) & ~rows.is_stored
     twice = np.zeros(rows.count, np.bool_)
-    twice[:-1] = (at[1:] == at[:-1]) & (rows.deletes[1:] == rows.deletes[:-1]) & ~rows.is_stored[:-1] & ~rows.is_stored[1:]
-    twice[:-1] &= rows.whole[1:] & rows.whole[:-1]
+    twice[1:] = (at[1:] == at[:-1]) & (rows.deletes[1:] == rows.deletes[:-1]) & ~rows.is_stored[:-1] & ~rows.is_stored[1:]
+    twice[1:] &= rows.whole[1:] & rows.whole[:-1]
     return np.asarray(known | twice, np.bool_)
 
 

@@ -1,0 +1,186 @@
+"""The server over TCP beside a plain server in C that checks, stamps and remembers nothing.
+
+The load comes from another process (server_load.c, compiled here): a thread a connection, one request at a time. Both servers
+run all the time; each load goes to them in turn, several rounds, so that what the machine does meanwhile meets both. Shown are
+the medians of the rounds: messages a second, a request's time, the server's processor time a request; and the ratio of the two
+servers' messages a second. Load and server share the machine: where the load's own processor time is near a core's, it limits.
+"""
+
+from __future__ import annotations
+
+import os
+import signal
+import socket
+import statistics
+import subprocess
+import sys
+import tempfile
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+from typing import NamedTuple
+
+ROOT = Path(__file__).resolve().parent.parent
+sys.path.insert(0, str(ROOT))
+
+from bench.machine import Report  # noqa: E402
+from headstream.wire.commands.streams import CreateStream  # noqa: E402
+from headstream.wire.commands.topics import NEVER, SERVER_DEFAULT, Compression, CreateTopic  # noqa: E402
+from tests.served import Peer, server_process  # noqa: E402
+
+SECONDS = 1.0
+ROUNDS = 5
+BATCHES = 50
+"""Sends that are polled again and again: what is polled is in the system's memory, as new messages are."""
+
+
+class Load(NamedTuple):
+    """What is asked for: which command, on how many connections, and how many messages of how many bytes a request has."""
+
+    mode: str
+    connections: int
+    messages: int
+    size_bytes: int
+
+    def __str__(self) -> str:
+        return f"{self.mode} {self.messages} x {self.size_bytes} B, {self.connections} connection{'s' * (self.connections > 1)}"
+
+
+class Result(NamedTuple):
+    """What came of it: messages a second, microseconds of a request (median, 99th percentile), processor time."""
+
+    rate: float
+    median_us: float
+    late_us: float
+    server_us: float
+    load_cores: float
+
+
+LOADS = [
+    Load("send", 1, 1000, 1000),
+    Load("send", 4, 1000, 1000),
+    Load("poll", 1, 1000, 1000),
+    Load("poll", 4, 1000, 1000),
+    Load("send", 1, 1000, 100),
+    Load("poll", 1, 1000, 100),
+    Load("send", 1, 1, 100),
+    Load("poll", 1, 1, 100),
+    Load("send", 8, 1, 100),
+    Load("poll", 8, 1, 100),
+    Load("ping", 1, 1, 1),
+]
+
+
+class Target(NamedTuple):
+    """A server: its process and its port."""
+
+    process: int
+    port: int
+
+    def cpu_s(self) -> float:
+        """Return the processor time it has used."""
+        fields = Path(f"/proc/{self.process}/stat").read_text().rpartition(")")[2].split()
+        return (int(fields[11]) + int(fields[12])) / os.sysconf("SC_CLK_TCK")
+
+    def resident_mb(self) -> float:
+        """Return its resident memory."""
+        return int(Path(f"/proc/{self.process}/statm").read_text().split()[1]) * os.sysconf("SC_PAGE_SIZE") / 1e6
+
+
+def compile_load(directory: Path) -> str:
+    program = str(directory / "server_load")
+    subprocess.run(["cc", "-O2", "-pthread", str(ROOT / "bench" / "server_load.c"), "-o", program], check=True)
+    return program
+
+
+def run(program: str, target: Target, load: Load, seconds: float = SECONDS) -> Result:
+    """Put a load on a server."""
+    before_s = target.cpu_s()
+    words = [load.mode, target.port, load.connections, seconds, load.messages, load.size_bytes, BATCHES]
+    done = subprocess.run([program, *map(str, words)], check=True, capture_output=True, text=True).stdout.split()
+    requests, took_s, median_us, late_us, load_s = map(float, done)
+    server_us = (target.cpu_s() - before_s) / requests * 1e6
+    return Result(requests * load.messages / took_s, median_us, late_us, server_us, load_s / took_s)
+
+
+@contextmanager
+def anchored(program: str, directory: Path, size_bytes: int) -> Iterator[Target]:
+    """Run the plain server."""
+    with socket.socket() as free:
+        free.bind(("127.0.0.1", 0))
+        port = free.getsockname()[1]
+    command = [program, "anchor", str(port), str(directory), str(size_bytes)]
+    with subprocess.Popen(command, stdout=subprocess.PIPE, text=True) as process:
+        assert process.stdout is not None
+        process.stdout.readline()
+        try:
+            yield Target(process.pid, port)
+        finally:
+            process.kill()
+
+
+@contextmanager
+def served(directory: Path) -> Iterator[Target]:
+    """Run our server, with a topic for each connection."""
+    with server_process(directory) as server:
+        server.wait_until_ready()
+        with server.peer() as peer:
+            peer.ask(CreateStream(0, "bench"))
+            for number in range(8):
+                peer.ask(CreateTopic("bench", 0, 1, Compression.NONE, NEVER, SERVER_DEFAULT, 0, f"t{number}"))
+        yield Target(server.process.pid, server.addresses["tcp"].port)
+        code, logged = server.end(signal.SIGTERM)
+        assert code == 0, logged
+
+
+def fill(target: Target, load: Load) -> None:
+    """Store what is polled: the same sends in each topic."""
+    with Peer(socket.create_connection(("127.0.0.1", target.port))) as peer:
+        peer.log_in()
+        from headstream.codec.binary import encode_sent
+        from headstream.model.message import Message
+        from headstream.model.partitioning import Partitioning
+        from headstream.wire.commands.messages import SendMessages
+
+        sent = encode_sent([Message(payload=b"x" * load.size_bytes)] * load.messages)
+        for number in range(load.connections):
+            for _ in range(BATCHES):
+                peer.ask(SendMessages("bench", f"t{number}", Partitioning.partition(1), sent))
+
+
+def compare(report: Report, program: str, load: Load) -> float:
+    """Measure one load on both servers, alternating; return our resident memory after it."""
+    found: tuple[list[Result], list[Result]] = [], []
+    with (
+        tempfile.TemporaryDirectory() as place,
+        served(Path(place) / "log") as ours,
+        anchored(program, Path(place), load.size_bytes) as plain,
+    ):
+        if load.mode == "poll":
+            fill(ours, load)
+        for _ in range(ROUNDS):
+            for results, target in zip(found, (ours, plain), strict=True):
+                results.append(run(program, target, load))
+        resident = ours.resident_mb()
+    mine, anchor = (Result(*(statistics.median(column) for column in zip(*each, strict=True))) for each in found)
+    report.line(
+        f"{load!s:36} {mine.rate:12,.0f} {mine.median_us:8.0f} {mine.late_us:8.0f} {mine.server_us:9.1f} {mine.load_cores:6.2f}"
+        f" | {anchor.rate:12,.0f} {anchor.median_us:8.0f} {anchor.server_us:9.1f} | {mine.rate / anchor.rate:5.2f}"
+    )
+    return resident
+
+
+def main() -> None:
+    with Report("server") as report, tempfile.TemporaryDirectory() as place:
+        program = compile_load(Path(place))
+        report.line(f"{ROUNDS} rounds of {SECONDS:g} s, alternating; medians. A message is one of those in a request.")
+        report.line(
+            f"{'':36} {'messages/s':>12} {'us':>8} {'p99 us':>8} {'cpu us/rq':>9} {'load':>6}"
+            f" | {'plain C/s':>12} {'us':>8} {'cpu us/rq':>9} | {'ratio':>5}"
+        )
+        resident = [compare(report, program, load) for load in LOADS]
+        report.line(f"resident memory after each load: {min(resident):.0f} to {max(resident):.0f} MB")
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,138 @@
+"""What the scenarios begin with, and how they send and poll: the names and numbers of the original suite."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from typing import Any
+
+from headstream.codec.binary import decode_polled, encode_sent
+from headstream.model.message import Message
+from headstream.model.partitioning import Partitioning
+from headstream.model.polling import ConsumerKind, PollingKind
+from headstream.wire.commands.groups import CreateGroup, DeleteGroup, JoinGroup, LeaveGroup, ListGroups
+from headstream.wire.commands.messages import FlushMessages, PolledMessages, PollMessages, SendMessages
+from headstream.wire.commands.offsets import ConsumerRef, DeleteOffset, StoreOffset
+from headstream.wire.commands.partitions import CreatePartitions, DeletePartitions
+from headstream.wire.commands.streams import CreateStream, DeleteStream, PurgeStream, UpdateStream
+from headstream.wire.commands.topics import (
+    NEVER,
+    SERVER_DEFAULT,
+    Compression,
+    CreateTopic,
+    DeleteTopic,
+    ListTopics,
+    PurgeTopic,
+    UpdateTopic,
+)
+from headstream.wire.records import Command
+from headstream.wire.shapes import Identifier
+from tests.peers import Peer
+
+__all__ = [
+    "CONSUMER",
+    "DATA",
+    "GROUP",
+    "STREAM",
+    "TOPIC",
+    "build",
+    "create_topic",
+    "in_a_stream",
+    "in_a_topic",
+    "poll",
+    "poll_of",
+    "polled",
+    "send",
+]
+
+STREAM = "test-stream"
+TOPIC = "test-topic"
+CONSUMER = ConsumerRef(ConsumerKind.CONSUMER, 1)
+DATA = encode_sent([Message(payload=b"hello")])
+"""A send of one message."""
+
+GROUP = ConsumerRef(ConsumerKind.GROUP, 1)
+
+
+def create_topic(
+    stream: Identifier = 1,
+    name: str = TOPIC,
+    partitions: int = 3,
+    *,
+    id: int = 0,
+    max_bytes: int = SERVER_DEFAULT,
+) -> CreateTopic:
+    return CreateTopic(stream, id, partitions, Compression.NONE, NEVER, max_bytes, 1, name)
+
+
+def build(peer: Peer, partitions: int = 3) -> None:
+    """Make stream 1 with topic 1."""
+    peer.ask(CreateStream(1, STREAM))
+    peer.ask(create_topic(1, partitions=partitions, id=1))
+
+
+def send(
+    peer: Peer,
+    messages: Iterable[Message | bytes],
+    partitioning: Partitioning | None = None,
+    stream: Identifier = 1,
+    topic: Identifier = 1,
+) -> None:
+    """Send messages, or bare payloads, in one request; to partition 1 where nothing else is said."""
+    data = encode_sent([message if isinstance(message, Message) else Message(payload=message) for message in messages])
+    peer.ask(SendMessages(stream, topic, partitioning or Partitioning.partition(1), data))
+
+
+def poll(
+    peer: Peer,
+    kind: PollingKind = PollingKind.OFFSET,
+    value: int = 0,
+    count: int = 1000,
+    *,
+    partition: int = 1,
+    consumer: ConsumerRef = CONSUMER,
+    stream: Identifier = 1,
+    topic: Identifier = 1,
+    auto_commit: bool = False,
+) -> PolledMessages:
+    """Poll partition 1 from its first offset, where nothing else is said."""
+    return peer.ask(PollMessages(consumer, stream, topic, partition, kind, value, count, auto_commit))
+
+
+def polled(reply: PolledMessages) -> list[Message]:
+    """Return the messages of a reply."""
+    messages = decode_polled(reply.messages)
+    assert len(messages) == reply.count
+    return messages
+
+
+def poll_of(
+    stream: Any = 1, topic: Any = 1, partition: int = 1, count: int = 1, consumer: ConsumerRef = CONSUMER
+) -> PollMessages:
+    return PollMessages(consumer, stream, topic, partition, PollingKind.OFFSET, 0, count, False)
+
+
+def in_a_topic(stream: Any, topic: Any) -> list[Command[Any]]:
+    """Return every command that needs a topic, on that one."""
+    return [
+        UpdateTopic(stream, topic, Compression.NONE, 0, 0, 1, "renamed"),
+        DeleteTopic(stream, topic),
+        PurgeTopic(stream, topic),
+        CreatePartitions(stream, topic, 1),
+        DeletePartitions(stream, topic, 1),
+        SendMessages(stream, topic, Partitioning.partition(1), DATA),
+        poll_of(stream, topic),
+        FlushMessages(stream, topic, 1, False),
+        StoreOffset(CONSUMER, stream, topic, 1, 0),
+        DeleteOffset(CONSUMER, stream, topic, 1),
+        ListGroups(stream, topic),
+        CreateGroup(stream, topic, 0, "group"),
+        DeleteGroup(stream, topic, 1),
+        JoinGroup(stream, topic, 1),
+        LeaveGroup(stream, topic, 1),
+    ]
+
+
+def in_a_stream(stream: Any) -> list[Command[Any]]:
+    """Return every command that needs a stream, on that one."""
+    own: list[Command[Any]] = [UpdateStream(stream, "renamed"), DeleteStream(stream), PurgeStream(stream), ListTopics(stream)]
+    return [*own, create_topic(stream, "made"), *in_a_topic(stream, 1)]

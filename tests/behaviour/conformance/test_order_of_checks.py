@@ -1,0 +1,51 @@
+"""The order in which a server looks for a reason to refuse: decoding, validation, login, existence, permission."""
+
+from __future__ import annotations
+
+from headstream.wire.codes import Code
+from headstream.wire.commands.streams import PurgeStream
+from headstream.wire.commands.tokens import CreateToken
+from headstream.wire.commands.users import CreateUser, DeleteUser, UserStatus
+from headstream.wire.frames import encode_request
+from headstream.wire.statuses import Status
+from tests.behaviour.conformance.scenes import build, in_a_stream, in_a_topic, poll_of
+from tests.peers import HttpPeer, Peer, TcpPeer, refused
+
+
+def test_without_a_login_existence_is_not_told(root: TcpPeer, guest: Peer) -> None:
+    build(root)
+    seen = set()
+    for command in [*in_a_stream(1), *in_a_stream(99), *in_a_topic(1, "nowhere"), DeleteUser(99), CreateToken("name", 0)]:
+        if command.entry().route is None and guest.transport == "http":
+            continue
+        status = refused(guest, command)
+        is_purge = isinstance(command, PurgeStream) and guest.transport == "tcp"
+        assert status == (Status.UNAUTHORIZED if is_purge else Status.UNAUTHENTICATED), command
+        seen.add(command.code)
+    assert len(seen) >= 20
+
+
+def test_without_rights_what_exists_is_refused_and_what_does_not_is_told_first(root: TcpPeer, guest: Peer) -> None:
+    build(root)
+    root.ask(CreateUser("user", "secret", UserStatus.ACTIVE))
+    guest.login("user", "secret")
+    for command in in_a_stream(1):
+        if command.entry().route is None and guest.transport == "http":
+            continue
+        assert refused(guest, command) == Status.UNAUTHORIZED, command
+    for command in in_a_stream(99):
+        if command.entry().route is None and guest.transport == "http":
+            continue
+        assert refused(guest, command) == Status.STREAM_ID_NOT_FOUND, command
+    assert refused(guest, poll_of(99, count=0)) == Status.INVALID_MESSAGES_COUNT
+
+
+def test_decoding_comes_before_validation_and_validation_before_the_login(root: TcpPeer, guest: Peer) -> None:
+    build(root)
+    if isinstance(guest, HttpPeer):
+        assert guest.request("POST", "/streams", b"{") == (401, b"")
+        return
+    assert isinstance(guest, TcpPeer)
+    assert guest.exchange(encode_request(Code.CREATE_STREAM, b"\0")) == (Status.INVALID_COMMAND, b"")
+    assert guest.exchange(encode_request(Code.CREATE_STREAM, bytes(5))) == (Status.INVALID_STREAM_NAME, b"")
+    assert guest.exchange(encode_request(Code.CREATE_STREAM, bytes(4) + b"\1a")) == (Status.UNAUTHENTICATED, b"")

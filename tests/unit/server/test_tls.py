@@ -1,0 +1,112 @@
+"""TLS over TCP: a server shows a certificate from PEM or PKCS#12 files, and says what is wrong with them."""
+
+from __future__ import annotations
+
+import datetime
+import ssl
+from pathlib import Path
+
+import pytest
+from cryptography import x509
+from cryptography.hazmat.primitives import hashes
+from cryptography.hazmat.primitives.asymmetric import ec
+from cryptography.hazmat.primitives.serialization import (
+    BestAvailableEncryption,
+    Encoding,
+    NoEncryption,
+    PrivateFormat,
+)
+from cryptography.hazmat.primitives.serialization.pkcs12 import serialize_key_and_certificates
+from cryptography.x509.oid import NameOID
+
+from headstream.codec.binary import encode_sent
+from headstream.errors import InvalidOptionError, StorageError
+from headstream.model.message import Message
+from headstream.server.tls import TlsFiles, make_tls
+from headstream.wire.codes import Code
+from headstream.wire.frames import encode_request
+from tests.served import Peer, config_of, serving
+
+
+@pytest.fixture(scope="module")
+def files(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """A directory with a certificate for localhost that vouches for itself, in every form."""
+    directory = tmp_path_factory.mktemp("tls")
+    key = ec.generate_private_key(ec.SECP256R1())
+    name = x509.Name([x509.NameAttribute(NameOID.COMMON_NAME, "localhost")])
+    now = datetime.datetime.now(datetime.UTC)
+    certificate = (
+        x509.CertificateBuilder()
+        .subject_name(name)
+        .issuer_name(name)
+        .public_key(key.public_key())
+        .serial_number(x509.random_serial_number())
+        .not_valid_before(now - datetime.timedelta(days=1))
+        .not_valid_after(now + datetime.timedelta(days=1))
+        .add_extension(x509.SubjectAlternativeName([x509.DNSName("localhost")]), critical=False)
+        .add_extension(x509.BasicConstraints(ca=True, path_length=0), critical=True)
+        .sign(key, hashes.SHA256())
+    )
+    pem = certificate.public_bytes(Encoding.PEM)
+    plain = key.private_bytes(Encoding.PEM, PrivateFormat.PKCS8, NoEncryption())
+    (directory / "certificate.pem").write_bytes(pem)
+    (directory / "key.pem").write_bytes(plain)
+    (directory / "both.pem").write_bytes(
+        pem + key.private_bytes(Encoding.PEM, PrivateFormat.PKCS8, BestAvailableEncryption(b"secret"))
+    )
+    (directory / "both.pfx").write_bytes(
+        serialize_key_and_certificates(b"server", key, certificate, None, BestAvailableEncryption(b"secret"))
+    )
+    (directory / "nothing.pfx").write_bytes(b"this is no certificate")
+    return directory
+
+
+def forms(directory: Path) -> dict[str, TlsFiles]:
+    return {
+        "two files": TlsFiles(certificate=directory / "certificate.pem", key=directory / "key.pem"),
+        "one file": TlsFiles(certificate=directory / "both.pem", password="secret"),
+        "PKCS#12": TlsFiles(certificate=directory / "both.pfx", password="secret"),
+    }
+
+
+@pytest.mark.parametrize("form", ["two files", "one file", "PKCS#12"])
+def test_tls_serves_whoever_trusts_the_certificate(files: Path, form: str) -> None:
+    trusting = ssl.create_default_context(cafile=str(files / "certificate.pem"))
+    with serving(config_of(tcp_tls=forms(files)[form])) as running:
+        plain = running.peer(is_logged_in=False)
+        with Peer(trusting.wrap_socket(plain.socket, server_hostname="localhost")) as peer:
+            peer.log_in()
+            assert peer.request(Code.PING) == (0, b"")
+            big = encode_sent([Message(payload=b"x" * 3_000_000)])  # many records of TLS
+            peer.send(encode_request(9999, big) + encode_request(Code.PING))
+            assert [peer.receive()[0] for _ in range(2)] == [3, 0]
+
+
+def test_tls_closes_a_client_that_speaks_plainly(files: Path) -> None:
+    with serving(config_of(tcp_tls=forms(files)["PKCS#12"])) as running, running.peer(is_logged_in=False) as peer:
+        peer.send(encode_request(Code.PING))
+        alert = peer.socket.recv(100)
+        assert not alert or alert[0] == 21  # what TLS says before it closes, or nothing
+        assert not alert or peer.is_closed()
+
+
+@pytest.mark.parametrize(
+    ("name", "key", "password", "kind"),
+    [
+        ("missing.pem", None, "", StorageError),
+        ("certificate.pem", "missing.pem", "", StorageError),
+        ("certificate.pem", None, "", InvalidOptionError),
+        ("both.pem", None, "wrong", InvalidOptionError),
+        ("both.pfx", None, "wrong", InvalidOptionError),
+        ("nothing.pfx", None, "secret", InvalidOptionError),
+    ],
+)
+def test_tls_says_what_is_wrong_with_its_files(
+    files: Path, name: str, key: str | None, password: str, kind: type[Exception]
+) -> None:
+    given = TlsFiles(certificate=files / name, key=None if key is None else files / key, password=password)
+    with pytest.raises(kind) as refused:
+        make_tls(given)
+    assert str(files) in str(refused.value)
+    assert password not in str(refused.value) or not password
+    assert password not in repr(given) or not password
