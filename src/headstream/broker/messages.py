@@ -319,13 +319,19 @@ def _read(
             offset = min(before[later], end) if later < len(before) else end
             if offset == end:
                 break
+        until, size = min(end, offset + count - found), min(rest, DEFAULT_CHUNK_BYTES)
         try:
-            chunk, reached = follower.read_chunk(offset, min(end, offset + count - found), min(rest, DEFAULT_CHUNK_BYTES))
+            if before:
+                chunk, reached = follower.read_chunk(offset, until, size)
+            else:
+                chunk, reached = follower.ahead.read_chunk(follower, offset, until, size)
         except CorruptSendError:
             if not found:
                 raise
             break  # what is before it is delivered, and the next poll begins with it
         after = exceptions()
+        if after:
+            follower.ahead.forget()
         is_mixed = has_exception(before, offset, reached) or has_exception(after, offset, reached)
         before = after
         there = take(chunk, 0, len(chunk), len(chunk))[1] if follower.may_miss(offset) else reached - offset
