@@ -11,6 +11,7 @@ import pytest
 from headstream.errors import JavaError
 from headstream.spark import session, stop
 from headstream.testing.fixtures import kafka_broker
+from headstream.testing.local_server import LocalServer
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
@@ -31,6 +32,10 @@ def spark(tmp_path_factory: pytest.TempPathFactory) -> Iterator[SparkSession]:
 
 
 @pytest.fixture
-def url(tmp_path: Path) -> str:
-    """Return the URL of a log that is not there yet."""
-    return (tmp_path / "log").as_uri()
+def url(request: pytest.FixtureRequest, tmp_path: Path) -> Iterator[str]:
+    """Give the URL of a log that is not there yet; parametrized as `tcp`, that of a server that has it in the same directory."""
+    if getattr(request, "param", "file") == "file":
+        yield (tmp_path / "log").as_uri()
+    else:
+        with LocalServer(tmp_path / "log") as server:
+            yield server.url

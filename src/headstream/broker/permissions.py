@@ -123,6 +123,11 @@ class Rights:
         """Send messages to a topic."""
         self._check("send", stream, topic)
 
+    def send_somewhere(self) -> None:
+        """Send messages to some topic, whichever it is."""
+        if not any("send" in rights for rights in (*self._streams.values(), *self._topics.values())):
+            self._check("send")
+
     def _check(self, what: str, stream: int = 0, topic: int = 0) -> None:
         if (
             what in self._everywhere

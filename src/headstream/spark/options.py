@@ -1,6 +1,6 @@
 """The options of `format("headstream")`: names, meanings, and what contradicts what.
 
-url                    file:///var/lib/shop; load(url) says the same
+url                    file:///var/lib/shop, headstream://user:password@host: see log_urls.py; load(url) says the same
 subscribe              shop/orders,shop/returns; or subscribePattern, or assign: see subscription.py
 startingOffsets        earliest (default) | latest | by partition; or a time: see bounds.py
 endingOffsets          latest (default) | by partition; or a time                  batch only
@@ -25,14 +25,14 @@ import re
 from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Final, Literal, TypeAlias, get_args
-from urllib.parse import unquote, urlsplit
 
 from headstream.codec.batch.results import WantedHeader
-from headstream.errors import InvalidInputError, InvalidOptionError, InvalidUrlError
+from headstream.errors import InvalidInputError, InvalidOptionError
 from headstream.model.message import MessageState, parse_state
 from headstream.spark.bounds import BOUND_OPTIONS, ENDING_OPTIONS, Bound, parse_ending, parse_starting
 from headstream.spark.header_columns import parse_header_columns
 from headstream.spark.limits import DEFAULT_DELAY_US, Limits
+from headstream.spark.log_urls import LogPlace, parse_log
 from headstream.spark.subscription import Subscription, parse_subscription
 
 __all__ = [
@@ -40,7 +40,6 @@ __all__ = [
     "HeaderShape",
     "RowShape",
     "SourceOptions",
-    "parse_directory",
     "parse_options",
     "parse_shape",
     "parse_states",
@@ -120,7 +119,7 @@ class SourceOptions:
     """What is to be read, checked.
 
     Args:
-        directory: The log's directory.
+        log: Where the log is.
         subscription: Which topics and partitions.
         starting: Where to begin.
         ending: Where a batch read ends.
@@ -132,7 +131,7 @@ class SourceOptions:
         given: The names of the options that were given, lower-case.
     """
 
-    directory: str
+    log: LogPlace
     subscription: Subscription
     starting: Bound
     ending: Bound
@@ -187,7 +186,7 @@ def parse_options(options: Mapping[str, str]) -> SourceOptions:
             raise InvalidOptionError(f"unknown option {name!r} of the headstream source", advice=advice)
     subscription = parse_subscription(given)
     return SourceOptions(
-        directory=parse_directory(given),
+        log=parse_log(given),
         subscription=subscription,
         starting=parse_starting(given, subscription),
         ending=parse_ending(given, subscription),
@@ -198,38 +197,6 @@ def parse_options(options: Mapping[str, str]) -> SourceOptions:
         fail_on_data_loss=_truth(given.get("failondataloss", "true"), "failOnDataLoss"),
         given=frozenset(given),
     )
-
-
-def parse_directory(given: Mapping[str, str]) -> str:
-    """Return the directory that the options `url` or `path` name.
-
-    Args:
-        given: Options by their lower-case names.
-
-    Raises:
-        InvalidOptionError, InvalidUrlError: they name none, or none of this machine.
-    """
-    if "url" in given and "path" in given:
-        raise InvalidOptionError("url and load(path) both say what to read", advice="Give one of them")
-    url = given.get("url") or given.get("path")
-    if not url:
-        raise InvalidOptionError(
-            "the option url is missing", advice='Say what to read, as .option("url", "file:///var/lib/shop")'
-        )
-    parts = urlsplit(url)
-    if parts.scheme == "kafka":
-        raise InvalidUrlError(
-            f"{url!r}: this session does not know how to read or write Kafka",
-            advice="Take the session from headstream.spark.session(), or call headstream.spark.register(spark) once",
-        )
-    if parts.scheme != "file":
-        raise InvalidUrlError(
-            f"{url!r} is not a log that Spark can read", advice="Give the directory of an embedded log, as file:///var/lib/shop"
-        )
-    path = unquote(parts.path)
-    if parts.netloc not in ("", "localhost") or not path.startswith("/") or parts.query or parts.fragment:
-        raise InvalidUrlError(f"{url!r} names no directory of this machine", advice="Write file:// and an absolute path")
-    return path.rstrip("/") or "/"
 
 
 def parse_shape(given: Mapping[str, str]) -> RowShape:

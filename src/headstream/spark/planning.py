@@ -7,13 +7,31 @@ from collections.abc import Iterator, Mapping
 import pyarrow as pa
 from pyspark.sql.datasource import InputPartition
 
+from headstream.spark.directory_view import DirectoryView
 from headstream.spark.log_view import LogView
 from headstream.spark.offsets import Place
 from headstream.spark.options import SourceOptions
 from headstream.spark.reader import ReadPart, ReadTask, read_task
+from headstream.spark.server_view import ServerView
 from headstream.spark.tasks import plan_ranges, plan_tasks
 
-__all__ = ["plan_partitions", "read_partition"]
+__all__ = ["open_view", "plan_partitions", "read_partition"]
+
+
+def open_view(options: SourceOptions) -> LogView:
+    """Return what the driver knows of the log that is to be read.
+
+    Args:
+        options: What the user asked for.
+
+    Raises:
+        NotALogError: there is no log at that place.
+        NotFoundError: a topic or a partition that was named does not exist.
+        HeadstreamError: the log cannot be read, or its server not be reached.
+    """
+    if isinstance(options.log, str):
+        return DirectoryView(options.log, options.subscription)
+    return ServerView(options.log, options.subscription)
 
 
 def plan_partitions(
@@ -36,9 +54,8 @@ def plan_partitions(
     return [
         InputPartition(
             ReadTask(
-                directory=options.directory,
-                identity=view.identity,
-                parts=tuple(ReadPart(part, view.partition_directory(part.place)) for part in task),
+                log=view.log,
+                parts=tuple(ReadPart(part, view.incarnation(part.place)) for part in task),
                 shape=options.shape,
                 states=options.states,
                 fail_on_data_loss=options.fail_on_data_loss,

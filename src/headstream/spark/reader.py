@@ -1,8 +1,9 @@
 """What runs on executors: ranges of offsets -> segment bytes -> Arrow, without a Python object a message.
 
-    PartitionFollower -> chunks of about 4 MiB -> slices of 10,000 messages -> Assembler (columns.py) -> RecordBatch
+    Follower -> chunks of about 4 MiB -> slices of 10,000 messages -> Assembler (columns.py) -> RecordBatch
 
-It imports the codec and the segments, and nothing of the log's writer.
+A follower is PartitionFollower where the log is in a directory, and ServerFollower (server_reader.py) where it is behind
+a server. This imports the codec and the segments, and nothing of the log's writer.
 """
 
 from __future__ import annotations
@@ -10,8 +11,9 @@ from __future__ import annotations
 import json
 import logging
 from collections.abc import Iterator
+from contextlib import AbstractContextManager
 from dataclasses import dataclass
-from typing import Final
+from typing import Final, Protocol
 
 import pyarrow as pa
 
@@ -27,7 +29,7 @@ from headstream.spark.options import RowShape
 
 _LOGGER: Final = logging.getLogger("headstream.spark")
 
-__all__ = ["BATCH_ROWS", "ReadPart", "ReadTask", "read_task"]
+__all__ = ["BATCH_ROWS", "DirectoryLog", "Follower", "ReadPart", "ReadTask", "ReadableLog", "read_task"]
 
 BATCH_ROWS: Final = 10_000
 """Rows of an Arrow batch: with 1,000 a batch's own cost shows, with 100,000 nothing is gained."""
@@ -35,15 +37,77 @@ BATCH_ROWS: Final = 10_000
 
 @dataclass(frozen=True, slots=True)
 class ReadPart:
-    """One range and where its partition lies.
+    """One range and which partition it was planned for.
 
     Args:
         range: What to read.
-        directory: The partition's directory.
+        incarnation: Tells the partition from another one of its name: its directory, or its generation at a server.
     """
 
     range: OffsetRange
+    incarnation: str
+
+
+class Follower(Protocol):
+    """Reads one partition, as PartitionFollower does."""
+
+    @property
+    def first_offset(self) -> int:
+        """The oldest offset that is there, as of the last refresh."""
+
+    def refresh(self) -> None:
+        """Look what is there now."""
+
+    def read(self, from_offset: int, until_offset: int) -> Iterator[memoryview]:
+        """Return the stored messages of a range, in order, in chunks of whole messages."""
+
+    def next_readable(self, offset: int) -> int:
+        """Return where to read on behind damage."""
+
+
+class ReadableLog(Protocol):
+    """A log as tasks know it; it travels to them."""
+
+    def check(self, first: OffsetRange) -> None:
+        """Check that it is the log that a read was planned for.
+
+        Args:
+            first: What is to be read first, for the error.
+
+        Raises:
+            LogError: it is another one, or none.
+        """
+
+    def follow(self, part: ReadPart) -> AbstractContextManager[Follower]:
+        """Return what reads a partition."""
+
+
+@dataclass(frozen=True, slots=True)
+class DirectoryLog:
+    """A log in a directory that every executor sees; see ReadableLog.
+
+    Args:
+        directory: The log's directory.
+        identity: The identity the log had when the read was planned.
+    """
+
     directory: str
+    identity: str
+
+    def check(self, first: OffsetRange) -> None:
+        """Check that it is the log that the read was planned for."""
+        path = f"{self.directory}/{MARKER_NAME}"
+        if _read_identity(path) != self.identity:
+            raise LogError(
+                "the log that this read was planned for is not here (any more)",
+                where=f"{path}; {first}",
+                advice="Every executor has to see the log's directory at the same path. Where the log was made anew, "
+                "start with a new checkpointLocation",
+            )
+
+    def follow(self, part: ReadPart) -> PartitionFollower:
+        """Return what reads a partition."""
+        return PartitionFollower(part.incarnation)
 
 
 @dataclass(frozen=True, slots=True)
@@ -51,16 +115,14 @@ class ReadTask:
     """What one Spark task reads; it travels to an executor.
 
     Args:
-        directory: The log's directory.
-        identity: The identity the log had when this was planned.
+        log: The log.
         parts: What to read, in order.
         shape: What a row is made of.
         states: The states to deliver, or None for all.
         fail_on_data_loss: Whether messages that are gone by now are an error.
     """
 
-    directory: str
-    identity: str
+    log: ReadableLog
     parts: tuple[ReadPart, ...]
     shape: RowShape
     states: frozenset[int] | None
@@ -79,30 +141,23 @@ def read_task(task: ReadTask) -> Iterator[pa.RecordBatch]:
         HeaderError: a header does not fit the column it has, and this is an error.
         DecodeError: a message cannot be read. Each error names topic, partition and offset.
     """
-    _check_identity(task)
+    task.log.check(task.parts[0].range)
     for part in task.parts:
         yield from _PartReader(task, part).read()
 
 
-def _check_identity(task: ReadTask) -> None:
-    path = f"{task.directory}/{MARKER_NAME}"
+def _read_identity(path: str) -> object:
+    """Return the identity of the log whose marker is at a path, or None where there is none that can be read."""
     file = OsReadFiles().open_read(path)
-    identity = None
-    if file is not None:
-        try:
-            content = memoryview(bytearray(file.size_bytes()))
-            identity = json.loads(bytes(content[: file.read_into(content, 0)])).get("identity")
-        except (ValueError, AttributeError):
-            pass  # another's file, or none: said below
-        finally:
-            file.close()
-    if identity != task.identity:
-        raise LogError(
-            "the log that this read was planned for is not here (any more)",
-            where=f"{path}; {task.parts[0].range}",
-            advice="Every executor has to see the log's directory at the same path. Where the log was made anew, "
-            "start with a new checkpointLocation",
-        )
+    if file is None:
+        return None
+    try:
+        content = memoryview(bytearray(file.size_bytes()))
+        return json.loads(bytes(content[: file.read_into(content, 0)])).get("identity")
+    except (ValueError, AttributeError):
+        return None  # another's file
+    finally:
+        file.close()
 
 
 class _PartReader:
@@ -117,7 +172,7 @@ class _PartReader:
 
     def read(self) -> Iterator[pa.RecordBatch]:
         try:
-            with PartitionFollower(self._part.directory) as follower:
+            with self._task.log.follow(self._part) as follower:
                 while self._offset < self._part.range.until_offset:
                     try:
                         yield from self._read_from(follower)
@@ -152,7 +207,7 @@ class _PartReader:
         )
         self._offset = offset
 
-    def _read_from(self, follower: PartitionFollower) -> Iterator[pa.RecordBatch]:
+    def _read_from(self, follower: Follower) -> Iterator[pa.RecordBatch]:
         for chunk in follower.read(self._offset, self._part.range.until_offset):
             rest = chunk
             while rest:

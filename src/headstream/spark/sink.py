@@ -1,8 +1,8 @@
 """Writing to the `headstream` data source: what Spark asks for, handed on to options, columns, tasks and the log.
 
     driver     options and columns are checked before anything runs
-    tasks      rows -> staged files in the log's directory (stager.py)
-    driver     commit: a manifest of the files that count (log/submission.py); abort: they go
+    tasks      rows -> batches, staged in the log's directory or at its server (stager.py)
+    driver     commit: which of them count (sink_log.py, server_sink.py); abort: they go
 
 Once and whole: a stream's batch has a name, its query's id and its number, which Spark hands to every task and keeps in
 the checkpoint; the log remembers the last one of each query, so that a batch that comes again, in whatever order its
@@ -21,16 +21,15 @@ from pyspark import TaskContext
 from pyspark.sql.datasource import DataSourceArrowWriter, DataSourceStreamArrowWriter, WriterCommitMessage
 from pyspark.sql.types import StructType
 
-from headstream.errors import EnvironmentSetupError, InvalidOptionError, NotALogError
+from headstream.errors import EnvironmentSetupError, InvalidOptionError
 from headstream.log.commits import ONCE
-from headstream.log.files import OsFiles
-from headstream.log.marker import read_marker
-from headstream.log.staging import Manifest, epoch_directory, remove_staged
-from headstream.log.submission import commit_staged, is_committed
+from headstream.log.staging import Manifest
 from headstream.spark.bad_rows import discard_bad_rows, publish_bad_rows
+from headstream.spark.server_sink import ServerSink
 from headstream.spark.sink_columns import SinkColumns, plan_columns
+from headstream.spark.sink_log import DirectorySink, SinkLog
 from headstream.spark.sink_options import SinkOptions, parse_sink_options
-from headstream.spark.stager import Staged, StageTask, Topics, stage_rows
+from headstream.spark.stager import Staged, StageTask, stage_rows
 
 __all__ = ["HeadstreamStreamWriter", "HeadstreamWriter", "TaskMessage"]
 
@@ -61,6 +60,7 @@ class _Sink:
     """What both writers do."""
 
     options: SinkOptions
+    log: SinkLog
     columns: SinkColumns
     identity: str
 
@@ -73,21 +73,15 @@ class _Sink:
                 advice='Write with .mode("append") or .outputMode("append"); headstream topic purge empties a topic',
             )
         columns = plan_columns(schema, parsed)
-        marker = read_marker(parsed.directory, OsFiles())
-        if marker is None:
-            raise NotALogError(
-                "there is no log here",
-                where=parsed.directory,
-                advice=f"Create the topic first: headstream topic create {parsed.topic or 'shop/orders'} "
-                f"--url file://{parsed.directory}",
-            )
+        log: SinkLog = DirectorySink(parsed.log) if isinstance(parsed.log, str) else ServerSink(parsed.log)
+        identity = log.read_identity()
         if parsed.topic is not None:
-            Topics(parsed.directory).find(str(parsed.topic))
-        return cls(parsed, columns, marker.identity)
+            log.find(parsed.topic)
+        return cls(parsed, log, columns, identity)
 
     def stage(self, writer: str, epoch: int, task: int, batches: Iterator[pa.RecordBatch]) -> TaskMessage:
         options = self.options
-        work = StageTask(options.directory, self.columns, options.topic, options.bad_rows_path, writer, epoch, task)
+        work = StageTask(self.log, self.columns, options.topic, options.bad_rows_path, writer, epoch, task)
         return TaskMessage(writer, epoch, task, stage_rows(work, batches))
 
     def commit(self, messages: Sequence[TaskMessage]) -> None:
@@ -103,19 +97,14 @@ class _Sink:
         if parts:
             limits = {name: each for message in told for name, each in message.staged.limits.items()}
             manifest = Manifest(writer, epoch, self.identity, limits, parts)
-            commit_staged(options.directory, manifest, options.commit_timeout_s)
+            self.log.commit(manifest, options.commit_timeout_s)
 
     def abort(self, writer: str, epoch: int, messages: Sequence[TaskMessage]) -> None:
         options = self.options
-        if is_committed(options.directory, writer, epoch):
-            return  # what is committed is the log's to finish
-        for message in messages:
-            if message.staged.part is not None:
-                OsFiles().remove(f"{epoch_directory(options.directory, writer, epoch)}/{message.staged.part.name}")
-        if writer.startswith(ONCE):  # it never comes back, and its tasks that go on stage for nobody
-            remove_staged(options.directory, OsFiles(), writer, epoch)
-            if options.bad_rows_path is not None:
-                discard_bad_rows(options.bad_rows_path, writer, epoch)
+        parts = [message.staged.part for message in messages if message.staged.part is not None]
+        is_gone = self.log.abort(writer, epoch, parts)
+        if is_gone and writer.startswith(ONCE) and options.bad_rows_path is not None:
+            discard_bad_rows(options.bad_rows_path, writer, epoch)
 
 
 def _task() -> TaskContext:

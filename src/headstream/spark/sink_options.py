@@ -1,6 +1,6 @@
 """The options of writing to `format("headstream")`.
 
-url              file:///var/lib/shop; save(path) and start(path) say the same
+url              file:///var/lib/shop, headstream://user:password@host: see log_urls.py; save(path) and start(path) say the same
 topic            shop/orders: where all rows go; without it the column `topic` says so, row by row
 headerColumns    attempt, source, total float64: columns that become headers; a kind behind a name is that header's
 badRowsPath      /var/lib/shop-bad: rows that the log does not take go there as Parquet files; without it they fail the job
@@ -22,7 +22,7 @@ from headstream.model.header_values import HeaderKind
 from headstream.model.headers import Headers
 from headstream.model.identifiers import TopicName
 from headstream.model.reserved import check_unreserved
-from headstream.spark.options import parse_directory
+from headstream.spark.log_urls import LogPlace, parse_log
 
 __all__ = ["SinkOptions", "parse_header_kinds", "parse_sink_options"]
 
@@ -38,7 +38,7 @@ class SinkOptions:
     """How rows are written, checked.
 
     Args:
-        directory: The log's directory.
+        log: Where the log is.
         topic: Where all rows go, or None.
         header_columns: Columns that become headers, in order, each with the kind that is asked for, or None.
         bad_rows_path: The directory of rows that are not taken, or None.
@@ -46,7 +46,7 @@ class SinkOptions:
         transaction: Writer and epoch of a batch write that is made once, or None.
     """
 
-    directory: str
+    log: LogPlace
     topic: TopicName | None
     header_columns: tuple[tuple[str, HeaderKind | None], ...]
     bad_rows_path: str | None
@@ -81,7 +81,7 @@ def parse_sink_options(options: Mapping[str, str]) -> SinkOptions:
             advice = f"Did you mean {known[close[0]]}?" if close else f"There is {', '.join(_NAMES)}"
             raise InvalidOptionError(f"writing to headstream has no option {name}", advice=advice)
     return SinkOptions(
-        directory=parse_directory(given),
+        log=parse_log(given),
         topic=_topic(given.get("topic")),
         header_columns=parse_header_kinds(given.get("headercolumns", "")),
         bad_rows_path=_path(given.get("badrowspath")),

@@ -44,9 +44,8 @@ from pyspark.sql.types import (
 from headstream.codec.batch.results import HeaderType, WantedHeader
 from headstream.errors import InvalidOptionError
 from headstream.spark.bounds import resolve
-from headstream.spark.log_view import LogView
 from headstream.spark.options import HeaderShape, RowShape, SourceOptions, parse_options
-from headstream.spark.planning import plan_partitions, read_partition
+from headstream.spark.planning import open_view, plan_partitions, read_partition
 from headstream.spark.sink import HeadstreamStreamWriter, HeadstreamWriter
 from headstream.spark.stream_reader import HeadstreamStreamReader
 
@@ -152,7 +151,7 @@ class HeadstreamReader(DataSourceReader):
     def partitions(self) -> list[InputPartition]:
         """Return what each task reads of what is there now."""
         options = self._options
-        view = LogView(options.directory, options.subscription)
+        view = open_view(options)
         try:
             start = resolve(options.starting, view.available, view.find_time)
             end = resolve(options.ending, view.available, view.find_time)

@@ -1,6 +1,6 @@
-"""What a task of a write does on its executor: rows -> batches of each partition -> one staged file.
+"""What a task of a write does on its executor: rows -> batches of each partition -> one staged part.
 
-    RecordBatch -> rows of each topic -> Packer -> messages of each partition, gathered -> cut into batches -> StagedWriter
+    RecordBatch -> rows of each topic -> Packer -> messages of each partition, gathered -> cut into batches -> PartWriter
 
 Rows with neither partition nor key go to the partitions in turn, a batch at a time, beginning with another one in each
 task. It needs no lock: what it writes is nobody's until the driver commits it.
@@ -17,18 +17,16 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from headstream.codec.batch.grouping import cut_sent, group_sent
-from headstream.errors import HeadstreamError, InvalidInputError, TopicNotFoundError
-from headstream.log.catalog import Catalog
-from headstream.log.files import OsFiles
-from headstream.log.staging import StagedPart, StagedWriter
+from headstream.errors import HeadstreamError, InvalidInputError
+from headstream.log.staging import StagedPart
 from headstream.model.identifiers import TopicName
 from headstream.model.topology import MAX_BATCH_BYTES, Limits
-from headstream.segments.layout import CATALOG_NAME
 from headstream.spark.bad_rows import BadRowsWriter
 from headstream.spark.packing import BadRow, Packed, Packer, Target
 from headstream.spark.sink_columns import SinkColumns
+from headstream.spark.sink_log import SinkLog
 
-__all__ = ["StageTask", "Staged", "Topics", "stage_rows"]
+__all__ = ["StageTask", "Staged", "stage_rows"]
 
 _BATCH_BYTES: Final = 4 << 20
 """What is gathered for a partition before it is a batch: what a reader takes at a time."""
@@ -44,7 +42,7 @@ class StageTask:
     """What a task is told; it travels to the executor.
 
     Args:
-        directory: The log's.
+        log: Where they go.
         columns: What is made of which column.
         topic: Where all rows go, or None.
         bad_rows_path: Where bad rows go, or None.
@@ -53,7 +51,7 @@ class StageTask:
         task: The task's number.
     """
 
-    directory: str
+    log: SinkLog
     columns: SinkColumns
     topic: TopicName | None
     bad_rows_path: str | None
@@ -67,7 +65,7 @@ class Staged:
     """What a task has staged.
 
     Args:
-        part: The staged file, or None for none.
+        part: The staged part, or None for none.
         limits: The limits of the topics in it, by name.
         bad_rows: The file of bad rows, or None for none.
         count: Rows that were staged.
@@ -81,15 +79,15 @@ class Staged:
     bad_count: int
 
 
-class Topics:
+class _Topics:
     """The topics of a log, as they are now.
 
     Args:
-        directory: The log's.
+        log: The log.
     """
 
-    def __init__(self, directory: str) -> None:
-        self._directory = directory
+    def __init__(self, log: SinkLog) -> None:
+        self._log = log
         self._known: dict[str, Target] = {}
 
     def find(self, text: str) -> Target:
@@ -104,24 +102,8 @@ class Topics:
         """
         known = self._known.get(text)
         if known is None:
-            known = self._known[text] = self._look(TopicName.parse(text))
+            known = self._known[text] = self._log.find(TopicName.parse(text))
         return known
-
-    def _look(self, name: TopicName) -> Target:
-        catalog = Catalog(f"{self._directory}/{CATALOG_NAME}", is_writer=False)
-        try:
-            stream = catalog.snapshot().get(name.stream)
-        finally:
-            catalog.close()
-        topic = None if stream is None else stream.topics.get(name.topic)
-        if topic is None:
-            raise TopicNotFoundError(
-                f"there is no topic {str(name)!r}",
-                where=self._directory,
-                advice=f"Create it first: headstream topic create {name} --url file://{self._directory}",
-            )
-        needs_key = topic.options.compaction_delay_us is not None
-        return Target(str(name), topic.partitions, topic.limits is Limits.WIDE, needs_key)
 
 
 def stage_rows(task: StageTask, batches: Iterable[pa.RecordBatch]) -> Staged:
@@ -160,9 +142,9 @@ class _Stager:
         # Of two attempts at one task, and of two tasks that differ in their stage's attempt, each has a file of its own.
         name = f"{task.task:05}-{os.urandom(8).hex()}"
         self._task = task
-        self._topics = Topics(task.directory)
+        self._topics = _Topics(task.log)
         self._packer = Packer(task.columns)
-        self._staged = StagedWriter(task.directory, OsFiles(), task.writer, task.epoch, name)
+        self._staged = task.log.begin_part(task.writer, task.epoch, name)
         path = task.bad_rows_path
         self._bad_rows = None if path is None else BadRowsWriter(path, task.writer, task.epoch, name)
         self._gathered: dict[tuple[str, int], _Gathered] = {}

@@ -27,7 +27,7 @@ from headstream.spark.limits import Limits, admit, admit_bytes, count_waiting, i
 from headstream.spark.log_view import LogView
 from headstream.spark.offsets import Offsets, Place
 from headstream.spark.options import SourceOptions
-from headstream.spark.planning import plan_partitions, read_partition
+from headstream.spark.planning import open_view, plan_partitions, read_partition
 
 __all__ = ["HeadstreamStreamReader"]
 
@@ -118,14 +118,14 @@ class HeadstreamStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow
         return read_partition(partition)
 
     def stop(self) -> None:
-        """Let go of the log's files."""
+        """Let go of the log."""
         if self._view is not None:
             self._view.close()
             self._view = None
 
     def _refresh(self) -> LogView:
         if self._view is None:
-            self._view = LogView(self._options.directory, self._options.subscription)
+            self._view = open_view(self._options)
         else:
             self._view.refresh()
         return self._view

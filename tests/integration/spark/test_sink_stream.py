@@ -55,6 +55,7 @@ def leftovers(directory: Path) -> list[Path]:
     return [path for name in (STAGED_NAME, INBOX_NAME) for path in (directory / name).rglob("*") if path.is_file()]
 
 
+@pytest.mark.parametrize("url", ["file", "tcp"], indirect=True)
 def test_a_batch_that_comes_again_changes_nothing(spark: SparkSession, url: str, tmp_path: Path) -> None:
     with hs.connect(url) as log:  # the writer, as in a notebook that has made the topics
         log.create_topic("shop/orders", partitions=2)
@@ -86,6 +87,7 @@ def _messages(url: str, topic: str) -> list[hs.Message]:
         ]
 
 
+@pytest.mark.parametrize("url", ["file", "tcp"], indirect=True)
 def test_a_batch_that_fails_leaves_nothing_and_comes_again(spark: SparkSession, url: str, tmp_path: Path) -> None:
     with hs.connect(url) as log:
         log.create_topic("shop/orders", partitions=2)

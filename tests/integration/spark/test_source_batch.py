@@ -46,6 +46,7 @@ def test_source_has_the_documented_columns(spark: SparkSession, url: str) -> Non
     assert [name for name in read(spark, url, headers="none").columns if "header" in name] == []
 
 
+@pytest.mark.parametrize("url", ["file", "tcp"], indirect=True)
 def test_source_gives_every_message_as_a_poll_does(spark: SparkSession, url: str) -> None:
     with hs.connect(url) as log:
         for topic in ("shop/orders", "shop/returns"):

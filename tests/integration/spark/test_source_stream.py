@@ -76,6 +76,7 @@ def last_offsets(checkpoint: Path) -> dict[str, Any]:
 pytestmark = [pytest.mark.spark, pytest.mark.usefixtures("stopped")]
 
 
+@pytest.mark.parametrize("url", ["file", "tcp"], indirect=True)
 def test_stream_goes_on_where_it_ended_when_it_is_restarted(spark: SparkSession, url: str, tmp_path: Path) -> None:
     send(url, 20)
     assert run(spark, url, tmp_path / "checkpoint").rows == every(20)

@@ -25,6 +25,7 @@ from headstream.wire.codes import EXTENSION_CONTEXT
 from headstream.wire.commands.groups import CreateGroup, JoinGroup
 from headstream.wire.commands.offsets import ConsumerRef
 from headstream.wire.commands.partitions import DeletePartitions
+from headstream.wire.commands.permissions import Permissions, StreamPermissions, TopicPermissions
 from headstream.wire.commands.sessions import Login
 from headstream.wire.commands.streams import CreateStream
 from headstream.wire.commands.system import GetMe, GetStats, Snapshot, SnapshotCompression, SnapshotType
@@ -184,6 +185,15 @@ def test_epoch_is_appended_once_when_it_is_committed_again(tmp_path: Path, peer:
 )
 def test_epoch_command_is_refused_when_it_cannot_be_kept(peer: Peer, command: Command[Any], status: int) -> None:
     assert peer.status(command) == status
+
+
+def test_empty_epoch_is_committed_by_those_alone_who_may_send_somewhere(server: Server) -> None:
+    sends = Permissions(streams={9: StreamPermissions(topics={9: TopicPermissions(send_messages=True)})})
+    for name, permissions, expected in (("sender", sends, 0), ("guest", None, 41)):
+        server.add_user(name, permissions)
+        client = server.connect()
+        client.ask(Login(name, name * 2, "1.0.0", EXTENSION_CONTEXT))
+        assert client.status(CommitEpoch(name, 1, ())) == expected
 
 
 # -- the system ------------------------------------------------------------------------------------------------

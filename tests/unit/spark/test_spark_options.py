@@ -17,7 +17,7 @@ LEAST = {"url": "file:///var/lib/shop", "subscribe": "shop/orders"}
 
 def test_parse_options_has_a_default_for_all_but_url_and_topics() -> None:
     options = parse_options(LEAST)
-    assert options.directory == "/var/lib/shop"
+    assert options.log == "/var/lib/shop"
     assert options.subscription == parse_subscription(LEAST)
     assert (options.starting, options.ending) == (Bound("startingOffsets", "earliest"), Bound("endingOffsets", "latest"))
     assert options.shape == RowShape(COLUMN_NAMES, "variant", (), False)
@@ -45,7 +45,7 @@ def test_parse_options_takes_names_in_any_case_when_spark_lowers_them() -> None:
         "failOnDataLoss": "FALSE",
     }
     options = parse_options(given)
-    assert options.directory == "/a b"
+    assert options.log == "/a b"
     assert [str(topic) for topic in options.subscription.topics or ()] == ["shop/orders", "shop/returns"]
     assert options.starting.at == {Place("shop/orders", 1): 23, Place("shop/orders", 2): -2}
     assert options.ending.at == {Place("shop/returns", 1): -1}
@@ -58,7 +58,7 @@ def test_parse_options_takes_names_in_any_case_when_spark_lowers_them() -> None:
 
 
 def test_parse_options_takes_the_path_of_load_for_the_url() -> None:
-    assert parse_options({"path": "file:///x", "subscribe": "a/b"}).directory == "/x"
+    assert parse_options({"path": "file:///x", "subscribe": "a/b"}).log == "/x"
 
 
 def test_parse_options_reads_every_state_when_states_is_all() -> None:
@@ -135,7 +135,7 @@ def test_parse_options_names_the_option_when_it_cannot_be_used(given: dict[str, 
 
 @pytest.mark.parametrize(
     "url",
-    ["kafka://host:9092", "headstream://host", "/var/lib/shop", "file://host/x", "file:x", "file:///x?y=1", "memory://"],
+    ["kafka://host:9092", "http://host", "/var/lib/shop", "file://host/x", "file:x", "file:///x?y=1", "memory://"],
 )
 def test_parse_options_refuses_a_url_that_spark_cannot_read(url: str) -> None:
     with pytest.raises(InvalidUrlError) as raised:

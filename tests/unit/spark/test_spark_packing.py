@@ -196,7 +196,7 @@ def test_header_columns_say_what_cannot_be_read(text: str, what: str) -> None:
 def test_sink_options_are_read_and_refused_by_name() -> None:
     given = {"path": "file:///x y", "Topic": "a/b", "headercolumns": "`x total` int64, b.c", "commitTimeout": "5m"}
     options = parse_sink_options({**given, "badRowsPath": "file:///bad%20rows/", "txnAppId": "job", "txnVersion": "7"})
-    assert options.directory == "/x y"
+    assert options.log == "/x y"
     assert options.header_columns == (("x total", kinds.int64(1).kind), ("b.c", None))
     assert (options.bad_rows_path, options.commit_timeout_s, options.transaction) == ("/bad rows", 300, ("job", 7))
     for wrong, what in (

@@ -62,6 +62,7 @@ def stage_batch(server: Dispatcher, session: Session, command: StageBatch) -> St
 def commit_epoch(server: Dispatcher, session: Session, command: CommitEpoch) -> CommittedEpoch:
     """Append all batches of an epoch, or nothing where it was committed before."""
     _check_names(command.writer, command.epoch, {batch.part for batch in command.batches})
+    server.rights(session).send_somewhere()  # an epoch may be empty, and is its writer's last one nevertheless
     limits = _check_topics(server, session, command.batches)
     parts = tuple(
         StagedPart(StagedWriter.file_name(part), tuple(_chunk(batch) for batch in batches))

@@ -25,6 +25,10 @@ BAD = {
     "a row that does not fit": (data_message(OTHER, make_change(1, data={"id": 1, "name": True})), "data.name"),
     "null key": (data_message(TABLE, make_change(1, data={"id": None, "name": "x"})), "key column 'id' is null"),
     "null sequence": (data_message(TABLE, make_change(1, change_sequence="")), "no change sequence"),
+    "unknown operation": (
+        data_message(TABLE, make_change(1), form="json").replace(b"INSERT", b"UPSERT"),
+        "operation of a data message is 'UPSERT'",
+    ),
     "mask wider than the table": (data_message(TABLE, make_change(1, column_mask=b"\x07")), "wider than the table"),
     "change mask wider than the table": (data_message(TABLE, make_change(1, change_mask=b"\x80")), "wider than the table"),
 }

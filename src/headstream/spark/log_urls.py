@@ -1,0 +1,68 @@
+"""The options `url` and `path`: a log in a directory that every executor sees, or one behind a server.
+
+file:///var/lib/shop                         a directory
+headstream://user:password@host:8090         a server, over TCP; ?tls=true as for connect()
+
+Who logs in may stand in HEADSTREAM_USERNAME and HEADSTREAM_PASSWORD, or HEADSTREAM_TOKEN, of the driver instead: tasks
+are told by the driver, and look at no variable of their own.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import TypeAlias
+from urllib.parse import SplitResult, unquote, urlsplit
+
+from headstream.client.remote.address import Address, parse_address
+from headstream.errors import InvalidOptionError, InvalidUrlError
+
+__all__ = ["LogPlace", "parse_log"]
+
+LogPlace: TypeAlias = str | Address
+"""Where a log is: its directory, or its server."""
+
+
+def parse_log(given: Mapping[str, str]) -> LogPlace:
+    """Return the log that the options `url` or `path` name.
+
+    Args:
+        given: Options by their lower-case names.
+
+    Raises:
+        InvalidOptionError, InvalidUrlError: they name none, or none that can be read or written; no password is repeated.
+    """
+    if "url" in given and "path" in given:
+        raise InvalidOptionError("url and load(path) both say what to read", advice="Give one of them")
+    url = given.get("url") or given.get("path")
+    if not url:
+        raise InvalidOptionError(
+            "the option url is missing",
+            advice='Say where the log is, as .option("url", "file:///var/lib/shop") or "headstream://user:password@host:8090"',
+        )
+    parts = urlsplit(url)
+    bare = url if "@" not in parts.netloc else parts._replace(netloc=parts.netloc.rpartition("@")[2]).geturl()
+    if parts.scheme == "headstream":
+        return parse_address(parts, {})
+    if parts.scheme == "file":
+        return _directory(parts, bare)
+    if parts.scheme == "kafka":
+        raise InvalidUrlError(
+            f"{bare!r}: this session does not know how to read or write Kafka",
+            advice="Take the session from headstream.spark.session(), or call headstream.spark.register(spark) once",
+        )
+    if parts.scheme in ("http", "https"):
+        raise InvalidUrlError(
+            f"{bare!r}: Spark asks a server over TCP, since not every header has a spelling in HTTP's JSON",
+            advice="Write headstream://user:password@host:8090",
+        )
+    raise InvalidUrlError(
+        f"{bare!r} is not a log that Spark can read",
+        advice="Give the directory of an embedded log, as file:///var/lib/shop, or a server, as headstream://user:password@host:8090",
+    )
+
+
+def _directory(parts: SplitResult, bare: str) -> str:
+    path = unquote(parts.path)
+    if parts.netloc not in ("", "localhost") or not path.startswith("/") or parts.query or parts.fragment:
+        raise InvalidUrlError(f"{bare!r} names no directory of this machine", advice="Write file:// and an absolute path")
+    return path.rstrip("/") or "/"

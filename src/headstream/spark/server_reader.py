@@ -1,0 +1,149 @@
+"""What runs on executors where the log is behind a server: ranges of offsets -> stored messages, one fetch ahead.
+
+The server sends what it has stored, byte for byte; from there on it is decoded as what is read from files is (reader.py).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import dataclass
+from types import TracebackType
+from typing import Final
+
+from headstream.client.remote.address import Address
+from headstream.client.remote.messages import PolledAhead, RemoteMessages
+from headstream.client.remote.topology import RemoteTopics
+from headstream.codec.batch.scan import find_offset
+from headstream.errors import LogError, OffsetOutOfRangeError
+from headstream.model.identifiers import TopicName
+from headstream.model.polling import Polled, PollingStrategy
+from headstream.spark.offsets import OffsetRange
+from headstream.spark.reader import ReadPart
+from headstream.spark.server_connections import caller_of
+from headstream.wire.extensions.topics import GetIdentity
+
+__all__ = ["ServerFollower", "ServerLog"]
+
+_CHUNK_BYTES: Final = 4 << 20
+"""A fetch: what a chunk of a file has."""
+
+
+@dataclass(frozen=True, slots=True)
+class ServerLog:
+    """A log behind a server; see ReadableLog.
+
+    Args:
+        address: The server, and who asks.
+        identity: The identity the log had when the read was planned.
+    """
+
+    address: Address
+    identity: str
+
+    def check(self, first: OffsetRange) -> None:
+        """Check that it is the log that the read was planned for."""
+        if caller_of(self.address).call(GetIdentity()).uuid != self.identity:
+            raise LogError(
+                "the log that this read was planned for is not at this server (any more)",
+                where=f"{self.address.place}; {first}",
+                advice="Where the log was made anew, start with a new checkpointLocation",
+            )
+
+    def follow(self, part: ReadPart) -> ServerFollower:
+        """Return what reads a partition."""
+        return ServerFollower(self.address, part)
+
+
+class ServerFollower:
+    """Reads one partition behind a server; see Follower.
+
+    Args:
+        address: The server, and who asks.
+        part: Which partition; its incarnation is the generation it had when the read was planned.
+    """
+
+    def __init__(self, address: Address, part: ReadPart) -> None:
+        caller = caller_of(address)
+        self._where = address.place
+        self._part = part
+        self._topic = TopicName.parse(part.range.topic)
+        self._topics = RemoteTopics(caller)
+        self._messages = RemoteMessages(caller, self._topics)
+        self.first_offset = 0
+
+    def refresh(self) -> None:
+        """Look what is there now."""
+        partitions = self._topics.get(self._topic).partitions
+        number = self._part.range.partition
+        if number > len(partitions):
+            raise self._made_anew()
+        self._check_generation(partitions[number - 1].generation)
+        self.first_offset = partitions[number - 1].first_offset
+
+    def next_readable(self, offset: int) -> int:
+        """Return where to read on behind damage: the next fetch tells whether that can be read."""
+        return offset
+
+    def read(self, from_offset: int, until_offset: int) -> Iterator[memoryview]:
+        """Return the stored messages of a range in chunks; while one is worked on the next one is on its way.
+
+        Args:
+            from_offset: The first one.
+            until_offset: One past the last one.
+
+        Raises:
+            OffsetOutOfRangeError: some are not there (any more).
+            CorruptSendError: the next messages are damaged.
+            LogError: the partition was purged, or deleted and made again.
+        """
+        asked: PolledAhead | None = self._ask(from_offset, until_offset)
+        offset = from_offset
+        try:
+            while asked is not None:
+                polled, asked = asked.result(), None
+                self._check(polled, offset, until_offset)
+                offset = polled.next_offset
+                if offset < until_offset:
+                    asked = self._ask(offset, until_offset)
+                for chunk in polled.chunks:
+                    # Where compaction has left gaps, as many messages as offsets were asked for reach behind the range.
+                    yield chunk if offset <= until_offset else chunk[: find_offset(chunk, until_offset)]
+        finally:
+            if asked is not None:
+                asked.cancel()
+
+    def _ask(self, offset: int, until_offset: int) -> PolledAhead:
+        start, count = PollingStrategy.offset(offset), until_offset - offset
+        return self._messages.poll_ahead(
+            self._topic, self._part.range.partition, start, count, states=None, size_bytes=_CHUNK_BYTES
+        )
+
+    def _check(self, polled: Polled, offset: int, until_offset: int) -> None:
+        self._check_generation(polled.generation)
+        first = int.from_bytes(polled.chunks[0][:8], "little") if polled.count else polled.next_offset
+        if polled.end_offset >= until_offset and first == offset:
+            return
+        self.refresh()  # compaction leaves gaps, retention moves the beginning
+        if polled.end_offset < until_offset or offset < self.first_offset:
+            raise OffsetOutOfRangeError(
+                f"offsets {offset} to {until_offset} were asked for, {self.first_offset} to {polled.end_offset} are there",
+                where=self._where,
+                advice="Older ones have been dropped by retention or deletion, later ones were never written",
+            )
+
+    def _check_generation(self, generation: int) -> None:
+        if str(generation) != self._part.incarnation:
+            raise self._made_anew()
+
+    def _made_anew(self) -> LogError:
+        return LogError(
+            "the partition has been purged, or deleted, since this read was planned",
+            where=self._where,
+            advice="Start the query with a new checkpointLocation; it then reads from startingOffsets",
+        )
+
+    def __enter__(self) -> ServerFollower:
+        return self
+
+    def __exit__(self, kind: type[BaseException] | None, error: BaseException | None, traceback: TracebackType | None) -> None:
+        """Nothing is held between two reads."""
