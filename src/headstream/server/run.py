@@ -23,7 +23,6 @@ _SAME_S: Final = 0.5
 """A process that is ended together with its group gets one signal twice: no reason to end at once."""
 
 
-
 def run(config: ServerConfig, on_ready: Callable[[Server], None]) -> None:
     """Serve until SIGTERM or SIGINT, and return when everything is done and synced; a second signal ends it at once.
 
