@@ -64,6 +64,7 @@ class Messages:
         backing = self._backing
         log = backing.writable_log()
         while True:
+            known = log.snapshot()
             record = backing.partition(topic, partition)
             try:
                 first_offset = log.append(record, partition, batch, backing.clock_us(), backing.entropy(16))
@@ -71,7 +72,7 @@ class Messages:
                 if not self._is_made_anew(record, partition):
                     raise
             else:
-                if not self._is_made_anew(record, partition):
+                if log.snapshot() is known or not self._is_made_anew(record, partition):
                     return first_offset
             # What was appended to a partition that was just being purged or deleted is gone with it: send it again.
 

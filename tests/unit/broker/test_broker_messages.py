@@ -174,7 +174,7 @@ def test_wait_says_whether_there_is_a_message_at_a_position(broker: Broker) -> N
 def test_polls_one_after_the_other_see_states_that_are_set_between_them(broker: Broker) -> None:
     broker.messages.send(TOPIC, 1, batch(*(b"%d" % n for n in range(8))))
 
-    def polled(offset: int) -> list[bytes]:
+    def polled(offset: int) -> list[bytes | None]:
         return [message.payload for message in messages(broker.messages.poll(TOPIC, 1, PollingStrategy.offset(offset), 1))]
 
     assert [polled(offset) for offset in range(4)] == [[b"0"], [b"1"], [b"2"], [b"3"]]
