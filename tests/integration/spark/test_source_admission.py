@@ -72,7 +72,7 @@ def send(
 
 
 def wait_until(condition: Callable[[], bool]) -> None:
-    deadline = time.monotonic() + 30
+    deadline = time.monotonic() + 240
     while not condition() and time.monotonic() < deadline:
         time.sleep(0.02)
     assert condition()

@@ -13,7 +13,7 @@ from headstream.errors import InvalidInputError, InvalidOptionError
 from headstream.model.identifiers import TopicName
 from headstream.spark.replicate.loads import LOAD_GAP_US
 from headstream.spark.replicate.registry import RegistrySettings
-from headstream.spark.replicate.table_settings import TableRules
+from headstream.spark.replicate.table_settings import TableRules, find_table_problems
 
 __all__ = [
     "MAX_MESSAGES_PER_BATCH",
@@ -153,6 +153,9 @@ class ReplicateConfig:
 
     def __post_init__(self) -> None:
         problems = find_problems({item.name: getattr(self, item.name) for item in fields(self)})
+        defaults = {item.name: getattr(self.rules.defaults, item.name) for item in fields(self.rules.defaults)}
+        for settings in (defaults, *(rule.settings for rule in self.rules.rules)):
+            problems += [Problem(name, what) for name, what in find_table_problems(settings)]
         if len(problems) == 1:
             raise InvalidOptionError(problems[0].what, where=problems[0].setting, advice=problems[0].advice)
         if problems:

@@ -159,7 +159,8 @@ def find_table_problems(settings: Mapping[str, Any]) -> list[tuple[str, str]]:
     """
     problems = []
     if settings.get("atomic"):
-        problems.append(("atomic", "this version cannot keep it: leave it out"))  # rather than pass it over in silence
+        what = "this version cannot keep it: leave it out; change tables tell each change's transaction"
+        problems.append(("atomic", what))  # rather than pass it over in silence
     both = [name for name in settings.get("cluster_by", ()) if name in settings.get("partition_by", ())]
     if both:
         problems.append(("cluster_by", f"the files are partitioned by {both[0]!r} already"))

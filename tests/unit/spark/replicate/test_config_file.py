@@ -7,7 +7,9 @@ from pathlib import Path
 import pytest
 
 from headstream.errors import InvalidOptionError, StorageError
+from headstream.spark.replicate.config import ReplicateConfig
 from headstream.spark.replicate.config_file import load_config
+from headstream.spark.replicate.table_settings import TableRule, TableRules
 
 EXAMPLE = Path(__file__).parents[4] / "examples" / "replicate.toml"
 LEAST = 'source = "file:///x"\ntopics = ["cdc/data"]\ntables = "t"\ncheckpoint = "c"\n'
@@ -39,6 +41,9 @@ def test_example_has_the_defaults_that_it_says(tmp_path: Path) -> None:
 def test_load_config_refuses_what_this_version_cannot_keep(tmp_path: Path) -> None:
     with pytest.raises(InvalidOptionError, match="this version"):
         load_config(write(tmp_path, f"{LEAST}[defaults]\natomic = true\n"))
+    rules = TableRules(rules=(TableRule("shop.*", {"atomic": True}),))
+    with pytest.raises(InvalidOptionError, match="this version"):
+        ReplicateConfig(source=None, topics=("cdc",), tables=tmp_path / "t", checkpoint=tmp_path / "c", rules=rules)
 
 
 def test_load_config_takes_paths_from_the_files_directory_and_overrides_from_the_caller(tmp_path: Path) -> None:

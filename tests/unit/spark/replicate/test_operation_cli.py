@@ -12,9 +12,12 @@ from click.testing import CliRunner
 from headstream.cli.output import format_time
 from headstream.cli.replicate import replicate
 from headstream.codec.replicate import data_message, metadata_message
+from headstream.connect import connect
 from headstream.errors import InvalidInputError, StorageError
 from headstream.spark.replicate.apply.deltalake import DeltaLakeEngine
+from headstream.spark.replicate.config import ReplicateConfig
 from headstream.spark.replicate.status import HEARTBEAT_US, note_status, note_targets, read_status
+from headstream.spark.replicate.summary import Summary
 from headstream.spark.replicate.table_settings import TableRule, TableRules
 from headstream.testing import SourceDatabase
 from tests.replicate_messages import make_change, make_table
@@ -169,3 +172,45 @@ def test_rows_that_a_load_did_not_bring_go_later_when_the_table_cannot_be_writte
 def test_status_refuses_a_directory_without_a_pipeline(tmp_path: Path) -> None:
     with pytest.raises(StorageError, match="ledger cannot be opened"):
         CliRunner().invoke(replicate, ["status", "--checkpoint", str(tmp_path)], catch_exceptions=False)
+
+
+def test_run_takes_what_is_kept_and_written_beside_the_tables(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    url = f"file://{tmp_path / 'log'}"
+    with connect(url) as log:
+        log.create_topic("cdc/data")
+    configured: list[ReplicateConfig] = []
+
+    def run_pipeline(config: ReplicateConfig) -> tuple[Summary, bool]:
+        configured.append(config)
+        return Summary(), False
+
+    monkeypatch.setattr("headstream.cli.replicate._run", run_pipeline)
+    places = ["--source", url, "--topics", "cdc/data", "--tables", str(tmp_path / "t"), "--checkpoint", str(tmp_path / "c")]
+    flags = [
+        "--change-tables",
+        str(tmp_path / "changes"),
+        "--dead-letter-table",
+        str(tmp_path / "dead"),
+        "--max-parked-count",
+        "5",
+    ]
+    flags += [
+        "--metrics",
+        str(tmp_path / "m.prom"),
+        "--max-parked-bytes",
+        "2MiB",
+        "--max-parked-age",
+        "2h",
+        "--max-dead-rate",
+        "0.5",
+    ]
+    result = CliRunner().invoke(replicate, ["run", *places, *flags, "--schema-wait", "500ms"], catch_exceptions=False)
+    assert result.exit_code == 0, result.output
+    (config,) = configured
+    assert (config.change_tables, config.dead_letter_table) == (tmp_path / "changes", tmp_path / "dead")
+    assert (config.metrics, config.max_parked_count, config.max_parked_bytes) == (tmp_path / "m.prom", 5, 2 << 20)
+    assert (config.max_parked_age_us, config.max_dead_rate, config.schema_wait_us) == (7_200_000_000, 0.5, 500_000)
+    for flag, text in (("--max-parked-bytes", "10 gallons"), ("--max-parked-age", "soon")):
+        refused = CliRunner().invoke(replicate, ["run", *places, flag, text])
+        assert refused.exit_code == 2
+        assert text in refused.output
