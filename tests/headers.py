@@ -9,7 +9,11 @@ from headstream.model.constructors import CONSTRUCTORS
 
 __all__ = ["FEW_KEYS", "IGGY_VALUES", "KEYS", "MESSAGES", "PAIRS", "VALUES"]
 
-KEYS = st.text(st.characters(exclude_categories=["Cs"]), min_size=1, max_size=60).filter(lambda key: len(key.encode()) <= 255)
+KEYS = st.text(st.characters(exclude_categories=["Cs"]), min_size=1, max_size=60).filter(
+    lambda key: len(key.encode()) <= 255 and not key.startswith("hs.")
+)
+"""Keys as users may give them: names that begin with `hs.` are reserved."""
+
 FEW_KEYS = st.sampled_from(["a", "b", "A", "ü"])
 
 
@@ -37,7 +41,7 @@ PAIRS = st.lists(st.tuples(st.one_of(FEW_KEYS, KEYS), VALUES), max_size=12)
 MESSAGES: st.SearchStrategy[hs.Message] = st.builds(
     hs.Message,
     payload=st.none() | st.binary(max_size=30),
-    headers=PAIRS.map(lambda pairs: hs.Headers([pair for pair in pairs if pair[0] not in ("hs.key", "hs.null")])),
+    headers=PAIRS.map(hs.Headers),
     key=st.none() | st.binary(max_size=10),
     id=st.integers(0, (1 << 128) - 1),
     offset=st.integers(0, (1 << 63) - 1),

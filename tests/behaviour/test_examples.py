@@ -16,7 +16,7 @@ PAGES = [ROOT / "docs" / "consuming.md", ROOT / "docs" / "headers.md"]
 
 def run(source: str, directory: Path) -> None:
     done = subprocess.run(
-        [sys.executable, "-W", "error", "-c", source], cwd=directory, capture_output=True, text=True, timeout=120, check=False
+        [sys.executable, "-W", "error", "-c", source], cwd=directory, capture_output=True, text=True, timeout=300, check=False
     )
     assert done.returncode == 0, done.stderr
 

@@ -32,7 +32,7 @@ def first_offset(log: hs.Client) -> int:
 
 
 def wait_for(log: hs.Client, offset: int) -> None:
-    until = time.monotonic() + 10
+    until = time.monotonic() + 120
     while first_offset(log) != offset and time.monotonic() < until:
         time.sleep(0.005)
     assert first_offset(log) == offset

@@ -33,7 +33,7 @@ def write_log(spark: SparkSession, url: str, topic: str, checkpoint: str) -> dic
     stream = spark.readStream.format("headstream").options(url=url, subscribe=topic, headers="array").load()
     written = stream.select("payload", "headers").writeStream.format("headstream").options(url=url, topic=f"{topic}-stream")
     query = written.option("checkpointLocation", checkpoint).trigger(availableNow=True).start()
-    query.awaitTermination(120)
+    query.awaitTermination(400)
     found = {}
     for name in ("batch", "stream"):
         copy = spark.read.format("headstream").options(url=url, subscribe=f"{topic}-{name}").load()

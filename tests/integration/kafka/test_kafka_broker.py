@@ -44,13 +44,13 @@ def test_kafka_broker_keeps_what_it_was_sent_when_it_is_restarted() -> None:
         assert directory is not None
         producer = Producer({"bootstrap.servers": broker.bootstrap_servers})
         producer.produce("kept", b"payload", headers=[("source", b"web")])
-        assert producer.flush(20) == 0
+        assert producer.flush(120) == 0
         before = broker.bootstrap_servers
         broker.restart()
         assert broker.bootstrap_servers == before
         consumer = Consumer({"bootstrap.servers": broker.bootstrap_servers, "group.id": "g"})
         consumer.assign([TopicPartition("kept", 0, 0)])
-        message = consumer.poll(20)
+        message = consumer.poll(120)
         assert message is not None
         assert message.error() is None
         assert message.value() == b"payload"
@@ -76,8 +76,8 @@ def test_kafka_broker_leaves_nothing_behind_when_its_starter_is_ended(ending: si
     address, directory = starter.stdout.readline().split()
     host, _, port = address.partition(":")
     os.kill(starter.pid, ending)
-    starter.communicate(timeout=60)
-    end = time.monotonic() + 20
+    starter.communicate(timeout=180)
+    end = time.monotonic() + 120
     while Path(directory).exists() and time.monotonic() < end:
         time.sleep(0.05)
     assert not Path(directory).exists()

@@ -55,10 +55,10 @@ def test_messages_pass_through_confluent_kafka_when_their_headers_are_typed(kafk
     producer = Producer({"bootstrap.servers": kafka_broker.bootstrap_servers})
     for message in _MESSAGES:
         producer.produce(**{**encode_record(message).arguments("confluent"), "topic": topic})
-    assert producer.flush(20) == 0
+    assert producer.flush(120) == 0
     consumer = Consumer({"bootstrap.servers": kafka_broker.bootstrap_servers, "group.id": "g"})
     consumer.assign([TopicPartition(topic, 0, 0)])
-    received: list[Any] = consumer.consume(3, 20)
+    received: list[Any] = consumer.consume(3, 120)
     consumer.close()
     _compare([_renamed(decode_record(record), topic) for record in received])
 
@@ -76,7 +76,7 @@ def test_messages_pass_through_aiokafka_when_their_headers_are_typed(kafka_broke
             place = TopicPartition(topic, 0)
             consumer.assign([place])
             await consumer.seek_to_beginning(place)
-            return [await asyncio.wait_for(consumer.getone(), 20) for _ in _MESSAGES]
+            return [await asyncio.wait_for(consumer.getone(), 120) for _ in _MESSAGES]
         finally:
             await consumer.stop()
 

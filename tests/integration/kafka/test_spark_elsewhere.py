@@ -19,6 +19,7 @@ from tests.integration.kafka import spark_elsewhere
 from tests.integration.kafka.test_spark_over_kafka import send
 
 
+@pytest.mark.timeout(1200)
 @pytest.mark.parametrize("kind", ["local-cluster", "connect"])
 def test_a_job_runs_the_same_when_spark_is_elsewhere(kafka_broker: KafkaBroker, tmp_path: Path, kind: str) -> None:
     topic = f"elsewhere/{kind}"
@@ -36,7 +37,7 @@ def test_a_job_runs_the_same_when_spark_is_elsewhere(kafka_broker: KafkaBroker, 
     if kind == "local-cluster":
         environment |= {"SPARK_HOME": str(Path(pyspark.__file__).parent), "SPARK_SCALA_VERSION": "2.13"}
     command = [sys.executable, str(spark_elsewhere.__file__), kind, url, kafka_broker.url, topic, str(tmp_path / "checkpoint")]
-    ran = subprocess.run(command, capture_output=True, text=True, env=environment, timeout=300, cwd=tmp_path)
+    ran = subprocess.run(command, capture_output=True, text=True, env=environment, timeout=900, cwd=tmp_path)
     assert ran.returncode == 0, ran.stderr[-3000:]
     found = json.loads(ran.stdout.splitlines()[-1])
     assert found == {

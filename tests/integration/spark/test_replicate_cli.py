@@ -58,11 +58,11 @@ def test_replicate_run_ends_in_good_order_by_ctrl_c(tmp_path: Path, url: str) ->
     tables = tmp_path / "tables" / "SHOP" / "customers" / "_delta_log"
     with subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.PIPE, env=environment(**VARIABLES)) as running:
         try:
-            deadline = time.monotonic() + 120
+            deadline = time.monotonic() + 300
             while not tables.exists() and running.poll() is None and time.monotonic() < deadline:
                 time.sleep(0.1)
             running.send_signal(signal.SIGINT)
-            out, err = running.communicate(timeout=120)
+            out, err = running.communicate(timeout=250)
         finally:
             running.kill()
     assert running.returncode == 0, err

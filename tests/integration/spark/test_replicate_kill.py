@@ -3,12 +3,8 @@
 from __future__ import annotations
 
 import json
-import os
 import random
-import signal
-import subprocess
 import sys
-import time
 from pathlib import Path
 from typing import Any
 
@@ -19,31 +15,18 @@ from deltalake import DeltaTable, QueryBuilder
 from headstream.connect import connect
 from headstream.spark.replicate.tables import table_path
 from headstream.testing import CaptureOptions, SourceDatabase, digest_rows, repeat, shuffle
+from tests.killed_jobs import Job
 
 pytestmark = pytest.mark.spark
 
 
-def start(directory: Path) -> subprocess.Popen[bytes]:
+def start(directory: Path) -> Job:
     command = [sys.executable, "-m", "headstream.cli", "replicate", "run", "--once", "--output", "json"]
     command += ["--source", f"file://{directory / 'log'}", "--topics", "cdc/data", "--metadata", "cdc/metadata"]
     command += ["--tables", str(directory / "tables"), "--checkpoint", str(directory / "checkpoint")]
     command += ["--change-tables", str(directory / "changes")]
-    command += ["--max-messages-per-batch", "150"]
-    return subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.PIPE, start_new_session=True)
-
-
-def kill_during_work(directory: Path, rng: random.Random) -> int:
-    """Start the pipeline, let it make a seeded number of commits to its tables, and kill it a moment later; return how many."""
-    process = start(directory)
-    wanted = rng.randint(1, 12)
-    present = count_commits(directory)
-    deadline = time.monotonic() + 180
-    while process.poll() is None and time.monotonic() < deadline and count_commits(directory) - present < wanted:
-        time.sleep(0.02)
-    time.sleep(rng.random() * 0.1)
-    os.killpg(process.pid, signal.SIGKILL)
-    process.communicate()
-    return count_commits(directory) - present
+    command += ["--max-messages-per-batch", "80"]
+    return Job(command, directory)
 
 
 def count_commits(directory: Path) -> int:
@@ -66,12 +49,9 @@ def run_killed(directory: Path, seed: int, kills: int) -> None:
             for message in messages:
                 (data if message.role == "data" else metadata).send(message.value, key=message.key, headers=message.headers)
     rng = random.Random(seed)
-    killed = [kill_during_work(directory, rng) for _ in range(kills)]
-    assert any(killed), "no kill hit a run at work"
-    last = start(directory)
-    output, errors = last.communicate(timeout=300)
-    assert last.returncode == 0, errors.decode()
-    summary: dict[str, Any] = json.loads(output)
+    for _ in range(kills):
+        start(directory).kill_at_work(lambda: count_commits(directory), rng.randint(1, 12), rng.random() * 0.1)
+    summary: dict[str, Any] = json.loads(start(directory).finish())
     assert (summary["parked"], summary["delayed"]) == (0, 0)
     changes = [row for place in (directory / "changes").glob("*/*") for row in read_table(place, "_hs_partition, _hs_offset")]
     places = {(row["_hs_partition"], row["_hs_offset"]) for row in changes}
@@ -82,8 +62,9 @@ def run_killed(directory: Path, seed: int, kills: int) -> None:
         assert digest_rows(rows, metadata_of.key_columns) == source.digest(schema, table), f"{schema}.{table}, seed {seed}"
 
 
+@pytest.mark.timeout(1800)
 def test_pipeline_equals_the_source_when_it_is_killed_and_started_again(tmp_path: Path) -> None:
-    run_killed(tmp_path, seed=21, kills=2)
+    run_killed(tmp_path, seed=21, kills=5)
 
 
 @pytest.mark.soak

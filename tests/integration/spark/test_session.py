@@ -72,7 +72,7 @@ for round in range(2):
     print("stopped")
 """
     command = [sys.executable, "-W", "error", "-X", "dev", "-c", code]
-    ran = subprocess.run(command, cwd=tmp_path, capture_output=True, text=True, timeout=180)
+    ran = subprocess.run(command, cwd=tmp_path, capture_output=True, text=True, timeout=400)
     assert (ran.returncode, ran.stdout) == (0, "stopped\nstopped\n"), ran.stderr
     # Java itself has this one line to say, whatever a log's settings are.
     assert set(ran.stderr.splitlines()) <= {"WARNING: Using incubator modules: jdk.incubator.vector"}
@@ -114,5 +114,5 @@ print([option for option in bean.getInputArguments() if "SharedArchiveFile" in o
 print(spark.range(3).count())
 stop(spark)
 """
-    ran = subprocess.run([sys.executable, "-c", code], cwd=tmp_path, capture_output=True, text=True, timeout=180)
+    ran = subprocess.run([sys.executable, "-c", code], cwd=tmp_path, capture_output=True, text=True, timeout=400)
     assert ran.stdout == f"['-XX:SharedArchiveFile={archive}']\n3\n", ran.stderr

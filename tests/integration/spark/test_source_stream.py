@@ -51,7 +51,7 @@ def run(spark: SparkSession, url: str, checkpoint: Path, **options: str) -> Sink
     """Read what is there and end."""
     sink = Sink()
     query = stream(spark, url, sink, checkpoint, options).trigger(availableNow=True).start()
-    assert query.awaitTermination(60)
+    assert query.awaitTermination(300)
     return sink
 
 
@@ -204,25 +204,22 @@ def test_stream_says_what_is_wrong_when_it_cannot_read(
 def test_stream_writes_each_message_once_to_a_table_when_it_is_stopped_at_any_batch(
     spark: SparkSession, url: str, tmp_path: Path
 ) -> None:
-    send(url, 60)
     table = str(tmp_path / "table")
+    send(url, 0)
     reader = spark.readStream.format("headstream").option("url", url).option("subscribe", "shop/orders")
     frame = reader.option("maxOffsetsPerTrigger", "15").load().selectExpr("partition", "offset", "headers:n::int AS n")
     writer = frame.writeStream.format("delta").option("checkpointLocation", str(tmp_path / "checkpoint"))
-    deadline = time.monotonic() + 60
-    rounds = 0
-    while time.monotonic() < deadline:
+    for first in (0, 20, 40):
+        send(url, 20, first=first)
         query = writer.start(table)
+        deadline = time.monotonic() + 240
         while query.lastProgress is None and query.isActive and time.monotonic() < deadline:
             time.sleep(0.02)
         query.stop()
-        rounds += 1
-        if spark.read.format("delta").load(table).count() >= 60:
-            break
+    assert writer.trigger(availableNow=True).start(table).awaitTermination(300)
     written = spark.read.format("delta").load(table)
     assert sorted((row.partition, row.offset) for row in written.collect()) == every(60)
     assert sorted(row.n for row in written.collect()) == list(range(60))
-    assert rounds > 1
 
 
 def test_what_spark_tells_workers_is_settled_before_a_query_starts_and_starting_adds_nothing(
@@ -240,7 +237,7 @@ def test_what_spark_tells_workers_is_settled_before_a_query_starts_and_starting_
     settled = {name: variables[name] for name in list(variables.keySet())}
     assert len(settled) > 1
     query = frame.writeStream.format("noop").option("checkpointLocation", str(tmp_path / "c")).trigger(availableNow=True).start()
-    assert query.awaitTermination(60)
+    assert query.awaitTermination(300)
     assert query.exception() is None
     assert {name: variables[name] for name in list(variables.keySet())} == settled
     assert variables.size() == len(settled)

@@ -70,6 +70,7 @@ def polled(server: Dispatcher, session: Session, command: PollMessages) -> Polle
         partition,
         command.strategy,
         command.count,
+        size_bytes=server.poll_bytes,
         consumer=consumer,
         auto_commit=command.auto_commit,
     )
