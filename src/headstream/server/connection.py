@@ -212,7 +212,7 @@ class Connection(asyncio.BufferedProtocol):
             self._at += 1
             if code in _WAITS and self._begin_wait(answers.session, code, payload):
                 break
-            if is_slow(self._shared.dispatcher, code, payload):
+            if is_slow(self._shared.dispatcher, code, payload, is_alone=self._shared.traffic.connections == 1):
                 self._is_busy = True
                 break
             for piece in self._answer(answers, code, payload):
