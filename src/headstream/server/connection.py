@@ -42,7 +42,8 @@ _JOINED_BYTES: Final = 32 << 10
 """Up to here it is quicker to write one copy than many pieces."""
 
 _WAITS: Final[dict[int, type[WaitMessages | FetchMessages]]] = {kind.code: kind for kind in (WaitMessages, FetchMessages)}
-_TOO_LONG: Final = response_head(Status.INVALID_COMMAND, 0)
+_STRANGER_BYTES: Final = 1 << 20
+"""What a request may have before the login: room for all that is answered then, and not for much of our memory."""
 
 
 class _Waiting(NamedTuple):
@@ -85,7 +86,8 @@ class Connection(asyncio.BufferedProtocol):
     def __init__(self, shared: Shared, loop: asyncio.AbstractEventLoop) -> None:
         self._shared = shared
         self._loop = loop
-        self._frames = FrameBuffer.for_requests(shared.pool, shared.limits.frame_bytes)
+        self._frames = FrameBuffer.for_requests(shared.pool, min(_STRANGER_BYTES, shared.limits.frame_bytes))
+        self._is_stranger = True
         self._todo: list[Frame] = []
         self._at = 0
         self._transport: asyncio.Transport
@@ -123,6 +125,9 @@ class Connection(asyncio.BufferedProtocol):
     def buffer_updated(self, nbytes: int) -> None:
         """Answer what is whole now."""
         self._shared.traffic.received_bytes += nbytes
+        if self._is_stranger and self._answers is not None and self._answers.session.user_id:
+            self._is_stranger = False
+            self._frames.allow(self._shared.limits.frame_bytes)
         frames = self._frames.received(nbytes)
         if not frames:
             self._settle()
@@ -267,7 +272,9 @@ class Connection(asyncio.BufferedProtocol):
         frames.done()
         if frames.fault is not None:
             self._note(logging.WARNING, "closed: a request is too long", reason=str(frames.fault))
-            self._write([_TOO_LONG], len(_TOO_LONG))
+            is_never_taken = (frames.fault.need or 0) > self._shared.limits.frame_bytes
+            answer = response_head(Status.INVALID_COMMAND if is_never_taken else Status.UNAUTHENTICATED, 0)
+            self._write([answer], len(answer))
             self._transport.close()
         elif frames.pending_bytes:
             if self._frame_began_s is None:

@@ -129,6 +129,10 @@ class FrameBuffer:
         """Why nothing more can be read, once a frame claimed to be too long: answer, and close the connection."""
         return self._fault
 
+    def allow(self, most_bytes: int) -> None:
+        """Let the frames that come from now on have so many bytes in all."""
+        self._most_bytes = most_bytes
+
     @property
     def pending_bytes(self) -> int:
         """How many bytes of a frame are there that is not whole: at the end of a connection, what was lost."""

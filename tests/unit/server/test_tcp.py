@@ -154,6 +154,14 @@ def test_tcp_keeps_its_memory_when_a_request_only_claims_to_be_long(running: Run
         assert held <= 4 * 100_000
 
 
+def test_tcp_takes_no_big_request_before_the_login(running: Running, peer: Peer) -> None:
+    with running.peer(is_logged_in=False) as stranger:
+        stranger.send(encode_request(Code.SEND_MESSAGES, bytes(2 << 20))[:1000])
+        assert stranger.receive() == (Status.UNAUTHENTICATED, b"")
+        assert stranger.is_closed()
+    assert peer.request(Code.SEND_MESSAGES, bytes(2 << 20))[0] == Status.INVALID_COMMAND
+
+
 def test_tcp_survives_garbage(running: Running, peer: Peer) -> None:
     random_bytes = random.Random(8)
     for _ in range(50):
