@@ -3,13 +3,13 @@
 The load comes from another process (server_load.c, compiled here): a thread a connection, one request at a time. Both servers
 run all the time; each load goes to them in turn, several rounds, so that what the machine does meanwhile meets both. Shown are
 the medians of the rounds: messages a second, a request's time, the server's processor time a request; and the ratio of the two
-servers' messages a second. Load and server share the machine: where the load's own processor time is near a core's, it limits.
+servers' messages a second. Arguments are the loads to run, by how their names begin; without any, all are run, and the results
+are written down. Load and server share the machine: where the load's own processor time is near a core's, it limits.
 """
 
 from __future__ import annotations
 
 import os
-import signal
 import socket
 import statistics
 import subprocess
@@ -24,9 +24,14 @@ ROOT = Path(__file__).resolve().parent.parent
 sys.path.insert(0, str(ROOT))
 
 from bench.machine import Report  # noqa: E402
+from headstream.codec.binary import encode_sent  # noqa: E402
+from headstream.model.message import Message  # noqa: E402
+from headstream.model.partitioning import Partitioning  # noqa: E402
+from headstream.wire.commands.messages import SendMessages  # noqa: E402
 from headstream.wire.commands.streams import CreateStream  # noqa: E402
 from headstream.wire.commands.topics import NEVER, SERVER_DEFAULT, Compression, CreateTopic  # noqa: E402
-from tests.served import Peer, server_process  # noqa: E402
+from tests.peers import TcpPeer  # noqa: E402
+from tests.server_process import ServerProcess  # noqa: E402
 
 SECONDS = 1.0
 ROUNDS = 5
@@ -122,26 +127,23 @@ def anchored(program: str, directory: Path, size_bytes: int) -> Iterator[Target]
 @contextmanager
 def served(directory: Path) -> Iterator[Target]:
     """Run our server, with a topic for each connection."""
-    with server_process(directory) as server:
-        server.wait_until_ready()
-        with server.peer() as peer:
+    server = ServerProcess(directory)
+    try:
+        with TcpPeer(server.tcp) as peer:
+            peer.login()
             peer.ask(CreateStream(0, "bench"))
             for number in range(8):
                 peer.ask(CreateTopic("bench", 0, 1, Compression.NONE, NEVER, SERVER_DEFAULT, 0, f"t{number}"))
-        yield Target(server.process.pid, server.addresses["tcp"].port)
-        code, logged = server.end(signal.SIGTERM)
-        assert code == 0, logged
+        yield Target(server.pid, server.tcp[1])
+        server.stop()
+    finally:
+        server.kill()
 
 
 def fill(target: Target, load: Load) -> None:
     """Store what is polled: the same sends in each topic."""
-    with Peer(socket.create_connection(("127.0.0.1", target.port))) as peer:
-        peer.log_in()
-        from headstream.codec.binary import encode_sent
-        from headstream.model.message import Message
-        from headstream.model.partitioning import Partitioning
-        from headstream.wire.commands.messages import SendMessages
-
+    with TcpPeer(("127.0.0.1", target.port)) as peer:
+        peer.login()
         sent = encode_sent([Message(payload=b"x" * load.size_bytes)] * load.messages)
         for number in range(load.connections):
             for _ in range(BATCHES):
@@ -165,20 +167,22 @@ def compare(report: Report, program: str, load: Load) -> float:
     mine, anchor = (Result(*(statistics.median(column) for column in zip(*each, strict=True))) for each in found)
     report.line(
         f"{load!s:36} {mine.rate:12,.0f} {mine.median_us:8.0f} {mine.late_us:8.0f} {mine.server_us:9.1f} {mine.load_cores:6.2f}"
-        f" | {anchor.rate:12,.0f} {anchor.median_us:8.0f} {anchor.server_us:9.1f} | {mine.rate / anchor.rate:5.2f}"
+        f" | {anchor.rate:12,.0f} {anchor.median_us:8.0f} {anchor.late_us:8.0f} {anchor.server_us:9.1f}"
+        f" | {mine.rate / anchor.rate:5.2f}"
     )
     return resident
 
 
 def main() -> None:
-    with Report("server") as report, tempfile.TemporaryDirectory() as place:
+    asked = tuple(sys.argv[1:])
+    with Report("server", write=not asked) as report, tempfile.TemporaryDirectory() as place:
         program = compile_load(Path(place))
         report.line(f"{ROUNDS} rounds of {SECONDS:g} s, alternating; medians. A message is one of those in a request.")
         report.line(
             f"{'':36} {'messages/s':>12} {'us':>8} {'p99 us':>8} {'cpu us/rq':>9} {'load':>6}"
-            f" | {'plain C/s':>12} {'us':>8} {'cpu us/rq':>9} | {'ratio':>5}"
+            f" | {'plain C/s':>12} {'us':>8} {'p99 us':>8} {'cpu us/rq':>9} | {'ratio':>5}"
         )
-        resident = [compare(report, program, load) for load in LOADS]
+        resident = [compare(report, program, load) for load in LOADS if not asked or str(load).startswith(asked)]
         report.line(f"resident memory after each load: {min(resident):.0f} to {max(resident):.0f} MB")
 
 

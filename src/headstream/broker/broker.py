@@ -6,11 +6,11 @@ poll    Client <- Broker.messages.poll <- states.select <- PartitionFollower.rea
 
 from __future__ import annotations
 
-import os
 import time
 from collections.abc import Callable
 
 from headstream.broker.backing import Backing
+from headstream.broker.entropy import Entropy
 from headstream.broker.groups import Groups
 from headstream.broker.messages import Messages
 from headstream.broker.offsets import Offsets
@@ -33,7 +33,7 @@ class Broker:
     Args:
         log: The log; the broker closes it.
         clock_us: Returns the time, microseconds since 1970 UTC.
-        entropy: Returns so many random bytes.
+        entropy: Returns so many random bytes; None has the system make them.
         monotonic: Returns seconds that never go back.
     """
 
@@ -42,13 +42,13 @@ class Broker:
         log: Log,
         *,
         clock_us: Callable[[], int] = _clock_us,
-        entropy: Callable[[int], bytes] = os.urandom,
+        entropy: Callable[[int], bytes] | None = None,
         monotonic: Callable[[], float] = time.monotonic,
     ) -> None:
         self._log = log
         self._is_closed = False
         self.monotonic = monotonic
-        backing = self.backing = Backing(log, clock_us, entropy, monotonic)
+        backing = self.backing = Backing(log, clock_us, Entropy() if entropy is None else entropy, monotonic)
         self.streams = Streams(backing)
         self.topics = Topics(backing)
         self.partitions = Partitions(backing, self.topics)

@@ -64,6 +64,7 @@ class Messages:
         backing = self._backing
         log = backing.writable_log()
         while True:
+            known = log.snapshot()
             record = backing.partition(topic, partition)
             try:
                 first_offset = log.append(record, partition, batch, backing.clock_us(), backing.entropy(16))
@@ -71,7 +72,7 @@ class Messages:
                 if not self._is_made_anew(record, partition):
                     raise
             else:
-                if not self._is_made_anew(record, partition):
+                if log.snapshot() is known or not self._is_made_anew(record, partition):
                     return first_offset
             # What was appended to a partition that was just being purged or deleted is gone with it: send it again.
 
@@ -319,13 +320,19 @@ def _read(
             offset = min(before[later], end) if later < len(before) else end
             if offset == end:
                 break
+        until, size = min(end, offset + count - found), min(rest, DEFAULT_CHUNK_BYTES)
         try:
-            chunk, reached = follower.read_chunk(offset, min(end, offset + count - found), min(rest, DEFAULT_CHUNK_BYTES))
+            if before:
+                chunk, reached = follower.read_chunk(offset, until, size)
+            else:
+                chunk, reached = follower.ahead.read_chunk(follower, offset, until, size)
         except CorruptSendError:
             if not found:
                 raise
             break  # what is before it is delivered, and the next poll begins with it
         after = exceptions()
+        if after:
+            follower.ahead.forget()
         is_mixed = has_exception(before, offset, reached) or has_exception(after, offset, reached)
         before = after
         there = take(chunk, 0, len(chunk), len(chunk))[1] if follower.may_miss(offset) else reached - offset

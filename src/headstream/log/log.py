@@ -23,14 +23,13 @@ from headstream.log.lock import WriterLock
 from headstream.log.marker import Marker, read_marker, write_marker
 from headstream.log.offsets import OffsetStore, OpenOffsets
 from headstream.log.partition import Partition, ReservedError
+from headstream.log.readers import Lent, Readers
 from headstream.log.states import MessageStates
 from headstream.log.sweeping import sweep_directories
 from headstream.log.syncing import IntervalSyncer
 from headstream.log.waiting import Waiting
 from headstream.log.watching import Watching
 from headstream.model.topology import Limits
-from headstream.segments.files import BufferPool
-from headstream.segments.follower import PartitionFollower
 from headstream.segments.layout import CATALOG_NAME, FORMAT_VERSION, GROUPS_NAME, LOCK_NAME, OFFSETS_NAME, topic_directory
 
 __all__ = ["Log"]
@@ -40,7 +39,6 @@ _MAX_OPEN_OFFSETS: Final = 2048
 """Partitions that hold files open, for writing and for reading each, two or three files; consumer offsets' files too. With what
 this process may open, half is left to the program. Enough of them matter: to close one is a sync and a search for its end."""
 
-_POOLED_BUFFERS: Final = 8
 _TOLD_LOOK_S: Final = 1.0
 """How often those who wait look for new messages though they would be told of them: for what tells no one, such as a
 file system that another machine writes to."""
@@ -76,11 +74,10 @@ class Log:
         self._catalog: Catalog | None = None
         self._partitions: dict[tuple[int, int], Partition] = {}
         self._writing: OrderedDict[tuple[int, int], Partition] = OrderedDict()
-        self._reading: OrderedDict[tuple[int, int, int], tuple[PartitionFollower, threading.Lock]] = OrderedDict()
+        self._readers = Readers(files, self._max_open)
         self._offsets: dict[int, OffsetStore] = {}
         self._open_offsets = OpenOffsets(min(_MAX_OPEN_OFFSETS, max(64, max_open_files() // 16)))
         self._syncer = IntervalSyncer()
-        self._buffers = BufferPool(_POOLED_BUFFERS)
         self.waiting = Waiting()
         self._watching = Watching(self.waiting)
         self._is_writer = False
@@ -233,10 +230,7 @@ class Log:
         if partition is not None:
             with suppress(StorageError):  # what cannot be synced is about to be removed
                 partition.close()
-        for reading in [known for known in self._reading if known[:2] == key]:
-            follower, lock = self._reading.pop(reading)
-            with lock:
-                follower.close()
+        self._readers.let_go(*key)
         self.waiting.ring(self.partition_directory(topic, number))
 
     # -- messages -------------------------------------------------------------------------------------------
@@ -298,23 +292,10 @@ class Log:
         partition = self._partitions.get((topic.number, number))
         return 0 if partition is None else partition.end_offset
 
-    @contextmanager
-    def reading(self, topic: TopicRecord, number: int) -> Iterator[PartitionFollower]:
+    def reading(self, topic: TopicRecord, number: int) -> Lent:
         """Lend the follower of a partition to one thread at a time; refresh it as needed."""
-        key = topic.number, number, topic.generation(number)
-        with self._lock:
-            self._check_open()
-            lent = self._reading.get(key)
-            if lent is None:
-                follower = PartitionFollower(self.partition_directory(topic, number), self.files, self._buffers)
-                lent = self._reading[key] = follower, threading.Lock()
-            self._reading.move_to_end(key)
-            evicted = self._reading.popitem(last=False)[1] if len(self._reading) > self._max_open else None
-        if evicted is not None:
-            with evicted[1]:
-                evicted[0].close()
-        with lent[1]:
-            yield lent[0]
+        self._check_open()
+        return self._readers.find(topic.number, number, topic.generation(number), lambda: self.partition_directory(topic, number))
 
     def offsets(self, topic: TopicRecord) -> OffsetStore:
         """Return the consumer offsets of a topic."""
@@ -378,9 +359,7 @@ class Log:
                     partition.close()
                 except StorageError as error:
                     failure = error
-            for follower, lock in self._reading.values():
-                with lock:
-                    follower.close()
+            self._readers.close()
             for store in self._offsets.values():
                 store.close()
             if self._catalog is not None:

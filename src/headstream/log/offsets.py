@@ -19,6 +19,7 @@ import struct
 import threading
 from collections import OrderedDict
 from collections.abc import Callable
+from functools import lru_cache
 from typing import Final
 
 from headstream.codec.batch.scan import crc32c
@@ -141,8 +142,7 @@ class OffsetStore:
         self._opened.close(self._directory)
 
     def _path(self, consumer: Consumer) -> str:
-        digest = hashlib.sha256(bytes([consumer.kind]) + consumer.name.encode()).hexdigest()
-        return f"{self._directory}/{digest[:32]}{_SUFFIX}"
+        return f"{self._directory}/{_file_name(consumer)}"
 
     def _write(self, consumer: Consumer, partition: int, slot: bytes) -> None:
         position = _HEAD_BYTES + _SLOT.size * (partition - 1)
@@ -168,6 +168,12 @@ class OffsetStore:
             where=f"{self._path(consumer)}, byte {position}",
             advice="Move the file away, and seek to where the consumer is to go on",
         )
+
+
+@lru_cache(maxsize=1024)
+def _file_name(consumer: Consumer) -> str:
+    digest = hashlib.sha256(bytes([consumer.kind]) + consumer.name.encode()).hexdigest()
+    return f"{digest[:32]}{_SUFFIX}"
 
 
 def _encode_head(consumer: Consumer) -> bytes:

@@ -21,6 +21,7 @@ from types import TracebackType
 from typing import Final
 
 from headstream.errors import CorruptLogError, CorruptSendError, OffsetOutOfRangeError, PartitionNotFoundError
+from headstream.segments.ahead import Ahead
 from headstream.segments.files import BufferPool, OsReadFiles, ReadFiles
 from headstream.segments.layout import INDEX_SUFFIX, base_offsets, segment_path
 from headstream.segments.second_look import second_look
@@ -55,6 +56,7 @@ class PartitionFollower:
         verify: bool = True,
     ) -> None:
         self.is_asked = False
+        self.ahead = Ahead()
         self._verify = verify
         self._directory = os.fspath(directory)
         self._files: ReadFiles = OsReadFiles() if files is None else files

@@ -21,6 +21,7 @@ __all__ = ["Answer", "Answers"]
 Answer: TypeAlias = tuple[int, list[BytesLike]]
 """A status, and a whole response in pieces."""
 
+_DONE: Final[Answer] = 0, [response_head(0, 0)]
 _TOLD_FAULTS: Final = 5
 """How many undecodable requests of one connection are logged; who sends garbage sends a lot of it."""
 
@@ -54,7 +55,7 @@ class Answers:
         except Exception as error:  # a bug of ours must not be the client's end
             self.note(logging.ERROR, "a request failed by a fault in the server", error, command=name_of_code(code))
             return self._refuse(code, HeadstreamError("the server has a fault, which its log tells"))
-        return 0, [response_head(0, sum(map(len, body))), *body]
+        return (0, [response_head(0, sum(map(len, body))), *body]) if body else _DONE
 
     def _refuse(self, code: int, error: HeadstreamError) -> Answer:
         """Return the response to a request that is refused."""

@@ -213,6 +213,7 @@ class _Loader:
         return TcpSettings(
             max_connections=value["headstream.max_connections"],
             limits=limits,
+            unsent_bytes=value["headstream.max_unsent_total"],
             socket=options if value["tcp.socket.override_defaults"] else None,
         )
 

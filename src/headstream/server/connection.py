@@ -70,6 +70,9 @@ class Shared(Protocol):
     def left(self, connection: Connection) -> None:
         """Take note that a connection has ended, and that nothing of it is under way."""
 
+    def hold(self, more_bytes: int) -> None:
+        """Take note of how many bytes of answers more, or less, clients have not taken yet."""
+
 
 class Connection(asyncio.BufferedProtocol):
     """One client over TCP.
@@ -96,6 +99,7 @@ class Connection(asyncio.BufferedProtocol):
         self._frame_began_s: float | None = None
         self._stalled_s = 0.0
         self._stalled_bytes = 0
+        self._held_bytes = 0
 
     # -- what the transport calls ---------------------------------------------------------------------------
 
@@ -134,11 +138,13 @@ class Connection(asyncio.BufferedProtocol):
         """Stop answering: the client does not take what there is."""
         self._is_full = True
         self._stalled_s, self._stalled_bytes = self._loop.time(), self._transport.get_write_buffer_size()
+        self._hold(self._stalled_bytes)
         self._pause()
 
     def resume_writing(self) -> None:
         """Go on answering."""
         self._is_full = False
+        self._hold(0)
         if not self._is_busy:
             self._go_on()
 
@@ -151,6 +157,7 @@ class Connection(asyncio.BufferedProtocol):
         if self._is_lost:
             return
         self._is_lost = True
+        self._hold(0)
         if self._frames.pending_bytes:
             self._note(logging.INFO, "client left in the middle of a request", bytes=self._frames.pending_bytes)
         self._forget_wait()
@@ -205,7 +212,7 @@ class Connection(asyncio.BufferedProtocol):
             self._at += 1
             if code in _WAITS and self._begin_wait(answers.session, code, payload):
                 break
-            if is_slow(self._shared.dispatcher, code, payload):
+            if is_slow(self._shared.dispatcher, code, payload, is_alone=self._shared.traffic.connections == 1):
                 self._is_busy = True
                 break
             for piece in self._answer(answers, code, payload):
@@ -236,6 +243,10 @@ class Connection(asyncio.BufferedProtocol):
             self._transport.write(b"".join(pieces))
         else:
             self._transport.writelines(cast(list[bytes], pieces))
+
+    def _hold(self, count_bytes: int) -> None:
+        self._shared.hold(count_bytes - self._held_bytes)
+        self._held_bytes = count_bytes
 
     def _settle(self) -> None:
         """See what comes next, with nothing under way: more frames, more bytes, or the end."""

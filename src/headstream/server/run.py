@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
-import ctypes
 import gc
 import logging
 import os
@@ -15,17 +14,13 @@ from typing import Any, Final
 from headstream.server.app import Server
 from headstream.server.config import ServerConfig
 from headstream.server.logs import note, start_logging
+from headstream.server.memory import keep_memory
 
 __all__ = ["run"]
 
 _SIGNALS: Final = (signal.SIGTERM, signal.SIGINT)
 _SAME_S: Final = 0.5
 """A process that is ended together with its group gets one signal twice: no reason to end at once."""
-
-_TRIM_THRESHOLD: Final = -1
-_MMAP_THRESHOLD: Final = -3
-_ARENA_MAX: Final = -8
-_KEPT_BYTES: Final = 32 << 20
 
 
 def run(config: ServerConfig, on_ready: Callable[[Server], None]) -> None:
@@ -40,7 +35,7 @@ def run(config: ServerConfig, on_ready: Callable[[Server], None]) -> None:
     """
     start_logging(config.log_level, config.log_form)
     _open_many_files()
-    _keep_memory()
+    keep_memory()
     with asyncio.Runner(loop_factory=_loop_factory()) as runner:
         runner.run(_serve(config, on_ready))
 
@@ -94,15 +89,3 @@ def _open_many_files() -> None:
 
         _, most = resource.getrlimit(resource.RLIMIT_NOFILE)
         resource.setrlimit(resource.RLIMIT_NOFILE, (most, most))
-
-
-def _keep_memory() -> None:
-    """Have the C library keep blocks of batches instead of giving each back to the system: fresh memory costs more than its use.
-
-    A few arenas are enough for the threads that work on batches; each keeps what it has freed.
-    """
-    with contextlib.suppress(AttributeError, OSError):
-        mallopt = ctypes.CDLL(None).mallopt
-        mallopt(_MMAP_THRESHOLD, _KEPT_BYTES)
-        mallopt(_TRIM_THRESHOLD, 2 * _KEPT_BYTES)
-        mallopt(_ARENA_MAX, 2)

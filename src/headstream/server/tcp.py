@@ -8,9 +8,11 @@ import ssl
 from typing import Final
 
 from headstream.broker.commands.dispatch import Dispatcher
+from headstream.model.topology import MAX_BATCH_BYTES
 from headstream.server.addresses import Address
 from headstream.server.connection import Connection
 from headstream.server.logs import note
+from headstream.server.memory import give_back_memory
 from headstream.server.sockets import listen
 from headstream.server.tcp_settings import TcpSettings
 from headstream.server.traffic import Traffic
@@ -22,6 +24,7 @@ __all__ = ["TcpServer"]
 _CHECK_S: Final = 1.0
 """How often connections are looked at, at least; more often where a limit is short."""
 _HANDSHAKE_S: Final = 10.0
+_SMALL_POLL_BYTES: Final = 1 << 20
 
 
 class TcpServer:
@@ -44,6 +47,8 @@ class TcpServer:
         self._server: asyncio.Server | None = None
         self._checking: asyncio.Task[None] | None = None
         self._is_empty = asyncio.Event()
+        self._unsent_bytes = 0
+        self._was_crowded = False
 
     async def start(self, address: Address, tls: ssl.SSLContext | None = None) -> Address:
         """Accept connections, and return where.
@@ -85,6 +90,13 @@ class TcpServer:
         if not self._connections:
             self._is_empty.set()
 
+    def hold(self, more_bytes: int) -> None:
+        """Take note of how many bytes of answers more, or less, clients have not taken yet; the more, the less a poll brings."""
+        self._unsent_bytes += more_bytes
+        room_bytes = self._settings.unsent_bytes - self._unsent_bytes
+        self.dispatcher.poll_bytes = max(_SMALL_POLL_BYTES, min(MAX_BATCH_BYTES, room_bytes))
+        self._was_crowded |= room_bytes < MAX_BATCH_BYTES
+
     async def stop(self, drain_s: float) -> None:
         """Accept no more, answer what has been received, and close every connection.
 
@@ -116,3 +128,6 @@ class TcpServer:
             await asyncio.sleep(every_s)
             for connection in tuple(self._connections):
                 connection.check(loop.time())
+            if self._was_crowded and not self._unsent_bytes:
+                self._was_crowded = False
+                await asyncio.to_thread(give_back_memory)

@@ -36,9 +36,11 @@ class TcpSettings:
     Args:
         max_connections: The most connections; more are closed at once.
         limits: What each of them may take.
+        unsent_bytes: With so many bytes of answers not yet taken by all clients together, a poll brings a small part at a time.
         socket: Options of each connection's socket.
     """
 
     max_connections: int = 10_000
     limits: ConnectionLimits = ConnectionLimits()
+    unsent_bytes: int = 256 << 20
     socket: SocketOptions | None = None

@@ -14,7 +14,7 @@ from headstream.client.remote.address import Address
 from headstream.client.remote.messages import PolledAhead, RemoteMessages
 from headstream.client.remote.topology import RemoteTopics
 from headstream.codec.batch.scan import find_offset
-from headstream.errors import LogError, OffsetOutOfRangeError
+from headstream.errors import LogError, OffsetOutOfRangeError, OutcomeUnknownError, ServerUnreachableError
 from headstream.model.identifiers import TopicName
 from headstream.model.polling import Polled, PollingStrategy
 from headstream.spark.offsets import OffsetRange
@@ -96,15 +96,15 @@ class ServerFollower:
             CorruptSendError: the next messages are damaged.
             LogError: the partition was purged, or deleted and made again.
         """
-        asked: PolledAhead | None = self._ask(from_offset, until_offset)
         offset = from_offset
+        asked: PolledAhead | None = None
         try:
-            while asked is not None:
-                polled, asked = asked.result(), None
+            while offset < until_offset:
+                polled = self._poll(offset, until_offset) if asked is None else asked.result()
+                asked = None
                 self._check(polled, offset, until_offset)
                 offset = polled.next_offset
-                if offset < until_offset:
-                    asked = self._ask(offset, until_offset)
+                asked = self._ask(offset, until_offset) if offset < until_offset else None
                 for chunk in polled.chunks:
                     # Where compaction has left gaps, as many messages as offsets were asked for reach behind the range.
                     yield chunk if offset <= until_offset else chunk[: find_offset(chunk, until_offset)]
@@ -112,11 +112,19 @@ class ServerFollower:
             if asked is not None:
                 asked.cancel()
 
-    def _ask(self, offset: int, until_offset: int) -> PolledAhead:
+    def _poll(self, offset: int, until_offset: int) -> Polled:
         start, count = PollingStrategy.offset(offset), until_offset - offset
-        return self._messages.poll_ahead(
-            self._topic, self._part.range.partition, start, count, states=None, size_bytes=_CHUNK_BYTES
-        )
+        partition = self._part.range.partition
+        return self._messages.poll(self._topic, partition, start, count, states=None, size_bytes=_CHUNK_BYTES)
+
+    def _ask(self, offset: int, until_offset: int) -> PolledAhead | None:
+        """Ask for what comes next; None where the connection broke: a poll, when its turn comes, waits for another one."""
+        start, count = PollingStrategy.offset(offset), until_offset - offset
+        partition = self._part.range.partition
+        try:
+            return self._messages.poll_ahead(self._topic, partition, start, count, states=None, size_bytes=_CHUNK_BYTES)
+        except (OutcomeUnknownError, ServerUnreachableError):
+            return None
 
     def _check(self, polled: Polled, offset: int, until_offset: int) -> None:
         self._check_generation(polled.generation)

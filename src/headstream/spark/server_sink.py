@@ -13,7 +13,7 @@ from dataclasses import dataclass
 from headstream.client.remote.address import Address
 from headstream.client.remote.topology import RemoteTopics
 from headstream.codec.buffer import BytesLike
-from headstream.errors import HeadstreamError, LogError, NotALogError, TopicNotFoundError
+from headstream.errors import HeadstreamError, LogError, NotALogError, StreamNotFoundError, TopicNotFoundError
 from headstream.log.staging import Chunk, Manifest, StagedPart
 from headstream.model.identifiers import TopicName
 from headstream.model.topology import Limits
@@ -52,7 +52,7 @@ class ServerSink:
         """Return a topic as it is now."""
         try:
             topic = RemoteTopics(caller_of(self.address)).get(name)
-        except TopicNotFoundError:
+        except (StreamNotFoundError, TopicNotFoundError):
             raise topic_missing(name, self.where) from None
         needs_key = topic.compaction_delay_us is not None
         return Target(str(name), len(topic.partitions), topic.limits is Limits.WIDE, needs_key)

@@ -227,6 +227,7 @@ def test_bad_rows_go_where_badrowspath_says_and_the_others_into_the_log(
     assert_swept(url)
 
 
+@pytest.mark.parametrize("url", ["file", "tcp"], indirect=True)
 def test_a_transaction_is_written_once(spark: SparkSession, log: hs.Client, url: str) -> None:
     frame = spark.range(10).selectExpr("CAST(id AS STRING) payload")
     for version in ("3", "3", "2", "4"):

@@ -14,6 +14,7 @@ from pyspark.errors import PySparkException
 
 import headstream as hs
 from headstream.segments.layout import INBOX_NAME, STAGED_NAME
+from headstream.testing.local_server import LocalServer
 from tests.killed_jobs import Job
 
 if TYPE_CHECKING:
@@ -117,7 +118,7 @@ def test_a_stream_refuses_what_is_for_batches(spark: SparkSession, url: str, tmp
 JOB = """
 import random, sys
 from headstream.spark import session
-url, directory, seed = sys.argv[1:]
+url, server, directory, seed = sys.argv[1:]
 
 def disorder(batches):
     from pyspark import TaskContext
@@ -133,9 +134,14 @@ spark = session(master="local[2,4]", quick_start=True, config={"spark.ui.enabled
 frame = (spark.readStream.format("headstream").option("url", url).option("subscribe", "shop/orders")
     .option("headers", "array").option("maxOffsetsPerTrigger", "150").load().select("key", "payload", "headers", "id"))
 mixed = frame.mapInArrow(disorder, frame.schema)
+served = (spark.readStream.format("headstream").option("url", server)
+    .option("subscribe", "shop/orders").option("headers", "array").option("maxOffsetsPerTrigger", "150").load()
+    .select("key", "payload", "headers", "id").mapInArrow(disorder, frame.schema))
 queries = [
     mixed.writeStream.format("headstream").option("url", url).option("topic", "shop/copy")
         .option("checkpointLocation", directory + "/to-log").trigger(availableNow=True).start(),
+    served.writeStream.format("headstream").option("url", server).option("topic", "shop/served")
+        .option("checkpointLocation", directory + "/to-server").trigger(availableNow=True).start(),
     mixed.select("payload").writeStream.format("delta").option("checkpointLocation", directory + "/to-delta")
         .trigger(availableNow=True).start(directory + "/table"),
 ]
@@ -144,34 +150,38 @@ for query in queries:
 """
 
 
-def start(url: str, directory: Path, seed: int) -> Job:
-    return Job([sys.executable, "-c", JOB, url, str(directory), str(seed)], directory)
+def start(url: str, server: str, directory: Path, seed: int) -> Job:
+    return Job([sys.executable, "-c", JOB, url, server, str(directory), str(seed)], directory)
 
 
 def count_batches(directory: Path) -> int:
-    return sum(1 for name in ("to-log", "to-delta") for _ in (directory / name / "commits").glob("[0-9]*"))
+    return sum(1 for name in ("to-log", "to-server", "to-delta") for _ in (directory / name / "commits").glob("[0-9]*"))
 
 
 def run_killed(tmp_path: Path, seed: int, kills: int) -> None:
-    """Kill a job that streams from a log into a log and a table, JVM and all, and let it end at last."""
+    """Kill a job that streams from a log into a log and a table, JVM and all, and let it end at last.
+
+    It reads and writes the log's directory, and does the same through the server that has it: both at once.
+    """
     url, rng = (tmp_path / "log").as_uri(), random.Random(seed)
-    with hs.connect(url) as log:  # this process keeps the writer's lock throughout
-        log.create_topic("shop/orders", partitions=3)
-        log.create_topic("shop/copy", partitions=3)
+    with LocalServer(tmp_path / "log") as server, hs.connect(server.url) as log:  # it keeps the writer's lock throughout
+        for topic in ("shop/orders", "shop/copy", "shop/served"):
+            log.create_topic(topic, partitions=3)
         send(log, 3000)
         for _ in range(kills):
-            job = start(url, tmp_path, seed)
-            job.kill_at_work(lambda: count_batches(tmp_path), rng.randint(1, 8), rng.random() * 0.3)
+            job = start(url, server.url, tmp_path, seed)
+            job.kill_at_work(lambda: count_batches(tmp_path), rng.randint(1, 12), rng.random() * 0.3)
         send(log, 100, 3000)
-        start(url, tmp_path, seed).finish()
-        assert sorted(payloads(log, "shop/copy")) == list(range(3100)), f"seed {seed}"
+        start(url, server.url, tmp_path, seed).finish()
+        for topic in ("shop/copy", "shop/served"):
+            assert sorted(payloads(log, topic)) == list(range(3100)), f"seed {seed}, {topic}"
     table = DeltaTable(str(tmp_path / "table")).to_pyarrow_table()
     assert sorted(int(value) for value in table["payload"].to_pylist()) == list(range(3100)), f"seed {seed}"
 
 
 @pytest.mark.timeout(1800)
 def test_a_stream_that_is_killed_loses_and_repeats_nothing(tmp_path: Path) -> None:
-    run_killed(tmp_path, seed=5, kills=3)
+    run_killed(tmp_path, seed=5, kills=2)
 
 
 @pytest.mark.soak

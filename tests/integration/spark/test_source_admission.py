@@ -114,6 +114,7 @@ def test_stream_does_not_wait_for_more_when_it_is_to_end(spark: SparkSession, ur
     assert [len(batch) for batch in run(spark, url, tmp_path / "checkpoint", **options).batches] == [8, 2]
 
 
+@pytest.mark.parametrize("url", ["file", "tcp"], indirect=True)
 def test_stream_picks_up_new_partitions_and_new_topics_of_its_pattern(spark: SparkSession, url: str, tmp_path: Path) -> None:
     send(url)
     send(url, "shop/unrelated")
@@ -140,6 +141,7 @@ def test_stream_reads_the_partitions_that_it_is_assigned(spark: SparkSession, ur
         run(spark, url, tmp_path / "other", assign='{"shop/orders": [4]}')
 
 
+@pytest.mark.parametrize("url", ["file", "tcp"], indirect=True)
 def test_stream_notices_a_partition_that_was_deleted_or_made_again(spark: SparkSession, url: str, tmp_path: Path) -> None:
     send(url, partition=1, partitions=1)
     with hs.connect(url) as log:

@@ -169,3 +169,16 @@ def test_wait_says_whether_there_is_a_message_at_a_position(broker: Broker) -> N
     broker.messages.send(TOPIC, 2, batch(b"x"))
     assert broker.messages.wait(TOPIC, {1: 0, 2: 0}, 60_000)
     assert not broker.messages.wait(TOPIC, {1: 0, 2: 1}, 0)
+
+
+def test_polls_one_after_the_other_see_states_that_are_set_between_them(broker: Broker) -> None:
+    broker.messages.send(TOPIC, 1, batch(*(b"%d" % n for n in range(8))))
+
+    def polled(offset: int) -> list[bytes | None]:
+        return [message.payload for message in messages(broker.messages.poll(TOPIC, 1, PollingStrategy.offset(offset), 1))]
+
+    assert [polled(offset) for offset in range(4)] == [[b"0"], [b"1"], [b"2"], [b"3"]]
+    broker.messages.set_state(TOPIC, 1, [4, 6], 20)
+    assert [polled(offset) for offset in (4, 5)] == [[b"5"], [b"5"]]
+    broker.messages.set_state(TOPIC, 1, [4, 6], 1)
+    assert [polled(offset) for offset in (6, 7)] == [[b"6"], [b"7"]]

@@ -291,6 +291,22 @@ def test_tcp_stops_reading_when_its_answers_are_not_taken(make_loop: Callable[[]
         sending.join()
 
 
+def test_tcp_brings_less_at_a_time_while_too_much_is_not_taken(make_loop: Callable[[], asyncio.AbstractEventLoop]) -> None:
+    config = config_of(tcp=TcpSettings(unsent_bytes=4 * SLOW_MESSAGE_BYTES))
+    with serving(config, make_loop=make_loop) as running, running.peer() as other:
+        make_topic(other)
+        for _ in range(4):
+            other.ask(send_of(*[b"x" * SLOW_MESSAGE_BYTES] * 8))
+        dispatcher = running.server.dispatcher
+        with running.peer() as peer:
+            peer.send(encode_request(Code.POLL_MESSAGES, poll_of(0, 32).encode()))
+            wait_for(lambda: dispatcher.poll_bytes <= SLOW_MESSAGE_BYTES)
+            assert 1 <= other.ask(poll_of(0, 32)).count <= 2
+            assert peer.receive()[0] == 0
+        wait_for(lambda: dispatcher.poll_bytes >= 4 * SLOW_MESSAGE_BYTES)
+        assert 4 <= other.ask(poll_of(0, 32)).count <= 5
+
+
 def test_tcp_closes_a_client_that_takes_nothing_for_too_long() -> None:
     limits = ConnectionLimits(stall_s=0.2)
     with serving(config_of(tcp=TcpSettings(limits=limits))) as running, running.peer() as peer, running.peer() as other:

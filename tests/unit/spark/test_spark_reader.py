@@ -193,6 +193,20 @@ def test_a_log_that_was_made_again_is_noticed_by_the_executor(request: pytest.Fi
         read(tasks)
 
 
+def test_a_server_that_is_started_again_is_waited_for(server: LocalServer) -> None:
+    send(server.url, 6, 1000, payload=b"x" * 2000)
+    (task,) = plan(server.url)
+    offsets: list[int] = []
+    server.stop()
+    server.start()
+    batches = read_task(task)
+    for batch in batches:  # the connections of before are closed, and so are, again and again, those of meanwhile
+        offsets += batch["offset"].to_pylist()
+        server.stop()
+        server.start()
+    assert offsets == list(range(6000))
+
+
 def test_a_topic_that_was_purged_is_noticed_by_the_executor(url: str) -> None:
     send(url, 1, 10)
     tasks = plan(url)

@@ -21,6 +21,7 @@ from headstream.broker.settings import ServerSettings
 from headstream.broker.tokens import Tokens
 from headstream.broker.users import Users
 from headstream.errors import AuthenticationError, NotFoundError, PermissionDeniedError
+from headstream.model.topology import MAX_BATCH_BYTES
 from headstream.wire.codes import Entry
 from headstream.wire.records import Command
 from headstream.wire.refusals import refusal
@@ -46,6 +47,10 @@ class Dispatcher:
         settings: What the server decides for everybody.
         handlers: Who answers what.
 
+    Attributes:
+        poll_bytes: About the most bytes that one poll brings. Who writes the answers lowers it while too many of them wait for
+            clients that do not take them: then all get less at a time.
+
     Raises:
         LogLockedError: another process is the writer.
         InvalidInputError: root's name or password cannot be one, and there is no root yet.
@@ -54,6 +59,7 @@ class Dispatcher:
     def __init__(self, broker: Broker, settings: ServerSettings, handlers: dict[type[Command[Any]], Handler]) -> None:
         self.broker = broker
         self.settings = settings
+        self.poll_bytes = MAX_BATCH_BYTES
         self.sessions = Sessions(broker.monotonic)
         self.places = Places(broker.backing.log)
         self.balance = Balance()

@@ -9,7 +9,6 @@ meaning to them, so both are refused there by name (5).
 
 from __future__ import annotations
 
-from dataclasses import replace
 from typing import Any, Final
 
 from headstream.broker.commands.dispatch import Dispatcher, Handler
@@ -70,11 +69,14 @@ def polled(server: Dispatcher, session: Session, command: PollMessages) -> Polle
         partition,
         command.strategy,
         command.count,
+        size_bytes=server.poll_bytes,
         consumer=consumer,
         auto_commit=command.auto_commit,
     )
     newest = server.broker.backing.log.written_end(place.topic, partition)  # who reads old messages looks for no new ones
-    return found if newest <= found.end_offset else replace(found, end_offset=newest)
+    if newest <= found.end_offset:
+        return found
+    return Polled(found.partition, newest, found.next_offset, found.count, found.chunks, found.generation)
 
 
 def poll_messages(server: Dispatcher, session: Session, command: PollMessages) -> PolledMessages:

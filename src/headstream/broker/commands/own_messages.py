@@ -64,7 +64,7 @@ def fetched(server: Dispatcher, session: Session, command: FetchMessages) -> Pol
         PollingStrategy(command.kind, command.value),
         command.count,
         states=None if states >= _ALL else states,
-        size_bytes=min(command.size_bytes or MAX_BATCH_BYTES, MAX_BATCH_BYTES),
+        size_bytes=min(command.size_bytes or MAX_BATCH_BYTES, server.poll_bytes),
         consumer=None if named is None else consumer_of(place.topic, named, must_exist=False),
         auto_commit=command.auto_commit,
     )

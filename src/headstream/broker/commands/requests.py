@@ -18,7 +18,9 @@ from headstream.codec.buffer import BytesLike
 from headstream.errors import HeadstreamError
 from headstream.model.topology import Fsync
 from headstream.wire.codes import Code
-from headstream.wire.commands.messages import PolledMessages, PollMessages
+from headstream.wire.commands.messages import PolledMessages, PollMessages, SendMessages
+from headstream.wire.commands.offsets import StoreOffset
+from headstream.wire.commands.sessions import Ping
 from headstream.wire.extensions.messages import FetchedMessages, FetchMessages
 from headstream.wire.table import decode_command
 
@@ -73,9 +75,13 @@ _SLOW: Final = frozenset(
 )
 """What may take longer than others should wait: it looks at many files, syncs, or hashes a password."""
 
+_UNANSWERED: Final = frozenset({SendMessages, Ping, StoreOffset})
+"""What is asked for all the time, and answered by a status alone."""
+
 _APPENDS: Final = frozenset({Code.SEND_MESSAGES, Code.APPEND_MESSAGES})
-_BIG_BYTES: Final = 64 << 10
-"""A send of so many bytes is stamped without the interpreter's lock for long enough to gain from another core."""
+_BIG_BYTES: Final = 256 << 10
+"""A send of so many bytes is stamped and written without the interpreter's lock for long enough to gain from another core:
+going to another thread and back costs 50 us, about what 128 KiB take."""
 
 
 def answer_request(server: Dispatcher, session: Session, code: int, payload: memoryview) -> list[BytesLike]:
@@ -101,18 +107,20 @@ def answer_request(server: Dispatcher, session: Session, code: int, payload: mem
         found = fetched(server, session, command)
         head = FetchedMessages(found.partition, found.end_offset, found.next_offset, found.generation, found.count, b"")
         return [FetchMessages.encode_reply(head), *found.chunks]
-    return [type(command).encode_reply(server.answer(session, command))]
+    reply = server.answer(session, command)
+    return [] if type(command) in _UNANSWERED else [type(command).encode_reply(reply)]
 
 
-def is_slow(server: Dispatcher, code: int, payload: memoryview) -> bool:
+def is_slow(server: Dispatcher, code: int, payload: memoryview, *, is_alone: bool = False) -> bool:
     """Return whether a request is to be answered on a thread of its own, not between others.
 
     Args:
         server: What answers.
         code: The frame's number.
         payload: What follows it.
+        is_alone: Whether there is no other client, who could be answered meanwhile.
     """
-    if code in _SLOW or len(payload) >= _BIG_BYTES:
+    if code in _SLOW or (len(payload) >= _BIG_BYTES and not is_alone):
         return True
     return code in _APPENDS and server.places.has_synced_topics() and _is_synced(server, code, payload)
 

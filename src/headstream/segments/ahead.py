@@ -1,0 +1,65 @@
+"""Reading ahead for those who ask for few messages at a time, one poll after the other.
+
+A read of one message costs as much as one of a hundred: so the second of two small reads, where it begins at the end of the
+first, brings those behind it as well, checked, and the next reads find them here.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Final
+
+from headstream.codec.batch.scan import take
+
+if TYPE_CHECKING:
+    from headstream.segments.follower import PartitionFollower
+
+__all__ = ["Ahead"]
+
+_SMALL_BYTES: Final = 4 << 10
+"""What more is read than this costs its own bytes, not the asking."""
+
+_AHEAD_BYTES: Final = 16 << 10
+"""What is read ahead: enough for the asking to cost next to nothing, little enough for thousands of partitions."""
+
+_NOWHERE: Final = -1
+
+
+class Ahead:
+    """What lies ahead of the last small read of a partition; one thread at a time."""
+
+    __slots__ = ("_kept", "_next_offset")
+
+    def __init__(self) -> None:
+        self._kept = memoryview(b"")
+        self._next_offset = _NOWHERE
+
+    def read_chunk(
+        self, follower: PartitionFollower, from_offset: int, until_offset: int, size_bytes: int
+    ) -> tuple[memoryview, int]:
+        """Return what follower.read_chunk() returns; the states in it may be those of an earlier read.
+
+        Args:
+            follower: The partition, always the same one.
+            from_offset: The first one, first_offset or later.
+            until_offset: One past the last one, more than from_offset, at most end_offset.
+            size_bytes: About how big the chunk is.
+        """
+        if from_offset == self._next_offset:
+            if not self._kept and until_offset < follower.end_offset and not follower.may_miss(from_offset):
+                # A copy: the buffer it was read into goes back to all the others.
+                self._kept = memoryview(bytes(follower.read_chunk(from_offset, follower.end_offset, _AHEAD_BYTES)[0]))
+            kept = self._kept
+            if kept:
+                end, count = take(kept, 0, until_offset - from_offset, size_bytes)
+                self._kept = kept[end:]
+                self._next_offset = from_offset + count
+                return kept[:end], self._next_offset
+        chunk, reached = follower.read_chunk(from_offset, until_offset, size_bytes)
+        self._kept = memoryview(b"")
+        self._next_offset = reached if len(chunk) <= _SMALL_BYTES else _NOWHERE
+        return chunk, reached
+
+    def forget(self) -> None:
+        """Read anew from now on: states have changed."""
+        self._kept = memoryview(b"")
+        self._next_offset = _NOWHERE
