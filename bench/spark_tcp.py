@@ -13,14 +13,10 @@ The server runs in a process of its own, on the same machine: it shares the two 
 from __future__ import annotations
 
 import argparse
-import os
 import statistics
-import subprocess
-import sys
 import tempfile
 import time
-from collections.abc import Callable, Iterator
-from contextlib import contextmanager
+from collections.abc import Callable
 from pathlib import Path
 from typing import TYPE_CHECKING, Final
 
@@ -28,10 +24,12 @@ import headstream as hs
 from bench.machine import Report
 from bench.spark_kafka import anchor_frames, filled_broker
 from bench.spark_source import TOPIC, make_log, measure, to_noop
+from headstream.broker.settings import DEFAULT_PASSWORD, DEFAULT_USERNAME
 from headstream.spark import session, stop
 from headstream.spark.options import parse_options
 from headstream.spark.reader import read_task
 from headstream.spark.source import HeadstreamReader
+from tests.server_process import ServerProcess
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
@@ -42,25 +40,6 @@ _SHAPES: Final = {
     "all columns, headers=variant": {"headers": "variant"},
 }
 _COPY: Final = "bench/copy"
-_SERVER: Final = """
-import sys, time
-from pathlib import Path
-from headstream.testing.local_server import LocalServer
-with LocalServer(Path(sys.argv[1])) as server:
-    print(server.url, flush=True)
-    sys.stdin.read()
-"""
-
-
-@contextmanager
-def running_server(directory: Path) -> Iterator[str]:
-    """Give the URL of a server that has a log, in a process of its own."""
-    command = [sys.executable, "-c", _SERVER, str(directory)]
-    with subprocess.Popen(command, stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True, env=os.environ) as process:
-        assert process.stdin is not None
-        assert process.stdout is not None
-        yield process.stdout.readline().strip()
-        process.stdin.close()
 
 
 def bench_reader(report: Report, urls: dict[str, str], messages: int, rounds: int) -> None:
@@ -133,7 +112,9 @@ def main() -> None:
         make_log(directory, given.messages, 100)
         with hs.connect(directory.as_uri()) as log:
             log.create_topic(_COPY, partitions=2)
-        with running_server(directory) as tcp:
+        with ServerProcess(directory) as server:
+            host, port = server.tcp
+            tcp = f"headstream://{DEFAULT_USERNAME}:{DEFAULT_PASSWORD}@{host}:{port}"
             urls = {"file": directory.as_uri(), "tcp": tcp}
             report.line(f"{given.messages:,} messages of 100 B, three headers, 2 partitions")
             if "reader" in parts:

@@ -111,17 +111,19 @@ class Messages:
             CorruptSendError: the next messages are damaged; a poll from its until_offset goes on behind them.
         """
         check_poll(topic, strategy, count, size_bytes, consumer, auto_commit)
+        log = self._backing.log
         for attempts_left in range(_ATTEMPTS - 1, -1, -1):
             record = self._backing.partition(topic, partition)
             committed = None
             if consumer is not None and strategy.kind is PollingKind.NEXT:
-                committed = self._backing.log.offsets(record).committed(consumer, partition)
-            exceptions = functools.partial(self._backing.log.states.exceptions, record, partition)
+                committed = log.offsets(record).committed(consumer, partition)
+            written_end = log.written_end(record, partition) or None if log.is_writer else None
+            exceptions = functools.partial(log.states.exceptions, record, partition)
             try:
-                with self._backing.log.reading(record, partition) as follower:
+                with log.reading(record, partition) as follower:
                     if attempts_left < _ATTEMPTS - 1:
                         follower.refresh()
-                    start = _start(follower, strategy, committed, count)
+                    start = _start(follower, strategy, committed, count, written_end)
                     place = partition, record.generation(partition)
                     polled = _read(follower, place, start, count, states, size_bytes, exceptions)
                 break
@@ -131,7 +133,7 @@ class Messages:
             except CorruptSendError as error:
                 raise _with_place(error, topic, partition) from error
         if auto_commit and consumer is not None and polled.count:
-            self._backing.log.offsets(record).commit(consumer, partition, polled.next_offset, self._backing.clock_us())
+            log.offsets(record).commit(consumer, partition, polled.next_offset, self._backing.clock_us())
         return polled
 
     def measure(self, topic: TopicName, partition: int, from_offset: int, until_offset: int, size_bytes: int) -> tuple[int, int]:
@@ -276,11 +278,17 @@ def _with_place(error: CorruptSendError, topic: TopicName, partition: int) -> Co
     )
 
 
-def _start(follower: PartitionFollower, strategy: PollingStrategy, committed: int | None, count: int) -> int:
-    """Return the offset that a poll begins at."""
-    if strategy.kind is PollingKind.OFFSET:
-        offset = strategy.value
-        if not follower.first_offset <= offset <= follower.end_offset - count:  # what is known already needs no look
+def _start(
+    follower: PartitionFollower, strategy: PollingStrategy, committed: int | None, count: int, written_end: int | None
+) -> int:
+    """Return the offset that a poll begins at; what the follower knows needs no look at the files.
+
+    That is all there is where it knows what the writer, if that is this process, has written last.
+    """
+    offset = strategy.value if strategy.kind is PollingKind.OFFSET else committed
+    if offset is not None:
+        is_known = offset <= follower.end_offset - count or follower.end_offset == written_end
+        if not (follower.first_offset <= offset and is_known):
             follower.refresh()
     else:
         follower.refresh()
@@ -288,8 +296,6 @@ def _start(follower: PartitionFollower, strategy: PollingStrategy, committed: in
             offset = follower.offset_of(strategy.value)
         elif strategy.kind is PollingKind.LAST:
             offset = follower.find_last(count)
-        elif strategy.kind is PollingKind.NEXT and committed is not None:
-            offset = committed
         else:
             offset = follower.first_offset
     return max(offset, follower.first_offset)

@@ -39,7 +39,12 @@ def parse_log(given: Mapping[str, str]) -> LogPlace:
             "the option url is missing",
             advice='Say where the log is, as .option("url", "file:///var/lib/shop") or "headstream://user:password@host:8090"',
         )
-    parts = urlsplit(url)
+    try:
+        parts = urlsplit(url)
+    except ValueError as error:
+        raise InvalidUrlError(
+            f"the option url is not a URL: {error}", advice="Write headstream://user:password@host:8090"
+        ) from None
     bare = url if "@" not in parts.netloc else parts._replace(netloc=parts.netloc.rpartition("@")[2]).geturl()
     if parts.scheme == "headstream":
         return parse_address(parts, {})

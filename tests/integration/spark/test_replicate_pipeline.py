@@ -162,8 +162,8 @@ def test_pipeline_gives_up_or_fails_when_the_policy_says_so(run: Run) -> None:
     with pytest.raises(SchemaError, match="wait for a schema that has not come"):
         run.run(schema_wait_us=0, on_missing_schema="fail")
     summary = run.run(schema_wait_us=0, on_missing_schema="dead-letter")
+    assert sorted(payload or b"" for payload, _ in run.dead()) == sorted(m.value or b"" for m in data), "each once"
     assert (summary.parked, summary.dead) == (0, len(data))
-    assert {payload for payload, _ in run.dead()} == {m.value for m in data}
 
 
 def test_pipeline_sets_bad_messages_aside_with_their_bytes_and_reasons_and_goes_on(run: Run) -> None:

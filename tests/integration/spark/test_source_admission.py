@@ -141,7 +141,6 @@ def test_stream_reads_the_partitions_that_it_is_assigned(spark: SparkSession, ur
         run(spark, url, tmp_path / "other", assign='{"shop/orders": [4]}')
 
 
-@pytest.mark.parametrize("url", ["file", "tcp"], indirect=True)
 def test_stream_notices_a_partition_that_was_deleted_or_made_again(spark: SparkSession, url: str, tmp_path: Path) -> None:
     send(url, partition=1, partitions=1)
     with hs.connect(url) as log:

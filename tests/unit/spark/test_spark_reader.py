@@ -207,6 +207,25 @@ def test_a_server_that_is_started_again_is_waited_for(server: LocalServer) -> No
     assert offsets == list(range(6000))
 
 
+def test_a_server_tells_the_offsets_and_identities_that_the_directory_has(server: LocalServer, directory: Path) -> None:
+    send(server.url, 1, 10)
+    seen = []
+    with connect(server.url) as client:
+        for change in (client.create_partitions, client.delete_partitions, client.create_partitions):
+            change("shop/orders", 1)
+            views = [
+                open_view(parse_options({"url": url, "subscribe": "shop/orders"})) for url in (server.url, directory.as_uri())
+            ]
+            told, there = (view.offsets for view in views)
+            assert told == there
+            seen.append(dict(told.topics))
+            for view in views:
+                view.close()
+    assert seen[0].keys() == seen[2].keys() == {"shop/orders", "shop/orders partition 2"}
+    assert seen[1].keys() == {"shop/orders"}
+    assert seen[0] != seen[2]  # another partition of the same number
+
+
 def test_a_topic_that_was_purged_is_noticed_by_the_executor(url: str) -> None:
     send(url, 1, 10)
     tasks = plan(url)
