@@ -209,7 +209,7 @@ def test_source_splits_and_coalesces_tasks(spark: SparkSession, url: str) -> Non
         ({"subscribe": "shop/nothing"}, "there is no topic 'shop/nothing'"),
         ({"subscribe": "nothing/orders"}, "there is no stream 'nothing'"),
         ({"subscribe": "orders"}, "'orders' is not a topic"),
-        ({"url": "headstream://host:8090"}, "is not a log that Spark can read"),
+        ({"url": "headstream://host:8090"}, "Write headstream://user:password@"),
         ({"url": "file:///proc/self"}, "NotALogError"),
         ({"url": "file:///nowhere/at/all"}, "there is no log here"),
     ],
