@@ -9,15 +9,21 @@ import subprocess
 import sys
 import threading
 import time
+from collections.abc import Callable
 from pathlib import Path
 
 import pytest
 from click.testing import CliRunner
 
 import headstream as hs
+from headstream.broker.broker import Broker
 from headstream.cli.main import cli
+from headstream.client.client import Client
 from headstream.log.backup import Backup
-from headstream.log.files import OsFiles
+from headstream.log.compaction import Compaction
+from headstream.log.files import OsFile, OsFiles
+from headstream.log.log import Log
+from headstream.segments.layout import INDEX_SUFFIX
 from tests.behaviour.test_killed_writers import STRIDE, check_runs, find_damage, messages_of, numbers_of
 from tests.busy_writer import KEYS, ORDERS, SEGMENT_BYTES, make_topics
 
@@ -100,6 +106,51 @@ def test_a_copy_made_beside_a_writer_that_does_everything_holds_what_was_acknowl
                     assert copy.identity != identity
         finally:
             os.kill(process.pid, signal.SIGKILL)
+
+
+class MeanwhileFiles(OsFiles):
+    """Files beside which something happens as soon as a segment of a topic is copied.
+
+    Args:
+        meanwhile: What.
+    """
+
+    def __init__(self, meanwhile: Callable[[], None]) -> None:
+        super().__init__()
+        self._meanwhile: Callable[[], None] | None = meanwhile
+        self.is_armed = False
+
+    def open_write(self, path: str) -> OsFile:
+        if self.is_armed and path.endswith(INDEX_SUFFIX) and self._meanwhile is not None:
+            meanwhile, self._meanwhile = self._meanwhile, None
+            meanwhile()
+        return super().open_write(path)
+
+
+def test_a_copy_has_the_last_message_of_each_key_whatever_is_appended_and_compacted_meanwhile(tmp_path: Path) -> None:
+    """What was the last message of its key when the copy began goes, once a newer one is there: the copy has that one then."""
+    root = str(tmp_path / "log")
+    log = Log(root, OsFiles(), is_memory=False, segment_bytes=4096)
+    broker = Broker(log)
+    with Client(broker) as client:
+        client.create_topic("shop/keyed", compaction_delay_us=0)
+
+        def send(begin: int) -> None:
+            with client.producer("shop/keyed", linger_ms=0) as producer:
+                for number in range(begin, begin + 200):
+                    producer.send(b"%d" % number, key=b"%d" % (number % 5))
+
+        def meanwhile() -> None:
+            send(200)
+            assert Compaction(log, lambda: 1 << 60).apply()
+
+        send(0)
+        files = MeanwhileFiles(meanwhile)
+        backup = Backup(root, str(tmp_path / "copy"), files)
+        files.is_armed = True
+        backup.run(None)
+    with hs.connect((tmp_path / "copy").as_uri()) as copy:
+        assert {number % 5 for number in numbers_of(messages_of(copy, "shop/keyed"))} == set(range(5))
 
 
 def test_a_copy_keeps_the_identity_where_it_is_to_take_the_logs_place(tmp_path: Path) -> None:

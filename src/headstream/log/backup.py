@@ -3,12 +3,14 @@
     offsets                  of consumers: before the ends are looked at, so that none leads behind them
     ends, staged, catalog    again, until no staged commit began or ended between ends and catalog, and what is staged for
                              each that is under way is in the copy
-    partition by partition   up to its end, segments oldest first: index, then .log, which has at least what that says
+    partition by partition   up to its end, segments oldest first: index, then .log, which has at least what that says;
+                             where the topic compacts, up to what there is by then
     states                   as they are by now, to be written into the copied messages again
     marker                   last: without it the copy is no log
 
 So a commit that the catalog calls done is in the messages, one that it has begun is finished by the copy's opening, and
-of later ones there is nothing, but for what compaction has merged with messages before the end.
+of later ones there is nothing, but for what they have in topics that compact: there a message that came after the end
+may be the only one left of its key, so all that has been appended by the time the last old segment was copied is taken.
 
 A partition in which a segment goes meanwhile (retention, compaction) is copied again, and the whole log where a topic or
 partition is deleted or purged. The copy is opened once as a writer, which mends the newest segments' ends as after a
@@ -54,6 +56,7 @@ from headstream.segments.layout import (
 __all__ = ["Backup"]
 
 _ATTEMPTS: Final = 50
+_WITHOUT_END: Final = (1 << 63) - 1
 _COPY_BYTES: Final = 1 << 20
 
 _COMMITS: Final = "SELECT writer, epoch, state, places FROM commits ORDER BY writer"
@@ -131,7 +134,7 @@ class Backup:
         try:
             topics = [topic for stream in catalog.snapshot().values() for topic in stream.topics.values()]
             size_bytes = sum(
-                self._copy_partition(topic, number, ends.get((topic.number, number), 0))
+                self._copy_partition(topic, number, self._end_of(topic, ends.get((topic.number, number), 0)))
                 for topic in topics
                 for number in range(1, topic.partitions + 1)
             )
@@ -269,26 +272,42 @@ class Backup:
         finally:
             source.close()
 
+    @staticmethod
+    def _end_of(topic: TopicRecord, end_offset: int) -> int:
+        """Return up to which offset a partition is copied that had this end."""
+        return end_offset if topic.options.compaction_delay_us is None else _WITHOUT_END
+
     def _copy_partition(self, topic: TopicRecord, number: int, end_offset: int) -> int:
         """Copy a partition's segments up to an offset, and return the bytes of messages that its indexes know."""
         place = f"{topic_directory('', topic.stream_number, topic.number)}/{number}"
         directory, target = self._root + place, self._target + place
         for _ in range(_ATTEMPTS):
             self._files.make_directory(target)
-            names = self._files.list_names(directory)
-            if names is None:
-                raise _GoneError
             try:
-                bases = base_offsets(names)
-                # The oldest one in any case: where all before it has been dropped meanwhile, it tells the next offset.
-                wanted = [base for base in bases if base < end_offset] or bases[:1]
-                size_bytes = sum(self._copy_segment(directory, target, base, end_offset) for base in wanted)
+                size_bytes = self._copy_segments(directory, target, end_offset)
             except (_GoneError, OffsetOutOfRangeError, PartitionNotFoundError):
                 self._files.remove_directory(target)
             else:
                 self._files.sync_directory(target)
                 return size_bytes
         raise _GoneError
+
+    def _copy_segments(self, directory: str, target: str, end_offset: int) -> int:
+        """Copy segments up to an offset, those too that begin meanwhile, and return the bytes of messages they have."""
+        sizes: dict[int, int] = {}
+        while True:
+            names = self._files.list_names(directory)
+            if names is None:
+                raise _GoneError
+            bases = base_offsets(names)
+            # The oldest one in any case: where all before it has been dropped meanwhile, it tells the next offset.
+            wanted = [base for base in bases if base < end_offset] or bases[:1]
+            newest = max(sizes, default=-1)
+            if not wanted or wanted[-1] <= newest:
+                return sum(sizes.values())
+            for base in wanted:
+                if base >= newest:  # that one again: it had not come to its end
+                    sizes[base] = self._copy_segment(directory, target, base, end_offset)
 
     def _copy_segment(self, directory: str, target: str, base: int, end_offset: int) -> int:
         index_path = segment_path(target, base, INDEX_SUFFIX)

@@ -129,5 +129,5 @@ class IntervalSyncer:
         self._stop.set()
         with self._lock:
             thread = self._thread
-        if thread is not None:
+        if thread is not None and thread.is_alive():  # it is not where Ctrl-C came in the middle of its start
             thread.join()

@@ -138,5 +138,7 @@ class Watching:
             stop, self._stop = self._stop, None
         if stop is not None:
             os.close(stop)
-        if self._thread is not None and self._thread is not threading.current_thread():
-            self._thread.join()
+        thread = self._thread
+        # Ctrl-C may have come in the middle of its start: it is not alive then, and ends by itself.
+        if thread is not None and thread is not threading.current_thread() and thread.is_alive():
+            thread.join()

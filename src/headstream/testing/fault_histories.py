@@ -384,13 +384,17 @@ def main(seeds: int, first: int, steps: int, *, partitions: bool) -> None:
     """Drive a log and its partitions through generated histories of faults; ends at the first that breaks a promise."""
     from headstream.testing.log_histories import LogHistory
 
-    logging.getLogger("headstream.log").setLevel(logging.CRITICAL)  # what it mends is told thousands of times
+    logger = logging.getLogger("headstream.log")
+    level = logger.level
+    logger.setLevel(logging.CRITICAL)  # what it mends is told thousands of times
     kinds = (FaultHistory,) if partitions else (FaultHistory, LogHistory)
-    for seed, kind in itertools.product(range(first, first + seeds), kinds):
-        try:
+    try:
+        for seed, kind in itertools.product(range(first, first + seeds), kinds):
             run_history(seed, steps, kind)
-        except AssertionError as error:
-            raise click.ClickException(str(error)) from error
+    except AssertionError as error:
+        raise click.ClickException(str(error)) from error
+    finally:
+        logger.setLevel(level)
     click.echo(f"{seeds} histories, seeds {first} to {first + seeds - 1}: every promise kept")
 
 
