@@ -385,16 +385,14 @@ def main(seeds: int, first: int, steps: int, *, partitions: bool) -> None:
     from headstream.testing.log_histories import LogHistory
 
     logger = logging.getLogger("headstream.log")
-    level = logger.level
-    logger.setLevel(logging.CRITICAL)  # what it mends is told thousands of times
-    kinds = (FaultHistory,) if partitions else (FaultHistory, LogHistory)
+    logger.disabled = True  # what it mends is told thousands of times
     try:
-        for seed, kind in itertools.product(range(first, first + seeds), kinds):
+        for seed, kind in itertools.product(range(first, first + seeds), (FaultHistory, LogHistory)[: 1 if partitions else 2]):
             run_history(seed, steps, kind)
     except AssertionError as error:
         raise click.ClickException(str(error)) from error
     finally:
-        logger.setLevel(level)
+        logger.disabled = False
     click.echo(f"{seeds} histories, seeds {first} to {first + seeds - 1}: every promise kept")
 
 
