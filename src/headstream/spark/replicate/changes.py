@@ -33,7 +33,8 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from headstream.codec.replicate import TableMetadata, decode_mask
+from headstream.codec.replicate import TableMetadata
+from headstream.spark.replicate.column_masks import ColumnMasks, ask_masks
 from headstream.spark.replicate.folding import Fold, Key, Move, fold_changes
 from headstream.spark.replicate.versions import LOAD_MARK
 
@@ -44,7 +45,6 @@ _INSERT, _UPDATE, _DELETE, _REFRESH = range(4)
 RESERVED_PREFIX: Final = "_hs_"
 OLD_PREFIX: Final = "_hs_old."
 CHANGE_KEY: Final = "_hs_change"
-_LOBS: Final = frozenset({"BLOB", "CLOB", "NCLOB"})
 """Types that a change mask never speaks of."""
 
 BOOKKEEPING: Final = [
@@ -107,12 +107,12 @@ def collapse(changes: pa.Table, metadata: TableMetadata, columns: list[str], fin
         place = changes.schema.get_field_index(OLD_PREFIX + key)
         old = pc.coalesce(changes[OLD_PREFIX + key], changes[key])
         changes = changes.set_column(place, changes.schema.field(place), old)
-    masks = _PresentColumns(metadata)
-    partial = masks.partial_rows(changes)
+    masks = ColumnMasks(metadata)
+    partial = _partial_rows(masks, changes)
     moved = _key_moved(changes, keys)
     rows = changes.append_column("_hs_partial", partial).append_column("_hs_moved", pc.and_(moved, partial))
     rows = rows.append_column("_hs_delete", pc.equal(changes["_hs_operation"], pa.scalar(_DELETE, pa.int8())))
-    idle = pc.and_not(masks.idle_rows(changes), moved)
+    idle = pc.and_not(_idle_rows(masks, changes), moved)
     if pc.any(idle).as_py():
         rows, moved = rows.filter(pc.invert(idle)), moved.filter(pc.invert(idle))
     rows = pa.concat_tables([rows, _departures(rows.filter(moved), keys)])
@@ -184,42 +184,21 @@ def _by_key(ordered: pa.Table, keys: list[str], *aggregations: tuple[str, str]) 
     return ordered.append_column("_hs_place", place).group_by(keys, use_threads=False).aggregate(list(aggregations))
 
 
-class _PresentColumns:
-    """Which of a table's columns a mask says are present; masks repeat, so each is read once."""
+def _idle_rows(masks: ColumnMasks, changes: pa.Table) -> pa.ChunkedArray:
+    """Say which rows are updates that changed nothing: no bit in the change mask, which tells of no large object."""
+    idle = ask_masks(changes["_hs_changed"], lambda mask: mask is not None and len(mask) > 0 and not any(mask))
+    if masks.lobs:
+        idle = pc.and_(idle, ask_masks(changes["_hs_columns"], lambda mask: masks.lobs.isdisjoint(masks.of(mask))))
+    return pc.and_(_are_updates(changes), idle)
 
-    def __init__(self, metadata: TableMetadata) -> None:
-        self._names = {column.ordinal: column.name for column in metadata.columns}
-        self._known: dict[bytes, frozenset[str]] = {}
-        self._lobs = frozenset(column.name for column in metadata.columns if column.type.upper() in _LOBS)
-        self.all = frozenset(self._names.values())
 
-    def of(self, mask: bytes | None) -> frozenset[str]:
-        """Return the names of the present columns; None and an empty mask mean every column."""
-        if not mask:
-            return self.all
-        if mask not in self._known:
-            self._known[mask] = frozenset(self._names[o] for o in decode_mask(mask) if o in self._names)
-        return self._known[mask]
+def _partial_rows(masks: ColumnMasks, changes: pa.Table) -> pa.ChunkedArray:
+    """Say which rows are updates that leave a column out. An insert or full load is whole: its row did not exist."""
+    return pc.and_(_are_updates(changes), masks.leaves_out(changes["_hs_columns"]))
 
-    def idle_rows(self, changes: pa.Table) -> pa.ChunkedArray:
-        """Say which rows are updates that changed nothing: no bit in the change mask, which tells of no large object."""
-        masks = changes["_hs_changed"].combine_chunks().dictionary_encode()
-        told = [mask is not None and len(mask) > 0 and not any(mask) for mask in masks.dictionary.to_pylist()]
-        idle = pc.fill_null(pc.take(pa.array(told, pa.bool_()), masks.indices), False)
-        if self._lobs:
-            present = changes["_hs_columns"].combine_chunks().dictionary_encode()
-            bare = pa.array([self._lobs.isdisjoint(self.of(mask)) for mask in present.dictionary.to_pylist()], pa.bool_())
-            idle = pc.and_(idle, pc.fill_null(pc.take(bare, present.indices), False))
-        is_update = pc.equal(changes["_hs_operation"], pa.scalar(_UPDATE, pa.int8()))
-        return pc.and_(is_update, pa.chunked_array([idle], pa.bool_()))
 
-    def partial_rows(self, changes: pa.Table) -> pa.ChunkedArray:
-        """Say which rows are updates that leave a column out. An insert or full load is whole: its row did not exist."""
-        masks = changes["_hs_columns"].combine_chunks().dictionary_encode()
-        is_part = pa.array([self.of(mask) != self.all for mask in masks.dictionary.to_pylist()], pa.bool_())
-        partial = pc.fill_null(pc.take(is_part, masks.indices), False)
-        is_update = pc.equal(changes["_hs_operation"], pa.scalar(_UPDATE, pa.int8()))
-        return pc.and_(is_update, pa.chunked_array([partial], pa.bool_()))
+def _are_updates(changes: pa.Table) -> pa.ChunkedArray:
+    return pc.equal(changes["_hs_operation"], pa.scalar(_UPDATE, pa.int8()))
 
 
 def _fold_partial(ordered: pa.Table, keys: list[str], fold: Fold, find_rows: FindRows) -> tuple[pa.Table, list[Move]]:

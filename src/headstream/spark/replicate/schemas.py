@@ -10,6 +10,7 @@ from headstream.codec.avro_plan import RowPlan, compile_rows
 from headstream.codec.replicate import ColumnMetadata, TableMetadata, target_type
 from headstream.errors import SchemaError
 from headstream.spark.replicate.changes import BOOKKEEPING, OLD_PREFIX
+from headstream.spark.replicate.column_masks import LOBS
 from headstream.spark.replicate.conversion import arrow_type
 from headstream.spark.replicate.names import choose_columns, match_fields
 from headstream.spark.replicate.table_settings import TableSettings
@@ -23,8 +24,6 @@ DETAILS = [
     pa.field("_hs_envelope_headers", pa.map_(pa.string(), pa.string())),  # the envelope's own headers; null where it has none
 ]
 """What decoded changes have besides, where all of a change is wanted; and each column's value before, BEFORE_PREFIX + name."""
-
-_LOBS = ("BLOB", "CLOB", "NCLOB")
 
 
 @dataclass(frozen=True, slots=True)
@@ -126,7 +125,7 @@ def _table_schema(
         frozenset(columns),
         frozenset(column.ordinal for column in metadata.columns),
         frozenset(column.ordinal for column in metadata.columns if column.name not in placed),
-        frozenset(column.ordinal for column in metadata.columns if column.type.upper() in _LOBS),
+        frozenset(column.ordinal for column in metadata.columns if column.type.upper() in LOBS),
         chosen.findings,
     )
 

@@ -9,14 +9,14 @@ from typing import Final
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from headstream.codec.replicate import TableMetadata, decode_mask
+from headstream.codec.replicate import TableMetadata
 from headstream.spark.replicate.changes import OLD_PREFIX, OPERATIONS
+from headstream.spark.replicate.column_masks import ColumnMasks, ask_masks
 
 __all__ = ["Events", "read_events"]
 
 _UPDATE: Final = pa.scalar(OPERATIONS.index("UPDATE"), pa.int8())
 _DELETE: Final = pa.scalar(OPERATIONS.index("DELETE"), pa.int8())
-_LOBS: Final = frozenset({"BLOB", "CLOB", "NCLOB"})
 """Types that a change mask never speaks of."""
 
 
@@ -47,7 +47,7 @@ def read_events(changes: pa.Table, metadata: TableMetadata, columns: list[str]) 
         columns: The target table's columns.
     """
     keys = list(metadata.key_columns)
-    present = _Present(metadata)
+    present = ColumnMasks(metadata)
     updates = pc.equal(changes["_hs_operation"], _UPDATE)
     moved = pc.and_(updates, _key_moved(changes, keys))
     left_out = present.leaves_out(changes["_hs_columns"])
@@ -58,7 +58,7 @@ def read_events(changes: pa.Table, metadata: TableMetadata, columns: list[str]) 
     rows = changes.append_column("_hs_partial", partial).append_column("_hs_delete", pc.equal(changes["_hs_operation"], _DELETE))
     bare = pc.and_(moved, left_out)
     gone = rows.filter(pc.and_not(moved, bare))
-    idle = pc.and_not(pc.and_(updates, present.changes_nothing(changes)), moved)
+    idle = pc.and_not(pc.and_(updates, _changes_nothing(present, changes)), moved)
     stays = pc.invert(pc.or_(idle, bare))
     found = pa.concat_tables([rows.filter(stays), _departures(gone, keys)])
     names = [column.name for column in metadata.columns]
@@ -89,35 +89,8 @@ def _departures(moved: pa.Table, keys: list[str]) -> pa.Table:
     return moved
 
 
-class _Present:
-    """What column masks say; they repeat, so each is read once."""
-
-    def __init__(self, metadata: TableMetadata) -> None:
-        self._names = {column.ordinal: column.name for column in metadata.columns}
-        self._known: dict[bytes, frozenset[str]] = {}
-        self._has_lobs = any(column.type in _LOBS for column in metadata.columns)
-        self.all = frozenset(self._names.values())
-
-    def of(self, mask: bytes | None) -> frozenset[str]:
-        """Return the names of the columns that are carried; None and an empty mask mean every column."""
-        if not mask:
-            return self.all
-        if mask not in self._known:
-            self._known[mask] = frozenset(self._names[o] for o in decode_mask(mask) if o in self._names)
-        return self._known[mask]
-
-    def leaves_out(self, masks: pa.ChunkedArray) -> pa.ChunkedArray:
-        """Say which column masks leave a column out."""
-        return _of_each(masks, lambda mask: self.of(mask) != self.all)
-
-    def changes_nothing(self, changes: pa.Table) -> pa.ChunkedArray:
-        """Say which changes have a change mask that names no column, in a table whose every column it would name."""
-        if self._has_lobs or "_hs_changed" not in changes.schema.names:
-            return pa.chunked_array([pa.repeat(False, changes.num_rows)])
-        return _of_each(changes["_hs_changed"], lambda mask: bool(mask) and not any(mask or b""))
-
-
-def _of_each(masks: pa.ChunkedArray, test: Callable[[bytes | None], bool]) -> pa.ChunkedArray:
-    encoded = masks.combine_chunks().dictionary_encode()
-    answers = pa.array([test(mask) for mask in encoded.dictionary.to_pylist()], pa.bool_())
-    return pa.chunked_array([pc.fill_null(pc.take(answers, encoded.indices), False)], pa.bool_())
+def _changes_nothing(masks: ColumnMasks, changes: pa.Table) -> pa.ChunkedArray:
+    """Say which changes have a change mask that names no column, in a table whose every column it would name."""
+    if masks.lobs or "_hs_changed" not in changes.schema.names:
+        return pa.chunked_array([pa.repeat(False, changes.num_rows)])
+    return ask_masks(changes["_hs_changed"], lambda mask: bool(mask) and not any(mask or b""))
