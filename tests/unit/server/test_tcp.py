@@ -154,6 +154,22 @@ def test_tcp_keeps_its_memory_when_a_request_only_claims_to_be_long(running: Run
         assert held <= 4 * 100_000
 
 
+def test_tcp_keeps_its_memory_when_a_crowd_leaves_at_once(make_loop: Callable[[], asyncio.AbstractEventLoop]) -> None:
+    async def leave(peers: list[Peer]) -> None:
+        for peer in peers:  # in the server's own loop: it hears of all of them together
+            peer.close()
+
+    with serving(make_loop=make_loop) as running:
+        tcp = running.server._tcp
+        assert tcp is not None
+        peers = [running.peer(is_logged_in=False) for _ in range(50)]
+        assert [peer.request(Code.PING) for peer in peers] == [(0, b"")] * 50
+        one_bytes = tcp.pool.size_bytes
+        running.run(leave(peers))
+        wait_for(lambda: not tcp._connections)
+        assert tcp.pool.size_bytes <= 2 * one_bytes
+
+
 def test_tcp_takes_no_big_request_before_the_login(running: Running, peer: Peer) -> None:
     with running.peer(is_logged_in=False) as stranger:
         stranger.send(encode_request(Code.SEND_MESSAGES, bytes(2 << 20))[:1000])
