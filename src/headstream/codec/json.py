@@ -20,7 +20,7 @@ from collections.abc import Iterable
 from typing import Any, Final, NamedTuple
 
 from headstream.codec.buffer import BytesLike
-from headstream.codec.replicate.json import decode_json, encode_json
+from headstream.codec.json_text import decode_json, encode_json
 from headstream.errors import DecodeError, HeaderError, InvalidInputError
 from headstream.model.header_values import HeaderKind, HeaderValue, parse_kind
 from headstream.model.headers import Headers, check_key
