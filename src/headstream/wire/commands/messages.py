@@ -224,7 +224,8 @@ class SendMessages(Command[None]):
         try:
             sent = json.decode_sent(body)
         except DecodeError as error:
-            raise DecodeError(error.what, error.at, where=f"body.{error.where}" if error.where else None) from None
+            error.where = f"body.{error.where}" if error.where else None
+            raise
         return cls(stream, topic, sent.partitioning, encode_sent(sent.messages))
 
 
