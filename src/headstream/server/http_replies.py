@@ -6,7 +6,7 @@ import logging
 from collections.abc import Mapping
 from typing import Any, Final, NamedTuple
 
-from headstream.codec.replicate.json import encode_json
+from headstream.codec.json_text import encode_json
 from headstream.errors import DecodeError, HeadstreamError
 from headstream.server.logs import note
 from headstream.wire.refusals import spell_refusal, status_of
