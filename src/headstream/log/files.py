@@ -23,7 +23,7 @@ from contextlib import suppress
 from pathlib import Path
 from typing import Final, Protocol
 
-from headstream.log.linux import reserve
+from headstream.log.linux import begin_sync, reserve
 from headstream.segments.files import OsReadFile, OsReadFiles, ReadFile, ReadFiles, storage_error
 
 __all__ = ["Files", "MemoryFile", "MemoryFiles", "OsFile", "OsFiles", "WriteFile"]
@@ -50,6 +50,9 @@ class WriteFile(ReadFile, Protocol):
 
     def trim(self) -> None:
         """Give back what room may be reserved behind its end: it will not grow soon."""
+
+    def begin_sync(self) -> None:
+        """Have what was written begin its way to the disk, and return at once: a sync will follow."""
 
     def sync(self) -> None:
         """Return when what was written is on the disk itself."""
@@ -126,6 +129,10 @@ class OsFile(OsReadFile):
             os.ftruncate(self._descriptor, size_bytes)
         except OSError as error:
             raise storage_error(error, "truncate a file", self._path) from error
+
+    def begin_sync(self) -> None:
+        """Have what was written begin its way to the disk, and return at once."""
+        begin_sync(self._descriptor)
 
     def sync(self) -> None:
         """Return when what was written is on the disk itself."""
@@ -248,6 +255,9 @@ class MemoryFile:
 
     def trim(self) -> None:
         """Do nothing: memory reserves nothing."""
+
+    def begin_sync(self) -> None:
+        """Do nothing: memory has no disk behind it."""
 
     def sync(self) -> None:
         """Do nothing: memory has no disk behind it."""
