@@ -348,8 +348,6 @@ class StagedCommits:
                 continue
             if partition.end_offset <= offset:
                 data = read_chunk(path, log.files, position, chunk)
-                if topic.fsync is not Fsync.NEVER:
-                    partition.begin_sync()  # of the chunks before: the disk works while this one is stamped
                 partition.append(data, self._clock_us(), self._entropy(16), options, is_reserved=True)
             offset = partition.end_offset if may_drop else offset + chunk.count
             if may_drop:

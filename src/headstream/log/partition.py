@@ -301,12 +301,6 @@ class Partition:
 
     # -- syncing --------------------------------------------------------------------------------------------
 
-    def begin_sync(self) -> None:
-        """Have what was appended begin its way to the disk, without waiting: for one who appends much and syncs then."""
-        with self._lock:
-            if self._data is not None:
-                self._data.begin_sync()
-
     def sync(self) -> int:
         """Return when all that was appended before is on the disk, and how many appends that is.
 

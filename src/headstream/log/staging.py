@@ -204,8 +204,6 @@ class StagedWriter:
                     where=self._path,
                     advice="Stage the part's batches in their order",
                 )
-        if self._chunks:
-            self._file.begin_sync()  # of those before this one: the disk works while more rows come
         self._file.write_at(data, self._position)
         self._position += len(data)
         self._chunks.append(Chunk(topic, partition, len(data), count, crc32c(data)))

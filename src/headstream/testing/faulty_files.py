@@ -129,9 +129,6 @@ class FaultyFile:
     def trim(self) -> None:
         """Do nothing: room that is reserved changes nothing that can be read."""
 
-    def begin_sync(self) -> None:
-        """Do nothing: what is on its way to the disk may be there after a power cut or not, as without it."""
-
     def sync(self) -> None:
         """Bring what was written to the disk, or fail and lose it."""
         self._files.step()

@@ -34,7 +34,6 @@ class CountedFile:
         self.size_bytes = file.size_bytes
         self.truncate = file.truncate
         self.trim = file.trim
-        self.begin_sync = file.begin_sync
         self.write_at = file.write_at
         self.close = file.close
 
