@@ -232,7 +232,7 @@ def test_what_was_written_starts_for_the_disk_once_and_without_gaps_where_a_file
     file.close()
     ends = [position + size_bytes for position, size_bytes in started]
     assert [position for position, _ in started] == [0, *ends[:-1]]
-    assert 64 << 20 < ends[-1] < 100 << 20
+    assert 90 << 20 < ends[-1] < 100 << 20
     assert (tmp_path / "f").stat().st_size == 100 << 20
 
 
