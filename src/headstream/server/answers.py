@@ -11,6 +11,7 @@ from headstream.broker.sessions import Session
 from headstream.codec.buffer import BytesLike
 from headstream.errors import DecodeError, HeadstreamError
 from headstream.server.logs import note
+from headstream.server.troubles import TROUBLES
 from headstream.wire.codes import Code, name_of_code
 from headstream.wire.frames import response_head
 from headstream.wire.refusals import encode_refusal, status_of
@@ -67,6 +68,8 @@ class Answers:
             self._faults += 1
             if self._faults <= _TOLD_FAULTS:
                 self.note(logging.INFO, "request not understood", command=name_of_code(code), reason=error.what)
+        else:
+            TROUBLES.look_at(error, status)
         if status == Status.CLIENT_NOT_FOUND:
             session.is_ended = True
         body = encode_refusal(error) if session.is_extended else b""

@@ -155,6 +155,8 @@ class Connection(asyncio.BufferedProtocol):
 
     def eof_received(self) -> bool:
         """Let the transport close: a client that says no more has gone."""
+        if not self._todo:  # it is closed a turn later: a crowd that leaves at once would have a buffer each until then
+            self._frames.done()
         return False
 
     def connection_lost(self, exc: Exception | None) -> None:

@@ -18,7 +18,7 @@ from typing import Any, ClassVar, Final, Generic, NamedTuple, TypeVar
 from urllib.parse import quote
 
 from headstream.codec.buffer import BytesLike, Reader, Writer
-from headstream.codec.replicate.json import decode_json, encode_json
+from headstream.codec.json_text import decode_json, encode_json
 from headstream.errors import DecodeError, InvalidInputError
 from headstream.wire.codes import TABLE, Code, Entry
 from headstream.wire.shapes import Default, Json, Shape, wrong

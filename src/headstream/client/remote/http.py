@@ -11,7 +11,7 @@ from urllib.parse import urlencode
 
 from headstream.client.remote.address import Address
 from headstream.client.remote.connection import explain_login, login_of, lost, make_tls, must_not_be_used, unreachable
-from headstream.codec.replicate.json import decode_json, encode_json
+from headstream.codec.json_text import decode_json, encode_json
 from headstream.errors import AuthenticationError, HeadstreamError, LimitError, NotFoundError, OutcomeUnknownError, ServerError
 from headstream.wire.commands.sessions import AccessToken
 from headstream.wire.records import NOTHING, Command

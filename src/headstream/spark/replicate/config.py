@@ -34,6 +34,8 @@ MAX_MESSAGES_PER_BATCH: Final = 200_000
 """Messages of one micro-batch: enough to spread a merge's fixed cost, few enough to hold decoded in the driver."""
 
 _UNITS_US: Final = {"us": 1, "ms": 1_000, "s": 1_000_000, "m": 60_000_000, "h": 3_600_000_000, "d": 86_400_000_000}
+_UNUSABLE_PLACE: Final = re.compile(r"%[0-9A-Fa-f]{2}|[][^|\\\x00-\x1f\x7f]")
+"""What deltalake fails on in the path of a table: it decodes paths twice, and takes some characters for a URL's."""
 _UNITS_BYTES: Final = {
     "": 1, "b": 1, "kb": 1000, "mb": 1000**2, "gb": 1000**3, "tb": 1000**4,
     "kib": 1 << 10, "mib": 1 << 20, "gib": 1 << 30, "tib": 1 << 40,
@@ -241,11 +243,15 @@ def _topic_problem(setting: str, name: str) -> list[Problem]:
 
 
 def _place_problems(settings: Mapping[str, Any]) -> list[Problem]:
-    """Two things in one directory, or one within another: the tables, the checkpoint, and what else is written."""
-    names = ("tables", "checkpoint", "change_tables")
+    """Two things in one directory, or a directory where deltalake finds no table: the tables, the checkpoint, and the like."""
+    names = ("tables", "checkpoint", "change_tables", "dead_letter_table")
     places = [(name, Path(settings[name]).resolve()) for name in names if settings.get(name) is not None]
     problems = []
     for index, (name, place) in enumerate(places):
+        if _UNUSABLE_PLACE.search(str(place)):
+            problems.append(
+                Problem(name, f"Delta tables cannot lie in {str(place)!r}", "Take a path without %XX, [ ] ^ | or \\ in it")
+            )
         for other, before in places[:index]:
             if place == before:
                 problems.append(Problem(name, f"{other} and {name} are one directory, {place}", "Give two"))

@@ -97,6 +97,8 @@ scd_type = 3
         (LEAST + '[format]\nfields = { operatoin = "op" }\n', "did you mean operation"),
         (LEAST + "once = 1\n", "true or false"),
         (LEAST + 'max_parked_bytes = "10 gallons"\n', "not a size"),
+        (LEAST + 'change_tables = "a%20b"\n', r"toml:5: change_tables: Delta tables cannot lie in '.*a%20b'"),
+        (LEAST + 'dead_letter_table = "a[b"\n', r"dead_letter_table: Delta tables cannot lie in '.*a\[b'"),
     ],
 )  # fmt: skip
 def test_load_config_names_what_cannot_be_used(tmp_path: Path, text: str, what: str) -> None:
