@@ -37,7 +37,7 @@ METADATA = [metadata_message(KIT), metadata_message(BOX)]
 
 def event(number: int, last: int, table: TableMetadata = KIT, *, of: str = "T", at: int = 0, form: Any = "avro") -> bytes:
     """The event of a transaction that inserts the row of its number, at a place in the order."""
-    told = {"transaction_id": of, "transaction_event_counter": number, "transaction_last_event": number == last}
+    told: dict[str, Any] = {"transaction_id": of, "transaction_event_counter": number, "transaction_last_event": number == last}
     return data_message(table, make_change(number, change_sequence=f"{at + number:035d}", **told), form=form)
 
 
