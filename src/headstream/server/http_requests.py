@@ -71,7 +71,8 @@ async def read_body(request: BaseRequest, most_bytes: int, most_s: float) -> byt
         most_s: How long it may take, seconds.
 
     Raises:
-        RefusedBodyError: it is too long (413), too slow (408), something else than JSON (415), nothing, or not encoded as its head says (400).
+        RefusedBodyError: it is too long (413), too slow (408), something else than JSON (415), or nothing, or not zipped as its
+            head says (400).
     """
     kind = request.content_type
     if hdrs.CONTENT_TYPE not in request.headers or not (kind == "application/json" or kind.endswith("+json")):
