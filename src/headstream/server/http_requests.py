@@ -8,7 +8,7 @@ from typing import Final
 from urllib.parse import parse_qsl
 
 from aiohttp import hdrs
-from aiohttp.web import BaseRequest
+from aiohttp.web import BaseRequest, RequestPayloadError
 
 from headstream.errors import DecodeError
 from headstream.server.http_replies import Reply, text_reply
@@ -83,7 +83,8 @@ async def read_body(request: BaseRequest, most_bytes: int, most_s: float, most_b
         most_binary_bytes: How long a binary one may be; 0 takes none.
 
     Raises:
-        RefusedBodyError: it is too long (413), too slow (408), something else than JSON (415), or nothing (400).
+        RefusedBodyError: it is too long (413), too slow (408), something else than JSON (415), or nothing, or not zipped as its
+            head says (400).
     """
     kind = request.content_type
     if is_binary(request) and most_binary_bytes:
@@ -105,6 +106,8 @@ async def read_body(request: BaseRequest, most_bytes: int, most_s: float, most_b
                     raise too_long
     except TimeoutError:
         raise RefusedBodyError(text_reply(408, f"the body took more than {most_s:g} seconds", Status.INVALID_COMMAND)) from None
+    except RequestPayloadError:
+        raise RefusedBodyError(text_reply(400, "a body that is not what its head says", Status.INVALID_COMMAND)) from None
     if not body:
         raise RefusedBodyError(text_reply(400, "a body of JSON is needed", Status.INVALID_COMMAND))
     return bytes(body)
