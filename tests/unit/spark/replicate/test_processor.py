@@ -9,6 +9,7 @@ import pyarrow as pa
 import pytest
 from deltalake import DeltaTable
 
+from headstream.codec.replicate import data_message, metadata_message
 from headstream.errors import ReplicateError, StorageError
 from headstream.spark.replicate.apply.deltalake import DeltaLakeEngine
 from headstream.spark.replicate.apply.engine import Counts
@@ -18,6 +19,7 @@ from headstream.spark.replicate.requests import Requests, Selection
 from headstream.spark.replicate.status import note_status, read_status
 from headstream.spark.replicate.summary import commit_time_us
 from headstream.testing import SourceDatabase
+from tests.replicate_messages import make_change, make_table
 from tests.unit.spark.replicate.pipeline_work import LINES, SECOND_US, Work, plain
 
 
@@ -58,6 +60,19 @@ def test_processor_lets_a_failing_table_wait_and_heals_it_in_order(tmp_path: Pat
     assert work.ledger.waiting().count == 0
     assert work.digest(source, *LINES)
     assert work.digest(source, "SHOP", "customers")
+    work.close()
+
+
+def test_processor_goes_on_when_a_failing_table_gets_bad_messages_alone(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    table = make_table()
+    work = Work(tmp_path, max_dead_rate=1.0)
+    with monkeypatch.context() as patch:
+        break_table(patch, "kit")
+        work.send(metadata_message(table), data_message(table, make_change(1)))
+        work.send(data_message(table, make_change(2, change_sequence="")))
+    assert (work.dead_count(), work.ledger.waiting().count) == (1, 1)
+    work.processor.sweep(last=True)
+    assert [row["name"] for row in work.rows("shop", "kit")] == ["n1"]
     work.close()
 
 
