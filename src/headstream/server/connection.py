@@ -25,7 +25,7 @@ from headstream.broker.sessions import Session
 from headstream.broker.waits import Wait
 from headstream.codec.buffer import BytesLike
 from headstream.errors import HeadstreamError
-from headstream.server.answers import Answer, Answers
+from headstream.server.answers import WOKEN, Answer, Answers
 from headstream.server.tcp_settings import ConnectionLimits
 from headstream.server.traffic import Traffic
 from headstream.server.workers import Workers
@@ -348,7 +348,7 @@ class Connection(asyncio.BufferedProtocol):
         if is_over and is_first:
             self._forget_wait()
         elif is_over:
-            self._end_wait()
+            self._end_wait(WOKEN if self._wait.code == WaitMessages.code else None)
 
     def _forget_wait(self) -> None:
         if self._wait is not None:
@@ -356,13 +356,13 @@ class Connection(asyncio.BufferedProtocol):
             self._wait.wait.cancel()
             self._wait = None
 
-    def _end_wait(self) -> None:
+    def _end_wait(self, answer: Answer | None = None) -> None:
         """Answer what has waited: something has come, its time is up, or the server leaves; and go on."""
         waiting, answers = self._wait, self._answers
         if waiting is None or answers is None:
             return
         self._forget_wait()
-        self._respond(waiting.code, waiting.began_s, *answers.find(waiting.code, waiting.payload))
+        self._respond(waiting.code, waiting.began_s, *(answer or answers.find(waiting.code, waiting.payload)))
         if not self._is_full:
             self._go_on()
 

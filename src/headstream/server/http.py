@@ -65,10 +65,10 @@ _T = TypeVar("_T")
 def _is_fault(record: logging.LogRecord) -> bool:
     """Return whether what aiohttp logs is a fault; what a client does wrong is a line without a traceback."""
     error = record.exc_info[1] if record.exc_info else None
-    if not isinstance(error, HttpProcessingError):
+    if not isinstance(error, (HttpProcessingError, web.RequestPayloadError)):
         return True
     address = record.args[0] if isinstance(record.args, tuple) and record.args else None
-    note(logging.INFO, "request not understood", address=address, reason=error.message[:200])
+    note(logging.INFO, "request not understood", address=address, reason=str(error)[:200])
     return False
 
 

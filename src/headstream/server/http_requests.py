@@ -8,7 +8,7 @@ from typing import Final
 from urllib.parse import parse_qsl
 
 from aiohttp import hdrs
-from aiohttp.web import BaseRequest
+from aiohttp.web import BaseRequest, RequestPayloadError
 
 from headstream.errors import DecodeError
 from headstream.server.http_replies import Reply, text_reply
@@ -71,7 +71,8 @@ async def read_body(request: BaseRequest, most_bytes: int, most_s: float) -> byt
         most_s: How long it may take, seconds.
 
     Raises:
-        RefusedBodyError: it is too long (413), too slow (408), something else than JSON (415), or nothing (400).
+        RefusedBodyError: it is too long (413), too slow (408), something else than JSON (415), or nothing, or not zipped as its
+            head says (400).
     """
     kind = request.content_type
     if hdrs.CONTENT_TYPE not in request.headers or not (kind == "application/json" or kind.endswith("+json")):
@@ -91,6 +92,8 @@ async def read_body(request: BaseRequest, most_bytes: int, most_s: float) -> byt
                     raise too_long
     except TimeoutError:
         raise RefusedBodyError(text_reply(408, f"the body took more than {most_s:g} seconds", Status.INVALID_COMMAND)) from None
+    except RequestPayloadError:
+        raise RefusedBodyError(text_reply(400, "a body that is not what its head says", Status.INVALID_COMMAND)) from None
     if not body:
         raise RefusedBodyError(text_reply(400, "a body of JSON is needed", Status.INVALID_COMMAND))
     return bytes(body)
