@@ -18,6 +18,7 @@ from headstream.spark.replicate.metrics import write_metrics
 from headstream.spark.replicate.requests import Requests, Selection
 from headstream.spark.replicate.status import note_status, read_status
 from headstream.spark.replicate.summary import commit_time_us
+from headstream.spark.replicate.table_settings import TableRules, TableSettings
 from headstream.testing import SourceDatabase
 from tests.replicate_messages import make_change, make_table
 from tests.unit.spark.replicate.pipeline_work import LINES, SECOND_US, Work, plain
@@ -131,6 +132,24 @@ def test_processor_brings_dead_messages_back_when_asked_and_their_schema_has_com
     work.processor.sweep()
     assert work.digest(source, "SHOP", "customers")
     assert work.ledger.counts() == {"dead": 1}, "what cannot be read is dead again"
+    work.close()
+
+
+def test_processor_brings_back_what_it_gave_up_of_one_table_when_asked_for_that_table(tmp_path: Path) -> None:
+    kit, other = make_table(), make_table(schema_id="F" * 32, table="other")
+    rules = TableRules(defaults=TableSettings(scd_type=2))
+    work = Work(tmp_path, max_dead_rate=1.0, rules=rules)
+    bare = make_change(3, "UPDATE", data={"id": 3}, before={"id": 1}, column_mask=b"\x01")  # a history cannot be told from it
+    for table in (kit, other):
+        null_keys = [
+            data_message(table, make_change(2, data={"id": None}), form=form)  # type: ignore[arg-type]
+            for form in ("avro", "json")
+        ]
+        work.send(metadata_message(table), data_message(table, make_change(1)), data_message(table, bare), *null_keys)
+    assert work.dead_count() == 6
+    for table, count in (("kit", 3), ("other", 3), ("none", 0)):
+        chosen = Selection(states=("dead",), table=("shop", table)).find(work.ledger, work.processor.table_of)
+        assert sum(parcel.count for parcel in chosen) == count
     work.close()
 
 
