@@ -141,14 +141,12 @@ def test_processor_brings_back_what_it_gave_up_of_one_table_when_asked_for_that_
     work = Work(tmp_path, max_dead_rate=1.0, rules=rules)
     bare = make_change(3, "UPDATE", data={"id": 3}, before={"id": 1}, column_mask=b"\x01")  # a history cannot be told from it
     for table in (kit, other):
-        null_keys = [
-            data_message(table, make_change(2, data={"id": None}), form=form)  # type: ignore[arg-type]
-            for form in ("avro", "json")
-        ]
-        work.send(metadata_message(table), data_message(table, make_change(1)), data_message(table, bare), *null_keys)
+        keyless = make_change(2, data={"id": None})
+        messages = [data_message(table, change) for change in (make_change(1), bare, keyless)]
+        work.send(metadata_message(table), *messages, data_message(table, keyless, form="json"))
     assert work.dead_count() == 6
-    for table, count in (("kit", 3), ("other", 3), ("none", 0)):
-        chosen = Selection(states=("dead",), table=("shop", table)).find(work.ledger, work.processor.table_of)
+    for name, count in (("kit", 3), ("other", 3), ("none", 0)):
+        chosen = Selection(states=("dead",), table=("shop", name)).find(work.ledger, work.processor.table_of)
         assert sum(parcel.count for parcel in chosen) == count
     work.close()
 
