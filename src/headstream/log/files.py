@@ -54,6 +54,9 @@ class WriteFile(ReadFile, Protocol):
     def sync(self) -> None:
         """Return when what was written is on the disk itself."""
 
+    def direct(self) -> tuple[int, int] | None:
+        """Return the system's descriptor and the byte position up to which pwrite() by that is as good as write_at(), if any."""
+
 
 class Files(ReadFiles, Protocol):
     """A file system, for reading and writing."""
@@ -102,6 +105,10 @@ class OsFile(OsReadFile):
                 self._write_rest(memoryview(data), position, done)
         except OSError as error:
             raise storage_error(error, "write to a file", self._path) from error
+
+    def direct(self) -> tuple[int, int] | None:
+        """Return its descriptor, and the byte position from which room is to be reserved first."""
+        return self._descriptor, self._reserved
 
     def _reserve(self, position: int, end: int) -> None:
         until = end + min(end, _MAX_RESERVED_BYTES)
@@ -251,6 +258,9 @@ class MemoryFile:
 
     def sync(self) -> None:
         """Do nothing: memory has no disk behind it."""
+
+    def direct(self) -> None:
+        """Return None: the system knows nothing of it."""
 
     def close(self) -> None:
         """Do nothing: the bytes belong to the file system."""

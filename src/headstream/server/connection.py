@@ -1,6 +1,7 @@
 """Connection: one client over TCP, from received bytes to answers.
 
-    bytes -> FrameBuffer -> frames, one after the other -> answer_request -> pieces -> one write for all that came together
+    bytes -> the scratch buffer of all connections -> ShortRequests -> one write for all that came together
+          -> FrameBuffer, for what is left -> frames, one after the other -> answer_request -> pieces -> one write
                                       slow ones on a worker's thread, a wait on none: the rest of the connection's frames wait
 
 Nothing is read while a worker or a wait has the turn, nor while the client does not take its answers. What one client
@@ -21,6 +22,7 @@ from typing import Final, NamedTuple, Protocol, cast
 from headstream.broker.commands.dispatch import Dispatcher
 from headstream.broker.commands.own_messages import begin_wait
 from headstream.broker.commands.requests import is_slow
+from headstream.broker.commands.short_requests import ShortRequests
 from headstream.broker.sessions import Session
 from headstream.broker.waits import Wait
 from headstream.codec.buffer import BytesLike
@@ -62,6 +64,7 @@ class Shared(Protocol):
     dispatcher: Dispatcher
     limits: ConnectionLimits
     pool: BufferPool
+    scratch: memoryview
     traffic: Traffic
     workers: Workers
 
@@ -92,6 +95,8 @@ class Connection(asyncio.BufferedProtocol):
         self._at = 0
         self._transport: asyncio.Transport
         self._answers: Answers | None = None
+        self._short: ShortRequests | None = None
+        self._is_in_scratch = False
         self._wait: _Waiting | None = None
         self._is_busy = False
         self._is_full = False
@@ -117,10 +122,12 @@ class Connection(asyncio.BufferedProtocol):
         dispatcher = self._shared.dispatcher
         session = dispatcher.sessions.open(_address(transport.get_extra_info("peername")))
         self._answers = Answers(dispatcher, session)
+        self._short = ShortRequests(dispatcher, session, self._shared.traffic.answered)
 
     def get_buffer(self, sizehint: int) -> memoryview:
-        """Return where the next bytes go to."""
-        return self._frames.writable()
+        """Return where the next bytes go to: what may be answered before anything else comes needs no room of its own."""
+        self._is_in_scratch = not self._frames.pending_bytes and not self._todo
+        return self._shared.scratch if self._is_in_scratch else self._frames.writable()
 
     def buffer_updated(self, nbytes: int) -> None:
         """Answer what is whole now."""
@@ -128,6 +135,11 @@ class Connection(asyncio.BufferedProtocol):
         if self._is_stranger and self._answers is not None and self._answers.session.user_id:
             self._is_stranger = False
             self._frames.allow(self._shared.limits.frame_bytes)
+        if self._is_in_scratch:
+            at = self._answer_short(nbytes)
+            if at == nbytes:
+                return
+            nbytes = self._frames.take_in(self._shared.scratch[at:nbytes])
         frames = self._frames.received(nbytes)
         if not frames:
             self._settle()
@@ -138,6 +150,24 @@ class Connection(asyncio.BufferedProtocol):
             self._end_wait()
         else:
             self._go_on()
+
+    def _answer_short(self, count: int) -> int:
+        """Answer what can be answered out of the scratch buffer; return where the rest begins."""
+        if (
+            self._short is None
+            or self._is_stranger
+            or self._wait is not None
+            or self._is_leaving
+            or self._is_busy
+            or self._is_full
+        ):
+            return 0
+        at, response = self._short.answer(self._shared.scratch, count)
+        if response:
+            self._shared.traffic.sent_bytes += len(response)
+            if not self._transport.is_closing():
+                self._transport.write(response)
+        return at
 
     def pause_writing(self) -> None:
         """Stop answering: the client does not take what there is."""
