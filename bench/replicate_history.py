@@ -11,15 +11,14 @@ import argparse
 import random
 import tempfile
 import time
-from collections.abc import Mapping, Sequence
 from pathlib import Path
 from statistics import median
 
 import pyarrow as pa
 
 from bench.machine import Report
-from bench.replicate import change_batch, make_table
-from headstream.codec.replicate import target_type
+from bench.replicate_messages import change_batch, make_table, mix, table_types
+from bench.replicate_sizes import NoMappedTables
 from headstream.spark.replicate.apply.deltalake import DeltaLakeEngine
 from headstream.spark.replicate.apply.scd1 import Scd1Table
 from headstream.spark.replicate.apply.scd2 import Scd2Table
@@ -28,21 +27,7 @@ from headstream.spark.replicate.apply.tombstones import Tombstones
 from headstream.spark.replicate.changes import collapse
 
 TABLE = make_table(0)
-TYPES = {column.name: target_type(column) for column in TABLE.columns}
-
-
-class NoMappedTables:
-    """The columns here have plain names."""
-
-    def create(self, path: Path, columns: Mapping[str, str], partition_by: Sequence[str] = ()) -> None:
-        """Not called."""
-        raise AssertionError(path)
-
-    add_columns = widen = create
-
-    def compact(self, path: Path, cluster_by: Sequence[str] = ()) -> None:
-        """Not called."""
-        raise AssertionError(path)
+TYPES = table_types()
 
 
 def make_batches(rows: int, count: int, size: int, *, clustered: bool) -> list[pa.Table]:
@@ -50,7 +35,7 @@ def make_batches(rows: int, count: int, size: int, *, clustered: bool) -> list[p
     rng = random.Random(1)
     batches = []
     for number in range(count):
-        kinds = [("DELETE" if n % 10 == 0 else "INSERT" if n % 10 == 1 else "UPDATE") for n in range(size)]
+        kinds = mix(size)
         first = rng.randrange(rows - size)
         old = iter(range(first, first + size) if clustered else rng.sample(range(rows), size))
         new = iter(range(rows + number * size, rows + (number + 1) * size))

@@ -1,10 +1,11 @@
 """The server over TCP beside a plain server in C that checks, stamps and remembers nothing.
 
-The load comes from another process (server_load.c, compiled here): a thread a connection, one request at a time. Both servers
-run all the time; each load goes to them in turn, several rounds, so that what the machine does meanwhile meets both. Shown are
-the medians of the rounds: messages a second, a request's time, the server's processor time a request; and the ratio of the two
-servers' messages a second. Arguments are the loads to run, by how their names begin; without any, all are run, and the results
-are written down. Load and server share the machine: where the load's own processor time is near a core's, it limits.
+The load comes from another process (server_load.c, compiled here): a thread a connection, one request at a time. Two loads come
+from one of Iggy's own clients instead (server_iggy.py), in an environment of its own. Both servers run all the time; each load
+goes to them in turn, several rounds, so that what the machine does meanwhile meets both. Shown are the medians of the rounds:
+messages a second, a request's time, the server's processor time a request; and the ratio of the two servers' messages a second.
+Arguments are the loads to run, by how their names begin; without any, all are run, and the results are written down. Load and
+server share the machine: where the load's own processor time is near a core's, it limits.
 """
 
 from __future__ import annotations
@@ -30,6 +31,7 @@ from headstream.model.partitioning import Partitioning  # noqa: E402
 from headstream.wire.commands.messages import SendMessages  # noqa: E402
 from headstream.wire.commands.streams import CreateStream  # noqa: E402
 from headstream.wire.commands.topics import NEVER, SERVER_DEFAULT, Compression, CreateTopic  # noqa: E402
+from tests.iggy_environments import make_environment  # noqa: E402
 from tests.peers import TcpPeer  # noqa: E402
 from tests.server_process import ServerProcess  # noqa: E402
 
@@ -37,18 +39,21 @@ SECONDS = 1.0
 ROUNDS = 5
 BATCHES = 50
 """Sends that are polled again and again: what is polled is in the system's memory, as new messages are."""
+IGGY_VERSION = "0.4.0"
 
 
 class Load(NamedTuple):
-    """What is asked for: which command, on how many connections, and how many messages of how many bytes a request has."""
+    """What is asked for: which command, on how many connections, how many messages of how many bytes a request has, by whom."""
 
     mode: str
     connections: int
     messages: int
     size_bytes: int
+    is_iggy: bool = False
 
     def __str__(self) -> str:
-        return f"{self.mode} {self.messages} x {self.size_bytes} B, {self.connections} connection{'s' * (self.connections > 1)}"
+        what = f"{self.mode} {self.messages} x {self.size_bytes} B"
+        return f"{what}, {self.connections} connection{'s' * (self.connections > 1)}{', iggy-py' * self.is_iggy}"
 
 
 class Result(NamedTuple):
@@ -73,6 +78,8 @@ LOADS = [
     Load("send", 8, 1, 100),
     Load("poll", 8, 1, 100),
     Load("ping", 1, 1, 1),
+    Load("send", 1, 1000, 1000, is_iggy=True),
+    Load("poll", 1, 1000, 1000, is_iggy=True),
 ]
 
 
@@ -101,8 +108,9 @@ def compile_load(directory: Path) -> str:
 def run(program: str, target: Target, load: Load, seconds: float = SECONDS) -> Result:
     """Put a load on a server."""
     before_s = target.cpu_s()
+    command = [str(make_environment(IGGY_VERSION)), str(ROOT / "bench" / "server_iggy.py")] if load.is_iggy else [program]
     words = [load.mode, target.port, load.connections, seconds, load.messages, load.size_bytes, BATCHES]
-    done = subprocess.run([program, *map(str, words)], check=True, capture_output=True, text=True).stdout.split()
+    done = subprocess.run([*command, *map(str, words)], check=True, capture_output=True, text=True).stdout.split()
     requests, took_s, median_us, late_us, load_s = map(float, done)
     server_us = (target.cpu_s() - before_s) / requests * 1e6
     return Result(requests * load.messages / took_s, median_us, late_us, server_us, load_s / took_s)
@@ -166,7 +174,7 @@ def compare(report: Report, program: str, load: Load) -> float:
         resident = ours.resident_mb()
     mine, anchor = (Result(*(statistics.median(column) for column in zip(*each, strict=True))) for each in found)
     report.line(
-        f"{load!s:36} {mine.rate:12,.0f} {mine.median_us:8.0f} {mine.late_us:8.0f} {mine.server_us:9.1f} {mine.load_cores:6.2f}"
+        f"{load!s:43} {mine.rate:12,.0f} {mine.median_us:8.0f} {mine.late_us:8.0f} {mine.server_us:9.1f} {mine.load_cores:6.2f}"
         f" | {anchor.rate:12,.0f} {anchor.median_us:8.0f} {anchor.late_us:8.0f} {anchor.server_us:9.1f}"
         f" | {mine.rate / anchor.rate:5.2f}"
     )
@@ -177,12 +185,20 @@ def main() -> None:
     asked = tuple(sys.argv[1:])
     with Report("server", write=not asked) as report, tempfile.TemporaryDirectory() as place:
         program = compile_load(Path(place))
+        loads = [load for load in LOADS if not asked or str(load).startswith(asked)]
+        try:
+            make_environment(IGGY_VERSION)
+        except OSError as error:
+            report.line(f"without iggy-py {IGGY_VERSION}, which cannot be installed here: {str(error)[-300:]}")
+            loads = [load for load in loads if not load.is_iggy]
         report.line(f"{ROUNDS} rounds of {SECONDS:g} s, alternating; medians. A message is one of those in a request.")
+        if any(load.is_iggy for load in loads):
+            report.line(f"iggy-py is {IGGY_VERSION}: its load is the client's own work for a part.")
         report.line(
-            f"{'':36} {'messages/s':>12} {'us':>8} {'p99 us':>8} {'cpu us/rq':>9} {'load':>6}"
+            f"{'':43} {'messages/s':>12} {'us':>8} {'p99 us':>8} {'cpu us/rq':>9} {'load':>6}"
             f" | {'plain C/s':>12} {'us':>8} {'p99 us':>8} {'cpu us/rq':>9} | {'ratio':>5}"
         )
-        resident = [compare(report, program, load) for load in LOADS if not asked or str(load).startswith(asked)]
+        resident = [compare(report, program, load) for load in loads]
         report.line(f"resident memory after each load: {min(resident):.0f} to {max(resident):.0f} MB")
 
 

@@ -10,6 +10,7 @@ import struct
 import subprocess
 import sys
 import threading
+import time
 from collections.abc import Callable, Coroutine, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass, field
@@ -27,7 +28,7 @@ from headstream.wire.frames import encode_request
 from headstream.wire.records import Command
 from headstream.wire.refusals import decode_refusal
 
-__all__ = ["CHEAP", "Peer", "Running", "ServerProcess", "config_of", "server_process", "serving"]
+__all__ = ["CHEAP", "Peer", "Running", "ServerProcess", "config_of", "server_process", "serving", "wait_for"]
 
 _T = TypeVar("_T")
 _TIMEOUT_S = 30.0
@@ -99,6 +100,14 @@ def serving(
         loop.call_soon_threadsafe(loop.stop)
         thread.join(_TIMEOUT_S)
         loop.close()
+
+
+def wait_for(condition: Callable[[], bool]) -> None:
+    """Wait for what another thread is about to bring about."""
+    until = time.monotonic() + 20
+    while not condition():
+        assert time.monotonic() < until
+        time.sleep(0.005)
 
 
 @contextmanager

@@ -16,9 +16,6 @@ from __future__ import annotations
 import importlib
 from typing import TYPE_CHECKING, Any
 
-from headstream.client.client import Client
-from headstream.client.consumer import Consumer
-from headstream.client.producer import Producer
 from headstream.connect import connect, connect_async
 from headstream.errors import (
     AccessError,
@@ -90,6 +87,9 @@ from headstream.model.topology import Fsync, Limits, Partition, Stream, Topic
 from headstream.version import __version__
 
 if TYPE_CHECKING:
+    from headstream.client.client import Client
+    from headstream.client.consumer import Consumer
+    from headstream.client.producer import Producer
     from headstream.codec.conversion import convert, plan_conversion
     from headstream.wire.commands.permissions import GlobalPermissions, Permissions, StreamPermissions, TopicPermissions
 
@@ -183,16 +183,19 @@ __all__ = [
 
 
 _LATER = {
+    "Client": "headstream.client.client",
+    "Consumer": "headstream.client.consumer",
+    "Producer": "headstream.client.producer",
     **dict.fromkeys(("convert", "plan_conversion"), "headstream.codec.conversion"),
     **dict.fromkeys(
         ("GlobalPermissions", "Permissions", "StreamPermissions", "TopicPermissions"), "headstream.wire.commands.permissions"
     ),
 }
-"""What few programs need, and where it is."""
+"""What not every program needs (a server needs no client), and where it is."""
 
 
 def __getattr__(name: str) -> Any:
-    """Import what few programs need when it is asked for."""
+    """Import what not every program needs when it is asked for."""
     if name in _LATER:
         return getattr(importlib.import_module(_LATER[name]), name)
     raise AttributeError(f"module {__name__!r} has no attribute {name!r}")

@@ -15,11 +15,11 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final
 from urllib.parse import SplitResult, unquote, urlsplit
 
-from headstream.client.client import Client
 from headstream.errors import InvalidOptionError, InvalidUrlError
 
 if TYPE_CHECKING:
     from headstream.client.async_client import AsyncClient
+    from headstream.client.client import Client
 
 __all__ = ["URL_VARIABLE", "connect", "connect_async"]
 
@@ -108,6 +108,7 @@ def _check_options(options: dict[str, Any], known: tuple[str, ...]) -> None:
 
 def _make_remote(parts: SplitResult, options: dict[str, Any]) -> Client:
     # What a server needs is not imported for a log in a directory, nor the other way round.
+    from headstream.client.client import Client
     from headstream.client.remote.address import parse_address
     from headstream.client.remote.caller import Caller
     from headstream.client.remote.server import Server
@@ -120,6 +121,7 @@ def _make_remote(parts: SplitResult, options: dict[str, Any]) -> Client:
 
 def _make_embedded(text: str, parts: SplitResult, options: dict[str, Any]) -> Client:
     from headstream.broker.broker import Broker
+    from headstream.client.client import Client
     from headstream.log.shared import open_directory, open_memory
 
     if parts.scheme == "file":

@@ -67,12 +67,17 @@ class Users:
         self._catalog = catalog
         self._passwords = Passwords(settings.password_rounds)
         self._lock = threading.Lock()
-        self._users: dict[int, User] = {record.id: _user(record) for record in accounts.list_users(catalog)}
+        self._know({record.id: _user(record) for record in accounts.list_users(catalog)})
         if not self._users:
             check_username(settings.root_username)
             check_password(settings.root_password)
             everything = Permissions(GlobalPermissions.all())
             self.create(settings.root_username, settings.root_password, is_active=True, permissions=everything, now_us=now_us)
+
+    def _know(self, users: dict[int, User]) -> None:
+        """Take note of all users, by id: who looks for one meanwhile, finds what there was or what there is."""
+        self._users = users
+        self._named = {user.record.name: user for user in users.values()}
 
     def __contains__(self, user_id: int) -> bool:
         return user_id in self._users
@@ -83,9 +88,7 @@ class Users:
 
     def find(self, named: Identifier) -> User | None:
         """Return a user by id or name, or None."""
-        if isinstance(named, int):
-            return self._users.get(named)
-        return next((user for user in self.list() if user.record.name == named), None)
+        return self._users.get(named) if isinstance(named, int) else self._named.get(named)
 
     def get(self, named: Identifier) -> User:
         """Return a user by id or name; NotFoundError (20) where there is none."""
@@ -124,7 +127,7 @@ class Users:
             kept = _to_bytes(permissions)
             id_ = accounts.insert_user(self._catalog, name, password_hash, is_active, kept, now_us)
             user = _user(UserRecord(id_, name, password_hash, is_active, kept, now_us))
-            self._users = {**self._users, id_: user}
+            self._know({**self._users, id_: user})
         return user
 
     def update(self, named: Identifier, *, name: str | None = None, is_active: bool | None = None) -> None:
@@ -187,7 +190,7 @@ class Users:
             if user.id == ROOT:
                 raise refusal(Status.CANNOT_DELETE_USER, "root cannot be deleted", advice="Rename it, or change its password")
             accounts.delete_user(self._catalog, user.id)
-            self._users = {id_: other for id_, other in self._users.items() if id_ != user.id}
+            self._know({id_: other for id_, other in self._users.items() if id_ != user.id})
         return user
 
     def verify(self, name: str, password: str) -> User:
@@ -214,7 +217,7 @@ class Users:
 
     def _put(self, record: UserRecord) -> None:
         accounts.update_user(self._catalog, record)
-        self._users = {**self._users, record.id: _user(record)}
+        self._know({**self._users, record.id: _user(record)})
 
 
 def _user(record: UserRecord) -> User:

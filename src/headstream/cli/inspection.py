@@ -19,7 +19,7 @@ from headstream.cli.explanation import Explainer
 from headstream.cli.lines import decode_document
 from headstream.cli.output import print_object, print_objects, print_table, print_text, write_json_list
 from headstream.cli.parameters import output_option
-from headstream.codec.replicate.json import decode_json
+from headstream.codec.json_text import decode_json
 from headstream.errors import DecodeError, HeadstreamError, InvalidInputError, ReplicateError
 
 if TYPE_CHECKING:

@@ -16,7 +16,7 @@ from collections.abc import Callable
 from typing import Any, Final
 
 from headstream.cli.header_text import decode_base64, decode_header_value, encode_base64, encode_header_value
-from headstream.codec.replicate.json import decode_json
+from headstream.codec.json_text import decode_json
 from headstream.errors import HeaderError, InvalidInputError
 from headstream.model.headers import Headers
 from headstream.model.identifiers import TopicName, parse_message_id

@@ -20,8 +20,8 @@ from collections.abc import Iterable
 from typing import Any, Final, NamedTuple
 
 from headstream.codec.buffer import BytesLike
-from headstream.codec.replicate.json import decode_json, encode_json
-from headstream.errors import DecodeError, HeaderError, InvalidInputError
+from headstream.codec.json_text import decode_json, encode_json
+from headstream.errors import DecodeError, HeaderError, HeadstreamError, InvalidInputError
 from headstream.model.header_values import HeaderKind, HeaderValue, parse_kind
 from headstream.model.headers import Headers, check_key
 from headstream.model.message import Message, parse_state, state_name
@@ -44,6 +44,10 @@ _TRUE: Final = HeaderValue(HeaderKind.BOOL, b"\x01")
 _MAX_ID: Final = (1 << 128) - 1
 _MAX_U64: Final = (1 << 64) - 1
 _MAX_U32: Final = (1 << 32) - 1
+_INVALID_KEY: Final = 4018
+_INVALID_NUMBER: Final = 82
+_INVALID_VALUE_LENGTH: Final = 4028
+"""By which number a server says that a key, a partition's number, or the value of a partitioning cannot be one."""
 
 
 class SentMessages(NamedTuple):
@@ -104,9 +108,13 @@ def decode_headers(document: object, where: str = "headers") -> Headers:
             raise DecodeError("a header is an object with a kind, by name, and a value", 0, where=place)
         data = _decode_base64(spelled.get("value"), f"{place}.value")
         try:
-            pairs.append((check_key(key), HeaderValue(parse_kind(spelled["kind"]), data)))
+            value = HeaderValue(parse_kind(spelled["kind"]), data)
         except HeaderError as error:
             raise DecodeError(error.what, 0, where=place, advice=error.advice) from None
+        try:
+            pairs.append((check_key(key), value))
+        except HeaderError as error:
+            raise _refused(error, place, _INVALID_KEY) from None
     return Headers(pairs)
 
 
@@ -148,7 +156,8 @@ def decode_sent(data: BytesLike) -> SentMessages:
     try:
         partitioning = Partitioning(names[kind], _decode_base64(spelled.get("value", ""), "partitioning.value"))
     except InvalidInputError as error:
-        raise DecodeError(error.what, 0, where="partitioning.value") from None
+        is_number = names[kind] is PartitioningKind.PARTITION_ID
+        raise _refused(error, "partitioning.value", _INVALID_NUMBER if is_number else _INVALID_VALUE_LENGTH) from None
     messages = []
     for number, item in enumerate(_messages_of(document)):
         where = f"messages[{number}]"
@@ -311,6 +320,13 @@ def _decode_base64(text: object, where: str) -> bytes:
         return base64.b64decode(text, validate=True)
     except (binascii.Error, ValueError):
         raise DecodeError("bytes that are not base64", 0, where=where) from None
+
+
+def _refused(error: HeadstreamError, where: str, status: int) -> DecodeError:
+    """Return the error for what is spelled as it should be, but cannot be; a server tells it by its number."""
+    refused = DecodeError(error.what, 0, where=where, advice=error.advice)
+    refused.status = status
+    return refused
 
 
 def _name(value: object) -> str:

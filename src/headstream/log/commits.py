@@ -21,6 +21,7 @@ import os
 import threading
 import time
 from collections.abc import Callable, Iterator
+from concurrent.futures import ThreadPoolExecutor
 from typing import TYPE_CHECKING, Final, NamedTuple
 
 from headstream.errors import (
@@ -79,6 +80,10 @@ _BUSY_S: Final = 2.0
 """How often the inbox is looked at: where there is none, where nothing comes, and shortly after something came."""
 
 _RETRY_S: Final = 1.0
+
+_SIDE_BY_SIDE_BYTES: Final = 4 << 20
+_MOST_SIDE_BY_SIDE: Final = 4
+"""From how many bytes of a commit on, and how many of its partitions are appended at once: each has a batch in memory."""
 _log: Final = logging.getLogger("headstream.log")
 
 
@@ -281,10 +286,7 @@ class StagedCommits:
         """Append what is not there yet of an epoch that was begun, and record that it is done."""
         record = self._settle(record)
         try:
-            for place in record.places:
-                topic = self._find_number(place)
-                if topic is not None:  # what was purged or deleted since is gone with its topic
-                    record = self._append_place(record, manifest, place, topic)
+            self._append_places(record, manifest)
         except (InvalidInputError, DecodeError, CorruptLogError) as error:
             error.what = f"{error.what}; a part of the commit may be in the log"
             self._refuse(manifest, error)
@@ -312,6 +314,26 @@ class StagedCommits:
                 if topic.number == place.topic:
                     return topic if place.partition <= topic.partitions else None
         return None
+
+    def _append_places(self, record: CommitRecord, manifest: Manifest) -> None:
+        """Append each partition's part; those of a big commit side by side."""
+        steady: list[tuple[PlaceProgress, TopicRecord]] = []
+        for place in record.places:
+            topic = self._find_number(place)
+            if topic is None:
+                continue  # what was purged or deleted since is gone with its topic
+            if topic.options.deduplication_count is None:
+                steady.append((place, topic))
+            else:  # the record says after each chunk how far it is
+                record = self._append_place(record, manifest, place, topic)
+        size_bytes = sum(chunk.size_bytes for part in manifest.parts for chunk in part.chunks)
+        if len(steady) < 2 or size_bytes < _SIDE_BY_SIDE_BYTES:
+            for place, topic in steady:
+                self._append_place(record, manifest, place, topic)
+            return
+        with ThreadPoolExecutor(min(len(steady), _MOST_SIDE_BY_SIDE), "headstream-commit") as threads:
+            for appended in [threads.submit(self._append_place, record, manifest, *each) for each in steady]:
+                appended.result()
 
     def _append_place(self, record: CommitRecord, manifest: Manifest, place: PlaceProgress, topic: TopicRecord) -> CommitRecord:
         """Append one partition's part."""

@@ -1,7 +1,8 @@
-"""What the system offers: how many files may be open, room behind a file's end, word of what changes in a directory.
+"""What the system offers: how many files may be open, room behind a file's end, an early way to the disk, word of what
+changes in a directory.
 
-The latter two are Linux's, and called through the C library. Elsewhere, and where they are refused, reserve() does
-nothing and open_inotify() returns None: who calls them goes on without.
+All but the first are Linux's, and called through the C library. Elsewhere, and where they are refused, reserve() and
+start_writing() do nothing and open_inotify() returns None: who calls them goes on without.
 """
 
 from __future__ import annotations
@@ -17,11 +18,12 @@ try:
 except ImportError:  # not on Windows
     getrlimit = None  # type: ignore[assignment]
 
-__all__ = ["OVERFLOWN", "Change", "Inotify", "max_open_files", "open_inotify", "reserve"]
+__all__ = ["OVERFLOWN", "Change", "Inotify", "max_open_files", "open_inotify", "reserve", "start_writing"]
 
 _USUAL_OPEN_FILES: Final = 1024
 
 _KEEP_SIZE: Final = 0x01
+_START_WRITING: Final = 0x02
 _NONBLOCK: Final = os.O_NONBLOCK
 _MODIFY: Final = 0x0000_0002
 _MOVED_TO: Final = 0x0000_0080
@@ -47,6 +49,7 @@ def _function(name: str, *arguments: Any) -> Any:
 
 
 _fallocate: Final = _function("fallocate", ctypes.c_int, ctypes.c_int, ctypes.c_int64, ctypes.c_int64)
+_sync_file_range: Final = _function("sync_file_range", ctypes.c_int, ctypes.c_int64, ctypes.c_int64, ctypes.c_uint32)
 _inotify_init1: Final = _function("inotify_init1", ctypes.c_int)
 _inotify_add_watch: Final = _function("inotify_add_watch", ctypes.c_int, ctypes.c_char_p, ctypes.c_uint32)
 _inotify_rm_watch: Final = _function("inotify_rm_watch", ctypes.c_int, ctypes.c_int)
@@ -67,6 +70,17 @@ def reserve(descriptor: int, position: int, size_bytes: int) -> bool:
         size_bytes: How long it is.
     """
     return _fallocate is not None and _fallocate(descriptor, _KEEP_SIZE, position, size_bytes) == 0
+
+
+def start_writing(descriptor: int, position: int, size_bytes: int) -> bool:
+    """Have a part of a file on its way to the disk, without waiting until it is there; return whether it was done.
+
+    Args:
+        descriptor: The file, open for writing.
+        position: Where the part begins.
+        size_bytes: How long it is, 1 or more.
+    """
+    return _sync_file_range is not None and _sync_file_range(descriptor, position, size_bytes, _START_WRITING) == 0
 
 
 class Change(NamedTuple):

@@ -27,7 +27,7 @@ from headstream.broker.sessions import Session
 from headstream.broker.waits import Wait
 from headstream.codec.buffer import BytesLike
 from headstream.errors import HeadstreamError
-from headstream.server.answers import Answer, Answers
+from headstream.server.answers import WOKEN, Answer, Answers
 from headstream.server.tcp_settings import ConnectionLimits
 from headstream.server.traffic import Traffic
 from headstream.server.workers import Workers
@@ -185,6 +185,8 @@ class Connection(asyncio.BufferedProtocol):
 
     def eof_received(self) -> bool:
         """Let the transport close: a client that says no more has gone."""
+        if not self._todo:  # it is closed a turn later: a crowd that leaves at once would have a buffer each until then
+            self._frames.done()
         return False
 
     def connection_lost(self, exc: Exception | None) -> None:
@@ -376,7 +378,7 @@ class Connection(asyncio.BufferedProtocol):
         if is_over and is_first:
             self._forget_wait()
         elif is_over:
-            self._end_wait()
+            self._end_wait(WOKEN if self._wait.code == WaitMessages.code else None)
 
     def _forget_wait(self) -> None:
         if self._wait is not None:
@@ -384,13 +386,13 @@ class Connection(asyncio.BufferedProtocol):
             self._wait.wait.cancel()
             self._wait = None
 
-    def _end_wait(self) -> None:
+    def _end_wait(self, answer: Answer | None = None) -> None:
         """Answer what has waited: something has come, its time is up, or the server leaves; and go on."""
         waiting, answers = self._wait, self._answers
         if waiting is None or answers is None:
             return
         self._forget_wait()
-        self._respond(waiting.code, waiting.began_s, *answers.find(waiting.code, waiting.payload))
+        self._respond(waiting.code, waiting.began_s, *(answer or answers.find(waiting.code, waiting.payload)))
         if not self._is_full:
             self._go_on()
 

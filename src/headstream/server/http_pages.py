@@ -9,7 +9,7 @@ from typing import Final, NamedTuple, TypeAlias
 
 from headstream.broker.commands.dispatch import Dispatcher
 from headstream.broker.sessions import Session
-from headstream.codec.replicate.json import decode_json
+from headstream.codec.json_text import decode_json
 from headstream.errors import DecodeError, HeadstreamError, NotFoundError
 from headstream.model.identifiers import TopicName
 from headstream.server.http_replies import Reply, json_reply, misspelled_reply, refused_reply, text_reply

@@ -6,9 +6,10 @@ import logging
 from collections.abc import Mapping
 from typing import Any, Final, NamedTuple
 
-from headstream.codec.replicate.json import encode_json
+from headstream.codec.json_text import encode_json
 from headstream.errors import DecodeError, HeadstreamError
 from headstream.server.logs import note
+from headstream.server.troubles import TROUBLES
 from headstream.wire.refusals import spell_refusal, status_of
 from headstream.wire.statuses import Status, http_status
 
@@ -76,4 +77,5 @@ def refused_reply(error: Exception) -> Reply:
         note(logging.ERROR, "a request failed by a fault in the server", error)
         return json_reply(spell_refusal(error), 500)._replace(status=Status.ERROR)
     status = status_of(error, is_extended=True)
+    TROUBLES.look_at(error, status)
     return json_reply(spell_refusal(error), http_status(status))._replace(status=status)

@@ -209,7 +209,7 @@ def parse_shape(given: Mapping[str, str]) -> RowShape:
         InvalidOptionError: one of them cannot be read.
     """
     headers = _headers(given.get("headers", "variant"))
-    columns = _columns(given.get("columns"), headers)
+    columns = _columns(given.get("columns"), headers, may_be_none="headercolumns" in given)
     mismatch = given.get("headermismatch", "null").strip().lower()
     if "headercolumns" not in given:
         if "headermismatch" in given:
@@ -235,7 +235,7 @@ def _headers(text: str) -> HeaderShape:
     return shape
 
 
-def _columns(text: str | None, headers: HeaderShape) -> tuple[str, ...]:
+def _columns(text: str | None, headers: HeaderShape, *, may_be_none: bool) -> tuple[str, ...]:
     there = tuple(name for name in COLUMN_NAMES if headers != "none" or not name.startswith("headers"))
     if text is None:
         return there
@@ -244,8 +244,10 @@ def _columns(text: str | None, headers: HeaderShape) -> tuple[str, ...]:
         if name not in there:
             what = "headers=none leaves out" if name in COLUMN_NAMES else "the source does not have"
             raise InvalidOptionError(f"columns names {name!r}, which {what}", advice=f"There is {', '.join(there)}")
-    if not names or len(set(names)) < len(names):
-        raise InvalidOptionError(f"columns={text} names a column twice, or none", advice=f"There is {', '.join(there)}")
+    if len(set(names)) < len(names):
+        raise InvalidOptionError(f"columns={text} names a column twice", advice=f"There is {', '.join(there)}")
+    if not names and not may_be_none:
+        raise InvalidOptionError(f"columns={text} names no column", advice=f"There is {', '.join(there)}, and headerColumns")
     return names
 
 

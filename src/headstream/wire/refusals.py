@@ -12,7 +12,7 @@ from typing import Any, Final
 
 from headstream import errors
 from headstream.codec.buffer import BytesLike
-from headstream.codec.replicate.json import decode_json, encode_json
+from headstream.codec.json_text import decode_json, encode_json
 from headstream.errors import (
     AlreadyExistsError,
     AuthenticationError,

@@ -2,13 +2,21 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
+
+import pytest
+
+from headstream.codec.binary import encode_sent
+from headstream.model.message import Message
+from headstream.model.partitioning import Partitioning
 from headstream.wire.codes import Code
+from headstream.wire.commands.messages import SendMessages
 from headstream.wire.commands.streams import PurgeStream
 from headstream.wire.commands.tokens import CreateToken
 from headstream.wire.commands.users import CreateUser, DeleteUser, UserStatus
 from headstream.wire.frames import encode_request
 from headstream.wire.statuses import Status
-from tests.behaviour.conformance.scenes import build, in_a_stream, in_a_topic, poll_of
+from tests.behaviour.conformance.scenes import DATA, build, create_topic, in_a_stream, in_a_topic, poll_of
 from tests.peers import HttpPeer, Peer, TcpPeer, refused
 
 
@@ -49,3 +57,22 @@ def test_decoding_comes_before_validation_and_validation_before_the_login(root: 
     assert guest.exchange(encode_request(Code.CREATE_STREAM, b"\0")) == (Status.INVALID_COMMAND, b"")
     assert guest.exchange(encode_request(Code.CREATE_STREAM, bytes(5))) == (Status.INVALID_STREAM_NAME, b"")
     assert guest.exchange(encode_request(Code.CREATE_STREAM, bytes(4) + b"\1a")) == (Status.UNAUTHENTICATED, b"")
+
+
+ANY = Partitioning.balanced()
+TOO_BIG = encode_sent([Message(payload=bytes(10_000_001))])
+WRONG = {DATA[:-1]: Status.INVALID_COMMAND, encode_sent([Message(payload=b"")]): Status.INVALID_COMMAND, TOO_BIG: 4022}
+
+
+@pytest.mark.parametrize(("messages", "status"), WRONG.items(), ids=["cut", "empty", "too big"])
+def test_what_messages_cannot_be_is_told_before_what_they_are_sent_to(
+    root: TcpPeer, connect: Callable[..., TcpPeer], messages: bytes, status: int
+) -> None:
+    build(root)
+    root.ask(create_topic(1, "empty", 0))
+    for stream, topic, partitioning in ((99, 1, ANY), (1, 99, ANY), (1, 1, Partitioning.partition(9)), (1, "empty", ANY)):
+        assert refused(root, SendMessages(stream, topic, partitioning, messages)) == status
+    root.ask(CreateUser("user", "secret", UserStatus.ACTIVE))
+    guest = connect("user")
+    assert refused(guest, SendMessages(1, 1, ANY, messages)) == status
+    assert refused(guest, SendMessages(1, 1, ANY, DATA)) == Status.UNAUTHORIZED

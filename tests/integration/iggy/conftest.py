@@ -4,20 +4,17 @@ from __future__ import annotations
 
 import json
 import os
-import shutil
 import subprocess
-import sys
-import tempfile
 from collections.abc import Callable, Iterator
-from contextlib import ExitStack, suppress
+from contextlib import ExitStack
 from pathlib import Path
 from typing import Any
 
 import pytest
 
+from tests.iggy_environments import make_environment
 from tests.server_process import ServerProcess
 
-ROOT = Path(__file__).parents[3]
 DRIVE = Path(__file__).parent / "drive.py"
 VERSIONS = ("0.2.7", "0.4.0")
 
@@ -57,32 +54,6 @@ class IggyClient:
         """End the process, as a program that is killed does."""
         self._process.kill()
         self._process.communicate()
-
-
-def make_environment(version: str) -> Path:
-    """Return the interpreter of an environment with that version of the client, made where it is not there yet."""
-    place = ROOT / ".cache" / "iggy-py" / f"{version}-{sys.implementation.cache_tag}"
-    if not place.exists():
-        place.parent.mkdir(parents=True, exist_ok=True)
-        made = Path(tempfile.mkdtemp(dir=place.parent))
-        install = [
-            str(made / "bin" / "python"),
-            "-m",
-            "pip",
-            "install",
-            "-q",
-            "--disable-pip-version-check",
-            f"iggy-py=={version}",
-        ]
-        for command in ([sys.executable, "-m", "venv", str(made)], install):
-            done = subprocess.run(command, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True, timeout=300)
-            if done.returncode:
-                shutil.rmtree(made)
-                raise OSError(done.stdout)
-        with suppress(OSError):  # another process was quicker
-            made.rename(place)
-        shutil.rmtree(made, ignore_errors=True)
-    return place / "bin" / "python"
 
 
 @pytest.fixture(scope="session", params=VERSIONS)

@@ -106,7 +106,7 @@ def offsets(polled: PolledMessages) -> list[int | None]:
         (poll(who=ConsumerRef(GROUP, "nope")), 5003),
         (StoreOffset(READER, "shop", "orders", 1, 1), 4100),
         (StoreOffset(READER, "shop", "orders", 4, 0), 3007),
-        (StoreOffset(READER, "shop", "empty", 1, 0), 3008),
+        (StoreOffset(READER, "shop", "empty", 1, 0), 3007),
         (StoreOffset(ConsumerRef(GROUP, 9), "shop", "orders", 1, 0), 5000),
         (DeleteOffset(READER, "shop", "orders", 1), 3021),
         (DeleteOffset(READER, "shop", "nope", 1), 2011),

@@ -4,12 +4,14 @@ from __future__ import annotations
 
 import errno
 import os
+import sys
 from pathlib import Path
 
 import pytest
 
 from headstream.errors import StorageError
 from headstream.log.files import Files, MemoryFiles, OsFiles
+from headstream.log.linux import start_writing
 
 
 @pytest.fixture(params=["os", "memory"])
@@ -211,3 +213,37 @@ def test_a_file_is_written_where_no_room_can_be_reserved(tmp_path: Path, monkeyp
     file.close()
     assert (tmp_path / "f").stat().st_size == 100 << 20
     assert len(asked) < 12  # not at each write
+
+
+def test_what_was_written_starts_for_the_disk_once_and_without_gaps_where_a_file_grows(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    started: list[tuple[int, int]] = []
+
+    def start(descriptor: int, position: int, size_bytes: int) -> bool:
+        started.append((position, size_bytes))
+        return start_writing(descriptor, position, size_bytes)
+
+    monkeypatch.setattr("headstream.log.files.start_writing", start)
+    file = OsFiles().open_write(str(tmp_path / "f"))
+    for number in range(100):
+        file.write_at(bytes(1 << 20), number << 20)
+    file.write_at(b"again", 3 << 20)
+    file.close()
+    ends = [position + size_bytes for position, size_bytes in started]
+    assert [position for position, _ in started] == [0, *ends[:-1]]
+    assert 90 << 20 < ends[-1] < 100 << 20
+    assert (tmp_path / "f").stat().st_size == 100 << 20
+
+
+@pytest.mark.skipif(sys.platform != "linux", reason="only Linux has it")
+def test_start_writing_is_refused_for_what_is_no_file(tmp_path: Path) -> None:
+    reading, writing = os.pipe()
+    file = OsFiles().open_write(str(tmp_path / "f"))
+    file.write_at(b"x" * 10_000, 0)
+    descriptor = os.open(tmp_path / "f", os.O_RDWR)
+    assert start_writing(descriptor, 0, 10_000)
+    assert not start_writing(writing, 0, 1)
+    for each in (descriptor, reading, writing):
+        os.close(each)
+    file.close()

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import threading
 import time
 from pathlib import Path
 
@@ -16,6 +17,7 @@ from headstream.log.log import Log
 from headstream.log.staging import Manifest, StagedWriter, epoch_directory, inbox_path, sweep_abandoned
 from headstream.log.submission import commit_staged
 from headstream.model.topology import Fsync, Limits, TopicOptions
+from tests.batches import sent
 from tests.logs import SEED, batch
 from tests.staged import (
     BOTH,
@@ -218,6 +220,76 @@ def test_a_commit_that_failed_is_finished_before_anything_else_is_appended(tmp_p
     log.close()
     expected = {**BOTH, (ORDERS, 1): [b"a", b"b", b"e", b"z"]}
     assert contents(tmp_path) == {(of.replace("orders", name), number): rows for (of, number), rows in expected.items()}
+    assert is_swept(tmp_path)
+
+
+BIG = 3 << 20
+
+
+def stage_big(root: Path, writer: str, epoch: int) -> Manifest:
+    """Stage, in two parts, five batches for each partition of a topic: more together than is appended one by one."""
+    parts = []
+    for number in range(2):
+        staged = StagedWriter(str(root), OsFiles(), writer, epoch, str(number))
+        for index in range(5):
+            for partition in (1, 2, 3):
+                data = sent(b"%d %d %d " % (partition, number, index) + bytes(BIG // 10))
+                staged.add(ORDERS, partition, data, 1)
+        part = staged.finish()
+        assert part is not None
+        parts.append(part)
+    return manifest_of(writer, epoch, *parts)
+
+
+def big_contents(root: Path) -> dict[tuple[str, int], list[bytes]]:
+    return {place: [payload.partition(b"\0")[0] for payload in payloads] for place, payloads in contents(root).items()}
+
+
+BIG_CONTENTS = {
+    (ORDERS, partition): [b"%d %d %d " % (partition, number, index) for number in range(2) for index in range(5)]
+    for partition in (1, 2, 3)
+}
+
+
+@pytest.mark.parametrize("fsync", [*Fsync])
+@pytest.mark.parametrize("count", [None, 1000], ids=["", "deduplicated"])
+def test_a_big_commit_is_in_order_in_each_partition(tmp_path: Path, fsync: Fsync, count: int | None) -> None:
+    make_log(tmp_path, {ORDERS: 3}, fsync=fsync, limits=Limits.WIDE, options=TopicOptions(deduplication_count=count))
+    commit(tmp_path, stage_big(tmp_path, "query", 1))
+    assert big_contents(tmp_path) == BIG_CONTENTS
+    assert is_swept(tmp_path)
+
+
+def test_a_big_commit_is_finished_when_one_of_its_partitions_had_no_room(tmp_path: Path) -> None:
+    make_log(tmp_path, {ORDERS: 3}, limits=Limits.WIDE)
+    manifest = stage_big(tmp_path, "query", 1)
+    writing: set[str] = set()
+
+    class FullFile(OsFile):
+        def write_at(self, data: bytes | bytearray | memoryview, position: int) -> None:
+            writing.add(threading.current_thread().name)
+            if is_full and len(data) > BIG // 10 and position > 2 * BIG // 10:
+                raise DiskFullError("no room", where="here")
+            super().write_at(data, position)
+
+    class FullFiles(OsFiles):
+        def open_write(self, path: str) -> OsFile:
+            if "/streams/1/1/2/" not in path:
+                return super().open_write(path)
+            return FullFile(path, os.open(path, os.O_RDWR | os.O_CREAT, 0o644))
+
+    is_full = True
+    log = open_log(tmp_path, FullFiles())
+    log.start_writing("identity", 1)
+    log.commits.close()
+    begin(tmp_path, manifest)
+    with pytest.raises(DiskFullError, match="no room"):
+        log.commits.take_in()
+    assert writing - {threading.current_thread().name}, "not appended side by side"
+    is_full = False
+    log.commits.take_in()
+    log.close()
+    assert big_contents(tmp_path) == BIG_CONTENTS
     assert is_swept(tmp_path)
 
 

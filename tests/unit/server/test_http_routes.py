@@ -126,6 +126,7 @@ CASES: dict[str, tuple[str, Any]] = {
     "topic.get_open": ("/open{t}", None),
     "topic.list_open": ("/open/topics?stream_id={n}", None),
     "topic.change_options": ("/open{t}", {"changes": {"retention_bytes": 1 << 30}}),
+    "topic.rename": ("/open{t}/name", {"name": "other"}),
     "epoch.stage": (
         "/epochs/w{n}/1/batches",
         {
@@ -323,6 +324,8 @@ REFUSALS: list[tuple[str, str, Any, int, int | None]] = [
     ("DELETE", "/users/1", None, 400, 48),
     ("POST", "/users/login", {"username": "iggy", "password": "wrong"}, 400, 42),
     ("POST", "/users/refresh-token", {"token": "x.y.z"}, 401, 78),
+    ("POST", "/users/refresh-token", {"token": ""}, 401, 77),
+    ("POST", "/users/refresh-token", {"token": "eyJhbGciOiJIUzM4NCIsInR5cCI6IkpXVCJ9.e30.AA"}, 400, 73),
     ("POST", "/users/refresh-token", {}, 422, None),
     ("POST", "/users/refresh-token", b"x", 400, None),
     ("GET", "/clients/0", None, 400, 101),

@@ -7,7 +7,6 @@ import random
 import socket
 import struct
 import threading
-import time
 from collections.abc import Callable, Iterator
 
 import pytest
@@ -29,20 +28,11 @@ from headstream.wire.commands.topics import NEVER, SERVER_DEFAULT, Compression, 
 from headstream.wire.extensions.messages import WaitMessages, Woken
 from headstream.wire.frames import MAX_FRAME_BYTES, encode_request, encode_response
 from headstream.wire.statuses import Status
-from tests.served import Peer, Running, config_of, serving
+from tests.served import Peer, Running, config_of, serving, wait_for
 
 PING = encode_request(Code.PING)
 OK = encode_response(0)
 SLOW_MESSAGE_BYTES = 1 << 20
-
-
-@pytest.fixture(params=["asyncio", "uvloop"], scope="module")
-def make_loop(request: pytest.FixtureRequest) -> Callable[[], asyncio.AbstractEventLoop]:
-    """The event loop of the standard library, and the quicker one."""
-    if request.param == "asyncio":
-        return asyncio.new_event_loop
-    make: Callable[[], asyncio.AbstractEventLoop] = pytest.importorskip("uvloop").new_event_loop
-    return make
 
 
 @pytest.fixture(scope="module")
@@ -78,14 +68,6 @@ def wait_at_the_end(peer: Peer, timeout_ms: int) -> WaitMessages:
     """Return the request to wait for the next message of the topic."""
     peer.ask(send_of(b"the last one"))
     return WaitMessages("shop", "orders", {1: peer.ask(poll_of(0, 1)).current_offset + 1}, timeout_ms)
-
-
-def wait_for(condition: Callable[[], bool]) -> None:
-    """Wait for what another thread is about to bring about."""
-    until = time.monotonic() + 20
-    while not condition():
-        assert time.monotonic() < until
-        time.sleep(0.005)
 
 
 def is_refused(peer: Peer, data: bytes) -> bool:
@@ -142,16 +124,6 @@ def test_tcp_answers_3_and_closes_when_a_request_claims_to_be_longer_than_is_all
     peer.send(struct.pack("<II", length, Code.SEND_MESSAGES) + b"x" * 1000)
     assert peer.receive() == (Status.INVALID_COMMAND, b"")
     assert peer.is_closed()
-
-
-def test_tcp_keeps_its_memory_when_a_request_only_claims_to_be_long(running: Running) -> None:
-    tcp = running.server._tcp
-    assert tcp is not None
-    with running.peer() as peer:
-        peer.send(struct.pack("<II", MAX_FRAME_BYTES - 4, Code.SEND_MESSAGES) + b"x" * 100_000)
-        wait_for(lambda: any(each._frames.pending_bytes > 99_000 for each in tcp._connections))
-        held = max(len(each._frames._buffer or b"") for each in tcp._connections)
-        assert held <= 4 * 100_000
 
 
 def test_tcp_takes_no_big_request_before_the_login(running: Running, peer: Peer) -> None:

@@ -91,6 +91,11 @@ def test_parse_options_lets_a_header_have_the_name_of_a_column_that_is_left_out(
     assert parse_options(given).shape.header_columns == (WantedHeader("id", "int64"),)
 
 
+def test_parse_options_takes_header_columns_alone() -> None:
+    shape = parse_options({**LEAST, "columns": "", "headerColumns": "attempt INT"}).shape
+    assert (shape.columns, shape.header_columns) == ((), (WantedHeader("attempt", "int32"),))
+
+
 @pytest.mark.parametrize(
     ("given", "said"),
     [
@@ -98,7 +103,7 @@ def test_parse_options_lets_a_header_have_the_name_of_a_column_that_is_left_out(
         ({**LEAST, "columns": "payload,size"}, "columns names 'size', which the source does not have"),
         ({**LEAST, "columns": "headers", "headers": "none"}, "which headers=none leaves out"),
         ({**LEAST, "columns": "key,key"}, "names a column twice"),
-        ({**LEAST, "columns": " "}, "or none"),
+        ({**LEAST, "columns": " "}, "names no column"),
         ({"subscribe": "a/b"}, "option url is missing"),
         ({"url": "file:///x"}, "option subscribe is missing"),
         ({**LEAST, "subscribePattern": "a/.*"}, "subscribe and subscribePattern both say what to read"),

@@ -246,6 +246,14 @@ def test_a_huge_message_is_read_as_it_is(url: str) -> None:
     assert batches[0]["payload"][0].as_buffer().to_pybytes() == payload
 
 
+@pytest.mark.parametrize("states", ["available", "all", "poisoned"])
+def test_header_columns_can_be_all_that_is_read(url: str, states: str) -> None:
+    send(url, 2, 3)
+    batches = [batch for task in plan(url, columns="", headerColumns="n INT", states=states) for batch in read_task(task)]
+    assert [batch.schema.names for batch in batches] == [["n"]] * len(batches)
+    assert [n for batch in batches for n in batch["n"].to_pylist()] == ([] if states == "poisoned" else [1] * 6)
+
+
 def peak_bytes(url: str, sends: int) -> int:
     """Return the memory that reading so many sends of 1000 messages takes at most."""
     batch = encode_sent(hs.Message(payload=b"x" * 100, headers=hs.Headers({"n": n, "s": "web"})) for n in range(1000))

@@ -12,10 +12,11 @@ from __future__ import annotations
 from typing import Any, Final
 
 from headstream.broker.commands.dispatch import Dispatcher, Handler
-from headstream.broker.commands.offsets import check_partition, find_read_place
+from headstream.broker.commands.offsets import check_any_partition, check_partition, find_read_place
 from headstream.broker.commands.places import Place
 from headstream.broker.sessions import Session
-from headstream.errors import LimitError
+from headstream.codec.batch.stamp import stamp
+from headstream.errors import HeadstreamError, LimitError
 from headstream.log.catalog import TopicRecord
 from headstream.model.partitioning import Partitioning, PartitioningKind
 from headstream.model.polling import Polled, partition_of
@@ -30,14 +31,20 @@ __all__ = ["HANDLERS", "check_readable", "polled", "send_messages"]
 _AT_DECODING: Final = {Status.INVALID_HEADER_KEY, Status.INVALID_HEADER_VALUE, Status.EMPTY_MESSAGE_PAYLOAD}
 """What existing clients are told as 3 over TCP, where it is found while a frame is decoded; HTTP tells it by its name."""
 
+_NO_SEED: Final = bytes(16)
+
 
 def send_messages(server: Dispatcher, session: Session, command: SendMessages) -> None:
     """Append messages to the partition that is chosen for them."""
-    place = server.places.topic(command.stream, command.topic)
-    server.rights(session).send(place.stream.id, place.topic.id)
-    check_readable(session, place.topic)
-    partition = _choose(server, place, command.partitioning)
     try:
+        try:
+            place = server.places.topic(command.stream, command.topic)
+            server.rights(session).send(place.stream.id, place.topic.id)
+            check_readable(session, place.topic)
+            partition = _choose(server, place, command.partitioning)
+        except HeadstreamError:
+            stamp(command.messages, 0, 0, _NO_SEED, session.is_extended)  # what messages cannot be is told before all this
+            raise
         server.broker.messages.send(place.topic.name, partition, command.messages)
     except LimitError as error:
         if session.transport is not None and error.status in _AT_DECODING:
@@ -47,7 +54,8 @@ def send_messages(server: Dispatcher, session: Session, command: SendMessages) -
 
 def _choose(server: Dispatcher, place: Place, partitioning: Partitioning) -> int:
     topic = place.topic
-    if partitioning.kind is PartitioningKind.PARTITION_ID or not topic.partitions:
+    check_any_partition(place)
+    if partitioning.kind is PartitioningKind.PARTITION_ID:
         return check_partition(place, int.from_bytes(partitioning.value, "little"))
     if partitioning.kind is PartitioningKind.BALANCED:
         return server.balance.next(topic)

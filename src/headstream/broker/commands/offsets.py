@@ -19,7 +19,7 @@ from headstream.wire.refusals import refusal
 from headstream.wire.shapes import Identifier
 from headstream.wire.statuses import Status
 
-__all__ = ["HANDLERS", "ReadPlace", "check_partition", "end_offset", "find_read_place", "group_place"]
+__all__ = ["HANDLERS", "ReadPlace", "check_any_partition", "check_partition", "end_offset", "find_read_place", "group_place"]
 
 
 class ReadPlace(NamedTuple):
@@ -49,11 +49,11 @@ def find_read_place(
         is_poll: Whether a member's turn goes on to its next partition.
 
     Raises:
-        NotFoundError: 3007, 3008, 5000, 5003, or 5006 where the client is no member.
+        NotFoundError: 3007, 3008 (a poll alone), 5000, 5003, or 5006 where the client is no member.
     """
     topic = place.topic
-    if not topic.partitions:
-        raise refusal(Status.NO_PARTITIONS, f"topic {str(topic.name)!r} has no partitions", advice="Create some first")
+    if is_poll:
+        check_any_partition(place)
     consumer = consumer_of(topic, named, must_exist=True)
     if partition or consumer.kind is ConsumerKind.CONSUMER:
         return ReadPlace(consumer, check_partition(place, partition or 1))
@@ -71,17 +71,21 @@ def find_read_place(
 
 
 def check_partition(place: Place, partition: int) -> int:
-    """Return a partition's number, or refuse (3007, 3008) one that there is not."""
+    """Return a partition's number, or refuse (3007) one that there is not."""
     topic = place.topic
     if 1 <= partition <= topic.partitions:
         return partition
-    if not topic.partitions:
-        raise refusal(Status.NO_PARTITIONS, f"topic {str(topic.name)!r} has no partitions", advice="Create some first")
     raise refusal(
         Status.PARTITION_NOT_FOUND,
         f"topic {str(topic.name)!r} has no partition {partition}",
-        advice=f"Its partitions are 1 to {topic.partitions}",
+        advice=f"Its partitions are 1 to {topic.partitions}" if topic.partitions else "Create some first",
     )
+
+
+def check_any_partition(place: Place) -> None:
+    """Refuse (3008) a topic without partitions, as sends and polls do before they choose one."""
+    if not place.topic.partitions:
+        raise refusal(Status.NO_PARTITIONS, f"topic {str(place.topic.name)!r} has no partitions", advice="Create some first")
 
 
 def end_offset(server: Dispatcher, place: Place, partition: int) -> int:

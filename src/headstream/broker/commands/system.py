@@ -71,11 +71,18 @@ def get_stats(server: Dispatcher, session: Session, command: GetStats) -> Stats:
             groups_count=sum(len(topic.groups) for topic in topics),
             hostname=platform.node(),
             os_name=platform.system(),
-            os_version=platform.release(),
-            kernel_version=platform.version(),
+            os_version=_os_version(),
+            kernel_version=platform.release(),
             server_version=server.settings.reported_version,
             server_semver=_number_of(server.settings.reported_version),
         )
+
+
+def _os_version() -> str:
+    try:
+        return platform.freedesktop_os_release().get("VERSION_ID") or platform.release()
+    except OSError:  # not every system says so
+        return platform.release()
 
 
 def _traffic(process: psutil.Process) -> tuple[int, int]:

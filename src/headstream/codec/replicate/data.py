@@ -18,8 +18,8 @@ from typing import Any, Final
 from headstream.codec.avro_reader import AvroReader
 from headstream.codec.avro_schema import AvroType, parse_schema
 from headstream.codec.avro_values import decode_value, encode_value, spell_text
+from headstream.codec.json_text import encode_json
 from headstream.codec.replicate.envelope import Envelope, Form, encode_envelope
-from headstream.codec.replicate.json import encode_json
 from headstream.codec.replicate.masks import mask_from_hex, mask_to_hex
 from headstream.codec.replicate.metadata import ColumnMetadata, TableMetadata
 from headstream.codec.replicate.types import avro_type

@@ -18,8 +18,8 @@ from typing import Any, Final, Literal
 
 from headstream.codec.avro_reader import AvroReader
 from headstream.codec.avro_values import encode_long, encode_string
+from headstream.codec.json_text import decode_json, encode_json
 from headstream.codec.replicate.formats import MessageFormat, is_flat, read_flat
-from headstream.codec.replicate.json import decode_json, encode_json
 from headstream.errors import DecodeError, InvalidInputError
 
 __all__ = ["MAGIC", "Envelope", "Form", "decode_envelope", "encode_envelope"]

@@ -19,8 +19,8 @@ from typing import Any, TypeVar
 from headstream.codec.avro_reader import AvroReader
 from headstream.codec.avro_schema import parse_schema
 from headstream.codec.avro_values import decode_value, encode_value
+from headstream.codec.json_text import decode_json, encode_json
 from headstream.codec.replicate.envelope import Envelope, Form, encode_envelope
-from headstream.codec.replicate.json import decode_json, encode_json
 from headstream.errors import DecodeError, SchemaError
 
 __all__ = ["ColumnMetadata", "Lineage", "TableMetadata", "decode_metadata", "metadata_message"]

@@ -18,7 +18,7 @@ from headstream.codec.avro_plan import ColumnBuffers, ColumnPlan
 from headstream.codec.avro_schema import MAX_PRECISION
 from headstream.errors import SchemaError
 
-__all__ = ["array_from_buffers", "array_from_json", "arrow_type", "convert"]
+__all__ = ["array_from_buffers", "array_from_json", "arrow_type", "convert", "time_texts"]
 
 _ARROW_TYPES: Final[dict[str, pa.DataType]] = {
     "TINYINT": pa.int8(),
@@ -52,6 +52,12 @@ _LOGICAL: Final[dict[tuple[str, str], pa.DataType]] = {
     ("long", "local-timestamp-millis"): pa.timestamp("ms"),
     ("long", "local-timestamp-micros"): pa.timestamp("us"),
 }
+_TIME_SPELLINGS: Final = (
+    (r"^(\d+:\d\d:\d\d)\.0*$", r"\1"),
+    (r"^(\d+:\d\d:\d\d\.(?:\d{3}|\d{6}))0+$", r"\1"),
+    (r"^(\d+:\d\d:\d\d\.(?:\d|\d{4}))$", r"\100"),
+    (r"^(\d+:\d\d:\d\d\.(?:\d{2}|\d{5}))$", r"\10"),
+)
 
 
 def arrow_type(spark_type: str) -> pa.DataType:
@@ -168,7 +174,7 @@ def _conversion(source: pa.DataType, target: pa.DataType) -> Callable[[pa.Array]
     if pa.types.is_timestamp(target) and pa.types.is_string(source):
         return lambda array: _timestamps_from_text(array, target)
     if pa.types.is_string(target) and pa.types.is_time(source):
-        return _times_to_text
+        return lambda array: time_texts(array.cast(target))
     if pa.types.is_float32(target):  # a REAL4 that travels as text or double is rounded, as the source itself holds it
         return lambda array: array.cast(pa.float64()).cast(target, safe=False)
     return lambda array: array.cast(target)
@@ -182,7 +188,12 @@ def _timestamps_from_text(array: pa.Array, target: pa.DataType) -> pa.Array:
     return trimmed.cast(pa.timestamp("us")).cast(target)  # no zone is written: it is UTC
 
 
-def _times_to_text(array: pa.Array) -> pa.Array:
-    # ISO 8601, of the fraction as many of 0, 3 or 6 digits as it needs: one time has one text, whatever unit it travels in
-    whole = pc.replace_substring_regex(array.cast(pa.string()), r"\.0+$", "")
-    return pc.replace_substring_regex(whole, r"(\.\d{3})000$", r"\1")
+def time_texts(texts: pa.StringArray) -> pa.StringArray:
+    """Return texts of times in one spelling, ISO 8601 with as many of 0, 3 or 6 digits of a second as they need.
+
+    Args:
+        texts: As sources write them; what is no such time stays as it is.
+    """
+    for pattern, spelled in _TIME_SPELLINGS:
+        texts = pc.replace_substring_regex(texts, pattern, spelled)
+    return texts

@@ -6,7 +6,7 @@ A message leaves as one of five things:
     waiting    data whose schema has not come (raw, with the schema id)
     dead       what can never be a change (raw, with the reason)
     changes    one Arrow batch a schema id, in the target's types
-    unwanted   a change of a table that is not to be a target (counted)
+    unwanted   a change of a table that is not to be a target (counted; with `atomic` also where it stands in its transaction)
 
 Beside them go findings: what a user should know of the messages, without being in anybody's way.
 
@@ -32,8 +32,8 @@ from headstream.spark.replicate.json_rows import decode_json_rows
 from headstream.spark.replicate.mask_orders import MaskOrders
 from headstream.spark.replicate.raw import offsets_and_data, raw_rows, read_ipc, write_ipc
 from headstream.spark.replicate.registry import RegistrySchemas, framed_ids
-from headstream.spark.replicate.rows import decode_avro_rows
-from headstream.spark.replicate.schema_catalog import DecodeOptions, SchemaCatalog
+from headstream.spark.replicate.rows import decode_avro_events, decode_avro_rows
+from headstream.spark.replicate.schema_catalog import DecodeOptions, SchemaCatalog, Unwanted
 from headstream.spark.replicate.schemas import TableSchema
 from headstream.spark.replicate.zone import SchemaZone
 
@@ -65,6 +65,7 @@ class Decoded:
         dead: Raw messages with a reason.
         changes: Schema id -> decoded changes.
         unwanted: How many messages are of tables that are not to be targets.
+        events: Where these stand in their transactions, EVENTS_SCHEMA, where that is wanted.
         findings: What a user should know -> how many messages it is about.
         size_bytes: Size of the messages that went in.
     """
@@ -74,6 +75,7 @@ class Decoded:
     dead: list[pa.RecordBatch] = field(default_factory=list)
     changes: dict[str, list[pa.RecordBatch]] = field(default_factory=dict)
     unwanted: int = 0
+    events: list[pa.RecordBatch] = field(default_factory=list)
     findings: dict[str, int] = field(default_factory=dict)
     size_bytes: int = 0
 
@@ -92,6 +94,7 @@ class Decoded:
         for schema_id, batches in other.changes.items():
             self.changes.setdefault(schema_id, []).extend(batches)
         self.unwanted += other.unwanted
+        self.events += other.events
         self.size_bytes += other.size_bytes
         self.note(other.findings)
 
@@ -103,7 +106,7 @@ class Decoded:
     def to_batch(self) -> pa.RecordBatch:
         """Return it as one batch of DECODED_SCHEMA, to travel from an executor to the driver."""
         groups: list[tuple[str, str | None, pa.RecordBatch]] = []
-        for kind in ("metadata", "waiting", "dead"):
+        for kind in ("metadata", "waiting", "dead", "events"):
             groups += [(kind, None, batch) for batch in getattr(self, kind)]
         groups += [("changes", schema_id, batch) for schema_id, batches in self.changes.items() for batch in batches]
         rows = [(kind, schema_id, batch.num_rows, write_ipc(batch)) for kind, schema_id, batch in groups]
@@ -183,8 +186,10 @@ class Decoder:
             schema = self._catalog.find(schema_id, own_schema)
             if schema is None:
                 waiting |= dict.fromkeys(rows.tolist(), schema_id)
-            elif schema == "unwanted":
+            elif isinstance(schema, Unwanted):
                 decoded.unwanted += len(rows)
+                if schema.rows is not None:
+                    decoded.events.append(decode_avro_events(schema.lineage, schema.rows, raw, envelopes, rows))
             elif isinstance(schema, SchemaError):
                 reasons |= dict.fromkeys(rows.tolist(), str(schema))
             else:
@@ -196,6 +201,7 @@ class Decoder:
         for schema, changes in json.changes:
             self._add(decoded, schema, changes)
         decoded.unwanted += json.unwanted
+        decoded.events += json.events
         decoded.note(json.findings)
         self._set_aside(decoded, raw, metadata + json.metadata, waiting | json.waiting, reasons | json.faults)
         return decoded

@@ -19,6 +19,7 @@ __all__ = [
     "RAW_SCHEMA",
     "SOURCE_COLUMNS",
     "Coordinates",
+    "change_coordinates",
     "coordinates_of",
     "coordinates_table",
     "leave_out",
@@ -82,6 +83,14 @@ def coordinates_table(places: Iterable[Coordinates]) -> pa.Table:
     fields = [RAW_SCHEMA.field(name).with_nullable(True) for name in COORDINATE_COLUMNS]
     arrays = [pa.array(values, field.type) for values, field in zip(columns, fields, strict=True)]
     return pa.Table.from_arrays(arrays, schema=pa.schema(fields))
+
+
+def change_coordinates(changes: pa.Table, schema_id: str) -> pa.Table:
+    """Return where decoded changes came from, with the columns that a search for their messages takes."""
+    found = changes.select(list(CHANGE_COORDINATES)).rename_columns(COORDINATE_COLUMNS)
+    for name, text in (("schema_id", schema_id), ("reason", None)):
+        found = found.append_column(name, pa.repeat(pa.scalar(text, pa.string()), found.num_rows))
+    return found
 
 
 def leave_out(rows: pa.Table, columns: Sequence[str], coordinates: pa.Table) -> pa.Table:

@@ -42,6 +42,7 @@ class TableSchema:
         ordinals: Ordinals of all of the source's columns.
         absent: Ordinals of columns that these rows never have; they are not null but not told.
         lobs: Ordinals of large objects, which change masks never have.
+        times: The target's columns that are times of a day, which are text there.
         findings: What a user should know about it.
     """
 
@@ -56,6 +57,7 @@ class TableSchema:
     ordinals: frozenset[int] = frozenset()
     absent: frozenset[int] = frozenset()
     lobs: frozenset[int] = frozenset()
+    times: frozenset[str] = frozenset()
     findings: tuple[str, ...] = ()
 
     @property
@@ -126,6 +128,7 @@ def _table_schema(
         frozenset(column.ordinal for column in metadata.columns),
         frozenset(column.ordinal for column in metadata.columns if column.name not in placed),
         frozenset(column.ordinal for column in metadata.columns if column.type.upper() in LOBS),
+        frozenset(column.name for column in target.columns if column.type.upper() == "TIME"),
         chosen.findings,
     )
 

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import hashlib
 import json
+import re
 import threading
-import urllib.parse
 from collections.abc import Container, Mapping
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, field
@@ -34,7 +34,10 @@ Name: TypeAlias = tuple[str, str]
 
 
 def table_path(directory: Path, schema: str, table: str) -> Path:
-    """Return where a source table's Delta table is: `<schema>/<table>`, percent-encoded where a name needs it.
+    """Return where a source table's Delta table is: `<schema>/<table>`, with `%uXXXX` for what a path cannot hold.
+
+    Letters, digits and ` -_.~$@+` stay as they are, the rest becomes its UTF-16 units. It is not `%XX`: deltalake decodes
+    that twice, and so finds no table below a directory which has it in its name.
 
     Args:
         directory: The pipeline's tables.
@@ -45,8 +48,9 @@ def table_path(directory: Path, schema: str, table: str) -> Path:
 
 
 def _encode(name: str) -> str:
-    text = urllib.parse.quote(name, safe="$@+")
-    return text.replace(".", "%2E") if text in (".", "..") else text
+    if name in (".", ".."):
+        return name.replace(".", "%u002E")
+    return re.sub(r"[^\w .~$@+-]", lambda found: re.sub("(....)", r"%u\1", found[0].encode("utf-16-be").hex().upper()), name)
 
 
 @dataclass(slots=True)

@@ -27,6 +27,7 @@ __all__ = [
     "LOAD_TIME_CHARACTERS",
     "MAX_SEQUENCE_CHARACTERS",
     "VERSION_CHARACTERS",
+    "load_floor",
     "moved_version",
     "version_of",
     "version_sql",
@@ -43,6 +44,16 @@ VERSION_CHARACTERS: Final = MAX_SEQUENCE_CHARACTERS + len(_MOVED_MARK) + _OWN_CH
 
 ABSENT_VERSION: Final = " " * VERSION_CHARACTERS
 _FILL: Final = "-"  # sorts below every digit and LOAD_MARK, and above the space
+
+
+def load_floor(sequence: str) -> str | None:
+    """Return the highest change sequence before the load that a row came by; None for a change.
+
+    Args:
+        sequence: The row's effective sequence, see loads.py.
+    """
+    floor, mark, _ = sequence.rpartition(LOAD_MARK)
+    return floor if mark else None
 
 
 def version_of(sequence: str) -> str:

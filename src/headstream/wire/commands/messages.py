@@ -24,7 +24,7 @@ from typing import Annotated, Any, Final
 from headstream.codec import json
 from headstream.codec.binary import decode_polled, decode_sent, encode_polled, encode_sent
 from headstream.codec.buffer import BytesLike, Reader, Writer
-from headstream.codec.replicate.json import decode_json, encode_json
+from headstream.codec.json_text import decode_json, encode_json
 from headstream.errors import DecodeError, InvalidInputError
 from headstream.model.partitioning import Partitioning, PartitioningKind
 from headstream.model.polling import PollingKind, PollingStrategy
@@ -224,7 +224,8 @@ class SendMessages(Command[None]):
         try:
             sent = json.decode_sent(body)
         except DecodeError as error:
-            raise DecodeError(error.what, error.at, where=f"body.{error.where}" if error.where else None) from None
+            error.where = f"body.{error.where}" if error.where else None
+            raise
         return cls(stream, topic, sent.partitioning, encode_sent(sent.messages))
 
 

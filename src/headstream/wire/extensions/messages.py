@@ -11,7 +11,7 @@ from typing import Annotated, Any
 from headstream.codec import json
 from headstream.codec.binary import decode_polled, encode_polled
 from headstream.codec.buffer import BytesLike
-from headstream.codec.replicate.json import decode_json
+from headstream.codec.json_text import decode_json
 from headstream.model.polling import PollingKind
 from headstream.wire.codes import Code
 from headstream.wire.commands.offsets import ConsumerRef
@@ -116,6 +116,7 @@ class FetchMessages(Command[FetchedMessages]):
 
     code = Code.FETCH_MESSAGES
     reply = one(FetchedMessages)
+    has_messages = True
     stream: StreamId
     topic: TopicId
     partition: PartitionId
@@ -181,6 +182,7 @@ class AppendMessages(Command[FirstOffset]):
 
     code = Code.APPEND_MESSAGES
     reply = one(FirstOffset)
+    has_messages = True
     stream: StreamId
     topic: TopicId
     partition: PartitionId

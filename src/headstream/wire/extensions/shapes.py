@@ -15,7 +15,7 @@ from typing import Annotated, Any, Final, TypeAlias
 from headstream.codec import json
 from headstream.codec.binary import decode_sent, encode_sent
 from headstream.codec.buffer import BytesLike, Reader, Writer
-from headstream.codec.replicate.json import decode_json, encode_json
+from headstream.codec.json_text import decode_json, encode_json
 from headstream.errors import DecodeError, InvalidInputError
 from headstream.model.message import parse_state, state_name
 from headstream.model.polling import ConsumerKind

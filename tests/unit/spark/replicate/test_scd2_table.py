@@ -92,6 +92,24 @@ def test_history_does_not_change_when_changes_are_repeated(tmp_path: Path) -> No
     assert stored(tmp_path) == before
 
 
+@pytest.mark.parametrize("order", [(0, 1, 2, 3), (2, 0, 3, 1), (3, 2, 1, 0), (1, 3, 0, 2)])
+@pytest.mark.parametrize("size", [1, 2, 4])
+def test_history_does_not_change_when_a_row_of_a_load_comes_again_as_it_is(
+    tmp_path: Path, order: tuple[int, ...], size: int
+) -> None:
+    rows = [change("REFRESH", 1, name) for name in ("a", "a", "b", "b")]
+    for number, row in enumerate(rows):
+        row["_hs_sequence"] = f".{number:016d}"
+    for start in range(0, 4, size):
+        merge(open_history(tmp_path), start, *(rows[place] for place in order[start : start + size]))
+    merge(open_history(tmp_path), 9, change("UPDATE", 1, "c", at=5))
+    assert [row[:3] for row in content(tmp_path)[1]] == [
+        (f".{0:016d}", f".{2:016d}", "a"),
+        (f".{2:016d}", sequence(5), "b"),
+        (sequence(5), None, "c"),
+    ]
+
+
 def test_history_does_nothing_when_the_version_was_applied_before(tmp_path: Path) -> None:
     merge(open_history(tmp_path), 4, change("INSERT", 1, "a", at=1))
     assert merge(open_history(tmp_path), 4, change("INSERT", 2, "b", at=2)) == Counts()

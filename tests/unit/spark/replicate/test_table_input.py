@@ -10,7 +10,7 @@ from typing import Any
 
 import pytest
 
-from headstream.codec.replicate import ColumnMetadata, data_message
+from headstream.codec.replicate import ColumnMetadata, data_message, data_schema
 from headstream.errors import SchemaError
 from headstream.spark.replicate.schemas import table_schema
 from headstream.spark.replicate.table_settings import TableRule, TableRules, TableSettings
@@ -99,6 +99,28 @@ def test_decoder_gives_datetimes_without_a_zone_and_wide_numbers_as_text_when_to
     assert decoder.schema(table.schema_id).types["at"] == "TIMESTAMP_NTZ"
     refused = make_decoder(tmp_path, table, settings={"decimal_overflow": "error"}).decode(raw_messages([value]))
     assert "NUMERIC(50,2)" in reasons_of(refused)[0]
+
+
+@pytest.mark.parametrize(
+    ("written", "stored"),
+    [
+        ("08:05:01.000000", "08:05:01"),
+        ("23:59:59.999000", "23:59:59.999"),
+        ("12:00:00.5", "12:00:00.500"),
+        ("12:00:00.1234", "12:00:00.123400"),
+        ("12:00:00.1234560", "12:00:00.123456"),
+        ("12:00:00.1234567", "12:00:00.1234567"),
+        ("838:59:59", "838:59:59"),
+        ("noon", "noon"),
+    ],
+)
+def test_decoder_spells_a_time_in_one_way_when_it_comes_as_text(tmp_path: Path, written: str, stored: str) -> None:
+    table = make_table(COLUMNS[0], ColumnMetadata("at", 2, "TIME"))
+    table = replace(table, data_schema=data_schema(table.columns, logical_types=False))
+    change = make_change(1, data={"id": 1, "at": written})
+    values = [data_message(table, change), data_message(table, change, form="json")]
+    decoded = make_decoder(tmp_path, table).decode(raw_messages(values))
+    assert [row["at"] for row in rows_of(decoded)] == [stored, stored]
 
 
 def test_decoder_passes_over_tables_that_are_not_wanted(tmp_path: Path) -> None:

@@ -14,6 +14,7 @@ from deltalake import DeltaTable
 from headstream.codec.replicate import ColumnMetadata, TableMetadata
 from headstream.spark.replicate.apply.engine import Counts
 from headstream.spark.replicate.apply.tombstones import Tombstones
+from headstream.spark.replicate.tables import table_path
 from tests.unit.spark.replicate.change_tables import COLUMNS, KEYLESS, METADATA, change, sequence
 from tests.unit.spark.replicate.target_tables import Target, schema_of
 
@@ -258,6 +259,39 @@ def test_a_change_of_the_primary_key_is_noticed_after_a_restart_and_refused(tmp_
     applied = target.apply(row, metadata=other, fails=True)
     assert "primary key was ID and is now name" in str(applied.failed[ORDERS])
     assert target.names() == {1: "a"}
+
+
+NAMES = (
+    "order lines",
+    "a.b",
+    "A/B",
+    "100%",
+    "a%20b",
+    "\u00e4\u4e2d \U0001f600",
+    "..",
+    'x"y\\z',
+    "[a]^|*?",
+    "tab\tline\n",
+    "~$@+#",
+)
+
+
+def test_tables_of_any_names_are_written_apart_where_their_path_says(tmp_path: Path) -> None:
+    tables = Target(tmp_path).tables
+    for number, name in enumerate(NAMES):
+        schema = replace(schema_of(METADATA), table=(name, name))
+        for unit, row in enumerate(
+            (change("INSERT", number, "a", at=1), change("DELETE", 0, at=2), change("UPDATE", 1, "b", at=3))
+        ):
+            batch = pa.RecordBatch.from_pylist([row], schema=schema.changes)
+            assert not tables.apply({name: [batch]}, {name: schema}, "test", unit).failed
+    for number, name in enumerate(NAMES):
+        rows = pa.table(DeltaTable(str(table_path(tmp_path / "tables", name, name))).to_pyarrow_table()).to_pylist()
+        assert {row["ID"]: row["name"] for row in rows} == {number: "a", 1: "b"} if number else {1: "b"}
+    assert sorted(path.name for path in (tmp_path / "tables").iterdir()) == sorted(
+        ["order lines", "a.b", "A%u002FB", "100%u0025", "a%u002520b", "\u00e4\u4e2d %uD83D%uDE00", "%u002E%u002E",
+         "x%u0022y%u005Cz", "%u005Ba%u005D%u005E%u007C%u002A%u003F", "tab%u0009line%u000A", "~$@+%u0023"]
+    )  # fmt: skip
 
 
 def test_one_failing_table_does_not_keep_the_others_from_their_changes(tmp_path: Path) -> None:

@@ -9,10 +9,9 @@ from typing import Final
 import pyarrow as pa
 import pyarrow.compute as pc
 from deltalake import CommitProperties, DeltaTable, Field, QueryBuilder, Transaction, write_deltalake
-from deltalake.exceptions import DeltaError
 from deltalake.schema import PrimitiveType
 
-from headstream.errors import SchemaError, StorageError
+from headstream.errors import HeadstreamError, SchemaError, StorageError
 from headstream.spark.replicate.apply.engine import Counts
 from headstream.spark.replicate.apply.mapped import MappedTables, needs_column_mapping
 from headstream.spark.replicate.apply.plan import MergePlan, quote_name
@@ -61,10 +60,11 @@ class TableLog:
 
     def refresh(self) -> None:
         """Read what has been committed since."""
-        if self._table is None:
-            self._table = DeltaTable(str(self.path))
-        else:
-            self._table.update_incremental()
+        with Translated(self.path, "the table's log cannot be read"):
+            if self._table is None:
+                self._table = DeltaTable(str(self.path))
+            else:
+                self._table.update_incremental()
 
     def last_applied(self, app_id: str) -> int | None:
         """Return the highest version that a commit remembered for app_id; None where there is none."""
@@ -240,7 +240,8 @@ class Translated:
         return None
 
     def __exit__(self, kind: object, error: BaseException | None, traceback: object) -> None:
-        if isinstance(error, (DeltaError, OSError)):
+        # deltalake raises its own errors, Arrow's and plain ones: each is this table's, and not to stop the others.
+        if isinstance(error, Exception) and not isinstance(error, HeadstreamError):
             raise StorageError(f"{self._what}: {error}", where=str(self._path)) from error
 
 

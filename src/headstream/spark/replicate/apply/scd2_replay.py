@@ -11,7 +11,7 @@ from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
 from typing import Any
 
-from headstream.spark.replicate.versions import ABSENT_VERSION, VERSION_CHARACTERS, version_of
+from headstream.spark.replicate.versions import ABSENT_VERSION, VERSION_CHARACTERS, load_floor, version_of
 
 __all__ = ["Event", "Version", "replay", "stored_events", "stored_version"]
 
@@ -77,6 +77,8 @@ def replay(events: Iterable[Event], columns: list[str], keys: list[str], *, soft
     found: list[Version] = []
     last: Version | None = None  # the one that is open
     for event in events:
+        if last is not None and _is_loaded_again(event, last):
+            continue
         if last is not None:
             last.valid_to = event.sequence
         if event.deletes:
@@ -93,6 +95,14 @@ def replay(events: Iterable[Event], columns: list[str], keys: list[str], *, soft
             last = _overlaid(event, last, columns)
             found.append(last)
     return found
+
+
+def _is_loaded_again(event: Event, last: Version) -> bool:
+    """Say whether a row of a load comes once more as it is: sent twice, or by a load that began anew."""
+    floor = load_floor(event.sequence)
+    if floor is None or event.deletes or last.deleted or floor != load_floor(last.valid_from):
+        return False
+    return all(last.values.get(name) == value for name, value in event.values.items())
 
 
 def _overlaid(event: Event, last: Version | None, columns: list[str]) -> Version:

@@ -26,6 +26,8 @@ import numpy.typing as npt
 import pyarrow as pa
 import pyarrow.compute as pc
 
+from headstream.spark.replicate.versions import LOAD_MARK, load_floor
+
 __all__ = ["HISTORY_COLUMNS", "History", "commit_times", "divide"]
 
 HISTORY_COLUMNS: Final = {
@@ -190,6 +192,7 @@ def _retold_groups(rows: _Rows, *, soft: bool) -> _Bools:
     ended = rows.is_stored & (rows.valid_to != rows.open_rank)
     late = (rows.is_stored & (rows.rank >= earliest[rows.group])) | (ended & (rows.valid_to > earliest[rows.group]))
     slow[rows.group[late]] = True
+    slow[rows.group[_loaded_again(rows) & new]] = True
     if soft:
         slow[rows.group[new & rows.deletes]] = True
         return slow
@@ -199,6 +202,17 @@ def _retold_groups(rows: _Rows, *, soft: bool) -> _Bools:
     finds = (before >= 0) & ~rows.deletes[before] & (~rows.is_stored[before] | (rows.valid_to[before] == rows.open_rank))
     slow[rows.group[new & rows.deletes & ~finds]] = True
     return slow
+
+
+def _loaded_again(rows: _Rows) -> _Bools:
+    """Say which rows of a load follow a row of the same load, or of one with no change between: the same row, perhaps."""
+    again = np.zeros(rows.count, np.bool_)
+    if not pc.any(pc.match_substring(rows.sequences, LOAD_MARK)).as_py():
+        return again
+    floors = pa.array([load_floor(sequence) for sequence in rows.sequences.to_pylist()], pa.string())
+    numbers = floors.dictionary_encode().indices.fill_null(-1).to_numpy(zero_copy_only=False)[rows.rank]
+    again[1:] = (rows.group[1:] == rows.group[:-1]) & (numbers[1:] == numbers[:-1]) & (numbers[1:] >= 0)
+    return again
 
 
 def _following(rows: _Rows) -> _Ints:

@@ -1,0 +1,46 @@
+"""Sends over HTTP that spell messages as they should, but messages that cannot be: told by their own status, as over TCP."""
+
+from __future__ import annotations
+
+import json
+from typing import Any
+
+import pytest
+
+from tests.behaviour.conformance.scenes import build
+from tests.peers import HttpPeer, Peer, TcpPeer
+
+FIRST = {"kind": "partition_id", "value": "AQAAAA=="}
+PLAIN = {"payload": "AA=="}
+LONG = "A" * 344
+"""Base64 of more bytes than a key, or the value of a header, may have."""
+
+
+def with_header(key: str, value: str) -> dict[str, Any]:
+    return {**PLAIN, "headers": {key: {"kind": "raw", "value": value}}}
+
+
+@pytest.mark.parametrize(
+    ("partitioning", "message", "number"),
+    [
+        ({"kind": "partition_id", "value": "AQA="}, PLAIN, 82),
+        ({"kind": "partition_id", "value": ""}, PLAIN, 82),
+        ({"kind": "messages_key", "value": ""}, PLAIN, 4028),
+        ({"kind": "messages_key", "value": LONG}, PLAIN, 4028),
+        ({"kind": "balanced", "value": "AA=="}, PLAIN, 4028),
+        (FIRST, {"payload": ""}, 4024),
+        (FIRST, with_header("", "AA=="), 4018),
+        (FIRST, with_header("k" * 256, "AA=="), 4018),
+        (FIRST, with_header("k", ""), 4019),
+        (FIRST, with_header("k", LONG), 4019),
+    ],
+)
+def test_a_send_is_refused_by_its_own_status_when_its_messages_cannot_be(
+    root: TcpPeer, admins: dict[str, Peer], partitioning: dict[str, str], message: dict[str, Any], number: int
+) -> None:
+    build(root)
+    peer = admins["http"]
+    assert isinstance(peer, HttpPeer)
+    body = json.dumps({"partitioning": partitioning, "messages": [PLAIN, message]}).encode()
+    status, answer = peer.request("POST", "/streams/1/topics/1/messages", body)
+    assert (status, json.loads(answer)["id"]) == (400, number)
