@@ -17,21 +17,18 @@ from concurrent.futures import Future
 from contextlib import suppress
 from functools import partial
 from time import perf_counter
-from typing import Final, NamedTuple, Protocol, cast
+from typing import Final, Protocol, cast
 
 from headstream.broker.commands.dispatch import Dispatcher
-from headstream.broker.commands.own_messages import begin_wait
 from headstream.broker.commands.requests import is_slow
 from headstream.broker.commands.short_requests import ShortRequests
 from headstream.broker.sessions import Session
-from headstream.broker.waits import Wait
 from headstream.codec.buffer import BytesLike
-from headstream.errors import HeadstreamError
-from headstream.server.answers import WOKEN, Answer, Answers
+from headstream.server.answers import Answer, Answers
+from headstream.server.pending_wait import WAITS, PendingWait
 from headstream.server.tcp_settings import ConnectionLimits
 from headstream.server.traffic import Traffic
 from headstream.server.workers import Workers
-from headstream.wire.extensions.messages import FetchMessages, WaitMessages
 from headstream.wire.frames import BufferPool, Frame, FrameBuffer, response_head
 from headstream.wire.statuses import Status
 
@@ -43,19 +40,8 @@ _FRAMES_A_TURN: Final = 256
 _JOINED_BYTES: Final = 32 << 10
 """Up to here it is quicker to write one copy than many pieces."""
 
-_WAITS: Final[dict[int, type[WaitMessages | FetchMessages]]] = {kind.code: kind for kind in (WaitMessages, FetchMessages)}
 _STRANGER_BYTES: Final = 1 << 20
 """What a request may have before the login: room for all that is answered then, and not for much of our memory."""
-
-
-class _Waiting(NamedTuple):
-    """A request that is answered when there is something, or its time is up."""
-
-    wait: Wait
-    code: int
-    payload: memoryview
-    timer: asyncio.TimerHandle
-    began_s: float
 
 
 class Shared(Protocol):
@@ -97,7 +83,7 @@ class Connection(asyncio.BufferedProtocol):
         self._answers: Answers | None = None
         self._short: ShortRequests | None = None
         self._is_in_scratch = False
-        self._wait: _Waiting | None = None
+        self._wait: PendingWait | None = None
         self._is_busy = False
         self._is_full = False
         self._is_paused = False
@@ -247,7 +233,7 @@ class Connection(asyncio.BufferedProtocol):
         while self._at < until and size < limit:
             code, payload = todo[self._at]
             self._at += 1
-            if code in _WAITS and self._begin_wait(answers.session, code, payload):
+            if code in WAITS and self._begin_wait(answers.session, code, payload):
                 break
             if is_slow(self._shared.dispatcher, code, payload, is_alone=self._shared.traffic.connections == 1):
                 self._is_busy = True
@@ -353,37 +339,18 @@ class Connection(asyncio.BufferedProtocol):
         """
         if self._at < len(self._todo) or self._is_leaving:
             return False
-        copied = memoryview(bytes(payload))
-        try:
-            command = _WAITS[code].decode(copied)
-            command.validate()
-            if not command.timeout_ms:
-                return False
-            wait = begin_wait(self._shared.dispatcher, session, command, partial(self._call_loop, self._look))
-        except Exception:
-            return False  # it is answered as any other request that is refused, or fails
-        timer = self._loop.call_later(command.timeout_ms / 1000, self._end_wait)
-        self._wait = _Waiting(wait, code, copied, timer, perf_counter())
-        self._look(is_first=True)
+        server, loop = self._shared.dispatcher, self._loop
+        self._wait = PendingWait.begin(server, session, code, payload, loop, self._look, self._end_wait)
         return self._wait is not None
 
-    def _look(self, *, is_first: bool = False) -> None:
-        """See whether what is waited for has come, or cannot come any more."""
-        if self._wait is None:
-            return
-        try:
-            is_over = self._wait.wait.is_ready
-        except HeadstreamError:
-            is_over = True  # and the answer says why
-        if is_over and is_first:
-            self._forget_wait()
-        elif is_over:
-            self._end_wait(WOKEN if self._wait.code == WaitMessages.code else None)
+    def _look(self) -> None:
+        """Answer if what is waited for has come, or cannot come any more."""
+        if self._wait is not None and self._wait.is_over:
+            self._end_wait(self._wait.answer)
 
     def _forget_wait(self) -> None:
         if self._wait is not None:
-            self._wait.timer.cancel()
-            self._wait.wait.cancel()
+            self._wait.cancel()
             self._wait = None
 
     def _end_wait(self, answer: Answer | None = None) -> None:
