@@ -6,10 +6,14 @@ costs does not count. Sends and polls are of 1 message of 100 bytes, each in a r
 idle      so many connections are open, one of them works
 active    all of them work: a request goes out on each, then all answers are read, and so on
 topics    one connection, requests go to so many topics in turn (1 partition each)
+files     no server: the two writes of a send (its message, its entry in the index), to the files of so many topics in turn.
+          What they cost more with many files is the file system's and the processor's caches'
 """
 
 from __future__ import annotations
 
+import os
+import resource
 import statistics
 import sys
 import tempfile
@@ -127,6 +131,25 @@ def compare_topics(report: Report, server: ServerProcess) -> None:
     peer.close()
 
 
+def compare_files(report: Report, directory: Path) -> None:
+    for count in COUNTS:
+        files = [os.open(directory / f"{number}", os.O_RDWR | os.O_CREAT) for number in range(2 * count)]
+        places = [0] * len(files)
+
+        def write() -> Cost:
+            before = resource.getrusage(resource.RUSAGE_SELF)
+            for request in range(REQUESTS):
+                for at in (request % count * 2, request % count * 2 + 1):  # noqa: B023
+                    places[at] += os.pwrite(files[at], DATA if at % 2 else bytes(32), places[at])  # noqa: B023
+            after = resource.getrusage(resource.RUSAGE_SELF)
+            spent_s = after.ru_utime + after.ru_stime - before.ru_utime - before.ru_stime
+            return Cost(spent_s / REQUESTS * 1e6, 0, 0)
+
+        report.line(f"{'files':8} {count:5}   {best(write).server_us:7.1f}")
+        for file in files:
+            os.close(file)
+
+
 def main() -> None:
     with (
         Report("server_scale") as report,
@@ -141,6 +164,7 @@ def main() -> None:
         report.line("            n   send: cpu     p50      p99  poll: cpu     p50      p99   memory MB")
         compare_connections(report, server)
         compare_topics(report, server)
+        compare_files(report, Path(directory))
 
 
 if __name__ == "__main__":

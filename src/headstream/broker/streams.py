@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from headstream.broker.backing import Backing
 from headstream.errors import AlreadyExistsError
-from headstream.log.administration import create_stream, delete_stream
+from headstream.log.administration import create_stream, delete_stream, rename_stream
 from headstream.log.catalog import StreamRecord
 from headstream.model.identifiers import check_name
 from headstream.model.topology import Stream
@@ -41,6 +41,27 @@ class Streams:
     def list(self) -> list[Stream]:
         """Return all streams, in the order of their ids."""
         return [_stream(record) for record in self._backing.log.snapshot().values()]
+
+    def rename(self, name: str, to: str) -> None:
+        """Give a stream another name; to its own is fine.
+
+        Args:
+            name: The stream.
+            to: Its new name, without dot or slash.
+
+        Raises:
+            StreamNotFoundError: there is none.
+            AlreadyExistsError: another stream has that name.
+        """
+        check_name(to, "stream")
+        log = self._backing.writable_log()
+        with log.administration:
+            record = self._backing.stream(name)
+            if to == name:
+                return
+            if to in log.snapshot():
+                raise AlreadyExistsError(f"there is a stream {to!r} already", where=log.root, advice="Use another name")
+            rename_stream(log, record, to)
 
     def delete(self, name: str) -> None:
         """Delete a stream with all its topics; StreamNotFoundError where there is none."""

@@ -102,6 +102,28 @@ class Topics:
         log.background.start(self._backing.clock_us)
         return self.get(name)
 
+    def rename(self, name: TopicName, to: str) -> None:
+        """Give a topic another name; to its own is fine.
+
+        Args:
+            name: Stream and topic.
+            to: The topic's new name in its stream.
+
+        Raises:
+            TopicNotFoundError: there is none.
+            AlreadyExistsError: another topic of the stream has that name.
+        """
+        check_name(to, "topic")
+        log = self._backing.writable_log()
+        with log.administration:
+            record = self._backing.topic(name)
+            if to == name.topic:
+                return
+            renamed = TopicName(name.stream, to)
+            if self._is_there(renamed):
+                raise AlreadyExistsError(f"there is a topic {str(renamed)!r} already", where=log.root, advice="Use another name")
+            update_topic(log, record, name=to)
+
     def purge(self, name: TopicName) -> None:
         """Remove all messages of a topic and all offsets committed in it; TopicNotFoundError where there is none."""
         log = self._backing.writable_log()

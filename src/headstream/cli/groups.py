@@ -16,7 +16,7 @@ if TYPE_CHECKING:
 
 __all__ = ["group"]
 
-_COLUMNS = ("partition", "committed", "first_offset", "end_offset", "lag")
+_COLUMNS = ("partition", "committed", "first_offset", "end_offset", "lag", "member")
 
 _group_argument = click.argument("name", metavar="GROUP", type=Checked("group", lambda text: Consumer.group(text).name))
 
@@ -143,6 +143,7 @@ def _partitions(found: Group) -> list[dict[str, Any]]:
             "first_offset": place.first_offset,
             "end_offset": place.end_offset,
             "lag": place.lag,
+            "member": place.member,
         }
         for place in found.partitions
     ]

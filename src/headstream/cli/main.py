@@ -34,7 +34,7 @@ class Entry(NamedTuple):
 COMMANDS: Final = {
     "demo": Entry("demo", "demo", "The whole story on this machine, in a minute."),
     "server": Entry("server", "server", "Serve a log over TCP and HTTP."),
-    "stream": Entry("streams", "stream", "Streams: list, show, create, delete."),
+    "stream": Entry("streams", "stream", "Streams: list, show, create, update, delete."),
     "topic": Entry("topics", "topic", "Topics: list, show, create, update, delete, purge."),
     "partition": Entry("partitions", "partition", "Partitions of a topic: create, delete, states, set-state."),
     "group": Entry("groups", "group", "Consumer groups: list, show, lag, seek, delete."),

@@ -109,6 +109,15 @@ for _command in (inspect, status, schemas, parked, redrive, reload):
     show_default=True,
     help="What becomes of them.",
 )
+@click.option("--atomic", is_flag=True, help="Show a transaction's changes to a table all at once or not at all.")
+@click.option(
+    "--transaction-wait", "transaction_wait_us", type=_DURATION, help="How long its events may be missing.  [default: 5m]"
+)
+@click.option(
+    "--on-incomplete-transaction",
+    type=click.Choice(["wait", "apply", "fail"]),
+    help="Then wait on with a warning, apply what there is, or stop.  [default: wait]",
+)
 @click.option("--change-tables", type=_PLACE, help="Write every change as it came into a Delta table a target, in there.")
 @click.option("--dead-letter-table", type=_PLACE, help="Write the dead letter into a Delta table, too.")
 @click.option("--metrics", type=click.Path(dir_okay=False, path_type=Path), help="Keep metrics in this file (OpenMetrics).")

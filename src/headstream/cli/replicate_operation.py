@@ -128,7 +128,7 @@ def schemas(checkpoint: Path, zone: Path | None, table: tuple[str, str] | None, 
 @click.option("--dead", is_flag=True, help="Show the dead letter too.")
 @output_option
 def parked(checkpoint: Path, dead: bool, output: str, **chosen: Any) -> None:
-    """Show the messages that a pipeline has set aside, by what they wait for: their schema, or a table that fails.
+    """Show the messages that a pipeline has set aside, by what they wait for: a schema, a table, the rest of a transaction.
 
     \b
     Examples:
@@ -252,6 +252,7 @@ def _rows(ledger: Ledger, selection: Selection, zone: SchemaZone) -> list[dict[s
             "bytes": parcel.size_bytes,
             "since": format_time(parcel.since_us),
             "reason": parcel.reason,
+            "transaction": parcel.transaction_key,
             "topic": parcel.log_topic,
             "from_offset": parcel.from_offset,
             "until_offset": parcel.until_offset,
@@ -270,6 +271,8 @@ def _print_status(document: dict[str, Any], output: str) -> None:
         return
     run, failing = document.pop("run") or {}, document.pop("failing_tables")
     document["updated"] = None if document["updated_us"] is None else format_time(document["updated_us"])
+    oldest = document["oldest_transaction"]
+    document["oldest_transaction"] = None if oldest is None else f"{oldest['wait_seconds']} s: {oldest['lacks']}"
     document["requests"] = [f"{request['kind']} {request['id']}" for request in document["requests"]]
     last = document["last_request"]
     document["last_request"] = None if last is None else f"{last['kind']} {last['id']}: {_describe(last['result'])}"

@@ -1,4 +1,4 @@
-"""`headstream stream`: list, show, create, delete."""
+"""`headstream stream`: list, show, create, update, delete."""
 
 from __future__ import annotations
 
@@ -7,7 +7,8 @@ from typing import TYPE_CHECKING, Any
 import click
 
 from headstream.cli.output import format_time, print_object, print_objects
-from headstream.cli.parameters import open_log, output_option, stream_argument, url_option
+from headstream.cli.parameters import Checked, open_log, output_option, stream_argument, url_option
+from headstream.model.identifiers import check_name
 
 if TYPE_CHECKING:
     from headstream.model.topology import Stream
@@ -69,6 +70,22 @@ def create(stream: str, url: str, output: str) -> None:
     """
     with open_log(url) as log:
         print_object(_describe(log.create_stream(stream), output), output)
+
+
+@stream.command()
+@stream_argument
+@click.option("--name", required=True, type=Checked("name", lambda text: check_name(text, "stream")), help="Its new name.")
+@url_option
+@output_option
+def update(stream: str, name: str, url: str, output: str) -> None:
+    """Give a stream another name; whoever goes by the old one finds it gone.
+
+    \b
+    Example:
+      headstream stream update shop --name store
+    """
+    with open_log(url) as log:
+        print_object(_describe(log.rename_stream(stream, name), output), output)
 
 
 @stream.command()

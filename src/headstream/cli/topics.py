@@ -117,19 +117,23 @@ def create(
 
 @topic.command()
 @topic_argument
+@click.option("--name", type=Checked("name", lambda text: check_name(text, "topic")), help="Its new name, without its stream's.")
 @changing_options
 @url_option
 @output_option
-def update(topic: str, url: str, output: str, **options: Unpack[TopicOptionsInput]) -> None:
-    """Change what a topic keeps and takes; what is not named stays as it is.
+def update(topic: str, name: str | None, url: str, output: str, **options: Unpack[TopicOptionsInput]) -> None:
+    """Change a topic's name, what it keeps and what it takes; what is not named stays as it is.
 
     \b
     Examples:
       headstream topic update web/clicks --retention 7d --retention-bytes 10GB
       headstream topic update web/clicks --retention forever
       headstream topic update shop/prices --compaction 1d --deduplication none
+      headstream topic update shop/orders --name purchases
     """
     with open_log(url) as log:
+        if name is not None:
+            topic = log.rename_topic(topic, name).full_name
         changed = log.update_topic(topic, **options)
     _print(changed, output)
 

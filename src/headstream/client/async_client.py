@@ -235,6 +235,10 @@ class AsyncClient:
         """Return all streams."""
         return await self._worker.run(self._client.streams)
 
+    async def rename_stream(self, name: str, to: str) -> Stream:
+        """Give a stream another name; see Client.rename_stream()."""
+        return await self._worker.run(self._client.rename_stream, name, to)
+
     async def delete_stream(self, name: str) -> None:
         """Delete a stream with all its topics."""
         await self._worker.run(self._client.delete_stream, name)
@@ -268,6 +272,10 @@ class AsyncClient:
     async def update_topic(self, name: str | TopicName, **options: Unpack[TopicOptionsInput]) -> Topic:
         """Change what a topic keeps and takes; see Client.update_topic()."""
         return await self._worker.run(functools.partial(self._client.update_topic, **options), name)
+
+    async def rename_topic(self, name: str | TopicName, to: str) -> Topic:
+        """Give a topic another name in its stream; see Client.rename_topic()."""
+        return await self._worker.run(self._client.rename_topic, name, to)
 
     async def purge_topic(self, name: str | TopicName) -> None:
         """Remove all messages of a topic and all offsets committed in it; see Client.purge_topic()."""

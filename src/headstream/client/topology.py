@@ -39,6 +39,23 @@ class Topology:
         """Return all streams, in the order of their ids."""
         return self._open_transport().streams.list()
 
+    def rename_stream(self, name: str, to: str) -> Stream:
+        """Give a stream another name, and return it.
+
+        Producers, consumers and Spark queries go by names: those that were made before find the old one gone.
+
+        Args:
+            name: The stream.
+            to: Its new name, without dot or slash.
+
+        Raises:
+            StreamNotFoundError: there is no such stream.
+            AlreadyExistsError: another stream has that name.
+            LogLockedError: another process is the writer of an embedded log.
+        """
+        self._open_transport().streams.rename(name, to)
+        return self.stream(to)
+
     def delete_stream(self, name: str) -> None:
         """Delete a stream with all its topics; StreamNotFoundError where there is none."""
         self._open_transport().streams.delete(name)
@@ -120,6 +137,25 @@ class Topology:
             LogLockedError: another process is the writer of an embedded log.
         """
         return self._open_transport().topics.update(topic_name(name), **options)
+
+    def rename_topic(self, name: str | TopicName, to: str) -> Topic:
+        """Give a topic another name in its stream, and return it.
+
+        Producers, consumers and Spark queries go by names: those that were made before find the old one gone. What consumers
+        have committed stays.
+
+        Args:
+            name: `stream/topic`.
+            to: The topic's new name, without its stream's.
+
+        Raises:
+            TopicNotFoundError: there is no such topic.
+            AlreadyExistsError: another topic of the stream has that name.
+            LogLockedError: another process is the writer of an embedded log.
+        """
+        old = topic_name(name)
+        self._open_transport().topics.rename(old, to)
+        return self.topic(TopicName(old.stream, to))
 
     def purge_topic(self, name: str | TopicName) -> None:
         """Remove all messages of a topic and all offsets committed in it; the next message gets offset 0.

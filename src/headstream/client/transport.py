@@ -42,6 +42,9 @@ class StreamCommands(Protocol):
     def list(self) -> list[Stream]:
         """Return all streams."""
 
+    def rename(self, name: str, to: str) -> None:
+        """Give a stream another name."""
+
     def delete(self, name: str) -> None:
         """Delete a stream with all its topics."""
 
@@ -72,6 +75,9 @@ class TopicCommands(Protocol):
 
     def update(self, name: TopicName, **changes: int | None) -> Topic:
         """Change options of a topic (those of TopicOptions) by name; the others stay as they are."""
+
+    def rename(self, name: TopicName, to: str) -> None:
+        """Give a topic another name in its stream."""
 
     def purge(self, name: TopicName) -> None:
         """Remove all messages of a topic and all offsets committed in it."""

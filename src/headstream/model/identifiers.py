@@ -13,13 +13,16 @@ __all__ = ["MAX_NAME_BYTES", "TopicName", "check_name", "format_message_id", "pa
 MAX_NAME_BYTES: Final = 255
 """A name's length travels as one byte."""
 
+_NAMED_BY_CLIENTS: Final = frozenset({"consumer", "group"})
+"""Existing clients call them anything at all."""
+
 
 def check_name(name: str, noun: str) -> str:
     """Return the name of a stream, topic or group if it can be one.
 
     Args:
         name: 1 to 255 bytes of UTF-8.
-        noun: What is being named; a stream's name has no dot and no slash.
+        noun: What is being named; a stream's name has no dot and no slash, a consumer's or group's may have NUL.
 
     Raises:
         InvalidInputError: the name is empty, too long, or has a character it may not have.
@@ -27,7 +30,8 @@ def check_name(name: str, noun: str) -> str:
     size = len(name.encode("utf-8", "surrogatepass"))
     if not 1 <= size <= MAX_NAME_BYTES:
         raise InvalidInputError(f"a {noun} name has 1 to {MAX_NAME_BYTES} bytes, this one has {size}", where=repr(name[:40]))
-    if "\x00" in name or any("\ud800" <= character <= "\udfff" for character in name):
+    has_nul = "\x00" in name and noun not in _NAMED_BY_CLIENTS
+    if has_nul or any("\ud800" <= character <= "\udfff" for character in name):
         raise InvalidInputError(f"a {noun} name may not contain NUL or a lone surrogate", where=repr(name))
     if noun == "stream" and ("/" in name or "." in name):
         raise InvalidInputError(

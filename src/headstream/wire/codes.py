@@ -84,6 +84,7 @@ class Code(enum.IntEnum):
     GET_OPEN_TOPIC = 10_011
     LIST_OPEN_TOPICS = 10_012
     CHANGE_TOPIC_OPTIONS = 10_013
+    RENAME_TOPIC = 10_014
     STAGE_BATCH = 10_020
     COMMIT_EPOCH = 10_021
     GET_EPOCH = 10_022
@@ -200,6 +201,7 @@ _ENTRIES: Final = (
     Entry(Code.GET_OPEN_TOPIC, "topic.get_open", True, Route("GET", "/open" + _T)),
     Entry(Code.LIST_OPEN_TOPICS, "topic.list_open", True, Route("GET", "/open/topics")),
     Entry(Code.CHANGE_TOPIC_OPTIONS, "topic.change_options", True, Route("PUT", "/open" + _T)),
+    Entry(Code.RENAME_TOPIC, "topic.rename", True, Route("PUT", "/open" + _T + "/name", 204)),
     Entry(Code.STAGE_BATCH, "epoch.stage", True, Route("POST", "/epochs/{writer}/{epoch}/batches", 201)),
     Entry(Code.COMMIT_EPOCH, "epoch.commit", True, Route("POST", "/epochs/{writer}/{epoch}/commit")),
     Entry(Code.GET_EPOCH, "epoch.get", True, Route("GET", "/epochs/{writer}")),

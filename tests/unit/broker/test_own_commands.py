@@ -5,6 +5,7 @@ from __future__ import annotations
 import io
 import threading
 import zipfile
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -46,6 +47,7 @@ from headstream.wire.extensions.topics import (
     GetIdentity,
     GetOpenTopic,
     ListOpenTopics,
+    RenameTopic,
 )
 from headstream.wire.records import Command
 from tests.servers import Peer, Server
@@ -101,6 +103,9 @@ def test_topic_is_ours_with_all_its_options_when_made_and_changed(peer: Peer) ->
     assert peer.ask(GetIdentity()).uuid == peer.dispatcher.broker.identity
     assert peer.status(ChangeTopicOptions("shop", "wide", {"colour": 1})) == 4
     assert peer.status(CreateOpenTopic(*AT, 2)) == 2013
+    peer.ask(RenameTopic("shop", "wide", "wider"))
+    assert peer.ask(GetOpenTopic("shop", 2)) == replace(changed, name="wider")
+    assert [peer.status(RenameTopic("shop", *names)) for names in (("wider", "orders"), ("wide", "x"))] == [2013, 2011]
     assert peer.ask(CreateOpenTopic(*AT, 9, if_not_exists=True)).id == 1
 
 

@@ -39,12 +39,19 @@ def test_groups_are_listed_and_shown(url: str) -> None:
     places = shown.pop("partitions")
     assert shown == summary
     assert places == run(url, "lag", "shop/orders", "billing") == [
-        {"partition": 1, "committed": None, "first_offset": 0, "end_offset": 0, "lag": 0},
-        {"partition": 2, "committed": 1, "first_offset": 0, "end_offset": 4, "lag": 3},
+        {"partition": 1, "committed": None, "first_offset": 0, "end_offset": 0, "lag": 0, "member": None},
+        {"partition": 2, "committed": 1, "first_offset": 0, "end_offset": 4, "lag": 3, "member": None},
     ]  # fmt: skip
     table = run(url, "show", "shop/orders", "billing", form="table")
     assert "billing" in table
     assert "end_offset" in table
+
+
+def test_who_reads_each_partition_is_shown_while_a_group_has_members(url: str) -> None:
+    with hs.connect(url) as log, log.consumer("shop/orders", group="billing", timeout_ms=0) as consumer:
+        assert [message.payload for message in consumer] == [b"1", b"2", b"3"]
+        (member,) = log.group("shop/orders", "billing").members
+        assert [row["member"] for row in run(url, "lag", "shop/orders", "billing")] == [member.id] * 2
 
 
 def test_a_group_is_moved_and_deleted(url: str) -> None:

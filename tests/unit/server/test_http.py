@@ -96,6 +96,13 @@ def test_a_body_may_be_zipped_and_is_bounded_as_what_it_becomes(http: Http) -> N
         assert answer.status == status
 
 
+@pytest.mark.parametrize("coding", ["gzip", "deflate"])
+def test_a_body_that_is_not_zipped_as_its_head_says_is_refused(http: Http, caplog: pytest.LogCaptureFixture, coding: str) -> None:
+    more = f"{JSON}Content-Encoding: {coding}\r\nContent-Length: 5\r\n"
+    assert statuses(raw(http, head(http, "POST", MESSAGES, more), b"abcde")) == [400]
+    assert [record for record in caplog.records if record.exc_info] == []
+
+
 @pytest.mark.parametrize(("size", "status"), [(49_900, 201), (50_001, 413), (1 << 40, 413)])
 def test_a_body_that_is_announced_too_long_is_refused_before_it_comes(http: Http, size: int, status: int) -> None:
     body = json.dumps(SEND).encode()

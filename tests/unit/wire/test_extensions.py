@@ -52,6 +52,7 @@ EXAMPLES: list[Command[Any]] = [
     topics.ListOpenTopics(),
     topics.ListOpenTopics("shop"),
     topics.ChangeTopicOptions("shop", "orders", {"retention_us": None, "retention_bytes": 1 << 30}),
+    topics.RenameTopic("shop", 1, "purchases"),
     topics.GetIdentity(),
     epochs.StageBatch("query", 5, "part-0", 1 << 33, "s", "t", 1, True, SENT),
     epochs.CommitEpoch("a/query", 5, (RECEIPT, RECEIPT)),

@@ -19,6 +19,7 @@ from headstream.wire.extensions.topics import (
     ListOpenTopics,
     OpenPartition,
     OpenTopic,
+    RenameTopic,
 )
 from headstream.wire.records import Command
 
@@ -76,6 +77,13 @@ def change_topic_options(server: Dispatcher, session: Session, command: ChangeTo
     return _describe(server.broker.topics.update(place.topic.name, **command.changes))
 
 
+def rename_topic(server: Dispatcher, session: Session, command: RenameTopic) -> None:
+    """Give a topic another name."""
+    place = server.places.topic(command.stream, command.topic)
+    server.rights(session).manage_topic(place.stream.id, place.topic.id)
+    server.broker.topics.rename(place.topic.name, command.name)
+
+
 def get_identity(server: Dispatcher, session: Session, command: GetIdentity) -> Identity:
     """Return what tells this log from every other."""
     return Identity(server.broker.identity or "")
@@ -106,5 +114,6 @@ HANDLERS: Final[dict[type[Command[Any]], Handler]] = {
     GetOpenTopic: get_open_topic,
     ListOpenTopics: list_open_topics,
     ChangeTopicOptions: change_topic_options,
+    RenameTopic: rename_topic,
     GetIdentity: get_identity,
 }

@@ -65,6 +65,7 @@ _SLOW: Final = frozenset(
         Code.GET_OPEN_TOPIC,
         Code.LIST_OPEN_TOPICS,
         Code.CHANGE_TOPIC_OPTIONS,
+        Code.RENAME_TOPIC,
         Code.STAGE_BATCH,
         Code.COMMIT_EPOCH,
         Code.UNSTAGE_PARTS,

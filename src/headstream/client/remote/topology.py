@@ -20,9 +20,16 @@ from headstream.model.topology import (
     check_partition_count,
 )
 from headstream.wire.commands.partitions import CreatePartitions, DeletePartitions
-from headstream.wire.commands.streams import CreateStream, DeleteStream, GetStream, ListStreams, StreamDetails
+from headstream.wire.commands.streams import CreateStream, DeleteStream, GetStream, ListStreams, StreamDetails, UpdateStream
 from headstream.wire.commands.topics import DeleteTopic, PurgeTopic
-from headstream.wire.extensions.topics import ChangeTopicOptions, CreateOpenTopic, GetOpenTopic, ListOpenTopics, OpenTopic
+from headstream.wire.extensions.topics import (
+    ChangeTopicOptions,
+    CreateOpenTopic,
+    GetOpenTopic,
+    ListOpenTopics,
+    OpenTopic,
+    RenameTopic,
+)
 
 __all__ = ["RemotePartitions", "RemoteStreams", "RemoteTopics"]
 
@@ -53,6 +60,10 @@ class RemoteStreams:
             topics.setdefault(topic.stream, []).append(topic.name)
         found = self._caller.call(ListStreams())
         return [Stream(stream.name, stream.id, stream.created_us, tuple(sorted(topics.get(stream.name, ())))) for stream in found]
+
+    def rename(self, name: str, to: str) -> None:
+        """Give a stream another name."""
+        self._caller.call(UpdateStream(name, check_name(to, "stream")))
 
     def delete(self, name: str) -> None:
         """Delete a stream with all its topics; StreamNotFoundError where there is none."""
@@ -104,6 +115,10 @@ class RemoteTopics:
         """Change options of a topic by name; the others stay as they are."""
         TopicOptions(**changes)  # checks names and ranges
         return _topic(self._caller.call(ChangeTopicOptions(name.stream, name.topic, changes)))
+
+    def rename(self, name: TopicName, to: str) -> None:
+        """Give a topic another name in its stream."""
+        self._caller.call(RenameTopic(name.stream, name.topic, check_name(to, "topic")))
 
     def purge(self, name: TopicName) -> None:
         """Remove all messages of a topic and all offsets committed in it."""

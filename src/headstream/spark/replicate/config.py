@@ -17,6 +17,7 @@ from headstream.spark.replicate.table_settings import TableRules, find_table_pro
 
 __all__ = [
     "MAX_MESSAGES_PER_BATCH",
+    "OnIncompleteTransaction",
     "OnMissingSchema",
     "Problem",
     "ReplicateConfig",
@@ -27,6 +28,7 @@ __all__ = [
 ]
 
 OnMissingSchema = Literal["delayed", "dead-letter", "fail"]
+OnIncompleteTransaction = Literal["wait", "apply", "fail"]
 
 MAX_MESSAGES_PER_BATCH: Final = 200_000
 """Messages of one micro-batch: enough to spread a merge's fixed cost, few enough to hold decoded in the driver."""
@@ -106,6 +108,11 @@ class ReplicateConfig:
         max_parked_age_us: Longest time that a message may wait before an alarm is raised, microseconds.
         max_dead_rate: The share of a micro-batch's messages that may be given up, 0 to 1; beyond it the pipeline stops.
         dead_rate_messages: Smallest number of messages that a share is told of.
+        atomic: Whether a transaction's changes to a table become visible all at once or not at all.
+        transaction_wait_us: How long a transaction may be without some of its events before `on_incomplete_transaction`
+            applies, microseconds.
+        on_incomplete_transaction: `wait` raises an alarm and waits on, `apply` applies what there is of it, `fail` stops
+            the pipeline.
         once: Stop when all that was there at the start has been applied.
         max_messages_per_batch: Most messages of one micro-batch.
         change_tables: Directory of change tables, all changes of each table as they came, at `<schema>/<table>`; None for none.
@@ -142,6 +149,9 @@ class ReplicateConfig:
     max_parked_age_us: int = 86_400_000_000
     max_dead_rate: float = 0.1
     dead_rate_messages: int = 1000
+    atomic: bool = False
+    transaction_wait_us: int = 300_000_000
+    on_incomplete_transaction: OnIncompleteTransaction = "wait"
     once: bool = False
     max_messages_per_batch: int = MAX_MESSAGES_PER_BATCH
     change_tables: Path | None = None
@@ -175,8 +185,13 @@ class ReplicateConfig:
         return tuple(dict.fromkeys((*self.metadata, *self.topics)))
 
 
+_POLICIES: Final = {
+    "on_missing_schema": get_args(OnMissingSchema),
+    "on_incomplete_transaction": get_args(OnIncompleteTransaction),
+}
 _AT_LEAST: Final = {
     "schema_wait_us": (0, "a wait cannot be negative"),
+    "transaction_wait_us": (0, "a wait cannot be negative"),
     "max_parked_count": (1, "at least one message must be able to wait"),
     "max_parked_bytes": (1, "at least one message must be able to wait"),
     "max_parked_age_us": (0, "a wait cannot be negative"),
@@ -205,14 +220,9 @@ def find_problems(settings: Mapping[str, Any]) -> list[Problem]:
             if not (plain and name and "/" not in name):
                 problems += _topic_problem(setting, name)
     problems += _topic_problem("delayed", settings.get("delayed", "replicate/delayed"))
-    if settings.get("on_missing_schema", "delayed") not in get_args(OnMissingSchema):
-        problems.append(
-            Problem(
-                "on_missing_schema",
-                f"{settings['on_missing_schema']!r} is not a policy",
-                f"Use one of {', '.join(get_args(OnMissingSchema))}",
-            )
-        )
+    for setting, policies in _POLICIES.items():
+        if settings.get(setting, policies[0]) not in policies:
+            problems.append(Problem(setting, f"{settings[setting]!r} is not a policy", f"Use one of {', '.join(policies)}"))
     for setting, (least, what) in _AT_LEAST.items():
         value = settings.get(setting, least)
         if value is not None and value < least:

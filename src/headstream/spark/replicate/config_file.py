@@ -18,6 +18,7 @@ from typing import Any, Final, get_args, get_type_hints
 from headstream.codec.replicate.formats import HEADER_FIELDS, MessageFormat
 from headstream.errors import InvalidOptionError, StorageError
 from headstream.spark.replicate.config import (
+    OnIncompleteTransaction,
     OnMissingSchema,
     ReplicateConfig,
     find_problems,
@@ -116,11 +117,15 @@ def _pipeline_readers(base: Path) -> dict[str, tuple[str, _Reader]]:
     plain: dict[str, _Reader] = {
         "source": _text, "topics": _texts, "metadata": _texts, "kafka": _pairs, "topic_tables": _pairs,
         "on_missing_schema": _choice(*get_args(OnMissingSchema)), "delayed": _text, "max_parked_count": _count,
+        "atomic": _flag, "on_incomplete_transaction": _choice(*get_args(OnIncompleteTransaction)),
         "max_parked_bytes": _size, "max_dead_rate": _share, "dead_rate_messages": _count, "once": _flag,
         "max_messages_per_batch": _count,
     }  # fmt: skip
     paths = ("tables", "checkpoint", "zone", "schemas", "change_tables", "dead_letter_table", "metrics")
-    times = ("schema_wait", "max_parked_age", "tombstones_kept", "compact_every", "vacuum_every", "vacuum_kept", "load_gap")
+    times = (
+        "schema_wait", "transaction_wait", "max_parked_age", "tombstones_kept", "compact_every", "vacuum_every", "vacuum_kept",
+        "load_gap",
+    )  # fmt: skip
     readers = {name: (name, reader) for name, reader in plain.items()}
     readers |= {name: (name, _path(base)) for name in paths}
     return readers | {name: (f"{name}_us", _duration) for name in times}

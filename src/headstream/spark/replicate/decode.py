@@ -6,7 +6,7 @@ A message leaves as one of five things:
     waiting    data whose schema has not come (raw, with the schema id)
     dead       what can never be a change (raw, with the reason)
     changes    one Arrow batch a schema id, in the target's types
-    unwanted   a change of a table that is not to be a target (counted)
+    unwanted   a change of a table that is not to be a target (counted; with `atomic` also where it stands in its transaction)
 
 Beside them go findings: what a user should know of the messages, without being in anybody's way.
 
@@ -32,8 +32,8 @@ from headstream.spark.replicate.json_rows import decode_json_rows
 from headstream.spark.replicate.mask_orders import MaskOrders
 from headstream.spark.replicate.raw import offsets_and_data, raw_rows, read_ipc, write_ipc
 from headstream.spark.replicate.registry import RegistrySchemas, framed_ids
-from headstream.spark.replicate.rows import decode_avro_rows
-from headstream.spark.replicate.schema_catalog import DecodeOptions, SchemaCatalog
+from headstream.spark.replicate.rows import decode_avro_events, decode_avro_rows
+from headstream.spark.replicate.schema_catalog import DecodeOptions, SchemaCatalog, Unwanted
 from headstream.spark.replicate.schemas import TableSchema
 from headstream.spark.replicate.zone import SchemaZone
 
@@ -65,6 +65,7 @@ class Decoded:
         dead: Raw messages with a reason.
         changes: Schema id -> decoded changes.
         unwanted: How many messages are of tables that are not to be targets.
+        events: Where these stand in their transactions, EVENTS_SCHEMA, where that is wanted.
         findings: What a user should know -> how many messages it is about.
         size_bytes: Size of the messages that went in.
     """
@@ -74,6 +75,7 @@ class Decoded:
     dead: list[pa.RecordBatch] = field(default_factory=list)
     changes: dict[str, list[pa.RecordBatch]] = field(default_factory=dict)
     unwanted: int = 0
+    events: list[pa.RecordBatch] = field(default_factory=list)
     findings: dict[str, int] = field(default_factory=dict)
     size_bytes: int = 0
 
@@ -92,6 +94,7 @@ class Decoded:
         for schema_id, batches in other.changes.items():
             self.changes.setdefault(schema_id, []).extend(batches)
         self.unwanted += other.unwanted
+        self.events += other.events
         self.size_bytes += other.size_bytes
         self.note(other.findings)
 
@@ -103,7 +106,7 @@ class Decoded:
     def to_batch(self) -> pa.RecordBatch:
         """Return it as one batch of DECODED_SCHEMA, to travel from an executor to the driver."""
         groups: list[tuple[str, str | None, pa.RecordBatch]] = []
-        for kind in ("metadata", "waiting", "dead"):
+        for kind in ("metadata", "waiting", "dead", "events"):
             groups += [(kind, None, batch) for batch in getattr(self, kind)]
         groups += [("changes", schema_id, batch) for schema_id, batches in self.changes.items() for batch in batches]
         rows = [(kind, schema_id, batch.num_rows, write_ipc(batch)) for kind, schema_id, batch in groups]
@@ -173,6 +176,7 @@ class Decoder:
         reasons: dict[int, str] = {row: str(fault) for row, fault in envelopes.faults.items()}
         metadata = np.flatnonzero(form == forms.METADATA).tolist()
         waiting: dict[int, str] = {}
+        named: dict[int, str] = {}
         groups = self._avro_groups(envelopes, data)
         framed = np.flatnonzero(form == forms.REGISTRY).tolist()
         if framed and self._options.registry is None:
@@ -183,21 +187,27 @@ class Decoder:
             schema = self._catalog.find(schema_id, own_schema)
             if schema is None:
                 waiting |= dict.fromkeys(rows.tolist(), schema_id)
-            elif schema == "unwanted":
+            elif isinstance(schema, Unwanted):
                 decoded.unwanted += len(rows)
+                if schema.rows is not None:
+                    decoded.events.append(decode_avro_events(schema.lineage, schema.rows, raw, envelopes, rows))
             elif isinstance(schema, SchemaError):
                 reasons |= dict.fromkeys(rows.tolist(), str(schema))
+                named |= dict.fromkeys(rows.tolist(), schema_id)
             else:
                 result = decode_avro_rows(schema, raw, envelopes, rows, self._orders)
                 self._add(decoded, schema, result.changes)
                 reasons |= result.faults
+                named |= dict.fromkeys(result.faults, schema.metadata.schema_id)
                 decoded.note(result.findings)
         json = decode_json_rows(raw, np.flatnonzero(form == forms.JSON).tolist(), self._catalog, self._options)
         for schema, changes in json.changes:
             self._add(decoded, schema, changes)
         decoded.unwanted += json.unwanted
+        decoded.events += json.events
         decoded.note(json.findings)
-        self._set_aside(decoded, raw, metadata + json.metadata, waiting | json.waiting, reasons | json.faults)
+        named |= waiting | json.waiting | json.named
+        self._set_aside(decoded, raw, metadata + json.metadata, waiting | json.waiting, reasons | json.faults, named)
         return decoded
 
     def schema(self, schema_id: str) -> TableSchema:
@@ -215,7 +225,8 @@ class Decoder:
 
     def _add(self, decoded: Decoded, schema: TableSchema, changes: pa.RecordBatch) -> None:
         schema_id = schema.metadata.schema_id
-        decoded.changes.setdefault(schema_id, []).append(changes)
+        if changes.num_rows:
+            decoded.changes.setdefault(schema_id, []).append(changes)
         if schema.findings and schema_id not in self._told:
             self._told.add(schema_id)
             name = f"{schema.metadata.lineage.schema}.{schema.metadata.lineage.table}"
@@ -223,14 +234,19 @@ class Decoder:
 
     @staticmethod
     def _set_aside(
-        decoded: Decoded, raw: pa.RecordBatch, metadata: list[int], waiting: dict[int, str], reasons: dict[int, str]
+        decoded: Decoded,
+        raw: pa.RecordBatch,
+        metadata: list[int],
+        waiting: dict[int, str],
+        reasons: dict[int, str],
+        named: dict[int, str],
     ) -> None:
         if metadata:
             decoded.metadata.append(raw_rows(raw, sorted(metadata)))
         if waiting:
-            decoded.waiting.append(raw_rows(raw, sorted(waiting), schema_ids=waiting))
+            decoded.waiting.append(raw_rows(raw, sorted(waiting), schema_ids=named))
         if reasons:
-            decoded.dead.append(raw_rows(raw, sorted(reasons), reasons=reasons))
+            decoded.dead.append(raw_rows(raw, sorted(reasons), schema_ids=named, reasons=reasons))
 
     @staticmethod
     def _avro_groups(envelopes: Envelopes, data: pa.Buffer) -> dict[tuple[str, str | None], np.ndarray]:

@@ -19,8 +19,9 @@ from headstream.spark.replicate.changes import OPERATIONS
 from headstream.spark.replicate.conversion import array_from_json
 from headstream.spark.replicate.row_masks import settle_masks
 from headstream.spark.replicate.rows import ChangeParts, DecodedRows, Faults, assemble_changes, header_maps
-from headstream.spark.replicate.schema_catalog import DecodeOptions, Found, SchemaCatalog, find_topic_table
+from headstream.spark.replicate.schema_catalog import DecodeOptions, Found, SchemaCatalog, Unwanted, find_topic_table
 from headstream.spark.replicate.schemas import TableSchema
+from headstream.spark.replicate.transaction_events import transaction_events
 from headstream.spark.replicate.zone import table_id
 
 __all__ = ["JsonRows", "decode_json_rows"]
@@ -37,16 +38,20 @@ class JsonRows:
         metadata: Rows with metadata messages.
         waiting: Row -> the schema id it waits for.
         faults: Row -> why it can never be a change.
+        named: Row -> the schema id that it is of, where that is known.
         changes: Schema and its decoded changes.
         unwanted: How many messages are of tables that are not to be targets.
+        events: Where these stand in their transactions, where that is wanted.
         findings: What a user should know -> how many rows it is about.
     """
 
     metadata: list[int] = field(default_factory=list)
     waiting: dict[int, str] = field(default_factory=dict)
     faults: Faults = field(default_factory=dict)
+    named: dict[int, str] = field(default_factory=dict)
     changes: list[tuple[TableSchema, pa.RecordBatch]] = field(default_factory=list)
     unwanted: int = 0
+    events: list[pa.RecordBatch] = field(default_factory=list)
     findings: dict[str, int] = field(default_factory=dict)
 
 
@@ -80,7 +85,10 @@ def decode_json_rows(raw: pa.RecordBatch, rows: list[int], catalog: SchemaCatalo
         except (DecodeError, SchemaError) as error:
             result.faults[row] = str(error)
     for wanted, messages in groups.items():
-        _decode_group(result, raw, wanted, messages, catalog.find(wanted, avro=False))
+        schema = catalog.find(wanted, avro=False)
+        if isinstance(schema, Unwanted) and options.atomic:
+            result.events.append(transaction_events(schema.lineage, *_transaction_parts([change for _, _, change in messages])))
+        _decode_group(result, raw, wanted, messages, schema)
     return result
 
 
@@ -88,14 +96,16 @@ def _decode_group(result: JsonRows, raw: pa.RecordBatch, wanted: str, messages: 
     rows = [row for row, _, _ in messages]
     if schema is None:
         result.waiting |= dict.fromkeys(rows, wanted)
-    elif schema == "unwanted":
+    elif isinstance(schema, Unwanted):
         result.unwanted += len(rows)
     elif isinstance(schema, SchemaError):
         result.faults |= dict.fromkeys(rows, str(schema))
+        result.named |= dict.fromkeys(rows, wanted)
     else:
         decoded = _to_columns(schema, raw, messages)
         result.changes.append((schema, decoded.changes))
         result.faults |= decoded.faults
+        result.named |= dict.fromkeys(decoded.faults, schema.metadata.schema_id)
         for finding, count in decoded.findings.items():
             result.findings[finding] = result.findings.get(finding, 0) + count
 
@@ -117,6 +127,7 @@ def _to_columns(schema: TableSchema, raw: pa.RecordBatch, messages: list[_Messag
 
     now: list[Mapping[str, Any]] = [change.data for change in changes]
     past: list[Mapping[str, Any]] = [change.before or {} for change in changes]
+    transactions, events, last_events = _transaction_parts(changes)
     masks = settle_masks(
         schema,
         pa.array([_column_mask(schema, change) for change in changes], pa.binary()),
@@ -136,9 +147,9 @@ def _to_columns(schema: TableSchema, raw: pa.RecordBatch, messages: list[_Messag
             sequences=pa.array([change.change_sequence for change in changes], pa.string()),
             masks=masks.columns,
             changed=masks.changed,
-            transactions=pa.array([change.transaction_id for change in changes], pa.string()),
-            events=pa.array([change.transaction_event_counter for change in changes], pa.int64()),
-            last_events=pa.array([change.transaction_last_event for change in changes], pa.bool_()),
+            transactions=transactions,
+            events=events,
+            last_events=last_events,
             details=[
                 pa.array([change.timestamp for change in changes], pa.string()),
                 pa.array([change.stream_position for change in changes], pa.string()),
@@ -147,6 +158,15 @@ def _to_columns(schema: TableSchema, raw: pa.RecordBatch, messages: list[_Messag
         ),
     )
     return DecodedRows(batch, faults, masks.findings)
+
+
+def _transaction_parts(changes: list[Change]) -> tuple[pa.Array, pa.Array, pa.Array]:
+    """Return the transaction of each change, its number there, and whether it is the last one."""
+    return (
+        pa.array([change.transaction_id for change in changes], pa.string()),
+        pa.array([change.transaction_event_counter for change in changes], pa.int64()),
+        pa.array([change.transaction_last_event for change in changes], pa.bool_()),
+    )
 
 
 def _column_mask(schema: TableSchema, change: Change) -> bytes | None:

@@ -19,25 +19,27 @@ from __future__ import annotations
 import sqlite3
 import threading
 import uuid
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Hashable, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import astuple, dataclass, fields
 from pathlib import Path
-from typing import Any, Final
+from typing import Any, Final, TypeAlias
 
 from headstream.errors import StorageError
 
-__all__ = ["Ledger", "Parcel", "Table", "Waiting"]
+__all__ = ["WAITS", "Ledger", "Parcel", "Record", "Table", "Waiting", "no_record"]
 
 Table = tuple[str, str]
 """Schema and name of a target table."""
+Record: TypeAlias = Callable[[sqlite3.Connection], None]
+"""What writes to the ledger within a transaction that another one began."""
 
 _TABLES: Final = """
 CREATE TABLE IF NOT EXISTS pipeline (name TEXT PRIMARY KEY, value TEXT NOT NULL) WITHOUT ROWID;
 CREATE TABLE IF NOT EXISTS parcels (
     id INTEGER PRIMARY KEY, state TEXT NOT NULL, cause TEXT NOT NULL, schema_id TEXT, table_schema TEXT, table_name TEXT,
     reason TEXT, log_topic TEXT NOT NULL, from_offset INTEGER NOT NULL, until_offset INTEGER NOT NULL,
-    size_bytes INTEGER NOT NULL, since_us INTEGER NOT NULL, batch INTEGER, release INTEGER
+    size_bytes INTEGER NOT NULL, since_us INTEGER NOT NULL, batch INTEGER, release INTEGER, transaction_key TEXT
 );
 CREATE INDEX IF NOT EXISTS parcels_by_state ON parcels (state, schema_id);
 CREATE TABLE IF NOT EXISTS failing (
@@ -47,8 +49,13 @@ CREATE TABLE IF NOT EXISTS failing (
 CREATE TABLE IF NOT EXISTS requests (
     id INTEGER PRIMARY KEY, kind TEXT NOT NULL, arguments TEXT NOT NULL, asked_us INTEGER NOT NULL, done_us INTEGER, result TEXT
 );
+CREATE TABLE IF NOT EXISTS open_transactions (
+    key TEXT PRIMARY KEY, last_event INTEGER, events TEXT NOT NULL, since_us INTEGER NOT NULL
+) WITHOUT ROWID;
+CREATE TABLE IF NOT EXISTS closed_transactions (number INTEGER PRIMARY KEY AUTOINCREMENT, key TEXT NOT NULL UNIQUE);
+CREATE INDEX IF NOT EXISTS parcels_by_transaction ON parcels (transaction_key) WHERE transaction_key IS NOT NULL;
 """
-_WAITS: Final = "state IN ('parked', 'delayed', 'called', 'releasing')"
+WAITS: Final = "state IN ('parked', 'delayed', 'called', 'releasing')"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -58,7 +65,7 @@ class Parcel:
     Args:
         id: Its number; 0 before the ledger has it.
         state: As the module says.
-        cause: `schema` or `table`, what it waits for, or `message`, which is at fault itself.
+        cause: `schema`, `table` or `transaction`, what it waits for, or `message`, which is at fault itself.
         schema_id: The schema that its messages name, where that is known and is one.
         table_schema: The schema of its table, where that is known.
         table_name: The name of its table.
@@ -70,6 +77,7 @@ class Parcel:
         since_us: When it was set aside, microseconds since 1970 UTC.
         batch: The micro-batch that set it aside.
         release: The release that it is chosen for.
+        transaction_key: The transaction that it waits for; its messages are all of that one.
     """
 
     id: int = 0
@@ -86,6 +94,7 @@ class Parcel:
     since_us: int
     batch: int | None = None
     release: int | None = None
+    transaction_key: str | None = None
 
     @property
     def count(self) -> int:
@@ -113,6 +122,14 @@ class Waiting:
     oldest_us: int | None
 
 
+def no_record(connection: sqlite3.Connection) -> None:
+    """Write nothing: a Record."""
+
+
+_MAY_COME_BACK: Final = (
+    "state IN ('called', 'parked', 'delayed') AND (cause <> 'transaction' OR state = 'called' "
+    "OR transaction_key NOT IN (SELECT key FROM open_transactions))"
+)
 _COLUMNS: Final = ", ".join(field.name for field in fields(Parcel))
 _MARKS: Final = ", ".join("?" * len(fields(Parcel)))
 
@@ -163,13 +180,21 @@ class Ledger:
         assert present is not None
         return present
 
-    def add(self, parcels: Iterable[Parcel], *, done: Sequence[int] = (), marks: Mapping[str, str] | None = None) -> None:
+    def add(
+        self,
+        parcels: Iterable[Parcel],
+        *,
+        done: Sequence[int] = (),
+        marks: Mapping[str, str] | None = None,
+        also: Record = no_record,
+    ) -> None:
         """Record parcels whose bytes are in the log now.
 
         Args:
             parcels: With id 0.
             done: Parcels that these take the place of.
             marks: Texts to be remembered with them, as set_mark() does.
+            also: What else becomes durable with them.
         """
         rows = [(None, *astuple(parcel)[1:]) for parcel in parcels]
         with self.transaction() as connection:
@@ -178,6 +203,7 @@ class Ledger:
             connection.executemany(
                 "UPDATE parcels SET state = 'done', release = NULL WHERE id = ?", [(number,) for number in done]
             )
+            also(connection)
 
     def parcels(self, *states: str) -> list[Parcel]:
         """Return the parcels in some states, the oldest first."""
@@ -200,7 +226,7 @@ class Ledger:
 
     def waiting(self) -> Waiting:
         """Return how much waits, in whatever state."""
-        query = f"SELECT TOTAL(until_offset - from_offset), TOTAL(size_bytes), MIN(since_us) FROM parcels WHERE {_WAITS}"
+        query = f"SELECT TOTAL(until_offset - from_offset), TOTAL(size_bytes), MIN(since_us) FROM parcels WHERE {WAITS}"
         ((count, size_bytes, oldest_us),) = self._all(query)
         return Waiting(int(count), int(size_bytes), oldest_us)
 
@@ -214,30 +240,45 @@ class Ledger:
         query = "SELECT DISTINCT table_schema, table_name FROM parcels WHERE state = 'parked' AND cause = 'table'"
         return set(self._all(query))
 
-    def tables_waited_for(self) -> set[Table | None]:
-        """Return the tables that anything which waits is for; None among them where something may be for any table."""
-        query = f"SELECT DISTINCT cause = 'table', table_schema, table_name FROM parcels WHERE {_WAITS}"
-        return {(schema, name) if is_table else None for is_table, schema, name in self._all(query)}
+    def tables_waited_for(self, transactions_before_us: int) -> set[Table | None]:
+        """Return the tables that anything which waits is for; None among them where something may be for any table.
+
+        Args:
+            transactions_before_us: What waits for its transaction counts when it does so since then or longer.
+        """
+        query = (
+            "SELECT DISTINCT cause IN ('table', 'transaction'), table_schema, table_name FROM parcels "
+            f"WHERE {WAITS} AND (cause <> 'transaction' OR since_us <= ?)"
+        )
+        found = self._all(query, (transactions_before_us,))
+        return {(schema, name) if is_table else None for is_table, schema, name in found}
 
     def begin_release(self, schema_ids: Iterable[str], tables: Iterable[Table], count: int) -> int | None:
-        """Choose parcels for a release, the oldest first.
+        """Choose parcels for a release: those of transactions that are not open, then the oldest first.
 
         Args:
             schema_ids: Schemas that have come.
             tables: Tables to be tried again.
-            count: Most messages of one release; a larger parcel goes alone.
+            count: Most messages of one release; a larger parcel, or a transaction, goes alone and whole.
 
         Returns:
             The release's number, or None where nothing is ready.
         """
         ids, ready = set(schema_ids), set(tables)
-        chosen: list[Parcel] = []
-        for parcel in self.parcels("called", "parked", "delayed"):
+        bundles: dict[Hashable, list[Parcel]] = {}
+        for parcel in self._select(_MAY_COME_BACK, ()):
             wanted = ready if parcel.cause == "table" else ids
-            if parcel.state == "called" or (parcel.table if parcel.cause == "table" else parcel.schema_id) in wanted:
-                if chosen and sum(other.count for other in chosen) + parcel.count > count:
-                    break
-                chosen.append(parcel)
+            is_ready = (parcel.table if parcel.cause == "table" else parcel.schema_id) in wanted
+            if is_ready or parcel.state == "called" or parcel.cause == "transaction":
+                bundles.setdefault(_bundle_of(parcel), []).append(parcel)
+        chosen: list[Parcel] = []
+        chosen_count = 0
+        for bundle in sorted(bundles.values(), key=lambda parcels: parcels[0].cause != "transaction"):
+            more = sum(parcel.count for parcel in bundle)
+            if chosen and chosen_count + more > count:
+                break
+            chosen += bundle
+            chosen_count += more
         if not chosen:
             return None
         number = int(self._value("release") or 0) + 1
@@ -257,27 +298,35 @@ class Ledger:
         """Return the parcels of a release, the oldest first."""
         return self._select("state = 'releasing' AND release = ?", (number,))
 
-    def finish_release(self, number: int, again: Iterable[Parcel] = (), marks: Mapping[str, str] | None = None) -> None:
+    def finish_release(
+        self,
+        number: int,
+        again: Iterable[Parcel] = (),
+        marks: Mapping[str, str] | None = None,
+        also: Record = no_record,
+    ) -> None:
         """End a release: its tables have it.
 
         Args:
             number: The release's number.
-            again: What is set aside again: parcels of the release, which wait for their table now, and with id 0 new ones,
-                whose bytes are in the log.
+            again: What is set aside again: parcels of the release, which wait for something else now, and with id 0 new
+                ones, whose bytes are in the log.
             marks: As in add().
+            also: As in add().
         """
         parcels = list(again)
         with self.transaction() as connection:
             connection.executemany(
-                "UPDATE parcels SET state = 'parked', cause = 'table', release = NULL, "
+                "UPDATE parcels SET state = 'parked', cause = ?, transaction_key = ?, release = NULL, "
                 "table_schema = ?, table_name = ?, reason = ? WHERE id = ?",
-                [(p.table_schema, p.table_name, p.reason, p.id) for p in parcels if p.id],
+                [(p.cause, p.transaction_key, p.table_schema, p.table_name, p.reason, p.id) for p in parcels if p.id],
             )
             connection.executemany(
                 f"INSERT INTO parcels ({_COLUMNS}) VALUES ({_MARKS})", [(None, *astuple(p)[1:]) for p in parcels if not p.id]
             )
             connection.executemany("INSERT OR REPLACE INTO pipeline VALUES (?, ?)", _named(marks))
             connection.execute("UPDATE parcels SET state = 'done' WHERE state = 'releasing' AND release = ?", (number,))
+            also(connection)
 
     def set_mark(self, name: str, value: str) -> None:
         """Remember a text under a name."""
@@ -329,6 +378,13 @@ class Ledger:
                 return self._connection.execute(query, tuple(arguments)).fetchall()
         except sqlite3.Error as error:
             raise StorageError(f"the pipeline's ledger cannot be read: {error}", where=str(self._path)) from error
+
+
+def _bundle_of(parcel: Parcel) -> Hashable:
+    """Return what parcels share that come back together: a transaction, or what one unit could not bring into a table."""
+    if parcel.transaction_key is not None:
+        return parcel.transaction_key
+    return parcel.id if parcel.cause != "table" else (parcel.table, parcel.since_us)
 
 
 def _named(marks: Mapping[str, str] | None) -> list[tuple[str, str]]:

@@ -36,6 +36,8 @@ def format_metrics(status: dict[str, Any]) -> str:
         ("merges", "Merges into tables."),
         ("batches", "Micro-batches."),
         ("released", "Messages that had waited and were applied."),
+        ("incomplete_transactions", "Transactions applied without all of their events."),
+        ("untold", "Changes that do not say where they stand in a transaction, with atomic."),
     ):
         lines += _family(name, "counter", text, {(): run.get(name, 0)})
     lines += _family("processing_seconds", "counter", "Time spent in micro-batches.", {(): run.get("seconds", 0)})
@@ -49,6 +51,10 @@ def format_metrics(status: dict[str, Any]) -> str:
     ):
         lines += _family(state, "gauge", text, {(): status[state]})
     lines += _family("oldest_wait_seconds", "gauge", "How long the oldest waits.", {(): status["oldest_wait_seconds"] or 0})
+    oldest = status["oldest_transaction"]
+    lines += _family("open_transactions", "gauge", "Transactions that are not whole and wait.", {(): status["open_transactions"]})
+    waited = 0 if oldest is None else oldest["wait_seconds"]
+    lines += _family("oldest_transaction_seconds", "gauge", "How long the oldest of them waits.", {(): waited})
     failing = {(found["table"],): found["failures"] for found in status["failing_tables"]}
     lines += _family("table_failures", "gauge", "Failures of a table since it last took changes.", failing, ("table",))
     lines += _family("running", "gauge", "Whether the pipeline runs.", {(): int(status["state"] == "running")})

@@ -6,21 +6,21 @@ A micro-batch that is run again after a crash learns what its first run set asid
 from __future__ import annotations
 
 import re
-from collections.abc import Iterable
+from collections.abc import Iterable, Iterator
 from dataclasses import dataclass, replace
 from pathlib import Path
-from typing import Any, Final
+from typing import Any, Final, Literal
 
 import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from headstream.spark.replicate.ledger import Ledger, Parcel, Table
+from headstream.spark.replicate.ledger import Ledger, Parcel, Record, Table, no_record
 from headstream.spark.replicate.once_topic import OnceTopic
 from headstream.spark.replicate.own_log import OwnLog
 from headstream.spark.replicate.raw import COORDINATE_COLUMNS, RAW_SCHEMA, match_rows
 
-__all__ = ["DEAD_LETTER_TOPIC", "PARKED_TOPIC", "Held", "ParkingLot", "Release"]
+__all__ = ["DEAD_LETTER_TOPIC", "PARKED_TOPIC", "TRANSACTION", "Held", "ParkingLot", "Release"]
 
 PARKED_TOPIC: Final = "replicate/parked"
 DEAD_LETTER_TOPIC: Final = "replicate/dead-letter"
@@ -28,23 +28,30 @@ MAX_RELEASE: Final = 200_000
 """Messages that one release takes out: it is decoded and merged as one, in memory."""
 _MAX_PARCELS: Final = 64
 """Parcels that one burial makes: reasons that name a byte or a value must not make one a message."""
+TRANSACTION: Final = "transaction"
+"""A column beside those of RAW_SCHEMA: the transaction that each message waits for."""
 _SEVERAL: Final = "several reasons"
 _COORDINATES: Final = pa.schema([RAW_SCHEMA.field(name) for name in COORDINATE_COLUMNS])
 
 
 @dataclass(frozen=True, slots=True)
 class Held:
-    """Messages whose table takes no changes at the moment.
+    """Messages of a table that takes no changes at the moment, or, with a column TRANSACTION, of transactions that are not whole.
 
     Args:
         table: The table.
-        reason: Why.
-        messages: RAW_SCHEMA; of those that a release gave, also more columns.
+        reason: Why they wait.
+        messages: RAW_SCHEMA; before they are read again their coordinates, with schema ids and reasons.
     """
 
     table: Table
     reason: str
     messages: pa.Table
+
+    @property
+    def cause(self) -> Literal["table", "transaction"]:
+        """What they wait for."""
+        return "transaction" if TRANSACTION in self.messages.column_names else "table"
 
 
 @dataclass(frozen=True, slots=True)
@@ -120,11 +127,17 @@ class ParkingLot:
             self._ledger.add(replace(parcel, reason=None) for parcel in found)
         return int(messages.num_rows)
 
-    def hold(self, held: Iterable[Held], now_us: int) -> None:
-        """Set raw messages aside until their table takes changes again."""
+    def hold(self, held: Iterable[Held], now_us: int, also: Record = no_record) -> None:
+        """Set raw messages aside until their table takes changes again, or their transaction is whole.
+
+        Args:
+            held: The messages.
+            now_us: The time, microseconds since 1970 UTC.
+            also: What else becomes durable with that.
+        """
         parcels = [parcel for part in held for parcel in self._put_held(part, now_us)]
-        if parcels:
-            self._ledger.add(parcels)
+        if parcels or also is not no_record:
+            self._ledger.add(parcels, also=also)
 
     def bury(self, batches: Iterable[pa.RecordBatch], now_us: int) -> int:
         """Move raw messages to the dead letter; return how many.
@@ -180,15 +193,17 @@ class ParkingLot:
         held: Iterable[Held] = (),
         waiting: Iterable[pa.RecordBatch] = (),
         dead: Iterable[pa.RecordBatch] = (),
+        also: Record = no_record,
     ) -> int:
         """End a release: its tables have its messages, but for some.
 
         Args:
             release: What next_release() gave.
             now_us: The time, microseconds since 1970 UTC.
-            held: What waits (again) for its table.
+            held: What waits (again) for its table, or for its transaction.
             waiting: What waits for its schema still.
             dead: What can never be a change.
+            also: What else becomes durable with that.
 
         Returns:
             How many were moved to the dead letter.
@@ -199,29 +214,42 @@ class ParkingLot:
         if still.num_rows:
             parked = self._put_parked(still.sort_by("schema_id"), "schema", now_us)
             again += [replace(parcel, reason=None) for parcel in parked]
-        ends = np.cumsum([parcel.count for parcel in release.parcels])
-        for part in held:
-            rows = match_rows(release.messages, part.messages)[0].to_numpy()
-            owners = np.searchsorted(ends, rows, "right")
-            for index in np.unique(owners).tolist():
-                parcel = release.parcels[index]
-                mine = rows[owners == index]
-                if mine.size == parcel.count:
-                    again.append(replace(parcel, table_schema=part.table[0], table_name=part.table[1], reason=part.reason))
-                else:  # the rest of the parcel is done with
-                    messages = release.messages.take(pa.array(mine))
-                    again += self._put_held(replace(part, messages=messages), parcel.since_us)
-        self._ledger.finish_release(release.number, again, marks)
+        again += [parcel for part in held for parcel in self._hold_again(release, part)]
+        self._ledger.finish_release(release.number, again, marks, also)
         return int(buried.num_rows)
+
+    def _hold_again(self, release: Release, part: Held) -> Iterator[Parcel]:
+        """Yield parcels of a release that wait as they are, and new ones of messages whose parcel is done with but for them."""
+        ends = np.cumsum([parcel.count for parcel in release.parcels])
+        found, places = (column.to_numpy() for column in match_rows(release.messages, part.messages))
+        owners = np.searchsorted(ends, found, "right")
+        for index in np.unique(owners).tolist():
+            parcel, mine = release.parcels[index], owners == index
+            messages = release.messages.take(pa.array(found[mine]))
+            waits_for = None
+            if part.cause == "transaction":
+                keys = part.messages[TRANSACTION].take(pa.array(places[mine]))
+                messages = messages.append_column(TRANSACTION, keys)
+                waits_for = keys[0].as_py()
+            if messages.num_rows == parcel.count and (part.cause == "table" or parcel.transaction_key == waits_for):
+                schema, name = part.table
+                kept = replace(parcel, cause=part.cause, transaction_key=waits_for, table_schema=schema, table_name=name)
+                yield replace(kept, reason=part.reason)
+            else:
+                yield from self._put_held(replace(part, messages=messages), parcel.since_us)
 
     def _put_held(self, held: Held, since_us: int) -> list[Parcel]:
         messages = _with_reason(held.messages, None)
-        parcels = self._put_parked(messages.sort_by("schema_id"), "table", since_us)
+        by = [("schema_id", "ascending")]
+        if held.cause == "transaction":
+            messages = messages.append_column(TRANSACTION, held.messages[TRANSACTION])
+            by.insert(0, (TRANSACTION, "ascending"))
+        parcels = self._put_parked(messages.sort_by(by), held.cause, since_us)
         schema, name = held.table
         return [replace(p, table_schema=schema, table_name=name, reason=held.reason) for p in parcels]
 
     def _put_parked(self, messages: pa.Table, cause: str, since_us: int) -> list[Parcel]:
-        placed = self._log.put(PARKED_TOPIC, messages)
+        placed = self._log.put(PARKED_TOPIC, messages.select(RAW_SCHEMA.names))
         offsets = pa.array(np.arange(placed.from_offset, placed.until_offset))
         return _parcels(messages.append_column("log_offset", offsets), PARKED_TOPIC, "parked", cause, since_us, self._batch)
 
@@ -267,10 +295,11 @@ def _few_reasons(reasons: pa.ChunkedArray) -> pa.ChunkedArray:
 
 
 def _parcels(placed: pa.Table, topic: str, state: str, cause: str, since_us: int, batch: int | None) -> list[Parcel]:
-    """Return the parcels that messages make: one for each run of offsets with one schema id and reason."""
+    """Return the parcels that messages make: one for each run of offsets with one schema id, reason and transaction."""
     offsets = placed["log_offset"].to_numpy()
     breaks = np.diff(offsets) != 1
-    for name in ("schema_id", "reason"):
+    has_transactions = TRANSACTION in placed.column_names
+    for name in ("schema_id", "reason", *([TRANSACTION] if has_transactions else [])):
         codes = pc.fill_null(placed[name].combine_chunks().dictionary_encode().indices, -1).to_numpy(zero_copy_only=False)
         breaks |= np.diff(codes) != 0
     starts = np.concatenate(([0], np.flatnonzero(breaks) + 1))
@@ -286,6 +315,7 @@ def _parcels(placed: pa.Table, topic: str, state: str, cause: str, since_us: int
             from_offset=int(offsets[start]),
             until_offset=int(offsets[end - 1]) + 1,
             size_bytes=int(sizes[start:end].sum()),
+            transaction_key=placed[TRANSACTION][start].as_py() if has_transactions else None,
             **shared,
         )
         for start, end in zip(starts.tolist(), ends, strict=True)

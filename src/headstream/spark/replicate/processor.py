@@ -24,11 +24,12 @@ from headstream.spark.replicate.dead_letter_table import DeadLetterTable
 from headstream.spark.replicate.decode import Decoded, Decoder
 from headstream.spark.replicate.ledger import Ledger, Table
 from headstream.spark.replicate.maintenance import Schedule
-from headstream.spark.replicate.parking import Held, ParkingLot, Release
+from headstream.spark.replicate.parking import TRANSACTION, Held, ParkingLot, Release
 from headstream.spark.replicate.raw import (
     CHANGE_COORDINATES,
     COORDINATE_COLUMNS,
     RAW_SCHEMA,
+    change_coordinates,
     coordinates_table,
     leave_out,
     match_rows,
@@ -37,6 +38,7 @@ from headstream.spark.replicate.requests import Request, Requests
 from headstream.spark.replicate.summary import Summary
 from headstream.spark.replicate.table_health import TableHealth
 from headstream.spark.replicate.tables import Applied, TargetTables
+from headstream.spark.replicate.transactions import Standing, Transactions
 from headstream.spark.replicate.zone import SchemaZone, ZoneEntry
 
 __all__ = ["Processor"]
@@ -79,6 +81,7 @@ class Processor:
         self.health = TableHealth(ledger)
         self.bounds = WaitingBounds(config, ledger)
         self._requests = Requests(ledger)
+        self._transactions = Transactions(config, ledger, clock_us())
         self._dead_rate = DeadRate(config.max_dead_rate, config.dead_rate_messages)
         self._unit = ledger.pipeline_id
         place = config.dead_letter_table
@@ -106,22 +109,24 @@ class Processor:
         if before is not None:
             _remove(decoded, before)
         self._dead_rate.check(decoded.message_count, decoded.dead)
+        if decoded.waiting or self._config.atomic:  # what waits of a transaction comes before a single event of it again
+            self.release(every_table=self._config.atomic and before is not None)
         if decoded.waiting:
-            self.release()
             self._check_bounds(decoded.waiting)
             self.parking.park(decoded.waiting, self._now_us())
         # A batch that is run again tries every table: it took the changes the first time, or they are parked already.
         resting = self.health.resting(self._now_us()) if before is None else {}
-        applied, aside = self._apply(decoded, f"{self._unit}/batch", batch_id, resting)
-        rejected = _rejected(applied, aside)
+        applied, aside, standing = self._apply(decoded, f"{self._unit}/batch", batch_id, resting)
+        rejected = _rejected(decoded, applied, aside)
+        held = []
         if rejected.num_rows or aside:
-            wanted = pa.concat_tables([rejected, *(held.messages for held in aside)])
-            found = find_raw(wanted)
+            columns = [*COORDINATE_COLUMNS, "schema_id", "reason"]
+            found = find_raw(pa.concat_tables([rejected, *(part.messages.select(columns) for part in aside)]))
             held = [Held(part.table, part.reason, _chosen(found, part.messages)) for part in aside]
             decoded.dead += _chosen(found, rejected).to_batches()
             self._dead_rate.check(0, _chosen(found, rejected).to_batches())
             self._check_bounds([batch for part in held for batch in part.messages.to_batches()])
-            self.parking.hold(held, self._now_us())
+        self.parking.hold(held, self._now_us(), standing.record)
         self._summary.dead += self.parking.bury(decoded.dead, self._now_us())
         self.parking.end_batch()
         self.release()
@@ -143,6 +148,9 @@ class Processor:
         worked = self.release(every_table=last) or worked
         self._settle({} if last else self.health.resting(self._now_us()))
         worked = self._deal_with_overdue() or worked
+        closed = self._transactions.deal_with_overdue(self._now_us(), all_read=last)
+        self._summary.incomplete_transactions += closed
+        worked = (closed > 0 and self.release()) or worked
         worked = self._maintain(every_table=last) or worked
         self._follow_dead_letter()
         return worked
@@ -193,18 +201,24 @@ class Processor:
         for batch in release.messages.combine_chunks().to_batches():
             decoded.extend(self._decoder.decode(batch))
         self._learn(decoded)
-        applied, aside = self._apply(decoded, f"{self._unit}/release", release.number, resting)
+        applied, aside, standing = self._apply(decoded, f"{self._unit}/release", release.number, resting)
         held = [Held(part.table, part.reason, _chosen(release.messages, part.messages)) for part in aside]
-        decoded.dead += _chosen(release.messages, _rejected(applied, aside)).to_batches()
-        dead = self.parking.finish_release(release, self._now_us(), held=held, waiting=decoded.waiting, dead=decoded.dead)
+        decoded.dead += _chosen(release.messages, _rejected(decoded, applied, aside)).to_batches()
+        dead = self.parking.finish_release(
+            release, self._now_us(), held=held, waiting=decoded.waiting, dead=decoded.dead, also=standing.record
+        )
         again = sum(part.messages.num_rows for part in held) + sum(batch.num_rows for batch in decoded.waiting)
         self._summary.dead += dead
         self._summary.released += release.messages.num_rows - dead - again
-        return {part.table for part in aside}
+        return {part.table for part in aside if part.cause == "table"}
 
-    def _apply(self, decoded: Decoded, unit: str, version: int, resting: dict[Table, str]) -> tuple[Applied, list[Held]]:
-        """Merge changes; return what that did, and the coordinates of those that wait for their table."""
+    def _apply(
+        self, decoded: Decoded, unit: str, version: int, resting: dict[Table, str]
+    ) -> tuple[Applied, list[Held], Standing]:
+        """Merge changes; return what that did, the coordinates of those that wait, and what is now known of transactions."""
         schemas = {schema_id: self._decoder.schema(schema_id) for schema_id in decoded.changes}
+        standing = self._transactions.sort_out(decoded, schemas, self._now_us())
+        self._summary.untold += standing.untold
         changes = {name: batches for name, batches in decoded.changes.items() if schemas[name].table not in resting}
         applied = self._tables.apply(changes, schemas, unit, version)
         if applied.fatal is not None:
@@ -221,8 +235,10 @@ class Processor:
         aside: dict[Table, list[pa.Table]] = {}
         for schema_id, batches in decoded.changes.items():
             if schemas[schema_id].table in resting or schema_id in applied.held:
-                aside.setdefault(schemas[schema_id].table, []).append(_coordinates(batches, schema_id))
-        return applied, [Held(table, reasons[table], pa.concat_tables(parts)) for table, parts in aside.items()]
+                coordinates = change_coordinates(pa.Table.from_batches(batches), schema_id)
+                aside.setdefault(schemas[schema_id].table, []).append(coordinates)
+        failed = [Held(table, reasons[table], pa.concat_tables(parts)) for table, parts in aside.items()]
+        return applied, failed + standing.held, standing
 
     def _learn(self, decoded: Decoded) -> bool:
         """Put the schemas of metadata messages into the zone; return whether one of them is new."""
@@ -282,7 +298,7 @@ class Processor:
     def _maintain(self, *, every_table: bool) -> bool:
         """Care for the first table for which it is time, or for every one; a step that fails is a warning."""
         now_us, resting = self._now_us(), self.health.resting(self._now_us())
-        waited_for = self._ledger.tables_waited_for()
+        waited_for = self._ledger.tables_waited_for(now_us - self._config.transaction_wait_us)
         worked = False
         for table in self._tables.names():
             if table in resting or (worked and not every_table):
@@ -313,38 +329,31 @@ class Processor:
             return None
 
 
-def _coordinates(batches: list[pa.RecordBatch], schema_id: str) -> pa.Table:
-    """Return where changes came from, with the columns that a search for their messages takes."""
-    found = pa.Table.from_batches([batch.select(list(CHANGE_COORDINATES)) for batch in batches]).rename_columns(
-        COORDINATE_COLUMNS
-    )
-    return found.append_column("schema_id", _repeat(schema_id, found.num_rows)).append_column(
-        "reason", _repeat(None, found.num_rows)
-    )
-
-
-def _repeat(text: str | None, count: int) -> pa.Array:
-    return pa.repeat(pa.scalar(text, pa.string()), count)
-
-
-def _rejected(applied: Applied, aside: list[Held]) -> pa.Table:
+def _rejected(decoded: Decoded, applied: Applied, aside: list[Held]) -> pa.Table:
     """Return the coordinates of changes that cannot be applied, with reasons; not of tables that are tried again anyway."""
-    found = coordinates_table(applied.rejected)
-    found = found.append_column("schema_id", _repeat(None, found.num_rows))
-    found = found.append_column("reason", pa.array(list(applied.rejected.values()), pa.string()))
+    wanted = coordinates_table(applied.rejected)
+    reasons = pa.array(list(applied.rejected.values()), pa.string())
+    empty = pa.nulls(0, pa.string())
+    parts = [wanted.slice(0, 0).append_column("schema_id", empty).append_column("reason", empty)]
+    for schema_id, batches in decoded.changes.items() if wanted.num_rows else ():
+        found = change_coordinates(pa.Table.from_batches(batches), schema_id)
+        rows, places = match_rows(found, wanted)
+        parts.append(found.take(rows).drop(["reason"]).append_column("reason", reasons.take(places)))
+    rejected = pa.concat_tables(parts, promote_options="permissive")
     for part in aside:
-        found = leave_out(found, COORDINATE_COLUMNS, part.messages)
-    return found
+        rejected = leave_out(rejected, COORDINATE_COLUMNS, part.messages)
+    return rejected
 
 
 def _chosen(messages: pa.Table, wanted: pa.Table) -> pa.Table:
-    """Return the messages with some coordinates, with the schema ids and reasons that those have."""
+    """Return the messages with some coordinates, with the schema ids, reasons and transactions that those have."""
     rows, places = match_rows(messages, wanted)
     found = messages.select(RAW_SCHEMA.names).take(rows)
     for name in ("schema_id", "reason"):
         column = wanted[name].combine_chunks().take(places).cast(pa.string())
         found = found.set_column(RAW_SCHEMA.get_field_index(name), RAW_SCHEMA.field(name), column)
-    return found.cast(RAW_SCHEMA)
+    found = found.cast(RAW_SCHEMA)
+    return found.append_column(TRANSACTION, wanted[TRANSACTION].take(places)) if TRANSACTION in wanted.column_names else found
 
 
 def _remove(decoded: Decoded, coordinates: pa.Table) -> None:

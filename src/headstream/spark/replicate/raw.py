@@ -19,6 +19,7 @@ __all__ = [
     "RAW_SCHEMA",
     "SOURCE_COLUMNS",
     "Coordinates",
+    "change_coordinates",
     "coordinates_of",
     "coordinates_table",
     "leave_out",
@@ -40,7 +41,7 @@ RAW_SCHEMA: Final = pa.schema(
         pa.field("key", pa.binary()),
         pa.field("headers", pa.binary()),  # the header block, as in the log
         pa.field("payload", pa.binary()),
-        pa.field("schema_id", pa.string()),  # what it waits for, where that is known
+        pa.field("schema_id", pa.string()),  # that it is of, where that is known
         pa.field("reason", pa.string()),  # why it is not a change, where it will never be one
     ]
 )
@@ -82,6 +83,14 @@ def coordinates_table(places: Iterable[Coordinates]) -> pa.Table:
     fields = [RAW_SCHEMA.field(name).with_nullable(True) for name in COORDINATE_COLUMNS]
     arrays = [pa.array(values, field.type) for values, field in zip(columns, fields, strict=True)]
     return pa.Table.from_arrays(arrays, schema=pa.schema(fields))
+
+
+def change_coordinates(changes: pa.Table, schema_id: str) -> pa.Table:
+    """Return where decoded changes came from, with the columns that a search for their messages takes."""
+    found = changes.select(list(CHANGE_COORDINATES)).rename_columns(COORDINATE_COLUMNS)
+    for name, text in (("schema_id", schema_id), ("reason", None)):
+        found = found.append_column(name, pa.repeat(pa.scalar(text, pa.string()), found.num_rows))
+    return found
 
 
 def leave_out(rows: pa.Table, columns: Sequence[str], coordinates: pa.Table) -> pa.Table:
@@ -129,7 +138,7 @@ def raw_rows(
     Args:
         raw: The columns of SOURCE_COLUMNS.
         rows: Which rows.
-        schema_ids: Row -> the schema id it waits for.
+        schema_ids: Row -> the schema id that it is of; not of each row.
         reasons: Row -> why it can never be a change.
     """
     chosen = raw.select(list(SOURCE_COLUMNS)).take(pa.array(rows, pa.int64()))

@@ -12,18 +12,20 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from headstream.codec.avro import decode_rows
-from headstream.codec.avro_plan import ColumnBuffers, ColumnPlan, Rows
+from headstream.codec.avro_plan import ColumnBuffers, ColumnPlan, RowPlan, Rows
 from headstream.codec.avro_reader import AvroReader
 from headstream.codec.envelopes import Envelopes
+from headstream.codec.replicate import Lineage
 from headstream.spark.replicate.changes import OPERATIONS
-from headstream.spark.replicate.conversion import array_from_buffers, convert, time_texts
+from headstream.spark.replicate.conversion import array_from_buffers, convert, find_outside, time_texts
 from headstream.spark.replicate.mask_orders import MaskOrders
 from headstream.spark.replicate.raw import offsets_and_data
 from headstream.spark.replicate.row_masks import settle_masks
 from headstream.spark.replicate.schemas import TableSchema
+from headstream.spark.replicate.transaction_events import transaction_events
 from headstream.spark.replicate.versions import MAX_SEQUENCE_CHARACTERS
 
-__all__ = ["ChangeParts", "DecodedRows", "Faults", "assemble_changes", "decode_avro_rows", "header_maps"]
+__all__ = ["ChangeParts", "DecodedRows", "Faults", "assemble_changes", "decode_avro_events", "decode_avro_rows", "header_maps"]
 
 RowNumbers: TypeAlias = npt.NDArray[np.int64]
 """Rows of the raw batch."""
@@ -138,6 +140,29 @@ def decode_avro_rows(
     return DecodedRows(changes, faults, masks.findings)
 
 
+def decode_avro_events(
+    lineage: Lineage, plan: RowPlan, raw: pa.RecordBatch, envelopes: Envelopes, rows: RowNumbers
+) -> pa.RecordBatch:
+    """Return where Avro rows stand in their transactions, EVENTS_SCHEMA; rows that cannot be read are left out.
+
+    Args:
+        lineage: Whose rows.
+        plan: The walk over them.
+        raw: Raw messages.
+        envelopes: Where the parts of those messages lie.
+        rows: Which of them.
+    """
+    _, data = offsets_and_data(raw.column("payload"))
+    decoded = decode_rows(plan, data, envelopes.payload_start, envelopes.payload_end, np.ascontiguousarray(rows).data)
+    parts = _Parts(plan.columns, decoded)
+    return transaction_events(
+        lineage,
+        parts.array("headers", "transactionId", pa.string()),
+        parts.array("headers", "transactionEventCounter", pa.int64()),
+        parts.array("headers", "transactionLastEvent", pa.bool_()),
+    )
+
+
 def _envelope_headers(envelopes: Envelopes, data: pa.Buffer, rows: RowNumbers) -> pa.Array:
     """Return the envelopes' own headers; most messages have none."""
     starts, ends = np.frombuffer(envelopes.headers_start, np.int64)[rows], np.frombuffer(envelopes.headers_end, np.int64)[rows]
@@ -209,6 +234,10 @@ def assemble_changes(
         fitted, bad = convert(array, schema.changes.field(name).type)
         for row, why in bad.items():
             faults.setdefault(int(source_rows[row]), f"column {name!r}: {why}")
+        if name in schema.limits:
+            low, high = schema.limits[name]
+            for row in find_outside(fitted, low, high):
+                faults.setdefault(int(source_rows[row]), f"column {name!r}: not in the range from {low} to {high}")
         return time_texts(fitted) if name in schema.times else fitted
 
     columns = {name: fit(name, array) for name, array in parts.data.items()}

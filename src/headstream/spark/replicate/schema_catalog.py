@@ -5,8 +5,9 @@ from __future__ import annotations
 import re
 from collections.abc import Mapping
 from dataclasses import dataclass, field
-from typing import Final, Literal, TypeAlias
+from typing import Final, TypeAlias
 
+from headstream.codec.avro_plan import RowPlan, compile_rows
 from headstream.codec.avro_schema import parse_schema
 from headstream.codec.replicate import Lineage
 from headstream.codec.replicate.formats import MessageFormat
@@ -17,10 +18,25 @@ from headstream.spark.replicate.schemas import TableSchema, table_schema
 from headstream.spark.replicate.table_settings import TableRules
 from headstream.spark.replicate.zone import SchemaZone, ZoneEntry
 
-__all__ = ["DecodeOptions", "Found", "SchemaCatalog", "find_topic_table"]
+__all__ = ["DecodeOptions", "Found", "SchemaCatalog", "Unwanted", "find_topic_table"]
 
-Found: TypeAlias = TableSchema | SchemaError | Literal["unwanted"] | None
-"""A schema, why it cannot be used, `unwanted` where its table is not to be a target, or None where it has not come."""
+
+@dataclass(frozen=True, slots=True)
+class Unwanted:
+    """A table that is not to be a target.
+
+    Args:
+        lineage: The table.
+        rows: The walk over its Avro rows, where their places in transactions are wanted and it can be walked.
+    """
+
+    lineage: Lineage
+    rows: RowPlan | None
+
+
+_Ready: TypeAlias = TableSchema | SchemaError | Unwanted
+Found: TypeAlias = _Ready | None
+"""A schema, why it cannot be used, that its table is not to be a target, or None where it has not come."""
 
 _MAX_SCHEMAS: Final = 10_000
 """Schemas kept ready to decode by; messages that each carry a schema of their own must not fill the memory."""
@@ -36,6 +52,7 @@ class DecodeOptions:
         topic_tables: Topic pattern -> `schema.table`, for messages that do not say their table.
         registry: The schema registry, for messages with its framing.
         details: Whether decoded changes have all of a change, for change tables.
+        atomic: Whether it is wanted where the messages of tables that are not to be targets stand in their transactions.
     """
 
     rules: TableRules = field(default_factory=TableRules)
@@ -43,6 +60,7 @@ class DecodeOptions:
     topic_tables: Mapping[str, str] = field(default_factory=dict)
     registry: RegistrySettings | None = None
     details: bool = False
+    atomic: bool = False
 
     @classmethod
     def of(cls, config: ReplicateConfig) -> DecodeOptions:
@@ -53,6 +71,7 @@ class DecodeOptions:
             topic_tables=config.topic_tables,
             registry=config.registry,
             details=config.change_tables is not None,
+            atomic=config.atomic,
         )
 
 
@@ -67,7 +86,7 @@ class SchemaCatalog:
     def __init__(self, zone: SchemaZone, options: DecodeOptions) -> None:
         self._zone = zone
         self._options = options
-        self._ready: dict[tuple[str, str | None, bool], TableSchema | SchemaError | Literal["unwanted"]] = {}
+        self._ready: dict[tuple[str, str | None, bool], _Ready] = {}
         self._owners: dict[tuple[str, str], Lineage] = {}
         self._owners_of = -1
 
@@ -101,7 +120,7 @@ class SchemaCatalog:
         namespace = parse_schema(own_schema).name.rpartition(".")[0]
         return self._zone.find_namespace(namespace)
 
-    def _prepare(self, entry: ZoneEntry, own_schema: str | None, avro: bool) -> TableSchema | SchemaError | Literal["unwanted"]:
+    def _prepare(self, entry: ZoneEntry, own_schema: str | None, avro: bool) -> _Ready:
         key = (entry.metadata.schema_id, own_schema, avro)
         if key not in self._ready:
             if len(self._ready) >= _MAX_SCHEMAS:
@@ -109,11 +128,11 @@ class SchemaCatalog:
             self._ready[key] = self._make(entry, own_schema, avro)
         return self._ready[key]
 
-    def _make(self, entry: ZoneEntry, own_schema: str | None, avro: bool) -> TableSchema | SchemaError | Literal["unwanted"]:
+    def _make(self, entry: ZoneEntry, own_schema: str | None, avro: bool) -> _Ready:
         lineage = entry.metadata.lineage
         rules = self._options.rules
         if not rules.wants(lineage.schema, lineage.table):
-            return "unwanted"
+            return Unwanted(lineage, self._plan_unwanted(entry, own_schema) if avro and self._options.atomic else None)
         try:
             settings = rules.settings_of(lineage.schema, lineage.table)
             details = self._options.details and settings.changes
@@ -122,6 +141,13 @@ class SchemaCatalog:
         except SchemaError as error:
             return error
         return made
+
+    @staticmethod
+    def _plan_unwanted(entry: ZoneEntry, own_schema: str | None) -> RowPlan | None:
+        try:
+            return compile_rows(entry.metadata.data_schema if own_schema is None else own_schema)
+        except SchemaError:
+            return None
 
     def _check_owner(self, target: tuple[str, str], lineage: Lineage, *, several_tasks: bool) -> None:
         """Refuse a second source of a target: another table, or another task that captures the same one."""

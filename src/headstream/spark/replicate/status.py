@@ -12,6 +12,7 @@ from headstream.spark.replicate.requests import Requests
 from headstream.spark.replicate.summary import Summary
 from headstream.spark.replicate.table_health import TableHealth
 from headstream.spark.replicate.table_settings import TableRules
+from headstream.spark.replicate.transactions import waiting_transactions
 from headstream.spark.replicate.zone import SchemaZone
 
 __all__ = ["HEARTBEAT_US", "note_status", "note_targets", "read_status", "read_targets"]
@@ -79,6 +80,13 @@ def read_status(ledger: Ledger, now_us: int) -> dict[str, Any]:
     status["waiting_bytes"] = waiting.size_bytes
     status["oldest_wait_seconds"] = None if waiting.oldest_us is None else round((now_us - waiting.oldest_us) / 1e6, 3)
     status |= {state: counts.get(state, 0) for state in ("parked", "delayed", "dead")}
+    transactions = waiting_transactions(ledger, now_us)
+    status["open_transactions"] = len(transactions)
+    status["oldest_transaction"] = (
+        None
+        if not transactions
+        else {"wait_seconds": round((now_us - transactions[0].since_us) / 1e6, 3), "lacks": transactions[0].describe()}
+    )
     status["failing_tables"] = [
         {
             "table": ".".join(found.table),

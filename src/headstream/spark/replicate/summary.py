@@ -32,6 +32,8 @@ class Summary:
         dead: Messages moved to the dead letter.
         parked: Messages that wait for their schema or table now.
         delayed: Messages in the delayed topic now.
+        incomplete_transactions: Transactions applied without all of their events, as the settings say.
+        untold: Changes that do not say where they stand in a transaction, where whole transactions are asked for.
         failing: (schema, table) -> why it takes no changes at the moment.
         lags_us: (schema, table) -> how long after the source's commit the newest change was in the table, microseconds.
         tables: (schema, table) -> rows inserted, updated and deleted.
@@ -48,6 +50,8 @@ class Summary:
     dead: int = 0
     parked: int = 0
     delayed: int = 0
+    incomplete_transactions: int = 0
+    untold: int = 0
     failing: dict[tuple[str, str], str] = field(default_factory=dict)
     lags_us: dict[tuple[str, str], int] = field(default_factory=dict)
     tables: dict[tuple[str, str], Counts] = field(default_factory=dict)
@@ -103,6 +107,8 @@ class Summary:
             "parked": self.parked,
             "delayed": self.delayed,
             "dead": self.dead,
+            "incomplete_transactions": self.incomplete_transactions,
+            "untold": self.untold,
             "failing": {f"{schema}.{table}": reason for (schema, table), reason in sorted(self.failing.items())},
             "lag_seconds": {f"{schema}.{table}": round(us / 1e6, 3) for (schema, table), us in sorted(self.lags_us.items())},
             "batches": self.batches,

@@ -53,7 +53,6 @@ class TableSettings:
         datetimes: What a DATETIME becomes: `utc` a TIMESTAMP, read as UTC; `ntz` a TIMESTAMP_NTZ, as it is written.
         tasks: `one`: changes of a second task that captures the table are refused; `all`: every task's changes are
             applied, ordered by their change sequences, which begin with the commit time.
-        atomic: Whether a transaction's changes to the table become visible all at once or not at all.
         changes: Whether its changes go into a change table too, where there are change tables.
         on_column_added: A column is new.
         on_column_dropped: A column is gone; `evolve` keeps its values in old rows.
@@ -78,7 +77,6 @@ class TableSettings:
     decimal_overflow: Literal["string", "error"] = "string"
     datetimes: Literal["utc", "ntz"] = "utc"
     tasks: Literal["one", "all"] = "one"
-    atomic: bool = False
     changes: bool = True
     on_column_added: SchemaPolicy = "evolve"
     on_column_dropped: SchemaPolicy = "evolve"
@@ -158,9 +156,6 @@ def find_table_problems(settings: Mapping[str, Any]) -> list[tuple[str, str]]:
         settings: Names of settings -> values of the right types; those not given have their defaults.
     """
     problems = []
-    if settings.get("atomic"):
-        what = "this version cannot keep it: leave it out; change tables tell each change's transaction"
-        problems.append(("atomic", what))  # rather than pass it over in silence
     both = [name for name in settings.get("cluster_by", ()) if name in settings.get("partition_by", ())]
     if both:
         problems.append(("cluster_by", f"the files are partitioned by {both[0]!r} already"))

@@ -22,6 +22,7 @@ __all__ = [
     "ListOpenTopics",
     "OpenPartition",
     "OpenTopic",
+    "RenameTopic",
 ]
 
 
@@ -107,6 +108,20 @@ class ChangeTopicOptions(Command[OpenTopic]):
     stream: StreamId
     topic: TopicId
     changes: Changes
+
+
+@dataclass(frozen=True, slots=True)
+class RenameTopic(Command[None]):
+    """Give a topic another name, and leave everything else as it is."""
+
+    code = Code.RENAME_TOPIC
+    stream: StreamId
+    topic: TopicId
+    name: Text8
+
+    def validate(self) -> None:
+        """Check the name."""
+        check_bytes(self.name, 1, 255, Status.INVALID_TOPIC_NAME, "the name of a topic")
 
 
 @dataclass(frozen=True, slots=True)

@@ -9,7 +9,6 @@ import pytest
 from headstream.errors import InvalidOptionError, StorageError
 from headstream.spark.replicate.config import ReplicateConfig
 from headstream.spark.replicate.config_file import load_config
-from headstream.spark.replicate.table_settings import TableRule, TableRules
 
 EXAMPLE = Path(__file__).parents[4] / "examples" / "replicate.toml"
 LEAST = 'source = "file:///x"\ntopics = ["cdc/data"]\ntables = "t"\ncheckpoint = "c"\n'
@@ -31,19 +30,28 @@ def test_load_config_reads_the_example() -> None:
 
 def test_example_has_the_defaults_that_it_says(tmp_path: Path) -> None:
     commented = {"once", "max_messages_per_batch", "schema_wait", "on_missing_schema", "max_parked_count", "max_parked_bytes",
-                 "max_parked_age", "max_dead_rate", "dead_rate_messages", "vacuum_kept", "load_gap"}  # fmt: skip
+                 "max_parked_age", "atomic", "transaction_wait", "on_incomplete_transaction", "max_dead_rate",
+                 "dead_rate_messages", "vacuum_kept", "load_gap"}  # fmt: skip
     lines = [line[2:] for line in EXAMPLE.read_text().splitlines() if line.startswith("# ")]
     said = [line for line in lines if line.partition(" =")[0] in commented]
     assert len(said) == len(commented)
     assert load_config(write(tmp_path, LEAST + "\n".join(said))) == load_config(write(tmp_path, LEAST))
 
 
-def test_load_config_refuses_what_this_version_cannot_keep(tmp_path: Path) -> None:
-    with pytest.raises(InvalidOptionError, match="this version"):
-        load_config(write(tmp_path, f"{LEAST}[defaults]\natomic = true\n"))
-    rules = TableRules(rules=(TableRule("shop.*", {"atomic": True}),))
-    with pytest.raises(InvalidOptionError, match="this version"):
-        ReplicateConfig(source=None, topics=("cdc",), tables=tmp_path / "t", checkpoint=tmp_path / "c", rules=rules)
+def test_load_config_reads_what_becomes_of_transactions(tmp_path: Path) -> None:
+    text = f'atomic = true\ntransaction_wait = "2m"\non_incomplete_transaction = "apply"\n{LEAST}'
+    config = load_config(write(tmp_path, text))
+    assert (config.atomic, config.transaction_wait_us, config.on_incomplete_transaction) == (True, 120_000_000, "apply")
+    with pytest.raises(InvalidOptionError, match="'applied' is none of wait, apply, fail; did you mean 'apply'"):
+        load_config(write(tmp_path, f'on_incomplete_transaction = "applied"\n{LEAST}'))
+    with pytest.raises(InvalidOptionError, match="on_incomplete_transaction"):
+        ReplicateConfig(
+            source=None,
+            topics=("cdc",),
+            tables=tmp_path / "t",
+            checkpoint=tmp_path / "c",
+            on_incomplete_transaction="never",  # type: ignore[arg-type]
+        )
 
 
 def test_load_config_takes_paths_from_the_files_directory_and_overrides_from_the_caller(tmp_path: Path) -> None:

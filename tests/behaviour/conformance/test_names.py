@@ -1,0 +1,50 @@
+"""Names are what clients make them: 1 to 255 bytes of anything, told apart by case, for everything that has one."""
+
+from __future__ import annotations
+
+import pytest
+
+from headstream.model.polling import ConsumerKind, PollingKind
+from headstream.wire.commands.groups import CreateGroup, DeleteGroup, GetGroup, JoinGroup, LeaveGroup
+from headstream.wire.commands.offsets import ConsumerRef, DeleteOffset, GetOffset, StoreOffset
+from headstream.wire.commands.streams import CreateStream, DeleteStream, GetStream
+from headstream.wire.commands.topics import GetTopic
+from tests.behaviour.conformance.scenes import create_topic, poll, polled, send
+from tests.peers import TcpPeer
+
+NAMES = ["x", " sp ace ", "a.b", "a/b", "../..", ".", "..", "\0", "\n", "123", "4294967296", "ü☃", "\u202e", "a" * 255, "é" * 127]
+
+
+@pytest.mark.parametrize("name", NAMES)
+def test_streams_topics_groups_and_consumers_have_any_name(root: TcpPeer, name: str) -> None:
+    stream = root.ask(CreateStream(0, name))
+    topic = root.ask(create_topic(name, name, partitions=1))
+    group = root.ask(CreateGroup(name, name, 0, name))
+    assert (stream.name, topic.name, group.name) == (name, name, name)
+    send(root, [b"first", b"second"], stream=name, topic=name)
+    root.ask(JoinGroup(name, name, name))
+    for kind in ConsumerKind:
+        who = ConsumerRef(kind, name)
+        found = polled(poll(root, PollingKind.NEXT, count=1, stream=name, topic=name, consumer=who, auto_commit=True))
+        assert [message.payload for message in found] == [b"first"]
+        root.ask(StoreOffset(who, name, name, 1, 1))
+        stored = root.ask(GetOffset(who, name, name, 1))
+        assert stored is not None
+        assert stored.stored_offset == 1
+        root.ask(DeleteOffset(who, name, name, 1))
+    root.ask(LeaveGroup(name, name, name))
+    root.ask(DeleteGroup(name, name, name))
+    assert root.ask(GetGroup(name, name, name)) is None
+    assert root.ask(GetTopic(name, name)) is not None
+    root.ask(DeleteStream(name))
+    assert root.ask(GetStream(name)) is None
+
+
+def test_names_are_told_apart_by_case(root: TcpPeer) -> None:
+    for number, name in enumerate(["a", "A"], 1):
+        assert root.ask(CreateStream(0, name)).id == number
+        assert root.ask(create_topic("a", name, partitions=1)).id == number
+        assert root.ask(CreateGroup("a", "a", 0, name)).id == number
+        root.ask(StoreOffset(ConsumerRef(ConsumerKind.GROUP, name), "a", "a", 1, 0))
+    root.ask(DeleteGroup("a", "a", "A"))
+    assert root.ask(GetOffset(ConsumerRef(ConsumerKind.GROUP, "a"), "a", "a", 1)) is not None
