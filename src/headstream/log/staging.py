@@ -47,7 +47,7 @@ MANIFEST_SUFFIX: Final = ".json"
 TAKEN_SUFFIX: Final = ".taken"
 _PART_SUFFIX: Final = ".batches"
 _ABANDONED_US: Final = 86_400 * 1_000_000
-"""Nothing is committed any more of which nothing was written for a day. Were it, its commit would be refused, and staged again."""
+"""Nobody commits any more what has not been written to for a day. It would be refused, and staged again."""
 
 
 @dataclass(frozen=True, slots=True)
