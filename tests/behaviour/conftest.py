@@ -65,12 +65,6 @@ def place(request: pytest.FixtureRequest, tmp_path: Path) -> Iterator[Place]:
 
 
 @pytest.fixture
-def over_http(place: Place) -> bool:
-    """Whether messages travel as JSON, which has no spelling for headers whose key repeats, and takes 2 MB at once."""
-    return place.url.startswith("http:")
-
-
-@pytest.fixture
 def log(place: Place) -> hs.Client:
     """A client with a topic of one partition and one of three."""
     client = place.connect()

@@ -15,12 +15,12 @@ def payloads(log: hs.Client, topic: str, partition: int = 1) -> list[bytes | Non
     return [message.payload for message in log.poll(topic, partition, count=1_000_000)]
 
 
-def test_a_message_comes_back_as_it_was_sent(log: hs.Client, over_http: bool) -> None:
+def test_a_message_comes_back_as_it_was_sent(log: hs.Client) -> None:
     pairs: list[tuple[str, Any]] = [
         ("attempt", hs.uint8(3)), ("source", "web"), ("total", 12.5), ("raw", b"\x00\xff"), ("yes", True),
         ("big", hs.int128(-(1 << 100))), ("repeated", 1), ("repeated", "two"), ("ünïcode", "✓"),
     ]  # fmt: skip
-    headers = hs.Headers(dict(pairs) if over_http else pairs)
+    headers = hs.Headers(pairs)
     with log.producer("shop/orders") as producer:
         producer.send(b"payload", key=b"42", headers=headers, id=77)
     (message,) = log.poll("shop/orders")
@@ -30,15 +30,6 @@ def test_a_message_comes_back_as_it_was_sent(log: hs.Client, over_http: bool) ->
     assert message.checksum == hs.checksum(b"payload")
     assert message.timestamp is not None
     assert message.timestamp > 1_600_000_000_000_000
-
-
-def test_a_repeated_header_is_refused_over_http(log: hs.Client, over_http: bool) -> None:
-    if not over_http:
-        pytest.skip("only JSON has no spelling for it")
-    producer = log.producer("shop/orders")
-    producer.send(b"x", headers=[("a", 1), ("a", 2)])
-    with pytest.raises(hs.HeaderError, match="'a' repeats"):
-        producer.flush()
 
 
 def test_ids_are_made_where_none_is_given(log: hs.Client) -> None:
@@ -123,23 +114,12 @@ def test_messages_and_topics_survive_closing(place: Place, log: hs.Client) -> No
     assert payloads(again, "shop/orders") == [b"before", b"after"]
 
 
-def test_big_and_small_messages_go_together(log: hs.Client, over_http: bool) -> None:
+def test_big_and_small_messages_go_together(log: hs.Client) -> None:
     sizes = [1, 9_000_000, 5, 1_048_576, 1, 3_000_000, 9_999_999, 2]
-    if over_http:
-        sizes = [1, 5, 1_048_576, 1, 1_400_000, 2]
     with log.producer("shop/orders") as producer:
         for size in sizes:
             producer.send(bytes([size % 251]) * size)
     assert [len(payload or b"") for payload in payloads(log, "shop/orders")] == sizes
-
-
-def test_a_request_that_is_too_long_for_http_is_refused_by_name(log: hs.Client, over_http: bool) -> None:
-    if not over_http:
-        pytest.skip("TCP takes whatever a topic takes")
-    producer = log.producer("shop/orders")
-    producer.send(bytes(3_000_000))
-    with pytest.raises(hs.LimitError, match="more bytes than the server takes over HTTP"):
-        producer.flush()
 
 
 def test_a_deleted_topic_begins_again_empty(log: hs.Client) -> None:

@@ -11,8 +11,9 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from headstream.errors import DecodeError, HeadstreamError
+from headstream.wire.fields import fields_of
 from headstream.wire.frames import FrameBuffer, encode_request, encode_response
-from headstream.wire.records import Command, fields_of
+from headstream.wire.records import Command
 from headstream.wire.table import COMMANDS, decode_command
 
 NUMBERS = st.integers(1, (1 << 32) - 1)

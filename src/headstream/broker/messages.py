@@ -248,6 +248,14 @@ class Messages:
         records = {partition: backing.partition(topic, partition) for partition in positions}
         places = {log.partition_directory(record, partition): partition for partition, record in records.items()}
 
+        def end_offset(partition: int) -> int:
+            written_end = log.written_end(records[partition], partition) if log.is_writer else 0
+            if written_end:
+                return written_end  # and no look at the files
+            with log.reading(records[partition], partition) as follower:
+                follower.refresh()
+                return follower.end_offset
+
         def is_there(directories: Iterable[str]) -> bool:
             if member is not None and self._groups.has_changed(topic, member, generation):
                 return True
@@ -255,10 +263,8 @@ class Messages:
                 try:
                     if self._is_made_anew(records[partition], partition):
                         return True  # purged, or deleted and made again: the next poll tells
-                    with log.reading(records[partition], partition) as follower:
-                        follower.refresh()
-                        if follower.end_offset != positions[partition]:
-                            return True  # something is there, or the position never was: the next poll tells
+                    if end_offset(partition) != positions[partition]:
+                        return True  # something is there, or the position never was: the next poll tells
                 except (OffsetOutOfRangeError, PartitionNotFoundError):
                     return True  # dropped, purged or deleted just now: the next poll tells
             return False

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Any, Final
 
 from headstream.errors import InvalidInputError
 from headstream.wire.commands.permissions import GlobalPermissions, Permissions, StreamPermissions, TopicPermissions
-from headstream.wire.records import fields_of
+from headstream.wire.fields import fields_of
 
 if TYPE_CHECKING:
     from headstream.client.client import Client

@@ -13,16 +13,20 @@ from headstream.errors import DecodeError, HeadstreamError
 from headstream.server.logs import note
 from headstream.server.troubles import TROUBLES
 from headstream.wire.codes import Code, name_of_code
-from headstream.wire.frames import response_head
+from headstream.wire.extensions.messages import WaitMessages, Woken
+from headstream.wire.frames import encode_response, response_head
 from headstream.wire.refusals import encode_refusal, status_of
 from headstream.wire.statuses import Status
 
-__all__ = ["Answer", "Answers"]
+__all__ = ["WOKEN", "Answer", "Answers"]
 
 Answer: TypeAlias = tuple[int, list[BytesLike]]
 """A status, and a whole response in pieces."""
 
 _DONE: Final[Answer] = 0, [response_head(0, 0)]
+WOKEN: Final[Answer] = 0, [encode_response(0, WaitMessages.encode_reply(Woken(True)))]
+"""To who waits for messages, once there is something: whoever is woken with a thousand others looks once, not twice."""
+
 _TOLD_FAULTS: Final = 5
 """How many undecodable requests of one connection are logged; who sends garbage sends a lot of it."""
 

@@ -232,6 +232,7 @@ class _Loader:
             raise InvalidOptionError("a path that begins with / belongs here", where="http.metrics.endpoint")
         return HttpSettings(
             max_body_bytes=value["http.max_request_size"],
+            max_binary_bytes=value["headstream.max_frame_size"],
             max_connections=value["headstream.max_connections"],
             drain_s=self._seconds("headstream.drain_timeout"),
             metrics_of_groups=value["headstream.metrics_of_groups"],

@@ -29,7 +29,15 @@ from headstream.model.topology import Fsync
 from headstream.server.http_cors import cors_headers, preflight_headers
 from headstream.server.http_pages import Pages
 from headstream.server.http_replies import NOT_FOUND, UNAUTHORIZED, Reply, misspelled_reply, refused_reply, text_reply
-from headstream.server.http_requests import RefusedBodyError, peer_of, read_body, read_query, read_token
+from headstream.server.http_requests import (
+    RefusedBodyError,
+    is_binary,
+    peer_of,
+    read_body,
+    read_query,
+    read_token,
+    wants_binary,
+)
 from headstream.server.http_settings import HttpSettings
 from headstream.server.http_tokens import AccessTokens, Claims
 from headstream.server.logs import note
@@ -39,7 +47,7 @@ from headstream.wire.codes import Code
 from headstream.wire.commands.messages import PollMessages, SendMessages
 from headstream.wire.commands.sessions import LoggedIn
 from headstream.wire.extensions.messages import AppendMessages, FetchMessages, WaitMessages
-from headstream.wire.records import NOTHING, Command
+from headstream.wire.records import BINARY, NOTHING, Command
 from headstream.wire.routes import FoundRoute, find_methods, find_route
 from headstream.wire.shapes import Identifier
 from headstream.wire.statuses import Status
@@ -174,7 +182,7 @@ class HttpServer:
             path = request.rel_url.raw_path
             page = self._pages.find(method, path)
             if page is not None:
-                body = await self._read_body(request) if method == "POST" else b""
+                body = await self._read_body(request, 0) if method == "POST" else b""
                 return code, await self._run(code, page, body)
             found = find_route(method, path)
             claims = None
@@ -185,7 +193,8 @@ class HttpServer:
             if found is None:
                 return code, self._missing(path)
             code = int(found.entry.code)
-            body = await self._read_body(request) if method in ("POST", "PUT") else b""
+            most_binary_bytes = self._settings.max_binary_bytes if COMMANDS[found.entry.code].has_messages else 0
+            body = await self._read_body(request, most_binary_bytes) if method in ("POST", "PUT") else b""
             return code, await self._answer_command(request, found, claims, body)
         except RefusedBodyError as refused:
             return code, refused.reply
@@ -196,17 +205,19 @@ class HttpServer:
 
     async def _answer_command(self, request: web.BaseRequest, found: FoundRoute, claims: Claims | None, body: bytes) -> Reply:
         code = found.entry.code
-        query = read_query(request.rel_url.raw_query_string)
-        decode = functools.partial(COMMANDS[code].decode_http, found.path, query, body)
+        kind = COMMANDS[code]
+        if body and is_binary(request):
+            decode = functools.partial(kind.decode_binary_http, found.path, body)
+        else:
+            decode = functools.partial(kind.decode_http, found.path, read_query(request.rel_url.raw_query_string), body)
         command: Command[Any] = decode() if len(body) < _BIG_BODY_BYTES else await self._run(0, decode)
         session = Session.over_http(peer_of(request), claims.user_id if claims else 0)
         try:
             command.validate()
             if isinstance(command, (WaitMessages, FetchMessages)) and command.timeout_ms:
                 await self._wait(session, command)
-            if self._is_quick(command, body):
-                return self._reply_to(session, command, claims)
-            return await self._run(code, self._reply_to, session, command, claims)
+            reply_to = functools.partial(self._reply_to, session, command, claims, kind.has_messages and wants_binary(request))
+            return reply_to() if self._is_quick(command, body) else await self._run(code, reply_to)
         except DecodeError as error:  # the command was spelled well: what it carries is not
             return refused_reply(error)
 
@@ -225,7 +236,7 @@ class HttpServer:
         except NotFoundError:
             return False
 
-    def _reply_to(self, session: Session, command: Command[Any], claims: Claims | None) -> Reply:
+    def _reply_to(self, session: Session, command: Command[Any], claims: Claims | None, in_binary: bool) -> Reply:
         """Return the reply to a command; any thread."""
         value = self._dispatcher.answer(session, command)
         kind, entry = type(command), command.entry()
@@ -235,7 +246,7 @@ class HttpServer:
             value = LoggedIn(value.user_id, self._tokens.issue(value.user_id))
         elif entry.code == Code.LOGOUT and claims is not None:
             self._tokens.revoke(claims)
-        return _spell(command, value)
+        return _spell(command, value, in_binary)
 
     async def _wait(self, session: Session, command: WaitMessages | FetchMessages) -> None:
         """Wait until there is something for a command, its time is up, or the server stops."""
@@ -268,8 +279,8 @@ class HttpServer:
             note(logging.INFO, "access token refused", address=peer_of(request), reason=error.what)
             return None
 
-    async def _read_body(self, request: web.BaseRequest) -> bytes:
-        return await read_body(request, self._settings.max_body_bytes, self._settings.body_s)
+    async def _read_body(self, request: web.BaseRequest, most_binary_bytes: int) -> bytes:
+        return await read_body(request, self._settings.max_body_bytes, self._settings.body_s, most_binary_bytes)
 
     async def _run(self, code: int, work: Callable[..., _T], *arguments: Any) -> _T:
         """Run something on a worker thread that suits a command."""
@@ -312,7 +323,7 @@ class _Connections(web.Server):
         self._traffic.connections -= 1
 
 
-def _spell(command: Command[Any], value: Any) -> Reply:
+def _spell(command: Command[Any], value: Any, in_binary: bool) -> Reply:
     """Return a command's reply as HTTP has it."""
     kind, route = type(command), command.entry().route
     assert route is not None  # it was found by it
@@ -321,5 +332,7 @@ def _spell(command: Command[Any], value: Any) -> Reply:
     if kind.code == Code.SNAPSHOT:
         name = time.strftime("iggy_snapshot_%Y%m%d_%H%M%S.zip", time.gmtime())
         return Reply(route.success, value, "application/zip", {"Content-Disposition": f'attachment; filename="{name}"'})
+    if in_binary:
+        return Reply(route.success, kind.encode_reply(value), BINARY)
     body = kind.encode_http_reply(value)
     return Reply(route.success, body, "application/json" if body else None)

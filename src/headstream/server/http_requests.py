@@ -12,9 +12,10 @@ from aiohttp.web import BaseRequest, RequestPayloadError
 
 from headstream.errors import DecodeError
 from headstream.server.http_replies import Reply, text_reply
+from headstream.wire.records import BINARY
 from headstream.wire.statuses import Status
 
-__all__ = ["RefusedBodyError", "peer_of", "read_body", "read_query", "read_token"]
+__all__ = ["RefusedBodyError", "is_binary", "peer_of", "read_body", "read_query", "read_token", "wants_binary"]
 
 _MOST_PARAMETERS: Final = 100
 
@@ -62,20 +63,33 @@ def read_query(text: str) -> dict[str, str]:
     return query
 
 
-async def read_body(request: BaseRequest, most_bytes: int, most_s: float) -> bytes:
-    """Return a request's body of JSON.
+def is_binary(request: BaseRequest) -> bool:
+    """Return whether the body of a request is not JSON but what TCP has."""
+    return request.content_type == BINARY
+
+
+def wants_binary(request: BaseRequest) -> bool:
+    """Return whether who asks takes a reply as TCP has it."""
+    return BINARY in request.headers.get(hdrs.ACCEPT, "")
+
+
+async def read_body(request: BaseRequest, most_bytes: int, most_s: float, most_binary_bytes: int = 0) -> bytes:
+    """Return a request's body of JSON, or a binary one where that is taken.
 
     Args:
         request: The request.
         most_bytes: How long it may be.
         most_s: How long it may take, seconds.
+        most_binary_bytes: How long a binary one may be; 0 takes none.
 
     Raises:
         RefusedBodyError: it is too long (413), too slow (408), something else than JSON (415), or nothing, or not zipped as its
             head says (400).
     """
     kind = request.content_type
-    if hdrs.CONTENT_TYPE not in request.headers or not (kind == "application/json" or kind.endswith("+json")):
+    if is_binary(request) and most_binary_bytes:
+        most_bytes = most_binary_bytes
+    elif hdrs.CONTENT_TYPE not in request.headers or not (kind == "application/json" or kind.endswith("+json")):
         raise RefusedBodyError(text_reply(415, "a body is needed of content-type: application/json", Status.INVALID_COMMAND))
     too_long = RefusedBodyError(text_reply(413, f"a body has {most_bytes} bytes at most", Status.TOO_BIG_MESSAGE_PAYLOAD))
     if (request.content_length or 0) > most_bytes:

@@ -6,6 +6,7 @@ from dataclasses import dataclass, field
 from typing import Final, Literal, TypeAlias
 
 from headstream.errors import InvalidInputError
+from headstream.wire.frames import MAX_FRAME_BYTES
 
 __all__ = ["ISSUER", "Algorithm", "CorsSettings", "HttpSettings", "TokenSettings"]
 
@@ -95,6 +96,7 @@ class HttpSettings:
 
     Args:
         max_body_bytes: The most bytes of a request's body.
+        max_binary_bytes: The most bytes of one with messages that is binary.
         max_connections: The most connections; more are closed at once.
         idle_s: How long a connection may be silent between requests, or in the middle of one's head, seconds.
         body_s: How long a request's body may take, seconds.
@@ -106,6 +108,7 @@ class HttpSettings:
     """
 
     max_body_bytes: int = 2_000_000
+    max_binary_bytes: int = MAX_FRAME_BYTES
     max_connections: int = 10_000
     idle_s: float = 75.0
     body_s: float = 60.0

@@ -8,7 +8,8 @@ from typing import Any, Final
 from headstream.server.http_pages import PageRoute
 from headstream.version import __version__
 from headstream.wire.codes import TABLE, Code, Entry, Route
-from headstream.wire.records import NOTHING, Command, Field, fields_of
+from headstream.wire.fields import Field, fields_of
+from headstream.wire.records import BINARY, NOTHING, Command
 from headstream.wire.schemas import Schema, Schemas
 from headstream.wire.statuses import Status
 from headstream.wire.table import COMMANDS
@@ -26,11 +27,14 @@ _REFUSALS: Final = {
     "404": ("There is nothing of that name or number.", "json"),
     "408": ("The body took too long.", "text"),
     "413": ("The body is too long.", "text"),
-    "415": ("The body is not of content-type application/json.", "text"),
+    "415": ("The body is not of a content-type that is taken.", "text"),
     "422": ("A member of the body is missing or wrong.", "text"),
     "500": ("The server has a fault, which its log tells.", "json"),
 }
 _WITH_BODY: Final = ("408", "413", "415", "422")
+_IN_BINARY: Final = {
+    BINARY: {"schema": {"type": "string", "format": "binary", "description": "What TCP has, without the frame's head."}}
+}
 
 
 def describe(pages: Iterable[PageRoute]) -> dict[str, Any]:
@@ -88,6 +92,8 @@ def _operation(entry: Entry, route: Route, schemas: Schemas) -> dict[str, Any]:
     }
     if has_body:
         operation["requestBody"] = _body(schemas.body(kind, others))
+        if kind.has_messages:
+            operation["requestBody"]["content"] |= _IN_BINARY
     if not entry.needs_login:
         operation["security"] = []
     return operation
@@ -126,7 +132,8 @@ def _success(kind: type[Command[Any]], schemas: Schemas) -> dict[str, Any]:
         return answer | {"content": {"application/zip": {"schema": {"type": "string", "format": "binary"}}}}
     if kind.reply is NOTHING:
         return answer
-    return answer | {"content": {"application/json": {"schema": schemas.of(kind.reply)}}}
+    content = {"application/json": {"schema": schemas.of(kind.reply)}}
+    return answer | {"content": content | _IN_BINARY if kind.has_messages else content}
 
 
 def _refusals(needs_login: bool, has_body: bool) -> dict[str, Any]:

@@ -11,8 +11,6 @@ does not have in its path, as query parameters (GET, DELETE) or in the body (POS
 
 from __future__ import annotations
 
-import dataclasses
-import typing
 from collections.abc import Mapping
 from typing import Any, ClassVar, Final, Generic, NamedTuple, TypeVar
 from urllib.parse import quote
@@ -20,59 +18,14 @@ from urllib.parse import quote
 from headstream.codec.buffer import BytesLike, Reader, Writer
 from headstream.codec.json_text import decode_json, encode_json
 from headstream.errors import DecodeError, InvalidInputError
-from headstream.wire.codes import TABLE, Code, Entry
-from headstream.wire.shapes import Default, Json, Shape, wrong
+from headstream.wire.codes import TABLE, Code, Entry, Route
+from headstream.wire.fields import fields_of, read_member
+from headstream.wire.shapes import Shape, wrong
 
-__all__ = ["NOTHING", "Command", "Field", "HttpRequest", "Record", "Records", "fields_of", "many", "maybe", "one"]
+__all__ = ["BINARY", "NOTHING", "Command", "HttpRequest", "Record", "Records", "many", "maybe", "one"]
 
 _R = TypeVar("_R")
 _Self = TypeVar("_Self", bound="Record")
-_MISSING: Final = object()
-
-
-class Field(NamedTuple):
-    """One field: its name here and in JSON, its shape, and what it is when JSON leaves it out (or that it may not)."""
-
-    name: str
-    json_name: str
-    shape: Shape
-    default: Any
-
-    @property
-    def label(self) -> str:
-        """What errors call it."""
-        return self.name.replace("_", " ")
-
-    @property
-    def is_needed(self) -> bool:
-        """Whether JSON may not leave it out."""
-        return self.default is _MISSING and not self.shape.is_optional
-
-
-_FIELDS: Final[dict[type[Any], tuple[Field, ...]]] = {}
-
-
-def fields_of(kind: type[Any]) -> tuple[Field, ...]:
-    """Return the fields of a dataclass that travel, in their order."""
-    fields = _FIELDS.get(kind)
-    if fields is None:
-        fields = _FIELDS[kind] = _find_fields(kind)
-    return fields
-
-
-def _find_fields(kind: type[Any]) -> tuple[Field, ...]:
-    hints = typing.get_type_hints(kind, include_extras=True)
-    found = []
-    for field in dataclasses.fields(kind):
-        notes = getattr(hints[field.name], "__metadata__", ())
-        shape = next((note for note in notes if isinstance(note, Shape)), None)
-        if shape is None:
-            continue
-        name = next((note.name for note in notes if isinstance(note, Json)), field.name)
-        default = _MISSING if field.default is dataclasses.MISSING else field.default
-        default = next((note.value for note in notes if isinstance(note, Default)), default)
-        found.append(Field(field.name, name, shape, default))
-    return tuple(found)
 
 
 class Record:
@@ -108,18 +61,6 @@ class Record:
         if not isinstance(spelled, dict):
             raise wrong(spelled, "an object", where)
         return cls(*[read_member(field, spelled, where) for field in fields_of(cls)])
-
-
-def read_member(field: Field, members: Mapping[str, Any], where: str) -> Any:
-    """Return the value of a field out of a JSON object."""
-    place = f"{where}.{field.json_name}"
-    spelled = members.get(field.json_name)
-    if spelled is None:
-        if field.default is not _MISSING:
-            return field.default
-        if field.json_name not in members and field.is_needed:
-            raise DecodeError(f"{field.json_name} is missing", 0, where=place)
-    return field.shape.read(spelled, place)
 
 
 class RecordShape(Shape):
@@ -229,6 +170,10 @@ def many(kind: type[Record]) -> Shape:
     return Records(kind)
 
 
+BINARY: Final = "application/vnd.headstream.binary"
+"""The content type over HTTP of a payload or a reply as TCP has it, where a command has messages."""
+
+
 class HttpRequest(NamedTuple):
     """A command as HTTP asks for it.
 
@@ -252,6 +197,8 @@ class Command(Record, Generic[_R]):
 
     code: ClassVar[Code]
     reply: ClassVar[Shape] = NOTHING
+    has_messages: ClassVar[bool] = False
+    """Whether it takes or brings messages in a form of our own, which over HTTP may be BINARY too."""
 
     @classmethod
     def entry(cls) -> Entry:
@@ -331,26 +278,56 @@ class Command(Record, Generic[_R]):
         Raises:
             InvalidInputError: HTTP has no route for it, or no spelling for a name that is a number.
         """
-        route = self.entry().route
-        if route is None:
-            raise InvalidInputError(f"HTTP has no way to say {self.entry().name}", advice="Connect over TCP")
-        path, query, body = route.path, dict[str, str](), dict[str, Any]()
+        route, query, body = self._route(), dict[str, str](), dict[str, Any]()
+        has_body = route.method in ("POST", "PUT")
         for field in fields_of(type(self)):
-            value, place = getattr(self, field.name), "{" + field.json_name + "}"
-            if place in route.path:
-                path = path.replace(place, quote(field.shape.spell_text(value), safe=""))
-            elif route.method in ("GET", "DELETE") and value is None:
+            value = getattr(self, field.name)
+            if field.place in route.path:
                 continue
-            elif route.method in ("GET", "DELETE"):
-                query[field.json_name] = field.shape.spell_text(value)
-            else:
+            if has_body:
                 body[field.json_name] = field.shape.spell(value)
-        return HttpRequest(route.method, path, query, body if route.method in ("POST", "PUT") else None)
+            elif value is not None:
+                query[field.json_name] = field.shape.spell_text(value)
+        return HttpRequest(route.method, self.to_path(), query, body if has_body else None)
+
+    def to_path(self) -> str:
+        """Return the path by which HTTP asks for the command, percent-encoded.
+
+        Raises:
+            InvalidInputError: HTTP has no route for it, or no spelling for a name that is a number.
+        """
+        path = self._route().path
+        for field in fields_of(type(self)):
+            if field.place in path:
+                path = path.replace(field.place, quote(field.shape.spell_text(getattr(self, field.name)), safe=""))
+        return path
+
+    @classmethod
+    def _route(cls) -> Route:
+        route = cls.entry().route
+        if route is None:
+            raise InvalidInputError(f"HTTP has no way to say {cls.entry().name}", advice="Connect over TCP")
+        return route
 
     @classmethod
     def decode_http(cls: type[_Self], path: Mapping[str, str], query: Mapping[str, str], body: BytesLike) -> _Self:
         """Return what from_json() does, of a body that is not decoded; empty for none."""
         command: _Self = cls.from_json(path, query, decode_json(bytes(body)) if len(body) else None)  # type: ignore[attr-defined]
+        return command
+
+    @classmethod
+    def decode_binary_http(cls: type[_Self], path: Mapping[str, str], body: BytesLike) -> _Self:
+        """Return the command of a request over HTTP whose body is BINARY: it says everything, the path says some of it too.
+
+        Raises:
+            DecodeError: the body is no payload of this command, or the path says something else.
+        """
+        command: _Self = cls.decode(body)  # type: ignore[attr-defined]
+        for field in fields_of(cls):
+            text = path.get(field.json_name)
+            place = f"path.{field.json_name}"
+            if text is not None and field.shape.read_text(text, place) != getattr(command, field.name):
+                raise DecodeError(f"the body names another {field.label}", 0, where=place)
         return command
 
     @classmethod
@@ -384,7 +361,7 @@ class Command(Record, Generic[_R]):
                 values.append(field.shape.read_text(text, place))
             elif has_body and field.json_name not in path:
                 values.append(read_member(field, body, "body"))
-            elif field.default is not _MISSING:
+            elif field.has_default:
                 values.append(field.default)
             elif field.shape.is_optional:
                 values.append(field.shape.read(None, place))

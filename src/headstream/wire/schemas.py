@@ -17,7 +17,8 @@ from headstream.wire.commands import groups, messages, offsets, permissions, ses
 from headstream.wire.extensions import groups as own_groups
 from headstream.wire.extensions import messages as own_messages
 from headstream.wire.extensions import shapes as own_shapes
-from headstream.wire.records import Command, Field, Record, fields_of
+from headstream.wire.fields import Field, fields_of
+from headstream.wire.records import Command, Record
 from headstream.wire.shapes import Shape
 
 __all__ = ["Schema", "Schemas"]

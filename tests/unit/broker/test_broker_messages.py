@@ -182,3 +182,16 @@ def test_polls_one_after_the_other_see_states_that_are_set_between_them(broker: 
     assert [polled(offset) for offset in (4, 5)] == [[b"5"], [b"5"]]
     broker.messages.set_state(TOPIC, 1, [4, 6], 1)
     assert [polled(offset) for offset in (6, 7)] == [[b"6"], [b"7"]]
+
+
+def test_a_wait_looks_at_no_file_where_this_process_writes_them(broker: Broker, monkeypatch: pytest.MonkeyPatch) -> None:
+    broker.messages.send(TOPIC, 1, batch(b"a"))
+    rung: list[bool] = []
+    monkeypatch.setattr(broker.backing.log, "reading", None)
+    wait = broker.messages.begin_wait(TOPIC, {1: 1}, lambda: rung.append(True))
+    assert not wait.is_ready
+    broker.messages.send(TOPIC, 1, batch(b"b"))
+    assert rung == [True]
+    assert wait.is_ready
+    wait.cancel()
+    assert broker.messages.begin_wait(TOPIC, {1: 0}, lambda: None).is_ready

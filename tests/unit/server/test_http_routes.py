@@ -126,6 +126,7 @@ CASES: dict[str, tuple[str, Any]] = {
     "topic.get_open": ("/open{t}", None),
     "topic.list_open": ("/open/topics?stream_id={n}", None),
     "topic.change_options": ("/open{t}", {"changes": {"retention_bytes": 1 << 30}}),
+    "topic.rename": ("/open{t}/name", {"name": "other"}),
     "epoch.stage": (
         "/epochs/w{n}/1/batches",
         {

@@ -13,7 +13,7 @@ from headstream.server.http_pages import PageRoute
 from headstream.server.openapi import describe
 from headstream.wire.codes import TABLE
 from headstream.wire.commands.tokens import RawToken
-from headstream.wire.records import fields_of
+from headstream.wire.fields import fields_of
 from headstream.wire.table import COMMANDS
 
 PAGE = PageRoute("POST", "/page", "Do something.", "application/json", RawToken, RawToken)

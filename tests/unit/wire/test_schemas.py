@@ -10,7 +10,8 @@ from jsonschema import Draft202012Validator
 
 from headstream.errors import DecodeError
 from headstream.wire.codes import TABLE
-from headstream.wire.records import NOTHING, Command, fields_of
+from headstream.wire.fields import fields_of
+from headstream.wire.records import NOTHING, Command
 from headstream.wire.schemas import Schema, Schemas
 from headstream.wire.table import COMMANDS
 from tests.unit.wire import test_commands, test_extensions

@@ -1,4 +1,4 @@
-"""A connection over HTTP: commands as requests, replies as JSON; kept alive between them."""
+"""A connection over HTTP: commands as requests, replies as JSON, messages as they are over TCP; kept alive between them."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from headstream.client.remote.connection import explain_login, login_of, lost, m
 from headstream.codec.json_text import decode_json, encode_json
 from headstream.errors import AuthenticationError, HeadstreamError, LimitError, NotFoundError, OutcomeUnknownError, ServerError
 from headstream.wire.commands.sessions import AccessToken
-from headstream.wire.records import NOTHING, Command
+from headstream.wire.records import BINARY, NOTHING, Command
 from headstream.wire.refusals import read_refusal
 from headstream.wire.statuses import Status
 
@@ -23,6 +23,7 @@ __all__ = ["HttpConnection", "HttpConnector"]
 _R = TypeVar("_R")
 _NOT_LOGGED_IN: Final = (None, Status.UNAUTHENTICATED, Status.ACCESS_TOKEN_MISSING, Status.INVALID_ACCESS_TOKEN)
 """Why a server does not take an access token; mostly it says nothing but 401."""
+_JSON: Final = "application/json"
 _EARLY_S: Final = 30
 """An access token is renewed so long before it expires."""
 
@@ -143,19 +144,22 @@ class HttpConnection:
         return self._reply(command)
 
     def _request(self, command: Command[Any], token: str | None) -> None:
-        request = command.to_json()
-        path = f"{request.path}?{urlencode(request.query)}" if request.query else request.path
-        body = None if request.body is None else encode_json(request.body)
-        headers = {"Accept": "application/json"}
-        if body is not None:
-            headers["Content-Type"] = "application/json"
+        headers = dict[str, str]()
+        if command.has_messages:
+            method, path, body = "POST", command.to_path(), b"".join(command.encode_pieces())
+            headers |= {"Accept": f"{BINARY}, {_JSON}", "Content-Type": BINARY}
+        else:
+            asked = command.to_json()
+            path = f"{asked.path}?{urlencode(asked.query)}" if asked.query else asked.path
+            method, body = asked.method, b"" if asked.body is None else encode_json(asked.body)
+            headers |= {"Accept": _JSON} | ({"Content-Type": _JSON} if body else {})
         if token is not None:
             headers["Authorization"] = f"Bearer {token}"
         try:
             self._link.timeout = (self._address.options.timeout_ms + self._wait_ms) / 1000
             if self._link.sock is not None:
                 self._link.sock.settimeout(self._link.timeout)
-            self._link.request(request.method, path, body, headers)
+            self._link.request(method, path, body or None, headers)
         except (OSError, http.client.HTTPException) as error:
             raise lost(self._address, error) from error
 
@@ -165,7 +169,7 @@ class HttpConnection:
             body = response.read()
         except (OSError, http.client.HTTPException) as error:
             raise lost(self._address, error) from error
-        is_json = (response.getheader("Content-Type") or "").partition(";")[0].strip() == "application/json"
+        is_json = (response.getheader("Content-Type") or "").partition(";")[0].strip() == _JSON
         if response.status >= 300:
             refused = self._refusal(response.status, body if is_json else b"")
             if response.status == 404 and type(command).reply.is_optional and refused.status in (None, 404):
@@ -182,7 +186,7 @@ class HttpConnection:
             return error
         text = f"the server answered {status} {http.client.responses.get(status, '')}".rstrip()
         if status == 413:
-            advice = "Send less at once (batch_bytes), connect over TCP, or raise http.max_request_size of the server"
+            advice = "Send less at once (batch_bytes), or raise headstream.max_frame_size of the server, or http.max_request_size"
             return LimitError("a request of more bytes than the server takes over HTTP", where=self._address.place, advice=advice)
         if status == 401:
             return AuthenticationError(text, where=self._address.place)

@@ -14,7 +14,8 @@ from typing import Any, Final
 
 from headstream.codec.buffer import Reader, Writer
 from headstream.errors import DecodeError
-from headstream.wire.records import Record, fields_of
+from headstream.wire.fields import fields_of
+from headstream.wire.records import Record
 from headstream.wire.shapes import Flag, Shape, wrong
 
 __all__ = ["GlobalPermissions", "Permissions", "SizedPermissions", "StreamPermissions", "TopicPermissions", "UserPermissions"]

@@ -14,7 +14,8 @@ from typing import Annotated, Any, Final
 from headstream.codec.buffer import BytesLike, Reader, Writer
 from headstream.wire.codes import Code
 from headstream.wire.commands.checks import check_count
-from headstream.wire.records import Command, Record, Records, fields_of, many, maybe, one
+from headstream.wire.fields import fields_of
+from headstream.wire.records import Command, Record, Records, many, maybe, one
 from headstream.wire.refusals import refusal
 from headstream.wire.shapes import F32, U32, U64, AbsentU32, Json, Shape, Size, Text32, TextCode, wrong
 from headstream.wire.statuses import Status

@@ -21,7 +21,8 @@ from headstream.codec.buffer import BytesLike, Reader, Writer
 from headstream.errors import DecodeError, InvalidInputError
 from headstream.wire.codes import Code
 from headstream.wire.commands.checks import check_bytes, check_count
-from headstream.wire.records import Command, Record, Records, fields_of, many, maybe, one
+from headstream.wire.fields import fields_of
+from headstream.wire.records import Command, Record, Records, many, maybe, one
 from headstream.wire.shapes import (
     U8,
     U32,

@@ -63,6 +63,7 @@ class StageBatch(Command[StagedBatch]):
 
     code = Code.STAGE_BATCH
     reply = one(StagedBatch)
+    has_messages = True
     writer: Text8
     epoch: U64
     part: Text8

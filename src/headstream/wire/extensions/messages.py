@@ -116,6 +116,7 @@ class FetchMessages(Command[FetchedMessages]):
 
     code = Code.FETCH_MESSAGES
     reply = one(FetchedMessages)
+    has_messages = True
     stream: StreamId
     topic: TopicId
     partition: PartitionId
@@ -181,6 +182,7 @@ class AppendMessages(Command[FirstOffset]):
 
     code = Code.APPEND_MESSAGES
     reply = one(FirstOffset)
+    has_messages = True
     stream: StreamId
     topic: TopicId
     partition: PartitionId

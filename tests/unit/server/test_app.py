@@ -1,0 +1,48 @@
+"""The whole server, put together: how its parts share what the process has."""
+
+from __future__ import annotations
+
+import asyncio
+import socket
+from contextlib import ExitStack
+
+import pytest
+
+from headstream.broker.settings import ServerSettings
+from headstream.server import app
+from headstream.server.addresses import Address
+from headstream.server.app import Server
+from headstream.server.config import ServerConfig
+from headstream.wire.codes import Code
+from headstream.wire.frames import encode_request
+
+ANY_PORT = Address("127.0.0.1", 0)
+
+
+def count_served(address: Address, request: bytes, count: int) -> int:
+    """Return how many of some connections are answered, all of them open at once."""
+    served = 0
+    with ExitStack() as stack:
+        peers = [stack.enter_context(socket.create_connection((address.host, address.port), 20)) for _ in range(count)]
+        for peer in peers:
+            try:
+                peer.sendall(request)
+                served += bool(peer.recv(1000))
+            except ConnectionError:
+                pass
+    return served
+
+
+def test_connections_leave_files_to_the_log_when_few_may_be_open(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(app, "max_open_files", lambda: 32)
+    config = ServerConfig(data=None, tcp_address=ANY_PORT, http_address=ANY_PORT, settings=ServerSettings(password_rounds=4))
+
+    async def run() -> tuple[int, int]:
+        async with Server(config) as server:
+            assert server.tcp_address is not None
+            assert server.http_address is not None
+            over_tcp = await asyncio.to_thread(count_served, server.tcp_address, encode_request(Code.PING), 20)
+            head = b"GET /ping HTTP/1.1\r\nHost: x\r\n\r\n"
+            return over_tcp, await asyncio.to_thread(count_served, server.http_address, head, 20)
+
+    assert asyncio.run(asyncio.wait_for(run(), 60)) == (12, 12)
