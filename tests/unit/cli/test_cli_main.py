@@ -36,12 +36,12 @@ def commands(group: click.Group, *path: str) -> list[tuple[str, ...]]:
 GROUPS = ("stream", "topic", "partition", "group", "replicate", "user", "token", "client", "context")
 ALL = [(name,) for name in COMMANDS if name not in GROUPS] + [
     ("user", "list"), ("user", "show"), ("user", "create"), ("user", "update"), ("user", "permissions"), ("user", "password"),
-    ("user", "delete"), ("token", "list"), ("token", "create"), ("token", "delete"), ("client", "list"), ("client", "show"),
-    ("context", "list"), ("context", "show"), ("context", "create"), ("context", "use"), ("context", "delete"),
-    ("stream", "list"), ("stream", "show"), ("stream", "create"), ("stream", "delete"),
+    ("user", "delete"), ("token", "list"), ("token", "show"), ("token", "create"), ("token", "delete"), ("client", "list"), ("client", "show"),
+    ("context", "list"), ("context", "show"), ("context", "create"), ("context", "update"), ("context", "use"), ("context", "delete"),
+    ("stream", "list"), ("stream", "show"), ("stream", "create"), ("stream", "update"), ("stream", "delete"),
     ("topic", "list"), ("topic", "show"), ("topic", "create"), ("topic", "delete"), ("topic", "purge"), ("topic", "update"),
-    ("group", "list"), ("group", "show"), ("group", "lag"), ("group", "seek"), ("group", "delete"),
-    ("partition", "create"), ("partition", "delete"), ("partition", "states"), ("partition", "set-state"),
+    ("group", "list"), ("group", "show"), ("group", "create"), ("group", "lag"), ("group", "seek"), ("group", "delete"),
+    ("partition", "list"), ("partition", "show"), ("partition", "create"), ("partition", "delete"), ("partition", "states"), ("partition", "set-state"),
     ("replicate", "run"), ("replicate", "inspect"),
     ("replicate", "parked"), ("replicate", "redrive"), ("replicate", "reload"), ("replicate", "schemas"), ("replicate", "status"),
 ]  # fmt: skip
@@ -235,7 +235,7 @@ def test_json_forms_of_streams_and_topics(tmp_path: Path) -> None:
         "deduplication_count": None,
         "messages": 0,
         "size_bytes": 0,
-        "partitions": [{"partition": n, "first_offset": 0, "end_offset": 0, "size_bytes": 0} for n in (1, 2)],
+        "partitions": [{"partition": n, "first_offset": 0, "end_offset": 0, "messages": 0, "size_bytes": 0} for n in (1, 2)],
     }
     (stream,) = json.loads(invoke("stream", "list", "--output", "json", HEADSTREAM_URL=url).stdout)
     assert stream.pop("created_us") > 1_600_000_000_000_000
