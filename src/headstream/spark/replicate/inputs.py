@@ -29,6 +29,8 @@ from headstream.spark.replicate.zone import SchemaZone, ZoneEntry
 
 __all__ = ["add_declared_schemas", "check_topics", "read_messages"]
 
+_READ: Final = "stream,topic,partition,offset,timestamp,key,headers,payload"
+"""Spark asks a Python source for every column it has: of a log's others a million values each would be made for nobody."""
 _NEEDED: Final = ("topic", "partition", "offset")
 _BLOCKS: Final = HeaderDecoder(RowShape(("headers",), "binary", (), False))
 
@@ -70,6 +72,7 @@ def read_messages(spark: SparkSession, config: ReplicateConfig, source: DataFram
         .option("subscribe", ",".join(config.all_topics))
         .option("startingOffsets", "earliest")
         .option("headers", "binary")
+        .option("columns", _READ)
         .option("maxOffsetsPerTrigger", config.max_messages_per_batch)
         .options(**config.kafka)
         .load()
