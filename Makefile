@@ -2,7 +2,8 @@
 PYTHON ?= python3
 VENV := .venv
 BIN := $(VENV)/bin
-KERNELS := src/headstream/wire/frame_scan.py $(shell find src/headstream/codec -name '*.py' -o -name '*.h' -o -name '*.pxd')
+KERNELS := $(shell find src/headstream/codec -name '*.py' -o -name '*.h') $(shell find src/headstream -name '*.pxd') \
+	$(addprefix src/headstream/,wire/frame_scan.py segments/ahead.py log/partition_end.py broker/commands/short_requests.py)
 TESTED := tests/unit tests/property tests/vectors
 
 .DEFAULT_GOAL := help

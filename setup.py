@@ -43,7 +43,13 @@ COMPILED = (
     "envelope_groups",
     "envelopes",
 )
-MODULES = (*(f"codec/{name}" for name in COMPILED), "wire/frame_scan")
+MODULES = (
+    *(f"codec/{name}" for name in COMPILED),
+    "wire/frame_scan",
+    "segments/ahead",
+    "log/partition_end",
+    "broker/commands/short_requests",
+)
 
 
 def extensions() -> list[Extension]:
@@ -52,7 +58,7 @@ def extensions() -> list[Extension]:
         from Cython.Build import cythonize
     except ImportError:
         return []
-    headers = [str(path) for path in (*CODEC.glob("*.h"), *CODEC.rglob("*.pxd"))]
+    headers = [str(path) for path in (*CODEC.glob("*.h"), *PACKAGE.rglob("*.pxd"))]
     modules = [
         Extension(
             f"headstream.{name.replace('/', '.')}",

@@ -1,8 +1,8 @@
 """Consumers that wait: what they cost while nothing comes, and how soon they have what comes.
 
-Each is a client's consumer of a topic of one partition, in the process that sends or in another one. Idle is the
-processor time of all of them together while nothing is sent, in percent of one core; a wake is from before send() to the
-message in a consumer's hands, with producer, disk and threads in between.
+Each is a client's consumer of a topic of one partition, in the process that sends, in another one, or in another one with a
+server between them. Idle is the processor time of all of them together while nothing is sent, in percent of one core; a wake is
+from before send() to the message in a consumer's hands, with producer, disk and threads in between.
 """
 
 from __future__ import annotations
@@ -21,6 +21,7 @@ sys.path.insert(0, str(ROOT))
 
 import headstream as hs  # noqa: E402
 from bench.machine import Report  # noqa: E402
+from tests.server_process import ServerProcess  # noqa: E402
 
 TOPIC = "bench/topic"
 IDLE_S = 3.0
@@ -96,31 +97,31 @@ def send_all(url: str) -> None:
 def line(report: Report, title: str, idle: float, delays: list[float]) -> None:
     delays = sorted(delays)
     report.line(
-        f"  {title:<52}{idle:>9.2f} %{statistics.median(delays):>11,.0f} us"
+        f"  {title:<60}{idle:>9.2f} %{statistics.median(delays):>11,.0f} us"
         f"{delays[len(delays) * 9 // 10]:>11,.0f} us{delays[-1]:>11,.0f} us"
     )
 
 
-def measure(report: Report, root: Path, count: int, *, is_async: bool, is_other: bool) -> None:
-    noun = ("async consumer" if is_async else "consumer") + ("s" if count > 1 else "")
+def measure_here(report: Report, root: Path, title: str, count: int, *, is_async: bool) -> None:
     url = root.as_uri()
-    if not is_other:
-        with hs.connect(url) as log:  # the writer, as long as the consumers wait
-            log.create_topic(TOPIC, if_not_exists=True)
-            consumers = Consumers(url, count, is_async=is_async)
-            idle = consumers.measure_idle()
-            send_all(url)
-            line(report, f"{count} {noun} in the writer's process", idle, consumers.finish())
-        return
+    with hs.connect(url) as log:  # the writer, as long as the consumers wait
+        log.create_topic(TOPIC)
+        consumers = Consumers(url, count, is_async=is_async)
+        idle = consumers.measure_idle()
+        send_all(url)
+        line(report, f"{title} in the writer's process", idle, consumers.finish())
+
+
+def measure_there(report: Report, url: str, title: str, count: int, *, is_async: bool) -> None:
     with hs.connect(url) as log:
-        log.create_topic(TOPIC, if_not_exists=True)
+        log.create_topic(TOPIC)
         child = [sys.executable, "-m", "bench.log_waiting", "child", url, str(count), "async" if is_async else "threads"]
         with subprocess.Popen(child, stdout=subprocess.PIPE, text=True, cwd=ROOT) as process:
             assert process.stdout is not None
             idle = float(process.stdout.readline())
             send_all(url)
             delays = [float(delay) for delay in process.stdout.readline().split()]
-        line(report, f"{count} {noun} in another process", idle, delays)
+        line(report, f"{title} in another process{', a server between' * url.startswith('headstream')}", idle, delays)
 
 
 def run_child(url: str, count: str, how: str) -> None:
@@ -132,10 +133,15 @@ def run_child(url: str, count: str, how: str) -> None:
 def main() -> None:
     with tempfile.TemporaryDirectory() as name, Report("log_waiting", write="--dry" not in sys.argv) as report:
         report.line("")
-        report.line(f"  {'':<52}{'idle':>11}{'wake, median':>14}{'nine in ten':>14}{'longest':>14}")
+        report.line(f"  {'':<60}{'idle':>11}{'wake, median':>14}{'nine in ten':>14}{'longest':>14}")
         for number, (count, is_async) in enumerate([(1, False), (100, False), (1, True), (100, True)]):
-            for is_other in (False, True):
-                measure(report, Path(name) / f"{number}-{is_other}", count, is_async=is_async, is_other=is_other)
+            title = f"{count} {'async ' * is_async}consumer{'s' * (count > 1)}"
+            place = Path(name) / str(number)
+            measure_here(report, place / "here", title, count, is_async=is_async)
+            measure_there(report, (place / "there").as_uri(), title, count, is_async=is_async)
+            with ServerProcess(place / "served") as server:
+                url = f"headstream://iggy:iggy@127.0.0.1:{server.tcp[1]}"
+                measure_there(report, url, title, count, is_async=is_async)
 
 
 if __name__ == "__main__":

@@ -14,7 +14,7 @@ from types import ModuleType
 
 from headstream.codec.mode import InterpretedFinder
 
-_PACKAGES = ("headstream.codec.", "headstream.wire.")
+_PACKAGES = ("headstream.codec.", "headstream.wire.", "headstream.segments.", "headstream.log.", "headstream.broker.")
 _MISSING = ModuleType("missing")
 
 

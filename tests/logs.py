@@ -66,6 +66,9 @@ class FaultyFile:
             raise storage_error(OSError(errno.ENOSPC, "No space left on device"), "write to a file", self._path)
         self._file.write_at(data, position)
 
+    def direct(self) -> None:
+        """Return None: what is written past write_at() would not fail."""
+
 
 class FaultyFiles(MemoryFiles):
     """Files in memory that fail to write when `failing` is a part of the path."""

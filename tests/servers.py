@@ -1,7 +1,8 @@
-"""A server without sockets, over a log in memory, and sessions that ask it by the bytes of their commands."""
+"""A server without sockets, over a log in memory or in a directory, and sessions that ask it by the bytes of their commands."""
 
 from __future__ import annotations
 
+from pathlib import Path
 from typing import Any, TypeVar
 
 from headstream.broker.broker import Broker
@@ -10,7 +11,7 @@ from headstream.broker.commands.table import make_dispatcher
 from headstream.broker.sessions import Session
 from headstream.broker.settings import ServerSettings
 from headstream.errors import HeadstreamError
-from headstream.log.shared import open_memory
+from headstream.log.shared import open_directory, open_memory
 from headstream.wire.commands.permissions import Permissions
 from headstream.wire.commands.sessions import Login
 from headstream.wire.commands.users import CreateUser, UserDetails, UserStatus
@@ -64,11 +65,13 @@ class Peer:
 
 
 class Server:
-    """A server over a log in memory, whose clock the test moves."""
+    """A server whose clock the test moves, over a log in `directory`, or in memory where there is none; and other settings."""
 
     def __init__(self, **settings: Any) -> None:
+        directory: Path | None = settings.pop("directory", None)
+        log = open_memory() if directory is None else open_directory(str(directory))
         self.clock = Clock()
-        self.broker = Broker(open_memory(), clock_us=self.clock.now_us, monotonic=self.clock.monotonic)
+        self.broker = Broker(log, clock_us=self.clock.now_us, monotonic=self.clock.monotonic)
         self.dispatcher = make_dispatcher(self.broker, ServerSettings(password_rounds=4, **settings))
         self._ports = 50_000
 

@@ -3,21 +3,18 @@
 from __future__ import annotations
 
 import asyncio
-import datetime
 import threading
 import time
 from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
-from cryptography import x509
-from cryptography.hazmat.primitives import hashes, serialization
-from cryptography.hazmat.primitives.asymmetric import ec
 
 import headstream as hs
 from headstream.client.async_client import AsyncClient
 from headstream.server.tls import TlsFiles
 from headstream.testing.local_server import LocalServer
+from tests.certificates import write_certificate
 
 
 @pytest.fixture
@@ -201,19 +198,7 @@ def test_connections_are_shown_over_tcp_and_requests_over_http_are_none(server: 
 @pytest.fixture(scope="module")
 def certificate(tmp_path_factory: pytest.TempPathFactory) -> TlsFiles:
     """A certificate of `mq.example` that signs itself, and its key."""
-    directory = tmp_path_factory.mktemp("tls")
-    key = ec.generate_private_key(ec.SECP256R1())
-    name = x509.Name([x509.NameAttribute(x509.NameOID.COMMON_NAME, "mq.example")])
-    now = datetime.datetime.now(datetime.UTC)
-    builder = x509.CertificateBuilder(name, name, key.public_key(), x509.random_serial_number())
-    builder = builder.not_valid_before(now).not_valid_after(now + datetime.timedelta(days=1))
-    builder = builder.add_extension(x509.SubjectAlternativeName([x509.DNSName("mq.example")]), critical=False)
-    signed = builder.sign(key, hashes.SHA256())
-    (directory / "cert.pem").write_bytes(signed.public_bytes(serialization.Encoding.PEM))
-    plain = serialization.NoEncryption()
-    pem = key.private_bytes(serialization.Encoding.PEM, serialization.PrivateFormat.PKCS8, plain)
-    (directory / "key.pem").write_bytes(pem)
-    return TlsFiles(certificate=directory / "cert.pem", key=directory / "key.pem")
+    return write_certificate(tmp_path_factory.mktemp("tls"), "mq.example")
 
 
 def test_tls_encrypts_and_checks_whose_certificate_it_is(certificate: TlsFiles) -> None:

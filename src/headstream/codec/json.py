@@ -65,18 +65,19 @@ class PolledMessages(NamedTuple):
     messages: list[Message]
 
 
-def encode_headers(headers: Headers) -> dict[str, Any] | None:
+def encode_headers(headers: Headers, *, keep_last: bool = False) -> dict[str, Any] | None:
     """Return headers as the JSON transport has them, None for none.
 
     Args:
-        headers: Without a repeated key.
+        headers: Without a repeated key, unless
+        keep_last: only the last of those with one key is wanted, as Iggy's servers keep it.
 
     Raises:
         HeaderError: a key repeats, which a JSON object cannot hold, or a value is of a kind that only another dialect has.
     """
     spelled: dict[str, Any] = {}
     for key, value in headers.items():
-        if key in spelled:
+        if key in spelled and not keep_last:
             raise HeaderError(
                 f"the header {key!r} repeats, which a JSON object cannot hold",
                 advice="Send it through the binary transport, or convert with on_loss='drop', which keeps the last",
@@ -167,13 +168,14 @@ def decode_sent(data: BytesLike) -> SentMessages:
     return SentMessages(partitioning, messages)
 
 
-def encode_polled(messages: Iterable[Message], partition: int, current_offset: int) -> bytes:
+def encode_polled(messages: Iterable[Message], partition: int, current_offset: int, *, keep_last: bool = False) -> bytes:
     """Return messages as a poll's reply has them.
 
     Args:
         messages: With offset and timestamp; the checksum is written as it is.
         partition: The partition they are from.
         current_offset: Its newest offset.
+        keep_last: Whether of headers that have one key the last is written, as Iggy's servers do, instead of none at all.
 
     Raises:
         InvalidInputError: a message has no offset or timestamp.
@@ -190,7 +192,7 @@ def encode_polled(messages: Iterable[Message], partition: int, current_offset: i
                 "timestamp": message.timestamp,
                 "id": message.id,
                 "checksum": message.checksum,
-                **_spell_body(message),
+                **_spell_body(message, keep_last=keep_last),
             }
         )
     return encode_json({"partition_id": partition, "current_offset": current_offset, "messages": spelled})
@@ -254,10 +256,10 @@ def decode_message(
     )
 
 
-def _spell_body(message: Message) -> dict[str, Any]:
+def _spell_body(message: Message, *, keep_last: bool = False) -> dict[str, Any]:
     names = message.headers.keys()
     for name, field in ((KEY_HEADER, "key="), (NULL_HEADER, "payload=None")):
-        if name in names:
+        if name in names and not keep_last:
             raise HeaderError(f"the header {name!r} is reserved: an object has no first place for it", advice=f"Give {field}")
     reserved: list[tuple[str, HeaderValue]] = []
     if message.key is not None:
@@ -266,7 +268,7 @@ def _spell_body(message: Message) -> dict[str, Any]:
         reserved.append((NULL_HEADER, _TRUE))
     headers = Headers([*reserved, *message.headers.items()]) if reserved else message.headers
     return {
-        "headers": encode_headers(headers),
+        "headers": encode_headers(headers, keep_last=keep_last),
         "payload": base64.b64encode(message.payload or b"").decode("ascii"),
     }
 

@@ -17,17 +17,17 @@ from typing import Final
 
 __all__ = ["InterpretedFinder", "choose", "compiled", "describe"]
 
-_PREFIXES: Final = ("headstream.codec.", "headstream.wire.")
+_PREFIX: Final = "headstream."
 
 
 class InterpretedFinder(importlib.abc.MetaPathFinder):
-    """Finds the modules of headstream.codec and headstream.wire by their Python source, never by a compiled file."""
+    """Finds the modules of headstream by their Python source, never by a compiled file."""
 
     def find_spec(
         self, fullname: str, path: Sequence[str] | None, target: ModuleType | None = None
     ) -> importlib.machinery.ModuleSpec | None:
         """Return where the source of a module is, or None for other modules and for packages."""
-        if not fullname.startswith(_PREFIXES) or path is None:
+        if not fullname.startswith(_PREFIX) or path is None:
             return None
         source = importlib.machinery.SourceFileLoader, importlib.machinery.SOURCE_SUFFIXES
         for entry in path:
@@ -38,7 +38,7 @@ class InterpretedFinder(importlib.abc.MetaPathFinder):
 
 
 def choose() -> None:
-    """Make the modules of headstream.codec and headstream.wire run interpreted if the environment asks for it."""
+    """Make all modules run interpreted if the environment asks for it."""
     if os.environ.get("HEADSTREAM_INTERPRETED", "") not in ("", "0"):
         sys.meta_path.insert(0, InterpretedFinder())
 

@@ -5,6 +5,7 @@ A pointer is a memoryview of unsigned bytes here, and `at` counts from its first
 
 from __future__ import annotations
 
+import os
 import struct
 from typing import Final
 
@@ -40,6 +41,7 @@ __all__ = [
     "store_uuid",
     "utf8_size",
     "writable",
+    "write_at",
 ]
 
 _U16: Final = struct.Struct("<H")
@@ -232,3 +234,11 @@ def changeable(view: memoryview) -> memoryview:
     if view.readonly:
         raise BufferError("the buffer is read-only")
     return readable(view)
+
+
+def write_at(descriptor: int, p: memoryview, size: int, position: int) -> bool:
+    """Write all of some bytes at a byte position of a file; return whether that was done."""
+    try:
+        return os.pwrite(descriptor, p[:size], position) == size
+    except OSError:
+        return False

@@ -59,6 +59,9 @@ class WriteFile(ReadFile, Protocol):
     def sync(self) -> None:
         """Return when what was written is on the disk itself."""
 
+    def direct(self) -> tuple[int, int] | None:
+        """Return the system's descriptor and the byte position up to which pwrite() by that is as good as write_at(), if any."""
+
 
 class Files(ReadFiles, Protocol):
     """A file system, for reading and writing."""
@@ -108,6 +111,10 @@ class OsFile(OsReadFile):
                 self._write_rest(memoryview(data), position, done)
         except OSError as error:
             raise storage_error(error, "write to a file", self._path) from error
+
+    def direct(self) -> tuple[int, int] | None:
+        """Return its descriptor, and the byte position from which way is to be made first."""
+        return self._descriptor, self._way
 
     def _make_way(self, position: int, end: int) -> None:
         """Reserve room for a write and those that follow it, and have what was written before start for the disk."""
@@ -263,6 +270,9 @@ class MemoryFile:
 
     def sync(self) -> None:
         """Do nothing: memory has no disk behind it."""
+
+    def direct(self) -> None:
+        """Return None: the system knows nothing of it."""
 
     def close(self) -> None:
         """Do nothing: the bytes belong to the file system."""

@@ -26,6 +26,7 @@ from headstream.errors import InvalidInputError, InvalidOptionError, LimitError,
 from headstream.log.compacted_input import check_keys
 from headstream.log.deduplication import RecentIds
 from headstream.log.files import Files, WriteFile
+from headstream.log.partition_end import PartitionEnd
 from headstream.log.recovery import Tail, note_failed_sync, recover
 from headstream.log.syncing import GroupCommit
 from headstream.model.topology import MAX_BATCH_BYTES, Fsync, TopicOptions
@@ -46,6 +47,7 @@ DEFAULT_SEGMENT_BYTES: Final = 256 << 20
 """Retention drops whole segments, and a partition is looked through by segment: small enough for the one, big enough
 that 10 GB are 40 of them."""
 
+_NO_SEGMENT: Final = -1
 _NO_OPTIONS: Final = TopicOptions()
 _MIN_SEGMENT_BYTES: Final = 4096
 _MAX_SEGMENT_BYTES: Final = 2 << 30
@@ -99,34 +101,32 @@ class Partition:
         self._lock = threading.Lock()
         self._data: WriteFile | None = None
         self._index: WriteFile | None = None
-        # Set while an append is between its steps: should it end there, by whatever exception, what is on disk
-        # decides what was committed, not what is in memory.
-        self._is_doubtful = False
         self._fsync = fsync
         self._on_dirty = on_dirty if fsync is Fsync.INTERVAL else None
         self._group = GroupCommit(self.sync) if fsync is Fsync.ALWAYS else None
         self._sync_lock = threading.RLock()
         # Sends are counted in the order of writing. What the last process left may not be on the disk: it is the first.
-        self._written = 1
         self._synced = 0
-        self._is_announced = False
         self._are_names_synced = False
         self._failure: str | None = None
         self._recent: RecentIds | None = None
         self._is_reserved = False
+        self.end = PartitionEnd()
         self._take_over(recover(directory, files))
 
     def _take_over(self, tail: Tail) -> None:
-        self._base_offset = tail.base_offset
-        self._end_offset = tail.end_offset
-        self._byte_position = tail.byte_position
-        self._entries = tail.entries
-        self._timestamp_us = tail.timestamp_us
+        end = self.end
+        end.base_offset = _NO_SEGMENT if tail.base_offset is None else tail.base_offset
+        end.end_offset = tail.end_offset
+        end.byte_position = tail.byte_position
+        end.entries = tail.entries
+        end.timestamp_us = tail.timestamp_us
+        end.is_doubtful = False
 
     @property
     def end_offset(self) -> int:
         """What the next message gets."""
-        return self._end_offset
+        return self.end.end_offset
 
     def reserve(self) -> int:
         """Keep the partition for one who says so as it appends, and return its end offset, which is now fixed.
@@ -135,11 +135,9 @@ class Partition:
             StorageError: it takes no messages.
         """
         with self._lock:
-            self._check_usable()
-            if self._is_doubtful:
-                self._recover()
+            self._settle()
             self._is_reserved = True
-            return self._end_offset
+            return self.end.end_offset
 
     def release(self) -> None:
         """Let everyone append again."""
@@ -178,30 +176,53 @@ class Partition:
             )
         if size_bytes == 0:
             raise InvalidInputError("a batch without a message", where=self.directory, advice="Send one message or more")
+        if options.deduplication_count is None and options.compaction_delay_us is None and not is_reserved:
+            first = self.end.append(memoryview(sent), timestamp_us)
+            if first >= 0:
+                return first
         with self._lock:
             if self._is_reserved and not is_reserved:
                 raise ReservedError
-            self._check_usable()
-            if self._is_doubtful:
-                self._recover()
-            first = self._end_offset
-            time_us = max(timestamp_us, self._timestamp_us)
+            self._settle()
+            first = self.end.end_offset
+            time_us = max(timestamp_us, self.end.timestamp_us)
             stamped = self._stamp(sent, time_us, seed, options)
             if stamped.count:
                 self._write(stamped, time_us)
-            number = self._written
+            number = self.end.written
+            if not self._is_reserved:
+                self._open_short_way(options, seed)
         if is_reserved:
             return first
         if self._group is not None:
             self._group.wait(number)
-        elif self._on_dirty is not None and not self._is_announced:
-            self._is_announced = True
-            self._on_dirty(self.sync)
+        elif not self.end.is_announced:
+            self.end.is_announced = True
+            if self._on_dirty is not None:
+                self._on_dirty(self.sync)
         return first
+
+    def _settle(self) -> None:
+        """Make sure that something can be done; the caller has the lock."""
+        self.end.shut()
+        self._check_usable()
+        if self.end.is_doubtful:
+            self._recover()
+
+    def _open_short_way(self, options: TopicOptions, seed: bytes) -> None:
+        """Let small sends go the short way from now on, if nothing is looked for in them, or waited for after them."""
+        if self._group is not None or self._data is None or self._index is None:
+            return
+        if options.compaction_delay_us is not None or options.deduplication_count is not None:
+            return
+        data, index = self._data.direct(), self._index.direct()
+        if data is not None and index is not None:
+            until = min(data[1], self._segment_bytes)
+            self.end.open((data[0], until), index, seed[8:] + seed[:8], wide=self._wide)
 
     def _stamp(self, sent: BytesLike, time_us: int, seed: bytes, options: TopicOptions) -> Stamped:
         """Return the stored messages of those that are to be appended; all are checked."""
-        stamped = stamp(sent, self._end_offset, time_us, seed, self._wide)
+        stamped = stamp(sent, self.end.end_offset, time_us, seed, self._wide)
         if options.compaction_delay_us is not None:
             check_keys(sent, self.directory)
         if options.deduplication_count is None:
@@ -210,48 +231,50 @@ class Partition:
         if self._recent is None or self._recent.count != options.deduplication_count:
             self._recent = RecentIds(self.directory, self._files, options.deduplication_count, seed)
         new = self._recent.drop_repeats(sent)
-        return stamped if new is None else stamp(new, self._end_offset, time_us, seed, self._wide)
+        return stamped if new is None else stamp(new, self.end.end_offset, time_us, seed, self._wide)
 
     def _write(self, stamped: Stamped, time_us: int) -> None:
         """Write stored messages and their index entry: then they are committed."""
         data, index = self._place_for(len(stamped.data))
-        size_bytes = len(stamped.data)
-        entry = IndexEntry(self._byte_position, size_bytes, self._end_offset, stamped.count, time_us, stamped.crc32c)
-        self._is_doubtful = True
+        end, size_bytes = self.end, len(stamped.data)
+        entry = IndexEntry(end.byte_position, size_bytes, end.end_offset, stamped.count, time_us, stamped.crc32c)
+        end.is_doubtful = True
         data.write_at(stamped.data, entry.byte_position)
-        index.write_at(encode_entry(entry, self._base_offset or 0), INDEX_HEADER_BYTES + self._entries * INDEX_ENTRY_BYTES)
-        self._end_offset = entry.end_offset
-        self._byte_position = entry.end_position
-        self._entries += 1
-        self._timestamp_us = time_us
-        self._written += 1
+        index.write_at(encode_entry(entry, end.base_offset), INDEX_HEADER_BYTES + end.entries * INDEX_ENTRY_BYTES)
+        end.end_offset = entry.end_offset
+        end.byte_position = entry.end_position
+        end.entries += 1
+        end.timestamp_us = time_us
+        end.written += 1
         if self._recent is not None:
             self._recent.note(stamped.data)
-        self._is_doubtful = False
+        end.is_doubtful = False
 
     def _recover(self) -> None:
         """Take what is on disk for the truth, after an append that did not end."""
         with self._sync_lock:
             self._recent = None
             self._close_files()
-            known = Tail(self._base_offset, self._end_offset, self._byte_position, self._entries, self._timestamp_us)
+            end = self.end
+            base = None if end.base_offset == _NO_SEGMENT else end.base_offset
+            known = Tail(base, end.end_offset, end.byte_position, end.entries, end.timestamp_us)
             self._take_over(recover(self.directory, self._files, known))
-            self._written += 1  # what was interrupted after its entry is there after all
+            end.written += 1  # what was interrupted after its entry is there after all
             self._are_names_synced = False
-        self._is_doubtful = False
 
     def _place_for(self, size_bytes: int) -> tuple[WriteFile, WriteFile]:
         """Return the files that so many bytes go to: a new segment's where the newest is full."""
-        is_full = self._byte_position > 0 and self._byte_position + size_bytes > self._segment_bytes
-        if self._base_offset is None or is_full:
-            self._begin_segment(self._end_offset)
+        end = self.end
+        is_full = end.byte_position > 0 and end.byte_position + size_bytes > self._segment_bytes
+        if end.base_offset == _NO_SEGMENT or is_full:
+            self._begin_segment(end.end_offset)
         return self._opened()
 
     def _opened(self) -> tuple[WriteFile, WriteFile]:
         data, index = self._data, self._index
         if data is None or index is None:
             with self._sync_lock:
-                base = self._base_offset or 0
+                base = max(self.end.base_offset, 0)
                 data = self._data = self._files.open_write(segment_path(self.directory, base, LOG_SUFFIX))
                 index = self._index = self._files.open_write(segment_path(self.directory, base, INDEX_SUFFIX))
                 if not self._are_names_synced:  # whoever made them may have died before he came to it
@@ -271,19 +294,20 @@ class Partition:
     def _begin_segment(self, base: int) -> None:
         """Make the files of a new segment: the index last, which is what readers look for."""
         with self._sync_lock:
-            if self._base_offset is not None:
+            end = self.end
+            if end.base_offset != _NO_SEGMENT:
                 self.sync()
-            self._is_doubtful = True
+            end.is_doubtful = True
             self._release_files()
             self._data = self._files.open_write(segment_path(self.directory, base, LOG_SUFFIX))
             self._files.sync_directory(self.directory)  # an index without its .log is what no power cut may leave
             self._index = self._files.open_write(segment_path(self.directory, base, INDEX_SUFFIX))
             self._index.write_at(encode_header(base), 0)
             self._sync_names(self._index)
-            self._base_offset = base
-            self._byte_position = 0
-            self._entries = 0
-            self._is_doubtful = False
+            end.base_offset = base
+            end.byte_position = 0
+            end.entries = 0
+            end.is_doubtful = False
 
     def roll(self) -> None:
         """Begin a new segment, unless the newest is empty: what is closed can be compacted.
@@ -293,11 +317,9 @@ class Partition:
             StorageError: the system refused to write.
         """
         with self._lock:
-            self._check_usable()
-            if self._is_doubtful:
-                self._recover()
-            if self._byte_position > 0:
-                self._begin_segment(self._end_offset)
+            self._settle()
+            if self.end.byte_position > 0:
+                self._begin_segment(self.end.end_offset)
 
     # -- syncing --------------------------------------------------------------------------------------------
 
@@ -309,9 +331,9 @@ class Partition:
         """
         with self._sync_lock:
             self._check_usable()
-            self._is_announced = False
-            written = self._written
-            if written > self._synced and self._base_offset is not None:
+            self.end.is_announced = False
+            written = self.end.written
+            if written > self._synced and self.end.base_offset != _NO_SEGMENT:
                 data, index = self._opened()
                 try:
                     data.sync()
@@ -347,6 +369,7 @@ class Partition:
             PartitionClosedError: the system could not sync; the files are closed all the same.
         """
         with self._lock:
+            self.end.shut()
             self._close_files()
 
     def _close_files(self) -> None:
@@ -358,6 +381,7 @@ class Partition:
                 self._release_files()
 
     def _release_files(self) -> None:
+        self.end.shut()
         for file in (self._data, self._index):
             if file is not None:
                 if self._failure is None:

@@ -36,6 +36,14 @@ class Lent:
     def __exit__(self, kind: type[BaseException] | None, error: BaseException | None, traceback: TracebackType | None) -> None:
         self._lock.release()
 
+    def try_enter(self) -> bool:
+        """Return whether the follower is this thread's now: nobody else has it; leave() ends that."""
+        return self._lock.acquire(blocking=False)
+
+    def leave(self) -> None:
+        """Give the follower back."""
+        self._lock.release()
+
 
 class Readers:
     """The followers of one log; any thread.

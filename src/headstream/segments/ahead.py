@@ -1,7 +1,7 @@
 """Reading ahead for those who ask for few messages at a time, one poll after the other.
 
 A read of one message costs as much as one of a hundred: so the second of two small reads, where it begins at the end of the
-first, brings those behind it as well, checked, and the next reads find them here.
+first, brings those behind it as well, checked, and the next reads find them here. Compiled, as it is asked for each of them.
 """
 
 from __future__ import annotations
@@ -12,6 +12,14 @@ from headstream.codec.batch.scan import take
 
 if TYPE_CHECKING:
     from headstream.segments.follower import PartitionFollower
+
+if TYPE_CHECKING:
+    from headstream.codec import uncompiled as cython
+else:
+    try:
+        import cython
+    except ImportError:
+        from headstream.codec import uncompiled as cython
 
 __all__ = ["Ahead"]
 
@@ -27,10 +35,9 @@ _NOWHERE: Final = -1
 class Ahead:
     """What lies ahead of the last small read of a partition; one thread at a time."""
 
-    __slots__ = ("_kept", "_next_offset")
-
     def __init__(self) -> None:
-        self._kept = memoryview(b"")
+        self._kept = b""
+        self._at = 0
         self._next_offset = _NOWHERE
 
     def read_chunk(
@@ -45,21 +52,39 @@ class Ahead:
             size_bytes: About how big the chunk is.
         """
         if from_offset == self._next_offset:
-            if not self._kept and until_offset < follower.end_offset and not follower.may_miss(from_offset):
+            if self._at == len(self._kept) and until_offset < follower.end_offset and not follower.may_miss(from_offset):
                 # A copy: the buffer it was read into goes back to all the others.
-                self._kept = memoryview(bytes(follower.read_chunk(from_offset, follower.end_offset, _AHEAD_BYTES)[0]))
-            kept = self._kept
-            if kept:
-                end, count = take(kept, 0, until_offset - from_offset, size_bytes)
-                self._kept = kept[end:]
+                self._kept, self._at = bytes(follower.read_chunk(from_offset, follower.end_offset, _AHEAD_BYTES)[0]), 0
+            if self._at < len(self._kept):
+                at = self._at
+                self._at, count = take(self._kept, at, until_offset - from_offset, size_bytes)
                 self._next_offset = from_offset + count
-                return kept[:end], self._next_offset
+                return memoryview(self._kept)[at : self._at], self._next_offset
         chunk, reached = follower.read_chunk(from_offset, until_offset, size_bytes)
-        self._kept = memoryview(b"")
-        self._next_offset = reached if len(chunk) <= _SMALL_BYTES else _NOWHERE
+        self.forget()
+        if len(chunk) <= _SMALL_BYTES:
+            self._next_offset = reached
         return chunk, reached
+
+    def take_kept(self, offset: cython.longlong, count: cython.longlong, size_bytes: cython.longlong) -> bytes | None:
+        """Return the next messages if all of them are here, as stored; their states may be those of an earlier read.
+
+        Args:
+            offset: The first one's.
+            count: How many.
+            size_bytes: The most bytes that they may have.
+        """
+        if offset != self._next_offset or self._at == len(self._kept) or count < 1:
+            return None
+        end, found = take(self._kept, self._at, count, size_bytes)
+        if found != count:
+            return None
+        chunk = self._kept[self._at : end]
+        self._at = end
+        self._next_offset = offset + count
+        return chunk
 
     def forget(self) -> None:
         """Read anew from now on: states have changed."""
-        self._kept = memoryview(b"")
+        self._kept, self._at = b"", 0
         self._next_offset = _NOWHERE

@@ -1,6 +1,7 @@
 """Connection: one client over TCP, from received bytes to answers.
 
-    bytes -> FrameBuffer -> frames, one after the other -> answer_request -> pieces -> one write for all that came together
+    bytes -> the scratch buffer of all connections -> ShortRequests -> one write for all that came together
+          -> FrameBuffer, for what is left -> frames, one after the other -> answer_request -> pieces -> one write
                                       slow ones on a worker's thread, a wait on none: the rest of the connection's frames wait
 
 Nothing is read while a worker or a wait has the turn, nor while the client does not take its answers. What one client
@@ -16,20 +17,18 @@ from concurrent.futures import Future
 from contextlib import suppress
 from functools import partial
 from time import perf_counter
-from typing import Final, NamedTuple, Protocol, cast
+from typing import Final, Protocol, cast
 
 from headstream.broker.commands.dispatch import Dispatcher
-from headstream.broker.commands.own_messages import begin_wait
 from headstream.broker.commands.requests import is_slow
+from headstream.broker.commands.short_requests import ShortRequests
 from headstream.broker.sessions import Session
-from headstream.broker.waits import Wait
 from headstream.codec.buffer import BytesLike
-from headstream.errors import HeadstreamError
-from headstream.server.answers import WOKEN, Answer, Answers
+from headstream.server.answers import Answer, Answers
+from headstream.server.pending_wait import WAITS, PendingWait
 from headstream.server.tcp_settings import ConnectionLimits
 from headstream.server.traffic import Traffic
 from headstream.server.workers import Workers
-from headstream.wire.extensions.messages import FetchMessages, WaitMessages
 from headstream.wire.frames import BufferPool, Frame, FrameBuffer, response_head
 from headstream.wire.statuses import Status
 
@@ -41,19 +40,8 @@ _FRAMES_A_TURN: Final = 256
 _JOINED_BYTES: Final = 32 << 10
 """Up to here it is quicker to write one copy than many pieces."""
 
-_WAITS: Final[dict[int, type[WaitMessages | FetchMessages]]] = {kind.code: kind for kind in (WaitMessages, FetchMessages)}
 _STRANGER_BYTES: Final = 1 << 20
 """What a request may have before the login: room for all that is answered then, and not for much of our memory."""
-
-
-class _Waiting(NamedTuple):
-    """A request that is answered when there is something, or its time is up."""
-
-    wait: Wait
-    code: int
-    payload: memoryview
-    timer: asyncio.TimerHandle
-    began_s: float
 
 
 class Shared(Protocol):
@@ -62,6 +50,7 @@ class Shared(Protocol):
     dispatcher: Dispatcher
     limits: ConnectionLimits
     pool: BufferPool
+    scratch: memoryview
     traffic: Traffic
     workers: Workers
 
@@ -92,7 +81,9 @@ class Connection(asyncio.BufferedProtocol):
         self._at = 0
         self._transport: asyncio.Transport
         self._answers: Answers | None = None
-        self._wait: _Waiting | None = None
+        self._short: ShortRequests | None = None
+        self._is_in_scratch = False
+        self._wait: PendingWait | None = None
         self._is_busy = False
         self._is_full = False
         self._is_paused = False
@@ -117,10 +108,12 @@ class Connection(asyncio.BufferedProtocol):
         dispatcher = self._shared.dispatcher
         session = dispatcher.sessions.open(_address(transport.get_extra_info("peername")))
         self._answers = Answers(dispatcher, session)
+        self._short = ShortRequests(dispatcher, session, self._shared.traffic.answered)
 
     def get_buffer(self, sizehint: int) -> memoryview:
-        """Return where the next bytes go to."""
-        return self._frames.writable()
+        """Return where the next bytes go to: what may be answered before anything else comes needs no room of its own."""
+        self._is_in_scratch = not self._frames.pending_bytes and not self._todo
+        return self._shared.scratch if self._is_in_scratch else self._frames.writable()
 
     def buffer_updated(self, nbytes: int) -> None:
         """Answer what is whole now."""
@@ -128,6 +121,11 @@ class Connection(asyncio.BufferedProtocol):
         if self._is_stranger and self._answers is not None and self._answers.session.user_id:
             self._is_stranger = False
             self._frames.allow(self._shared.limits.frame_bytes)
+        if self._is_in_scratch:
+            at = self._answer_short(nbytes)
+            if at == nbytes:
+                return
+            nbytes = self._frames.take_in(self._shared.scratch[at:nbytes])
         frames = self._frames.received(nbytes)
         if not frames:
             self._settle()
@@ -138,6 +136,24 @@ class Connection(asyncio.BufferedProtocol):
             self._end_wait()
         else:
             self._go_on()
+
+    def _answer_short(self, count: int) -> int:
+        """Answer what can be answered out of the scratch buffer; return where the rest begins."""
+        if (
+            self._short is None
+            or self._is_stranger
+            or self._wait is not None
+            or self._is_leaving
+            or self._is_busy
+            or self._is_full
+        ):
+            return 0
+        at, response = self._short.answer(self._shared.scratch, count)
+        if response:
+            self._shared.traffic.sent_bytes += len(response)
+            if not self._transport.is_closing():
+                self._transport.write(response)
+        return at
 
     def pause_writing(self) -> None:
         """Stop answering: the client does not take what there is."""
@@ -217,7 +233,7 @@ class Connection(asyncio.BufferedProtocol):
         while self._at < until and size < limit:
             code, payload = todo[self._at]
             self._at += 1
-            if code in _WAITS and self._begin_wait(answers.session, code, payload):
+            if code in WAITS and self._begin_wait(answers.session, code, payload):
                 break
             if is_slow(self._shared.dispatcher, code, payload, is_alone=self._shared.traffic.connections == 1):
                 self._is_busy = True
@@ -323,37 +339,18 @@ class Connection(asyncio.BufferedProtocol):
         """
         if self._at < len(self._todo) or self._is_leaving:
             return False
-        copied = memoryview(bytes(payload))
-        try:
-            command = _WAITS[code].decode(copied)
-            command.validate()
-            if not command.timeout_ms:
-                return False
-            wait = begin_wait(self._shared.dispatcher, session, command, partial(self._call_loop, self._look))
-        except Exception:
-            return False  # it is answered as any other request that is refused, or fails
-        timer = self._loop.call_later(command.timeout_ms / 1000, self._end_wait)
-        self._wait = _Waiting(wait, code, copied, timer, perf_counter())
-        self._look(is_first=True)
+        server, loop = self._shared.dispatcher, self._loop
+        self._wait = PendingWait.begin(server, session, code, payload, loop, self._look, self._end_wait)
         return self._wait is not None
 
-    def _look(self, *, is_first: bool = False) -> None:
-        """See whether what is waited for has come, or cannot come any more."""
-        if self._wait is None:
-            return
-        try:
-            is_over = self._wait.wait.is_ready
-        except HeadstreamError:
-            is_over = True  # and the answer says why
-        if is_over and is_first:
-            self._forget_wait()
-        elif is_over:
-            self._end_wait(WOKEN if self._wait.code == WaitMessages.code else None)
+    def _look(self) -> None:
+        """Answer if what is waited for has come, or cannot come any more."""
+        if self._wait is not None and self._wait.is_over:
+            self._end_wait(self._wait.answer)
 
     def _forget_wait(self) -> None:
         if self._wait is not None:
-            self._wait.timer.cancel()
-            self._wait.wait.cancel()
+            self._wait.cancel()
             self._wait = None
 
     def _end_wait(self, answer: Answer | None = None) -> None:

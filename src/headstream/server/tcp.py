@@ -24,6 +24,8 @@ __all__ = ["TcpServer"]
 _CHECK_S: Final = 1.0
 """How often connections are looked at, at least; more often where a limit is short."""
 _HANDSHAKE_S: Final = 10.0
+_SCRATCH_BYTES: Final = 64 << 10
+"""Where bytes are received first, of one connection after the other."""
 _SMALL_POLL_BYTES: Final = 1 << 20
 
 
@@ -41,6 +43,7 @@ class TcpServer:
         self.workers = workers
         self.limits = settings.limits
         self.pool = BufferPool()
+        self.scratch = memoryview(bytearray(_SCRATCH_BYTES))
         self.traffic = Traffic("tcp")
         self._settings = settings
         self._connections: set[Connection] = set()

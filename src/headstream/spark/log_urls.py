@@ -57,7 +57,7 @@ def parse_log(given: Mapping[str, str]) -> LogPlace:
         )
     if parts.scheme in ("http", "https"):
         raise InvalidUrlError(
-            f"{bare!r}: Spark asks a server over TCP, since not every header has a spelling in HTTP's JSON",
+            f"{bare!r}: Spark asks a server over TCP, where messages cost less",
             advice="Write headstream://user:password@host:8090",
         )
     raise InvalidUrlError(

@@ -14,6 +14,7 @@ from headstream.spark.options import SourceOptions
 from headstream.spark.reader import ReadPart, ReadTask, read_task
 from headstream.spark.server_view import ServerView
 from headstream.spark.tasks import plan_ranges, plan_tasks
+from headstream.spark.worker_memory import spare_imports
 
 __all__ = ["open_view", "plan_partitions", "read_partition"]
 
@@ -67,5 +68,6 @@ def plan_partitions(
 
 def read_partition(partition: InputPartition) -> Iterator[pa.RecordBatch]:
     """Return the rows of one of plan_partitions(); none of one that holds nothing."""
+    spare_imports()
     task = partition.value
     return iter(()) if task is None else read_task(task)

@@ -30,6 +30,7 @@ from headstream.spark.sink_columns import SinkColumns, plan_columns
 from headstream.spark.sink_log import DirectorySink, SinkLog
 from headstream.spark.sink_options import SinkOptions, parse_sink_options
 from headstream.spark.stager import Staged, StageTask, stage_rows
+from headstream.spark.worker_memory import spare_imports
 
 __all__ = ["HeadstreamStreamWriter", "HeadstreamWriter", "TaskMessage"]
 
@@ -66,6 +67,7 @@ class _Sink:
 
     @classmethod
     def plan(cls, options: Mapping[str, str], schema: StructType, *, overwrite: bool) -> _Sink:
+        spare_imports()
         parsed = parse_sink_options(options)
         if overwrite:
             raise InvalidOptionError(
@@ -80,6 +82,7 @@ class _Sink:
         return cls(parsed, log, columns, identity)
 
     def stage(self, writer: str, epoch: int, task: int, batches: Iterator[pa.RecordBatch]) -> TaskMessage:
+        spare_imports()
         options = self.options
         work = StageTask(self.log, self.columns, options.topic, options.bad_rows_path, writer, epoch, task)
         return TaskMessage(writer, epoch, task, stage_rows(work, batches))

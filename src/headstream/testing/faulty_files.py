@@ -138,6 +138,9 @@ class FaultyFile:
             raise self._files.refuse(errno.EIO, "sync a file", self._path)
         self._content.sync()
 
+    def direct(self) -> None:
+        """Return None: what is written past this class would not fail."""
+
     def close(self) -> None:
         """Let go of the file: what is not synced stays so."""
 

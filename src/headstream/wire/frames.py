@@ -148,6 +148,15 @@ class FrameBuffer:
             self._move(max(2 * (self._end - self._begin), _SMALLEST))
         return self._view[self._end :]
 
+    def take_in(self, data: memoryview) -> int:
+        """Copy bytes to where writable() says, and return how many they are, for received().
+
+        Args:
+            data: At most 64 KiB, while nothing is pending.
+        """
+        self.writable()[: len(data)] = data
+        return len(data)
+
     def received(self, count: int) -> list[Frame]:
         """Return the frames that are whole now.
 

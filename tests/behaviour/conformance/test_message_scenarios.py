@@ -2,6 +2,10 @@
 
 from __future__ import annotations
 
+import base64
+import json
+import struct
+
 import pytest
 
 from headstream.codec.binary import encode_sent
@@ -140,3 +144,24 @@ def test_a_flush_over_http_may_be_spelled_as_the_original_client_does(root: TcpP
     build(root)
     guest.login()
     assert guest.request("GET", "/streams/1/topics/1/messages/flush/1/fsync=true") == (200, b"")
+
+
+def test_headers_that_json_cannot_hold_stop_nobody(root: TcpPeer, admins: dict[str, Peer]) -> None:
+    build(root)
+    oddly: list[list[tuple[str, int | str | bytes | bool]]] = [
+        [("k", 1), ("x", 2), ("k", "last")],
+        [("x", 1), ("hs.key", b"not in the first place")],
+        [("hs.null", True), ("hs.null", False)],
+    ]
+    for pairs in oddly:
+        block = Headers(pairs).as_bytes()
+        root.ask(SendMessages(1, 1, Partitioning.partition(1), struct.pack("<16xI", len(block)) + block + b"\1\0\0\0p"))
+    assert [message.headers.items() for message in polled(poll(root))] == [Headers(pairs).items() for pairs in oddly]
+    peer = admins["http"]
+    assert isinstance(peer, HttpPeer)
+    status, body = peer.request("GET", "/streams/1/topics/1/messages")
+    assert status == 200
+    for message, pairs in zip(json.loads(body)["messages"], oddly, strict=True):
+        last = dict(Headers(pairs).items())
+        kept = {key: (value["kind"], base64.b64decode(value["value"])) for key, value in message["headers"].items()}
+        assert kept == {key: (value.kind_name, value.data) for key, value in last.items()}

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 from pathlib import Path
 from typing import TYPE_CHECKING
+from urllib.parse import quote, urlencode
 
 import pytest
 from pyspark.errors import PySparkException, StreamingQueryException
@@ -12,6 +13,7 @@ from pyspark.errors import PySparkException, StreamingQueryException
 import headstream as hs
 from headstream.testing.local_server import LocalServer
 from headstream.wire.commands.permissions import Permissions, StreamPermissions, TopicPermissions
+from tests.certificates import write_certificate
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession
@@ -91,3 +93,29 @@ def test_a_query_goes_on_through_the_server_and_back(spark: SparkSession, server
             producer.send(b"more")
     taken += [count_new(spark, url_of(server), checkpoint), count_new(spark, directory, checkpoint)]
     assert taken == [10, 0, 3, 0]
+
+
+def test_a_server_is_read_and_written_over_tls_by_who_has_a_token(spark: SparkSession, tmp_path: Path) -> None:
+    files = write_certificate(tmp_path, "mq.example")
+    with LocalServer(tmp_path / "log", tls=files) as server:
+        trust = {"tls_ca_file": str(files.certificate), "tls_domain": "mq.example"}
+        with hs.connect(server.url, **trust) as log:
+            assert log.server is not None
+            token = log.server.create_token("spark")
+        host, port = server.tcp_address
+        bare = f"headstream://:{quote(token, safe='')}@{host}:{port}?tls=true"
+        url = f"{bare}&{urlencode(trust)}"
+        with hs.connect(url) as log:
+            for topic in ("shop/orders", "shop/copy"):
+                log.create_topic(topic, partitions=2)
+            with log.producer("shop/orders") as producer:
+                for number in range(100):
+                    producer.send(b"%d" % number, headers={"number": number})
+        orders = load(spark, url)
+        assert orders.selectExpr("sum(headers:number::int)").first() == (4950,)
+        orders.select("payload").write.format("headstream").option("topic", "shop/copy").mode("append").save(url)
+        assert count_new(spark, url, tmp_path / "checkpoint") == 100
+        with hs.connect(url) as log:
+            assert log.topic("shop/copy").messages_count == 100
+        with pytest.raises(PySparkException, match="cannot be reached"):
+            load(spark, bare).count()  # nothing says that it may be trusted

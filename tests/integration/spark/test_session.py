@@ -62,6 +62,17 @@ def test_session_has_workers_that_import_the_installed_pyspark(spark: SparkSessi
     assert spark.sparkContext.parallelize([0], 1).map(where).first() == [pyspark.__file__, sys.executable]
 
 
+def test_session_has_workers_that_do_not_look_through_their_imports_after_each_task(spark: SparkSession) -> None:
+    def count(_: object) -> int:
+        import gc
+
+        return gc.get_freeze_count()
+
+    numbers = spark.sparkContext.parallelize([0], 1).map(count)  # read to the end: else the worker ends with its task
+    numbers.collect()
+    assert numbers.collect()[0] > 10_000
+
+
 def test_session_starts_and_stops_again_in_one_process_without_a_warning(tmp_path: Path) -> None:
     code = """
 from headstream.spark import session, stop

@@ -36,6 +36,7 @@ class CountedFile:
         self.trim = file.trim
         self.write_at = file.write_at
         self.close = file.close
+        self.direct = file.direct
 
     def sync(self) -> None:
         self._files.note(self._path.rpartition(".")[2])

@@ -3,51 +3,20 @@
 from __future__ import annotations
 
 import asyncio
-import datetime
 import http.client
-import ipaddress
 import json
 import ssl
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
-from cryptography import x509
-from cryptography.hazmat.primitives import hashes, serialization
-from cryptography.hazmat.primitives.asymmetric import ec
-from cryptography.x509.oid import NameOID
-
 from headstream.broker.settings import ServerSettings
 from headstream.server.addresses import Address
 from headstream.server.app import Server
 from headstream.server.config import ServerConfig
-from headstream.server.tls import TlsFiles
+from tests.certificates import write_certificate
 
 ANY_PORT = Address("127.0.0.1", 0)
-
-
-def make_certificate(directory: Path) -> TlsFiles:
-    key = ec.generate_private_key(ec.SECP256R1())
-    name = x509.Name([x509.NameAttribute(NameOID.COMMON_NAME, "localhost")])
-    now = datetime.datetime.now(datetime.UTC)
-    certificate = (
-        x509.CertificateBuilder()
-        .subject_name(name)
-        .issuer_name(name)
-        .public_key(key.public_key())
-        .serial_number(x509.random_serial_number())
-        .not_valid_before(now - datetime.timedelta(days=1))
-        .not_valid_after(now + datetime.timedelta(days=1))
-        .add_extension(x509.SubjectAlternativeName([x509.IPAddress(ipaddress.ip_address("127.0.0.1"))]), critical=False)
-        .sign(key, hashes.SHA256())
-    )
-    files = TlsFiles(certificate=directory / "certificate.pem", key=directory / "key.pem")
-    assert files.key is not None
-    files.certificate.write_bytes(certificate.public_bytes(serialization.Encoding.PEM))
-    files.key.write_bytes(
-        key.private_bytes(serialization.Encoding.PEM, serialization.PrivateFormat.PKCS8, serialization.NoEncryption())
-    )
-    return files
 
 
 def during(config: ServerConfig, work: Callable[[Address], Any]) -> Any:
@@ -83,7 +52,7 @@ def log_in(connection: http.client.HTTPConnection) -> str:
 
 
 def test_http_may_be_encrypted(tmp_path: Path) -> None:
-    files = make_certificate(tmp_path)
+    files = write_certificate(tmp_path, "127.0.0.1")
 
     def work(address: Address) -> None:
         trust = ssl.create_default_context(cafile=files.certificate)

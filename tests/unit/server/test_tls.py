@@ -2,14 +2,10 @@
 
 from __future__ import annotations
 
-import datetime
 import ssl
 from pathlib import Path
 
 import pytest
-from cryptography import x509
-from cryptography.hazmat.primitives import hashes
-from cryptography.hazmat.primitives.asymmetric import ec
 from cryptography.hazmat.primitives.serialization import (
     BestAvailableEncryption,
     Encoding,
@@ -17,7 +13,6 @@ from cryptography.hazmat.primitives.serialization import (
     PrivateFormat,
 )
 from cryptography.hazmat.primitives.serialization.pkcs12 import serialize_key_and_certificates
-from cryptography.x509.oid import NameOID
 
 from headstream.codec.binary import encode_sent
 from headstream.errors import InvalidOptionError, StorageError
@@ -25,6 +20,7 @@ from headstream.model.message import Message
 from headstream.server.tls import TlsFiles, make_tls
 from headstream.wire.codes import Code
 from headstream.wire.frames import encode_request
+from tests.certificates import make_certificate
 from tests.served import Peer, config_of, serving
 
 
@@ -32,25 +28,10 @@ from tests.served import Peer, config_of, serving
 def files(tmp_path_factory: pytest.TempPathFactory) -> Path:
     """A directory with a certificate for localhost that vouches for itself, in every form."""
     directory = tmp_path_factory.mktemp("tls")
-    key = ec.generate_private_key(ec.SECP256R1())
-    name = x509.Name([x509.NameAttribute(NameOID.COMMON_NAME, "localhost")])
-    now = datetime.datetime.now(datetime.UTC)
-    certificate = (
-        x509.CertificateBuilder()
-        .subject_name(name)
-        .issuer_name(name)
-        .public_key(key.public_key())
-        .serial_number(x509.random_serial_number())
-        .not_valid_before(now - datetime.timedelta(days=1))
-        .not_valid_after(now + datetime.timedelta(days=1))
-        .add_extension(x509.SubjectAlternativeName([x509.DNSName("localhost")]), critical=False)
-        .add_extension(x509.BasicConstraints(ca=True, path_length=0), critical=True)
-        .sign(key, hashes.SHA256())
-    )
+    key, certificate = make_certificate("localhost")
     pem = certificate.public_bytes(Encoding.PEM)
-    plain = key.private_bytes(Encoding.PEM, PrivateFormat.PKCS8, NoEncryption())
     (directory / "certificate.pem").write_bytes(pem)
-    (directory / "key.pem").write_bytes(plain)
+    (directory / "key.pem").write_bytes(key.private_bytes(Encoding.PEM, PrivateFormat.PKCS8, NoEncryption()))
     (directory / "both.pem").write_bytes(
         pem + key.private_bytes(Encoding.PEM, PrivateFormat.PKCS8, BestAvailableEncryption(b"secret"))
     )

@@ -16,6 +16,11 @@ class Balance:
         self._lock = threading.Lock()
         self._turns: dict[tuple[int, int], int] = {}
 
+    def turn(self, topic: TopicRecord) -> int:
+        """Return the partition that is next, which stays next."""
+        turn = self._turns.get((topic.stream_number, topic.id), 1)
+        return turn if turn <= topic.partitions else 1
+
     def next(self, topic: TopicRecord) -> int:
         """Return the partition of a send that is to be balanced; from 1, and 1 again behind the last."""
         key = topic.stream_number, topic.id

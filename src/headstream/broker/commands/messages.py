@@ -26,7 +26,7 @@ from headstream.wire.records import Command
 from headstream.wire.refusals import refusal
 from headstream.wire.statuses import Status
 
-__all__ = ["HANDLERS", "polled", "send_messages"]
+__all__ = ["HANDLERS", "check_readable", "polled", "send_messages"]
 
 _AT_DECODING: Final = {Status.INVALID_HEADER_KEY, Status.INVALID_HEADER_VALUE, Status.EMPTY_MESSAGE_PAYLOAD}
 """What existing clients are told as 3 over TCP, where it is found while a frame is decoded; HTTP tells it by its name."""
@@ -40,7 +40,7 @@ def send_messages(server: Dispatcher, session: Session, command: SendMessages) -
         try:
             place = server.places.topic(command.stream, command.topic)
             server.rights(session).send(place.stream.id, place.topic.id)
-            _check_readable(session, place.topic)
+            check_readable(session, place.topic)
             partition = _choose(server, place, command.partitioning)
         except HeadstreamError:
             stamp(command.messages, 0, 0, _NO_SEED, session.is_extended)  # what messages cannot be is told before all this
@@ -68,7 +68,7 @@ def polled(server: Dispatcher, session: Session, command: PollMessages) -> Polle
         raise refusal(Status.INVALID_MESSAGES_COUNT, "a poll asks for 1 message or more")
     place = server.places.topic(command.stream, command.topic)
     server.rights(session).poll(place.stream.id, place.topic.id)
-    _check_readable(session, place.topic)
+    check_readable(session, place.topic)
     consumer, partition = find_read_place(server, session, place, command.consumer, command.partition, is_poll=True)
     if not partition:
         return Polled(0, 0, 0, 0, ())
@@ -102,7 +102,7 @@ def flush_messages(server: Dispatcher, session: Session, command: FlushMessages)
         server.broker.backing.log.partition(place.topic, partition).sync()
 
 
-def _check_readable(session: Session, topic: TopicRecord) -> None:
+def check_readable(session: Session, topic: TopicRecord) -> None:
     """Refuse a wide topic to a client that cannot read all of what may be in it."""
     if topic.limits is Limits.WIDE and not session.is_extended:
         raise refusal(

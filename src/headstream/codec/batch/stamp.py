@@ -104,7 +104,7 @@ MAX_KEY = cython.declare(cython.longlong, 255)
 MAX_VALUE_IGGY = cython.declare(cython.longlong, 255)
 MAX_VALUE_WIDE = cython.declare(cython.longlong, 65_536)
 
-# Where _check() notes more than a fault.
+# Where check_sent() notes more than a fault.
 NOTE_KEY = cython.declare(cython.longlong, 24)
 NOTE_COUNT = cython.declare(cython.longlong, 32)
 
@@ -191,7 +191,7 @@ def _check_headers(
 @cython.cfunc
 @cython.exceptval(check=False)
 @cython.nogil
-def _check(p: cython.p_const_uchar, size: cython.longlong, wide: cython.bint, notes: cython.p_uchar) -> cython.longlong:
+def check_sent(p: cython.p_const_uchar, size: cython.longlong, wide: cython.bint, notes: cython.p_uchar) -> cython.longlong:
     """Return how many messages a sent batch holds, or a fault, with the number of messages before it noted."""
     at: cython.longlong = 0
     count: cython.longlong = 0
@@ -251,7 +251,7 @@ def _settle(q: cython.p_uchar, at: cython.longlong, end: cython.longlong, crc: c
 @cython.cfunc
 @cython.exceptval(check=False)
 @cython.nogil
-def _write(
+def store_sent(
     p: cython.p_const_uchar,
     size: cython.longlong,
     q: cython.p_uchar,
@@ -315,7 +315,7 @@ def stamp(sent: BytesLike, base_offset: int, timestamp_us: int, seed: bytes, wid
     notes: cython.p_uchar = writable(noted)
     count: cython.longlong
     with cython.nogil:
-        count = _check(p, size, is_wide, notes)
+        count = check_sent(p, size, is_wide, notes)
     if count < 0:
         _raise(-count, view.cast("B"), noted, wide)
     if not (0 <= base_offset <= _MAX_INT64 - count and 0 <= timestamp_us <= _MAX_INT64 and len(seed) == 16):
@@ -332,7 +332,7 @@ def stamp(sent: BytesLike, base_offset: int, timestamp_us: int, seed: bytes, wid
     q: cython.p_uchar = writable(data)
     crc: cython.uint
     with cython.nogil:
-        crc = _write(p, size, q, offset, time_us, id_time, seed_low, seed_high)
+        crc = store_sent(p, size, q, offset, time_us, id_time, seed_low, seed_high)
     return Stamped(data, count, crc)
 
 
@@ -351,7 +351,7 @@ def find_fault(sent: BytesLike, wide: bool) -> tuple[int, DecodeError | LimitErr
     notes: cython.p_uchar = writable(noted)
     count: cython.longlong
     with cython.nogil:
-        count = _check(p, size, is_wide, notes)
+        count = check_sent(p, size, is_wide, notes)
     if count >= 0 or -count in (VALUES_TOTAL, PAYLOADS_TOTAL):
         return None
     try:
@@ -383,7 +383,7 @@ _ADVICE: Final = {
 
 
 def _raise(code: int, view: memoryview, noted: bytearray, wide: bool) -> NoReturn:
-    """Raise the error that _check() noted."""
+    """Raise the error that check_sent() noted."""
     at, need, have, key_at, index = _NOTES.unpack(noted)
     where = f"message {index} of the batch"
     if code in _WITH_KEY:

@@ -114,7 +114,8 @@ def decode_metadata(envelope: Envelope) -> TableMetadata:
         The table's version. Its schema_id is the one inside the message, whether or not the envelope has it too.
 
     Raises:
-        SchemaError: not an MD, an Avro message without its schema, or one that does not describe a table.
+        SchemaError: not an MD, an Avro message without its schema, one that does not describe a table, or whose dataSchema
+            is not an Avro schema.
         DecodeError: the message is not what its schema says.
     """
     if envelope.type != "MD":
@@ -130,7 +131,9 @@ def decode_metadata(envelope: Envelope) -> TableMetadata:
     reader = AvroReader(envelope.message)
     message = decode_value(reader, parse_schema(envelope.schema), "the metadata message")
     reader.finish("the metadata message")
-    return _from_message(message)
+    metadata = _from_message(message)
+    parse_schema(metadata.data_schema)  # data messages in Avro would be read by it, each in vain
+    return metadata
 
 
 def metadata_message(

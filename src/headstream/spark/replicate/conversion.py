@@ -18,7 +18,7 @@ from headstream.codec.avro_plan import ColumnBuffers, ColumnPlan
 from headstream.codec.avro_schema import MAX_PRECISION
 from headstream.errors import SchemaError
 
-__all__ = ["array_from_buffers", "array_from_json", "arrow_type", "convert", "time_texts"]
+__all__ = ["array_from_buffers", "array_from_json", "arrow_type", "convert", "find_outside", "time_texts"]
 
 _ARROW_TYPES: Final[dict[str, pa.DataType]] = {
     "TINYINT": pa.int8(),
@@ -168,6 +168,13 @@ def _convert_or_halve(
         _convert_or_halve(array[middle:], conversion, target, first + middle, bad),
     ]
     return pa.concat_arrays(halves)
+
+
+def find_outside(array: pa.Array, low: pa.Scalar, high: pa.Scalar) -> list[int]:
+    """Return the rows whose value is below or above what is allowed."""
+    outside = pc.or_(pc.less(array, low), pc.greater(array, high))
+    rows: list[int] = pc.indices_nonzero(outside).to_pylist() if pc.any(outside).as_py() else []
+    return rows
 
 
 def _conversion(source: pa.DataType, target: pa.DataType) -> Callable[[pa.Array], pa.Array]:

@@ -180,6 +180,7 @@ class Decoder:
         reasons: dict[int, str] = {row: str(fault) for row, fault in envelopes.faults.items()}
         metadata = np.flatnonzero(form == forms.METADATA).tolist()
         waiting: dict[int, str] = {}
+        named: dict[int, str] = {}
         groups = self._avro_groups(envelopes, data)
         framed = np.flatnonzero(form == forms.REGISTRY).tolist()
         if framed and self._options.registry is None:
@@ -196,10 +197,12 @@ class Decoder:
                     decoded.events.append(decode_avro_events(schema.lineage, schema.rows, raw, envelopes, rows))
             elif isinstance(schema, SchemaError):
                 reasons |= dict.fromkeys(rows.tolist(), str(schema))
+                named |= dict.fromkeys(rows.tolist(), schema_id)
             else:
                 result = decode_avro_rows(schema, raw, envelopes, rows, self._orders)
                 self._add(decoded, schema, result.changes)
                 reasons |= result.faults
+                named |= dict.fromkeys(result.faults, schema.metadata.schema_id)
                 decoded.note(result.findings)
         json = decode_json_rows(raw, np.flatnonzero(form == forms.JSON).tolist(), self._catalog, self._options)
         for schema, changes in json.changes:
@@ -207,7 +210,8 @@ class Decoder:
         decoded.unwanted += json.unwanted
         decoded.events += json.events
         decoded.note(json.findings)
-        self._set_aside(decoded, raw, metadata + json.metadata, waiting | json.waiting, reasons | json.faults)
+        named |= waiting | json.waiting | json.named
+        self._set_aside(decoded, raw, metadata + json.metadata, waiting | json.waiting, reasons | json.faults, named)
         return decoded
 
     def schema(self, schema_id: str) -> TableSchema:
@@ -225,7 +229,8 @@ class Decoder:
 
     def _add(self, decoded: Decoded, schema: TableSchema, changes: pa.RecordBatch) -> None:
         schema_id = schema.metadata.schema_id
-        decoded.changes.setdefault(schema_id, []).append(changes)
+        if changes.num_rows:
+            decoded.changes.setdefault(schema_id, []).append(changes)
         if schema.findings and schema_id not in self._told:
             self._told.add(schema_id)
             name = f"{schema.metadata.lineage.schema}.{schema.metadata.lineage.table}"
@@ -233,14 +238,19 @@ class Decoder:
 
     @staticmethod
     def _set_aside(
-        decoded: Decoded, raw: pa.RecordBatch, metadata: list[int], waiting: dict[int, str], reasons: dict[int, str]
+        decoded: Decoded,
+        raw: pa.RecordBatch,
+        metadata: list[int],
+        waiting: dict[int, str],
+        reasons: dict[int, str],
+        named: dict[int, str],
     ) -> None:
         if metadata:
             decoded.metadata.append(raw_rows(raw, sorted(metadata)))
         if waiting:
-            decoded.waiting.append(raw_rows(raw, sorted(waiting), schema_ids=waiting))
+            decoded.waiting.append(raw_rows(raw, sorted(waiting), schema_ids=named))
         if reasons:
-            decoded.dead.append(raw_rows(raw, sorted(reasons), reasons=reasons))
+            decoded.dead.append(raw_rows(raw, sorted(reasons), schema_ids=named, reasons=reasons))
 
     @staticmethod
     def _avro_groups(envelopes: Envelopes, data: pa.Buffer) -> dict[tuple[str, str | None], np.ndarray]:

@@ -38,6 +38,7 @@ class JsonRows:
         metadata: Rows with metadata messages.
         waiting: Row -> the schema id it waits for.
         faults: Row -> why it can never be a change.
+        named: Row -> the schema id that it is of, where that is known.
         changes: Schema and its decoded changes.
         unwanted: How many messages are of tables that are not to be targets.
         events: Where these stand in their transactions, where that is wanted.
@@ -47,6 +48,7 @@ class JsonRows:
     metadata: list[int] = field(default_factory=list)
     waiting: dict[int, str] = field(default_factory=dict)
     faults: Faults = field(default_factory=dict)
+    named: dict[int, str] = field(default_factory=dict)
     changes: list[tuple[TableSchema, pa.RecordBatch]] = field(default_factory=list)
     unwanted: int = 0
     events: list[pa.RecordBatch] = field(default_factory=list)
@@ -98,10 +100,12 @@ def _decode_group(result: JsonRows, raw: pa.RecordBatch, wanted: str, messages: 
         result.unwanted += len(rows)
     elif isinstance(schema, SchemaError):
         result.faults |= dict.fromkeys(rows, str(schema))
+        result.named |= dict.fromkeys(rows, wanted)
     else:
         decoded = _to_columns(schema, raw, messages)
         result.changes.append((schema, decoded.changes))
         result.faults |= decoded.faults
+        result.named |= dict.fromkeys(decoded.faults, schema.metadata.schema_id)
         for finding, count in decoded.findings.items():
             result.findings[finding] = result.findings.get(finding, 0) + count
 

@@ -117,7 +117,7 @@ class Processor:
         # A batch that is run again tries every table: it took the changes the first time, or they are parked already.
         resting = self.health.resting(self._now_us()) if before is None else {}
         applied, aside, standing = self._apply(decoded, f"{self._unit}/batch", batch_id, resting)
-        rejected = _rejected(applied, aside)
+        rejected = _rejected(decoded, applied, aside)
         held = []
         if rejected.num_rows or aside:
             columns = [*COORDINATE_COLUMNS, "schema_id", "reason"]
@@ -203,7 +203,7 @@ class Processor:
         self._learn(decoded)
         applied, aside, standing = self._apply(decoded, f"{self._unit}/release", release.number, resting)
         held = [Held(part.table, part.reason, _chosen(release.messages, part.messages)) for part in aside]
-        decoded.dead += _chosen(release.messages, _rejected(applied, aside)).to_batches()
+        decoded.dead += _chosen(release.messages, _rejected(decoded, applied, aside)).to_batches()
         dead = self.parking.finish_release(
             release, self._now_us(), held=held, waiting=decoded.waiting, dead=decoded.dead, also=standing.record
         )
@@ -329,14 +329,20 @@ class Processor:
             return None
 
 
-def _rejected(applied: Applied, aside: list[Held]) -> pa.Table:
+def _rejected(decoded: Decoded, applied: Applied, aside: list[Held]) -> pa.Table:
     """Return the coordinates of changes that cannot be applied, with reasons; not of tables that are tried again anyway."""
-    found = coordinates_table(applied.rejected)
-    found = found.append_column("schema_id", pa.nulls(found.num_rows, pa.string()))
-    found = found.append_column("reason", pa.array(list(applied.rejected.values()), pa.string()))
+    wanted = coordinates_table(applied.rejected)
+    reasons = pa.array(list(applied.rejected.values()), pa.string())
+    empty = pa.nulls(0, pa.string())
+    parts = [wanted.slice(0, 0).append_column("schema_id", empty).append_column("reason", empty)]
+    for schema_id, batches in decoded.changes.items() if wanted.num_rows else ():
+        found = change_coordinates(pa.Table.from_batches(batches), schema_id)
+        rows, places = match_rows(found, wanted)
+        parts.append(found.take(rows).drop(["reason"]).append_column("reason", reasons.take(places)))
+    rejected = pa.concat_tables(parts, promote_options="permissive")
     for part in aside:
-        found = leave_out(found, COORDINATE_COLUMNS, part.messages)
-    return found
+        rejected = leave_out(rejected, COORDINATE_COLUMNS, part.messages)
+    return rejected
 
 
 def _chosen(messages: pa.Table, wanted: pa.Table) -> pa.Table:

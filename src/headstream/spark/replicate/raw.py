@@ -41,7 +41,7 @@ RAW_SCHEMA: Final = pa.schema(
         pa.field("key", pa.binary()),
         pa.field("headers", pa.binary()),  # the header block, as in the log
         pa.field("payload", pa.binary()),
-        pa.field("schema_id", pa.string()),  # what it waits for, where that is known
+        pa.field("schema_id", pa.string()),  # that it is of, where that is known
         pa.field("reason", pa.string()),  # why it is not a change, where it will never be one
     ]
 )
@@ -140,7 +140,7 @@ def raw_rows(
     Args:
         raw: The columns of SOURCE_COLUMNS.
         rows: Which rows.
-        schema_ids: Row -> the schema id it waits for.
+        schema_ids: Row -> the schema id that it is of; not of each row.
         reasons: Row -> why it can never be a change.
     """
     chosen = raw.select(list(SOURCE_COLUMNS)).take(pa.array(rows, pa.int64()))

@@ -2,7 +2,10 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from dataclasses import dataclass, field
+from datetime import date, datetime
+from typing import Any, Final
 
 import pyarrow as pa
 
@@ -24,6 +27,15 @@ DETAILS = [
     pa.field("_hs_envelope_headers", pa.map_(pa.string(), pa.string())),  # the envelope's own headers; null where it has none
 ]
 """What decoded changes have besides, where all of a change is wanted; and each column's value before, BEFORE_PREFIX + name."""
+_LIMITS: Final[dict[str, tuple[Any, Any]]] = {
+    "UINT1": (0, 2**8 - 1),
+    "UINT2": (0, 2**16 - 1),
+    "UINT4": (0, 2**32 - 1),
+    "UINT8": (0, 2**64 - 1),
+    "DATE": (date.min, date.max),
+    "DATETIME": (datetime.min, datetime.max),
+}
+"""What a source's type holds, where the target's holds more: an Avro int is any day, of which no table can have each."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -43,6 +55,7 @@ class TableSchema:
         absent: Ordinals of columns that these rows never have; they are not null but not told.
         lobs: Ordinals of large objects, which change masks never have.
         times: The target's columns that are times of a day, which are text there.
+        limits: The target's column -> lowest and highest value of the source's type, where the target's holds more.
         findings: What a user should know about it.
     """
 
@@ -58,6 +71,7 @@ class TableSchema:
     absent: frozenset[int] = frozenset()
     lobs: frozenset[int] = frozenset()
     times: frozenset[str] = frozenset()
+    limits: Mapping[str, tuple[pa.Scalar, pa.Scalar]] = field(default_factory=dict)
     findings: tuple[str, ...] = ()
 
     @property
@@ -129,8 +143,14 @@ def _table_schema(
         frozenset(column.ordinal for column in metadata.columns if column.name not in placed),
         frozenset(column.ordinal for column in metadata.columns if column.type.upper() in LOBS),
         frozenset(column.name for column in target.columns if column.type.upper() == "TIME"),
+        {c.name: _limits(c.type.upper(), arrow_type(types[c.name])) for c in target.columns if c.type.upper() in _LIMITS},
         chosen.findings,
     )
+
+
+def _limits(kind: str, target: pa.DataType) -> tuple[pa.Scalar, pa.Scalar]:
+    low, high = _LIMITS[kind]
+    return pa.scalar(low, target), pa.scalar(high, target)
 
 
 def _type_of(column: ColumnMetadata, settings: TableSettings) -> str:

@@ -118,12 +118,8 @@ class PolledMessages(Record):
         return document
 
     def encode_json(self) -> bytes:
-        """Return it as JSON.
-
-        Raises:
-            HeaderError: a header's key repeats, which a JSON object cannot hold.
-        """
-        return json.encode_polled(decode_polled(self.messages), self.partition, self.current_offset)
+        """Return it as JSON; of headers that have one key the last is kept, so that no message stops who polls this way."""
+        return json.encode_polled(decode_polled(self.messages), self.partition, self.current_offset, keep_last=True)
 
     @classmethod
     def read(cls, spelled: Any, where: str) -> PolledMessages:

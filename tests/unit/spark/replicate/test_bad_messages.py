@@ -58,6 +58,29 @@ def test_decoder_refuses_a_decimal_that_does_not_fit(tmp_path: Path, form: str) 
     assert "column 'total'" in reasons_of(decoded)[1]
 
 
+@pytest.mark.parametrize(
+    ("kind", "written", "values"),
+    [
+        ("UINT1", "INT4", (0, 255, -1, 256)),
+        ("UINT2", "INT4", (0, 65_535, -1, 65_536)),
+        ("UINT4", "INT8", (0, 2**32 - 1, -1, 2**32)),
+        ("UINT8", "NUMERIC", (Decimal(0), Decimal(2**64 - 1), Decimal(-1), Decimal(2**64))),
+        ("DATE", "INT4", (-719_162, 2_932_896, -719_163, 2**31 - 1)),
+        ("DATETIME", "INT8", (-62_135_596_800_000_000, 253_402_300_799_999_999, -62_135_596_800_000_001, 2**63 - 1)),
+    ],
+)
+def test_decoder_refuses_what_the_type_of_the_source_does_not_hold(
+    tmp_path: Path, kind: str, written: str, values: tuple[int | Decimal, ...]
+) -> None:
+    source = make_table(COLUMNS[0], ColumnMetadata("value", 2, written, precision=20))
+    messages = [data_message(source, make_change(at, data={"id": at, "value": value})) for at, value in enumerate(values)]
+    table = replace(source, columns=(COLUMNS[0], ColumnMetadata("value", 2, kind)))
+    decoded = make_decoder(tmp_path, table).decode(raw_messages(messages))
+    assert [row["id"] for row in rows_of(decoded)] == [0, 1]
+    assert list(reasons_of(decoded)) == [2, 3]
+    assert all("'value': not in the range from" in reason for reason in reasons_of(decoded).values())
+
+
 def test_decoder_refuses_rows_of_a_schema_in_the_zone_that_does_not_parse(tmp_path: Path) -> None:
     broken = replace(TABLE, data_schema='{"type": "record"')
     other = make_table(schema_id="F" * 32, table="other")

@@ -9,6 +9,7 @@ import pyarrow as pa
 import pytest
 from deltalake import DeltaTable
 
+from headstream.codec.replicate import data_message, metadata_message
 from headstream.errors import ReplicateError, StorageError
 from headstream.spark.replicate.apply.deltalake import DeltaLakeEngine
 from headstream.spark.replicate.apply.engine import Counts
@@ -17,7 +18,9 @@ from headstream.spark.replicate.metrics import write_metrics
 from headstream.spark.replicate.requests import Requests, Selection
 from headstream.spark.replicate.status import note_status, read_status
 from headstream.spark.replicate.summary import commit_time_us
+from headstream.spark.replicate.table_settings import TableRules, TableSettings
 from headstream.testing import SourceDatabase
+from tests.replicate_messages import make_change, make_table
 from tests.unit.spark.replicate.pipeline_work import LINES, SECOND_US, Work, plain
 
 
@@ -58,6 +61,19 @@ def test_processor_lets_a_failing_table_wait_and_heals_it_in_order(tmp_path: Pat
     assert work.ledger.waiting().count == 0
     assert work.digest(source, *LINES)
     assert work.digest(source, "SHOP", "customers")
+    work.close()
+
+
+def test_processor_goes_on_when_a_failing_table_gets_bad_messages_alone(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    table = make_table()
+    work = Work(tmp_path, max_dead_rate=1.0)
+    with monkeypatch.context() as patch:
+        break_table(patch, "kit")
+        work.send(metadata_message(table), data_message(table, make_change(1)))
+        work.send(data_message(table, make_change(2, change_sequence="")))
+    assert (work.dead_count(), work.ledger.waiting().count) == (1, 1)
+    work.processor.sweep(last=True)
+    assert [row["name"] for row in work.rows("shop", "kit")] == ["n1"]
     work.close()
 
 
@@ -116,6 +132,22 @@ def test_processor_brings_dead_messages_back_when_asked_and_their_schema_has_com
     work.processor.sweep()
     assert work.digest(source, "SHOP", "customers")
     assert work.ledger.counts() == {"dead": 1}, "what cannot be read is dead again"
+    work.close()
+
+
+def test_processor_brings_back_what_it_gave_up_of_one_table_when_asked_for_that_table(tmp_path: Path) -> None:
+    kit, other = make_table(), make_table(schema_id="F" * 32, table="other")
+    rules = TableRules(defaults=TableSettings(scd_type=2))
+    work = Work(tmp_path, max_dead_rate=1.0, rules=rules)
+    bare = make_change(3, "UPDATE", data={"id": 3}, before={"id": 1}, column_mask=b"\x01")  # a history cannot be told from it
+    for table in (kit, other):
+        keyless = make_change(2, data={"id": None})
+        messages = [data_message(table, change) for change in (make_change(1), bare, keyless)]
+        work.send(metadata_message(table), *messages, data_message(table, keyless, form="json"))
+    assert work.dead_count() == 6
+    for name, count in (("kit", 3), ("other", 3), ("none", 0)):
+        chosen = Selection(states=("dead",), table=("shop", name)).find(work.ledger, work.processor.table_of)
+        assert sum(parcel.count for parcel in chosen) == count
     work.close()
 
 

@@ -1,0 +1,316 @@
+"""Short requests: small sends and polls of one connection, by the way that was found for the one before; compiled.
+
+    frame -> the topic its bytes named before -> PartitionEnd.append, or what Ahead has kept -> the response
+
+What a request has to pass is looked at when a way is found: login, permission, topic, limits. A way holds as long as
+the session's user, its rights and the log's topics are the same objects, which is looked at with each request. What is not
+on a way is left where it stands, for requests.py, which says of everything what it is: nothing is refused here.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from struct import Struct
+from time import perf_counter
+from typing import TYPE_CHECKING, Any, Final
+
+from headstream.broker.commands.dispatch import Dispatcher
+from headstream.broker.commands.messages import check_readable
+from headstream.broker.commands.offsets import check_partition
+from headstream.broker.commands.places import Place
+from headstream.broker.sessions import Session
+from headstream.errors import HeadstreamError
+from headstream.log.readers import Lent
+from headstream.model.polling import ConsumerKind, partition_of
+from headstream.model.topology import Fsync
+from headstream.wire.commands.messages import PollMessages, SendMessages
+
+if TYPE_CHECKING:
+    from headstream.codec import uncompiled as cython
+else:
+    try:
+        import cython
+    except ImportError:
+        from headstream.codec import uncompiled as cython
+
+if not cython.compiled:
+    from headstream.codec.uncompiled_primitives import equal, load32, load64, readable
+elif not TYPE_CHECKING:
+    from cython.cimports.headstream.codec.primitives import equal, load32, load64, readable
+    from cython.cimports.headstream.log.partition_end import PartitionEnd
+    from cython.cimports.headstream.segments.ahead import Ahead
+
+if not cython.compiled:
+    from headstream.log.partition_end import PartitionEnd
+    from headstream.segments.ahead import Ahead
+
+__all__ = ["ShortRequests"]
+
+PING = cython.declare(cython.longlong, 1)
+POLL = cython.declare(cython.longlong, 100)
+SEND = cython.declare(cython.longlong, 101)
+BALANCED = cython.declare(cython.longlong, 1)
+PARTITION_ID = cython.declare(cython.longlong, 2)
+MESSAGES_KEY = cython.declare(cython.longlong, 3)
+OFFSET = cython.declare(cython.longlong, 1)
+
+_POLLED: Final = Struct("<IIIQI")
+"""A response to a poll up to its messages: status | length | partition | newest offset | count."""
+_DONE: Final = bytes(8)
+"""A response that says: done."""
+_MOST_BYTES: Final = 64 << 10
+"""So many bytes of responses are made at a time."""
+_MOST_WAYS: Final = 1024
+"""So many ways are remembered of each kind, before it is begun anew."""
+
+
+class SendWay:
+    """Where sends go that name a topic with certain bytes; nowhere by this way if there is no topic."""
+
+    def __init__(self, name: bytes, place: Place | None) -> None:
+        self.name = memoryview(name)
+        self.topic = None if place is None else place.topic
+        self.partitions = 0 if place is None else place.topic.partitions
+        self.ends: dict[int, PartitionEnd] = {}
+        self.directories: dict[int, str] = {}
+
+
+class PollWay:
+    """Where polls read that name consumer, topic and partition with certain bytes; nowhere by this way if there is no topic."""
+
+    def __init__(self, name: bytes, place: Place | None, partition: int) -> None:
+        self.name = memoryview(name)
+        self.topic = None if place is None else place.topic
+        self.partition = partition
+        self.lent: Lent | None = None
+
+
+class ShortRequests:
+    """The short way of one connection's requests; used in one thread.
+
+    Args:
+        server: What they are about.
+        session: Whose they are.
+        answered: Called for each with its code, 0 and the seconds it took.
+    """
+
+    def __init__(self, server: Dispatcher, session: Session, answered: Callable[[int, int, float], None]) -> None:
+        backing = server.broker.backing
+        self._server = server
+        self._session = session
+        self._answered = answered
+        self._log = backing.log
+        self._clock_us = backing.clock_us
+        self._rights: Any = None
+        self._topics: Any = None
+        self._is_extended = False
+        self._sends: dict[bytes, SendWay] = {}
+        self._polls: dict[bytes, PollWay] = {}
+        self._sent: SendWay | None = None
+        self._polled: PollWay | None = None
+
+    def answer(self, view: memoryview, size: cython.longlong) -> tuple[int, bytes]:
+        """Answer the requests that can be answered here, from the first on.
+
+        Args:
+            view: Received bytes; a request begins with them.
+            size: How many there are.
+
+        Returns:
+            Where the first request begins that is left, and the responses to those before it.
+        """
+        p: cython.p_const_uchar = readable(view)
+        at: cython.longlong = 0
+        end: cython.longlong
+        code: cython.longlong
+        made: cython.longlong = 0
+        pieces: list[bytes] = []
+        began_s: cython.double = perf_counter()
+        ended_s: cython.double
+        if not self._is_valid():
+            return 0, b""
+        while size - at >= 8 and made < _MOST_BYTES:
+            end = at + 4 + load32(p, at)
+            if end < at + 8 or end > size:
+                break
+            code = load32(p, at + 4)
+            piece = self._find(view, code, at + 8, end)
+            if piece is None:
+                break
+            pieces.append(piece)
+            made += len(piece)
+            at = end
+            ended_s = perf_counter()
+            self._answered(code, 0, ended_s - began_s)
+            began_s = ended_s
+        return at, (pieces[0] if len(pieces) == 1 else b"".join(pieces))
+
+    def _find(self, view: memoryview, code: cython.longlong, at: cython.longlong, end: cython.longlong) -> bytes | None:
+        """Return the response to a request, or None where it has to go the long way."""
+        try:
+            if code == SEND:
+                return self._send(view, at, end)
+            if code == POLL:
+                return self._poll(view, at, end)
+        except HeadstreamError:  # nothing has been done then; the long way says why
+            return None
+        if code == PING and end == at:
+            self._server.sessions.ping(self._session)
+            return _DONE
+        return None
+
+    def _is_valid(self) -> bool:
+        """Return whether the session may go on, and forget all ways if its rights or the topics have changed."""
+        session = self._session
+        if session.is_stale or session.is_ended or not session.user_id:
+            return False
+        try:
+            rights = self._server.users.rights(session.user_id)
+            topics = self._log.snapshot()
+        except HeadstreamError:
+            return False
+        if topics is not self._topics or rights is not self._rights or session.is_extended != self._is_extended:
+            self._topics, self._rights, self._is_extended = topics, rights, session.is_extended
+            self._sends.clear()
+            self._polls.clear()
+            self._sent = self._polled = None
+        return True
+
+    # -- sends ----------------------------------------------------------------------------------------------
+
+    def _send(self, view: memoryview, at: cython.longlong, end: cython.longlong) -> bytes | None:
+        """Append the messages of a send; stream | topic | kind u8 | length u8 | value | messages."""
+        p: cython.p_const_uchar = readable(view)
+        named: cython.longlong = at
+        _: cython.int
+        for _ in range(2):
+            if end - named < 2:
+                return None
+            named += 2 + p[named + 1]
+        if end - named < 2:
+            return None
+        kind: cython.longlong = p[named]
+        value: cython.longlong = named + 2
+        messages: cython.longlong = value + p[named + 1]
+        if messages >= end:
+            return None
+        way = self._send_way(view, at, named, end)
+        topic = way.topic
+        if topic is None:
+            return None
+        partition: cython.longlong
+        if kind == PARTITION_ID and messages - value == 4:
+            partition = load32(p, value)
+        elif kind == BALANCED and messages == value:
+            partition = self._server.balance.turn(topic)
+        elif kind == MESSAGES_KEY and messages > value and way.partitions > 0:
+            partition = partition_of(bytes(view[value:messages]), way.partitions)
+        else:
+            return None
+        if partition < 1 or partition > way.partitions:
+            return None
+        known = way.ends.get(partition)
+        if known is None:
+            writer = self._log.partition(topic, partition)
+            known = way.ends[partition] = writer.end
+            way.directories[partition] = writer.directory
+        place: PartitionEnd = known
+        time_us: cython.longlong = self._clock_us()
+        if self._log.snapshot() is not self._topics or place.append(view[messages:end], time_us) < 0:
+            return None
+        if kind == BALANCED:
+            self._server.balance.next(topic)
+        self._log.waiting.ring(way.directories[partition])
+        return _DONE
+
+    def _send_way(self, view: memoryview, at: cython.longlong, named: cython.longlong, end: cython.longlong) -> SendWay:
+        last = self._sent
+        if last is not None and _is_same(view, at, named - at, last.name):
+            return last
+        name = bytes(view[at:named])
+        way = self._sends.get(name)
+        if way is None:
+            if len(self._sends) >= _MOST_WAYS:
+                self._sends.clear()
+            way = self._sends[name] = SendWay(name, self._find_sent(bytes(view[at:end])))
+        self._sent = way
+        return way
+
+    def _find_sent(self, payload: bytes) -> Place | None:
+        """Return the topic of a send, or None where one has to go the long way."""
+        server, session = self._server, self._session
+        try:
+            command = SendMessages.decode(payload)
+            place = server.places.topic(command.stream, command.topic)
+            server.rights(session).send(place.stream.id, place.topic.id)
+            check_readable(session, place.topic)
+        except HeadstreamError:
+            return None
+        options = place.topic.options
+        is_plain = options.compaction_delay_us is None and options.deduplication_count is None
+        return place if is_plain and place.topic.fsync is not Fsync.ALWAYS else None
+
+    # -- polls ----------------------------------------------------------------------------------------------
+
+    def _poll(self, view: memoryview, at: cython.longlong, end: cython.longlong) -> bytes | None:
+        """Answer a poll from what was read ahead; consumer | stream | topic | partition u32 | strategy u8 | value u64 | ..."""
+        p: cython.p_const_uchar = readable(view)
+        numbers: cython.longlong = end - 14
+        if numbers - at < 4 or p[numbers] != OFFSET or p[end - 1] == 1:
+            return None
+        count: cython.longlong = load32(p, numbers + 9)
+        way = self._poll_way(view, at, numbers, end)
+        topic = way.topic
+        if topic is None:
+            return None
+        if way.lent is None:
+            way.lent = self._log.reading(topic, way.partition)
+        lent = way.lent
+        if not lent.try_enter():
+            return None
+        try:
+            ahead: Ahead = lent.follower.ahead
+            chunk = ahead.take_kept(load64(p, numbers + 1), count, self._server.poll_bytes)
+            if chunk is not None and self._log.states.exceptions(topic, way.partition):
+                ahead.forget()
+                chunk = None
+            newest = lent.follower.end_offset
+        finally:
+            lent.leave()
+        if chunk is None:
+            way.lent = None  # whoever reads on may do so with another follower
+            return None
+        newest = max(newest, self._log.written_end(topic, way.partition))
+        return _POLLED.pack(0, 16 + len(chunk), way.partition, newest - 1, count) + chunk
+
+    def _poll_way(self, view: memoryview, at: cython.longlong, named: cython.longlong, end: cython.longlong) -> PollWay:
+        last = self._polled
+        if last is not None and _is_same(view, at, named - at, last.name):
+            return last
+        name = bytes(view[at:named])
+        way = self._polls.get(name)
+        if way is None:
+            if len(self._polls) >= _MOST_WAYS:
+                self._polls.clear()
+            way = self._polls[name] = PollWay(name, *self._find_polled(bytes(view[at:end])))
+        self._polled = way
+        return way
+
+    def _find_polled(self, payload: bytes) -> tuple[Place | None, int]:
+        """Return topic and partition of a poll, or None where one has to go the long way."""
+        server, session = self._server, self._session
+        try:
+            command = PollMessages.decode(payload)
+            place = server.places.topic(command.stream, command.topic)
+            server.rights(session).poll(place.stream.id, place.topic.id)
+            check_readable(session, place.topic)
+            partition = check_partition(place, command.partition or 1)
+        except HeadstreamError:
+            return None, 0
+        return (place if command.consumer.kind == ConsumerKind.CONSUMER else None), partition
+
+
+@cython.cfunc
+def _is_same(view: memoryview, at: cython.longlong, size: cython.longlong, name: memoryview) -> cython.bint:
+    """Return whether certain bytes are the same."""
+    return size == name.nbytes and equal(readable(view), at, readable(name), 0, size)
