@@ -79,6 +79,7 @@ def test_users_are_made_shown_changed_and_deleted(server: LocalServer) -> None:
 def test_a_token_is_shown_once_and_logs_in(server: LocalServer, monkeypatch: pytest.MonkeyPatch) -> None:
     token = run("token", "create", "nightly", "--expires", "30d")["token"]
     (listed,) = run("token", "list")
+    assert run("token", "show", "nightly") == listed
     assert listed["name"] == "nightly"
     assert listed["expires_us"] > 0
     host, port = server.tcp_address

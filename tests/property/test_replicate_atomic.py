@@ -6,74 +6,20 @@ table's version is whole when of every transaction all changes to the table are 
 
 from __future__ import annotations
 
-from collections.abc import Iterator
 from pathlib import Path
 from random import Random
-from typing import Any, Literal, NamedTuple
+from typing import Literal
 
-import pyarrow as pa
 import pytest
-from deltalake import DeltaTable, QueryBuilder
 
 from headstream.spark.replicate.table_settings import TableRules, TableSettings
 from headstream.spark.replicate.tables import table_path
-from headstream.testing import SHOP_TABLES, CaptureOptions, SourceDatabase, SourceTable, repeat, shuffle, split
+from headstream.testing import SHOP_TABLES, CaptureOptions, SourceDatabase, repeat, shuffle, split
 from tests.property.test_replicate_delivery import CrashError, Crashes
 from tests.unit.spark.replicate.pipeline_work import Work
+from tests.whole_transactions import halves_in_changes, halves_in_rows
 
 TABLES = tuple(table for table in SHOP_TABLES if table.name in ("customers", "order_lines", "documents", "devices"))
-
-
-class Effect(NamedTuple):
-    """What a transaction does last to a row: the row's key and the change's sequence."""
-
-    key: tuple[Any, ...]
-    sequence: str
-
-
-def effects_of(source: SourceDatabase, table: SourceTable) -> dict[int, list[Effect]]:
-    """Transaction -> what it does to the rows of a table; updates that change nothing do nothing."""
-    found: dict[int, dict[tuple[Any, ...], str]] = {}
-    for change in source.changes:
-        if change.table is table and change.transaction and change.before != change.after:
-            for row in (change.before, change.after):
-                if row is not None:
-                    key = tuple(row[name] for name in table.key_columns)
-                    found.setdefault(change.transaction, {})[key] = change.change_sequence
-    return {number: [Effect(*pair) for pair in rows.items()] for number, rows in found.items()}
-
-
-def versions_of(path: Path) -> Iterator[tuple[int, list[dict[str, Any]]]]:
-    """Every version of a Delta table: its number and rows."""
-    for number in range(DeltaTable(str(path)).version() + 1) if (path / "_delta_log").is_dir() else ():
-        table = DeltaTable(str(path), version=number)
-        yield number, pa.table(QueryBuilder().register("t", table).execute("SELECT * FROM t")).to_pylist()
-
-
-def find_halves(work: Work, source: SourceDatabase, table: SourceTable) -> list[str]:
-    """Return which transactions are in some version of a table in part: what a reader could have seen."""
-    effects = effects_of(source, table)
-    places = [table_path(work.config.tables, table.schema, table.name)]
-    found = []
-    for number, rows in versions_of(places[0]):
-        if rows and "_hs_valid_from" in rows[0]:
-            there = {row["_hs_valid_from"] for row in rows} | {row["_hs_valid_to"] for row in rows}
-            stands = {n: {one.sequence in there for one in parts} for n, parts in effects.items()}
-        else:  # a row that something newer has changed since says nothing of what was before
-            newest = {tuple(row[name] for name in table.key_columns): row["_hs_sequence"] for row in rows}
-            stands = {
-                n: {newest.get(one.key) == one.sequence for one in parts if newest.get(one.key, "") <= one.sequence}
-                for n, parts in effects.items()
-            }
-        found += [f"transaction {n} in version {number} of {table.name}" for n, is_there in stands.items() if len(is_there) > 1]
-    if work.config.change_tables is not None:
-        counts = {n: sum(c.transaction == n and c.table is table for c in source.changes) for n in effects}
-        for number, rows in versions_of(table_path(work.config.change_tables, table.schema, table.name)):
-            for n, count in counts.items():
-                seen = {row["_hs_sequence"] for row in rows if row["_hs_transaction"] == f"{n:032X}"}
-                if len(seen) not in (0, count):
-                    found.append(f"transaction {n} in version {number} of the changes of {table.name}")
-    return found
 
 
 def deliver(directory: Path, seed: int, *, crashes: int, scd_type: Literal[1, 2], atomic: bool = True) -> list[str]:
@@ -87,10 +33,11 @@ def deliver(directory: Path, seed: int, *, crashes: int, scd_type: Literal[1, 2]
     passed_over = random.choice([(), ("SHOP.customers",), ("LAB.*", "SHOP.documents")])
     sent = [message.value for message in source.capture(options)]
     arrived = repeat(shuffle(sent, seed=seed, window=random.choice([None, 5, 40])), seed=seed, fraction=0.2)
+    changes = directory / "changes" if seed % 2 else None
     work = Work(
         directory,
         atomic=atomic,
-        change_tables=directory / "changes" if seed % 2 else None,
+        change_tables=changes,
         rules=TableRules(exclude=passed_over, defaults=TableSettings(scd_type=scd_type, deletes="soft")),
     )
     parts = [work.raw(part) for part in split(arrived, random.randint(3, 8), seed=seed)]
@@ -119,7 +66,9 @@ def deliver(directory: Path, seed: int, *, crashes: int, scd_type: Literal[1, 2]
     for table in TABLES:
         if work.config.rules.wants(table.schema, table.name) and any(change.table is table for change in source.changes):
             assert work.digest(source, table.schema, table.name), f"{table.qualified_name}, seed {seed}"
-            found += find_halves(work, source, table)
+            found += halves_in_rows(table_path(work.config.tables, table.schema, table.name), source, table)
+            if changes is not None:
+                found += halves_in_changes(table_path(changes, table.schema, table.name), source, table)
     assert not atomic or work.ledger.rows("SELECT key FROM open_transactions") == []
     work.close()
     return found

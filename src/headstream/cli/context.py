@@ -1,4 +1,4 @@
-"""`headstream context`: list, show, create, use, delete."""
+"""`headstream context`: list, show, create, update, use, delete."""
 
 from __future__ import annotations
 
@@ -14,6 +14,10 @@ from headstream.cli.secrets import read_secret
 __all__ = ["context"]
 
 _name_argument = click.argument("name")
+_location_argument = click.argument("location", metavar="URL", type=Checked("url", Context.of_url))
+_keep_secret_option = click.option(
+    "--keep-secret", is_flag=True, help="Ask for the password (or read it from standard input), and keep it."
+)
 
 
 @click.group()
@@ -60,8 +64,8 @@ def show(name: str, output: str) -> None:
 
 @context.command()
 @_name_argument
-@click.argument("location", metavar="URL", type=Checked("url", Context.of_url))
-@click.option("--keep-secret", is_flag=True, help="Ask for the password (or read it from standard input), and keep it.")
+@_location_argument
+@_keep_secret_option
 @output_option
 def create(name: str, location: Context, *, keep_secret: bool, output: str) -> None:
     """Keep URL as NAME; the first context is in use at once.
@@ -75,11 +79,26 @@ def create(name: str, location: Context, *, keep_secret: bool, output: str) -> N
       headstream context create prod headstream://ann@mq.example:8090
       headstream context create ci headstream://ann@mq.example:8090 --keep-secret < password.txt
     """
-    if keep_secret and location.username is not None and location.password is None:
-        location = Context(location.url, location.username, read_secret(f"Password of {location.username}"))
-    contexts = Contexts(contexts_path())
-    contexts.create(name, location)
-    print_object(_describe(name, location, contexts.current), output)
+    contexts, kept = Contexts(contexts_path()), _with_secret(location, keep_secret)
+    contexts.create(name, kept)
+    print_object(_describe(name, kept, contexts.current), output)
+
+
+@context.command()
+@_name_argument
+@_location_argument
+@_keep_secret_option
+@output_option
+def update(name: str, location: Context, *, keep_secret: bool, output: str) -> None:
+    """Have NAME stand for another URL; what was kept with the old one is forgotten.
+
+    \b
+    Example:
+      headstream context update prod headstream://ann@mq2.example:8090
+    """
+    contexts, kept = Contexts(contexts_path()), _with_secret(location, keep_secret)
+    contexts.update(name, kept)
+    print_object(_describe(name, kept, contexts.current), output)
 
 
 @context.command()
@@ -109,6 +128,12 @@ def delete(name: str, output: str) -> None:
     """
     Contexts(contexts_path()).delete(name)
     print_object({"deleted": name}, output)
+
+
+def _with_secret(location: Context, keep_secret: bool) -> Context:
+    if keep_secret and location.username is not None and location.password is None:
+        return Context(location.url, location.username, read_secret(f"Password of {location.username}"))
+    return location
 
 
 def _describe(name: str, found: Context, current: str | None) -> dict[str, Any]:

@@ -142,6 +142,12 @@ class Contexts:
         self.current = self.current or name
         self._write()
 
+    def update(self, name: str, context: Context) -> None:
+        """Let a name stand for something else; NotFoundError where there is none of that name."""
+        self.get(name)
+        self._contexts[name] = replace(context)
+        self._write()
+
     def use(self, name: str) -> None:
         """Have commands use a context where nothing else is said; NotFoundError where there is none of that name."""
         self.get(name)

@@ -1,4 +1,4 @@
-"""`headstream group`: list, show, lag, seek, delete."""
+"""`headstream group`: list, show, create, lag, seek, delete."""
 
 from __future__ import annotations
 
@@ -8,6 +8,7 @@ import click
 
 from headstream.cli.output import print_object, print_objects
 from headstream.cli.parameters import Checked, open_log, output_option, start_parameter, topic_argument, url_option
+from headstream.errors import AlreadyExistsError
 from headstream.model.polling import Consumer
 
 if TYPE_CHECKING:
@@ -72,6 +73,28 @@ def show(topic: str, name: str, url: str, output: str) -> None:
         print_objects(_partitions(found), _COLUMNS, output)
     else:
         print_object({**members, "partitions": _partitions(found)}, output)
+
+
+@group.command()
+@topic_argument
+@_group_argument
+@click.option(
+    "--at", type=start_parameter("first", "last"), default="first", show_default=True, help="Where it begins, as for seek."
+)
+@url_option
+@output_option
+def create(topic: str, name: str, at: PollingStrategy, url: str, output: str) -> None:
+    """Make a group of TOPIC, which begins AT a place; a consumer of a group that nobody made begins at first.
+
+    \b
+    Examples:
+      headstream group create shop/orders billing
+      headstream group create shop/orders audit --at last
+    """
+    with open_log(url) as log:
+        if any(found.name == name for found in log.groups(topic)):
+            raise AlreadyExistsError(f"there is a group {name!r} already", where=topic, advice="group seek says where it goes on")
+        print_object(_summary(log.seek_group(topic, name, at)), output)
 
 
 @group.command()

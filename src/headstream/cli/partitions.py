@@ -1,22 +1,24 @@
-"""`headstream partition`: create, delete, states, set-state."""
+"""`headstream partition`: list, show, create, delete, states, set-state."""
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, Final
 
 import click
 
 from headstream.cli.output import format_time, print_object, print_objects
 from headstream.cli.parameters import Checked, open_log, output_option, topic_argument, url_option
+from headstream.errors import PartitionNotFoundError
 from headstream.model.message import parse_state, state_name
 
 if TYPE_CHECKING:
     from headstream.model.message import StateChange
-    from headstream.model.topology import Topic
+    from headstream.model.topology import Partition, Topic
 
-__all__ = ["partition"]
+__all__ = ["PARTITION_COLUMNS", "describe_partition", "partition"]
 
-_COLUMNS = ("offset", "state", "reason", "by", "changed")
+PARTITION_COLUMNS: Final = ("partition", "first_offset", "end_offset", "messages", "size_bytes")
+_STATE_COLUMNS = ("offset", "state", "reason", "by", "changed")
 
 _count_option = click.option("--count", type=click.IntRange(min=1), default=1, show_default=True, help="How many.")
 
@@ -27,9 +29,44 @@ def partition() -> None:
 
     \b
     Examples:
+      headstream partition list shop/orders
       headstream partition create shop/orders --count 2
-      headstream partition delete shop/orders
     """
+
+
+@partition.command("list")
+@topic_argument
+@url_option
+@output_option
+def list_partitions(topic: str, url: str, output: str) -> None:
+    """Show every partition of TOPIC.
+
+    \b
+    Example:
+      headstream partition list shop/orders
+    """
+    with open_log(url) as log:
+        found = log.topic(topic)
+    print_objects([describe_partition(each) for each in found.partitions], PARTITION_COLUMNS, output)
+
+
+@partition.command()
+@topic_argument
+@click.argument("number", metavar="PARTITION", type=click.IntRange(1))
+@url_option
+@output_option
+def show(topic: str, number: int, url: str, output: str) -> None:
+    """Show one PARTITION of TOPIC.
+
+    \b
+    Example:
+      headstream partition show shop/orders 2
+    """
+    with open_log(url) as log:
+        found = next((each for each in log.topic(topic).partitions if each.number == number), None)
+    if found is None:
+        raise PartitionNotFoundError(f"there is no partition {number}", where=topic, advice="See partition list")
+    print_object(describe_partition(found), output)
 
 
 @partition.command()
@@ -83,7 +120,7 @@ def states(topic: str, number: int, url: str, output: str) -> None:
     """
     with open_log(url) as log:
         changes = log.states(topic, number)
-    print_objects([_describe(change, output) for change in changes], _COLUMNS, output)
+    print_objects([_describe(change, output) for change in changes], _STATE_COLUMNS, output)
 
 
 @partition.command("set-state")
@@ -106,6 +143,17 @@ def set_state(topic: str, state: int, offsets: tuple[int, ...], number: int, rea
     with open_log(url) as log:
         log.set_state(topic, number, offsets, state, reason=reason, by=by)
     print_object({"topic": topic, "partition": number, "state": state_name(state), "messages": len(set(offsets))}, output)
+
+
+def describe_partition(found: Partition) -> dict[str, Any]:
+    """Return what is shown of a partition, by PARTITION_COLUMNS."""
+    return {
+        "partition": found.number,
+        "first_offset": found.first_offset,
+        "end_offset": found.end_offset,
+        "messages": found.messages_count,
+        "size_bytes": found.size_bytes,
+    }
 
 
 def _describe(change: StateChange, form: str) -> dict[str, Any]:

@@ -1,4 +1,4 @@
-"""`headstream token`: list, create, delete."""
+"""`headstream token`: list, show, create, delete."""
 
 from __future__ import annotations
 
@@ -9,6 +9,7 @@ import click
 from headstream.cli.output import format_time, print_object, print_objects
 from headstream.cli.parameters import Checked, open_log, output_option, url_option
 from headstream.cli.topic_options import parse_age_us
+from headstream.errors import NotFoundError
 
 __all__ = ["token"]
 
@@ -39,6 +40,24 @@ def list_tokens(url: str, output: str) -> None:
     with open_log(url) as log:
         rows = [_describe(found.name, found.expires_us or None, output) for found in log.server.tokens()]
     print_objects(rows, ("name", "expires"), output)
+
+
+@token.command()
+@_name_argument
+@url_option
+@output_option
+def show(name: str, url: str, output: str) -> None:
+    """Show one of your tokens: its name, and until when it is good.
+
+    \b
+    Example:
+      headstream token show nightly
+    """
+    with open_log(url) as log:
+        found = next((each for each in log.server.tokens() if each.name == name), None)
+    if found is None:
+        raise NotFoundError(f"there is no token {name!r}", advice="See token list")
+    print_object(_describe(found.name, found.expires_us or None, output), output)
 
 
 @token.command()

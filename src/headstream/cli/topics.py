@@ -2,13 +2,13 @@
 
 from __future__ import annotations
 
-from dataclasses import asdict
 from typing import TYPE_CHECKING, Any, Unpack
 
 import click
 
 from headstream.cli.output import format_time, print_object, print_objects, print_text
 from headstream.cli.parameters import Checked, open_log, output_option, topic_argument, url_option
+from headstream.cli.partitions import PARTITION_COLUMNS, describe_partition
 from headstream.cli.topic_options import changing_options, creating_options
 from headstream.model.identifiers import check_name
 from headstream.model.topology import MAX_PARTITIONS, Fsync, Limits
@@ -20,7 +20,6 @@ if TYPE_CHECKING:
 __all__ = ["topic"]
 
 _COLUMNS = ("name", "id", "limits", "partitions", "messages", "size_bytes", "created")
-_PARTITION_COLUMNS = ("partition", "first_offset", "end_offset", "size_bytes")
 
 
 @click.group()
@@ -176,8 +175,7 @@ def _print(found: Topic, form: str) -> None:
         return
     print_object(_summarize(found), form)
     print_text("")
-    rows = [{**asdict(partition), "partition": partition.number} for partition in found.partitions]
-    print_objects(rows, _PARTITION_COLUMNS, form)
+    print_objects([describe_partition(partition) for partition in found.partitions], PARTITION_COLUMNS, form)
 
 
 def _summarize(found: Topic) -> dict[str, Any]:
@@ -206,13 +204,5 @@ def _describe(found: Topic) -> dict[str, Any]:
         "created_us": found.created_us,
         "messages": found.messages_count,
         "size_bytes": found.size_bytes,
-        "partitions": [
-            {
-                "partition": partition.number,
-                "first_offset": partition.first_offset,
-                "end_offset": partition.end_offset,
-                "size_bytes": partition.size_bytes,
-            }
-            for partition in found.partitions
-        ],
+        "partitions": [describe_partition(partition) for partition in found.partitions],
     }

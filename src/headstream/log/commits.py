@@ -73,6 +73,7 @@ ONCE: Final = "once-"
 _REMEMBERED_US: Final = 86_400 * 1_000_000
 """How long it is known what became of such a writer's commit: long after anyone waits for it."""
 
+_SWEEP_S: Final = 3600.0
 _ABSENT_LOOK_S: Final = 0.25
 _IDLE_LOOK_S: Final = 0.02
 _BUSY_LOOK_S: Final = 0.004
@@ -131,7 +132,7 @@ class StagedCommits:
             self._thread.join()
 
     def _run(self) -> None:
-        log, wait_s, busy_until = self._log, 0.0, 0.0
+        log, wait_s, busy_until, sweep_at = self._log, 0.0, 0.0, 0.0
         inbox = f"{log.root}/{INBOX_NAME}"
         while not self._stop.wait(wait_s):
             try:
@@ -141,6 +142,9 @@ class StagedCommits:
                     busy_until = time.monotonic() + _BUSY_S
                 if time.monotonic() < busy_until:
                     wait_s = _BUSY_LOOK_S
+                elif time.monotonic() >= sweep_at:
+                    sweep_at = time.monotonic() + _SWEEP_S
+                    sweep_abandoned(log.root, log.files, self._clock_us())
             except HeadstreamError as error:
                 _log.warning("a staged commit cannot be appended yet and is tried again: %s", error)
                 wait_s = _RETRY_S
@@ -167,9 +171,7 @@ class StagedCommits:
                     self._take(f"{log.root}/{INBOX_NAME}/{name}")
                     count += 1
             if count:
-                now_us = self._clock_us()
-                sweep_abandoned(log.root, log.files, now_us)
-                forget_commits(self._catalog(), ONCE, now_us - _REMEMBERED_US)
+                forget_commits(self._catalog(), ONCE, self._clock_us() - _REMEMBERED_US)
             return count
 
     def resume(self) -> None:

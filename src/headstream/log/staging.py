@@ -9,7 +9,7 @@ the last one of each writer (commit_records.py), and a manifest of it or of an e
 
 Nobody needs the log's lock to stage and to commit. Its writer, whichever process that is, appends what the manifest
 names (commits.py), and whoever committed waits for that (submission.py). What was staged and never committed is swept
-by the same writer's next commit, or after a week.
+by the same writer's next commit, or after a day.
 """
 
 from __future__ import annotations
@@ -46,8 +46,8 @@ __all__ = [
 MANIFEST_SUFFIX: Final = ".json"
 TAKEN_SUFFIX: Final = ".taken"
 _PART_SUFFIX: Final = ".batches"
-_ABANDONED_US: Final = 7 * 86_400 * 1_000_000
-"""Nothing that is still being staged has had no new file for a week."""
+_ABANDONED_US: Final = 86_400 * 1_000_000
+"""Nobody commits any more what has not been written to for a day. It would be refused, and staged again."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -265,15 +265,15 @@ def sweep_epochs(root: str, files: Files, writer: str, epoch: int) -> None:
 
 
 def sweep_abandoned(root: str, files: Files, now_us: int) -> None:
-    """Remove what nobody has committed for a week; what a manifest in the inbox names stays."""
+    """Remove what nobody has committed for a day, nor added to; what a manifest in the inbox names stays."""
     wanted = {name.rpartition(".")[0] for name in files.list_names(f"{root}/{INBOX_NAME}") or ()}
     for quoted in files.list_names(f"{root}/{STAGED_NAME}") or ():
         writer = unquote(quoted)
         for epoch in files.list_names(_writer_directory(root, writer)) or ():
             directory = f"{_writer_directory(root, writer)}/{epoch}"
-            changed_ns = files.changed(directory)
-            is_old = changed_ns is not None and changed_ns // 1000 < now_us - _ABANDONED_US
-            if is_old and f"{quoted}-{epoch}" not in wanted:
+            paths = [directory, *(f"{directory}/{name}" for name in files.list_names(directory) or ())]
+            written_us = max(files.changed(path) or 0 for path in paths) // 1000
+            if written_us < now_us - _ABANDONED_US and f"{quoted}-{epoch}" not in wanted:
                 files.remove_directory(directory)
         files.remove_empty_directory(_writer_directory(root, writer))
 

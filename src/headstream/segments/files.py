@@ -74,7 +74,10 @@ class ReadFiles(Protocol):
         """Return the names in a directory, or None where there is no such directory."""
 
     def changed(self, directory: str) -> int | None:
-        """Return a number that changes when names come and go in a directory, or None where there is none."""
+        """Return a number that changes when names come and go in a directory, or None where there is none.
+
+        In a file system it is a time, nanoseconds since 1970 UTC, and of a file that of its last write.
+        """
 
     def exists(self, path: str) -> bool:
         """Return whether there is a file or directory of that path."""

@@ -124,7 +124,7 @@ class _ServerPart:
         return StagedPart(self._name, tuple(self._chunks)) if self._chunks else None
 
     def discard(self) -> None:
-        """Have the server remove what was staged; one that cannot be asked removes it after a week."""
+        """Have the server remove what was staged; one that cannot be asked removes it after a day."""
         part = StagedPart(self._name, tuple(self._chunks))
         with suppress(HeadstreamError):
             if part.chunks:

@@ -14,19 +14,20 @@ from deltalake import DeltaTable, QueryBuilder
 
 from headstream.connect import connect
 from headstream.spark.replicate.tables import table_path
-from headstream.testing import CaptureOptions, SourceDatabase, digest_rows, repeat, shuffle
+from headstream.testing import SHOP_TABLES, CaptureOptions, SourceDatabase, digest_rows, repeat, shuffle
 from tests.killed_jobs import Job
+from tests.whole_transactions import halves_in_changes
 
 pytestmark = pytest.mark.spark
 
 
-def start(directory: Path) -> Job:
+def start(directory: Path, *options: str) -> Job:
     command = [sys.executable, "-m", "headstream.cli", "replicate", "run", "--once", "--output", "json"]
     command += ["--source", f"file://{directory / 'log'}", "--topics", "cdc/data", "--metadata", "cdc/metadata"]
     command += ["--tables", str(directory / "tables"), "--checkpoint", str(directory / "checkpoint")]
     command += ["--change-tables", str(directory / "changes")]
     command += ["--max-messages-per-batch", "80"]
-    return Job(command, directory)
+    return Job([*command, *options], directory)
 
 
 def count_commits(directory: Path) -> int:
@@ -38,10 +39,10 @@ def read_table(path: Path, columns: str) -> list[dict[str, Any]]:
     return list(pa.table(found).to_pylist())
 
 
-def run_killed(directory: Path, seed: int, kills: int) -> None:
+def run_killed(directory: Path, seed: int, kills: int, *options: str) -> SourceDatabase:
     source = SourceDatabase(seed, rows=40, transactions=150)
-    options = CaptureOptions(partial_images=True, late_metadata={"SHOP.order_lines": "end"})
-    messages = repeat(shuffle(source.capture(options), seed=seed, window=400), seed=seed)
+    capture = CaptureOptions(partial_images=True, late_metadata={"SHOP.order_lines": "end"})
+    messages = repeat(shuffle(source.capture(capture), seed=seed, window=400), seed=seed)
     with connect(f"file://{directory / 'log'}") as log:
         log.create_topic("cdc/data", partitions=3)
         log.create_topic("cdc/metadata")
@@ -50,8 +51,8 @@ def run_killed(directory: Path, seed: int, kills: int) -> None:
                 (data if message.role == "data" else metadata).send(message.value, key=message.key, headers=message.headers)
     rng = random.Random(seed)
     for _ in range(kills):
-        start(directory).kill_at_work(lambda: count_commits(directory), rng.randint(1, 12), rng.random() * 0.1)
-    summary: dict[str, Any] = json.loads(start(directory).finish())
+        start(directory, *options).kill_at_work(lambda: count_commits(directory), rng.randint(1, 12), rng.random() * 0.1)
+    summary: dict[str, Any] = json.loads(start(directory, *options).finish())
     assert (summary["parked"], summary["delayed"]) == (0, 0)
     changes = [row for place in (directory / "changes").glob("*/*") for row in read_table(place, "_hs_partition, _hs_offset")]
     places = {(row["_hs_partition"], row["_hs_offset"]) for row in changes}
@@ -60,14 +61,22 @@ def run_killed(directory: Path, seed: int, kills: int) -> None:
         schema, table = metadata_of.lineage.schema, metadata_of.lineage.table
         rows = read_table(table_path(directory / "tables", schema, table), "*")
         assert digest_rows(rows, metadata_of.key_columns) == source.digest(schema, table), f"{schema}.{table}, seed {seed}"
+    return source
 
 
 @pytest.mark.timeout(1800)
 def test_pipeline_equals_the_source_when_it_is_killed_and_started_again(tmp_path: Path) -> None:
-    run_killed(tmp_path, seed=21, kills=5)
+    run_killed(tmp_path, 21, 5)
+
+
+@pytest.mark.timeout(1800)
+def test_no_part_of_a_transaction_is_seen_when_the_pipeline_is_killed_and_started_again(tmp_path: Path) -> None:
+    source = run_killed(tmp_path, 22, 3, "--atomic")
+    for table in SHOP_TABLES:
+        assert halves_in_changes(table_path(tmp_path / "changes", table.schema, table.name), source, table) == []
 
 
 @pytest.mark.soak
 @pytest.mark.parametrize("seed", range(100, 120))
 def test_pipeline_equals_the_source_through_many_kills(tmp_path: Path, seed: int) -> None:
-    run_killed(tmp_path, seed=seed, kills=5)
+    run_killed(tmp_path, seed, 5, *(["--atomic"] if seed % 2 else []))

@@ -260,7 +260,7 @@ def test_a_task_that_is_tried_again_with_its_rows_in_another_order_counts_once(
     assert flat(log, "shop/orders") == []
     write(frame, url, txnAppId="again", txnVersion="1")
     assert sorted(int(m.payload or b"") for m in flat(log, "shop/orders")) == list(range(20000))
-    # Tasks that still ran when the first write was given up may have staged for nobody, which is swept after a week.
+    # Tasks that still ran when the first write was given up may have staged for nobody, which is swept after a day.
     root = Path(unquote(urlsplit(url).path))
     assert all(path.name.startswith("once-") for path in (root / STAGED_NAME).iterdir())
     assert list((root / INBOX_NAME).iterdir()) == []

@@ -43,6 +43,8 @@ def test_a_context_stands_in_for_the_url(tmp_path: Path) -> None:
     assert run("context", "use", "second")["in_use"]
     assert [topic["name"] for topic in run("topic", "list")] == ["a/two"]
     assert [topic["name"] for topic in run("topic", "list", "--url", one)] == ["a/one"]
+    run("context", "update", "second", one)
+    assert [topic["name"] for topic in run("topic", "list")] == ["a/one"]
     run("context", "delete", "second")
     assert invoke("topic", "list").exit_code == 2
 
@@ -79,6 +81,7 @@ def test_what_cannot_be_a_context_is_refused() -> None:
     for arguments, text in (
         (("create", "a", "file:///tmp/y"), "there is a context 'a' already"),
         (("use", "b"), "there is no context 'b'"),
+        (("update", "b", "file:///tmp/y"), "there is no context 'b'"),
         (("create", "b", "nothing"), "this is not a URL"),
     ):
         result = invoke("context", *arguments)

@@ -47,6 +47,15 @@ def test_groups_are_listed_and_shown(url: str) -> None:
     assert "end_offset" in table
 
 
+def test_a_group_is_made_where_it_begins(url: str) -> None:
+    assert run(url, "create", "shop/orders", "audit") == {"group": "audit", "topic": "shop/orders", "lag": 4, "process": None}
+    assert run(url, "create", "shop/orders", "late", "--at", "last")["lag"] == 0
+    assert [row["group"] for row in run(url, "list", "shop/orders")] == ["audit", "billing", "late"]
+    refused = CliRunner().invoke(cli, ["group", "create", "shop/orders", "audit", "--at", "last", "--url", url])
+    assert (refused.exit_code, "'audit' already" in refused.output) == (1, True)
+    assert run(url, "show", "shop/orders", "audit")["lag"] == 4
+
+
 def test_who_reads_each_partition_is_shown_while_a_group_has_members(url: str) -> None:
     with hs.connect(url) as log, log.consumer("shop/orders", group="billing", timeout_ms=0) as consumer:
         assert [message.payload for message in consumer] == [b"1", b"2", b"3"]

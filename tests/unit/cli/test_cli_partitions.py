@@ -32,6 +32,16 @@ def run(url: str, *arguments: str, form: str = "json") -> Any:
     return json.loads(result.output) if form == "json" else result.output
 
 
+def test_partitions_are_listed_and_shown(url: str) -> None:
+    first, second = run(url, "partition", "list", "shop/orders")
+    assert first == {"partition": 1, "first_offset": 0, "end_offset": 0, "messages": 0, "size_bytes": 0}
+    assert (second["messages"], second["end_offset"], second["size_bytes"] > 0) == (4, 4, True)
+    assert run(url, "partition", "show", "shop/orders", "2") == second
+    assert run(url, "topic", "show", "shop/orders")["partitions"] == [first, second]
+    refused = CliRunner().invoke(cli, ["partition", "show", "shop/orders", "3", "--url", url])
+    assert (refused.exit_code, "there is no partition 3" in refused.output) == (1, True)
+
+
 def test_partitions_are_created_and_deleted(url: str) -> None:
     assert run(url, "partition", "create", "shop/orders", "--count", "3") == {"topic": "shop/orders", "partitions": 5}
     assert run(url, "partition", "delete", "shop/orders", "--count", "4") == {"topic": "shop/orders", "partitions": 1}

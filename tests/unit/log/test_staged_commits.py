@@ -354,16 +354,22 @@ def test_what_was_purged_in_between_is_gone_with_its_topic(tmp_path: Path) -> No
     assert contents(tmp_path) == BOTH
 
 
-def test_what_nobody_committed_is_swept_after_a_week(tmp_path: Path) -> None:
+def test_what_nobody_committed_is_swept_a_day_after_its_last_byte(tmp_path: Path) -> None:
     make_log(tmp_path, {ORDERS: 2})
     old, waiting = (stage(tmp_path, name, 1, "0", ROWS) for name in ("once-old", "once-waiting"))
     begin(tmp_path, manifest_of("once-waiting", 1, waiting))
-    now_us = time.time_ns() // 1000
-    sweep_abandoned(str(tmp_path), OsFiles(), now_us + 6 * 86_400_000_000)
-    assert (Path(epoch_directory(str(tmp_path), "once-old", 1)) / old.name).exists()
-    sweep_abandoned(str(tmp_path), OsFiles(), now_us + 8 * 86_400_000_000)
-    assert not Path(epoch_directory(str(tmp_path), "once-old", 1)).exists()
-    assert (Path(epoch_directory(str(tmp_path), "once-waiting", 1)) / waiting.name).exists()
+    places = [Path(epoch_directory(str(tmp_path), name, 1)) for name in ("once-old", "once-waiting")]
+    paths = [places[0] / old.name, places[1] / waiting.name]
+    days_ago_s = time.time() - 2 * 86_400
+    for directory in places:
+        os.utime(directory, (days_ago_s, days_ago_s))
+    sweep_abandoned(str(tmp_path), OsFiles(), time.time_ns() // 1000)
+    assert [path.exists() for path in paths] == [True, True]  # they were made long ago, and are written to
+    for path in paths:
+        os.utime(path, (days_ago_s, days_ago_s))
+    sweep_abandoned(str(tmp_path), OsFiles(), time.time_ns() // 1000)
+    assert [path.exists() for path in paths] == [False, True]
+    assert [directory.exists() for directory in places] == [False, True]
 
 
 def test_a_staged_file_that_is_discarded_or_empty_leaves_nothing(tmp_path: Path) -> None:

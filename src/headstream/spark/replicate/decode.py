@@ -44,6 +44,10 @@ _REGISTRY_REASON: Final = "the message has schema registry framing, and there is
 _KEPT_DECODERS: Final = 8
 """Decoders that a worker keeps from one micro-batch to the next: each is of one pipeline and its settings."""
 
+_GATHERED_ROWS: Final = 50_000
+_GATHERED_BYTES: Final = 32 << 20
+"""Rows and bytes that are decoded at a time, at most; a batch that has more by itself stays as it is."""
+
 DECODED_SCHEMA: Final = pa.schema(
     [
         pa.field("kind", pa.string(), nullable=False),
@@ -281,10 +285,25 @@ def decode_partitions(
 
     def decode(batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
         decoder = _kept_decoder(packed)
-        for batch in batches:
+        for batch in _gathered(batches):
             yield decoder.decode(batch).to_batch()
 
     return decode
+
+
+def _gathered(batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
+    """Iterate over fewer, larger batches of the same rows: each schema in a batch costs a walk of its own."""
+    some: list[pa.RecordBatch] = []
+    rows = size_bytes = 0
+    for batch in batches:
+        if some and (rows + batch.num_rows > _GATHERED_ROWS or size_bytes + batch.nbytes > _GATHERED_BYTES):
+            yield pa.concat_batches(some)
+            some, rows, size_bytes = [], 0, 0
+        some.append(batch)
+        rows += batch.num_rows
+        size_bytes += batch.nbytes
+    if some:
+        yield pa.concat_batches(some)
 
 
 @functools.lru_cache(maxsize=_KEPT_DECODERS)

@@ -9,10 +9,12 @@ Each is brought to the columns of raw.SOURCE_COLUMNS. A DataFrame has, under the
 
 from __future__ import annotations
 
+import json
 from pathlib import Path
-from typing import Final
+from typing import Final, Protocol
 
 import pyarrow as pa
+import pyarrow.compute as pc
 from pyspark.sql import Column, DataFrame, SparkSession
 from pyspark.sql import functions as sf
 from pyspark.sql.types import ArrayType, BinaryType, StringType, StructType
@@ -25,9 +27,11 @@ from headstream.spark.arrow_functions import arrow_function
 from headstream.spark.kafka.header_rows import HeaderDecoder
 from headstream.spark.options import RowShape
 from headstream.spark.replicate.config import ReplicateConfig, is_kafka
+from headstream.spark.replicate.decode import DECODED_SPARK_SCHEMA
+from headstream.spark.replicate.log_source import FORMAT, READ_COLUMNS, Decode, decoding_source
 from headstream.spark.replicate.zone import SchemaZone, ZoneEntry
 
-__all__ = ["add_declared_schemas", "check_topics", "read_messages"]
+__all__ = ["Input", "add_declared_schemas", "check_topics", "open_input"]
 
 _NEEDED: Final = ("topic", "partition", "offset")
 _BLOCKS: Final = HeaderDecoder(RowShape(("headers",), "binary", (), False))
@@ -49,32 +53,127 @@ def check_topics(config: ReplicateConfig) -> None:
             log.topic(topic)
 
 
-def read_messages(spark: SparkSession, config: ReplicateConfig, source: DataFrame | None = None) -> DataFrame:
-    """Return a stream of raw messages, the columns of raw.SOURCE_COLUMNS.
+class Input(Protocol):
+    """A stream of micro-batches, what is in one of them, and its messages again."""
+
+    def stream(self) -> DataFrame:
+        """Return the stream."""
+
+    def decode(self, batch: DataFrame) -> pa.Table:
+        """Return what the messages of a micro-batch come to, the columns of decode.DECODED_SCHEMA."""
+
+    def read_again(self, batch: DataFrame, wanted: pa.Table) -> pa.Table:
+        """Return messages of a micro-batch, the columns of raw.SOURCE_COLUMNS, those wanted and others.
+
+        Args:
+            batch: The micro-batch.
+            wanted: With raw.COORDINATE_COLUMNS.
+        """
+
+
+def open_input(spark: SparkSession, config: ReplicateConfig, decode: Decode, source: DataFrame | None = None) -> Input:
+    """Return what a pipeline reads.
 
     Args:
         spark: A session made by headstream.spark.session().
         config: Which topics, of which log or cluster.
+        decode: What executors do with raw messages.
         source: A streaming DataFrame in place of them.
 
     Raises:
         InvalidOptionError: the DataFrame is not a stream or lacks a column, or there is nothing to read.
     """
     if source is not None:
-        return _from_frame(source)
+        return FrameInput(_from_frame(source), decode)
     if config.source is None:
         raise InvalidOptionError("there is nothing to read", where="source", advice="Give a source, or a DataFrame")
-    stream = (
-        spark.readStream.format("headstream")
-        .option("url", config.source)
-        .option("subscribe", ",".join(config.all_topics))
-        .option("startingOffsets", "earliest")
-        .option("headers", "binary")
-        .option("maxOffsetsPerTrigger", config.max_messages_per_batch)
-        .options(**config.kafka)
-        .load()
-    )
-    return stream.selectExpr(
+    if not is_kafka(config.source):
+        return LogInput(spark, config, decode)
+    stream = spark.readStream.format("headstream").option("headers", "binary").options(**_subscription(config))
+    return FrameInput(_to_raw(stream.options(**config.kafka).load()), decode)
+
+
+class FrameInput:
+    """Any streaming DataFrame.
+
+    Args:
+        messages: The columns of raw.SOURCE_COLUMNS.
+        decode: What executors do with them.
+    """
+
+    def __init__(self, messages: DataFrame, decode: Decode) -> None:
+        self._messages = messages
+        self._decode = decode
+
+    def stream(self) -> DataFrame:
+        """Return the stream: the messages."""
+        return self._messages
+
+    def decode(self, batch: DataFrame) -> pa.Table:
+        """Return what the messages of a micro-batch come to."""
+        return batch.mapInArrow(self._decode, DECODED_SPARK_SCHEMA).toArrow()
+
+    def read_again(self, batch: DataFrame, wanted: pa.Table) -> pa.Table:
+        """Return the messages of a micro-batch between the least and the greatest offset wanted."""
+        ends = pc.min_max(wanted["offset"])
+        return batch.where(f"offset BETWEEN {ends['min']} AND {ends['max']}").toArrow()
+
+
+class LogInput:
+    """A log, in a directory or behind a server: decoded where it is read.
+
+    Args:
+        spark: A session made by headstream.spark.session().
+        config: Which topics of which log.
+        decode: What executors do with raw messages.
+    """
+
+    def __init__(self, spark: SparkSession, config: ReplicateConfig, decode: Decode) -> None:
+        self._spark = spark
+        self._options = _subscription(config)
+        self._url = str(config.source)
+        self._decode = decode
+
+    def stream(self) -> DataFrame:
+        """Return the stream: what the messages come to."""
+        self._spark.dataSource.register(decoding_source(self._decode))
+        return self._spark.readStream.format(FORMAT).options(headers="binary", columns=READ_COLUMNS, **self._options).load()
+
+    def decode(self, batch: DataFrame) -> pa.Table:
+        """Return what the messages of a micro-batch come to."""
+        return batch.toArrow()
+
+    def read_again(self, batch: DataFrame, wanted: pa.Table) -> pa.Table:
+        """Return the log's messages between the least and the greatest offset wanted of each partition."""
+        ends = wanted.group_by(["topic", "partition"]).aggregate([("offset", "min"), ("offset", "max")]).to_pylist()
+        starting: dict[str, dict[str, int]] = {}
+        ending: dict[str, dict[str, int]] = {}
+        for row in ends:
+            starting.setdefault(row["topic"], {})[str(row["partition"])] = row["offset_min"]
+            ending.setdefault(row["topic"], {})[str(row["partition"])] = row["offset_max"] + 1
+        assigned = {topic: [int(partition) for partition in partitions] for topic, partitions in starting.items()}
+        read = self._spark.read.format("headstream").options(
+            url=self._url,
+            headers="binary",
+            columns=READ_COLUMNS,
+            assign=json.dumps(assigned),
+            startingOffsets=json.dumps(starting),
+            endingOffsets=json.dumps(ending),
+        )
+        return _to_raw(read.load()).toArrow()
+
+
+def _subscription(config: ReplicateConfig) -> dict[str, str]:
+    return {
+        "url": str(config.source),
+        "subscribe": ",".join(config.all_topics),
+        "startingOffsets": "earliest",
+        "maxOffsetsPerTrigger": str(config.max_messages_per_batch),
+    }
+
+
+def _to_raw(messages: DataFrame) -> DataFrame:
+    return messages.selectExpr(
         "concat_ws('/', stream, topic) AS topic", "partition", "offset", "unix_micros(timestamp) AS timestamp_us",
         "key", "headers", "payload",
     )  # fmt: skip

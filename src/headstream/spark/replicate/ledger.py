@@ -21,7 +21,8 @@ import threading
 import uuid
 from collections.abc import Callable, Hashable, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
-from dataclasses import astuple, dataclass, fields
+from dataclasses import dataclass, fields
+from operator import attrgetter
 from pathlib import Path
 from typing import Any, Final, TypeAlias
 
@@ -131,6 +132,7 @@ _MAY_COME_BACK: Final = (
     "OR transaction_key NOT IN (SELECT key FROM open_transactions))"
 )
 _COLUMNS: Final = ", ".join(field.name for field in fields(Parcel))
+_values_of: Final = attrgetter(*(field.name for field in fields(Parcel)))
 _MARKS: Final = ", ".join("?" * len(fields(Parcel)))
 
 
@@ -196,7 +198,7 @@ class Ledger:
             marks: Texts to be remembered with them, as set_mark() does.
             also: What else becomes durable with them.
         """
-        rows = [(None, *astuple(parcel)[1:]) for parcel in parcels]
+        rows = [(None, *_values_of(parcel)[1:]) for parcel in parcels]
         with self.transaction() as connection:
             connection.executemany(f"INSERT INTO parcels ({_COLUMNS}) VALUES ({_MARKS})", rows)
             connection.executemany("INSERT OR REPLACE INTO pipeline VALUES (?, ?)", _named(marks))
@@ -322,7 +324,7 @@ class Ledger:
                 [(p.cause, p.transaction_key, p.table_schema, p.table_name, p.reason, p.id) for p in parcels if p.id],
             )
             connection.executemany(
-                f"INSERT INTO parcels ({_COLUMNS}) VALUES ({_MARKS})", [(None, *astuple(p)[1:]) for p in parcels if not p.id]
+                f"INSERT INTO parcels ({_COLUMNS}) VALUES ({_MARKS})", [(None, *_values_of(p)[1:]) for p in parcels if not p.id]
             )
             connection.executemany("INSERT OR REPLACE INTO pipeline VALUES (?, ?)", _named(marks))
             connection.execute("UPDATE parcels SET state = 'done' WHERE state = 'releasing' AND release = ?", (number,))

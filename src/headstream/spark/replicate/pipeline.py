@@ -14,7 +14,6 @@ from collections.abc import Callable
 from typing import Any
 
 import pyarrow as pa
-import pyarrow.compute as pc
 from py4j.protocol import Py4JError
 from pyspark.errors import PySparkException
 from pyspark.sql import DataFrame, SparkSession
@@ -22,8 +21,8 @@ from pyspark.sql import DataFrame, SparkSession
 from headstream.errors import ReplicateError
 from headstream.spark.replicate.apply.engines import Engines
 from headstream.spark.replicate.config import ReplicateConfig
-from headstream.spark.replicate.decode import DECODED_SPARK_SCHEMA, Decoded, Decoder, decode_partitions, open_zone
-from headstream.spark.replicate.inputs import add_declared_schemas, check_topics, read_messages
+from headstream.spark.replicate.decode import Decoded, Decoder, decode_partitions, open_zone
+from headstream.spark.replicate.inputs import Input, add_declared_schemas, check_topics, open_input
 from headstream.spark.replicate.ledger import Ledger
 from headstream.spark.replicate.metrics import write_metrics
 from headstream.spark.replicate.processor import Processor
@@ -129,27 +128,30 @@ class ReplicatePipeline:
     def _start(self) -> Any:
         if self._config.schemas is not None:
             add_declared_schemas(self._zone, self._config.schemas, self._now_us())
-        raw = read_messages(self._spark, self._config, self._source)
-        writer = raw.writeStream.foreachBatch(self._run_batch).option(
-            "checkpointLocation", str(self._config.checkpoint / "spark")
-        )
+        decode = decode_partitions(self._config.zone_directory, self._decoding)
+        source = open_input(self._spark, self._config, decode, self._source)
+
+        def run_batch(batch: DataFrame, batch_id: int) -> None:
+            self._run_batch(source, batch, batch_id)
+
+        writer = source.stream().writeStream.foreachBatch(run_batch)
+        writer = writer.option("checkpointLocation", str(self._config.checkpoint / "spark"))
         return (writer.trigger(availableNow=True) if self._config.once else writer).queryName("headstream-replicate").start()
 
-    def _run_batch(self, messages: DataFrame, batch_id: int) -> None:
+    def _run_batch(self, source: Input, batch: DataFrame, batch_id: int) -> None:
         with self._lock:
             try:
-                self._apply_batch(messages, batch_id)
+                self._apply_batch(source, batch, batch_id)
             except BaseException as error:
                 self._failure = error  # Spark hands on its text alone
                 raise
 
-    def _apply_batch(self, messages: DataFrame, batch_id: int) -> None:
+    def _apply_batch(self, source: Input, batch: DataFrame, batch_id: int) -> None:
         began = time.monotonic()
-        decode = decode_partitions(self._config.zone_directory, self._decoding)
-        decoded = Decoded.from_table(messages.mapInArrow(decode, DECODED_SPARK_SCHEMA).toArrow())
+        decoded = Decoded.from_table(source.decode(batch))
         for finding, count in decoded.findings.items():
             _LOGGER.warning("%s (%d messages)", finding, count)
-        self._processor.process(decoded, lambda wanted: _find_raw(messages, wanted), batch_id)
+        self._processor.process(decoded, lambda wanted: _find_raw(source.read_again(batch, wanted), wanted), batch_id)
         self._summary.batches += 1
         self._summary.seconds += time.monotonic() - began
         self._report()
@@ -189,10 +191,8 @@ class ReplicatePipeline:
         return self._clock() // 1000
 
 
-def _find_raw(messages: DataFrame, wanted: pa.Table) -> pa.Table:
-    """Read some messages of a micro-batch again: their bytes did not travel with the decoded changes."""
-    ends = pc.min_max(wanted["offset"])
-    found = messages.where(f"offset BETWEEN {ends['min']} AND {ends['max']}").toArrow()
+def _find_raw(found: pa.Table, wanted: pa.Table) -> pa.Table:
+    """Return the messages that are wanted of those that were read again: their bytes did not travel with the decoded changes."""
     chosen = found.take(match_rows(found, wanted)[0])
     empty = pa.nulls(chosen.num_rows, pa.string())
     return chosen.append_column("schema_id", empty).append_column("reason", empty).select(RAW_SCHEMA.names).cast(RAW_SCHEMA)

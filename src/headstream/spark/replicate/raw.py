@@ -51,6 +51,8 @@ COORDINATE_COLUMNS: Final = ("topic", "partition", "offset")
 CHANGE_COORDINATES: Final = tuple(f"_hs_{name}" for name in COORDINATE_COLUMNS)
 """What decoded changes call them."""
 
+_COMPRESSED: Final = pa.ipc.IpcWriteOptions(compression="lz4")
+
 Coordinates: TypeAlias = tuple[str, int, int]
 """Topic, partition and offset in the source."""
 
@@ -109,9 +111,9 @@ def leave_out(rows: pa.Table, columns: Sequence[str], coordinates: pa.Table) -> 
 
 
 def write_ipc(batch: pa.RecordBatch) -> bytes:
-    """Return a record batch as an Arrow IPC stream."""
+    """Return a record batch as an Arrow IPC stream, compressed: Spark copies it several times on its way to the driver."""
     sink = pa.BufferOutputStream()
-    with pa.ipc.new_stream(sink, batch.schema) as writer:
+    with pa.ipc.new_stream(sink, batch.schema, options=_COMPRESSED) as writer:
         writer.write_batch(batch)
     content: bytes = sink.getvalue().to_pybytes()
     return content

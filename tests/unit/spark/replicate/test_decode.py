@@ -23,7 +23,8 @@ from headstream.codec.replicate import (
     decode_metadata,
     metadata_message,
 )
-from headstream.spark.replicate.decode import Decoded, Decoder
+from headstream.spark.replicate import decode
+from headstream.spark.replicate.decode import Decoded, Decoder, decode_partitions
 from headstream.spark.replicate.schema_catalog import DecodeOptions
 from headstream.spark.replicate.table_settings import TableRules, TableSettings
 from headstream.spark.replicate.tables import TargetTables, table_path
@@ -183,3 +184,16 @@ def test_decoder_takes_metadata_without_a_schema_id_in_its_envelope(tmp_path: Pa
     decoded = Decoder(SchemaZone(tmp_path / "zone")).decode(raw_batch([value]))
     (row,) = [row for batch in decoded.metadata for row in batch.to_pylist()]
     assert decode_metadata(decode_envelope(row["payload"])).schema_id == table.schema_id
+
+
+@pytest.mark.parametrize(("rows", "size_bytes", "gathered"), [(50, 1 << 20, [5]), (2, 1 << 20, [2, 2, 1]), (50, 1, [1] * 5)])
+def test_decode_partitions_decodes_small_batches_together_when_there_are_several(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, rows: int, size_bytes: int, gathered: list[int]
+) -> None:
+    monkeypatch.setattr(decode, "_GATHERED_ROWS", rows)
+    monkeypatch.setattr(decode, "_GATHERED_BYTES", size_bytes)
+    batches = [raw_batch([b"no envelope %d" % number]) for number in range(5)]
+    told = [Decoded.from_table(pa.Table.from_batches([b])) for b in decode_partitions(tmp_path, DecodeOptions())(iter(batches))]
+    assert [part.message_count for part in told] == gathered
+    payloads = [payload for part in told for batch in part.dead for payload in batch.column("payload").to_pylist()]
+    assert payloads == [b"no envelope %d" % number for number in range(5)]

@@ -24,8 +24,8 @@ def test_plan_merge_leaves_columns_alone_that_the_changes_do_not_have() -> None:
         assert "`gone`" not in plan.insert
 
 
-def test_plan_merge_reads_only_the_range_of_keys_that_changes_have() -> None:
-    plan = plan_merge(["a", "b", "v"], ["a", "b", "v"], ["a", "b"], versioned=False, bounds={"a": ("-3", "9")})
+def test_plan_merge_reads_only_where_keys_of_changes_can_be() -> None:
+    plan = plan_merge(["a", "b", "v"], ["a", "b", "v"], ["a", "b"], versioned=False, where=["t.`a` BETWEEN -3 AND 9"])
     assert plan.predicate == "t.`a` = s.`a` AND t.`b` = s.`b` AND t.`a` BETWEEN -3 AND 9"
 
 

@@ -12,7 +12,7 @@ A row that the same full load brings again with the same content is left alone.
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Final
 
@@ -64,7 +64,7 @@ def plan_merge(
     *,
     versioned: bool,
     loads: bool = False,
-    bounds: Mapping[str, tuple[str, str]] | None = None,
+    where: Sequence[str] = (),
 ) -> MergePlan:
     """Describe the merge of one-change-a-key rows into a table.
 
@@ -74,11 +74,10 @@ def plan_merge(
         keys: The primary key.
         versioned: Whether any row, of the source or of the table, has versions of its own for its columns.
         loads: Whether rows of a full load are among the changes.
-        bounds: Key column -> least and greatest value among the changes as SQL literals, where that is known: what lies
-            outside need not be read, which is most of a table whose keys rise with time.
+        where: Conditions that hold for every row of the table that has the key of a change, where some are known: what
+            they do not hold for need not be read, which is most of a table whose keys rise with time.
     """
     same_row = [f"t.{quote_name(key)} = s.{quote_name(key)}" for key in keys]
-    same_row += [f"t.{quote_name(key)} BETWEEN {low} AND {high}" for key, (low, high) in (bounds or {}).items()]
     newer = "s._hs_sequence > t._hs_sequence"
     quoted = {name: quote_name(name) for name in columns}
     insert = {quoted[name]: f"s.{quoted[name]}" for name in source_columns}
@@ -97,7 +96,7 @@ def plan_merge(
         update = {quoted[name]: f"s.{quoted[name]}" for name in source_columns if name not in keys}
         update["_hs_sequence"] = "s._hs_sequence"
     return MergePlan(
-        predicate=" AND ".join(same_row),
+        predicate=" AND ".join([*same_row, *where]),
         delete_when=f"s._hs_delete AND {newer}",
         update_when=update_when,
         update=update,

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import datetime
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import replace
 from pathlib import Path
@@ -14,8 +13,9 @@ import pyarrow.compute as pc
 from headstream.errors import SchemaError
 from headstream.spark.replicate.apply.engine import Counts, TableEngine
 from headstream.spark.replicate.apply.evolution import plan_evolution
+from headstream.spark.replicate.apply.key_ranges import key_ranges, ranges_sql
 from headstream.spark.replicate.apply.moves import Moves
-from headstream.spark.replicate.apply.plan import MergePlan, plan_merge, quote_name
+from headstream.spark.replicate.apply.plan import MergePlan, plan_merge
 from headstream.spark.replicate.apply.soft import DELETED, soften
 from headstream.spark.replicate.apply.tombstones import Tombstones
 from headstream.spark.replicate.changes import CHANGE_KEY, RESERVED_PREFIX, Collapsed
@@ -23,7 +23,7 @@ from headstream.spark.replicate.conversion import arrow_type
 from headstream.spark.replicate.folding import Key
 from headstream.spark.replicate.versions import LOAD_MARK, LOAD_TIME_CHARACTERS
 
-__all__ = ["Scd1Table", "fit_columns", "in_table_types", "key_bounds"]
+__all__ = ["Scd1Table", "fit_columns", "in_table_types"]
 
 _BOOKKEEPING: Final = {"_hs_sequence": "STRING", "_hs_versions": "STRING"}
 
@@ -98,11 +98,12 @@ class Scd1Table:
         """
         applied = self._engine.last_applied(app_id)
         is_new = applied is None or applied < version
+        if not is_new and not self._moves:
+            return Counts()
+        # First: of these changes' own deletions none is of a key that another of them has, so that nothing need be looked up.
+        changes, buried = self._tombstones.divide(collapsed.changes)
         if is_new:
             self._remember(collapsed)
-        elif not self._moves:
-            return Counts()
-        changes, buried = self._tombstones.divide(collapsed.changes)
         counts = self._merge(changes, collapsed.partial, app_id, version) if is_new else Counts()
         return counts + self._forward(buried, f"{app_id}/moved", version)
 
@@ -142,7 +143,7 @@ class Scd1Table:
             self.keys,
             versioned=self._versioned,
             loads=_has_loads(changes),
-            bounds=key_bounds(changes, self.keys),
+            where=ranges_sql(key_ranges(changes, self.keys), "t."),
         )
 
     def find_rows(self, keys: Iterable[Key]) -> dict[Key, dict[str, Any]]:
@@ -158,8 +159,7 @@ class Scd1Table:
         arrays = [
             pa.array(values, arrow_type(columns[key])) for key, values in zip(self.keys, zip(*wanted, strict=True), strict=True)
         ]
-        bounds = key_bounds(pa.table(arrays, names=self.keys), self.keys)
-        where = " AND ".join(f"{quote_name(key)} BETWEEN {low} AND {high}" for key, (low, high) in bounds.items())
+        where = " AND ".join(ranges_sql(key_ranges(pa.table(arrays, names=self.keys), self.keys)))
         read = self._engine.read(list(columns), where or "TRUE")
         found = zip(*(read[key].to_pylist() for key in self.keys), strict=True)
         places = [place for place, key in enumerate(found) if key in wanted]
@@ -207,24 +207,6 @@ def in_table_types(changes: pa.Table, columns: Mapping[str, str]) -> pa.Table:
         pa.field(field.name, arrow_type(columns[field.name]) if field.name in columns else field.type) for field in changes.schema
     ]
     return changes.cast(pa.schema(fields))
-
-
-def key_bounds(changes: pa.Table, keys: list[str]) -> dict[str, tuple[str, str]]:
-    """Return the least and greatest value, as SQL literals, of each key column whose files are told apart by them."""
-    bounds = {}
-    for key in keys:
-        kind = changes.schema.field(key).type
-        if changes.num_rows and (pa.types.is_integer(kind) or pa.types.is_string(kind) or pa.types.is_date(kind)):
-            found = pc.min_max(changes[key]).as_py()
-            bounds[key] = (_literal(found["min"]), _literal(found["max"]))
-    return bounds
-
-
-def _literal(value: int | str | datetime.date) -> str:
-    if isinstance(value, int):
-        return str(value)
-    text = str(value).replace("'", "''")
-    return f"'{text}'" if isinstance(value, str) else f"DATE '{text}'"
 
 
 def _has_loads(changes: pa.Table) -> bool:

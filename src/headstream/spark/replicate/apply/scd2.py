@@ -16,8 +16,9 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from headstream.spark.replicate.apply.engine import Counts, TableEngine
+from headstream.spark.replicate.apply.key_ranges import key_ranges, ranges_sql
 from headstream.spark.replicate.apply.plan import MergePlan, quote_name
-from headstream.spark.replicate.apply.scd1 import fit_columns, in_table_types, key_bounds
+from headstream.spark.replicate.apply.scd1 import fit_columns, in_table_types
 from headstream.spark.replicate.apply.scd2_events import Events
 from headstream.spark.replicate.apply.scd2_replay import Event, Version, replay, stored_events, stored_version
 from headstream.spark.replicate.apply.scd2_rows import HISTORY_COLUMNS, commit_times, divide
@@ -125,8 +126,7 @@ class Scd2Table:
 
     def _where(self, rows: pa.Table, lowest: str, alias: str = "") -> str:
         """Return the condition for versions that changes can have to do with: of their keys' range, and not ended before."""
-        bounds = key_bounds(rows, self.keys)
-        where = [f"{alias}{quote_name(key)} BETWEEN {low} AND {high}" for key, (low, high) in bounds.items()]
+        where = ranges_sql(key_ranges(rows, self.keys), alias)
         return " AND ".join([f"({alias}_hs_current OR {alias}_hs_valid_to >= '{lowest}')", *where])
 
     def _read(self, rows: pa.Table, columns: list[str], lowest: str) -> pa.Table:
