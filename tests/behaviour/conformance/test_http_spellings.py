@@ -1,4 +1,4 @@
-"""Sends over HTTP that spell messages as they should, but messages that cannot be: told by their own status, as over TCP."""
+"""What HTTP spells: sends whose messages cannot be, told by their own status as over TCP, and words with capitals."""
 
 from __future__ import annotations
 
@@ -44,3 +44,29 @@ def test_a_send_is_refused_by_its_own_status_when_its_messages_cannot_be(
     body = json.dumps({"partitioning": partitioning, "messages": [PLAIN, message]}).encode()
     status, answer = peer.request("POST", "/streams/1/topics/1/messages", body)
     assert (status, json.loads(answer)["id"]) == (400, number)
+
+
+@pytest.mark.parametrize(("spelled", "status"), [("none", 200), ("None", 200), ("GZIP", 200), ("zstd", 422), (1, 422)])
+def test_a_compression_is_spelled_with_or_without_capitals(
+    root: TcpPeer, admins: dict[str, Peer], spelled: str | int, status: int
+) -> None:
+    build(root)
+    peer = admins["http"]
+    assert isinstance(peer, HttpPeer)
+    topic = {"name": "t", "partitions_count": 1, "compression_algorithm": spelled, "message_expiry": 0, "max_topic_size": 0}
+    answered, body = peer.request("POST", "/streams/1/topics", json.dumps(topic).encode())
+    assert answered == status
+    if status == 200:
+        assert json.loads(body)["compression_algorithm"] == str(spelled).lower()
+
+
+def test_the_kind_of_a_header_is_spelled_with_or_without_capitals(root: TcpPeer, admins: dict[str, Peer]) -> None:
+    build(root)
+    peer = admins["http"]
+    assert isinstance(peer, HttpPeer)
+    headers = {key: {"kind": kind, "value": "AQ=="} for key, kind in (("a", "String"), ("b", "uint8"), ("c", "BOOL"))}
+    body = json.dumps({"partitioning": FIRST, "messages": [{**PLAIN, "headers": headers}]}).encode()
+    assert peer.request("POST", "/streams/1/topics/1/messages", body)[0] == 201
+    _, answer = peer.request("GET", "/streams/1/topics/1/messages")
+    kinds = {key: header["kind"] for key, header in json.loads(answer)["messages"][0]["headers"].items()}
+    assert kinds == {"a": "string", "b": "uint8", "c": "bool"}
