@@ -201,7 +201,7 @@ def send_until_killed(peer: Peer, sender: int, acknowledged: dict[int, list[byte
                 payload = b"%d:%d" % (sender, len(mine)) + b"." * (len(mine) % 700)
                 peer.ask(send_of(payload))
                 mine.append(payload)
-        except (EOFError, OSError):
+        except OSError:
             return
 
 
