@@ -41,6 +41,7 @@ from headstream.server.http_requests import (
 from headstream.server.http_settings import HttpSettings
 from headstream.server.http_tokens import AccessTokens, Claims
 from headstream.server.logs import note
+from headstream.server.tls import FAREWELL_S
 from headstream.server.traffic import Traffic
 from headstream.server.workers import Workers
 from headstream.wire.codes import Code
@@ -126,7 +127,9 @@ class HttpServer:
         """
         settings = self._settings
         handlers = self._handlers = _Connections(settings.max_connections, self._traffic, self._handle, settings.idle_s)
-        self._listener = await asyncio.get_running_loop().create_server(handlers, host, port, ssl=ssl, backlog=1024)
+        self._listener = await asyncio.get_running_loop().create_server(
+            handlers, host, port, ssl=ssl, ssl_shutdown_timeout=None if ssl is None else FAREWELL_S, backlog=1024
+        )
         address = self._listener.sockets[0].getsockname()
         return address[0], address[1]
 
