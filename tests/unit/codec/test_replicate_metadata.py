@@ -55,7 +55,7 @@ def test_decode_metadata_reads_what_metadata_message_writes(form: Any, with_sche
 @pytest.mark.parametrize("name", NAMES)
 def test_decode_metadata_is_not_confused_by_names(form: Any, name: str) -> None:
     columns = (ColumnMetadata(name, 1, "INT4"), ColumnMetadata("other", 2, "INT8", primary_key_position=1))
-    metadata = dataclasses.replace(METADATA, columns=columns, lineage=Lineage("", "", name, name))
+    metadata = dataclasses.replace(METADATA, columns=columns, lineage=Lineage("", "", name, name or "t"))
     assert decode_metadata(decode_envelope(metadata_message(metadata, form=form))) == metadata
 
 
