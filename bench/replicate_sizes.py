@@ -49,6 +49,10 @@ class NoMappedTables:
 
     add_columns = widen = create
 
+    def map_columns(self, path: Path) -> None:
+        """Not called."""
+        raise AssertionError(path)
+
     def compact(self, path: Path, cluster_by: Sequence[str] = ()) -> None:
         """Not called."""
         raise AssertionError(path)

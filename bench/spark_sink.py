@@ -3,6 +3,9 @@
 rows       payloads of 100 B and three headers, kept in Spark's memory, so that making them is no part of it
 headstream payload alone | by key | three header columns | headers as an array
 kafka      value alone | with the headers array, into a broker on this machine
+dropped    the same columns into a Python sink that drops them: what Spark itself takes to bring rows to Python, which no
+           Python sink can be quicker than
+noop       payload alone, not leaving the JVM
 
 python -m bench.spark_sink [--messages 2000000] [--rounds 3]
 """
@@ -13,9 +16,12 @@ import argparse
 import statistics
 import tempfile
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import TYPE_CHECKING
+
+from pyarrow import RecordBatch
+from pyspark.sql.datasource import DataSource, DataSourceArrowWriter, DataSourceWriter, WriterCommitMessage
 
 import headstream as hs
 from bench.machine import Report
@@ -25,6 +31,7 @@ from headstream.testing import KafkaBroker
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession
+    from pyspark.sql.types import StructType
 
 PAYLOAD_BYTES = 100
 ANCHOR = {"kafka, value alone": False, "kafka, headers array": True}
@@ -43,6 +50,34 @@ def writer(rows: DataFrame, url: str, *columns: str, **options: str) -> Callable
     """Return a call that writes some columns into our log."""
     frame = rows.select(*columns).write.format("headstream").mode("append")
     return frame.option("url", url).option("topic", "bench/messages").options(**options).save
+
+
+class DroppingWriter(DataSourceArrowWriter):
+    """Takes every batch, and does nothing with it."""
+
+    def write(self, iterator: Iterator[RecordBatch]) -> WriterCommitMessage:
+        """Take a task's batches."""
+        for _ in iterator:
+            pass
+        return WriterCommitMessage()
+
+
+class DroppingSink(DataSource):
+    """`format("dropping")`."""
+
+    @classmethod
+    def name(cls) -> str:
+        """Return the name of the format."""
+        return "dropping"
+
+    def writer(self, schema: StructType, overwrite: bool) -> DataSourceWriter:
+        """Return what takes the rows."""
+        return DroppingWriter()
+
+
+def dropped(rows: DataFrame, *columns: str) -> Callable[[], None]:
+    """Return a call that brings some columns to Python, and no further."""
+    return rows.select(*columns).write.format("dropping").mode("append").save
 
 
 def measure(runs: dict[str, Callable[[], None]], rounds: int, prepare: Callable[[], None]) -> dict[str, float]:
@@ -95,9 +130,15 @@ def main() -> None:
                 name: kafka_writer(rows.select("payload", "headers"), broker, "bench.written", headers=headers)
                 for name, headers in ANCHOR.items()
             }
+            spark.dataSource.register(DroppingSink)
+            floor = {
+                "dropped, payload alone": dropped(rows, "payload"),
+                "dropped, three header columns": dropped(rows, "payload", "attempt", "source", "total"),
+                "dropped, headers array": dropped(rows, "payload", "headers"),
+            }
             noop = {"noop, payload alone": rows.select("payload").write.format("noop").mode("overwrite").save}
             report.line(f"{messages} rows of {PAYLOAD_BYTES} B from memory into 2 partitions, local[2], the broker beside it")
-            seconds = measure({**ours, **anchor, **noop}, arguments.rounds, purge)
+            seconds = measure({**ours, **anchor, **floor, **noop}, arguments.rounds, purge)
             plain, full = (seconds[name] for name in ANCHOR)
             for name, each in seconds.items():
                 beside = plain if "alone" in name or "key" in name else full

@@ -5,7 +5,6 @@ anchor     what Spark's Kafka source reads of a broker on this machine, and what
 source     spark.read.format("headstream") by shape of headers, local[2]
 parquet    the same rows and columns from Parquet files, and two columns of them
 cpu        rows a second of processor time, JVM and workers together: what other work on the machine disturbs less
-stream     a micro-batch of ten messages beside Spark's rate source, milliseconds
 session    from nothing to the first row of the source, seconds
 
     python -m bench.spark_source [--messages 2000000] [--rounds 4]
@@ -190,26 +189,6 @@ def bench_source(report: Report, spark: SparkSession, directory: Path, messages:
         )
 
 
-def bench_stream(report: Report, spark: SparkSession, directory: Path) -> None:
-    """Let a query run over a source that gives ten rows a batch, and take its own figures."""
-    few = directory.parent / "few"
-    make_log(few, 100 * BATCH, 100, partitions=1)
-    ours = spark.readStream.format("headstream").options(**options(few, "variant"), maxOffsetsPerTrigger="10").load()
-    rate = spark.readStream.format("rate-micro-batch").option("rowsPerBatch", 10).option("numPartitions", 1).load()
-    for name, frame in (("rate source", rate), ("headstream", ours)):
-        writer = frame.writeStream.format("noop").option("checkpointLocation", str(directory.parent / f"checkpoint {name}"))
-        query = writer.start()
-        while query.lastProgress is None or query.lastProgress.batchId < 100:
-            time.sleep(0.1)
-        progress = query.recentProgress[40:]
-        query.stop()
-        durations = [entry.durationMs for entry in progress]
-        total = statistics.median(entry["triggerExecution"] for entry in durations)
-        parts = {key: round(statistics.median(entry.get(key, 0) for entry in durations)) for key in durations[0]}
-        shown = ", ".join(f"{key} {value}" for key, value in parts.items() if value and key != "triggerExecution")
-        report.line(f"  a micro-batch of 10 rows, {name:12} {total:4.0f} ms   ({shown})")
-
-
 START: Final = """
 import sys, time
 began = time.perf_counter()
@@ -235,7 +214,7 @@ def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--messages", type=int, default=2_000_000)
     parser.add_argument("--rounds", type=int, default=4)
-    parser.add_argument("--parts", default="reader,anchor,source,stream,session")
+    parser.add_argument("--parts", default="reader,anchor,source,session")
     parser.add_argument("--write", action=argparse.BooleanOptionalAction, default=True)
     arguments = parser.parse_args()
     parts: list[str] = arguments.parts.split(",")
@@ -260,8 +239,6 @@ def main() -> None:
             for directory, messages, size in sizes:
                 report.line(f"{messages:,} messages of {size} into noop, local[2]; Parquet with the same columns is 1")
                 bench_source(report, spark, directory, messages, arguments.rounds)
-        if "stream" in parts:
-            bench_stream(report, spark, small)
         stop(spark)
 
 

@@ -3,7 +3,6 @@
 reader     what an executor does, without Spark, one task after the other: fetched or read from files, to Arrow
 source     spark.read.format("headstream") into `noop`; with --kafka Spark's Kafka source reads the same messages
 sink       the rows of one topic into another: staged at the server, or in files
-latency    a micro-batch of ten messages, milliseconds
 
 The server runs in a process of its own, on the same machine: it shares the two cores with Spark.
 
@@ -13,9 +12,7 @@ The server runs in a process of its own, on the same machine: it shares the two 
 from __future__ import annotations
 
 import argparse
-import statistics
 import tempfile
-import time
 from collections.abc import Callable
 from pathlib import Path
 from typing import TYPE_CHECKING, Final
@@ -86,23 +83,11 @@ def bench_sink(report: Report, spark: SparkSession, urls: dict[str, str], messag
         report.line(f"  sink, {name:42} {messages / clock / 1e6:5.2f} M rows/s")
 
 
-def bench_latency(report: Report, spark: SparkSession, urls: dict[str, str], work: Path) -> None:
-    for name, url in urls.items():
-        frame = spark.readStream.format("headstream").options(url=url, subscribe=TOPIC, maxOffsetsPerTrigger="10").load()
-        query = frame.writeStream.format("noop").option("checkpointLocation", str(work / f"checkpoint-{name}")).start()
-        while query.lastProgress is None or query.lastProgress.batchId < 60:
-            time.sleep(0.1)
-        durations = [entry.durationMs for entry in query.recentProgress[20:]]
-        query.stop()
-        total = statistics.median(entry["triggerExecution"] for entry in durations)
-        report.line(f"  a micro-batch of 10 rows, {name:22} {total:5.0f} ms")
-
-
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--messages", type=int, default=2_000_000)
     parser.add_argument("--rounds", type=int, default=4)
-    parser.add_argument("--parts", default="reader,source,sink,latency")
+    parser.add_argument("--parts", default="reader,source,sink")
     parser.add_argument("--kafka", action="store_true")
     parser.add_argument("--write", action=argparse.BooleanOptionalAction, default=True)
     given = parser.parse_args()
@@ -124,8 +109,6 @@ def main() -> None:
                 bench_source(report, spark, urls, given.messages, given.rounds, kafka=given.kafka)
             if "sink" in parts:
                 bench_sink(report, spark, urls, given.messages, given.rounds)
-            if "latency" in parts:
-                bench_latency(report, spark, urls, Path(work))
             stop(spark)
 
 

@@ -9,7 +9,7 @@ import http.client
 import json
 import socket
 import struct
-from typing import Any, Protocol, TypeVar, cast
+from typing import Any, Protocol, Self, TypeVar, cast
 from urllib.parse import urlencode
 
 from headstream.codec.buffer import BytesLike
@@ -78,9 +78,8 @@ class TcpPeer:
     def __init__(self, address: tuple[str, int], timeout_s: float = _TIMEOUT_S) -> None:
         self.socket = socket.create_connection(address, timeout_s)
         self.socket.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
-        self._rest = b""
 
-    def __enter__(self) -> TcpPeer:
+    def __enter__(self) -> Self:
         return self
 
     def __exit__(self, *_: object) -> None:

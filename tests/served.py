@@ -6,7 +6,6 @@ import asyncio
 import os
 import signal
 import socket
-import struct
 import subprocess
 import sys
 import threading
@@ -27,6 +26,7 @@ from headstream.wire.commands.sessions import Login
 from headstream.wire.frames import encode_request
 from headstream.wire.records import Command
 from headstream.wire.refusals import decode_refusal
+from tests.peers import TcpPeer
 
 __all__ = ["CHEAP", "Peer", "Running", "ServerProcess", "config_of", "server_process", "serving", "wait_for"]
 
@@ -152,44 +152,23 @@ class ServerProcess:
         return self.process.returncode, logged
 
 
-@dataclass
-class Peer:
-    """A connection that sends what it is told to, and reads responses.
+class Peer(TcpPeer):
+    """One that sends whatever it is told to, and raises what our own clients do.
 
     Args:
         socket: Connected.
     """
 
-    socket: socket.socket
-    received: bytearray = field(default_factory=bytearray)
+    def __init__(self, socket: socket.socket) -> None:
+        self.socket = socket
 
     def send(self, data: BytesLike) -> None:
         """Send bytes as they are."""
         self.socket.sendall(data)
 
-    def receive(self) -> tuple[int, bytes]:
-        """Return the next response: its status and its body.
-
-        Raises:
-            EOFError: the server has closed the connection.
-        """
-        status, size = struct.unpack("<II", self._take(8))
-        return status, self._take(size)
-
-    def _take(self, size: int) -> bytes:
-        while len(self.received) < size:
-            more = self.socket.recv(1 << 20)
-            if not more:
-                raise EOFError
-            self.received += more
-        taken = bytes(self.received[:size])
-        del self.received[:size]
-        return taken
-
     def request(self, code: int, payload: BytesLike = b"") -> tuple[int, bytes]:
         """Return the response to a request."""
-        self.send(encode_request(code, payload))
-        return self.receive()
+        return self.exchange(encode_request(code, payload))
 
     def ask(self, command: Command[_T]) -> _T:
         """Return the reply to a command.
@@ -205,20 +184,3 @@ class Peer:
     def log_in(self, username: str = DEFAULT_USERNAME, password: str = DEFAULT_PASSWORD, *, is_extended: bool = False) -> None:
         """Log in."""
         self.ask(Login(username, password, "0.6.210", EXTENSION_CONTEXT if is_extended else ""))
-
-    def is_closed(self) -> bool:
-        """Return, once it is so or the time is up, whether the server has closed the connection."""
-        try:
-            return not self.socket.recv(1)
-        except ConnectionResetError:
-            return True
-
-    def close(self) -> None:
-        """Close the connection."""
-        self.socket.close()
-
-    def __enter__(self) -> Peer:
-        return self
-
-    def __exit__(self, *exception: object) -> None:
-        self.close()

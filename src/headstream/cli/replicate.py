@@ -125,6 +125,7 @@ for _command in (inspect, status, schemas, parked, redrive, reload):
 @click.option("--max-parked-bytes", type=_SIZE, help="The most bytes of them: 20GiB.  [default: 20GiB]")
 @click.option("--max-parked-age", "max_parked_age_us", type=_DURATION, help="Warn of any that wait longer.  [default: 1d]")
 @click.option("--max-dead-rate", type=click.FloatRange(0, 1), help="Stop when more than this share is given up.  [default: 0.1]")
+@click.option("--take-over", is_flag=True, help="Go on with tables of another pipeline, whose checkpoint is gone.")
 @click.option("--once", is_flag=True, help="End when everything that is there now is applied.")
 @click.option("--max-messages-per-batch", type=click.IntRange(1), help="The most messages of one micro-batch.")
 @click.option(

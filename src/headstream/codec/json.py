@@ -109,7 +109,7 @@ def decode_headers(document: object, where: str = "headers") -> Headers:
             raise DecodeError("a header is an object with a kind, by name, and a value", 0, where=place)
         data = _decode_base64(spelled.get("value"), f"{place}.value")
         try:
-            value = HeaderValue(parse_kind(spelled["kind"]), data)
+            value = HeaderValue(parse_kind(spelled["kind"].lower()), data)  # clients in Java write String
         except HeaderError as error:
             raise DecodeError(error.what, 0, where=place, advice=error.advice) from None
         try:

@@ -96,7 +96,7 @@ class Server:
         workers = Workers()
         self._ends.callback(workers.close)
         if config.tcp_address is not None:
-            most = self._room_for_connections(config.tcp.max_connections)
+            most = self._room_for_connections(config.tcp.max_connections, "tcp")
             self._tcp = TcpServer(self._dispatcher, workers, replace(config.tcp, max_connections=most))
             self.tcp_address = await self._tcp.start(config.tcp_address, tcp_tls)
             self._ends.push_async_callback(self._tcp.stop, 0)
@@ -118,18 +118,18 @@ class Server:
         settings = config.tokens if config.has_secret else replace(config.tokens, secret=self._kept_secret())
         traffic = [Traffic("http")] if self._tcp is None else [Traffic("http"), self._tcp.traffic]
         tokens = AccessTokens(settings, self.dispatcher.tokens, self.dispatcher.users)
-        http = replace(config.http, max_connections=self._room_for_connections(config.http.max_connections))
+        http = replace(config.http, max_connections=self._room_for_connections(config.http.max_connections, "http"))
         self._http = HttpServer(self.dispatcher, http, tokens, workers, traffic)
         host, port = await self._http.start(address.host, address.port, tls)
         self.http_address = Address(host, port)
         self._ends.push_async_callback(self._http.stop)
 
     @staticmethod
-    def _room_for_connections(wanted: int) -> int:
+    def _room_for_connections(wanted: int, transport: str) -> int:
         """Return how many connections one door takes: idle ones leave enough of the files that may be open to the log."""
         most = min(wanted, max_open_files() * 3 // 8)
         if most < wanted:
-            note(logging.INFO, "fewer connections than allowed", most=most, wanted=wanted, open_files=max_open_files())
+            note(logging.INFO, "fewer connections than allowed", most=most, wanted=wanted, transport=transport)
         return most
 
     def _check_reachable(self) -> None:

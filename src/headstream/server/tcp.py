@@ -15,6 +15,7 @@ from headstream.server.logs import note
 from headstream.server.memory import give_back_memory
 from headstream.server.sockets import listen
 from headstream.server.tcp_settings import TcpSettings
+from headstream.server.tls import FAREWELL_S
 from headstream.server.traffic import Traffic
 from headstream.server.workers import Workers
 from headstream.wire.frames import BufferPool
@@ -71,6 +72,7 @@ class TcpServer:
             backlog=1024,
             ssl=tls,
             ssl_handshake_timeout=None if tls is None else _HANDSHAKE_S,
+            ssl_shutdown_timeout=None if tls is None else FAREWELL_S,
         )
         self._checking = loop.create_task(self._check_often())
         return bound

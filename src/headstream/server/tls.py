@@ -7,10 +7,14 @@ import ssl
 import tempfile
 from dataclasses import dataclass, field
 from pathlib import Path
+from typing import Final
 
 from headstream.errors import InvalidOptionError, StorageError
 
-__all__ = ["TlsFiles", "make_tls"]
+__all__ = ["FAREWELL_S", "TlsFiles", "make_tls"]
+
+FAREWELL_S: Final = 1.0
+"""How long a client has to answer that the connection ends: one that is silent does not hold up the server's own end."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

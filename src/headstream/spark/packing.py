@@ -16,6 +16,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from headstream.codec.batch.blocks import BlockBuilder
+from headstream.codec.batch.grouping import cut_sent
 from headstream.codec.batch.pack import pack
 from headstream.codec.batch.placing import hash_keys, parse_ids
 from headstream.codec.batch.results import VariedColumn
@@ -133,8 +134,8 @@ class Packer:
         fault = find_fault(sent, target.is_wide)
         if fault is not None:
             raise fault[1]
-        if count == 1 and len(sent) > MAX_BATCH_BYTES:
-            raise LimitError(f"a message of {len(sent)} bytes", advice=f"A message has at most {MAX_BATCH_BYTES}")
+        if len(sent) > MAX_BATCH_BYTES:
+            _check_each(sent)
         return Packed(sent, self._targets(batch, key, target), count)
 
     def _blocks(self, batch: pa.RecordBatch) -> VariedColumn | None:
@@ -168,6 +169,16 @@ class Packer:
             )
         found = pc.coalesce(asked, by_key)
         return found.buffers()[1]
+
+
+def _check_each(sent: bytearray) -> None:
+    """Refuse messages of which one is more than a batch takes."""
+    rest = memoryview(sent)
+    while rest:
+        end = cut_sent(rest, MAX_BATCH_BYTES, -1, -1).end
+        if end > MAX_BATCH_BYTES:
+            raise LimitError(f"a message of {end} bytes", advice=f"A message has at most {MAX_BATCH_BYTES}")
+        rest = rest[end:]
 
 
 def _ids(column: pa.Array) -> bytearray | memoryview:

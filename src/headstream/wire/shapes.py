@@ -232,10 +232,12 @@ class TextCode(Shape):
         kind: The enumeration.
         style: What is done to a member's name: `lower`, `upper`, or `camel`.
         short: Whether a text in a URL may be the first letter of a name.
+        any_case: Whether who writes may use capitals as it likes.
     """
 
-    def __init__(self, kind: type[enum.IntEnum], style: str = "lower", *, short: bool = False) -> None:
+    def __init__(self, kind: type[enum.IntEnum], style: str = "lower", *, short: bool = False, any_case: bool = False) -> None:
         self.kind = kind
+        self.any_case = any_case
         self.names = {member: _style(member.name, style) for member in kind}
         self.members = {name: member for member, name in self.names.items()}
         self.short = {name[0]: member for name, member in self.members.items()} if short else {}
@@ -258,9 +260,10 @@ class TextCode(Shape):
         return self.names[value]
 
     def read(self, spelled: Any, where: str) -> enum.IntEnum:
-        if not isinstance(spelled, str) or spelled not in self.members:
+        name = spelled.lower() if self.any_case and isinstance(spelled, str) else spelled
+        if not isinstance(name, str) or name not in self.members:
             raise wrong(spelled, f"one of {', '.join(self.members)}", where)
-        return self.members[spelled]
+        return self.members[name]
 
     def read_text(self, text: str, where: str) -> enum.IntEnum:
         return self.short[text] if text in self.short else self.read(text, where)

@@ -148,6 +148,30 @@ def test_columns_are_added_and_grow(open_engine: Open) -> None:
     assert again.count_values("total") in (0, None)
 
 
+def test_column_that_needs_mapping_is_added_to_a_table_without(open_engine: Open) -> None:
+    open_engine("t").create({"ID": "INT", "name": "STRING"})
+    engine = open_engine("t")
+    engine.append(pa.table({"ID": pa.array([1], pa.int32()), "name": pa.array(["a"])}), "test", 1)
+    engine.add_columns({"order date": "DATE"})
+    rows = {"ID": pa.array([1, 2], pa.int32()), "name": pa.array(["b", "c"]), "order date": pa.array([date(2024, 2, 29)] * 2)}
+    columns = ["ID", "name", "`order date`"]
+    plan = MergePlan(
+        predicate="t.ID = s.ID",
+        delete_when=None,
+        update_when="true",
+        update={name: f"s.{name}" for name in columns},
+        insert_when="true",
+        insert={name: f"s.{name}" for name in columns},
+    )
+    engine.add_columns({"more, or less": "INT"})
+    assert open_engine("t").merge(plan, pa.table(rows), "test", 2) == Counts(inserted=1, updated=1)
+    found = open_engine("t").read(["ID", "name", "order date", "more, or less"], "true").sort_by("ID").to_pylist()
+    assert found == [
+        {"ID": number, "name": name, "order date": date(2024, 2, 29), "more, or less": None}
+        for number, name in ((1, "b"), (2, "c"))
+    ]
+
+
 VALUES: dict[str, list[Any]] = {
     "TINYINT": [-128, 127],
     "SMALLINT": [-32768, 32767],

@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import logging
 import ssl
+from contextlib import ExitStack
 from pathlib import Path
 
 import pytest
@@ -61,6 +63,16 @@ def test_tls_serves_whoever_trusts_the_certificate(files: Path, form: str) -> No
             big = encode_sent([Message(payload=b"x" * 3_000_000)])  # many records of TLS
             peer.send(encode_request(9999, big) + encode_request(Code.PING))
             assert [peer.receive()[0] for _ in range(2)] == [3, 0]
+
+
+def test_tls_with_a_silent_client_does_not_hold_up_the_end(files: Path, caplog: pytest.LogCaptureFixture) -> None:
+    trusting = ssl.create_default_context(cafile=str(files / "certificate.pem"))
+    with ExitStack() as stack:
+        with serving(config_of(tcp_tls=forms(files)["PKCS#12"])) as running:
+            plain = running.peer(is_logged_in=False)
+            peer = stack.enter_context(Peer(trusting.wrap_socket(plain.socket, server_hostname="localhost")))
+            assert peer.request(Code.PING) == (0, b"")
+        assert [record.getMessage() for record in caplog.records if record.levelno >= logging.WARNING] == []
 
 
 def test_tls_closes_a_client_that_speaks_plainly(files: Path) -> None:

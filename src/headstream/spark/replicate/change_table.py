@@ -66,6 +66,11 @@ class ChangeTable:
         self._opened: TableEngine | None = None
 
     @property
+    def path(self) -> Path:
+        """Its directory."""
+        return self._path
+
+    @property
     def engine(self) -> TableEngine:
         """What reads and writes it."""
         if self._opened is None:

@@ -113,6 +113,7 @@ class ReplicateConfig:
             applies, microseconds.
         on_incomplete_transaction: `wait` raises an alarm and waits on, `apply` applies what there is of it, `fail` stops
             the pipeline.
+        take_over: Whether tables that another pipeline has written become this one's; without, they are refused.
         once: Stop when all that was there at the start has been applied.
         max_messages_per_batch: Most messages of one micro-batch.
         change_tables: Directory of change tables, all changes of each table as they came, at `<schema>/<table>`; None for none.
@@ -152,6 +153,7 @@ class ReplicateConfig:
     atomic: bool = False
     transaction_wait_us: int = 300_000_000
     on_incomplete_transaction: OnIncompleteTransaction = "wait"
+    take_over: bool = False
     once: bool = False
     max_messages_per_batch: int = MAX_MESSAGES_PER_BATCH
     change_tables: Path | None = None

@@ -74,7 +74,7 @@ class ReplicatePipeline:
         self._summary = Summary()
         self._noted_us = 0
         self._schema_count = -1
-        self._tables = TargetTables.of(config, Engines(spark).open)
+        self._tables = TargetTables.of(config, Engines(spark).open, self._ledger.pipeline_id)
         self._processor = Processor(config, self._zone, self._decoder, self._ledger, self._tables, self._summary, self._now_us)
 
     def run(self) -> Summary:

@@ -23,6 +23,7 @@ from headstream.spark.replicate.maintenance import Schedule
 from headstream.spark.replicate.raw import Coordinates
 from headstream.spark.replicate.schemas import TableSchema
 from headstream.spark.replicate.table_memory import TableMemory
+from headstream.spark.replicate.target_owner import Owner
 from headstream.spark.replicate.target_table import OpenEngine, TargetTable
 
 __all__ = ["Applied", "TargetTables", "table_path"]
@@ -97,6 +98,7 @@ class TargetTables:
         open_engine: Opens their Delta tables.
         load_gap_us: As loads.LOAD_GAP_US.
         change_tables: Where their change tables are; None for none.
+        owner: The pipeline; tables that another one writes are refused. None where that is not looked at.
     """
 
     def __init__(
@@ -107,6 +109,7 @@ class TargetTables:
         *,
         load_gap_us: int = LOAD_GAP_US,
         change_tables: Path | None = None,
+        owner: Owner | None = None,
     ) -> None:
         self._directory = directory
         self._tombstones = checkpoint / "tombstones"
@@ -114,18 +117,20 @@ class TargetTables:
         self._open_engine = open_engine
         self._load_gap_us = load_gap_us
         self._change_tables = change_tables
+        self._owner = owner
         self._open: dict[Name, TargetTable] = {}
         self._lock = threading.Lock()
 
     @classmethod
-    def of(cls, config: ReplicateConfig, open_engine: OpenEngine) -> TargetTables:
-        """Return the tables of a pipeline."""
+    def of(cls, config: ReplicateConfig, open_engine: OpenEngine, pipeline: str) -> TargetTables:
+        """Return the tables of a pipeline, given its identity."""
         return cls(
             config.tables,
             config.checkpoint,
             open_engine,
             load_gap_us=config.load_gap_us,
             change_tables=config.change_tables,
+            owner=Owner(pipeline, config.checkpoint, config.take_over),
         )
 
     def close(self) -> None:
@@ -260,7 +265,9 @@ class TargetTables:
             if name not in self._open:
                 paths = table_path(self._directory, *name), table_path(self._tombstones, *name)
                 changes = None if self._change_tables is None else table_path(self._change_tables, *name)
-                self._open[name] = TargetTable(name, *paths, self._memory, self._open_engine, self._load_gap_us, changes)
+                self._open[name] = TargetTable(
+                    name, *paths, self._memory, self._open_engine, self._load_gap_us, changes, self._owner
+                )
             return self._open[name]
 
 

@@ -27,6 +27,7 @@ from headstream.spark.replicate.raw import Coordinates
 from headstream.spark.replicate.schemas import TableSchema
 from headstream.spark.replicate.table_memory import TableMemory
 from headstream.spark.replicate.table_settings import TableSettings
+from headstream.spark.replicate.target_owner import Owner
 from headstream.spark.replicate.versions import LOAD_MARK, LOAD_TIME_CHARACTERS
 
 __all__ = ["Merged", "OpenEngine", "TargetTable"]
@@ -59,6 +60,7 @@ class TargetTable:
         open_engine: Opens its Delta table.
         load_gap_us: As loads.LOAD_GAP_US.
         changes: Its change table; None for none.
+        owner: The pipeline that writes it; None where that is not looked at.
     """
 
     def __init__(
@@ -70,8 +72,10 @@ class TargetTable:
         open_engine: OpenEngine,
         load_gap_us: int,
         changes: Path | None = None,
+        owner: Owner | None = None,
     ) -> None:
         self._name = name
+        self._owner = owner
         self._path = path
         self._tombstones_path = tombstones
         self._memory = memory
@@ -103,12 +107,22 @@ class TargetTable:
 
         Raises:
             SchemaChangeError: the table does not follow the schema.
+            ReplicateError: another pipeline writes the table.
             StorageError: the table cannot be written.
         """
+        changes_of_it = self._changes if schema.settings.changes else None
+        self._claim(self._path, changes_of_it)
         merged = self._merge(changes, schema, app_id, version)
-        if self._changes is not None and schema.settings.changes:
-            self._changes.append(changes, schema, merged.rejected, app_id, version)
+        if changes_of_it is not None:
+            changes_of_it.append(changes, schema, merged.rejected, app_id, version)
+            self._claim(self._path, changes_of_it)
         return merged
+
+    def _claim(self, path: Path, changes: ChangeTable | None) -> None:
+        if self._owner is not None:
+            self._owner.claim(path)
+            if changes is not None:
+                self._owner.claim(changes.path)
 
     def _merge(self, changes: pa.Table, schema: TableSchema, app_id: str, version: int) -> Merged:
         seen = _seen_schema(schema)
@@ -118,6 +132,7 @@ class TargetTable:
             table.prepare(schema.types)
         except SchemaError as error:
             raise self._stop(error.what, error.advice, stops=False) from None
+        self._claim(self._path, None)  # made just now, it is ours; or that of one who was quicker
         placed = self._state.loads.place(changes)
         if schema.settings.deletes == "skip":
             placed = placed.filter(pc.not_equal(placed["_hs_operation"], _DELETE))
@@ -146,6 +161,7 @@ class TargetTable:
         floor = self._state.loads.vanished
         if floor is None or self._state.schema is None:
             return Counts()
+        self._claim(self._path, None)
         table = self._opened(list(self._state.schema.keys))
         if isinstance(table, Scd2Table):
             at = f"{floor}{LOAD_MARK}{self._state.loads.loads[-1].begun_us:0{LOAD_TIME_CHARACTERS}d}"
@@ -184,6 +200,7 @@ class TargetTable:
         """
         if self._state.schema is None:
             return False
+        self._claim(self._path, self._changes)
         keys = list(self._state.schema.keys)
         worked = may_forget and self._forget(schedule.tombstones_kept_us, now_us, keys)
         # How it is clustered is known once changes have come; before, there is nothing new to put together either.

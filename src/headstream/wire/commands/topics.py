@@ -99,7 +99,7 @@ class ReplicationShape(Unsigned):
         return value
 
 
-_CODE: Final = TextCode(Compression)
+_CODE: Final = TextCode(Compression, any_case=True)
 
 
 @dataclass(frozen=True, slots=True)

@@ -48,7 +48,7 @@ class Work:
         self.decoder = Decoder(self.zone, DecodeOptions.of(self.config))
         self.ledger = Ledger(self.config.checkpoint / "ledger.sqlite")
         self.summary = Summary()
-        tables = TargetTables.of(self.config, open_plain_engine)
+        tables = TargetTables.of(self.config, open_plain_engine, self.ledger.pipeline_id)
         self.processor = Processor(self.config, self.zone, self.decoder, self.ledger, tables, self.summary, lambda: self.now_us)
 
     def close(self) -> None:

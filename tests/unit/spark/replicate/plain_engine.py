@@ -14,6 +14,9 @@ class NoMappedTables:
     def create(self, path: Path, columns: Mapping[str, str], partition_by: Sequence[str] = ()) -> None:
         raise AssertionError(path)
 
+    def map_columns(self, path: Path) -> None:
+        raise AssertionError(path)
+
     def add_columns(self, path: Path, columns: Mapping[str, str]) -> None:
         raise AssertionError(path)
 

@@ -11,7 +11,7 @@ import pyarrow.compute as pc
 from deltalake import CommitProperties, DeltaTable, Field, QueryBuilder, Transaction, write_deltalake
 from deltalake.schema import PrimitiveType
 
-from headstream.errors import HeadstreamError, SchemaError, StorageError
+from headstream.errors import HeadstreamError, StorageError
 from headstream.spark.replicate.apply.engine import Counts
 from headstream.spark.replicate.apply.mapped import MappedTables, needs_column_mapping
 from headstream.spark.replicate.apply.plan import MergePlan, quote_name
@@ -125,20 +125,13 @@ class DeltaLakeEngine:
         self._log.refresh()
 
     def add_columns(self, added: Mapping[str, str]) -> None:
-        """Add columns, null in the rows that are there.
-
-        Raises:
-            SchemaError: a name needs column mapping, and the table has none.
-        """
-        if self._log.is_mapped:
+        """Add columns, null in the rows that are there; column mapping is switched on where a name needs it."""
+        needs_mapping = needs_column_mapping(added)
+        if needs_mapping and not self._log.is_mapped:
+            self._mapped.map_columns(self.path)
+        if needs_mapping or self._log.is_mapped:
             self._mapped.add_columns(self.path, added)
             self._log.refresh()
-        elif needs_column_mapping(added):
-            raise SchemaError(
-                f"the new column {next(iter(added))!r} needs column mapping, which the table was made without",
-                where=str(self.path),
-                advice="Load the table again into an empty directory",
-            )
         else:
             fields = [Field(name, PrimitiveType(_delta_type(kind))) for name, kind in added.items()]
             with Translated(self.path, "the table cannot be changed"):

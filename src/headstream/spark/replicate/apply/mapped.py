@@ -32,6 +32,9 @@ class MappedTables(Protocol):
     def create(self, path: Path, columns: Mapping[str, str], partition_by: Sequence[str] = ()) -> None:
         """Make an empty table from column names and Spark types."""
 
+    def map_columns(self, path: Path) -> None:
+        """Switch column mapping on."""
+
     def add_columns(self, path: Path, columns: Mapping[str, str]) -> None:
         """Add columns, null in the rows that are there."""
 
