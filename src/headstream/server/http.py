@@ -16,12 +16,14 @@ import ssl as tls
 import time
 from collections.abc import Callable
 from contextlib import suppress
+from dataclasses import replace
 from typing import Any, Final, TypeVar
 
 from aiohttp import web
 from aiohttp.http_exceptions import HttpProcessingError
 
 from headstream.broker.commands.dispatch import Dispatcher
+from headstream.broker.commands.messages import JSON_BYTES
 from headstream.broker.commands.own_messages import begin_wait
 from headstream.broker.sessions import Session
 from headstream.errors import AuthenticationError, DecodeError, NotFoundError
@@ -61,6 +63,9 @@ _BIG_BODY_BYTES: Final = 16_384
 
 _FEW_MESSAGES: Final = 20
 """So many are spelled in JSON at once; more on a worker thread."""
+
+_MOST_IN_JSON: Final = 10_000
+"""So many messages are spelled in JSON at once; to spell more takes the interpreter from everybody else for too long."""
 
 _QUICK: Final = frozenset({Code.PING, Code.GET_OFFSET, Code.STORE_OFFSET, Code.DELETE_OFFSET, Code.WAIT_MESSAGES})
 """What neither looks into many files nor waits for the disk."""
@@ -219,7 +224,10 @@ class HttpServer:
             command.validate()
             if isinstance(command, (WaitMessages, FetchMessages)) and command.timeout_ms:
                 await self._wait(session, command)
-            reply_to = functools.partial(self._reply_to, session, command, claims, kind.has_messages and wants_binary(request))
+            in_binary = kind.has_messages and wants_binary(request)
+            if not in_binary:
+                command = _bounded(command)
+            reply_to = functools.partial(self._reply_to, session, command, claims, in_binary)
             return reply_to() if self._is_quick(command, body) else await self._run(code, reply_to)
         except DecodeError as error:  # the command was spelled well: what it carries is not
             return refused_reply(error)
@@ -324,6 +332,16 @@ class _Connections(web.Server):
         """Take note that a connection has ended."""
         super().connection_lost(handler, exc)
         self._traffic.connections -= 1
+
+
+def _bounded(command: Command[Any]) -> Command[Any]:
+    """Return a command that asks for no more messages than JSON is made of at once."""
+    if isinstance(command, PollMessages):
+        return replace(command, count=min(command.count, _MOST_IN_JSON))
+    if isinstance(command, FetchMessages):
+        size_bytes = min(command.size_bytes or JSON_BYTES, JSON_BYTES)
+        return replace(command, count=min(command.count, _MOST_IN_JSON), size_bytes=size_bytes)
+    return command
 
 
 def _spell(command: Command[Any], value: Any, in_binary: bool) -> Reply:

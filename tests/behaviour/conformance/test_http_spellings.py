@@ -7,7 +7,8 @@ from typing import Any
 
 import pytest
 
-from tests.behaviour.conformance.scenes import build
+from headstream.model.partitioning import Partitioning
+from tests.behaviour.conformance.scenes import build, send
 from tests.peers import HttpPeer, Peer, TcpPeer
 
 FIRST = {"kind": "partition_id", "value": "AQAAAA=="}
@@ -70,3 +71,26 @@ def test_the_kind_of_a_header_is_spelled_with_or_without_capitals(root: TcpPeer,
     _, answer = peer.request("GET", "/streams/1/topics/1/messages")
     kinds = {key: header["kind"] for key, header in json.loads(answer)["messages"][0]["headers"].items()}
     assert kinds == {"a": "string", "b": "uint8", "c": "bool"}
+
+
+def test_a_poll_brings_what_json_can_hold_and_the_next_one_goes_on(root: TcpPeer, admins: dict[str, Peer]) -> None:
+    build(root)
+    peer = admins["http"]
+    assert isinstance(peer, HttpPeer)
+    send(root, [b"."] * 12_000)
+    for _ in range(2):
+        send(root, [bytes(1_000_000)] * 9, Partitioning.partition(2))
+
+    def offsets(query: str) -> list[int]:
+        status, answer = peer.request("GET", f"/streams/1/topics/1/messages?count=4294967295&{query}")
+        assert status == 200
+        return [message["offset"] for message in json.loads(answer)["messages"]]
+
+    assert [offsets("kind=next&auto_commit=true") for _ in range(2)] == [list(range(10_000)), list(range(10_000, 12_000))]
+    first = offsets("partition_id=2&kind=first")
+    assert first == list(range(len(first)))
+    assert 1 < len(first) < 12
+    assert offsets(f"partition_id=2&value={len(first)}") == list(range(len(first), 18))
+    fetched = {"partition_id": 1, "kind": "first", "count": 4294967295}
+    status, answer = peer.request("POST", "/streams/1/topics/1/messages/fetch", json.dumps(fetched).encode())
+    assert (status, len(json.loads(answer)["messages"]), json.loads(answer)["next_offset"]) == (200, 10_000, 10_000)

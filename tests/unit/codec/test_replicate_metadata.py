@@ -112,6 +112,7 @@ def test_decode_metadata_orders_columns_by_ordinal() -> None:
         ({"schemaId": 5}, "schemaId"),
         ({"lineage": None}, "lineage is NoneType"),
         ({"lineage": {"schema": "s"}}, "table is None"),
+        ({"lineage": {"schema": "s", "table": ""}}, "names no table"),
         ({"tableStructure": []}, "tableStructure is list"),
         ({"tableStructure": {}}, "tableColumns is NoneType"),
         ({"tableStructure": {"tableColumns": {"a": 1}}}, "'a' is int"),

@@ -26,12 +26,14 @@ from headstream.wire.records import Command
 from headstream.wire.refusals import refusal
 from headstream.wire.statuses import Status
 
-__all__ = ["HANDLERS", "check_readable", "polled", "send_messages"]
+__all__ = ["HANDLERS", "JSON_BYTES", "check_readable", "polled", "send_messages"]
 
 _AT_DECODING: Final = {Status.INVALID_HEADER_KEY, Status.INVALID_HEADER_VALUE, Status.EMPTY_MESSAGE_PAYLOAD}
 """What existing clients are told as 3 over TCP, where it is found while a frame is decoded; HTTP tells it by its name."""
 
 _NO_SEED: Final = bytes(16)
+JSON_BYTES: Final = 8 << 20
+"""About the most that one poll over HTTP brings: spelled in JSON it takes several times as much memory."""
 
 
 def send_messages(server: Dispatcher, session: Session, command: SendMessages) -> None:
@@ -77,7 +79,7 @@ def polled(server: Dispatcher, session: Session, command: PollMessages) -> Polle
         partition,
         command.strategy,
         command.count,
-        size_bytes=server.poll_bytes,
+        size_bytes=server.poll_bytes if session.transport is not None else min(server.poll_bytes, JSON_BYTES),
         consumer=consumer,
         auto_commit=command.auto_commit,
     )
