@@ -191,6 +191,22 @@ def test_pipeline_sets_bad_messages_aside_with_their_bytes_and_reasons_and_goes_
         assert part in reasons[payload]
 
 
+def test_pipeline_keeps_a_tables_changes_whole_when_it_cannot_be_written_and_applies_them_later(run: Run) -> None:
+    source = SourceDatabase(4, rows=10, transactions=20)
+    run.send(source.capture())
+    lineage = source.tables()[0].lineage
+    in_the_way = table_path(run.directory / "tables", lineage.schema, lineage.table)
+    in_the_way.parent.mkdir(parents=True)
+    in_the_way.write_bytes(b"a file, where a directory is to be")
+    summary = run.run()
+    assert list(summary.failing) == [(lineage.schema, lineage.table)]
+    assert summary.parked > 0
+    in_the_way.unlink()
+    summary = run.run()
+    assert (summary.parked, summary.dead, summary.failing) == (0, 0, {})
+    run.assert_equal(source)
+
+
 def test_pipeline_applies_the_real_samples(run: Run) -> None:
     run.send_values(*(value for _, value in sample_messages()))
     summary = run.run()
