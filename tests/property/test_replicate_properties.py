@@ -155,7 +155,12 @@ def test_masks_come_back(ordinals: set[int], order: Any) -> None:
 
 
 @settings(max_examples=60)
-@given(tables(), st.sampled_from(["avro", "json"]), texts, st.builds(Lineage, texts, texts, texts, texts, longs, texts))
+@given(
+    tables(),
+    st.sampled_from(["avro", "json"]),
+    texts,
+    st.builds(Lineage, texts, texts, texts, texts.filter(bool), longs, texts),
+)
 def test_metadata_comes_back(columns: list[ColumnMetadata], form: Any, schema_id: str, lineage: Lineage) -> None:
     metadata = TableMetadata(schema_id, lineage, tuple(columns), data_schema(columns, logical_types=True))
     envelope = decode_envelope(metadata_message(metadata, form=form))
