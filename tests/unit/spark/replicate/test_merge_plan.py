@@ -34,3 +34,15 @@ def test_plan_merge_compares_column_by_column_when_versions_differ() -> None:
     assert "t._hs_versions IS NOT NULL" in plan.update_when
     assert plan.update["`name`"].startswith("CASE WHEN")
     assert plan.update["_hs_versions"].startswith("concat(")
+
+
+def test_plan_merge_compares_many_columns_without_a_deep_expression() -> None:
+    names = [f"c{number}" for number in range(300)]
+    plan = plan_merge(["id", *names], ["id", *names], ["id"], versioned=True)
+    depth = deepest = 0
+    for character in plan.update_when:
+        depth += {"(": 1, ")": -1}.get(character, 0)
+        deepest = max(deepest, depth)
+    assert depth == 0
+    assert deepest < 20
+    assert plan.update_when.count(" OR ") == 301

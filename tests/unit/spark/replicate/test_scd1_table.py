@@ -69,6 +69,23 @@ def test_merge_keeps_absent_columns_when_a_partial_update_comes(tmp_path: Path) 
     assert content(tmp_path) == {1: ("b", Decimal("1.00"), "keep")}
 
 
+def test_merge_names_no_column_that_none_of_its_changes_carries(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    target = open_table(tmp_path)
+    merge(target, 0, change("INSERT", 1, "a", "1", "kept", at=1), change("INSERT", 2, "b", "2", "kept", at=2))
+    merged: list[set[str]] = []
+    run = target.engine.merge
+
+    def noted(plan: Any, changes: Any, *rest: Any) -> Counts:
+        merged.append(set(changes.schema.names) & set(NAMES))
+        return run(plan, changes, *rest)
+
+    monkeypatch.setattr(target.engine, "merge", noted)
+    assert merge(target, 1, change("UPDATE", 1, "a2", at=3, present={"ID", "name"})) == Counts(updated=1)
+    merge(target, 2, change("UPDATE", 3, "new", at=4, present={"ID", "name"}), change("UPDATE", 2, "b2", "7", at=5))
+    assert merged == [{"ID", "name"}, set(NAMES)]
+    assert content(tmp_path) == {1: ("a2", 1, "kept"), 2: ("b2", 7, None), 3: ("new", None, None)}
+
+
 def test_merge_lets_an_older_whole_image_fill_what_a_newer_partial_one_left_out(tmp_path: Path) -> None:
     merge(open_table(tmp_path), 0, change("UPDATE", 1, name="new", at=5, present={"ID", "name"}))
     again = open_table(tmp_path)  # that columns have versions is known from the table itself

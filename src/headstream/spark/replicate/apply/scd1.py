@@ -21,7 +21,7 @@ from headstream.spark.replicate.apply.tombstones import Tombstones
 from headstream.spark.replicate.changes import CHANGE_KEY, RESERVED_PREFIX, Collapsed
 from headstream.spark.replicate.conversion import arrow_type
 from headstream.spark.replicate.folding import Key
-from headstream.spark.replicate.versions import LOAD_MARK, LOAD_TIME_CHARACTERS
+from headstream.spark.replicate.versions import LOAD_MARK, LOAD_TIME_CHARACTERS, VERSION_CHARACTERS
 
 __all__ = ["Scd1Table", "fit_columns", "in_table_types"]
 
@@ -114,7 +114,7 @@ class Scd1Table:
         self._moves.record(collapsed.moves, collapsed.changes.schema)
 
     def _merge(self, changes: pa.Table, partial: bool, app_id: str, version: int) -> Counts:
-        changes = in_table_types(changes, self.columns)
+        changes = in_table_types(_without_absent(changes, list(self.columns), self.keys), self.columns)
         self._versioned = self._versioned or partial
         plan = self._plan(changes)
         if self._soft:
@@ -178,6 +178,32 @@ class Scd1Table:
         if self._soft:
             return Counts(deleted=self._engine.update({DELETED: "true"}, f"{where} AND NOT coalesce({DELETED}, false)"))
         return Counts(deleted=self._engine.delete(where))
+
+
+def _without_absent(changes: pa.Table, columns: Sequence[str], keys: Sequence[str]) -> pa.Table:
+    """Return the changes without the columns that none of them carries: the more columns a merge names, the longer it is planned.
+
+    Args:
+        changes: One a key.
+        columns: The table's own columns, whose order `_hs_versions` follows.
+        keys: Those that are never left out.
+    """
+    versions = changes["_hs_versions"]
+    if versions.null_count or not changes.num_rows:
+        return changes  # a change without versions carries all of them
+    absent = [
+        name
+        for place, name in enumerate(columns)
+        if name not in keys and name in changes.schema.names and not pc.any(_has_version(versions, place)).as_py()
+    ]
+    return changes.drop_columns(absent)
+
+
+def _has_version(versions: pa.ChunkedArray, place: int) -> pa.ChunkedArray:
+    """Return which rows have a version of a column, by its place."""
+    first = place * VERSION_CHARACTERS
+    version = pc.utf8_rtrim(pc.utf8_slice_codeunits(versions, first, first + VERSION_CHARACTERS), " ")
+    return pc.not_equal(version, "")
 
 
 def fit_columns(engine: TableEngine, columns: Mapping[str, str], schema: Mapping[str, str]) -> None:
