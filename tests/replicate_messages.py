@@ -20,11 +20,11 @@ COLUMNS = (ColumnMetadata("id", 1, "INT4", primary_key_position=1), ColumnMetada
 
 
 def make_table(
-    *columns: ColumnMetadata, schema_id: str = ID, table: str = "kit", task: str = "t", **lineage: Any
+    *columns: ColumnMetadata, schema_id: str = ID, schema: str = "shop", table: str = "kit", task: str = "t", **lineage: Any
 ) -> TableMetadata:
-    """One version of `shop.<table>`, its Avro schema with logical types."""
+    """One version of `<schema>.<table>`, its Avro schema with logical types."""
     chosen = columns or COLUMNS
-    place = Lineage("s", task, "shop", table, **lineage)
+    place = Lineage("s", task, schema, table, **lineage)
     return TableMetadata(schema_id, place, chosen, data_schema(chosen, logical_types=True))
 
 

@@ -42,12 +42,15 @@ class Owner:
             path: The table's directory.
 
         Raises:
-            ReplicateError: it is another pipeline's.
+            ReplicateError: it is another pipeline's; or one that is not made yet would lie in another table, or around one,
+                whose files a vacuum takes for its own.
             StorageError: that cannot be read or written.
         """
         try:
             if (path / "_delta_log").is_dir():
                 self._claim(path / OWNER_FILE)
+            else:
+                _check_apart(path)
         except OSError as error:
             raise StorageError(f"whose the table is cannot be told: {error.strerror}", where=str(path)) from error
 
@@ -77,6 +80,17 @@ class Owner:
         finally:
             mine.unlink(missing_ok=True)
         return _read(place) or {}
+
+
+def _check_apart(path: Path) -> None:
+    """Refuse a new table's directory in which, or around which, another table lies: one without a schema, named as a schema."""
+    logs = [path.parent / "_delta_log", *path.glob("*/_delta_log")]
+    for other in [log.parent for log in logs if log.is_dir()]:
+        raise ReplicateError(
+            f"the table's directory would lie {'in' if other == path.parent else 'around'} that of another table, {other}",
+            where=str(path),
+            advice="Give one of them another target (tables, target): a vacuum of the outer one would delete the other's files",
+        )
 
 
 def _read(place: Path) -> dict[str, Any] | None:

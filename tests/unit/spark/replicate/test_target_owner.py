@@ -67,6 +67,20 @@ def test_whose_a_table_is_stays_known_when_files_are_vacuumed(tmp_path: Path) ->
     work.close()
 
 
+@pytest.mark.parametrize("first", ["inner", "outer"])
+def test_a_table_in_the_directory_of_another_is_refused_and_waits(tmp_path: Path, first: str) -> None:
+    tables = {"inner": make_table(schema_id="1" * 32, schema="kit", table="part"), "outer": make_table(schema="", table="kit")}
+    names = {"inner": ("kit", "part"), "outer": ("", "kit")}
+    second = "outer" if first == "inner" else "inner"
+    work = make_work(tmp_path, "one")
+    for name in (first, second):
+        work.send(metadata_message(tables[name]), data_message(tables[name], make_change(1)))
+    assert [row["id"] for row in work.rows(*names[first])] == [1]
+    assert "that of another table" in work.processor.health.failing[names[second]].reason
+    assert work.ledger.waiting().count == 1
+    work.close()
+
+
 def test_of_pipelines_that_come_at_once_one_has_the_table(tmp_path: Path) -> None:
     (tmp_path / "_delta_log").mkdir()
 
