@@ -52,7 +52,7 @@ def test_a_log_that_does_not_finish_states_is_found_out(monkeypatch: pytest.Monk
 
 
 def test_a_partition_that_does_not_sync_is_found_out(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(Partition, "sync", lambda self: self._written)
+    monkeypatch.setattr(Partition, "sync", lambda self: self.end.written)
     with pytest.raises(AssertionError, match=r"(?s)seed \d+: .*Again: python -m headstream.testing.faulty_files --seeds 1"):
         run_histories(0, 50)
 
@@ -70,7 +70,7 @@ def test_the_command_runs_any_number_of_histories_and_tells_the_seed_of_one_that
     runner = CliRunner()
     done = runner.invoke(main, ["--seeds", "2", "--from", "7", "--steps", "20"])
     assert (done.exit_code, done.output) == (0, "2 histories, seeds 7 to 8: every promise kept\n")
-    monkeypatch.setattr(Partition, "sync", lambda self: self._written)
+    monkeypatch.setattr(Partition, "sync", lambda self: self.end.written)
     failed = runner.invoke(main, ["--seeds", "50", "--from", "0", "--partitions"])
     assert failed.exit_code == 1
     seed = failed.output.partition("seed ")[2].partition(":")[0]
