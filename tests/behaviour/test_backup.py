@@ -23,7 +23,8 @@ from headstream.log.backup import Backup
 from headstream.log.compaction import Compaction
 from headstream.log.files import OsFile, OsFiles
 from headstream.log.log import Log
-from headstream.segments.layout import INDEX_SUFFIX
+from headstream.log.segment_removal import drop_segment
+from headstream.segments.layout import INDEX_SUFFIX, base_offsets
 from tests.behaviour.test_killed_writers import STRIDE, check_runs, find_damage, messages_of, numbers_of
 from tests.busy_writer import KEYS, ORDERS, SEGMENT_BYTES, make_topics
 
@@ -151,6 +152,49 @@ def test_a_copy_has_the_last_message_of_each_key_whatever_is_appended_and_compac
         backup.run(None)
     with hs.connect((tmp_path / "copy").as_uri()) as copy:
         assert {number % 5 for number in numbers_of(messages_of(copy, "shop/keyed"))} == set(range(5))
+
+
+class DroppingFiles(OsFiles):
+    """Files of which something is dropped, or added, before each look at the names in a partition's directory."""
+
+    def __init__(self, before: list[Callable[[], None]]) -> None:
+        super().__init__()
+        self._before = before
+
+    def list_names(self, directory: str) -> list[str] | None:
+        if directory.endswith("/1/1/1") and self._before:
+            self._before.pop(0)()
+        return super().list_names(directory)
+
+
+def test_a_copy_is_whole_when_the_segment_that_only_told_its_end_is_dropped_too(tmp_path: Path) -> None:
+    root = str(tmp_path / "log")
+    with hs.connect(f"file://{root}", segment_bytes=4096) as log:
+        log.create_topic("shop/orders")
+        place = Path(root) / "streams" / "1" / "1" / "1"
+
+        def send() -> None:
+            with log.producer("shop/orders", linger_ms=0) as producer:
+                for number in range(400):
+                    producer.send(b"%d" % number)
+
+        def drop(count: int) -> None:
+            for base in base_offsets([path.name for path in place.iterdir()])[:count]:
+                drop_segment(str(place), base, 0, OsFiles())
+
+        def drop_what_was_there() -> None:
+            known = len(base_offsets([path.name for path in place.iterdir()]))
+            send()
+            drop(known)
+
+        send()
+        backup = Backup(root, str(tmp_path / "copy"), DroppingFiles([lambda: None, drop_what_was_there, lambda: drop(1)]))
+        backup.run(None)
+    assert not find_damage((tmp_path / "copy").as_uri())
+    with hs.connect((tmp_path / "copy").as_uri()) as copy, copy.producer("shop/orders") as producer:
+        producer.send(b"next")
+        producer.flush()
+        assert [message.payload for message in copy.poll("shop/orders")] == [b"next"]
 
 
 def test_a_copy_keeps_the_identity_where_it_is_to_take_the_logs_place(tmp_path: Path) -> None:

@@ -300,8 +300,8 @@ class Backup:
             if names is None:
                 raise _GoneError
             bases = base_offsets(names)
-            # The oldest one in any case: where all before it has been dropped meanwhile, it tells the next offset.
-            wanted = [base for base in bases if base < end_offset] or bases[:1]
+            # One in any case: where all have been dropped meanwhile that begin before the end, the oldest tells the next offset.
+            wanted = [base for base in bases if base < end_offset] or ([] if sizes else bases[:1])
             newest = max(sizes, default=-1)
             if not wanted or wanted[-1] <= newest:
                 return sum(sizes.values())
