@@ -2,8 +2,12 @@
 
 from __future__ import annotations
 
+import argparse
 import os
 import platform
+import tempfile
+from collections.abc import Iterator
+from contextlib import contextmanager
 from importlib.metadata import PackageNotFoundError, version
 from pathlib import Path
 from types import TracebackType
@@ -59,3 +63,19 @@ class Report:
         if self._write and kind is None:
             RESULTS.mkdir(exist_ok=True)
             self._path.write_text("\n".join(self._lines) + "\n", encoding="utf-8")
+
+
+@contextmanager
+def run_benchmark(subject: str, description: str | None, quick: str) -> Iterator[tuple[Report, Path, bool]]:
+    """Lend the report of a benchmark that can be run in short, a directory to work in, and whether it is run in short.
+
+    Args:
+        subject: What is measured; names the file of results, which is not written when it is run in short.
+        description: What `--help` says of it.
+        quick: What it says of `--quick`.
+    """
+    parser = argparse.ArgumentParser(description=description, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("--quick", action="store_true", help=quick)
+    is_quick: bool = parser.parse_args().quick
+    with tempfile.TemporaryDirectory(prefix="headstream-bench-") as name, Report(subject, write=not is_quick) as report:
+        yield report, Path(name), is_quick

@@ -12,11 +12,9 @@ Micro-batches of 200,000 envelopes of ten columns, of 1 and of 30 schema ids; lo
 
 from __future__ import annotations
 
-import argparse
 import io
 import json
 import statistics
-import tempfile
 import time
 from collections.abc import Callable, Iterator
 from pathlib import Path
@@ -27,7 +25,7 @@ import pyarrow as pa
 from pyspark.sql import functions as sf
 from pyspark.sql.avro.functions import from_avro
 
-from bench.machine import Report
+from bench.machine import Report, run_benchmark
 from bench.replicate_messages import ENVELOPE_SCHEMA, Envelopes, make_table, raw_batches, table_types
 from headstream.codec.replicate import TableMetadata, decode_envelope, decode_metadata, metadata_message
 from headstream.spark import session, stop
@@ -163,11 +161,7 @@ def bench_kernel(report: Report, directory: Path, ids: int, count: int) -> None:
 
 def main() -> None:
     """Run all of it."""
-    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("--quick", action="store_true", help="a fifth of the work, nothing written")
-    quick = parser.parse_args().quick
-    with tempfile.TemporaryDirectory(prefix="headstream-bench-") as name, Report("replicate_decode", write=not quick) as report:
-        directory = Path(name)
+    with run_benchmark("replicate_decode", __doc__, "a fifth of the work, nothing written") as (report, directory, quick):
         for ids in (1, 30):
             bench_kernel(report, directory, ids, 20_000 if quick else 100_000)
         spark = session("bench-replicate", master="local[2]", config={"spark.driver.memory": "3g"})

@@ -7,16 +7,14 @@ order, and again with every tenth batch late; with the last batches of a growing
 
 from __future__ import annotations
 
-import argparse
 import random
-import tempfile
 import time
 from pathlib import Path
 from statistics import median
 
 import pyarrow as pa
 
-from bench.machine import Report
+from bench.machine import Report, run_benchmark
 from bench.replicate_messages import change_batch, make_table, mix, table_types
 from bench.replicate_sizes import NoMappedTables
 from headstream.spark.replicate.apply.deltalake import DeltaLakeEngine
@@ -78,11 +76,8 @@ def bench(report: Report, directory: Path, rows: int, size: int, count: int) -> 
 
 def main() -> None:
     """Run all of it."""
-    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("--quick", action="store_true", help="a tenth of the work, nothing written")
-    quick = parser.parse_args().quick
-    with tempfile.TemporaryDirectory(prefix="headstream-bench-") as name, Report("replicate_history", write=not quick) as report:
-        bench(report, Path(name), *((100_000, 10_000, 8) if quick else (1_000_000, 10_000, 40)))
+    with run_benchmark("replicate_history", __doc__, "a tenth of the work, nothing written") as (report, directory, quick):
+        bench(report, directory, *((100_000, 10_000, 8) if quick else (1_000_000, 10_000, 40)))
 
 
 if __name__ == "__main__":

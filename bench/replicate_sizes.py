@@ -13,10 +13,8 @@ The merge alone, from decoded changes, by the engine for one machine; medians of
 
 from __future__ import annotations
 
-import argparse
 import random
 import shutil
-import tempfile
 import time
 from collections.abc import Mapping, Sequence
 from pathlib import Path
@@ -28,7 +26,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 from deltalake import DeltaTable, write_deltalake
 
-from bench.machine import Report
+from bench.machine import Report, run_benchmark
 from bench.replicate_messages import change_batch, fill_table, make_sequence, make_table, mix, table_types
 from headstream.codec.replicate import ColumnMetadata, TableMetadata
 from headstream.spark.replicate.apply.deltalake import DeltaLakeEngine
@@ -221,11 +219,7 @@ def _some_late(batch: pa.Table) -> pa.Table:
 
 def main() -> None:
     """Run all of it."""
-    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("--quick", action="store_true", help="smaller tables, nothing written")
-    quick = parser.parse_args().quick
-    with tempfile.TemporaryDirectory(prefix="headstream-bench-") as name, Report("replicate_sizes", write=not quick) as report:
-        directory = Path(name)
+    with run_benchmark("replicate_sizes", __doc__, "smaller tables, nothing written") as (report, directory, quick):
         bench_size(report, directory, [100_000, 400_000] if quick else [100_000, 1_000_000, 10_000_000], 2 if quick else 5)
         bench_remedy(report, directory, 500_000 if quick else 2_000_000, 2 if quick else 5)
         bench_tombstones(report, directory, [0, 100_000] if quick else [0, 100_000, 1_000_000, 5_000_000], 2 if quick else 5)

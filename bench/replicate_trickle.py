@@ -10,10 +10,8 @@ table.
 
 from __future__ import annotations
 
-import argparse
 import multiprocessing
 import random
-import tempfile
 import threading
 import time
 from datetime import UTC, datetime
@@ -23,7 +21,7 @@ from typing import TYPE_CHECKING, Final
 import numpy as np
 from deltalake import DeltaTable
 
-from bench.machine import Report
+from bench.machine import Report, run_benchmark
 from bench.replicate_apply import merge_by_hand
 from bench.replicate_messages import Envelopes, fill_table, make_log, make_table
 from headstream.connect import connect
@@ -166,14 +164,11 @@ def told(report: Report, name: str, lags: list[float], how: str) -> None:
 
 def main() -> None:
     """Run all of it."""
-    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("--quick", action="store_true", help="a few seconds, nothing written")
-    quick = parser.parse_args().quick
-    with tempfile.TemporaryDirectory(prefix="headstream-bench-") as name, Report("replicate_trickle", write=not quick) as report:
+    with run_benchmark("replicate_trickle", __doc__, "a few seconds, nothing written") as (report, directory, quick):
         spark = session("bench-replicate", master="local[2]", config={"spark.driver.memory": "2g"})
         try:
-            ours = bench_ours(report, spark, Path(name) / "ours", 10 if quick else 40)
-            theirs = bench_theirs(report, spark, Path(name) / "theirs", 5 if quick else 20)
+            ours = bench_ours(report, spark, directory / "ours", 10 if quick else 40)
+            theirs = bench_theirs(report, spark, directory / "theirs", 5 if quick else 20)
             report.line(f"trickle, p95: hand-written / headstream {np.quantile(theirs, 0.95) / np.quantile(ours, 0.95):.1f} x")
         finally:
             stop(spark)

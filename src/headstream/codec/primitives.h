@@ -202,6 +202,13 @@ static inline unsigned long long hs_mix64(unsigned long long state) {
     return z ^ (z >> 31);
 }
 
+/* The first half of a UUID of version 7, but for its random bits: 48 bits of milliseconds, the highest byte first, and the 7. */
+static inline unsigned long long hs_uuid_time(unsigned long long time_ms) {
+    unsigned long long value = 0x70;
+    for (int i = 0; i < 6; i++) value = value << 8 | (time_ms >> 8 * i & 0xFF);
+    return value;
+}
+
 /* Write 36 characters: the UUID whose 16 bytes are at `from`. */
 static inline void hs_store_uuid(unsigned char *target, long long at, const unsigned char *source, long long from) {
     static const char digits[] = "0123456789abcdef";

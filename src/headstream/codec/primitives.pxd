@@ -29,6 +29,7 @@ cdef extern from "primitives.h" nogil:
                                                 long long start, bint is_signed)
     int compare_keys "hs_compare_keys" (const unsigned char *p, long long a, long long b)
     void sort_keys "hs_sort_keys" (const unsigned char *p, unsigned char *entries, long long count)
+    unsigned long long uuid_time "hs_uuid_time" (unsigned long long time_ms)
     unsigned long long mix64 "hs_mix64" (unsigned long long state)
 
 cdef extern from "primitives.h":

@@ -40,6 +40,7 @@ __all__ = [
     "store_head",
     "store_uuid",
     "utf8_size",
+    "uuid_time",
     "writable",
     "write_at",
 ]
@@ -202,6 +203,11 @@ def mix64(state: int) -> int:
     z = ((z ^ (z >> 30)) * 0xBF58476D1CE4E5B9) & _MASK64
     z = ((z ^ (z >> 27)) * 0x94D049BB133111EB) & _MASK64
     return z ^ (z >> 31)
+
+
+def uuid_time(time_ms: int) -> int:
+    """Return the first half of a UUID of version 7, but for its random bits: 48 bits of milliseconds, and the 7."""
+    return int.from_bytes((time_ms & 0xFFFF_FFFF_FFFF).to_bytes(6, "big") + b"\x70", "little")
 
 
 def new_bytes(size: int) -> bytearray:

@@ -26,7 +26,7 @@ from headstream.errors import InvalidInputError, InvalidOptionError, LimitError,
 from headstream.log.compacted_input import check_keys
 from headstream.log.deduplication import RecentIds
 from headstream.log.files import Files, WriteFile
-from headstream.log.partition_end import PartitionEnd
+from headstream.log.partition_end import NO_SEGMENT, PartitionEnd
 from headstream.log.recovery import Tail, note_failed_sync, recover
 from headstream.log.syncing import GroupCommit
 from headstream.model.topology import MAX_BATCH_BYTES, Fsync, TopicOptions
@@ -47,7 +47,6 @@ DEFAULT_SEGMENT_BYTES: Final = 256 << 20
 """Retention drops whole segments, and a partition is looked through by segment: small enough for the one, big enough
 that 10 GB are 40 of them."""
 
-_NO_SEGMENT: Final = -1
 _NO_OPTIONS: Final = TopicOptions()
 _MIN_SEGMENT_BYTES: Final = 4096
 _MAX_SEGMENT_BYTES: Final = 2 << 30
@@ -116,7 +115,7 @@ class Partition:
 
     def _take_over(self, tail: Tail) -> None:
         end = self.end
-        end.base_offset = _NO_SEGMENT if tail.base_offset is None else tail.base_offset
+        end.base_offset = NO_SEGMENT if tail.base_offset is None else tail.base_offset
         end.end_offset = tail.end_offset
         end.byte_position = tail.byte_position
         end.entries = tail.entries
@@ -176,7 +175,7 @@ class Partition:
             )
         if size_bytes == 0:
             raise InvalidInputError("a batch without a message", where=self.directory, advice="Send one message or more")
-        if options.deduplication_count is None and options.compaction_delay_us is None and not is_reserved:
+        if not (is_reserved or options.looks_into_messages):
             first = self.end.append(memoryview(sent), timestamp_us)
             if first >= 0:
                 return first
@@ -211,9 +210,7 @@ class Partition:
 
     def _open_short_way(self, options: TopicOptions, seed: bytes) -> None:
         """Let small sends go the short way from now on, if nothing is looked for in them, or waited for after them."""
-        if self._group is not None or self._data is None or self._index is None:
-            return
-        if options.compaction_delay_us is not None or options.deduplication_count is not None:
+        if options.looks_into_messages or self._group is not None or self._data is None or self._index is None:
             return
         data, index = self._data.direct(), self._index.direct()
         if data is not None and index is not None:
@@ -241,11 +238,7 @@ class Partition:
         end.is_doubtful = True
         data.write_at(stamped.data, entry.byte_position)
         index.write_at(encode_entry(entry, end.base_offset), INDEX_HEADER_BYTES + end.entries * INDEX_ENTRY_BYTES)
-        end.end_offset = entry.end_offset
-        end.byte_position = entry.end_position
-        end.entries += 1
-        end.timestamp_us = time_us
-        end.written += 1
+        end.advance(size_bytes, stamped.count, time_us)
         if self._recent is not None:
             self._recent.note(stamped.data)
         end.is_doubtful = False
@@ -256,7 +249,7 @@ class Partition:
             self._recent = None
             self._close_files()
             end = self.end
-            base = None if end.base_offset == _NO_SEGMENT else end.base_offset
+            base = None if end.base_offset == NO_SEGMENT else end.base_offset
             known = Tail(base, end.end_offset, end.byte_position, end.entries, end.timestamp_us)
             self._take_over(recover(self.directory, self._files, known))
             end.written += 1  # what was interrupted after its entry is there after all
@@ -266,7 +259,7 @@ class Partition:
         """Return the files that so many bytes go to: a new segment's where the newest is full."""
         end = self.end
         is_full = end.byte_position > 0 and end.byte_position + size_bytes > self._segment_bytes
-        if end.base_offset == _NO_SEGMENT or is_full:
+        if end.base_offset == NO_SEGMENT or is_full:
             self._begin_segment(end.end_offset)
         return self._opened()
 
@@ -295,7 +288,7 @@ class Partition:
         """Make the files of a new segment: the index last, which is what readers look for."""
         with self._sync_lock:
             end = self.end
-            if end.base_offset != _NO_SEGMENT:
+            if end.base_offset != NO_SEGMENT:
                 self.sync()
             end.is_doubtful = True
             self._release_files()
@@ -333,7 +326,7 @@ class Partition:
             self._check_usable()
             self.end.is_announced = False
             written = self.end.written
-            if written > self._synced and self.end.base_offset != _NO_SEGMENT:
+            if written > self._synced and self.end.base_offset != NO_SEGMENT:
                 data, index = self._opened()
                 try:
                     data.sync()

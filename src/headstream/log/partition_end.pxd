@@ -17,5 +17,6 @@ cdef class PartitionEnd:
     cdef long long _index_until
     cdef unsigned long long _seed_low
     cdef unsigned long long _seed_high
+    cpdef advance(self, long long size_bytes, long long count, long long time_us)
     cpdef long long append(self, memoryview sent, long long timestamp_us) except? -2
     cdef bint _write(self, unsigned char *stored, long long size, long long count, long long time_us, unsigned int crc) noexcept

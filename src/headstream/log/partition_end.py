@@ -30,12 +30,15 @@ elif not TYPE_CHECKING:
     from cython.cimports.headstream.codec.file_primitives import write_at
     from cython.cimports.headstream.codec.primitives import readable, store32, store64, writable
 
-__all__ = ["MAX_SHORT_BYTES", "PartitionEnd"]
+__all__ = ["MAX_SHORT_BYTES", "NO_SEGMENT", "PartitionEnd"]
+
+NO_SEGMENT: Final = -1
+"""The base offset of a partition that has no segment yet."""
 
 MAX_SHORT_BYTES: Final = 16 << 10
 """The most bytes of a send that goes the short way: what takes longer shall let other threads run meanwhile."""
 
-MOST_BYTES = cython.declare(cython.longlong, 16 << 10)
+MOST_BYTES = cython.declare(cython.longlong, MAX_SHORT_BYTES)
 ENTRY_BYTES = cython.declare(cython.longlong, INDEX_ENTRY_BYTES)
 HEADER_BYTES = cython.declare(cython.longlong, INDEX_HEADER_BYTES)
 GOLDEN = cython.declare(cython.ulonglong, 0x9E37_79B9_7F4A_7C15)
@@ -52,7 +55,7 @@ class PartitionEnd:
     """The end of a partition's newest segment, for its writer.
 
     Attributes:
-        base_offset: The newest segment's first offset; -1 where the partition has no segment yet.
+        base_offset: The newest segment's first offset, or NO_SEGMENT.
         end_offset: What the next message gets.
         byte_position: Where it goes in the segment.
         entries: How many sends the segment has.
@@ -64,7 +67,7 @@ class PartitionEnd:
     """
 
     def __init__(self) -> None:
-        self.base_offset = -1
+        self.base_offset = NO_SEGMENT
         self.end_offset = 0
         self.byte_position = 0
         self.entries = 0
@@ -101,6 +104,20 @@ class PartitionEnd:
         """Shut the short way, before anything else is done with the partition."""
         self._is_open = False
 
+    def advance(self, size_bytes: cython.longlong, count: cython.longlong, time_us: cython.longlong) -> None:
+        """Take note of a send that has been written, with its index entry.
+
+        Args:
+            size_bytes: Its stored messages'.
+            count: How many they are.
+            time_us: Their time, microseconds since 1970 UTC.
+        """
+        self.end_offset += count
+        self.byte_position += size_bytes
+        self.entries += 1
+        self.timestamp_us = time_us
+        self.written += 1
+
     def append(self, sent: memoryview, timestamp_us: cython.longlong) -> cython.longlong:
         """Append a small batch, if it can be done the short way; it is committed then.
 
@@ -126,9 +143,7 @@ class PartitionEnd:
             return -1
         time_us: cython.longlong = max(timestamp_us, self.timestamp_us)
         stored: cython.p_uchar = writable(_STORED)
-        crc: cython.uint = store_sent(
-            p, size, stored, self.end_offset, time_us, _id_time(time_us // 1000), self._seed_low, self._seed_high
-        )
+        crc: cython.uint = store_sent(p, size, stored, self.end_offset, time_us, self._seed_low, self._seed_high)
         self._seed_low = (self._seed_low + GOLDEN * count) & MASK64
         self._seed_high = (self._seed_high + GOLDEN * count) & MASK64
         first: cython.longlong = self.end_offset
@@ -157,21 +172,6 @@ class PartitionEnd:
             return False
         if not write_at(self._index, entry, ENTRY_BYTES, HEADER_BYTES + self.entries * ENTRY_BYTES):
             return False
-        self.end_offset += count
-        self.byte_position += size
-        self.entries += 1
-        self.timestamp_us = time_us
-        self.written += 1
+        self.advance(size, count, time_us)
         self.is_doubtful = False
         return True
-
-
-@cython.cfunc
-@cython.exceptval(check=False)
-def _id_time(time_ms: cython.ulonglong) -> cython.ulonglong:
-    """Return the first half of an id but for its random bits: 48 bits of milliseconds, the highest byte first, and a 7."""
-    value: cython.ulonglong = 0x70
-    i: cython.int
-    for i in range(6):
-        value = value << 8 | (time_ms >> (8 * i) & 0xFF)
-    return value

@@ -34,7 +34,7 @@ class Lent:
         return self.follower
 
     def __exit__(self, kind: type[BaseException] | None, error: BaseException | None, traceback: TracebackType | None) -> None:
-        self._lock.release()
+        self.leave()
 
     def try_enter(self) -> bool:
         """Return whether the follower is this thread's now: nobody else has it; leave() ends that."""

@@ -92,6 +92,11 @@ class TopicOptions:
                 upper = f"{least} to {most}" if most < 1 << 62 else f"{least} or more"
                 raise InvalidOptionError(f"{name} is {value}", advice=f"Use {upper}, or None {none}")
 
+    @property
+    def looks_into_messages(self) -> bool:
+        """Whether something is looked for in each message that is appended: its key, or whether it repeats."""
+        return self.compaction_delay_us is not None or self.deduplication_count is not None
+
 
 @dataclass(frozen=True, slots=True)
 class Partition:

@@ -11,10 +11,8 @@ from typing import TYPE_CHECKING, Final
 from headstream.codec.batch.scan import take
 
 if TYPE_CHECKING:
-    from headstream.segments.follower import PartitionFollower
-
-if TYPE_CHECKING:
     from headstream.codec import uncompiled as cython
+    from headstream.segments.follower import PartitionFollower
 else:
     try:
         import cython

@@ -339,8 +339,8 @@ class Connection(asyncio.BufferedProtocol):
         """
         if self._at < len(self._todo) or self._is_leaving:
             return False
-        server, loop = self._shared.dispatcher, self._loop
-        self._wait = PendingWait.begin(server, session, code, payload, loop, self._look, self._end_wait)
+        server, on_ring = self._shared.dispatcher, partial(self._call_loop, self._look)
+        self._wait = PendingWait.begin(server, session, code, payload, self._loop, on_ring, self._end_wait)
         return self._wait is not None
 
     def _look(self) -> None:

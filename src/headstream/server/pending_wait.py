@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Callable
-from contextlib import suppress
 from time import perf_counter
 from typing import Final
 
@@ -58,21 +57,16 @@ class PendingWait:
             code: One of WAITS.
             payload: What follows it; it is copied.
             loop: The event loop.
-            on_ring: Called in the loop when something may have come.
-            on_late: Called in it when the time is up.
+            on_ring: Called when something may have come, on any thread.
+            on_late: Called in the loop when the time is up.
         """
         copied = memoryview(bytes(payload))
-
-        def ring() -> None:
-            with suppress(RuntimeError):  # the loop has been closed: the server has stopped
-                loop.call_soon_threadsafe(on_ring)
-
         try:
             command = WAITS[code].decode(copied)
             command.validate()
             if not command.timeout_ms:
                 return None
-            wait = begin_wait(server, session, command, ring)
+            wait = begin_wait(server, session, command, on_ring)
         except Exception:
             return None  # it is refused, or fails, as it is answered
         begun = cls(code, copied, wait, loop.call_later(command.timeout_ms / 1000, on_late))

@@ -23,11 +23,9 @@ class Balance:
 
     def next(self, topic: TopicRecord) -> int:
         """Return the partition of a send that is to be balanced; from 1, and 1 again behind the last."""
-        key = topic.stream_number, topic.id
         with self._lock:
-            turn = self._turns.get(key, 1)
-            partition = turn if turn <= topic.partitions else 1
-            self._turns[key] = partition + 1
+            partition = self.turn(topic)
+            self._turns[topic.stream_number, topic.id] = partition + 1
         return partition
 
     def forget(self, stream_number: int, topic_id: int | None = None) -> None:

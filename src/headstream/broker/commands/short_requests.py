@@ -3,8 +3,9 @@
     frame -> the topic its bytes named before -> PartitionEnd.append, or what Ahead has kept -> the response
 
 What a request has to pass is looked at when a way is found: login, permission, topic, limits. A way holds as long as
-the session's user, its rights and the log's topics are the same objects, which is looked at with each request. What is not
-on a way is left where it stands, for requests.py, which says of everything what it is: nothing is refused here.
+the session's user, its rights and the log's topics are the same objects, which is looked at whenever bytes come, and of the
+topics again right before each append. What is not on a way is left where it stands, for requests.py, which says of
+everything what it is: nothing is refused here.
 """
 
 from __future__ import annotations
@@ -21,9 +22,12 @@ from headstream.broker.commands.places import Place
 from headstream.broker.sessions import Session
 from headstream.errors import HeadstreamError
 from headstream.log.readers import Lent
-from headstream.model.polling import ConsumerKind, partition_of
+from headstream.model.partitioning import PartitioningKind
+from headstream.model.polling import ConsumerKind, PollingKind, partition_of
 from headstream.model.topology import Fsync
+from headstream.wire.codes import Code
 from headstream.wire.commands.messages import PollMessages, SendMessages
+from headstream.wire.frames import response_head
 
 if TYPE_CHECKING:
     from headstream.codec import uncompiled as cython
@@ -35,28 +39,26 @@ else:
 
 if not cython.compiled:
     from headstream.codec.uncompiled_primitives import equal, load32, load64, readable
+    from headstream.log.partition_end import PartitionEnd
+    from headstream.segments.ahead import Ahead
 elif not TYPE_CHECKING:
     from cython.cimports.headstream.codec.primitives import equal, load32, load64, readable
     from cython.cimports.headstream.log.partition_end import PartitionEnd
     from cython.cimports.headstream.segments.ahead import Ahead
 
-if not cython.compiled:
-    from headstream.log.partition_end import PartitionEnd
-    from headstream.segments.ahead import Ahead
-
 __all__ = ["ShortRequests"]
 
-PING = cython.declare(cython.longlong, 1)
-POLL = cython.declare(cython.longlong, 100)
-SEND = cython.declare(cython.longlong, 101)
-BALANCED = cython.declare(cython.longlong, 1)
-PARTITION_ID = cython.declare(cython.longlong, 2)
-MESSAGES_KEY = cython.declare(cython.longlong, 3)
-OFFSET = cython.declare(cython.longlong, 1)
+PING = cython.declare(cython.longlong, Code.PING.value)
+POLL = cython.declare(cython.longlong, Code.POLL_MESSAGES.value)
+SEND = cython.declare(cython.longlong, Code.SEND_MESSAGES.value)
+BALANCED = cython.declare(cython.longlong, PartitioningKind.BALANCED.value)
+PARTITION_ID = cython.declare(cython.longlong, PartitioningKind.PARTITION_ID.value)
+MESSAGES_KEY = cython.declare(cython.longlong, PartitioningKind.MESSAGES_KEY.value)
+OFFSET = cython.declare(cython.longlong, PollingKind.OFFSET.value)
 
 _POLLED: Final = Struct("<IIIQI")
 """A response to a poll up to its messages: status | length | partition | newest offset | count."""
-_DONE: Final = bytes(8)
+_DONE: Final = response_head(0, 0)
 """A response that says: done."""
 _MOST_BYTES: Final = 64 << 10
 """So many bytes of responses are made at a time."""
@@ -64,25 +66,64 @@ _MOST_WAYS: Final = 1024
 """So many ways are remembered of each kind, before it is begun anew."""
 
 
-class SendWay:
+class Way:
+    """What was found for requests that name it with certain bytes."""
+
+    def __init__(self, name: bytes) -> None:
+        self.name = memoryview(name)
+
+
+class SendWay(Way):
     """Where sends go that name a topic with certain bytes; nowhere by this way if there is no topic."""
 
     def __init__(self, name: bytes, place: Place | None) -> None:
-        self.name = memoryview(name)
+        super().__init__(name)
         self.topic = None if place is None else place.topic
         self.partitions = 0 if place is None else place.topic.partitions
         self.ends: dict[int, PartitionEnd] = {}
         self.directories: dict[int, str] = {}
 
 
-class PollWay:
+class PollWay(Way):
     """Where polls read that name consumer, topic and partition with certain bytes; nowhere by this way if there is no topic."""
 
     def __init__(self, name: bytes, place: Place | None, partition: int) -> None:
-        self.name = memoryview(name)
+        super().__init__(name)
         self.topic = None if place is None else place.topic
         self.partition = partition
         self.lent: Lent | None = None
+
+
+class Ways:
+    """The ways of one kind that are known; the next request mostly goes that of the last one."""
+
+    def __init__(self) -> None:
+        self._known: dict[bytes, Way] = {}
+        self._last: Way | None = None
+
+    def find(self, view: memoryview, at: cython.longlong, end: cython.longlong) -> Any:
+        """Return the way that the bytes between two places name, or None."""
+        last = self._last
+        size: cython.longlong = end - at
+        if last is not None and size == last.name.nbytes and equal(readable(view), at, readable(last.name), 0, size):
+            return last
+        found = self._known.get(bytes(view[at:end]))
+        if found is not None:
+            self._last = found
+        return found
+
+    def keep(self, way: Way) -> Way:
+        """Remember a way, and return it."""
+        if len(self._known) >= _MOST_WAYS:
+            self._known.clear()
+        self._known[bytes(way.name)] = way
+        self._last = way
+        return way
+
+    def forget(self) -> None:
+        """Know none any more."""
+        self._known.clear()
+        self._last = None
 
 
 class ShortRequests:
@@ -104,10 +145,8 @@ class ShortRequests:
         self._rights: Any = None
         self._topics: Any = None
         self._is_extended = False
-        self._sends: dict[bytes, SendWay] = {}
-        self._polls: dict[bytes, PollWay] = {}
-        self._sent: SendWay | None = None
-        self._polled: PollWay | None = None
+        self._sends = Ways()
+        self._polls = Ways()
 
     def answer(self, view: memoryview, size: cython.longlong) -> tuple[int, bytes]:
         """Answer the requests that can be answered here, from the first on.
@@ -171,9 +210,8 @@ class ShortRequests:
             return False
         if topics is not self._topics or rights is not self._rights or session.is_extended != self._is_extended:
             self._topics, self._rights, self._is_extended = topics, rights, session.is_extended
-            self._sends.clear()
-            self._polls.clear()
-            self._sent = self._polled = None
+            self._sends.forget()
+            self._polls.forget()
         return True
 
     # -- sends ----------------------------------------------------------------------------------------------
@@ -194,7 +232,10 @@ class ShortRequests:
         messages: cython.longlong = value + p[named + 1]
         if messages >= end:
             return None
-        way = self._send_way(view, at, named, end)
+        found = self._sends.find(view, at, named)
+        if found is None:
+            found = self._sends.keep(SendWay(bytes(view[at:named]), self._find_sent(bytes(view[at:end]))))
+        way: SendWay = found
         topic = way.topic
         if topic is None:
             return None
@@ -223,19 +264,6 @@ class ShortRequests:
         self._log.waiting.ring(way.directories[partition])
         return _DONE
 
-    def _send_way(self, view: memoryview, at: cython.longlong, named: cython.longlong, end: cython.longlong) -> SendWay:
-        last = self._sent
-        if last is not None and _is_same(view, at, named - at, last.name):
-            return last
-        name = bytes(view[at:named])
-        way = self._sends.get(name)
-        if way is None:
-            if len(self._sends) >= _MOST_WAYS:
-                self._sends.clear()
-            way = self._sends[name] = SendWay(name, self._find_sent(bytes(view[at:end])))
-        self._sent = way
-        return way
-
     def _find_sent(self, payload: bytes) -> Place | None:
         """Return the topic of a send, or None where one has to go the long way."""
         server, session = self._server, self._session
@@ -246,9 +274,8 @@ class ShortRequests:
             check_readable(session, place.topic)
         except HeadstreamError:
             return None
-        options = place.topic.options
-        is_plain = options.compaction_delay_us is None and options.deduplication_count is None
-        return place if is_plain and place.topic.fsync is not Fsync.ALWAYS else None
+        looks = place.topic.options.looks_into_messages
+        return place if not looks and place.topic.fsync is not Fsync.ALWAYS else None
 
     # -- polls ----------------------------------------------------------------------------------------------
 
@@ -259,7 +286,10 @@ class ShortRequests:
         if numbers - at < 4 or p[numbers] != OFFSET or p[end - 1] == 1:
             return None
         count: cython.longlong = load32(p, numbers + 9)
-        way = self._poll_way(view, at, numbers, end)
+        found = self._polls.find(view, at, numbers)
+        if found is None:
+            found = self._polls.keep(PollWay(bytes(view[at:numbers]), *self._find_polled(bytes(view[at:end]))))
+        way: PollWay = found
         topic = way.topic
         if topic is None:
             return None
@@ -283,19 +313,6 @@ class ShortRequests:
         newest = max(newest, self._log.written_end(topic, way.partition))
         return _POLLED.pack(0, 16 + len(chunk), way.partition, newest - 1, count) + chunk
 
-    def _poll_way(self, view: memoryview, at: cython.longlong, named: cython.longlong, end: cython.longlong) -> PollWay:
-        last = self._polled
-        if last is not None and _is_same(view, at, named - at, last.name):
-            return last
-        name = bytes(view[at:named])
-        way = self._polls.get(name)
-        if way is None:
-            if len(self._polls) >= _MOST_WAYS:
-                self._polls.clear()
-            way = self._polls[name] = PollWay(name, *self._find_polled(bytes(view[at:end])))
-        self._polled = way
-        return way
-
     def _find_polled(self, payload: bytes) -> tuple[Place | None, int]:
         """Return topic and partition of a poll, or None where one has to go the long way."""
         server, session = self._server, self._session
@@ -308,9 +325,3 @@ class ShortRequests:
         except HeadstreamError:
             return None, 0
         return (place if command.consumer.kind == ConsumerKind.CONSUMER else None), partition
-
-
-@cython.cfunc
-def _is_same(view: memoryview, at: cython.longlong, size: cython.longlong, name: memoryview) -> cython.bint:
-    """Return whether certain bytes are the same."""
-    return size == name.nbytes and equal(readable(view), at, readable(name), 0, size)

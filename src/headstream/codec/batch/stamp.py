@@ -59,6 +59,7 @@ if not cython.compiled:
         store64_signed,
         store_head,
         utf8_size,
+        uuid_time,
         writable,
     )
 elif not TYPE_CHECKING:
@@ -93,6 +94,7 @@ elif not TYPE_CHECKING:
         store64_signed,
         store_head,
         utf8_size,
+        uuid_time,
         writable,
     )
 
@@ -257,16 +259,15 @@ def store_sent(
     q: cython.p_uchar,
     offset: cython.ulonglong,
     timestamp_us: cython.ulonglong,
-    id_time: cython.ulonglong,
     seed_low: cython.ulonglong,
     seed_high: cython.ulonglong,
 ) -> cython.uint:
     """Write the stored messages of a checked batch; return their CRC-32C."""
     at: cython.longlong = 0
     to: cython.longlong = 0
+    id_time: cython.ulonglong = uuid_time(timestamp_us // 1000)
     generated: cython.ulonglong = 0
     settled: cython.longlong = 0
-    crc32: cython.uint
     crc: cython.uint = 0
     while at < size:
         id_low: cython.ulonglong = load64(p, at)
@@ -278,7 +279,7 @@ def store_sent(
         headers_size: cython.longlong = load32(p, at + 16)
         payload_size: cython.longlong = load32(p, at + 20 + headers_size)
         copy(q, to + 37, p, at + 16, 8 + headers_size)
-        crc32 = copy_crc32(q, to + 45 + headers_size, p, at + 24 + headers_size, payload_size)
+        crc32: cython.uint = copy_crc32(q, to + 45 + headers_size, p, at + 24 + headers_size, payload_size)
         store_head(q, to, offset, 0, timestamp_us, id_low, id_high, crc32)
         offset += 1
         at += 24 + headers_size + payload_size
@@ -325,14 +326,13 @@ def stamp(sent: BytesLike, base_offset: int, timestamp_us: int, seed: bytes, wid
         )
     offset: cython.ulonglong = base_offset
     time_us: cython.ulonglong = timestamp_us
-    id_time: cython.ulonglong = int.from_bytes((timestamp_us // 1000 & 0xFFFF_FFFF_FFFF).to_bytes(6, "big") + b"\x70", "little")
     seed_low: cython.ulonglong = int.from_bytes(seed[:8], "little")
     seed_high: cython.ulonglong = int.from_bytes(seed[8:], "little")
     data = new_bytes(size + 21 * count)
     q: cython.p_uchar = writable(data)
     crc: cython.uint
     with cython.nogil:
-        crc = store_sent(p, size, q, offset, time_us, id_time, seed_low, seed_high)
+        crc = store_sent(p, size, q, offset, time_us, seed_low, seed_high)
     return Stamped(data, count, crc)
 
 
