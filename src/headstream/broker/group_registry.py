@@ -18,7 +18,7 @@ from headstream.log.log import Log
 __all__ = ["GroupRegistry", "LiveGroup", "registry_of"]
 
 _FIRST_MEMBER_BITS: Final = 48
-"""Ids begin anywhere: a member of a server that has been started anew must not be taken for one of the clients that have joined since."""
+"""Ids begin anywhere: a member whose server was started anew must not be taken for one that has joined since."""
 
 
 class LiveGroup:
