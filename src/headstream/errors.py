@@ -24,7 +24,7 @@
     ├── RebalancedError                          a consumer commits where another member of its group reads now
     ├── LogError                                 the embedded log on disk
     │   ├── NotALogError                         a directory with something else in it
-    │   ├── LogVersionError                      written by a newer Headstream
+    │   ├── LogVersionError                      written by a newer Headstream, or by one too old
     │   ├── LogLockedError                       another process is its writer
     │   ├── CorruptLogError                      bytes on disk that contradict each other
     │   │   └── CorruptSendError                 messages that cannot be read, by their offsets
@@ -254,7 +254,7 @@ class NotALogError(LogError):
 
 
 class LogVersionError(LogError):
-    """A log written by a newer Headstream."""
+    """A log, or a pipeline's ledger, written by a newer Headstream, or by one too old for it to be read as it is."""
 
 
 class LogLockedError(LogError):

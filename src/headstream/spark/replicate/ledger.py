@@ -11,7 +11,7 @@ Every change of state is one transaction, made after the log has the bytes and b
     releasing   chosen for the release with that number; its table may or may not have it yet
     done        back among the changes, or moved on
 
-Other processes may read the file at any time, and add requests (requests.py).
+Other processes may read the file at any time, and add requests (requests.py). Its tables are in ledger_schema.py.
 """
 
 from __future__ import annotations
@@ -27,6 +27,7 @@ from pathlib import Path
 from typing import Any, Final, TypeAlias
 
 from headstream.errors import StorageError
+from headstream.spark.replicate.ledger_schema import bring_up, check_version
 
 __all__ = ["WAITS", "Ledger", "Parcel", "Record", "Table", "Waiting", "no_record"]
 
@@ -35,27 +36,6 @@ Table = tuple[str, str]
 Record: TypeAlias = Callable[[sqlite3.Connection], None]
 """What writes to the ledger within a transaction that another one began."""
 
-_TABLES: Final = """
-CREATE TABLE IF NOT EXISTS pipeline (name TEXT PRIMARY KEY, value TEXT NOT NULL) WITHOUT ROWID;
-CREATE TABLE IF NOT EXISTS parcels (
-    id INTEGER PRIMARY KEY, state TEXT NOT NULL, cause TEXT NOT NULL, schema_id TEXT, table_schema TEXT, table_name TEXT,
-    reason TEXT, log_topic TEXT NOT NULL, from_offset INTEGER NOT NULL, until_offset INTEGER NOT NULL,
-    size_bytes INTEGER NOT NULL, since_us INTEGER NOT NULL, batch INTEGER, release INTEGER, transaction_key TEXT
-);
-CREATE INDEX IF NOT EXISTS parcels_by_state ON parcels (state, schema_id);
-CREATE TABLE IF NOT EXISTS failing (
-    table_schema TEXT NOT NULL, table_name TEXT NOT NULL, failures INTEGER NOT NULL, since_us INTEGER NOT NULL,
-    next_us INTEGER NOT NULL, reason TEXT NOT NULL, PRIMARY KEY (table_schema, table_name)
-) WITHOUT ROWID;
-CREATE TABLE IF NOT EXISTS requests (
-    id INTEGER PRIMARY KEY, kind TEXT NOT NULL, arguments TEXT NOT NULL, asked_us INTEGER NOT NULL, done_us INTEGER, result TEXT
-);
-CREATE TABLE IF NOT EXISTS open_transactions (
-    key TEXT PRIMARY KEY, last_event INTEGER, events TEXT NOT NULL, since_us INTEGER NOT NULL
-) WITHOUT ROWID;
-CREATE TABLE IF NOT EXISTS closed_transactions (number INTEGER PRIMARY KEY AUTOINCREMENT, key TEXT NOT NULL UNIQUE);
-CREATE INDEX IF NOT EXISTS parcels_by_transaction ON parcels (transaction_key) WHERE transaction_key IS NOT NULL;
-"""
 WAITS: Final = "state IN ('parked', 'delayed', 'called', 'releasing')"
 
 
@@ -144,6 +124,7 @@ class Ledger:
         read_only: For looking at the ledger of a pipeline that another process may be running.
 
     Raises:
+        LogVersionError: a newer Headstream made it; with read_only, also an older one.
         StorageError: it cannot be opened, or is not a ledger.
     """
 
@@ -155,11 +136,16 @@ class Ledger:
                 path.parent.mkdir(parents=True, exist_ok=True)
             place = f"{path.resolve().as_uri()}?mode=ro" if read_only else str(path)
             self._connection = sqlite3.connect(place, isolation_level=None, check_same_thread=False, uri=read_only, timeout=30)
-            if not read_only:
-                self._connection.execute("PRAGMA journal_mode=WAL")
-                self._connection.execute("PRAGMA synchronous=FULL")
-                self._connection.executescript(_TABLES)
-            self._connection.execute("SELECT COUNT(*) FROM parcels").fetchone()
+            try:
+                if read_only:
+                    check_version(self._connection, str(path))
+                else:
+                    self._connection.execute("PRAGMA journal_mode=WAL")
+                    self._connection.execute("PRAGMA synchronous=FULL")
+                    bring_up(self._connection, str(path))
+            except BaseException:
+                self._connection.close()
+                raise
         except (sqlite3.Error, OSError) as error:
             raise StorageError(
                 f"the pipeline's ledger cannot be opened: {error}",

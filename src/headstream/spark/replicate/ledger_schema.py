@@ -1,0 +1,118 @@
+"""The ledger's tables, and the steps that bring those of an older version up.
+
+    1    pipeline, parcels, failing, requests
+    2    parcels.transaction_key, open_transactions, closed_transactions     before: none
+
+Each step leads from the version before to its own; a new ledger takes all of them. Who writes to an older one brings it
+up first. The version stands for all of the checkpoint's databases: it rises too when what is remembered of tables
+(table_memory.py) becomes what older versions cannot read, since the ledger is opened before.
+"""
+
+from __future__ import annotations
+
+import sqlite3
+from typing import Final
+
+from headstream.errors import LogVersionError, StorageError
+
+__all__ = ["STEPS", "bring_up", "check_version"]
+
+STEPS: Final = (
+    (
+        "CREATE TABLE pipeline (name TEXT PRIMARY KEY, value TEXT NOT NULL) WITHOUT ROWID",
+        "CREATE TABLE parcels ("
+        "id INTEGER PRIMARY KEY, state TEXT NOT NULL, cause TEXT NOT NULL, schema_id TEXT, table_schema TEXT, table_name TEXT, "
+        "reason TEXT, log_topic TEXT NOT NULL, from_offset INTEGER NOT NULL, until_offset INTEGER NOT NULL, "
+        "size_bytes INTEGER NOT NULL, since_us INTEGER NOT NULL, batch INTEGER, release INTEGER)",
+        "CREATE INDEX parcels_by_state ON parcels (state, schema_id)",
+        "CREATE TABLE failing ("
+        "table_schema TEXT NOT NULL, table_name TEXT NOT NULL, failures INTEGER NOT NULL, since_us INTEGER NOT NULL, "
+        "next_us INTEGER NOT NULL, reason TEXT NOT NULL, PRIMARY KEY (table_schema, table_name)) WITHOUT ROWID",
+        "CREATE TABLE requests (id INTEGER PRIMARY KEY, kind TEXT NOT NULL, arguments TEXT NOT NULL, "
+        "asked_us INTEGER NOT NULL, done_us INTEGER, result TEXT)",
+    ),
+    (
+        "ALTER TABLE parcels ADD COLUMN transaction_key TEXT",
+        "CREATE TABLE open_transactions ("
+        "key TEXT PRIMARY KEY, last_event INTEGER, events TEXT NOT NULL, since_us INTEGER NOT NULL) WITHOUT ROWID",
+        "CREATE TABLE closed_transactions (number INTEGER PRIMARY KEY AUTOINCREMENT, key TEXT NOT NULL UNIQUE)",
+        "CREATE INDEX parcels_by_transaction ON parcels (transaction_key) WHERE transaction_key IS NOT NULL",
+    ),
+)
+"""What leads to version 1, 2, ..."""
+_VERSION: Final = len(STEPS)
+
+
+def bring_up(connection: sqlite3.Connection, where: str) -> None:
+    """Make the tables, or change those of an older version into today's.
+
+    Args:
+        connection: To the ledger, outside a transaction.
+        where: The ledger.
+
+    Raises:
+        LogVersionError: a newer Headstream made it.
+        StorageError: it is no ledger that this Headstream knows.
+        sqlite3.Error: it cannot be written.
+    """
+    connection.execute("BEGIN IMMEDIATE")  # two processes may come at once: the second finds today's version
+    try:
+        for step in STEPS[_version(connection, where) :]:
+            for statement in step:
+                connection.execute(statement)
+        connection.execute(f"PRAGMA user_version = {_VERSION}")
+        connection.execute("COMMIT")
+    finally:
+        if connection.in_transaction:
+            connection.execute("ROLLBACK")
+
+
+def check_version(connection: sqlite3.Connection, where: str) -> None:
+    """Refuse a ledger that cannot be read as it is.
+
+    Args:
+        connection: To the ledger.
+        where: The ledger.
+
+    Raises:
+        LogVersionError: a newer Headstream made it, or an older one.
+        StorageError: it is no ledger that this Headstream knows.
+        sqlite3.Error: it cannot be read.
+    """
+    version = _version(connection, where)
+    if version == 0:
+        raise StorageError(
+            "the pipeline's ledger is empty", where=where, advice="Is this the checkpoint of a pipeline that has run?"
+        )
+    if version < _VERSION:
+        raise LogVersionError(
+            f"the pipeline's ledger has version {version}, this Headstream reads {_VERSION}",
+            where=where,
+            advice="Run the pipeline with this Headstream, which brings the ledger up, or look with the one that wrote it",
+        )
+
+
+def _version(connection: sqlite3.Connection, where: str) -> int:
+    """Return the ledger's version, 0 where it has no tables yet; not one that is newer than today's."""
+    version = int(connection.execute("PRAGMA user_version").fetchone()[0])
+    if version > _VERSION:
+        raise LogVersionError(
+            f"the pipeline's ledger has version {version}, this Headstream knows {_VERSION}",
+            where=where,
+            advice="Use the Headstream that wrote it, or a newer one",
+        )
+    return version or _unnumbered(connection, where)
+
+
+def _unnumbered(connection: sqlite3.Connection, where: str) -> int:
+    """Return the version of a ledger from before versions were written into it."""
+    if not connection.execute("SELECT 1 FROM sqlite_schema").fetchone():
+        return 0
+    columns = {name for (name,) in connection.execute("SELECT name FROM pragma_table_info('parcels')")}
+    if not columns:
+        raise StorageError(
+            "the pipeline's ledger is of an early version that cannot be brought up, or it is no ledger",
+            where=where,
+            advice="Run the pipeline with a new checkpoint and new tables; it reads the source from its start",
+        )
+    return 2 if "transaction_key" in columns else 1
