@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import base64
 import binascii
+import math
 import os
 from collections import defaultdict
 from collections.abc import Iterable, Mapping
@@ -203,7 +204,8 @@ class _Loader:
         )
 
     def _seconds(self, key: str) -> float:
-        return float(self._values[key]) / _SECOND_US
+        value = self._values[key]
+        return math.inf if value is None else float(value) / _SECOND_US
 
     def _address(self, door: str) -> Address | None:
         if not self._values[f"{door}.enabled"]:
@@ -232,6 +234,7 @@ class _Loader:
             unsent_bytes=value["headstream.max_unsent_size"],
             frame_s=self._seconds("headstream.request_timeout"),
             stall_s=self._seconds("headstream.stall_timeout"),
+            login_s=self._seconds("headstream.login_timeout"),
         )
         return TcpSettings(
             max_connections=value["headstream.max_connections"],

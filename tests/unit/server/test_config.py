@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 import tomllib
 from pathlib import Path
 from typing import Any
@@ -178,6 +179,12 @@ def test_config_keeps_what_it_is_told_about_topics_of_existing_clients(tmp_path:
     assert config.segment_bytes == 10**6
     settings = load(tmp_path, "").settings
     assert (settings.fsync, settings.deduplication_count) == (Fsync.INTERVAL, None)
+
+
+def test_config_limits_how_long_nobody_may_be_logged_in(tmp_path: Path) -> None:
+    for spelled, seconds in (("90 s", 90.0), ("none", math.inf)):
+        assert load(tmp_path, f'[headstream]\nlogin_timeout = "{spelled}"').tcp.limits.login_s == seconds
+    assert load(tmp_path, "").tcp.limits.login_s == 600
 
 
 def test_config_tells_every_problem_at_once(tmp_path: Path) -> None:
