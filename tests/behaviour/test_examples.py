@@ -1,4 +1,4 @@
-"""Every example, and every Python block of the pages that promise it, runs as a program of its own; every link leads somewhere."""
+"""Every example, and each page's code that promises it, runs as a program of its own; every link leads somewhere."""
 
 from __future__ import annotations
 
