@@ -94,10 +94,14 @@ class ScriptedServer:
         for link in self._links:
             _shut(link)
 
-    def close(self) -> None:
-        """End."""
+    def stop_listening(self) -> None:
+        """Take no more connections."""
         _shut(self._listener)
         self._listener.close()
+
+    def close(self) -> None:
+        """End."""
+        self.stop_listening()
         self.hang_up()
         for thread in self._threads:
             thread.join()

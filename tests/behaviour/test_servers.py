@@ -83,6 +83,27 @@ def test_a_consumer_goes_on_after_a_restart_and_its_member_joins_again(server: L
         assert log.offsets("shop/orders", "g") == {1: 10}
 
 
+def test_members_are_told_apart_after_a_restart_and_none_repeats_what_another_has_committed(
+    server: LocalServer, url: str
+) -> None:
+    with hs.connect(url) as log:
+        log.create_topic("shop/orders", partitions=2)
+        with log.producer("shop/orders", batch_count=10) as producer:
+            for number in range(100):
+                producer.send(b"%d" % number)
+        with (
+            log.consumer("shop/orders", group="g", timeout_ms=100) as slow,
+            log.consumer("shop/orders", group="g", timeout_ms=100) as quick,
+        ):
+            assert {next(slow).partition, next(quick).partition} == {1, 2}
+            server.stop()
+            server.start()
+            assert len({(message.partition, message.offset) for message in quick}) >= 99
+            assert log.offsets("shop/orders", "g") == {1: 50, 2: 50}
+            assert list(slow) == []
+            assert len(log.group("shop/orders", "g").members) == 2
+
+
 def test_a_waiting_consumer_gets_what_comes_after_a_restart(server: LocalServer, url: str) -> None:
     with hs.connect(url) as log, hs.connect(url) as other:
         log.create_topic("shop/orders")

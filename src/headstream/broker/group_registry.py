@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import hashlib
 import itertools
+import secrets
 import threading
 import weakref
 from collections import deque
@@ -15,6 +16,9 @@ from headstream.log.group_lock import GroupLock
 from headstream.log.log import Log
 
 __all__ = ["GroupRegistry", "LiveGroup", "registry_of"]
+
+_FIRST_MEMBER_BITS: Final = 48
+"""Ids begin anywhere: a member whose server was started anew must not be taken for one that has joined since."""
 
 
 class LiveGroup:
@@ -63,10 +67,10 @@ class GroupRegistry:
     def __init__(self, log: Log) -> None:
         self._directory = None if log.is_memory else log.groups_directory
         self._groups: dict[tuple[int, int, str], LiveGroup] = {}
-        self._numbers = itertools.count(1)
+        self._numbers = itertools.count(secrets.randbits(_FIRST_MEMBER_BITS))
 
     def next_member(self) -> int:
-        """Return an id that no member of any group of the log has had in this process."""
+        """Return an id that no member of any group of the log has had, in this process or in one before it."""
         return next(self._numbers)
 
     def group(self, topic: TopicRecord, name: str) -> LiveGroup:

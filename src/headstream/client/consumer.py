@@ -307,14 +307,21 @@ class Consumer:
         share = self._share
         if share is None:
             return
-        released, added = self._fetching.follow(share.report(is_resting=is_resting))
+        released, added = self._report(share, is_resting=is_resting)
         if released:
-            _, added = self._fetching.follow(share.report(released, is_resting=is_resting))
+            _, added = self._report(share, released, is_resting=is_resting)
         if added and self._committer is not None:
             committed = self._transport.offsets.committed(self._name, self._committer)
             for partition in added:
                 self._damaged.pop(partition, None)
                 self._fetching.begin(partition, committed[partition] if partition in committed else self._begin(partition))
+
+    def _report(self, share: Membership, released: Iterable[int] = (), *, is_resting: bool) -> tuple[list[int], list[int]]:
+        """Report to the group and return what follows from it; see Fetching.follow()."""
+        member, assignment = share.member, share.report(released, is_resting=is_resting)
+        if share.member is not member:
+            self._fetching.forget()
+        return self._fetching.follow(assignment)
 
     def _begin(self, partition: int) -> int:
         """Return where the group begins in a partition where it has committed nothing.

@@ -185,6 +185,10 @@ class Fetching:
                 released.append(partition)
         return released, sorted(assignment.partitions - self._positions.keys())
 
+    def forget(self) -> None:
+        """Take note that its membership has ended: whatever it is told that it has now, it has anew."""
+        self._assignment = Assignment(-1)
+
     def begin(self, partition: int, offset: int) -> None:
         """Read a partition too, from an offset on."""
         self._positions[partition] = offset

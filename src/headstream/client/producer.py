@@ -21,7 +21,7 @@ from typing import Final
 from headstream.client.sending import Batch, Sending, SendingOptions
 from headstream.client.transport import Transport
 from headstream.codec.batch.stamp import stamp
-from headstream.errors import ClosedError, InvalidInputError, LimitError, PartitionNotFoundError
+from headstream.errors import ClosedError, InvalidInputError, LimitError, OutcomeUnknownError, PartitionNotFoundError
 from headstream.model.headers import Headers, HeadersInput
 from headstream.model.identifiers import TopicName
 from headstream.model.reserved import KEY_HEADER, NULL_HEADER, RESERVED_PREFIX, check_unreserved
@@ -259,13 +259,20 @@ class Producer:
             if error is None:
                 self._sending.acknowledge(batch)
             else:
-                count = self._sending.pending_count
-                error.add_note(f"{count} messages sent to {self._name} were not stored; this producer sends no more.")
+                error.add_note(self._describe_loss(batch, error))
                 self._error = error
             waiting, self._waiting = self._waiting, []
         for bell in waiting:
             bell.put(None)
         return error is None
+
+    def _describe_loss(self, batch: Batch, error: Exception) -> str:
+        """Return what became of the messages that are not acknowledged, now that a batch of them has failed."""
+        count, end = self._sending.pending_count, "this producer sends no more."
+        if not isinstance(error, OutcomeUnknownError):
+            return f"{count} messages sent to {self._name} were not stored; {end}"
+        unsent = f", {count - batch.count} others were not" if count > batch.count else ""
+        return f"{batch.count} messages sent to {self._name} may have been stored or not{unsent}; {end}"
 
     def __enter__(self) -> Producer:
         return self

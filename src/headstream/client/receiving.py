@@ -13,7 +13,7 @@ from headstream.model.identifiers import TopicName
 from headstream.model.message import Message
 from headstream.model.polling import Consumer, Polled, PollingStrategy
 
-__all__ = ["PollOptions", "poll_checked", "receive"]
+__all__ = ["PollOptions", "poll_checked"]
 
 
 class PollOptions(TypedDict, total=False):
@@ -35,7 +35,7 @@ def poll_checked(
     polled: Polled | None = None,
     **options: Unpack[PollOptions],
 ) -> tuple[Polled, list[Message]]:
-    """Poll, and return the messages as receive() does; where the first is wrong, poll once more before it is an error.
+    """Poll, each payload checked; where one is wrong, poll once more from it on.
 
     Args:
         transport: What is behind the client.
@@ -46,30 +46,32 @@ def poll_checked(
         polled: What such a poll has brought already, or None.
         options: As the transport's poll() takes them.
 
+    Returns:
+        All messages, or those before one that is wrong again: the next poll begins with that one, and raises.
+
     Raises:
         ChecksumError: the payload of the first message is wrong again: it is so where it is stored.
+        DecodeError: the bytes are not messages.
     """
     if polled is None:
         polled = transport.messages.poll(topic, partition, strategy, count, **options)
-    try:
-        return receive(polled, topic)
-    except ChecksumError as error:
-        start = PollingStrategy.offset(error.from_offset)
-        return receive(transport.messages.poll(topic, partition, start, count, **options), topic)
+    whole, messages = _take_whole(polled, topic)
+    if whole is polled:
+        return polled, messages
+    start = PollingStrategy.offset(whole.next_offset)
+    again = transport.messages.poll(topic, partition, start, count - len(messages), **options)
+    rest, others = _take_whole(again, topic)
+    if others or rest is again:
+        return replace(rest, count=len(messages) + len(others)), messages + others
+    if not messages:
+        raise _wrong(topic, partition, whole.next_offset)
+    return whole, messages
 
 
-def receive(polled: Polled, topic: TopicName) -> tuple[Polled, list[Message]]:
-    """Return the messages that a poll brought, and the poll as if it had ended with the last of them.
-
-    Args:
-        polled: The poll's result.
-        topic: Where they are from.
-
-    Returns:
-        All messages up to the first whose payload is wrong: the next poll begins with that one, and raises.
+def _take_whole(polled: Polled, topic: TopicName) -> tuple[Polled, list[Message]]:
+    """Return the messages up to the first whose payload is wrong, and the poll as if it had ended there; or as it is.
 
     Raises:
-        ChecksumError: the payload of the first message is not the one that its checksum was made of.
         DecodeError: the bytes are not messages.
     """
     name, partition = str(topic), polled.partition
@@ -81,14 +83,16 @@ def receive(polled: Polled, topic: TopicName) -> tuple[Polled, list[Message]]:
             continue
         messages += decode_polled(chunk[:wrong], topic=name, partition=partition)
         offset = int.from_bytes(chunk[wrong : wrong + 8], "little")
-        if not messages:
-            raise ChecksumError(
-                f"the payload of the message at offset {offset} is not the one its checksum was made of",
-                where=f"{name}, partition {partition}",
-                advice=f"seek({partition}, {offset + 1}) goes on behind it; `headstream verify` looks for damage on disk",
-                partition=partition,
-                from_offset=offset,
-                until_offset=offset + 1,
-            )
         return replace(polled, next_offset=offset, count=len(messages)), messages
     return polled, messages
+
+
+def _wrong(topic: TopicName, partition: int, offset: int) -> ChecksumError:
+    return ChecksumError(
+        f"the payload of the message at offset {offset} is not the one its checksum was made of",
+        where=f"{topic}, partition {partition}",
+        advice=f"seek({partition}, {offset + 1}) goes on behind it; `headstream verify` looks for damage on disk",
+        partition=partition,
+        from_offset=offset,
+        until_offset=offset + 1,
+    )

@@ -11,7 +11,6 @@ import random
 import threading
 import time
 from collections.abc import Callable
-from contextlib import suppress
 from typing import Any, Final, Generic, TypeVar
 
 from headstream.client.remote.address import Address
@@ -117,9 +116,10 @@ class Caller:
         Raises:
             ClosedError: the caller is closed.
             ServerUnreachableError: the server cannot be reached, nothing has been done.
-            OutcomeUnknownError: the connection broke, and the command may not be repeated.
+            OutcomeUnknownError: the connection broke, and the command may not be repeated, or could not be.
             HeadstreamError: what the server says is wrong.
         """
+        doubt: OutcomeUnknownError | None = None
         backoff = Backoff(self.address.options.retry_timeout_ms / 1000 if is_patient else 0, random.random)
         while True:
             self.open()
@@ -129,9 +129,10 @@ class Caller:
             except OutcomeUnknownError as error:
                 if not (_may_repeat(command) or (may_repeat is not None and may_repeat())):
                     raise
+                doubt = error if command.code in _ONCE_ONLY else None
                 self._pause(backoff, error)
             except ServerUnreachableError as error:
-                self._pause(backoff, error)
+                self._pause(backoff, doubt or error)
 
     def begin(self, command: Command[_R]) -> Pending[_R]:
         """Send a command whose reply is looked at later; it must be one that may be repeated.
@@ -252,9 +253,17 @@ class Pending(Generic[_R]):
 
     def cancel(self) -> None:
         """Give the reply up; it is read nevertheless, so that the connection can be used again. Giving up twice is fine."""
-        if self._connection is not None:
-            with suppress(HeadstreamError):
-                self.result()
+        connection, self._connection = self._connection, None
+        if connection is None:
+            return
+        try:
+            connection.receive(self._command)
+        except BaseException as error:
+            connection.close()
+            if not isinstance(error, HeadstreamError):
+                raise
+        else:
+            self._caller.give(connection)
 
 
 def _ask(connection: Connection, command: Command[_R], wait_ms: float = 0) -> _R:

@@ -102,9 +102,10 @@ def lost(address: Address, error: Exception | str) -> OutcomeUnknownError:
 
 def explain_login(address: Address, error: HeadstreamError) -> AuthenticationError:
     """Return the error of a login that was refused, with who it was and where."""
-    explained = AuthenticationError(
-        f"{address.who} cannot log in: {error.what}", where=address.place, advice="See that name and password are right"
-    )
+    advice = "See that name and password are right"
+    if address.token is not None:
+        advice = "It may have expired or been deleted: make another with `headstream token create`"
+    explained = AuthenticationError(f"{address.who} cannot log in: {error.what}", where=address.place, advice=advice)
     explained.status = error.status
     return explained
 

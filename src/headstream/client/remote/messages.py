@@ -10,7 +10,7 @@ from headstream.client.remote.caller import Caller, Pending
 from headstream.client.remote.topology import RemoteTopics
 from headstream.codec.binary import decode_sent
 from headstream.codec.buffer import BytesLike
-from headstream.errors import ClosedError, HeadstreamError
+from headstream.errors import ClosedError, HeadstreamError, ServerUnreachableError
 from headstream.model.groups import Member
 from headstream.model.identifiers import TopicName
 from headstream.model.message import MessageState, StateChange
@@ -71,8 +71,11 @@ class RemoteMessages:
         return self._caller.call(command, may_repeat=lambda: self._finds_repeats(topic, batch)).offset
 
     def _finds_repeats(self, topic: TopicName, batch: BytesLike) -> bool:
-        """Return whether a topic passes over what it has of a batch already."""
-        remembered = self._topics.get(topic).deduplication_count
+        """Return whether a topic passes over what it has of a batch already, as far as the server can be asked."""
+        try:
+            remembered = self._topics.get(topic).deduplication_count
+        except ServerUnreachableError:  # what is to be told is that nobody knows about the send
+            return False
         if remembered is None:
             return False
         messages = decode_sent(batch)

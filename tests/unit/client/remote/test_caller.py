@@ -104,6 +104,21 @@ def test_a_send_without_an_answer_is_repeated_only_where_repeats_are_found(remem
     assert [bytes(command.messages) for command in appends] == [batch] * count
 
 
+@pytest.mark.parametrize("remembered", [100, None])
+def test_a_send_without_an_answer_stays_in_doubt_when_the_server_does_not_come_back(remembered: int | None) -> None:
+    script = Script(AppendMessages, SILENCE, topic=topic_of(remembered))
+    with ScriptedServer(script) as server, hs.connect(server.url + "?timeout_ms=100&retry_timeout_ms=200") as log:
+        producer = log.producer("shop/orders", batch_count=2)
+        server.stop_listening()
+        for payload in (b"a", b"b", b"c"):
+            producer.send(payload)
+        with pytest.raises(OutcomeUnknownError, match="no answer within 100 ms") as caught:
+            producer.flush()
+        assert caught.value.__notes__ == [
+            "2 messages sent to shop/orders may have been stored or not, 1 others were not; this producer sends no more."
+        ]
+
+
 def test_a_producer_gives_ids_where_the_topic_looks_for_repeats() -> None:
     script = Script(AppendMessages, HANG_UP, FirstOffset(0), topic=topic_of(1000))
     with ScriptedServer(script) as server, hs.connect(server.url) as log:
@@ -166,6 +181,14 @@ def test_the_next_batch_is_asked_for_while_the_body_works() -> None:
         assert values == [0, 1]
 
 
+def test_a_batch_asked_for_ahead_is_given_up_without_asking_again() -> None:
+    first = fetched(stored(b"0", offset=0), next_offset=1)
+    with ScriptedServer(Script(FetchMessages, first, HANG_UP)) as server, hs.connect(server.url) as log:
+        with log.consumer("shop/orders", timeout_ms=0) as consumer:
+            next(consumer)
+        assert len([command for command in server.commands if isinstance(command, FetchMessages)]) == 2
+
+
 def test_a_wrong_payload_is_polled_again_once_and_then_named() -> None:
     good = stored(b"payload")
     bad = good[:-1] + b"X"
@@ -173,6 +196,13 @@ def test_a_wrong_payload_is_polled_again_once_and_then_named() -> None:
         with hs.connect(server.url) as log:
             assert [message.payload for message in log.poll("shop/orders")] == [b"payload"]
         assert len(server.commands) == 2
+    before, behind = stored(b"before", offset=0), stored(b"behind", offset=2)
+    good = stored(b"payload", offset=1)
+    script = Script(FetchMessages, fetched(before, good[:-1] + b"X", behind, next_offset=3), fetched(good, behind, next_offset=3))
+    with ScriptedServer(script) as server, hs.connect(server.url) as log:
+        assert [message.payload for message in log.poll("shop/orders", count=3)] == [b"before", b"payload", b"behind"]
+        asked = [(command.value, command.count) for command in server.commands if isinstance(command, FetchMessages)]
+        assert asked == [(0, 3), (1, 2)]
     with ScriptedServer(Script(FetchMessages, fetched(bad, next_offset=1))) as server, hs.connect(server.url) as log:
         with pytest.raises(hs.ChecksumError, match=r"offset 0 .*\(shop/orders, partition 1\)"):
             log.poll("shop/orders")
