@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import resource
 import sys
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from pathlib import Path
 
 import pytest
@@ -12,6 +12,8 @@ import pytest
 from headstream.model.message import Message
 from headstream.model.partitioning import Partitioning
 from headstream.model.polling import PollingKind
+from headstream.wire.codes import EXTENSION_CONTEXT
+from headstream.wire.commands.sessions import Login
 from headstream.wire.commands.streams import CreateStream
 from headstream.wire.commands.system import GetStats
 from tests.behaviour.conformance.scenes import build, poll, polled, send
@@ -98,3 +100,37 @@ def test_a_disk_that_takes_no_more_is_told_until_it_does_again(server: ServerPro
     peer.ask(CreateStream(0, "another"))
     assert [message.offset for message in polled(poll(peer))] == list(range(105))
     assert server.output.count("the disk does not do what it should") == 1
+
+
+def fill_the_catalog(peer: Peer) -> None:
+    for number in range(50):
+        peer.ask(CreateStream(0, f"stream {number} {'x' * 100}"))
+
+
+def told_of(ask: Callable[[], object]) -> str:
+    """Return what a client is told, in words, of what is refused."""
+    with pytest.raises(RefusedError) as caught:
+        ask()
+    return caught.value.body.decode()
+
+
+@pytest.mark.skipif(sys.platform != "linux", reason="limits of another process are Linux's")
+def test_a_client_is_told_which_topic_fails_and_not_where_its_files_are(server: ServerProcess, peer: Peer) -> None:
+    if peer.transport == "tcp":
+        peer.ask(Login("iggy", "iggy", "0.6.210", EXTENSION_CONTEXT))  # only to such clients it says more than a number
+    path = messages_file(server, 1)
+    with path.open("r+b") as file:
+        file.seek(path.stat().st_size - 1)
+        file.write(b"?")
+    damaged = told_of(lambda: poll(peer, value=SENDS * 5 - 1, count=1))
+    usual = resource.prlimit(server.pid, resource.RLIMIT_FSIZE, (32_768, resource.getrlimit(resource.RLIMIT_FSIZE)[1]))
+    full = told_of(lambda: send(peer, [bytes(100_000)]))
+    catalog = told_of(lambda: fill_the_catalog(peer))
+    resource.prlimit(server.pid, resource.RLIMIT_FSIZE, usual)
+    for text in damaged, full:
+        assert "test-stream/test-topic, partition 1" in text
+    for text in damaged, full, catalog:
+        assert server.data.parent.name not in text
+        assert ".log" not in text
+        assert "catalog.sqlite" not in text
+    assert f"{path.resolve()}, byte" in server.output

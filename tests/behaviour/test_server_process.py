@@ -23,7 +23,7 @@ from headstream.model.polling import ConsumerKind, PollingKind
 from headstream.wire.commands.messages import PollMessages, SendMessages
 from headstream.wire.commands.offsets import ConsumerRef
 from headstream.wire.commands.sessions import Ping
-from headstream.wire.commands.streams import CreateStream
+from headstream.wire.commands.streams import CreateStream, ListStreams
 from headstream.wire.commands.topics import NEVER, SERVER_DEFAULT, Compression, CreateTopic
 from tests.served import Peer, server_process
 
@@ -94,6 +94,29 @@ def test_server_keeps_users_and_access_tokens_over_a_restart(tmp_path: Path) -> 
             secrets.append(key.read_bytes())
             assert server.end(signal.SIGINT)[0] == 0
     assert secrets[0] == secrets[1]
+
+
+def test_server_begins_afresh_when_it_is_told_to_and_says_what_it_removed(tmp_path: Path) -> None:
+    data, variables = tmp_path / "log", tmp_path / "variables"
+    variables.write_text("IGGY_ROOT_USERNAME=admin\nIGGY_ROOT_PASSWORD='letmein'\n")
+    with server_process(data) as server:
+        server.wait_until_ready()
+        with server.peer() as peer:
+            make_topic(peer)
+            peer.ask(send_of(b"hello"))
+        with server_process(data, "--fresh") as other:
+            _, logged = other.process.communicate(timeout=60)
+        assert other.process.returncode == 1
+        assert "is writing to this log" in logged
+        assert server.end(signal.SIGTERM)[0] == 0
+    with server_process(data, "--fresh", "-c", "file", IGGY_ENV_PATH=str(variables)) as server:
+        server.wait_until_ready()
+        with Peer(socket.create_connection(server.addresses["tcp"])) as peer:
+            peer.log_in("admin", "letmein")
+            assert peer.ask(ListStreams()) == ()
+        _, logged = server.end(signal.SIGTERM)
+    assert f'log removed: --fresh data="{data}" removed=["catalog.sqlite"' in logged
+    assert f'settings read files=["{variables}"]' in logged
 
 
 def test_server_ends_at_once_when_it_is_told_twice(tmp_path: Path) -> None:

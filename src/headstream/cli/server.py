@@ -21,18 +21,23 @@ __all__ = ["server"]
 @click.option("--tcp", metavar="HOST:PORT", help="Where to listen for TCP; port 0 is any free one.  [default: 127.0.0.1:8090]")
 @click.option("--http", metavar="HOST:PORT", help="Where to listen for HTTP.  [default: 127.0.0.1:3000]")
 @click.option("--config", metavar="FILE", type=click.Path(dir_okay=False, path_type=Path), help="Settings, in TOML.")
+@click.option(
+    "-c", "--config-provider", type=click.Choice(["file"]), hidden=True, help="Of Iggy's command line: what is here anyway."
+)
+@click.option("--fresh", is_flag=True, help="Remove the log that is in DIR first; --data or a setting has to name it.")
 @click.option("--no-http", is_flag=True, help="Serve TCP alone.")
 @click.option("--allow-default-password", is_flag=True, help="Let other machines in although the password is iggy/iggy still.")
 @click.option("--log-format", type=click.Choice(["text", "json"]), help="How lines of the log look.  [default: text]")
 @click.option("--log-level", type=click.Choice(["debug", "info", "warning", "error"]), help="What is logged.  [default: info]")
-def server(config: Path | None, no_http: bool, **given: Any) -> None:
+def server(config: Path | None, no_http: bool, fresh: bool, **given: Any) -> None:
     """Serve a log to clients over TCP and HTTP, Iggy's among them.
 
     The addresses are printed once it answers, and stand in DIR/runtime/current_config.toml. The log of what happens goes to
     standard error. SIGTERM or Ctrl-C ends it in good order, a second one at once.
 
     The first start makes the user iggy with the password iggy, unless IGGY_ROOT_USERNAME and IGGY_ROOT_PASSWORD say otherwise.
-    Every setting of the file can be a variable, as in IGGY_TCP_ADDRESS or HEADSTREAM_MAX_CONNECTIONS.
+    Every setting of the file can be a variable, as in IGGY_TCP_ADDRESS or HEADSTREAM_MAX_CONNECTIONS. Variables
+    can stand in the file .env of the working directory, or in that which IGGY_ENV_PATH names.
 
     \b
     Examples:
@@ -55,7 +60,7 @@ def server(config: Path | None, no_http: bool, **given: Any) -> None:
         options["headstream.allow_default_password"] = True
     if no_http:
         options["http.enabled"] = False
-    loaded = load_config(config, options=options)
+    loaded = load_config(config, options=options, is_fresh=fresh)
     from headstream.server.run import run
 
     run(loaded, _show)

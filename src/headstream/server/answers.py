@@ -10,6 +10,7 @@ from headstream.broker.commands.requests import answer_request
 from headstream.broker.sessions import Session
 from headstream.codec.buffer import BytesLike
 from headstream.errors import DecodeError, HeadstreamError
+from headstream.server.disclosure import disclose
 from headstream.server.logs import note
 from headstream.server.troubles import TROUBLES
 from headstream.wire.codes import Code, name_of_code
@@ -76,7 +77,7 @@ class Answers:
             TROUBLES.look_at(error, status)
         if status == Status.CLIENT_NOT_FOUND:
             session.is_ended = True
-        body = encode_refusal(error) if session.is_extended else b""
+        body = encode_refusal(disclose(error, self._dispatcher.broker.backing.log)) if session.is_extended else b""
         return status, [response_head(status, len(body)), body]
 
     def note(self, level: int, event: str, error: BaseException | None = None, /, **fields: object) -> None:

@@ -20,7 +20,9 @@ from headstream.broker.commands.dispatch import Dispatcher
 from headstream.broker.commands.table import make_dispatcher
 from headstream.broker.settings import DEFAULT_PASSWORD, DEFAULT_USERNAME
 from headstream.errors import HeadstreamError, InvalidOptionError
+from headstream.log.files import OsFiles
 from headstream.log.linux import max_open_files
+from headstream.log.removal import remove_log
 from headstream.log.shared import open_directory, open_memory
 from headstream.server.addresses import Address
 from headstream.server.config import PUBLISHED_SECRETS, ServerConfig
@@ -84,6 +86,9 @@ class Server:
         config = self._config
         tcp_tls = None if config.tcp_tls is None else make_tls(config.tcp_tls)
         http_tls = None if config.http_tls is None else make_tls(config.http_tls)
+        if config.read_from:
+            note(logging.INFO, "settings read", files=config.read_from)
+        self._remove_if_fresh()
         log = (
             open_memory(None, config.segment_bytes) if config.data is None else open_directory(config.data, config.segment_bytes)
         )
@@ -131,6 +136,13 @@ class Server:
         if most < wanted:
             note(logging.INFO, "fewer connections than allowed", most=most, wanted=wanted, transport=transport)
         return most
+
+    def _remove_if_fresh(self) -> None:
+        """Remove the log that is there, where that was asked for."""
+        config = self._config
+        if config.is_fresh and config.data is not None:
+            removed = remove_log(os.path.realpath(config.data), OsFiles(), [config.runtime])
+            note(logging.WARNING if removed else logging.INFO, "log removed: --fresh", data=config.data, removed=removed)
 
     def _check_reachable(self) -> None:
         """Refuse to serve other machines as long as the root user has the password that everybody knows."""

@@ -4,10 +4,11 @@ from __future__ import annotations
 
 import base64
 import binascii
+import math
 import os
 from collections import defaultdict
 from collections.abc import Iterable, Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any, Final
 
@@ -17,6 +18,7 @@ from headstream.model.topology import Fsync
 from headstream.server.addresses import Address
 from headstream.server.config_file import Said, read_file, read_variables, unknown
 from headstream.server.config_keys import KEYS, SECRETS
+from headstream.server.env_file import read_env_file
 from headstream.server.http_settings import CorsSettings, HttpSettings, TokenSettings
 from headstream.server.logs import LogForm
 from headstream.server.sockets import SocketOptions
@@ -57,6 +59,8 @@ class ServerConfig:
         log_form: How a line of the log looks.
         values: Every setting as a file would spell it.
         warnings: What was accepted, and means nothing here.
+        read_from: The files that it was read from.
+        is_fresh: Whether the log that is in `data` is removed first.
     """
 
     data: str | None = None
@@ -78,29 +82,49 @@ class ServerConfig:
     log_form: LogForm = "text"
     values: Mapping[str, Any] = field(default_factory=dict, repr=False)
     warnings: tuple[str, ...] = ()
+    read_from: tuple[Path, ...] = ()
+    is_fresh: bool = False
 
 
 def load_config(
-    path: Path | None = None, environ: Mapping[str, str] = os.environ, options: Mapping[str, Any] | None = None
+    path: Path | None = None,
+    environ: Mapping[str, str] = os.environ,
+    options: Mapping[str, Any] | None = None,
+    *,
+    is_fresh: bool = False,
 ) -> ServerConfig:
     """Return the configuration of a server.
 
     Args:
         path: A file, or None for that which HEADSTREAM_CONFIG_PATH or IGGY_CONFIG_PATH names, if any.
-        environ: The variables of the environment.
+        environ: The variables of the environment. HEADSTREAM_ENV_PATH or IGGY_ENV_PATH names a file of more of them; else it is
+            `.env` in the working directory, if that is there.
         options: Keys that the command line says, which win over all else.
+        is_fresh: Whether the log is to be removed first.
 
     Raises:
         InvalidOptionError: something cannot be used, or promises what is not kept; all of it is told.
-        StorageError: the file cannot be read.
+        StorageError: a file cannot be read.
     """
-    named = environ.get("HEADSTREAM_CONFIG_PATH") or environ.get("IGGY_CONFIG_PATH")
-    if path is None and named:
-        path = Path(named)
+    env_path = _path_in(environ, "ENV") or (Path(".env") if Path(".env").is_file() else None)
+    variables = {} if env_path is None else read_env_file(env_path, environ)
+    path = path or _path_in(environ, "CONFIG") or _path_in(variables, "CONFIG")
     said = [] if path is None else read_file(path)
+    said += [each._replace(where=f"{env_path}: {each.where}") for each in read_variables(variables)]
     said += read_variables(environ)
     said += [Said(key, value, "the command line") for key, value in (options or {}).items()]
-    return _Loader(said).load()
+    if is_fresh and not any(each.key == "system.path" for each in said):
+        raise InvalidOptionError(
+            "--fresh removes the log of a directory that is named", advice="Name it, as in --data DIR, or leave --fresh out"
+        )
+    read_from = tuple(each for each in (path, env_path) if each is not None)
+    return replace(_Loader(said).load(), read_from=read_from, is_fresh=is_fresh)
+
+
+def _path_in(variables: Mapping[str, str], what: str) -> Path | None:
+    """Return the path of a file that a variable names, if any does."""
+    named = variables.get(f"HEADSTREAM_{what}_PATH") or variables.get(f"IGGY_{what}_PATH")
+    return Path(named) if named else None
 
 
 class _Loader:
@@ -180,7 +204,8 @@ class _Loader:
         )
 
     def _seconds(self, key: str) -> float:
-        return float(self._values[key]) / _SECOND_US
+        value = self._values[key]
+        return math.inf if value is None else float(value) / _SECOND_US
 
     def _address(self, door: str) -> Address | None:
         if not self._values[f"{door}.enabled"]:
@@ -209,6 +234,7 @@ class _Loader:
             unsent_bytes=value["headstream.max_unsent_size"],
             frame_s=self._seconds("headstream.request_timeout"),
             stall_s=self._seconds("headstream.stall_timeout"),
+            login_s=self._seconds("headstream.login_timeout"),
         )
         return TcpSettings(
             max_connections=value["headstream.max_connections"],

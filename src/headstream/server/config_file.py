@@ -1,10 +1,11 @@
 """Where a configuration comes from, and the file that says what it has become.
 
-    defaults  <  file (TOML)  <  IGGY_* variables  <  HEADSTREAM_* variables  <  what the command line says
+    defaults  <  file (TOML)  <  variables of a file (.env)  <  those of the environment  <  what the command line says
 
-IGGY_TCP_ADDRESS is `tcp.address`, and so is HEADSTREAM_TCP_ADDRESS; HEADSTREAM_MAX_CONNECTIONS is `headstream.max_connections`.
-Variables have numbers, `true`, `false` and `[a,b]` for lists. Others that begin so, as HEADSTREAM_URL does, are not the
-server's; one that begins like a section, and is no key of it, is refused as a key of the file would be.
+IGGY_TCP_ADDRESS is `tcp.address`, and so is HEADSTREAM_TCP_ADDRESS, which wins; HEADSTREAM_MAX_CONNECTIONS is
+`headstream.max_connections`. Variables have numbers, `true`, `false` and `[a,b]` for lists. Others that begin so, as
+HEADSTREAM_URL does, are not the server's; one that begins like a section, and is no key of it, is refused as a key of the
+file would be.
 """
 
 from __future__ import annotations

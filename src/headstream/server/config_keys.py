@@ -234,6 +234,7 @@ KEYS: Final[dict[str, Key]] = {
     "headstream.max_unsent_total": Key("256 MiB", _bytes(1024, 1 << 40)),
     "headstream.request_timeout": Key("30 s", _us(100_000, _DAY_US)),
     "headstream.stall_timeout": Key("60 s", _us(100_000, _DAY_US)),
+    "headstream.login_timeout": Key("10 m", _us(100_000, _DAY_US, none=("none", "unlimited", "disabled"))),
     "headstream.drain_timeout": Key("10 s", _us(0, _DAY_US)),
     "headstream.password_rounds": Key(10, _count(4, 16)),
     "headstream.log_format": Key("text", _choice("text", "json")),

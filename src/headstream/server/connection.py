@@ -24,6 +24,7 @@ from headstream.broker.commands.requests import is_slow
 from headstream.broker.commands.short_requests import ShortRequests
 from headstream.broker.sessions import Session
 from headstream.codec.buffer import BytesLike
+from headstream.server.addresses import Address
 from headstream.server.answers import Answer, Answers
 from headstream.server.pending_wait import WAITS, PendingWait
 from headstream.server.tcp_settings import ConnectionLimits
@@ -93,6 +94,7 @@ class Connection(asyncio.BufferedProtocol):
         self._stalled_s = 0.0
         self._stalled_bytes = 0
         self._held_bytes = 0
+        self._logged_in_s = loop.time()
 
     # -- what the transport calls ---------------------------------------------------------------------------
 
@@ -106,7 +108,8 @@ class Connection(asyncio.BufferedProtocol):
         limit = self._shared.limits.unsent_bytes
         self._transport.set_write_buffer_limits(high=limit, low=limit // 4)
         dispatcher = self._shared.dispatcher
-        session = dispatcher.sessions.open(_address(transport.get_extra_info("peername")))
+        peer = transport.get_extra_info("peername")
+        session = dispatcher.sessions.open(str(Address(*peer[:2])) if peer else "unknown:0")
         self._answers = Answers(dispatcher, session)
         self._short = ShortRequests(dispatcher, session, self._shared.traffic.answered)
 
@@ -202,7 +205,7 @@ class Connection(asyncio.BufferedProtocol):
         self._transport.abort()
 
     def check(self, now_s: float) -> None:
-        """Close if a request has been in coming for too long, or the answers are not taken.
+        """Close if a request has been in coming for too long, the answers are not taken, or nobody logs in.
 
         Args:
             now_s: The loop's time.
@@ -219,6 +222,11 @@ class Connection(asyncio.BufferedProtocol):
             elif now_s - self._stalled_s > limits.stall_s:
                 self._note(logging.WARNING, "closed: the client does not take its answers", bytes=unsent)
                 self.abort()
+        elif self._answers is not None and self._answers.session.user_id:
+            self._logged_in_s = now_s
+        elif now_s - self._logged_in_s > limits.login_s and not self._is_busy:
+            self._note(logging.WARNING, "closed: nobody has logged in", after_s=limits.login_s)
+            self._transport.close()
 
     # -- one frame after the other --------------------------------------------------------------------------
 
@@ -387,11 +395,3 @@ class Connection(asyncio.BufferedProtocol):
     def _note(self, level: int, event: str, **fields: object) -> None:
         if self._answers is not None:
             self._answers.note(level, event, **fields)
-
-
-def _address(peer: tuple[str, int] | None) -> str:
-    """Return a peer as `host:port`, as its client id is made of."""
-    if not peer:
-        return "unknown:0"
-    host, port = peer[0], peer[1]
-    return f"[{host}]:{port}" if ":" in host else f"{host}:{port}"

@@ -107,6 +107,7 @@ class HttpServer:
         self, dispatcher: Dispatcher, settings: HttpSettings, tokens: AccessTokens, workers: Workers, traffic: list[Traffic]
     ) -> None:
         self._dispatcher = dispatcher
+        self._log = dispatcher.broker.backing.log
         self._settings = settings
         self._tokens = tokens
         self._workers = workers
@@ -207,9 +208,9 @@ class HttpServer:
         except RefusedBodyError as refused:
             return code, refused.reply
         except DecodeError as error:
-            return code, misspelled_reply(error)
+            return code, misspelled_reply(error, self._log)
         except Exception as error:
-            return code, refused_reply(error)
+            return code, refused_reply(error, self._log)
 
     async def _answer_command(self, request: web.BaseRequest, found: FoundRoute, claims: Claims | None, body: bytes) -> Reply:
         code = found.entry.code
@@ -230,7 +231,7 @@ class HttpServer:
             reply_to = functools.partial(self._reply_to, session, command, claims, in_binary)
             return reply_to() if self._is_quick(command, body) else await self._run(code, reply_to)
         except DecodeError as error:  # the command was spelled well: what it carries is not
-            return refused_reply(error)
+            return refused_reply(error, self._log)
 
     def _is_quick(self, command: Command[Any], body: bytes) -> bool:
         """Return whether a command is answered at once, between others: for those another thread costs more than it gains."""

@@ -66,6 +66,7 @@ class Pages:
 
     def __init__(self, dispatcher: Dispatcher, settings: HttpSettings, tokens: AccessTokens, traffic: list[Traffic]) -> None:
         self._dispatcher = dispatcher
+        self._log = dispatcher.broker.backing.log
         self._tokens = tokens
         self._traffic = traffic
         self._tells_groups = settings.metrics_of_groups
@@ -99,12 +100,12 @@ class Pages:
         try:
             token = RawToken.read(decode_json(body), "body").token
         except DecodeError as error:
-            return misspelled_reply(error)
+            return misspelled_reply(error, self._log)
         try:
             claims = self._tokens.verify(token)
             self._tokens.revoke(claims)
         except HeadstreamError as error:
-            return refused_reply(error)
+            return refused_reply(error, self._log)
         return json_reply(LoginWithToken.reply_to_json(LoggedIn(claims.user_id, self._tokens.issue(claims.user_id))))
 
     def _measure(self, _: bytes) -> Reply:

@@ -8,6 +8,8 @@ from typing import Any, Final, NamedTuple
 
 from headstream.codec.json_text import encode_json
 from headstream.errors import DecodeError, HeadstreamError
+from headstream.log.log import Log
+from headstream.server.disclosure import disclose
 from headstream.server.logs import note
 from headstream.server.troubles import TROUBLES
 from headstream.wire.refusals import spell_refusal, status_of
@@ -53,29 +55,31 @@ NOT_FOUND: Final = json_reply({"id": 404, "code": "not_found", "reason": "Resour
 """What a lookup is answered that finds nothing, or nothing that the user may see."""
 
 
-def misspelled_reply(error: DecodeError) -> Reply:
+def misspelled_reply(error: DecodeError, log: Log) -> Reply:
     """Return the reply to a request that spells no command, as a text.
 
     A member of its body is told by 422; its path, its query, and what is no JSON by 400.
 
     Args:
         error: What is wrong; one with a status of its own is told as every refusal.
+        log: The server's.
     """
     if error.status is not None:
-        return refused_reply(error)
+        return refused_reply(error, log)
     in_body = (error.where or "").startswith("body")
     return text_reply(422 if in_body else 400, str(error), Status.INVALID_COMMAND)
 
 
-def refused_reply(error: Exception) -> Reply:
+def refused_reply(error: Exception, log: Log) -> Reply:
     """Return the reply to a command that fails, as JSON.
 
     Args:
         error: Why; what is not an error of ours is a fault of the server: 500, and a line in the log.
+        log: The server's; its files are not named.
     """
     if not isinstance(error, HeadstreamError):
         note(logging.ERROR, "a request failed by a fault in the server", error)
         return json_reply(spell_refusal(error), 500)._replace(status=Status.ERROR)
     status = status_of(error, is_extended=True)
     TROUBLES.look_at(error, status)
-    return json_reply(spell_refusal(error), http_status(status))._replace(status=status)
+    return json_reply(spell_refusal(disclose(error, log)), http_status(status))._replace(status=status)

@@ -11,6 +11,7 @@ from aiohttp import hdrs
 from aiohttp.web import BaseRequest, RequestPayloadError
 
 from headstream.errors import DecodeError
+from headstream.server.addresses import Address
 from headstream.server.http_replies import Reply, text_reply
 from headstream.wire.records import BINARY
 from headstream.wire.statuses import Status
@@ -33,7 +34,7 @@ def peer_of(request: BaseRequest) -> str:
     name = request.protocol.peername
     if not isinstance(name, (tuple, list)):
         return "unknown"
-    return f"[{name[0]}]:{name[1]}" if ":" in name[0] else f"{name[0]}:{name[1]}"
+    return str(Address(*name[:2]))
 
 
 def read_token(headers: Mapping[str, str]) -> str | None:

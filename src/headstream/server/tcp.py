@@ -128,7 +128,7 @@ class TcpServer:
 
     async def _check_often(self) -> None:
         loop = asyncio.get_running_loop()
-        every_s = min(_CHECK_S, self.limits.frame_s / 4, self.limits.stall_s / 4)
+        every_s = min(_CHECK_S, self.limits.frame_s / 4, self.limits.stall_s / 4, self.limits.login_s / 4)
         while True:
             await asyncio.sleep(every_s)
             for connection in tuple(self._connections):

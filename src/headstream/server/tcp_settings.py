@@ -20,6 +20,7 @@ class ConnectionLimits:
         frame_s: How long a request may be in coming, seconds, and
         bytes_a_second: one more second for each so many bytes of it.
         stall_s: How long a client may take nothing of the answers that wait for it, seconds.
+        login_s: How long a connection may be without somebody who is logged in, seconds; infinity for ever.
     """
 
     frame_bytes: int = MAX_FRAME_BYTES
@@ -27,6 +28,7 @@ class ConnectionLimits:
     frame_s: float = 30.0
     bytes_a_second: int = 16 << 10
     stall_s: float = 60.0
+    login_s: float = 600.0
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 import tomllib
 from pathlib import Path
 from typing import Any
@@ -53,6 +54,32 @@ def test_config_is_read_from_the_file_that_a_variable_names(tmp_path: Path, name
     path = tmp_path / "named.toml"
     path.write_text("[personal_access_token]\nmax_tokens_per_user = 7\n")
     assert load_config(None, {name: str(path)}).settings.most_tokens == 7
+
+
+def test_config_takes_variables_of_a_file_before_those_of_the_environment(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    Path("named.toml").write_text('[tcp]\naddress = "127.0.0.1:1"\n[heartbeat]\ninterval = "2 s"\n')
+    Path(".env").write_text("IGGY_CONFIG_PATH=named.toml\nHEADSTREAM_TCP_ADDRESS=127.0.0.1:2\nDATABASE_URL=x\n")
+    config = load_config(None, {})
+    assert (config.tcp_address, config.values["heartbeat.interval"]) == (Address("127.0.0.1", 2), "2 s")
+    assert config.read_from == (Path("named.toml"), Path(".env"))
+    assert load_config(None, {"IGGY_TCP_ADDRESS": "127.0.0.1:3"}).tcp_address == Address("127.0.0.1", 3)
+    Path("other.env").write_text("IGGY_TCP_ADDRES=127.0.0.1:4\n")
+    for name in ("IGGY_ENV_PATH", "HEADSTREAM_ENV_PATH"):
+        with pytest.raises(InvalidOptionError, match=r"other\.env: IGGY_TCP_ADDRES: there is no such setting; did you mean"):
+            load_config(None, {name: "other.env"})
+    with pytest.raises(StorageError, match=r"missing\.env"):
+        load_config(None, {"IGGY_ENV_PATH": "missing.env"})
+
+
+def test_config_is_fresh_only_where_the_directory_is_named(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.chdir(tmp_path)
+    with pytest.raises(InvalidOptionError, match="Name it, as in --data DIR"):
+        load_config(None, {}, is_fresh=True)
+    assert load_config(None, {"IGGY_SYSTEM_PATH": "here"}, is_fresh=True).is_fresh
+    assert not load_config(None, {}, {"system.path": "here"}).is_fresh
 
 
 def test_config_reads_variables_by_what_belongs_there() -> None:
@@ -152,6 +179,12 @@ def test_config_keeps_what_it_is_told_about_topics_of_existing_clients(tmp_path:
     assert config.segment_bytes == 10**6
     settings = load(tmp_path, "").settings
     assert (settings.fsync, settings.deduplication_count) == (Fsync.INTERVAL, None)
+
+
+def test_config_limits_how_long_nobody_may_be_logged_in(tmp_path: Path) -> None:
+    for spelled, seconds in (("90 s", 90.0), ("none", math.inf)):
+        assert load(tmp_path, f'[headstream]\nlogin_timeout = "{spelled}"').tcp.limits.login_s == seconds
+    assert load(tmp_path, "").tcp.limits.login_s == 600
 
 
 def test_config_tells_every_problem_at_once(tmp_path: Path) -> None:

@@ -304,6 +304,19 @@ def test_tcp_closes_a_client_whose_request_does_not_come_to_its_end() -> None:
         assert idle.request(Code.PING) == (0, b"")  # silence between requests is no offence
 
 
+def test_tcp_closes_who_does_not_log_in_for_too_long() -> None:
+    limits = ConnectionLimits(login_s=0.2)
+    with serving(config_of(tcp=TcpSettings(limits=limits))) as running, running.peer() as known, running.peer() as gone:
+        with running.peer(is_logged_in=False) as silent:
+            assert silent.is_closed()
+        with running.peer(is_logged_in=False) as talking:
+            wait_for(lambda: is_refused(talking, PING))  # answers to pings are no login
+        gone.ask(Logout())
+        assert gone.is_closed()
+        assert known.request(Code.PING) == (0, b"")  # it has been silent all the time
+        assert len(known.ask(ListClients())) == 1
+
+
 def test_tcp_closes_connections_beyond_the_limit() -> None:
     with serving(config_of(tcp=TcpSettings(max_connections=2))) as running, running.peer() as one, running.peer() as two:
         with running.peer(is_logged_in=False) as three:
