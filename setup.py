@@ -39,6 +39,7 @@ COMPILED = (
     "batch/placing",
     "batch/grouping",
     "avro",
+    "avro_skip",
     "avro_walk",
     "envelope_groups",
     "envelopes",

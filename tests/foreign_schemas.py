@@ -47,7 +47,22 @@ def data_schema(columns: Sequence[SourceColumn], style: Style) -> dict[str, Any]
     return schema if style.namespace is None else {**schema, "namespace": style.namespace}
 
 
+TRACE: Final = {
+    "type": "record",
+    "name": "Trace",
+    "fields": [
+        {"name": "hops", "type": {"type": "array", "items": {"type": "record", "name": "Hop", "fields": [
+            {"name": "node", "type": "string"}, {"name": "delay", "type": ["null", "double", "long", "boolean"]}]}}},
+        {"name": "tags", "type": {"type": "map", "values": ["null", "Hop", "bytes"]}},
+        {"name": "kind", "type": {"type": "enum", "name": "TraceKind", "symbols": ["LIVE", "REPLAY"]}},
+    ],
+}  # fmt: skip
+"""A header field with others in it, which nobody knows yet."""
+
+
 def _unknown_field(name: str) -> dict[str, Any]:
+    if name == "trace":
+        return {"name": name, "type": ["null", TRACE]}
     return {"name": name, "type": "string"} if name == "sourceNode" else {"name": name, "type": "int", "default": 0}
 
 

@@ -96,7 +96,7 @@ def draw_style(random: Random, columns: int) -> Style:
                 (),
                 ("transactionEventCounter", "transactionLastEvent"),
                 ("transactionEventCounter", "transactionLastEvent", "externalSchemaId"),
-                ("sourceNode", "transactionLastEvent", "transactionEventCounter", "retries"),
+                ("sourceNode", "transactionLastEvent", "transactionEventCounter", "retries", "trace"),
             ]
         ),
         operations=random.choice([OPERATIONS, OPERATIONS[::-1], (*OPERATIONS, "TRUNCATE")]),

@@ -107,8 +107,10 @@ class ForeignWriter:
             "externalSchemaId": None,
             "sourceNode": "node-1",
             "retries": 3,
+            "trace": _trace(change.change_number),
         }
-        return headers if self.style.form == "avro" else {n: v for n, v in headers.items() if n not in ("sourceNode", "retries")}
+        unknown = ("sourceNode", "retries", "trace")
+        return headers if self.style.form == "avro" else {n: v for n, v in headers.items() if n not in unknown}
 
     def _mask(self, names: Sequence[str]) -> Any:
         number = sum(1 << place for place, column in enumerate(self.columns) if column.name in names)
@@ -218,3 +220,10 @@ def write_history(tables: Sequence[SourceTable], changes: Sequence[SourceChange]
             yield "metadata", writer.write_metadata()
     for change in changes:
         yield "data", writers[change.table.qualified_name, change.version].write_data(change)
+
+
+def _trace(number: int) -> dict[str, Any] | None:
+    """Return a value of foreign_schemas.TRACE, or none."""
+    hops = [{"node": f"node-{hop}", "delay": [None, 0.5, hop, True][hop % 4]} for hop in range(number % 5)]
+    tags = {"first": None, "größe": b"\x00\xff"} | {f"hop {place}": hop for place, hop in enumerate(hops)}
+    return None if number % 3 == 0 else {"hops": hops, "tags": tags, "kind": "REPLAY"}

@@ -140,11 +140,15 @@ def records_of(plan: RowPlan, rows: Rows) -> list[dict[str, Any]]:
 
 
 def decode_plainly(schema: str, message: bytes) -> Any:
-    """Return what decode_value makes of a whole message, with values as columns hold them."""
+    """Return what decode_value makes of a whole message, with values as columns hold them; without what has no column."""
     avro_type = parse_schema(schema)
     reader = AvroReader(message)
     value = decode_value(reader, avro_type)
     reader.finish("the row")
+    for place in compile_rows(schema).subjects:
+        if isinstance(place, str) and place not in ("data", "beforeData", "headers"):
+            section, _, name = place.rpartition(".")
+            del (value[section] if section else value)[name]
     return _hold(value, avro_type)
 
 
@@ -152,7 +156,7 @@ def _hold(value: Any, avro_type: Any) -> Any:
     if avro_type.kind == "union":
         return None if value is None else _hold(value, next(branch for branch in avro_type.branches if branch.kind != "null"))
     if avro_type.kind == "record":
-        return {field.name: _hold(value[field.name], field.type) for field in avro_type.fields}
+        return {field.name: _hold(value[field.name], field.type) for field in avro_type.fields if field.name in value}
     if avro_type.kind == "enum":
         return avro_type.symbols.index(value)
     if avro_type.kind == "float" and value == value:

@@ -72,7 +72,7 @@ def test_streams_and_topics_are_made_shown_and_deleted(url: str) -> None:
     lines = run("topic", "list", "shop", "--output", "jsonl", url=url).stdout.splitlines()
     assert [json.loads(line)["name"] for line in lines] == [TOPIC, "shop/returns"]
     table = run("topic", "list", url=url).stdout.decode().splitlines()
-    assert table[0].split() == ["name", "id", "limits", "partitions", "messages", "size_bytes", "created"]
+    assert table[0].split() == ["name", "id", "limits", "partitions", "messages", "size_bytes"]
     assert table[1].split()[:5] == [TOPIC, "1", "iggy", "3", "0"]
     assert read_json("topic", "update", TOPIC, "--name", "purchases", "--retention", "7d", url=url)["name"] == "shop/purchases"
     run("topic", "delete", "shop/purchases", url=url)

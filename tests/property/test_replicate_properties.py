@@ -254,6 +254,33 @@ PLAIN: list[Any] = [
 ]
 
 
+def _nested(inside: st.SearchStrategy[Any]) -> st.SearchStrategy[Any]:
+    records = st.lists(inside, max_size=3).map(
+        lambda kinds: {"type": "record", "name": "N", "fields": [{"name": str(n), "type": k} for n, k in enumerate(kinds)]}
+    )
+    arrays = inside.map(lambda kind: {"type": "array", "items": kind})
+    maps = inside.map(lambda kind: {"type": "map", "values": kind})
+    return records | arrays | maps | st.lists(inside.filter(lambda kind: not isinstance(kind, list)), min_size=1, max_size=3)
+
+
+# Without logical types, which are not looked at in what is passed over.
+KINDS = st.recursive(
+    st.sampled_from(["null", *(kind for kind in PLAIN if isinstance(kind, str) or "logicalType" not in kind)]),
+    _nested,
+    max_leaves=5,
+)
+TINY = st.lists(st.sampled_from([b"\x00", b"\x01", b"\x02", b"\x03", b"\x04", b"\x06", b"a", b"\xff", b"\x80"]), max_size=12)
+
+
+@settings(max_examples=200, deadline=None)
+@given(st.lists(KINDS, min_size=1, max_size=3), st.lists(TINY.map(b"".join) | st.binary(max_size=30), max_size=8))
+def test_readers_agree_on_any_bytes_behind_headers_of_any_type(kinds: list[Any], messages: list[bytes]) -> None:
+    headers = {"type": "record", "name": "Headers", "fields": [{"name": f"h{n}", "type": k} for n, k in enumerate(kinds)]}
+    data = {"type": "record", "name": "Data", "fields": [{"name": "a", "type": ["null", "int"]}]}
+    members = [{"name": "headers", "type": headers}, {"name": "data", "type": data}]
+    check_that_readers_agree(json.dumps({"type": "record", "name": "R", "fields": members}), messages)
+
+
 @settings(max_examples=100, deadline=None)
 @given(
     st.lists(st.tuples(st.sampled_from(PLAIN), st.integers(0, 3)), min_size=1, max_size=5),

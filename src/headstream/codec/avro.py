@@ -151,7 +151,7 @@ def _lay_out(task: cython.p_uchar, slots: cython.longlong, sizes: cython.p_uchar
     step = codes.NOTES_SIZE
     while step < load64_signed(task, codes.NOTE_END):
         kind = load64_signed(task, step)
-        if kind != codes.SECTION:
+        if kind < codes.SECTION:
             at = (at + 15) & -16
             store64_signed(task, step + codes.VALUES, at)
             at += (slots + _is_text(kind)) * _width(kind)
@@ -317,7 +317,7 @@ def _collect(
     step = codes.NOTES_SIZE
     while step < load64_signed(task, codes.NOTE_END):
         kind: cython.longlong = load64_signed(task, step)
-        if kind != codes.SECTION:
+        if kind < codes.SECTION:
             at = load64_signed(task, step + codes.VALIDITY)
             validity = fixed_view[at : at + (count + 7) // 8] if at >= 0 else None
             at = load64_signed(task, step + codes.VALUES)

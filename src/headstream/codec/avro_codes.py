@@ -5,15 +5,21 @@ one before the columns of each section that is a union. All are little-endian 64
 in them:
 
     notes   code | at | need | have | step of a fault | good rows so far | place of before_present | end of the steps
+            | values that may still be passed over in this row
     step    kind | branches | null_index | low | high | extent | validity | values | starts | texts
 
     branches     of the union around the value: 0 no union, 1, or 2; null_index is the null one of two, else -1
     low, high    least and largest value of an int, long or enum; of a decimal the halves of 10^precision
-    extent       of a value without a varint before it: its bytes; of a section in a union: how many steps belong to it
+    extent       of a value without a varint before it: its bytes; of a section in a union: how many steps belong to it;
+                 of a field that is passed over: place of its type
     validity     place of the validity bits, -1 where there is always a value
     values       place of the numbers, or of the offsets of texts; of a section: 1 where its presence is noted
     starts       place of where texts begin in the data
     texts        place of the texts
+
+Behind the steps are the types of fields that are passed over, each a kind and what that kind needs:
+
+    INT32, INT64 low | high     FIXED size     RECORD, UNION count | places of the types inside     ARRAY, MAP place of the item's
 """
 
 from __future__ import annotations
@@ -34,6 +40,13 @@ BOOLEAN: Final = 7
 FIXED: Final = 8
 FIXED_DECIMAL: Final = 9
 SECTION: Final = 10
+SKIPPED: Final = 11
+# Kinds of types besides, in what is passed over.
+RECORD: Final = 12
+UNION: Final = 13
+ARRAY: Final = 14
+MAP: Final = 15
+NOTHING: Final = 16
 
 NOTE_AT: Final = 8
 NOTE_NEED: Final = 16
@@ -42,7 +55,8 @@ NOTE_STEP: Final = 32
 NOTE_COUNT: Final = 40
 NOTE_PRESENT: Final = 48
 NOTE_END: Final = 56
-NOTES_SIZE: Final = 64
+NOTE_SPARE: Final = 64
+NOTES_SIZE: Final = 72
 
 BRANCHES: Final = 8
 NULL_INDEX: Final = 16
@@ -54,6 +68,12 @@ VALUES: Final = 56
 STARTS: Final = 64
 TEXTS: Final = 72
 STEP_SIZE: Final = 80
+# Of a type.
+FIRST: Final = 8
+SECOND: Final = 16
+
+# Values read or passed over in one message: records and nulls take no bytes, so their number must be bounded by something else.
+SPARE_VALUES: Final = 65_536
 
 # What can be wrong with a row.
 CUT: Final = 1
@@ -66,6 +86,7 @@ NOT_BOOLEAN: Final = 7
 DECIMAL_SIZE: Final = 8
 DECIMAL_DIGITS: Final = 9
 LEFT_OVER: Final = 10
+ENDLESS: Final = 11
 
 # What a message is, by its first bytes: codec.envelopes.
 FORM_NEITHER: Final = 0

@@ -19,6 +19,7 @@ _TEXTS: Final = {
     avro_codes.NOT_BOOLEAN: "{place} is a boolean of {need}",
     avro_codes.DECIMAL_SIZE: "{place} is a decimal of {need} bytes, not of 1 to 16",
     avro_codes.DECIMAL_DIGITS: "{place} is a decimal of more than {precision} digits",
+    avro_codes.ENDLESS: "{place} has more values than its bytes can hold",
     avro_codes.LEFT_OVER: "{have} bytes are left over after the row",
 }
 
@@ -34,13 +35,11 @@ def explain(plan: RowPlan, task: bytearray, start: int) -> DecodeError:
     code, at, need, have, step = NOTES.unpack_from(task)[:5]
     place, kind, precision = "the row", "the row", 0
     if step:
-        number = (step - avro_codes.NOTES_SIZE) // avro_codes.STEP_SIZE
-        if number == plan.before_step:
-            place = "beforeData"
+        subject = plan.subjects[(step - avro_codes.NOTES_SIZE) // avro_codes.STEP_SIZE]
+        if isinstance(subject, str):
+            place, kind = subject, "its type"
         else:
-            column = plan.columns[number - (0 <= plan.before_step < number)]
-            place = f"{column.section}.{column.name}" if column.section else column.name
-            kind, precision = column.logical_type or column.avro_type, column.precision
+            place, kind, precision = subject.place, subject.logical_type or subject.avro_type, subject.precision
     if code == avro_codes.CUT:
         return DecodeError(f"{place} is cut short", at - start, need, have)
     text = _TEXTS[code].format(place=place, kind=kind, precision=precision, need=need, have=have)

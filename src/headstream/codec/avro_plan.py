@@ -11,11 +11,12 @@ from typing import Final, NamedTuple
 from headstream.codec import avro_codes
 from headstream.codec.avro_schema import CACHED_SCHEMAS, AvroField, AvroType, parse_schema
 from headstream.codec.avro_values import TABLE_PRECISION
+from headstream.codec.replicate.formats import HEADER_FIELDS
 from headstream.errors import DecodeError, SchemaError
 
 __all__ = ["ColumnBuffers", "ColumnPlan", "RowPlan", "Rows", "compile_rows"]
 
-NOTES: Final = struct.Struct("<8q")
+NOTES: Final = struct.Struct("<9q")
 STEP: Final = struct.Struct("<10q")
 
 _KINDS: Final = {
@@ -80,6 +81,11 @@ class ColumnPlan:
     nullable: bool = True
 
     @property
+    def place(self) -> str:
+        """What errors call it."""
+        return f"{self.section}.{self.name}" if self.section else self.name
+
+    @property
     def storage(self) -> str:
         """How the column's buffers are laid out, in Arrow's terms.
 
@@ -97,13 +103,15 @@ class RowPlan:
 
     Args:
         columns: In the order of their bytes.
-        task: Empty notes and the table of steps.
+        task: Empty notes, the table of steps, and the types of what is passed over.
+        subjects: What each step is about: its column, or the name of a section or of a field that is passed over.
         before_step: The number of beforeData's own step; -1 where rows have no beforeData.
         least_bytes: No row is shorter: each column takes a byte at least, but those of a section that is null.
     """
 
     columns: tuple[ColumnPlan, ...]
     task: bytes
+    subjects: tuple[ColumnPlan | str, ...]
     before_step: int
     least_bytes: int
 
@@ -150,7 +158,8 @@ def compile_rows(schema: str) -> RowPlan:
 
     The schema is a record of `data`, and of `beforeData` (of columns that data has) and `headers` where it has them, in
     any order; each is a record, alone or in a union with null. Their fields are primitives, enums or fixed, alone or in a
-    union with null, in any order too.
+    union with null, in any order too. What else stands in headers, or beside the three, is passed over, unless it has the
+    name of one of Replicate's own headers.
 
     Args:
         schema: The Avro schema's text.
@@ -164,14 +173,14 @@ def compile_rows(schema: str) -> RowPlan:
     record = parse_schema(schema)
     if record.kind != "record":
         raise SchemaError(f"the Avro schema of data messages is a record, not {record.kind}")
-    columns: list[ColumnPlan] = []
-    steps: list[bytes] = []
+    walk = _Walk()
     _check_names(record.fields, "the record")
     for member in record.fields:
         if member.name in ("data", "beforeData", "headers"):
-            _add_section(member, columns, steps)
+            walk.add_section(member)
         else:
-            _add_column("", member, columns, steps, False)
+            walk.add_field("", member, False)
+    columns = walk.columns
     data = {column.name for column in columns if column.section == "data"}
     if not any(member.name == "data" for member in record.fields):
         raise SchemaError("the Avro schema of data messages has no field 'data'", where=record.name or None)
@@ -179,56 +188,123 @@ def compile_rows(schema: str) -> RowPlan:
         # What a row without beforeData costs in memory is paid for by the bytes of its data.
         if column.section == "beforeData" and column.name not in data:
             raise SchemaError(f"beforeData has the column {column.name!r}, which data has not")
-    sections = [(step[0], step[7]) for step in map(STEP.unpack, steps)]
+    sections = [(step[0], step[7]) for step in walk.steps]
     before_step = sections.index((avro_codes.SECTION, 1)) if (avro_codes.SECTION, 1) in sections else -1
-    notes = NOTES.pack(0, 0, 0, 0, 0, 0, 0, avro_codes.NOTES_SIZE + avro_codes.STEP_SIZE * len(steps))
     absent = {"beforeData", *(member.name for member in record.fields if _may_be_null(member.type))}
     least_bytes = sum(column.section not in absent for column in columns)
-    return RowPlan(tuple(columns), notes + b"".join(steps), before_step, least_bytes)
+    return RowPlan(tuple(columns), walk.task(), tuple(walk.subjects), before_step, least_bytes)
 
 
-def _add_section(member: AvroField, columns: list[ColumnPlan], steps: list[bytes]) -> None:
-    branches, null_index, inside = _unwrap(member.type, member.name)
-    if inside.kind != "record":
-        raise SchemaError(f"the field {member.name!r} is {inside.kind}, not a record")
-    _check_names(inside.fields, member.name)
-    is_before = member.name == "beforeData"
-    if branches or is_before:
-        steps.append(STEP.pack(avro_codes.SECTION, branches, null_index, 0, 0, len(inside.fields), -1, is_before, 0, 0))
-    for field in inside.fields:
-        _add_column(member.name, field, columns, steps, null_index >= 0)
+class _Walk:
+    """The steps of a plan as they are found."""
+
+    def __init__(self) -> None:
+        self.columns: list[ColumnPlan] = []
+        self.steps: list[tuple[int, ...]] = []
+        self.subjects: list[ColumnPlan | str] = []
+        self._skipped: list[tuple[int, AvroType]] = []
+
+    def add_section(self, member: AvroField) -> None:
+        branches, null_index, inside = _unwrap(member.type, member.name)
+        if inside.kind != "record":
+            raise SchemaError(f"the field {member.name!r} is {inside.kind}, not a record")
+        _check_names(inside.fields, member.name)
+        is_before = member.name == "beforeData"
+        if branches or is_before:
+            self.subjects.append(member.name)
+            self.steps.append((avro_codes.SECTION, branches, null_index, 0, 0, len(inside.fields), -1, is_before, 0, 0))
+        for field in inside.fields:
+            self.add_field(member.name, field, null_index >= 0)
+
+    def add_field(self, section: str, field: AvroField, nullable: bool) -> None:
+        place = f"{section}.{field.name}" if section else field.name
+        if section in ("", "headers") and field.name not in HEADER_FIELDS and not _is_flat(field.type):
+            self._skipped.append((len(self.steps), field.type))
+            self.subjects.append(place)
+            self.steps.append((avro_codes.SKIPPED, 0, -1, 0, 0, 0, -1, 0, 0, 0))
+            return
+        branches, null_index, plain = _unwrap(field.type, place)
+        if plain.kind not in _STORAGES:
+            raise SchemaError(f"the field {place!r} is {plain.kind}, not a plain value", advice="Only flat rows are read")
+        column = ColumnPlan(
+            section,
+            field.name,
+            plain.kind,
+            plain.logical_type,
+            plain.precision,
+            plain.scale,
+            plain.size,
+            plain.symbols,
+            nullable or null_index >= 0,
+        )
+        kind = column.storage
+        low, high = _RANGES.get((plain.kind, plain.logical_type)) or _range_of(plain)
+        if kind == "decimal128":
+            low, high = struct.unpack("<2q", (10**plain.precision).to_bytes(16, "little"))
+        if plain.kind == "fixed":
+            if plain.size == 0:
+                raise SchemaError(f"the field {place!r} is a fixed of 0 bytes")
+            kind = "fixed_decimal" if kind == "decimal128" else "fixed"
+        extent = _WIDTHS.get(kind, min(plain.size, _ENDLESS))
+        self.columns.append(column)
+        self.subjects.append(column)
+        self.steps.append((_KINDS[kind], branches, null_index, low, high, extent, 0 if column.nullable else -1, 0, 0, 0))
+
+    def task(self) -> bytes:
+        """Return the notes, the steps, and the types of what is passed over."""
+        end = avro_codes.NOTES_SIZE + avro_codes.STEP_SIZE * len(self.steps)
+        types: list[int] = []
+        places: dict[int, int] = {}
+        for number, avro_type in self._skipped:
+            step = self.steps[number]
+            extent = avro_codes.EXTENT // 8
+            self.steps[number] = (*step[:extent], _lay_type(avro_type, end, types, places), *step[extent + 1 :])
+        steps = b"".join(STEP.pack(*step) for step in self.steps)
+        return NOTES.pack(0, 0, 0, 0, 0, 0, 0, end, 0) + steps + struct.pack(f"<{len(types)}q", *types)
 
 
-def _add_column(section: str, field: AvroField, columns: list[ColumnPlan], steps: list[bytes], nullable: bool) -> None:
-    place = f"{section}.{field.name}" if section else field.name
-    branches, null_index, plain = _unwrap(field.type, place)
-    if plain.kind not in _STORAGES:
-        raise SchemaError(f"the field {place!r} is {plain.kind}, not a plain value", advice="Only flat rows are read")
-    column = ColumnPlan(
-        section,
-        field.name,
-        plain.kind,
-        plain.logical_type,
-        plain.precision,
-        plain.scale,
-        plain.size,
-        plain.symbols,
-        nullable or null_index >= 0,
-    )
-    kind = column.storage
-    low, high = _RANGES.get((plain.kind, plain.logical_type)) or _RANGES.get((plain.kind, None)) or (0, 0)
+def _lay_type(avro_type: AvroType, start: int, types: list[int], places: dict[int, int]) -> int:
+    """Lay a type, and all that is in it, behind the steps.
+
+    Args:
+        avro_type: The type.
+        start: Where types begin in the task.
+        types: The numbers of those that are there.
+        places: Where types are that are there, by the ids of their objects; a schema may refer to one any number of times.
+
+    Returns:
+        Its place in the task.
+    """
+    if id(avro_type) in places:
+        return places[id(avro_type)]
+    inside = [field.type for field in avro_type.fields] or avro_type.branches or ([avro_type.items] if avro_type.items else [])
+    laid = [_lay_type(part, start, types, places) for part in inside]
+    place = places[id(avro_type)] = start + 8 * len(types)
+    kind = avro_type.kind
+    if kind in ("array", "map"):
+        types += [avro_codes.ARRAY if kind == "array" else avro_codes.MAP, *laid]
+    elif kind in ("record", "union"):
+        types += [avro_codes.RECORD if kind == "record" else avro_codes.UNION, len(laid), *laid]
+    elif kind == "null":
+        types.append(avro_codes.NOTHING)
+    elif kind in ("float", "double", "fixed"):
+        types += [avro_codes.FIXED, _WIDTHS.get(kind, min(avro_type.size, _ENDLESS))]
+    else:
+        types += [_KINDS[_STORAGES[kind]], *_range_of(avro_type)]
+    return place
+
+
+def _range_of(plain: AvroType) -> tuple[int, int]:
+    """Return the least and largest number of an int, long or enum."""
     if plain.kind == "enum":
-        high = len(plain.symbols) - 1
-    elif kind == "decimal128":
-        low, high = struct.unpack("<2q", (10**plain.precision).to_bytes(16, "little"))
-    if plain.kind == "fixed":
-        if plain.size == 0:
-            raise SchemaError(f"the field {place!r} is a fixed of 0 bytes")
-        kind = "fixed_decimal" if kind == "decimal128" else "fixed"
-    extent = _WIDTHS.get(kind, min(plain.size, _ENDLESS))
-    validity = 0 if column.nullable else -1
-    columns.append(column)
-    steps.append(STEP.pack(_KINDS[kind], branches, null_index, low, high, extent, validity, 0, 0, 0))
+        return 0, len(plain.symbols) - 1
+    return _RANGES.get((plain.kind, None), (0, 0))
+
+
+def _is_flat(avro_type: AvroType) -> bool:
+    """Return whether a column can be made of a field: a plain value, alone or in a union with null."""
+    others = [branch for branch in avro_type.branches if branch.kind != "null"] or [avro_type]
+    return len(others) == 1 and others[0].kind in _STORAGES and len(avro_type.branches) <= 2
 
 
 def _may_be_null(avro_type: AvroType) -> bool:

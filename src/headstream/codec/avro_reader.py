@@ -10,13 +10,12 @@ from __future__ import annotations
 
 from typing import Final
 
+from headstream.codec.avro_codes import SPARE_VALUES
 from headstream.errors import DecodeError
 
 __all__ = ["INT_RANGE", "MAX_MAP_ENTRIES", "AvroReader"]
 
 INT_RANGE: Final = (-(1 << 31), (1 << 31) - 1)
-# Values read from one message: records and nulls take no bytes, so their number must be bounded by something else.
-SPARE_VALUES: Final = 65_536
 # Entries of a map of texts, an envelope's headers: each key is compared with all before it.
 MAX_MAP_ENTRIES: Final = 256
 

@@ -1,7 +1,8 @@
 """The walk over rows of Avro records, compiled: from the bytes of a row to its values in the columns' memory.
 
 It follows a task, as codec.avro_codes draws it, and writes where codec.avro has laid the columns out: numbers to `fixed`, where
-texts begin to `scratch`. At a row that is not what its schema says it stops, with the fault in the task's notes.
+texts begin to `scratch`. Fields that no column is made of are passed over (codec.avro_skip). At a row that is not what its
+schema says it stops, with the fault in the task's notes.
 """
 
 from __future__ import annotations
@@ -18,6 +19,7 @@ else:
 
 if not cython.compiled:
     from headstream.codec import avro_codes as codes
+    from headstream.codec.avro_skip import fail, skip_value
     from headstream.codec.uncompiled_avro_primitives import turn_decimal, varint_stop, varint_value
     from headstream.codec.uncompiled_primitives import (
         load32,
@@ -33,6 +35,7 @@ if not cython.compiled:
 elif not TYPE_CHECKING:
     from cython.cimports.headstream.codec import avro_codes as codes
     from cython.cimports.headstream.codec.avro_primitives import turn_decimal, varint_stop, varint_value
+    from cython.cimports.headstream.codec.avro_skip import fail, skip_value
     from cython.cimports.headstream.codec.primitives import (
         load32,
         load64,
@@ -46,20 +49,6 @@ elif not TYPE_CHECKING:
     )
 
 __all__ = ["walk_rows"]
-
-
-@cython.cfunc
-@cython.exceptval(check=False)
-@cython.nogil
-def _fail(
-    task: cython.p_uchar, code: cython.longlong, at: cython.longlong, need: cython.longlong, have: cython.longlong
-) -> cython.longlong:
-    """Note a fault; return -1."""
-    store64_signed(task, 0, code)
-    store64_signed(task, codes.NOTE_AT, at)
-    store64_signed(task, codes.NOTE_NEED, need)
-    store64_signed(task, codes.NOTE_HAVE, have)
-    return -1
 
 
 @cython.cfunc
@@ -98,7 +87,7 @@ def _put_null(
         store64(fixed, place + 8 * row, 0)
     elif kind == codes.BOOLEAN:
         fixed[place + row] = 0
-    else:
+    elif kind != codes.SKIPPED:
         store64(fixed, place + 16 * row, 0)
         store64(fixed, place + 16 * row + 8, 0)
 
@@ -121,10 +110,10 @@ def _take_decimal(
     while end - start > 16 and (p[start] == 255 if p[start + 1] > 127 else p[start] == 0):
         start += 1
     if size < 1 or end - start > 16:
-        return _fail(task, codes.DECIMAL_SIZE, at, size, 0)
+        return fail(task, codes.DECIMAL_SIZE, at, size, 0)
     place: cython.longlong = load64_signed(task, step + codes.VALUES) + 16 * row
     if not turn_decimal(fixed, place, p, start, end - start, load64(task, step + codes.LOW), load64(task, step + codes.HIGH)):
-        return _fail(task, codes.DECIMAL_DIGITS, at, 0, 0)
+        return fail(task, codes.DECIMAL_DIGITS, at, 0, 0)
     return end
 
 
@@ -147,14 +136,14 @@ def _take_fixed(
     place: cython.longlong = load64_signed(task, step + codes.VALUES)
     size: cython.longlong = load64_signed(task, step + codes.EXTENT)
     if size > end - at:
-        return _fail(task, codes.CUT, at, size, end - at)
+        return fail(task, codes.CUT, at, size, end - at)
     if kind == codes.FLOAT:
         store32(fixed, place + 4 * row, load32(p, at))
     elif kind == codes.DOUBLE:
         store64(fixed, place + 8 * row, load64(p, at))
     elif kind == codes.BOOLEAN:
         if p[at] > 1:
-            return _fail(task, codes.NOT_BOOLEAN, at, p[at], 0)
+            return fail(task, codes.NOT_BOOLEAN, at, p[at], 0)
         fixed[place + row] = p[at]
     elif kind == codes.FIXED_DECIMAL:
         return _take_decimal(p, at, size, task, step, fixed, row)
@@ -180,29 +169,31 @@ def _take_value(
     """Take a value that is not null; return the position after it, or -1."""
     kind: cython.longlong = load64_signed(task, step)
     if kind > codes.DECIMAL:
+        if kind == codes.SKIPPED:
+            return skip_value(p, at, end, task, load64_signed(task, step + codes.EXTENT))
         return _take_fixed(p, at, end, task, step, fixed, scratch, row)
     stop: cython.longlong = varint_stop(p, at, end)
     if stop < 0:
-        return _fail(task, -stop, at, end - at + 1, end - at)
+        return fail(task, -stop, at, end - at + 1, end - at)
     value: cython.longlong = varint_value(p, at, stop)
     if kind <= codes.INT64:
         if value < load64_signed(task, step + codes.LOW) or value > load64_signed(task, step + codes.HIGH):
-            return _fail(task, codes.RANGE, at, value, 0)
+            return fail(task, codes.RANGE, at, value, 0)
         if kind == codes.INT32:
             store32(fixed, load64_signed(task, step + codes.VALUES) + 4 * row, value)
         else:
             store64_signed(fixed, load64_signed(task, step + codes.VALUES) + 8 * row, value)
         return stop
     if value < 0:
-        return _fail(task, codes.LENGTH, at, value, 0)
+        return fail(task, codes.LENGTH, at, value, 0)
     if value > end - stop:
-        return _fail(task, codes.CUT, stop, value, end - stop)
+        return fail(task, codes.CUT, stop, value, end - stop)
     if kind == codes.DECIMAL:
         return _take_decimal(p, stop, value, task, step, fixed, row)
     if kind == codes.TEXT:
         good: cython.longlong = utf8_size(p, stop, value)
         if good != value:
-            return _fail(task, codes.NOT_UTF8, stop + good, 0, 0)
+            return fail(task, codes.NOT_UTF8, stop + good, 0, 0)
     _put_text(stop, value, task, step, fixed, scratch, row)
     return stop + value
 
@@ -226,17 +217,18 @@ def _take_row(
     branches: cython.longlong
     bits: cython.longlong
     index: cython.longlong
+    store64_signed(task, codes.NOTE_SPARE, codes.SPARE_VALUES + 4 * (end - at))
     while step < steps_end:
         branches = load64_signed(task, step + codes.BRANCHES)
         index = -2  # no union: never the index of null
         if branches != 0:
             stop = varint_stop(p, at, end)
             if stop < 0:
-                _fail(task, -stop, at, end - at + 1, end - at)
+                fail(task, -stop, at, end - at + 1, end - at)
                 return -1 - step
             index = varint_value(p, at, stop)
             if index < 0 or index >= branches:
-                _fail(task, codes.BRANCH, at, index, branches)
+                fail(task, codes.BRANCH, at, index, branches)
                 return -1 - step
             at = stop
         stop = step
@@ -259,7 +251,7 @@ def _take_row(
                 fixed[bits + (row >> 3)] |= 1 << (row & 7)
         step += codes.STEP_SIZE
     if at < end:
-        _fail(task, codes.LEFT_OVER, at, 0, end - at)
+        fail(task, codes.LEFT_OVER, at, 0, end - at)
         return -1
     return step
 

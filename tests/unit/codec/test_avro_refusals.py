@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+import json
 import tracemalloc
 from array import array
 from types import ModuleType
+from typing import Any
 
 import pytest
 
@@ -22,7 +24,20 @@ def avro(request: pytest.FixtureRequest) -> ModuleType:
     return module
 
 
+def passed_over(kind: Any) -> str:
+    """A row of nothing but a header that no column is made of."""
+    return row_schema(headers=[("n", kind)])
+
+
+def array_of(kind: Any) -> str:
+    return passed_over({"type": "array", "items": kind})
+
+
 INT, TEXT, NULLABLE = row_schema(("a", "int")), row_schema(("a", "string")), row_schema(("a", ["null", "int"]))
+NULLABLE_HEADERS = json.dumps({"type": "record", "name": "R", "fields": [
+    {"name": "data", "type": {"type": "record", "name": "D", "fields": [{"name": "a", "type": "int"}]}},
+    {"name": "headers", "type": ["null", {"type": "record", "name": "H", "fields": [{"name": "h", "type": "string"}]}]},
+]})  # fmt: skip
 TIME = {"type": "int", "logicalType": "time-millis"}
 FAULTS = [
     (INT, b"", "cut short", 0, 1, 0),
@@ -69,6 +84,31 @@ FAULTS = [
         1,
         0,
     ),
+    (NULLABLE_HEADERS, b"\x02\x02\x04a", r"headers\.h is cut short", 3, 2, 1),
+    (NULLABLE_HEADERS, b"\x02\x04", r"headers is branch 2 of a union of 2", 1, None, None),
+    (array_of("int"), b"\x02", r"headers\.n is cut short", 1, 1, 0),
+    (array_of("int"), b"\x80", r"headers\.n is cut short", 0, 2, 1),
+    (array_of("int"), b"\x02\x02", r"headers\.n is cut short", 2, 1, 0),
+    (array_of("int"), b"\x02" + encode_long(2**31), r"headers\.n is 2147483648, out of range", 1, None, None),
+    (array_of("int"), b"\x02" + b"\xff" * 10, "64 bits", 1, None, None),
+    (array_of("int"), b"\x01\x04\x02", r"headers\.n is cut short", 1, 2, 1),
+    (array_of("int"), b"\x01\x01\x02", r"headers\.n is cut short", 1, -1, 1),
+    (array_of("int"), b"\x01", r"headers\.n is cut short", 1, 1, 0),
+    (array_of("null"), encode_long(2**62), "more values than its bytes can hold", 10, None, None),
+    (array_of("null"), encode_long(-(2**63)) + b"\x00", "more values than its bytes can hold", 11, None, None),
+    (array_of({"type": "record", "name": "N", "fields": []}), encode_long(70_000) + b"\x00", "more values", 3, None, None),
+    (array_of("string"), b"\x02\x04a\xff\x00", r"headers\.n is not UTF-8", 3, None, None),
+    (array_of("bytes"), b"\x02\x01", r"headers\.n has the negative length -1", 1, None, None),
+    (array_of("bytes"), b"\x02\x06ab", r"headers\.n is cut short", 2, 3, 2),
+    (array_of("boolean"), b"\x02\x02", "boolean of 2", 1, None, None),
+    (array_of("boolean"), b"\x02", r"headers\.n is cut short", 1, 1, 0),
+    (array_of("double"), b"\x02abcdefg", r"headers\.n is cut short", 1, 8, 7),
+    (array_of(["null", "int"]), b"\x02\x04", r"headers\.n is branch 2 of a union of 2", 1, None, None),
+    (array_of(["null", "int"]), b"\x02\x01", r"headers\.n is branch -1 of a union of 2", 1, None, None),
+    (array_of({"type": "enum", "name": "E", "symbols": ["X"]}), b"\x02\x02", r"headers\.n is 1, out of range", 1, None, None),
+    (passed_over({"type": "map", "values": "int"}), b"\x02\x02\xff\x02\x00", r"headers\.n is not UTF-8", 2, None, None),
+    (passed_over({"type": "map", "values": "int"}), b"\x02\x02k", r"headers\.n is cut short", 3, 1, 0),
+    (array_of("int"), b"\x00\x00", "1 bytes are left over", 1, None, None),
 ]
 
 

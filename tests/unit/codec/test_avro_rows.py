@@ -201,3 +201,47 @@ def test_decode_rows_copies_texts_of_every_length_in_their_order(avro: ModuleTyp
     messages = [encode_value(parse_schema(schema), {"data": row}) for row in rows]
     plan, found = decode(avro, schema, *messages)
     assert [record["data"] for record in records_of(plan, found)] == rows
+
+
+HOP = {"type": "record", "name": "Hop", "fields": [{"name": "node", "type": "string"}, {"name": "ms", "type": ["null", "int"]}]}
+NESTED: list[tuple[Any, list[Any]]] = [
+    (HOP, [{"node": "größe", "ms": None}, {"node": "", "ms": 5}]),
+    (["null", HOP], [None, {"node": "n", "ms": 1}]),
+    ({"type": "array", "items": HOP}, [[], [{"node": "n", "ms": 1}] * 3]),
+    ({"type": "map", "values": {"type": "array", "items": "boolean"}}, [{}, {"a": [], "ü": [True, False]}]),
+    (["null", "int", "string"], [None, 7, "seven"]),
+    ("null", [None]),
+    ({"type": "record", "name": "Empty", "fields": []}, [{}]),
+    ({"type": "array", "items": {"type": "map", "values": {"type": "fixed", "name": "F", "size": 3}}}, [[{}, {"k": b"abc"}]]),
+    ({"type": "array", "items": ["double", "float", {"type": "enum", "name": "E", "symbols": ["X", "Y"]}]}, [[0.5, "Y"]]),
+]
+
+
+@pytest.mark.parametrize(("kind", "values"), NESTED, ids=[json.dumps(kind)[:40] for kind, _ in NESTED])
+@pytest.mark.parametrize("headers_may_be_null", [False, True])
+def test_decode_rows_passes_over_what_no_column_is_made_of(
+    avro: ModuleType, kind: Any, values: list[Any], headers_may_be_null: bool
+) -> None:
+    headers: Any = {"type": "record", "name": "Headers", "fields": [
+        {"name": "changeSequence", "type": "string"}, {"name": "new", "type": kind}, {"name": "transactionId", "type": "string"},
+    ]}  # fmt: skip
+    sections = {
+        "before": kind,
+        "data": {"type": "record", "name": "Data", "fields": [{"name": "a", "type": ["null", "int"]}]},
+        "headers": ["null", headers] if headers_may_be_null else headers,
+    }
+    schema = json.dumps({"type": "record", "name": "R", "fields": [{"name": n, "type": t} for n, t in sections.items()]})
+    rows_in = [
+        {"before": value, "data": {"a": place}, "headers": {"changeSequence": str(place), "new": value, "transactionId": "t"}}
+        for place, value in enumerate(values)
+    ]
+    if headers_may_be_null:
+        rows_in.insert(0, {"before": values[0], "data": {"a": None}, "headers": None})
+    messages = [encode_value(parse_schema(schema), row) for row in rows_in]
+    plan, rows = decode(avro, schema, *messages)
+    assert rows.faults == []
+    assert [column.name for column in plan.columns] == ["a", "changeSequence", "transactionId"]
+    for record, row in zip(records_of(plan, rows), rows_in, strict=True):
+        assert record["data"] == row["data"]
+        known = row["headers"] or {}
+        assert record["headers"] == {name: known.get(name) for name in ("changeSequence", "transactionId")}
