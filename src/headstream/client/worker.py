@@ -4,17 +4,31 @@ from __future__ import annotations
 
 import asyncio
 import functools
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import suppress
-from typing import ParamSpec, TypeVar
+from typing import Final, ParamSpec, TypeVar
 
 from headstream.errors import ClosedError
 
-__all__ = ["Worker"]
+__all__ = ["Worker", "slices_ms"]
 
 _P = ParamSpec("_P")
 _T = TypeVar("_T")
+
+_FIRST_SLICE_MS: Final = 125
+_LAST_SLICE_MS: Final = 1000
+
+
+def slices_ms() -> Iterator[float]:
+    """Yield for how long to wait in one call, milliseconds, again and again: a wait that is cancelled ends within this time.
+
+    Soon at first, later when it has been long, since a thousand that wait for ever are to cost next to nothing.
+    """
+    slice_ms = _FIRST_SLICE_MS
+    while True:
+        yield slice_ms
+        slice_ms = min(slice_ms * 2, _LAST_SLICE_MS)
 
 
 class Worker:

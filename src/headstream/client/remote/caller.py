@@ -29,6 +29,9 @@ _R = TypeVar("_R")
 _MOST_IDLE: Final = 8
 """Connections that nobody uses now, at most."""
 
+_SOON_MS: Final = 1000
+"""For so long is waited for a reply that nobody wants any more; then the connection is given up too."""
+
 _ONCE_ONLY: Final = frozenset(
     {
         Code.APPEND_MESSAGES,
@@ -252,9 +255,12 @@ class Pending(Generic[_R]):
         return reply
 
     def cancel(self) -> None:
-        """Give the reply up; it is read nevertheless, so that the connection can be used again. Giving up twice is fine."""
+        """Give the reply up; if it comes soon it is read, so that the connection can be used again. Giving up twice is fine."""
         connection, self._connection = self._connection, None
         if connection is None:
+            return
+        if not connection.has_reply(_SOON_MS):
+            connection.close()
             return
         try:
             connection.receive(self._command)

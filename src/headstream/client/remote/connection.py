@@ -21,7 +21,7 @@ from headstream.wire.commands.sessions import LoggedIn, Login
 from headstream.wire.commands.tokens import LoginWithToken
 from headstream.wire.records import Command
 
-__all__ = ["Connection", "Connector", "explain_login", "login_of", "lost", "make_tls", "must_not_be_used", "unreachable"]
+__all__ = ["Connection", "Connector", "explain_login", "has_something", "login_of", "lost", "make_tls", "unreachable"]
 
 _R = TypeVar("_R")
 
@@ -44,6 +44,9 @@ class Connection(Protocol):
             InvalidInputError: the protocol cannot say it; nothing was sent.
             OutcomeUnknownError: the connection broke.
         """
+
+    def has_reply(self, wait_ms: int) -> bool:
+        """Return whether a reply begins to come within so many milliseconds."""
 
     def receive(self, command: Command[_R]) -> _R:
         """Return the reply to the command that was sent.
@@ -131,11 +134,11 @@ def make_tls(address: Address) -> ssl.SSLContext:
         ) from None
 
 
-def must_not_be_used(link: socket.socket) -> bool:
-    """Return whether a socket that nobody waits at has something to say: that it was closed, mostly."""
+def has_something(link: socket.socket, wait_ms: int = 0) -> bool:
+    """Return whether a socket has something to say; one that was asked nothing, that it was closed, mostly."""
     try:
         poll = select.poll()
         poll.register(link, select.POLLIN | select.POLLERR | select.POLLHUP)
-        return bool(poll.poll(0))
+        return bool(poll.poll(wait_ms))
     except (OSError, ValueError):
         return True

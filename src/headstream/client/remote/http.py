@@ -10,7 +10,7 @@ from typing import Any, Final, TypeVar
 from urllib.parse import urlencode
 
 from headstream.client.remote.address import Address
-from headstream.client.remote.connection import explain_login, login_of, lost, make_tls, must_not_be_used, unreachable
+from headstream.client.remote.connection import explain_login, has_something, login_of, lost, make_tls, unreachable
 from headstream.codec.json_text import decode_json, encode_json
 from headstream.errors import AuthenticationError, HeadstreamError, LimitError, NotFoundError, OutcomeUnknownError, ServerError
 from headstream.wire.commands.sessions import AccessToken
@@ -120,13 +120,17 @@ class HttpConnection:
     @property
     def is_usable(self) -> bool:
         """Whether it is still open, as far as can be seen without asking."""
-        return self._link.sock is not None and not must_not_be_used(self._link.sock)
+        return self._link.sock is not None and not has_something(self._link.sock)
 
     def send(self, command: Command[Any], wait_ms: float = 0) -> None:
         """Send a command; see Connection."""
         self._wait_ms = wait_ms
         self._shown = self._connector.show(self)
         self._request(command, self._shown)
+
+    def has_reply(self, wait_ms: int) -> bool:
+        """Return whether a reply begins to come; see Connection."""
+        return self._link.sock is None or has_something(self._link.sock, wait_ms)
 
     def receive(self, command: Command[_R]) -> _R:
         """Return the reply to the command that was sent; see Connection. One whose login has ended logs in again."""

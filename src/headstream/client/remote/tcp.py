@@ -8,7 +8,7 @@ from collections.abc import Sequence
 from typing import Any, Final, TypeVar
 
 from headstream.client.remote.address import Address
-from headstream.client.remote.connection import explain_login, login_of, lost, make_tls, must_not_be_used, unreachable
+from headstream.client.remote.connection import explain_login, has_something, login_of, lost, make_tls, unreachable
 from headstream.codec.buffer import BytesLike
 from headstream.errors import AuthenticationError, NotFoundError, OutcomeUnknownError
 from headstream.wire.frames import request_head
@@ -84,7 +84,7 @@ class TcpConnection:
     @property
     def is_usable(self) -> bool:
         """Whether it is still open, as far as can be seen without asking."""
-        return not must_not_be_used(self._link)
+        return not has_something(self._link)
 
     def send(self, command: Command[Any], wait_ms: float = 0) -> None:
         """Send a command; see Connection."""
@@ -107,6 +107,10 @@ class TcpConnection:
                 sent -= len(views.pop(0))
             if sent:
                 views[0] = views[0][sent:]
+
+    def has_reply(self, wait_ms: int) -> bool:
+        """Return whether a reply begins to come; see Connection."""
+        return has_something(self._link, wait_ms)
 
     def receive(self, command: Command[_R]) -> _R:
         """Return the reply to the command that was sent; see Connection."""

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import socket
 import threading
+import time
 from typing import Any
 
 import pytest
@@ -231,3 +232,12 @@ def test_a_server_of_something_else_is_told_in_plain_words(scheme: str, said: by
         with pytest.raises(ServerUnreachableError, match=text):
             hs.connect(f"{scheme}://iggy:iggy@127.0.0.1:{listener.getsockname()[1]}")
         thread.join()
+
+
+def test_a_batch_asked_for_ahead_is_not_waited_for_when_nobody_wants_it() -> None:
+    first = fetched(stored(b"0", offset=0), next_offset=1)
+    with ScriptedServer(Script(FetchMessages, first, SILENCE)) as server, hs.connect(server.url + "?timeout_ms=60000") as log:
+        with log.consumer("shop/orders", timeout_ms=0) as consumer:
+            next(consumer)
+            began_s = time.monotonic()
+        assert time.monotonic() - began_s < 30  # of the minute that an answer may take
