@@ -15,7 +15,7 @@ from headstream.broker.broker import Broker
 from headstream.broker.commands.dispatch import Dispatcher
 from headstream.broker.commands.table import make_dispatcher
 from headstream.broker.settings import ServerSettings
-from headstream.log.shared import open_memory
+from headstream.log.opening import open_memory
 from headstream.server.http import HttpServer
 from headstream.server.http_settings import HttpSettings, TokenSettings
 from headstream.server.http_tokens import AccessTokens

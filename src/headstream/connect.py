@@ -122,7 +122,7 @@ def _make_remote(parts: SplitResult, options: dict[str, Any]) -> Client:
 def _make_embedded(text: str, parts: SplitResult, options: dict[str, Any]) -> Client:
     from headstream.broker.broker import Broker
     from headstream.client.client import Client
-    from headstream.log.shared import open_directory, open_memory
+    from headstream.log.opening import open_directory, open_memory
 
     if parts.scheme == "file":
         return Client(Broker(open_directory(_directory(text, parts), **options)))
