@@ -25,7 +25,7 @@ from bench.machine import Report  # noqa: E402
 from headstream.broker.broker import Broker  # noqa: E402
 from headstream.codec.batch.stamp import stamp  # noqa: E402
 from headstream.log.linux import reserve  # noqa: E402
-from headstream.log.shared import open_directory, open_memory  # noqa: E402
+from headstream.log.opening import open_directory, open_memory  # noqa: E402
 from headstream.model.identifiers import TopicName  # noqa: E402
 from headstream.model.polling import Consumer, PollingStrategy  # noqa: E402
 from headstream.model.topology import Limits  # noqa: E402

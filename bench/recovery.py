@@ -22,7 +22,7 @@ sys.path.insert(0, str(ROOT))
 from bench.machine import Report  # noqa: E402
 from headstream.broker.broker import Broker  # noqa: E402
 from headstream.log.files import OsFiles  # noqa: E402
-from headstream.log.shared import open_directory  # noqa: E402
+from headstream.log.opening import open_directory  # noqa: E402
 from headstream.log.verification import Verification  # noqa: E402
 from headstream.model.identifiers import TopicName  # noqa: E402
 from headstream.model.topology import Limits  # noqa: E402

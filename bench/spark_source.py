@@ -28,7 +28,7 @@ import headstream as hs
 from bench.machine import Report
 from bench.spark_kafka import anchor_frames, filled_broker
 from headstream.codec.binary import encode_sent
-from headstream.log.shared import close_log, open_directory
+from headstream.log.opening import close_log, open_directory
 from headstream.spark import session, stop
 from headstream.spark.options import HeaderShape, parse_options
 from headstream.spark.reader import read_task

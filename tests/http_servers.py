@@ -6,7 +6,7 @@ import asyncio
 import http.client
 import json
 import threading
-from collections.abc import Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import dataclass, field
 from typing import Any
@@ -15,7 +15,7 @@ from headstream.broker.broker import Broker
 from headstream.broker.commands.dispatch import Dispatcher
 from headstream.broker.commands.table import make_dispatcher
 from headstream.broker.settings import ServerSettings
-from headstream.log.shared import open_memory
+from headstream.log.opening import open_memory
 from headstream.server.http import HttpServer
 from headstream.server.http_settings import HttpSettings, TokenSettings
 from headstream.server.http_tokens import AccessTokens
@@ -79,14 +79,18 @@ class Http:
 
 
 @contextmanager
-def serving(settings: HttpSettings | None = None, tokens: TokenSettings | None = None) -> Iterator[Http]:
+def serving(
+    settings: HttpSettings | None = None,
+    tokens: TokenSettings | None = None,
+    make_loop: Callable[[], asyncio.AbstractEventLoop] = asyncio.new_event_loop,
+) -> Iterator[Http]:
     """Lend a server over an empty log in memory, with root logged in."""
     broker = Broker(open_memory())
     dispatcher = make_dispatcher(broker, ServerSettings(password_rounds=4, most_tokens=10_000))
     access = AccessTokens(tokens or TokenSettings(secret=SECRET), dispatcher.tokens, dispatcher.users)
     workers, traffic = Workers(), Traffic("http")
     server = HttpServer(dispatcher, settings or HttpSettings(), access, workers, [traffic])
-    loop = asyncio.new_event_loop()
+    loop = make_loop()
     thread = threading.Thread(target=loop.run_forever)
     thread.start()
     try:

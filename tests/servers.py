@@ -11,7 +11,7 @@ from headstream.broker.commands.table import make_dispatcher
 from headstream.broker.sessions import Session
 from headstream.broker.settings import ServerSettings
 from headstream.errors import HeadstreamError
-from headstream.log.shared import open_directory, open_memory
+from headstream.log.opening import open_directory, open_memory
 from headstream.wire.commands.permissions import Permissions
 from headstream.wire.commands.sessions import Login
 from headstream.wire.commands.users import CreateUser, UserDetails, UserStatus

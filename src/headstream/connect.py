@@ -25,7 +25,7 @@ __all__ = ["URL_VARIABLE", "connect", "connect_async"]
 
 URL_VARIABLE: Final = "HEADSTREAM_URL"
 _KINDS: Final = "file:///directory, memory:// or headstream://user:password@host:8090"
-_ELSEWHERE: Final = ("headstreams", "kafka", "iggy", "iggy+tcp", "quic", "tcp")
+_ELSEWHERE: Final = ("headstreams", "iggy", "iggy+tcp", "quic", "tcp")
 _SERVERS: Final = ("headstream", "http", "https")
 _EMBEDDED_OPTIONS: Final = ("segment_bytes",)
 _REMOTE_OPTIONS: Final = ("tls", "tls_ca_file", "tls_domain", "connect_timeout_ms", "timeout_ms", "retry_timeout_ms")
@@ -122,7 +122,7 @@ def _make_remote(parts: SplitResult, options: dict[str, Any]) -> Client:
 def _make_embedded(text: str, parts: SplitResult, options: dict[str, Any]) -> Client:
     from headstream.broker.broker import Broker
     from headstream.client.client import Client
-    from headstream.log.shared import open_directory, open_memory
+    from headstream.log.opening import open_directory, open_memory
 
     if parts.scheme == "file":
         return Client(Broker(open_directory(_directory(text, parts), **options)))
@@ -144,6 +144,9 @@ def _directory(text: str, parts: SplitResult) -> str:
 
 
 def _refusal(text: str, parts: SplitResult) -> InvalidUrlError:
+    if parts.scheme == "kafka":
+        advice = 'Use Spark, as in spark.readStream.format("headstream").option("url", "kafka://host:9092"), or ' + _KINDS
+        return InvalidUrlError("Kafka is read and written through Spark, not by connect()", where=text, advice=advice)
     if parts.scheme in _ELSEWHERE:
         return InvalidUrlError(f"this build has no transport for {parts.scheme}:// yet", where=text, advice=f"Use {_KINDS}")
     if not parts.scheme or "://" not in text:

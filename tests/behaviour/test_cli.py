@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import os
+import pty
 import random
 import signal
 import subprocess
@@ -72,7 +73,7 @@ def test_streams_and_topics_are_made_shown_and_deleted(url: str) -> None:
     lines = run("topic", "list", "shop", "--output", "jsonl", url=url).stdout.splitlines()
     assert [json.loads(line)["name"] for line in lines] == [TOPIC, "shop/returns"]
     table = run("topic", "list", url=url).stdout.decode().splitlines()
-    assert table[0].split() == ["name", "id", "limits", "partitions", "messages", "size_bytes", "created"]
+    assert table[0].split() == ["name", "id", "limits", "partitions", "messages", "size_bytes"]
     assert table[1].split()[:5] == [TOPIC, "1", "iggy", "3", "0"]
     assert read_json("topic", "update", TOPIC, "--name", "purchases", "--retention", "7d", url=url)["name"] == "shop/purchases"
     run("topic", "delete", "shop/purchases", url=url)
@@ -240,6 +241,28 @@ def test_export_takes_partitions_places_and_forms(url: str, tmp_path: Path) -> N
     assert payloads("--from", "2100-01-01") == []
     assert [message["payload"] for message in read_json("export", TOPIC, url=url)] == ["YQ==", "Yg==", "Yw==", "ZA=="]
     assert b"no partition 3" in run("export", TOPIC, "--partition", "3", url=url, code=1).stderr
+
+
+def test_import_and_export_show_their_progress_on_a_terminal_alone(url: str, tmp_path: Path) -> None:
+    fill(url, *(b"%d" % number for number in range(20)))
+    file = tmp_path / "out.jsonl"
+    plain = run("export", TOPIC, url=url)
+    assert (len(plain.stdout.splitlines()), plain.stderr) == (20, b"")
+    for arguments, said in (
+        (("export", TOPIC), b"20/20"),
+        (("export", TOPIC, "--file", file), b"20/20"),
+        (("import", file, "--topic", TOPIC), b"importing"),
+    ):
+        ours, terminal = pty.openpty()
+        command = [*COMMAND, *map(str, arguments)]
+        done = subprocess.run(command, stdout=subprocess.PIPE, stderr=terminal, env=environment(url) | {"TERM": "xterm"})
+        os.close(terminal)
+        assert done.returncode == 0
+        assert said in os.read(ours, 1 << 16)
+        os.close(ours)
+        if arguments == ("export", TOPIC):
+            assert done.stdout == plain.stdout
+    assert file.read_bytes() == plain.stdout
 
 
 def test_import_names_a_bad_line_and_collects_it_when_told_to(url: str, tmp_path: Path) -> None:

@@ -18,7 +18,7 @@ from headstream.broker.partitions import Partitions
 from headstream.broker.streams import Streams
 from headstream.broker.topics import Topics
 from headstream.log.log import Log
-from headstream.log.shared import close_log
+from headstream.log.opening import close_log
 
 __all__ = ["Broker"]
 

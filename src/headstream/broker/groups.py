@@ -19,6 +19,7 @@ from headstream.errors import (
     OffsetOutOfRangeError,
     RebalancedError,
 )
+from headstream.log.administration import delete_group
 from headstream.log.catalog import TopicRecord
 from headstream.model.groups import DEFAULT_SESSION_TIMEOUT_MS, Assignment, Group, GroupPartition, Member
 from headstream.model.identifiers import TopicName
@@ -153,21 +154,23 @@ class Groups:
     # -- from outside -----------------------------------------------------------------------------------------
 
     def list(self, topic: TopicName) -> builtins.list[Group]:
-        """Return the groups of a topic that have committed something, or have members in this process, by name."""
+        """Return the groups of a topic, by name: those made, those that have committed, those with members here."""
         record = self._backing.topic(topic)
         committed = [who.name for who in self._backing.log.offsets(record).consumers() if who.kind is ConsumerKind.GROUP]
-        groups = [self._describe(record, name) for name in sorted({*committed, *self._registry.names(record)})]
-        return [group for group in groups if _exists(group)]
+        made = [group.name for group in record.groups]
+        groups = [self._describe(record, name) for name in sorted({*made, *committed, *self._registry.names(record)})]
+        return [group for group in groups if _exists(record, group)]
 
     def get(self, topic: TopicName, group: str) -> Group:
         """Return one group.
 
         Raises:
             TopicNotFoundError: there is no such topic.
-            GroupNotFoundError: nobody has committed anything for such a group, and nobody reads for it.
+            GroupNotFoundError: nobody has made such a group or committed anything for it, and nobody reads for it.
         """
-        found = self._describe(self._backing.topic(topic), group)
-        if not _exists(found):
+        record = self._backing.topic(topic)
+        found = self._describe(record, group)
+        if not _exists(record, found):
             raise GroupNotFoundError(
                 f"topic {str(topic)!r} has no group {group!r}",
                 where=self._backing.log.root,
@@ -176,14 +179,18 @@ class Groups:
         return found
 
     def delete(self, topic: TopicName, group: str) -> None:
-        """Forget everything a group has committed.
+        """Forget a group, and everything it has committed.
 
         Raises:
             GroupNotFoundError: there is no such group.
             GroupInUseError: it has members, here or in another process.
+            LogLockedError: an existing client has made it, and another process is the log's writer.
         """
         self.get(topic, group)
         with self._unused(topic, group) as record:
+            for made in record.groups:
+                if made.name == group:
+                    delete_group(self._backing.writable_log(), record, made.id)
             store = self._backing.log.offsets(record)
             for number in range(1, record.partitions + 1):
                 store.forget(Consumer.group(group), number)
@@ -294,7 +301,7 @@ class Groups:
         return Group(str(record.name), name, generation if members else 0, members, partitions, live.other_process())
 
 
-def _exists(group: Group) -> bool:
-    return (
-        bool(group.members) or group.process is not None or any(partition.committed is not None for partition in group.partitions)
-    )
+def _exists(record: TopicRecord, group: Group) -> bool:
+    if group.members or group.process is not None or any(made.name == group.name for made in record.groups):
+        return True
+    return any(partition.committed is not None for partition in group.partitions)

@@ -26,8 +26,8 @@ _group_argument = click.argument("name", metavar="GROUP", type=Checked("group", 
 def group() -> None:
     """Consumer groups of a topic: how far each has come, and where it goes on.
 
-    A group is there from its first commit on. Its consumers in one process share the topic's partitions; one process at a
-    time reads for a group, others stand by.
+    A group is there when somebody has made it, and from its first commit on. Its consumers in one process share the topic's
+    partitions; one process at a time reads for a group, others stand by.
 
     \b
     Examples:
@@ -85,6 +85,8 @@ def show(topic: str, name: str, url: str, output: str) -> None:
 @output_option
 def create(topic: str, name: str, at: PollingStrategy, url: str, output: str) -> None:
     """Make a group of TOPIC, which begins AT a place; a consumer of a group that nobody made begins at first.
+
+    On a server the clients of Iggy can join it too.
 
     \b
     Examples:

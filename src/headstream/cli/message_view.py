@@ -7,40 +7,36 @@ A payload or key that is printable UTF-8 is shown as text, with line ends and ta
 
 from __future__ import annotations
 
-import shutil
-import sys
 from collections.abc import Iterable
 from typing import Final
 
 from headstream.cli.header_text import encode_base64, format_header
 from headstream.cli.lines import encode_document, encode_line
-from headstream.cli.output import escape, format_time, print_table, print_text, write_json_list
+from headstream.cli.output import escape, fits, format_time, print_table, print_text, write_json_list
 from headstream.model.message import Message, MessageState, state_name
 
 __all__ = ["describe_bytes", "print_message_lines", "print_message_table"]
 
 _SHOWN_CHARACTERS: Final = 200
 """Of a payload in a table: more would hide the messages around it; JSON has all of it."""
-_TABLE_COLUMNS: Final = 80
-_STATE_COLUMNS: Final = 20
-"""What a terminal must have for a table of messages; a narrower one shows them a line each."""
 _BLANKS: Final = str.maketrans("", "", "\n\r\t")
 
 
 def print_message_table(messages: list[Message], form: str) -> None:
-    """Print messages that are all there.
+    """Print messages that are all there: as a table, or a line each where a terminal is too narrow for one.
 
     Args:
         messages: What to print.
         form: table, json or jsonl.
     """
     has_states = any(message.state != MessageState.AVAILABLE for message in messages)
-    needed = _TABLE_COLUMNS + (_STATE_COLUMNS if has_states else 0)
-    if form != "table" or (sys.stdout.isatty() and shutil.get_terminal_size().columns < needed):
-        print_message_lines(messages, form)
-        return
     columns = ["partition", "offset", "time", *(["state"] if has_states else []), "key", "headers", "payload"]
-    print_table(columns, [_cells(message, has_states) for message in messages], folded=("key", "headers", "payload"))
+    folded = ("key", "headers", "payload")
+    cells = [_cells(message, has_states) for message in messages] if form == "table" else []
+    if form == "table" and fits(columns, cells, folded):
+        print_table(columns, cells, folded)
+    else:
+        print_message_lines(messages, form)
 
 
 def print_message_lines(messages: Iterable[Message], form: str, *, flush: bool = False) -> None:

@@ -1,6 +1,6 @@
 """What commands print: tables for people, JSON for programs, each to standard output and nowhere else.
 
---output table    aligned columns, fitted to the terminal; as wide as need be where there is none
+--output table    aligned columns, fitted to the terminal without losing anything; as wide as need be where there is none
 --output json     one document: a list where a command shows many, an object where it shows one
 --output jsonl    one object a line
 """
@@ -8,14 +8,16 @@
 from __future__ import annotations
 
 import json
+import shutil
 import sys
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from datetime import UTC, datetime
-from typing import Any, Final
+from typing import Any, Final, Literal
 
 __all__ = [
     "ReaderLeftError",
     "escape",
+    "fits",
     "format_time",
     "print_object",
     "print_objects",
@@ -26,6 +28,7 @@ __all__ = [
 
 _WIDE: Final = 10_000
 """Columns of a table that no terminal shows: enough that nothing is folded."""
+_GAP: Final = 2
 _UNFOLDED: Final = 32
 _FOLDED: Final = 12
 """On a narrow terminal columns with cells longer than the first are folded, to no less than the second."""
@@ -102,36 +105,62 @@ def write_json_list(documents: Iterable[Any], *, flush: bool = False) -> None:
 
 
 def print_table(columns: Sequence[str], rows: Iterable[Sequence[str]], folded: Sequence[str] = ()) -> None:
-    """Print aligned columns.
+    """Print aligned columns; on a terminal that is too narrow for them each row as its members, one below the other.
 
     Args:
-        columns: Their names; none for a table without a head.
+        columns: Their names; none for members: a name and its value.
         rows: The cells, as text; numbers stand at the right.
         folded: Columns that a narrow terminal folds; none is those with long cells.
     """
+    cells = [[escape(cell) for cell in row] for row in rows]
+    if fits(columns, cells, folded):
+        _print_aligned(columns, cells, folded)
+        return
+    for number, row in enumerate(cells):
+        if number:
+            print_text("")
+        _print_aligned((), list(zip(columns, row, strict=True)))
+
+
+def fits(columns: Sequence[str], cells: Sequence[Sequence[str]], folded: Sequence[str] = ()) -> bool:
+    """Return whether standard output is wide enough for a table with these columns; arguments as for print_table()."""
+    if not columns or not sys.stdout.isatty():
+        return True
+    widths = (_widths(columns, cells, folded, number)[0] for number in range(len(columns)))
+    return sum(widths) + _GAP * (len(columns) - 1) <= shutil.get_terminal_size().columns
+
+
+def _widths(columns: Sequence[str], cells: Sequence[Sequence[str]], folded: Sequence[str], number: int) -> tuple[int, bool]:
+    """Return the least width of a column that loses nothing, and whether it may be folded to it."""
+    from rich.cells import cell_len
+
+    longest = max((cell_len(row[number]) for row in cells), default=0)
+    is_folded = columns[number] in folded if folded else longest > _UNFOLDED
+    return max(cell_len(columns[number]), min(longest, _FOLDED) if is_folded else longest), is_folded
+
+
+def _print_aligned(columns: Sequence[str], cells: Sequence[Sequence[str]], folded: Sequence[str] = ()) -> None:
     from rich import box
     from rich.console import Console
     from rich.table import Table
     from rich.text import Text
 
     is_terminal = sys.stdout.isatty()
-    console = Console(file=sys.stdout, width=None if is_terminal else _WIDE, highlight=False, emoji=False, markup=False)
-    cells = [list(row) for row in rows]
-    table = Table(box=box.SIMPLE_HEAD if is_terminal else None, show_header=bool(columns), show_edge=False, pad_edge=False)
-    for number in range(len(columns) or max(map(len, cells), default=0)):
-        column = [row[number] for row in cells]
-        is_number = bool(columns) and all(cell.lstrip("-").isdecimal() for cell in column)
-        longest = max(map(len, column), default=0)
-        is_folded = columns[number] in folded if folded else longest > _UNFOLDED
-        table.add_column(
-            Text(columns[number]) if columns else "",
-            justify="right" if is_number else "left",
-            overflow="fold",
-            no_wrap=not is_folded,
-            min_width=min(longest, _FOLDED) if is_folded else None,
-        )
+    width = shutil.get_terminal_size().columns if is_terminal else _WIDE
+    console = Console(file=sys.stdout, width=width, height=_WIDE, highlight=False, emoji=False, markup=False)
+    table = Table(box=box.SIMPLE_HEAD if is_terminal and columns else None, show_header=bool(columns), show_edge=False)
+    table.pad_edge = False
+    table.padding = (0, _GAP - 1 if table.box else _GAP, 0, 0)
+    for number, name in enumerate(columns):
+        is_number = all(row[number].lstrip("-").isdecimal() for row in cells)
+        least, is_folded = _widths(columns, cells, folded, number)
+        justify: Literal["left", "right"] = "right" if is_number else "left"
+        table.add_column(Text(name), justify=justify, overflow="fold", no_wrap=not is_folded, min_width=least)
+    if not columns:
+        table.add_column(no_wrap=True)
+        table.add_column(overflow="fold")
     for row in cells:
-        table.add_row(*(Text(escape(cell)) for cell in row))
+        table.add_row(*map(Text, row))
     with console.capture() as capture:
         console.print(table)
     for line in _lines(capture.get()):

@@ -19,7 +19,7 @@ if TYPE_CHECKING:
 
 __all__ = ["topic"]
 
-_COLUMNS = ("name", "id", "limits", "partitions", "messages", "size_bytes", "created")
+_COLUMNS = ("name", "id", "limits", "partitions", "messages", "size_bytes")
 
 
 @click.group()

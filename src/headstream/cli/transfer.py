@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import sys
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from contextlib import ExitStack, redirect_stdout
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -30,6 +30,7 @@ from headstream.model.topology import MAX_PARTITIONS, Limits
 if TYPE_CHECKING:
     from headstream.cli.importing.importer import ImportOptions
     from headstream.client.client import Client
+    from headstream.model.topology import Partition
 
 __all__ = ["export", "import_"]
 
@@ -63,8 +64,8 @@ def import_(file: Path, topic: str | None, bad_lines: Path | None, partitions: i
     sends nothing twice; when FILE has grown, it imports what is new. A bad line stops the import with exit code 1 and is
     named by its number; --bad-lines collects such lines instead.
 
-    A line's timestamp_us travels as the header hs.timestamp; offset, state and checksum are the log's own and are not
-    taken over.
+    A line's timestamp_us travels as the header hs.timestamp; its state is set right after it is sent; a checksum that is not
+    the payload's makes the line a bad one; the offset is the log's own and is not taken over.
 
     \b
     Examples:
@@ -118,18 +119,25 @@ def export(
     """
     with ExitStack() as stack:
         log = stack.enter_context(open_log(url))
-        messages = _read_all(log, topic, partitions, start, states)
+        places = log.topic(topic).partitions  # before a file is begun
         if file is not None:
-            log.topic(topic)  # before a file is begun
             stack.enter_context(redirect_stdout(stack.enter_context(file.open("w", encoding="utf-8"))))
+        messages = _read_all(log, topic, {place.number: place.end_offset for place in places}, partitions, start, states)
+        if sys.stderr.isatty() and not sys.stdout.isatty():
+            chosen = [place for place in places if not partitions or place.number in partitions]
+            messages = _with_count(messages, chosen, stack)
         print_message_lines(messages, output)
 
 
 def _read_all(
-    log: Client, topic: str, partitions: tuple[int, ...], start: PollingStrategy, states: tuple[str, ...] | None
+    log: Client,
+    topic: str,
+    ends: dict[int, int],
+    partitions: tuple[int, ...],
+    start: PollingStrategy,
+    states: tuple[str, ...] | None,
 ) -> Iterator[Message]:
-    """Iterate over what a topic has at the beginning, not over what comes meanwhile."""
-    ends = {place.number: place.end_offset for place in log.topic(topic).partitions}
+    """Iterate over what a topic has at the beginning, which its partitions' ends say, not over what comes meanwhile."""
     for number in sorted(set(partitions)) or ends:
         end = ends.get(number)
         if start.kind is PollingKind.OFFSET and end is not None and start.value >= end:
@@ -139,6 +147,24 @@ def _read_all(
                 if end is not None and (message.offset or 0) >= end:
                     break
                 yield message
+
+
+def _with_count(messages: Iterator[Message], places: Iterable[Partition], stack: ExitStack) -> Iterator[Message]:
+    """Iterate over messages and show on a terminal how many of those that the places have are behind."""
+    from rich.console import Console
+    from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeRemainingColumn
+
+    begins = {place.number: place.first_offset for place in places}
+    total = sum(place.end_offset - place.first_offset for place in places)
+    columns = TextColumn("{task.description}"), BarColumn(), MofNCompleteColumn(), TimeRemainingColumn()
+    console = Console(stderr=True, highlight=False)
+    progress = stack.enter_context(Progress(*columns, console=console, transient=True, redirect_stdout=False))
+    task = progress.add_task("exporting", total=total)
+    for message in messages:
+        number, next_offset = message.partition or 0, (message.offset or 0) + 1
+        progress.advance(task, next_offset - begins[number])  # what was stepped over counts too
+        begins[number] = next_offset
+        yield message
 
 
 def _with_progress(options: ImportOptions, file: Path, stack: ExitStack) -> ImportOptions:

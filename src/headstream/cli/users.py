@@ -74,8 +74,8 @@ def create(name: str, allow: tuple[str, ...], *, inactive: bool, url: str, outpu
     \b
     Examples:
       headstream user create ann --allow all
-      headstream user create reader --allow shop=read_stream,poll_messages < password.txt
-      headstream user create loader --allow shop/orders=send_messages < password.txt
+      headstream user create reader --allow shop=read_stream,read_topics,poll_messages < password.txt
+      headstream user create loader --allow shop/orders=read_topic,send_messages < password.txt
     """
     password = read_secret(f"Password of {name}", is_new=True)
     with open_log(url) as log:

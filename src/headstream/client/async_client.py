@@ -10,7 +10,7 @@ from __future__ import annotations
 
 import asyncio
 import functools
-from collections.abc import AsyncIterator, Callable, Iterable
+from collections.abc import AsyncIterator, Awaitable, Callable, Iterable
 from types import TracebackType
 from typing import TYPE_CHECKING, Final, TypedDict, Unpack
 
@@ -142,6 +142,11 @@ class AsyncConsumer:
             self._consumer = await self._worker.run(self._make)
         return self._consumer
 
+    @property
+    def positions(self) -> dict[int, int]:
+        """Partition -> offset of the next message to fetch; nothing before it is entered or first used."""
+        return {} if self._consumer is None else self._consumer.positions
+
     async def _fetch(self, consumer: Consumer, timeout_ms: float | None) -> bool:
         """Have messages ready, in slices of time that a cancellation can end."""
         loop = asyncio.get_running_loop()
@@ -222,6 +227,11 @@ class AsyncClient:
         from headstream.client.async_server import AsyncServer
 
         return AsyncServer(self._client.server, self._worker)
+
+    @property
+    def identity(self) -> Awaitable[str | None]:
+        """The UUID that tells this log from every other, or None before its first write: `await log.identity`."""
+        return self._worker.run(lambda: self._client.identity)
 
     async def create_stream(self, name: str) -> Stream:
         """Make a stream; see Client.create_stream()."""

@@ -40,7 +40,8 @@ class Progress:
     def groups(self, topic: str | TopicName) -> list[Group]:
         """Return the consumer groups of a topic, by name, with their members, committed offsets and lag.
 
-        A group is there when it has committed something, or has members: those of this process are shown one by one.
+        A group is there when it was made on a server, has committed something, or has members: those of this process, or of
+        the server, are shown one by one.
 
         Args:
             topic: `stream/topic`.

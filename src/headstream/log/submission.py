@@ -16,7 +16,7 @@ from typing import Final
 from headstream.errors import InvalidInputError, LogLockedError, StorageError
 from headstream.log.commit_records import CommitRecord
 from headstream.log.log import Log
-from headstream.log.shared import close_log, open_directory
+from headstream.log.opening import close_log, open_directory
 from headstream.log.staging import MANIFEST_SUFFIX, TAKEN_SUFFIX, Manifest, inbox_path, remove_staged
 from headstream.segments.layout import INBOX_NAME
 

@@ -22,8 +22,8 @@ from headstream.broker.settings import DEFAULT_PASSWORD, DEFAULT_USERNAME
 from headstream.errors import HeadstreamError, InvalidOptionError
 from headstream.log.files import OsFiles
 from headstream.log.linux import max_open_files
+from headstream.log.opening import open_directory, open_memory
 from headstream.log.removal import remove_log
-from headstream.log.shared import open_directory, open_memory
 from headstream.server.addresses import Address
 from headstream.server.config import PUBLISHED_SECRETS, ServerConfig
 from headstream.server.config_file import format_toml

@@ -20,7 +20,6 @@ from dataclasses import replace
 from typing import Any, Final, TypeVar
 
 from aiohttp import web
-from aiohttp.http_exceptions import HttpProcessingError
 
 from headstream.broker.commands.dispatch import Dispatcher
 from headstream.broker.commands.messages import JSON_BYTES
@@ -28,6 +27,7 @@ from headstream.broker.commands.own_messages import begin_wait
 from headstream.broker.sessions import Session
 from headstream.errors import AuthenticationError, DecodeError, NotFoundError
 from headstream.model.topology import Fsync
+from headstream.server.http_connections import HttpConnections
 from headstream.server.http_cors import cors_headers, preflight_headers
 from headstream.server.http_pages import Pages
 from headstream.server.http_replies import NOT_FOUND, UNAUTHORIZED, Reply, misspelled_reply, refused_reply, text_reply
@@ -70,26 +70,7 @@ _MOST_IN_JSON: Final = 10_000
 _QUICK: Final = frozenset({Code.PING, Code.GET_OFFSET, Code.STORE_OFFSET, Code.DELETE_OFFSET, Code.WAIT_MESSAGES})
 """What neither looks into many files nor waits for the disk."""
 
-_LINGERING_S: Final = 1.0
-"""For so long a body that was refused is still read, so that who sends it gets to read why."""
-
 _T = TypeVar("_T")
-
-
-def _is_fault(record: logging.LogRecord) -> bool:
-    """Return whether what aiohttp logs is a fault; what a client does wrong is a line without a traceback."""
-    error = record.exc_info[1] if record.exc_info else None
-    if not isinstance(error, (HttpProcessingError, web.RequestPayloadError)):
-        return True
-    address = record.args[0] if isinstance(record.args, tuple) and record.args else None
-    note(logging.INFO, "request not understood", address=address, reason=str(error)[:200])
-    return False
-
-
-_LOGGER: Final = logging.getLogger("headstream.server.http")
-"""What aiohttp logs by."""
-
-_LOGGER.addFilter(_is_fault)
 
 
 class HttpServer:
@@ -114,7 +95,7 @@ class HttpServer:
         self._traffic = next(one for one in traffic if one.transport == "http")
         self._pages = Pages(dispatcher, settings, tokens, traffic)
         self._listener: asyncio.Server | None = None
-        self._handlers: _Connections | None = None
+        self._handlers: HttpConnections | None = None
         self._is_stopping = False
         self._waits: set[asyncio.Event] = set()
 
@@ -132,7 +113,7 @@ class HttpServer:
             ssl: TLS, or None.
         """
         settings = self._settings
-        handlers = self._handlers = _Connections(settings.max_connections, self._traffic, self._handle, settings.idle_s)
+        handlers = self._handlers = HttpConnections(settings.max_connections, self._traffic, self._handle, settings.idle_s)
         self._listener = await asyncio.get_running_loop().create_server(
             handlers, host, port, ssl=ssl, ssl_shutdown_timeout=None if ssl is None else FAREWELL_S, backlog=1024
         )
@@ -304,35 +285,6 @@ class HttpServer:
             return NOT_FOUND
         reply = text_reply(405, f"{path} takes {', '.join(methods)}", Status.INVALID_COMMAND)
         return reply._replace(headers={"Allow": ",".join(methods)})
-
-
-class _Connections(web.Server):
-    """All connections; those beyond the limit are closed at once."""
-
-    def __init__(self, most: int, traffic: Traffic, handle: Callable[[web.BaseRequest], Any], idle_s: float) -> None:
-        super().__init__(
-            handle,
-            handler_cancellation=True,
-            access_log=None,
-            logger=_LOGGER,
-            keepalive_timeout=idle_s,
-            lingering_time=_LINGERING_S,
-        )
-        self._most = most
-        self._traffic = traffic
-
-    def connection_made(self, handler: web.RequestHandler, transport: asyncio.Transport) -> None:
-        """Take a connection, or close it."""
-        super().connection_made(handler, transport)
-        self._traffic.connections += 1
-        if self._traffic.connections > self._most:
-            self._traffic.refused_connections += 1
-            handler.force_close()
-
-    def connection_lost(self, handler: web.RequestHandler, exc: BaseException | None = None) -> None:
-        """Take note that a connection has ended."""
-        super().connection_lost(handler, exc)
-        self._traffic.connections -= 1
 
 
 def _bounded(command: Command[Any]) -> Command[Any]:

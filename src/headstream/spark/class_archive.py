@@ -9,8 +9,6 @@ wrong, at worst of no use.
 
 from __future__ import annotations
 
-import hashlib
-import os
 import subprocess
 import sys
 import tempfile
@@ -18,28 +16,17 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Final
 
 from headstream.errors import EnvironmentSetupError
-from headstream.spark.jars import cache_folder, fetch
-from headstream.spark.java import Java, find_java
-from headstream.spark.spark_home import find_pyspark
+from headstream.spark.jars import fetch
+from headstream.spark.java import find_java
+from headstream.spark.session import session, stop
+from headstream.spark.spark_home import archive_path, find_pyspark
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
 
-__all__ = ["archive_path", "main", "make"]
+__all__ = ["main", "make"]
 
 _MAKE_SECONDS: Final = 300
-
-
-def archive_path(java: Java, pyspark: Path, jars: list[Path]) -> Path:
-    """Return where the archive for a Java, a PySpark and jars is, or would be.
-
-    Args:
-        java: What the session runs on.
-        pyspark: The folder of the installed pyspark.
-        jars: What the session has on its class path beside Spark's own jars.
-    """
-    parts = [str(java.executable.resolve()), str(java.version), str(pyspark), *map(str, jars)]
-    return cache_folder() / f"spark-classes-{hashlib.sha256(os.pathsep.join(parts).encode()).hexdigest()[:8]}.jsa"
 
 
 def make() -> Path:
@@ -92,8 +79,6 @@ def _write_log(directory: str) -> None:
 
 def main(target: Path) -> None:
     """Run a session whose JVM writes an archive when it ends: `python -m headstream.spark.class_archive FILE`."""
-    from headstream.spark.session import session, stop
-
     options = f"-XX:ArchiveClassesAtExit={target} -Xlog:disable"
     spark = session(master="local[2]", quick_start=True, config={"spark.driver.extraJavaOptions": options})
     try:

@@ -13,7 +13,7 @@ from headstream.codec.batch.header_lists import decode_header_lists
 from headstream.codec.batch.results import Columns
 from headstream.model.identifiers import TopicName
 from headstream.model.message import MessageState, state_name
-from headstream.spark.headers import (
+from headstream.spark.header_shapes import (
     HEADER_FIELDS,
     HEADERS_REPEATED,
     column_array,

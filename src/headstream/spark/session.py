@@ -14,11 +14,10 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Final
 
 from headstream.errors import EnvironmentSetupError
-from headstream.spark.class_archive import archive_path
 from headstream.spark.jars import fetch
 from headstream.spark.java import find_java
 from headstream.spark.kafka.urls import install
-from headstream.spark.spark_home import LOG_SETTINGS_NAME, find_pyspark, link_home
+from headstream.spark.spark_home import LOG_SETTINGS_NAME, archive_path, find_pyspark, link_home
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession

@@ -3,6 +3,7 @@
     $XDG_CACHE_HOME/headstream/spark-home-<digest>/
         bin, jars              links into the installed pyspark
         log4j2.properties      errors only, to stderr
+    $XDG_CACHE_HOME/headstream/spark-classes-<digest>.jsa      an archive of classes, where class_archive.py has made one
 
 Spark puts `SPARK_HOME/python/lib/pyspark.zip` first on its Python workers' path, and importing from a zip, without
 compiled files, takes a worker seconds. Under this home there is no such zip, so workers import the installed package.
@@ -19,8 +20,9 @@ from typing import Final
 
 from headstream.errors import MissingExtraError
 from headstream.spark.jars import cache_folder
+from headstream.spark.java import Java
 
-__all__ = ["LOG_SETTINGS_NAME", "find_pyspark", "link_home"]
+__all__ = ["LOG_SETTINGS_NAME", "archive_path", "find_pyspark", "link_home"]
 
 SPARK_VERSION: Final = "4.2"
 """Admission control and AvailableNow for Python sources begin here, and the jars are for it."""
@@ -88,3 +90,15 @@ def link_home(pyspark: Path) -> Path | None:
     except OSError:
         shutil.rmtree(made, ignore_errors=True)  # another process was quicker, or there are no links here
     return home if home.is_dir() else None
+
+
+def archive_path(java: Java, pyspark: Path, jars: list[Path]) -> Path:
+    """Return where the archive of classes for a Java, a PySpark and jars is, or would be.
+
+    Args:
+        java: What the session runs on.
+        pyspark: The folder of the installed pyspark.
+        jars: What the session has on its class path beside Spark's own jars.
+    """
+    parts = [str(java.executable.resolve()), str(java.version), str(pyspark), *map(str, jars)]
+    return cache_folder() / f"spark-classes-{hashlib.sha256(os.pathsep.join(parts).encode()).hexdigest()[:8]}.jsa"

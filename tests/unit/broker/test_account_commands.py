@@ -13,7 +13,7 @@ from headstream.broker.commands.table import make_dispatcher
 from headstream.broker.passwords import Passwords
 from headstream.broker.settings import ServerSettings
 from headstream.errors import InvalidInputError
-from headstream.log.shared import open_directory
+from headstream.log.opening import open_directory
 from headstream.wire.codes import EXTENSION_CONTEXT
 from headstream.wire.commands.permissions import GlobalPermissions, Permissions, StreamPermissions
 from headstream.wire.commands.sessions import LoggedIn, Login, Logout, Ping

@@ -9,7 +9,7 @@ import pytest
 from headstream.broker.broker import Broker
 from headstream.codec.binary import decode_polled
 from headstream.errors import InvalidInputError, InvalidOptionError, PartitionNotFoundError, TopicNotFoundError
-from headstream.log.shared import open_memory
+from headstream.log.opening import open_memory
 from headstream.model.identifiers import TopicName
 from headstream.model.message import Message
 from headstream.model.polling import Consumer, Polled, PollingStrategy

@@ -14,7 +14,7 @@ from headstream.errors import (
     StreamNotFoundError,
     TopicNotFoundError,
 )
-from headstream.log.shared import open_memory
+from headstream.log.opening import open_memory
 from headstream.model.identifiers import TopicName
 from headstream.model.topology import Limits
 

@@ -31,7 +31,15 @@ from headstream.wire.commands.sessions import Login
 from headstream.wire.commands.streams import CreateStream, DeleteStream
 from headstream.wire.commands.system import ClientGroup, GetClient, GetMe, ListClients
 from headstream.wire.commands.topics import Compression, CreateTopic, PurgeTopic
-from headstream.wire.extensions.groups import CommitMember, EnterGroup, ExitGroup, GetGroupLag, ReportMember, SeekGroup
+from headstream.wire.extensions.groups import (
+    CommitMember,
+    EnterGroup,
+    ExitGroup,
+    GetGroupLag,
+    ListGroupLags,
+    ReportMember,
+    SeekGroup,
+)
 from headstream.wire.records import Command
 from tests.servers import Peer, Server
 
@@ -223,7 +231,25 @@ def test_members_go_with_the_connection_that_spoke_for_them_last_when_it_ends(sh
     shop.dispatcher.sessions.close(peers[1].session)
     with pytest.raises(ClosedError):
         own(shop).ask(report)
-    assert shop.broker.groups.list(NAME) == []
+    assert [group.members for group in shop.broker.groups.list(NAME)] == [()]
+
+
+def test_groups_of_both_kinds_are_listed_made_and_deleted_alike(shop: Server) -> None:
+    member, client = own(shop), shop.root()
+    send(client, 1, b"a", b"b")
+    assert [(found.name, found.lag) for found in member.ask(ListGroupLags(*AT))] == [("billing", 2)]
+    member.ask(SeekGroup(*AT, "audit", {1: 1, 2: 0, 3: 0}))
+    assert [group.name for group in client.ask(ListGroups(*AT))] == ["billing", "audit"]
+    client.ask(JoinGroup(*AT, "audit"))
+    polled = client.ask(PollMessages(ConsumerRef(ConsumerKind.GROUP, "audit"), *AT, 1, PollingKind.NEXT, 0, 9, False))
+    assert [message.payload for message in decode_polled(polled.messages)] == [b"b"]
+    found = member.ask(GetGroupLag(*AT, "audit"))
+    mine = client.ask(GetMe()).client_id
+    assert [(each.id, [*each.partitions]) for each in found.members] == [(mine, [1, 2, 3])]
+    assert [part.member for part in found.partitions] == [mine] * 3
+    member.ask(DeleteGroup(*AT, "billing"))
+    member.ask(DeleteGroup(*AT, "audit"))
+    assert (client.ask(ListGroups(*AT)), member.ask(ListGroupLags(*AT))) == ((), ())
 
 
 def test_member_is_its_users_alone_when_others_name_it(shop: Server) -> None:

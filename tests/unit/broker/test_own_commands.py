@@ -18,7 +18,7 @@ from headstream.broker.commands.table import make_dispatcher
 from headstream.broker.sessions import Session
 from headstream.broker.settings import ServerSettings
 from headstream.codec.binary import decode_polled, encode_sent
-from headstream.log.shared import open_directory
+from headstream.log.opening import open_directory
 from headstream.model.message import Message, MessageState
 from headstream.model.polling import ConsumerKind, PollingKind
 from headstream.model.topology import Fsync, Limits

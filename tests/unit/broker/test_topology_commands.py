@@ -8,7 +8,7 @@ import pytest
 
 from headstream.broker.broker import Broker
 from headstream.codec.binary import encode_sent
-from headstream.log.shared import open_memory
+from headstream.log.opening import open_memory
 from headstream.model.identifiers import TopicName
 from headstream.model.message import Message
 from headstream.model.partitioning import Partitioning, PartitioningKind

@@ -16,7 +16,7 @@ from headstream.cli.importing.place import place_path
 from headstream.client.client import Client
 from headstream.connect import connect
 from headstream.errors import InvalidInputError
-from headstream.model.message import Message
+from headstream.model.message import Message, checksum, state_name
 from headstream.model.topology import Limits
 
 TOPIC = "shop/orders"
@@ -249,6 +249,30 @@ def test_import_gives_a_time_as_a_header_once(tmp_path: Path, log: Client) -> No
     first, second = read(log)
     assert [(key, value.value) for key, value in first.headers.items()] == [("hs.timestamp", 7)]
     assert [(key, value.value) for key, value in second.headers.items()] == [("hs.timestamp", 5)]
+
+
+@pytest.mark.parametrize("is_broken_off", [False, True])
+def test_import_gives_messages_the_states_of_their_lines(
+    tmp_path: Path, log: Client, monkeypatch: pytest.MonkeyPatch, is_broken_off: bool
+) -> None:
+    states = ["available", "poisoned", "available", "unknown(77)", "marked_for_deletion"] * 5
+    lines: list[dict[str, Any]] = [{**order, "state": state} for order, state in zip(orders(25), states, strict=True)]
+    lines[0]["id"] = lines[1]["id"] = 7
+    file = write(tmp_path, *lines)
+    if is_broken_off:
+        with monkeypatch.context() as patch:
+            patch.setattr(Importer, "_set_states", lambda *_: (_ for _ in ()).throw(KeyboardInterrupt))
+            with pytest.raises(KeyboardInterrupt):
+                load(log, file)
+    load(log, file)
+    assert {message.headers["n"].as_int64(): state_name(message.state) for message in read(log)} == dict(enumerate(states))
+
+
+def test_import_refuses_a_payload_that_is_not_what_its_checksum_was_made_of(tmp_path: Path, log: Client) -> None:
+    right: list[dict[str, Any]] = [{"payload": "AAAA", "checksum": checksum(bytes(3))}, {"checksum": 0}]
+    with pytest.raises(InvalidInputError, match=r"line 3 is bad: the payload is not the one that the line's checksum"):
+        load(log, write(tmp_path, *right, {"payload": "AAAB", "checksum": checksum(bytes(3))}))
+    assert len(read(log)) == 2
 
 
 def test_import_refuses_a_file_that_has_changed_before_the_place(tmp_path: Path, log: Client) -> None:

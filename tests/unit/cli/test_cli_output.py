@@ -1,9 +1,11 @@
 from __future__ import annotations
 
 import json
+from collections import Counter
 from collections.abc import Iterator
 
 import pytest
+from rich.cells import cell_len
 
 from headstream.cli.message_view import describe_bytes, print_message_lines, print_message_table
 from headstream.cli.output import escape, format_time, print_object, print_objects, write_json_list
@@ -37,6 +39,26 @@ def test_print_object_prints_members(capsys: pytest.CaptureFixture[str]) -> None
 def test_a_cell_that_no_terminal_is_wide_enough_for_is_not_folded(capsys: pytest.CaptureFixture[str]) -> None:
     print_objects([{"name": "x" * 500, "id": 1}], ("name", "id"), "table")
     assert capsys.readouterr().out.splitlines()[1] == "x" * 500 + "   1"
+
+
+@pytest.mark.parametrize("width", [30, 40, 50, 60, 80, 120, 200])
+def test_a_table_fits_any_terminal_and_loses_no_character(
+    width: int, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    monkeypatch.setattr("sys.stdout.isatty", lambda: True)
+    monkeypatch.setenv("COLUMNS", str(width))
+    monkeypatch.setenv("TERM", "dumb")
+    columns = ("name", "id", "partitions", "created", "address")
+    place = "a place with a name that is long, and 日本"
+    rows = [{"name": "shop/orders", "id": 4294967295, "partitions": 3, "created": format_time(0), "address": place} for _ in "ab"]
+    print_objects(rows, columns, "table")
+    print_object(rows[0], "table")
+    shown = capsys.readouterr().out
+    assert all(cell_len(line) <= width for line in shown.splitlines())
+    wanted = Counter("".join(str(value) for row in (*rows, rows[0]) for value in row.values()))
+    del wanted[" "]
+    assert Counter(shown) >= wanted
+    assert ("─" in shown) is (width >= 80)
 
 
 def test_write_json_list_closes_the_list_when_ctrl_c_ends_it(capsys: pytest.CaptureFixture[str]) -> None:

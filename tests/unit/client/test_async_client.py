@@ -33,10 +33,10 @@ def test_every_name_of_the_client_is_there() -> None:
     def names(kind: type) -> set[str]:
         return {name for name in dir(kind) if not name.startswith("_")}
 
-    assert names(AsyncClient) == names(hs.Client) - {"identity"}
+    assert names(AsyncClient) == names(hs.Client)
     assert names(AsyncServer) == names(Server)
     assert names(AsyncProducer) == names(hs.Producer) - {"is_full"}
-    assert names(AsyncConsumer) == names(hs.Consumer) - {"fetch", "finish", "is_ready", "positions", "take"}
+    assert names(AsyncConsumer) == names(hs.Consumer) - {"fetch", "finish", "is_ready", "take"}
 
 
 def test_streams_and_topics() -> None:
@@ -63,7 +63,9 @@ def test_send_poll_iterate_and_commit() -> None:
         assert [m.payload for m in await log.poll("shop/orders", start="last", count=2)] == [b"b", b"c"]
         async with log.consumer("shop/orders", group="g", timeout_ms=0) as consumer:
             assert [m.payload async for m in consumer] == [b"a", b"b", b"c"]
+            assert consumer.positions == {1: 3, 2: 0}
         assert await log.offsets("shop/orders", "g") == {1: 3}
+        assert len(await log.identity or "") == 36
         async with log.consumer("shop/orders", group="h") as consumer:
             assert [m.payload for m in await consumer.poll(2)] == [b"a", b"b"]
             await consumer.commit()

@@ -50,7 +50,11 @@ def test_memory_urls_are_private_without_a_name_and_shared_with_one() -> None:
         ("file:///a#b", "has a part after the path"),
         ("file:///a%00b", "has a NUL"),
         ("memory://name/path", r"has a path, a log in memory has a name"),
-        ("kafka://host:9092", "this build has no transport for kafka:// yet"),
+        (
+            "kafka://host:9092",
+            r"Kafka is read and written through Spark, not by connect\(\) .*Use Spark, as in spark\.readStream",
+        ),
+        ("quic://host", "this build has no transport for quic:// yet"),
         ("http://host", "nobody is named who logs in"),
         ("headstream://host/path", "a server.s URL has no path"),
         ("ftp://host", "ftp:// is not a kind of log"),

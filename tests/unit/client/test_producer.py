@@ -17,7 +17,7 @@ from headstream.broker.broker import Broker
 from headstream.client.client import Client
 from headstream.codec.binary import decode_sent, encode_sent
 from headstream.codec.buffer import BytesLike
-from headstream.log.shared import open_memory
+from headstream.log.opening import open_memory
 from headstream.model.identifiers import TopicName
 
 

@@ -11,7 +11,7 @@ import pytest
 import headstream as hs
 from headstream.broker.broker import Broker
 from headstream.client.client import Client
-from headstream.log.shared import open_memory
+from headstream.log.opening import open_memory
 from headstream.model.polling import Polled
 
 

@@ -16,7 +16,7 @@ from headstream.log.administration import create_topic, delete_stream, delete_to
 from headstream.log.catalog import TopicRecord
 from headstream.log.files import OsFiles
 from headstream.log.log import Log
-from headstream.log.shared import close_log, open_directory, open_memory
+from headstream.log.opening import close_log, open_directory, open_memory
 from headstream.model.message import Message
 from headstream.model.polling import Consumer
 from headstream.model.topology import Limits

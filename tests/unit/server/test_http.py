@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 import contextlib
 import gzip
 import json
@@ -27,6 +28,14 @@ JSON = "Content-Type: application/json\r\n"
 @pytest.fixture(scope="module")
 def http() -> Iterator[Http]:
     with serving(HttpSettings(max_body_bytes=50_000)) as served:
+        make_topic(served)
+        yield served
+
+
+@pytest.fixture(scope="module")
+def broken_http(make_loop: Callable[[], asyncio.AbstractEventLoop]) -> Iterator[Http]:
+    """A server that would wait for a body longer than any test does."""
+    with serving(HttpSettings(body_s=3600), make_loop=make_loop) as served:
         make_topic(served)
         yield served
 
@@ -118,6 +127,44 @@ def test_a_body_in_pieces_is_taken_up_to_the_limit(http: Http) -> None:
         chunks = [f"{len(piece):x}\r\n".encode() + piece + b"\r\n" for piece in pieces]
         answered = raw(http, head(http, "POST", MESSAGES, f"{JSON}Transfer-Encoding: chunked\r\n"), *chunks, b"0\r\n\r\n")
         assert statuses(answered) == [status]
+
+
+CHUNKED = f"{JSON}Transfer-Encoding: chunked\r\n"
+
+
+@pytest.mark.parametrize(
+    "broken", [b"zz\r\n", b"5 bytes\r\n", b"\r\n", b"3\r\nabcdef\r\n", b"f" * 17 + b"\r\n", b"0\r\nno trailer\r\n"]
+)
+@pytest.mark.parametrize(("method", "path"), [("POST", MESSAGES), ("POST", "/users/login"), ("POST", "/users/refresh-token")])
+def test_a_body_that_breaks_in_the_middle_is_refused_at_once(broken_http: Http, method: str, path: str, broken: bytes) -> None:
+    http = broken_http
+    with socket.create_connection((http.host, http.port), timeout=20) as peer:
+        peer.sendall(head(http, method, path, f"{CHUNKED}Expect: 100-continue\r\n", close=False))
+        assert peer.recv(1000).startswith(b"HTTP/1.1 100")  # by now it waits for the body
+        peer.sendall(b"1\r\n{\r\n")
+        peer.sendall(broken)
+        assert statuses(read_all(peer)) == [400]
+
+
+def test_a_body_that_breaks_is_refused_at_once_when_its_request_had_to_wait(broken_http: Http) -> None:
+    http = broken_http
+    body = json.dumps({"positions": {"1": 0}, "timeout_ms": 60_000}).encode()
+    waiting = head(http, "POST", f"{MESSAGES}/wait", f"{JSON}Content-Length: {len(body)}\r\n", close=False) + body
+    with socket.create_connection((http.host, http.port), timeout=20) as peer:
+        peer.sendall(waiting + head(http, "POST", MESSAGES, CHUNKED, close=False) + b"1\r\n{\r\n")
+        wait_until(lambda: http.server.waiting_count == 1)
+        peer.sendall(b"zz\r\n")
+        assert http.call("POST", MESSAGES, SEND).status == 201  # what the first request waits for
+        assert statuses(read_all(peer)) == [200, 400]
+
+
+@pytest.mark.parametrize("more", [b"", b"1\r\n{\r\n", b"5\r\n{"])
+def test_a_connection_is_closed_at_once_when_its_client_ends_a_body_in_the_middle(broken_http: Http, more: bytes) -> None:
+    http = broken_http
+    with socket.create_connection((http.host, http.port), timeout=20) as peer:
+        peer.sendall(head(http, "POST", MESSAGES, CHUNKED, close=False) + more)
+        peer.shutdown(socket.SHUT_WR)
+        assert read_all(peer) == b""
 
 
 def test_who_asks_before_sending_is_told_to_go_on_or_not(http: Http) -> None:

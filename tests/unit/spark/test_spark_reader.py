@@ -17,7 +17,7 @@ from headstream.codec.binary import encode_sent
 from headstream.errors import CorruptSendError, HeadstreamError, LogError, OffsetOutOfRangeError
 from headstream.log.compaction_pass import CompactionPass
 from headstream.log.files import OsFiles
-from headstream.log.shared import close_log, open_directory
+from headstream.log.opening import close_log, open_directory
 from headstream.model.identifiers import TopicName
 from headstream.spark.limits import admit_bytes
 from headstream.spark.offsets import Place

@@ -7,16 +7,13 @@ have are not let in, nor the other way round (GROUP_IN_USE): they divide partiti
 
 from __future__ import annotations
 
-from contextlib import suppress
 from typing import Any, Final
 
 from headstream.broker.commands.dispatch import Dispatcher, Handler
 from headstream.broker.commands.offsets import group_place
 from headstream.broker.commands.places import Place, find_group
 from headstream.broker.sessions import Session
-from headstream.errors import GroupNotFoundError
 from headstream.log.administration import create_group as add_group
-from headstream.log.administration import delete_group as remove_group
 from headstream.log.catalog import GroupRecord
 from headstream.model.polling import Consumer
 from headstream.wire.commands.groups import (
@@ -89,8 +86,7 @@ def create_group(server: Dispatcher, session: Session, command: CreateGroup) -> 
 
 def delete_group(server: Dispatcher, session: Session, command: DeleteGroup) -> None:
     """Delete a group, with its members and with what it has stored; of our own ones, that nobody made, what they have stored."""
-    log = server.broker.backing.writable_log()
-    with log.administration:
+    with server.broker.backing.writable_log().administration:
         if session.is_extended and isinstance(command.group, str):
             place = server.places.topic(command.stream, command.topic)
             server.rights(session).read_topic(place.stream.id, place.topic.id)
@@ -99,9 +95,7 @@ def delete_group(server: Dispatcher, session: Session, command: DeleteGroup) -> 
                 return
         (stream, topic), group = _find(server, session, command)
         server.connection_groups.forget(stream.number, topic.id, group.id)
-        with suppress(GroupNotFoundError):  # it has stored nothing
-            server.broker.groups.delete(topic.name, group.name)
-        remove_group(log, topic, group.id)
+        server.broker.groups.delete(topic.name, group.name)
 
 
 def join_group(server: Dispatcher, session: Session, command: JoinGroup) -> None:

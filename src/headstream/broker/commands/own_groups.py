@@ -8,9 +8,10 @@ from __future__ import annotations
 from typing import Any, Final
 
 from headstream.broker.commands.dispatch import Dispatcher, Handler
-from headstream.broker.commands.offsets import check_partition
+from headstream.broker.commands.offsets import check_partition, group_place
 from headstream.broker.commands.places import Place, consumer_of, find_group
 from headstream.broker.sessions import Session
+from headstream.log.administration import create_group
 from headstream.model.groups import Group
 from headstream.wire.extensions.groups import (
     CommitMember,
@@ -49,19 +50,25 @@ def _name_of(place: Place, group: Identifier) -> str:
 def get_group_lag(server: Dispatcher, session: Session, command: GetGroupLag) -> GroupLag:
     """Return how far a group is behind."""
     place = _readable(server, session, command.stream, command.topic)
-    return _describe(server.broker.groups.get(place.topic.name, _name_of(place, command.group)))
+    return _describe(server, place, server.broker.groups.get(place.topic.name, _name_of(place, command.group)))
 
 
 def list_group_lags(server: Dispatcher, session: Session, command: ListGroupLags) -> tuple[GroupLag, ...]:
     """Return how far all groups of a topic are behind."""
     place = _readable(server, session, command.stream, command.topic)
-    return tuple(_describe(group) for group in server.broker.groups.list(place.topic.name))
+    return tuple(_describe(server, place, group) for group in server.broker.groups.list(place.topic.name))
 
 
 def seek_group(server: Dispatcher, session: Session, command: SeekGroup) -> GroupLag:
-    """Say where a group goes on that nobody reads for."""
+    """Say where a group goes on that nobody reads for; one that is not there is made, so that existing clients can join it."""
     place = _readable(server, session, command.stream, command.topic)
-    return _describe(server.broker.groups.seek(place.topic.name, _name_of(place, command.group), command.offsets))
+    found = server.broker.groups.seek(place.topic.name, _name_of(place, command.group), command.offsets)
+    log = server.broker.backing.writable_log()
+    with log.administration:
+        place = _readable(server, session, command.stream, command.topic)
+        if found.name not in {made.name for made in place.topic.groups}:
+            create_group(log, place.topic, found.name)
+    return _describe(server, place, found)
 
 
 def enter_group(server: Dispatcher, session: Session, command: EnterGroup) -> Membership:
@@ -116,14 +123,20 @@ def list_offsets(server: Dispatcher, session: Session, command: ListOffsets) -> 
     return CommittedOffsets(server.broker.offsets.committed(place.topic.name, consumer))
 
 
-def _describe(group: Group) -> GroupLag:
+def _describe(server: Dispatcher, place: Place, group: Group) -> GroupLag:
+    """Return what is told of a group; the connections of existing clients that read for it are its members too."""
+    members = {member.id: tuple(member.partitions) for member in group.members}
+    for made in place.topic.groups:
+        if made.name == group.name:
+            members |= server.connection_groups.members(group_place(place, made), place.topic.partitions)
+    owners = {partition: member for member, partitions in members.items() for partition in partitions}
     return GroupLag(
         group.name,
         group.generation,
         group.process,
-        tuple(MemberLag(member.id, tuple(member.partitions)) for member in group.members),
+        tuple(MemberLag(member, partitions) for member, partitions in members.items()),
         tuple(
-            PartitionLag(part.number, part.committed, part.first_offset, part.end_offset, part.member)
+            PartitionLag(part.number, part.committed, part.first_offset, part.end_offset, owners.get(part.number))
             for part in group.partitions
         ),
     )

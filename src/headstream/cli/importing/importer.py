@@ -4,14 +4,15 @@
 
 When an import goes on after a break, what the log holds from those ends on is looked through for messages of the one
 chunk that was on its way: a line that names no id gets one made of the import and the line's number, and its partition
-is chosen by its key or its line's number, so that a line always makes the same message.
+is chosen by its key or its line's number, so that a line always makes the same message. A state other than available is
+set when a chunk is stored.
 
 The place is exact when the process dies. What a power cut may cost is the log's own affair.
 """
 
 from __future__ import annotations
 
-from collections import Counter
+from collections import Counter, deque
 from collections.abc import Callable, Iterator
 from contextlib import ExitStack
 from dataclasses import dataclass, field
@@ -32,7 +33,7 @@ from headstream.errors import (
     StorageError,
 )
 from headstream.model.constructors import int64
-from headstream.model.message import Message
+from headstream.model.message import Message, MessageState
 from headstream.model.polling import partition_of
 from headstream.model.reserved import TIMESTAMP_HEADER
 from headstream.model.topology import Limits
@@ -162,7 +163,7 @@ class Importer:
         A partition gets its lines in order, so it has had all before that one too, though compaction or retention may
         have removed some since.
         """
-        present = Counter(self._look_through())
+        present = Counter(place for place, _ in self._look_through())
         for line in chunk:
             if line.message is not None and line.message.topic is not None:
                 partition, message_id = self._locate(line.message, line.number)
@@ -170,13 +171,13 @@ class Importer:
                     present[line.message.topic, partition, message_id] -= 1
                     self._sent_until[line.message.topic, partition] = line.number
 
-    def _look_through(self) -> Iterator[tuple[str, int, int]]:
-        """Iterate over what lies behind the ends that were kept: topic, partition and message id."""
+    def _look_through(self) -> Iterator[tuple[tuple[str, int, int], int]]:
+        """Iterate over what lies behind the ends that were kept: topic, partition and message id, and its offset."""
         for topic, ends in self._place.ends.items():
             for number, offset in ends.items():
                 partition = int(number)
                 while found := self._log.poll(topic, partition, start=offset, count=_READ_COUNT, states=None):
-                    yield from ((topic, partition, message.id) for message in found)
+                    yield from (((topic, partition, message.id), message.offset or 0) for message in found)
                     offset = (found[-1].offset or 0) + 1
 
     def _save(self, *, until: int) -> None:
@@ -260,6 +261,7 @@ class Importer:
             self._put_away(line, fault)
         for producer in self._producers.values():
             producer.flush()
+        self._set_states(chunk)
         end = chunk[-1]
         place = self._place
         if stop is None:
@@ -295,6 +297,27 @@ class Importer:
             return error
         self._done.sent += 1
         return None
+
+    def _set_states(self, chunk: list[Line]) -> None:
+        """Set the states of a chunk's messages that its lines do not call available, now that they are stored."""
+        if all(line.message is None or line.message.state == MessageState.AVAILABLE for line in chunk):
+            return
+        offsets: dict[tuple[str, int, int], deque[int]] = {}
+        for place, offset in self._look_through():
+            offsets.setdefault(place, deque()).append(offset)
+        wanted: dict[tuple[str, int, int], list[int]] = {}
+        for line in chunk:
+            message = line.message
+            if message is None or message.topic is None:
+                continue
+            partition, message_id = self._locate(message, line.number)
+            stored = offsets.get((message.topic, partition, message_id))
+            if stored:
+                offset = stored.popleft()
+                if message.state != MessageState.AVAILABLE:
+                    wanted.setdefault((message.topic, partition, int(message.state)), []).append(offset)
+        for (topic, partition, state), found in wanted.items():
+            self._log.set_state(topic, partition, found, state, reason="imported in this state", by="headstream import")
 
     def _locate(self, message: Message, number: int) -> tuple[int, int]:
         """Return the partition that a line's message goes to, and its id."""

@@ -9,7 +9,7 @@ from typing import Final
 
 from headstream.cli.lines import decode_line
 from headstream.errors import HeadstreamError, InvalidInputError, StorageError
-from headstream.model.message import Message
+from headstream.model.message import Message, checksum
 
 __all__ = ["Line", "read_lines"]
 
@@ -71,6 +71,8 @@ def _decode(number: int, byte_position: int, raw: bytes, topic: str | None) -> L
             if topic is None:
                 raise InvalidInputError("the line names no topic", advice="Give one for such lines with --topic")
             message = replace(message, topic=topic)
+        if message.checksum is not None and message.checksum != checksum(message.payload or b""):
+            raise InvalidInputError("the payload is not the one that the line's checksum was made of")
         return Line(number, byte_position, raw, message)
     except HeadstreamError as error:
         return Line(number, byte_position, raw, fault=error)

@@ -82,6 +82,10 @@ def unreachable(address: Address, error: Exception) -> ServerUnreachableError:
         reason = f"no answer within {address.options.connect_timeout_ms} ms"
     elif isinstance(error, ssl.SSLCertVerificationError):
         reason = f"its certificate is not trusted: {error.verify_message}"
+    elif isinstance(error, ssl.SSLError) and error.reason == "WRONG_VERSION_NUMBER":
+        reason = "it does not speak TLS there"
+    elif isinstance(error, HeadstreamError):
+        reason = error.what
     else:
         reason = getattr(error, "strerror", None) or str(error) or type(error).__name__
     return ServerUnreachableError(
@@ -93,8 +97,9 @@ def lost(address: Address, error: Exception | str) -> OutcomeUnknownError:
     """Return the error for a connection that broke in the middle."""
     if isinstance(error, TimeoutError):
         error = f"no answer within {address.options.timeout_ms} ms"
+    reason = str(error)
     return OutcomeUnknownError(
-        f"the connection to the server broke: {error}",
+        f"the connection to the server broke: {reason if reason.isprintable() else repr(reason)}",
         where=address.place,
         advice="Whether what was asked for has been done is not known: look before doing it again",
     )

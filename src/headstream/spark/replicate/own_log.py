@@ -27,13 +27,13 @@ from headstream.codec.batch.pack import pack
 from headstream.codec.batch.results import WantedHeader
 from headstream.codec.binary import encode_headers
 from headstream.errors import CorruptLogError, TopicNotFoundError
-from headstream.log.shared import open_directory
+from headstream.log.opening import open_directory
 from headstream.model.constructors import int32, int64, string
 from headstream.model.headers import Headers
 from headstream.model.identifiers import TopicName
 from headstream.model.polling import PollingStrategy
 from headstream.model.reserved import ORIGIN_PREFIX, REASON_HEADER, SCHEMA_ID_HEADER
-from headstream.spark.headers import column_array
+from headstream.spark.header_shapes import column_array
 from headstream.spark.replicate.raw import RAW_SCHEMA
 
 __all__ = ["OwnLog", "Placed"]

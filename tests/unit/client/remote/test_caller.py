@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import socket
+import threading
 from typing import Any
 
 import pytest
@@ -207,3 +208,26 @@ def test_a_wrong_payload_is_polled_again_once_and_then_named() -> None:
         with pytest.raises(hs.ChecksumError, match=r"offset 0 .*\(shop/orders, partition 1\)"):
             log.poll("shop/orders")
         assert len(server.commands) == 2
+
+
+@pytest.mark.parametrize(
+    ("scheme", "said", "text"),
+    [
+        ("headstream", b"", r"cannot be reached: the connection to the server broke: the server closed it \(head[^ ]*\)\. See"),
+        ("http", b"\x00\x01\x02\n", r"broke: '\\x00\\x01\\x02\\n' \(http://[^ ]*\)\. See"),
+        ("https", b"no TLS at all", r"cannot be reached: it does not speak TLS there \(https://[^ ]*\)\. See"),
+    ],
+)
+def test_a_server_of_something_else_is_told_in_plain_words(scheme: str, said: bytes, text: str) -> None:
+    def answer() -> None:
+        link, _ = listener.accept()
+        with link:
+            link.recv(1 << 16)
+            link.sendall(said)
+
+    with socket.create_server(("127.0.0.1", 0)) as listener:
+        thread = threading.Thread(target=answer)
+        thread.start()
+        with pytest.raises(ServerUnreachableError, match=text):
+            hs.connect(f"{scheme}://iggy:iggy@127.0.0.1:{listener.getsockname()[1]}")
+        thread.join()
