@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import os
-import re
 import subprocess
 import sys
 from pathlib import Path
@@ -15,7 +14,7 @@ from headstream.model.header_values import KIND_WIDTHS, HeaderKind, HeaderValue
 from headstream.model.headers import Headers
 from headstream.model.message import Message
 
-__all__ = ["ALL_KINDS", "COMMAND", "environment", "header_values", "headers", "messages", "run", "without_broken_pipes"]
+__all__ = ["ALL_KINDS", "COMMAND", "environment", "header_values", "headers", "messages", "run"]
 
 COMMAND = (sys.executable, "-m", "headstream.cli")
 
@@ -80,12 +79,6 @@ def environment(url: str | None = None, **variables: str) -> dict[str, str]:
     return {**kept, **({"HEADSTREAM_URL": url} if url is not None else {}), **variables}
 
 
-_BROKEN_PIPE = re.compile(
-    rb"(?:PySpark daemon failed to flush[^\n]*\n)?Traceback \(most recent call last\):\n(?:  [^\n]*\n)*?"
-    rb'  File "[^"\n]*pyspark/daemon\.py", line \d+, in worker\n    outfile\.flush\(\)\n(?: +[~^]+\n)?BrokenPipeError: [^\n]*\n'
-)
-
-
 def run(
     *arguments: str | Path, url: str | None = None, stdin: bytes = b"", code: int = 0, variables: dict[str, str] | None = None
 ) -> subprocess.CompletedProcess[bytes]:
@@ -99,10 +92,5 @@ def run(
         check=False,
     )
     assert ran.returncode == code, (ran.returncode, ran.stdout, ran.stderr)
-    assert b"Traceback" not in without_broken_pipes(ran.stderr), ran.stderr
+    assert b"Traceback" not in ran.stderr, ran.stderr
     return ran
-
-
-def without_broken_pipes(stderr: bytes) -> bytes:
-    """Return what was said without what PySpark's own daemon says of a planner's worker whose JVM was done with it first."""
-    return _BROKEN_PIPE.sub(b"", stderr)

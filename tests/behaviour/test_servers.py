@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import sys
 import threading
 import time
 from collections.abc import Iterator
@@ -253,3 +254,9 @@ def test_a_forked_child_speaks_over_connections_of_its_own(server: LocalServer) 
                 os._exit(code)
         assert os.waitstatus_to_exitcode(os.waitpid(child, 0)[1]) == 0
         assert [topic.name for topic in log.topics()] == ["orders"]
+
+
+def test_a_local_server_names_the_extra_when_a_library_is_missing(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setitem(sys.modules, "bcrypt", None)
+    with pytest.raises(hs.MissingExtraError, match=r"bcrypt is not installed.*headstream\[server\]"):
+        LocalServer().start()

@@ -90,7 +90,7 @@ def create(name: str, location: Context, *, keep_secret: bool, output: str) -> N
 @_keep_secret_option
 @output_option
 def update(name: str, location: Context, *, keep_secret: bool, output: str) -> None:
-    """Have NAME stand for another URL; what was kept with the old one is forgotten.
+    """Change the URL of NAME; a secret that was kept with the old one is forgotten.
 
     \b
     Example:

@@ -84,7 +84,7 @@ def show(topic: str, name: str, url: str, output: str) -> None:
 @url_option
 @output_option
 def create(topic: str, name: str, at: PollingStrategy, url: str, output: str) -> None:
-    """Make a group of TOPIC, which begins AT a place; a consumer of a group that nobody made begins at first.
+    """Make a group of TOPIC that begins AT a place. Not needed for one that begins at first: a consumer makes it.
 
     On a server the clients of Iggy can join it too.
 

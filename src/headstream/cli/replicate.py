@@ -138,7 +138,7 @@ for _command in (inspect, status, schemas, parked, redrive, reload):
 @output_option
 @click.pass_context
 def run(context: click.Context, /, config_file: Path | None, output: str, **options: Any) -> None:
-    """Turn Replicate's messages into one Delta table a source table, at TABLES/<schema>/<table>.
+    """Turn Replicate's messages into Delta tables, one for each source table, at TABLES/<schema>/<table>.
 
     Run again with the same checkpoint, it goes on where it ended. Ctrl-C or SIGTERM ends it after the micro-batch that is
     being applied, and the summary is printed: with exit code 0, which is how a run without --once ends; with 130 where

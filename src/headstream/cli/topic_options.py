@@ -105,7 +105,7 @@ _OPTIONS: Final[tuple[tuple[str, str, Checked, str, str], ...]] = (
         "deduplication_count",
         Checked("count", parse_deduplication),
         "none",
-        "Drop a message whose id one of so many newest messages of its partition has: 100000; none drops nothing.",
+        "Drop a message if one of this many newest messages of its partition has the same id: 100000; none drops nothing.",
     ),
 )
 

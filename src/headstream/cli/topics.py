@@ -75,14 +75,15 @@ def show(topic: str, url: str, output: str) -> None:
     type=click.Choice([limits.value for limits in Limits]),
     default=Limits.IGGY.value,
     show_default=True,
-    help="What its messages may be: what any Iggy client can read, or also empty and null payloads and long header values.",
+    help="What its messages may be. iggy: what any Iggy client can read; wide: also empty and null payloads, long header values.",
 )
 @click.option(
     "--fsync",
     type=click.Choice([policy.value for policy in Fsync]),
     default=Fsync.INTERVAL.value,
     show_default=True,
-    help="When acknowledged messages are on the disk itself: before that, within a second, or when the system pleases.",
+    help="When messages are on the disk itself. always: before they are acknowledged; interval: within a second; "
+    "never: when the system pleases.",
 )
 @creating_options
 @click.option("--if-not-exists", is_flag=True, help="Leave a topic of that name as it is.")
@@ -121,7 +122,7 @@ def create(
 @url_option
 @output_option
 def update(topic: str, name: str | None, url: str, output: str, **options: Unpack[TopicOptionsInput]) -> None:
-    """Change a topic's name, what it keeps and what it takes; what is not named stays as it is.
+    """Change a topic's name or options; what is not named stays as it is.
 
     \b
     Examples:

@@ -30,6 +30,7 @@ from headstream.spark.sink_columns import SinkColumns, plan_columns
 from headstream.spark.sink_log import DirectorySink, SinkLog
 from headstream.spark.sink_options import SinkOptions, parse_sink_options
 from headstream.spark.stager import Staged, StageTask, stage_rows
+from headstream.spark.worker_endings import end_quietly
 from headstream.spark.worker_memory import spare_imports
 
 __all__ = ["HeadstreamStreamWriter", "HeadstreamWriter", "TaskMessage"]
@@ -189,3 +190,6 @@ class HeadstreamStreamWriter(DataSourceStreamArrowWriter):
         told = _told(messages)
         if told:
             self._sink.abort(told[0].writer, told[0].epoch, told)
+
+
+end_quietly()  # every process in which PySpark looks for sources, plans or commits imports this, with the source or a writer

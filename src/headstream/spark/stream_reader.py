@@ -5,10 +5,8 @@ What is decided here is decided by bounds.py, limits.py and tasks.py, which are 
 
 from __future__ import annotations
 
-import sys
 import time
 from collections.abc import Iterator, Mapping
-from types import TracebackType
 from typing import Any, Final
 
 import pyarrow as pa
@@ -31,7 +29,6 @@ from headstream.spark.planning import open_view, plan_partitions, read_partition
 
 __all__ = ["HeadstreamStreamReader"]
 
-_STREAM_PROCESS: Final = "pyspark.sql.streaming.python_streaming_source_runner"
 _NO_LIMITS: Final = Limits()
 
 
@@ -47,7 +44,6 @@ class HeadstreamStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow
         self._view: LogView | None = None
         self._target: Mapping[Place, int] | None = None
         self._admitted_us: int | None = None
-        _end_quietly()
 
     def __getstate__(self) -> dict[str, Any]:
         # Travels to the executors with read(); what it has open stays.
@@ -129,17 +125,3 @@ class HeadstreamStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow
         else:
             self._view.refresh()
         return self._view
-
-
-def _end_quietly() -> None:
-    """Have the process that PySpark plans a stream in end without a traceback when its query is stopped in between."""
-    spec = getattr(sys.modules["__main__"], "__spec__", None)
-    if spec is None or spec.name != _STREAM_PROCESS:
-        return
-    say = sys.excepthook
-
-    def hook(kind: type[BaseException], error: BaseException, traceback: TracebackType | None) -> None:
-        if not issubclass(kind, (BrokenPipeError, ConnectionResetError)):
-            say(kind, error, traceback)
-
-    sys.excepthook = hook

@@ -1,9 +1,7 @@
 """The process that Spark forks its Python workers from, in a local session: PySpark's own, but for three things.
 
-A task that has seen enough (`show()`, `limit()`, a query that is stopped) closes its worker's socket in the middle of a
-batch; PySpark prints a traceback for each, as if something had failed. Here such a worker ends without a word. And what
-every worker imports first is imported before the fork, once; what it has imported after its first task is spared from
-garbage collections (worker_memory.py).
+Workers end without a word when the JVM is done with them (worker_endings.py). What every worker imports first is imported
+before the fork, once; what it has imported after its first task is spared from garbage collections (worker_memory.py).
 """
 
 from __future__ import annotations
@@ -14,18 +12,16 @@ from typing import Final
 import pyspark.worker  # noqa: F401  # imports nothing that starts threads, so it may come before the fork
 from pyspark import daemon
 
+from headstream.spark.worker_endings import Work, quiet
 from headstream.spark.worker_memory import spare_imports
 
 __all__ = ["main"]
 
-_WORK: Final = daemon.worker
+_WORK: Final[Work] = quiet(daemon.worker)
 
 
 def _work(sock: socket.socket, authenticated: bool) -> int:
-    try:
-        code = _WORK(sock, authenticated)
-    except (BrokenPipeError, ConnectionResetError):
-        return 1  # the worker ends, as it does after a failure
+    code = _WORK(sock, authenticated)
     spare_imports()
     return code
 
