@@ -15,6 +15,14 @@ from headstream.model.identifiers import TopicName
 from headstream.model.topology import Fsync, Limits
 from headstream.wire.commands.sessions import Ping
 from headstream.wire.commands.streams import CreateStream
+from headstream.wire.extensions.groups import (
+    CommittedOffsets,
+    EnterGroup,
+    ListOffsets,
+    MemberAssignment,
+    Membership,
+    ReportMember,
+)
 from headstream.wire.extensions.messages import AppendMessages, FetchedMessages, FetchMessages, FirstOffset
 from headstream.wire.extensions.topics import GetIdentity, GetOpenTopic, ListOpenTopics, OpenPartition, OpenTopic
 from headstream.wire.records import Command
@@ -241,3 +249,30 @@ def test_a_batch_asked_for_ahead_is_not_waited_for_when_nobody_wants_it() -> Non
             next(consumer)
             began_s = time.monotonic()
         assert time.monotonic() - began_s < 30  # of the minute that an answer may take
+
+
+@pytest.mark.parametrize("gone", [1, 5])
+def test_a_member_that_is_gone_again_before_its_first_report_joins_again(gone: int) -> None:
+    reports: list[int] = []
+
+    def answer(command: Command[Any]) -> Any:
+        if isinstance(command, GetOpenTopic):
+            return topic_of()
+        if isinstance(command, EnterGroup):
+            return Membership(len(reports))
+        if isinstance(command, ReportMember):
+            reports.append(command.member)
+            if len(reports) <= gone:
+                raise hs.ClosedError("there is no such member")
+            return MemberAssignment(1, {1: 1}, {})
+        if isinstance(command, ListOffsets):
+            return CommittedOffsets({1: 5})
+        return None
+
+    with (
+        ScriptedServer(answer) as server,
+        hs.connect(server.url) as log,
+        log.consumer("shop/orders", group="g", timeout_ms=0) as consumer,
+    ):
+        assert consumer.positions == {1: 5}
+        assert reports == [*range(gone + 1)]
