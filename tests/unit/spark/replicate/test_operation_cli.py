@@ -71,6 +71,22 @@ def test_schemas_shows_what_the_zone_has(tmp_path: Path) -> None:
     work.close()
 
 
+def test_schemas_are_found_from_any_directory_and_when_the_checkpoint_was_moved(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    work = Work(tmp_path)
+    work.process(work.raw(message.value for message in plain(SourceDatabase(42, rows=1, transactions=1))), 0)
+    monkeypatch.chdir(tmp_path)
+    note_status(work.ledger, "ended", work.summary, work.zone.directory.relative_to(tmp_path), work.now_us)
+    monkeypatch.chdir("/")
+    found = run(work, "schemas")
+    assert {row["table"] for row in found} == {"SHOP.customers", "SHOP.order_lines"}
+    work.close()
+    moved = work.config.checkpoint.rename(tmp_path / "moved")
+    result = CliRunner().invoke(replicate, ["schemas", "--checkpoint", str(moved), "--output", "json"], catch_exceptions=False)
+    assert json.loads(result.output) == found
+
+
 def test_redrive_shows_first_and_then_asks_the_pipeline(tmp_path: Path) -> None:
     source = SourceDatabase(43, rows=4, transactions=4)
     work = Work(tmp_path, schema_wait_us=0, on_missing_schema="dead-letter")
