@@ -7,7 +7,15 @@ from typing import TYPE_CHECKING, Any
 import click
 
 from headstream.cli.output import print_object, print_objects
-from headstream.cli.parameters import Checked, open_log, output_option, start_parameter, topic_argument, url_option
+from headstream.cli.parameters import (
+    Checked,
+    complete_names,
+    open_log,
+    output_option,
+    start_parameter,
+    topic_argument,
+    url_option,
+)
 from headstream.errors import AlreadyExistsError
 from headstream.model.polling import Consumer
 
@@ -19,7 +27,12 @@ __all__ = ["group"]
 
 _COLUMNS = ("partition", "committed", "first_offset", "end_offset", "lag", "member")
 
-_group_argument = click.argument("name", metavar="GROUP", type=Checked("group", lambda text: Consumer.group(text).name))
+_group_argument = click.argument(
+    "name",
+    metavar="GROUP",
+    type=Checked("group", lambda text: Consumer.group(text).name),
+    shell_complete=complete_names(lambda log, ctx: [found.name for found in log.groups(ctx.params["topic"])]),
+)
 
 
 @click.group()
