@@ -171,6 +171,10 @@ class HttpConnection:
         try:
             response = self._link.getresponse()
             body = response.read()
+        except http.client.RemoteDisconnected as error:
+            raise lost(self._address, error) from error
+        except http.client.BadStatusLine as error:
+            raise lost(self._address, "it does not speak HTTP there") from error
         except (OSError, http.client.HTTPException) as error:
             raise lost(self._address, error) from error
         is_json = (response.getheader("Content-Type") or "").partition(";")[0].strip() == _JSON

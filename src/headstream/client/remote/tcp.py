@@ -133,7 +133,9 @@ class TcpConnection:
             raise lost(self._address, "the server closed it")
         status, size = int.from_bytes(first[:4], "little"), int.from_bytes(first[4:8], "little")
         if size > _MAX_REPLY_BYTES or count > _HEAD_BYTES + size:
-            raise lost(self._address, f"what came is no answer (status {status}, {size} bytes)")
+            is_http = first[:4] == b"HTTP"
+            what = "it speaks HTTP there: begin the URL with http://" if is_http else f"status {status}, {size} bytes"
+            raise lost(self._address, f"what came is no answer ({what})")
         body = bytearray(size)
         view, at = memoryview(body), count - _HEAD_BYTES
         view[:at] = first[_HEAD_BYTES:count]

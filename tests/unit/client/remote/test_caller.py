@@ -223,7 +223,12 @@ def test_a_wrong_payload_is_polled_again_once_and_then_named() -> None:
     ("scheme", "said", "text"),
     [
         ("headstream", b"", r"cannot be reached: the connection to the server broke: the server closed it \(head[^ ]*\)\. See"),
-        ("http", b"\x00\x01\x02\n", r"broke: '\\x00\\x01\\x02\\n' \(http://[^ ]*\)\. See"),
+        (
+            "headstream",
+            b"HTTP/1.1 400 Bad Request\r\n\r\n",
+            r"it speaks HTTP there: begin the URL with http://\) \(head[^ ]*\)\. See",
+        ),
+        ("http", b"\x00\x01\x02\n", r"broke: it does not speak HTTP there \(http://[^ ]*\)\. See"),
         ("https", b"no TLS at all", r"cannot be reached: it does not speak TLS there \(https://[^ ]*\)\. See"),
     ],
 )
