@@ -133,7 +133,7 @@ class TcpConnection:
             raise lost(self._address, "the server closed it")
         status, size = int.from_bytes(first[:4], "little"), int.from_bytes(first[4:8], "little")
         if size > _MAX_REPLY_BYTES or count > _HEAD_BYTES + size:
-            is_http = first[:4] == b"HTTP"
+            is_http = self._first.startswith(b"HTTP")
             what = "it speaks HTTP there: begin the URL with http://" if is_http else f"status {status}, {size} bytes"
             raise lost(self._address, f"what came is no answer ({what})")
         body = bytearray(size)
