@@ -45,7 +45,7 @@ class Client(Topology, Progress):
 
     @property
     def identity(self) -> str | None:
-        """The UUID that tells this log from every other, or None before its first write."""
+        """The UUID of this log, or None before its first write."""
         return self._open_transport().identity
 
     def open(self) -> None:
@@ -89,7 +89,7 @@ class Client(Topology, Progress):
         batch_count: int = 1000,
         buffer_bytes: int = 32 << 20,
     ) -> Producer:
-        """Return what sends messages to a topic in batches.
+        """Return a producer, which sends messages to a topic in batches.
 
         Args:
             topic: `stream/topic`.
@@ -119,7 +119,7 @@ class Client(Topology, Progress):
         timeout_ms: float | None = None,
         session_timeout_ms: float = DEFAULT_SESSION_TIMEOUT_MS,
     ) -> Consumer:
-        """Return what reads a topic, from where its group or name has committed to.
+        """Return a consumer of a topic, which continues where its group or name has committed.
 
         The consumers of a group, in any threads and clients of one process, share the topic's partitions: each is read by
         one of them. Those in another process stand by until it has none any more.

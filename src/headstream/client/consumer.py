@@ -170,7 +170,7 @@ class Consumer:
     # -- by hand ----------------------------------------------------------------------------------------------
 
     def poll(self, count: int = 100, *, timeout_ms: float = 0) -> list[Message]:
-        """Return up to so many messages; nothing of them is committed until commit() is called.
+        """Return up to so many messages; they are not committed until commit() is called.
 
         Args:
             count: The most messages, 1 or more.
@@ -209,7 +209,7 @@ class Consumer:
         self._commit_done(is_by_hand=True)
 
     def seek(self, partition: int, offset: StartInput) -> None:
-        """Go on from another place in a partition; commit() or the next message done makes it last.
+        """Continue at another place in a partition; the next commit makes it durable.
 
         Args:
             partition: One of the consumer's.

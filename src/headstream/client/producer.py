@@ -187,7 +187,7 @@ class Producer:
         return self._wait_until_acknowledged(last, timeout_s)
 
     def tell_again(self) -> None:
-        """Take note that nobody heard what was raised last: the next call raises it."""
+        """Have the next call raise once more what was raised last, because nobody saw it."""
         self._was_raised = False
 
     def close(self) -> None:

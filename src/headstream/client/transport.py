@@ -241,7 +241,7 @@ class Transport(Protocol):
 
     @property
     def identity(self) -> str | None:
-        """The UUID that tells this log from every other, or None before its first write."""
+        """The UUID of this log, or None before its first write."""
 
     def close(self) -> None:
         """Let go of what is behind."""

@@ -45,7 +45,7 @@ class RemoteTransport:
 
     @property
     def identity(self) -> str | None:
-        """The UUID that tells this log from every other, or None before its first write."""
+        """The UUID of this log, or None before its first write."""
         return self._caller.call(GetIdentity()).uuid or None
 
     def open(self) -> None:
