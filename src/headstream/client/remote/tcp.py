@@ -10,10 +10,11 @@ from typing import Any, Final, TypeVar
 from headstream.client.remote.address import Address
 from headstream.client.remote.connection import explain_login, has_something, login_of, lost, make_tls, unreachable
 from headstream.codec.buffer import BytesLike
-from headstream.errors import AuthenticationError, NotFoundError, OutcomeUnknownError
+from headstream.errors import AuthenticationError, LimitError, NotFoundError, OutcomeUnknownError
 from headstream.wire.frames import request_head
 from headstream.wire.records import Command
 from headstream.wire.refusals import decode_refusal
+from headstream.wire.statuses import Status
 
 __all__ = ["TcpConnection", "TcpConnector"]
 
@@ -21,6 +22,8 @@ _R = TypeVar("_R")
 _HEAD_BYTES: Final = 8
 _FIRST_BYTES: Final = 64 << 10
 """Room for most replies, received at once; the rest of a longer one is received into a buffer of its own."""
+_LEAST_LIMIT_BYTES: Final = 1000
+"""No server refuses shorter requests for their length."""
 _MAX_REPLY_BYTES: Final = 256 << 20
 _JOINED_BYTES: Final = 64 << 10
 """Pieces up to here are joined: one call is quicker than saving the copy."""
@@ -80,6 +83,7 @@ class TcpConnection:
         self._address = address
         self._link = link
         self._first = bytearray(_FIRST_BYTES)
+        self._sent_bytes = 0
 
     @property
     def is_usable(self) -> bool:
@@ -89,11 +93,13 @@ class TcpConnection:
     def send(self, command: Command[Any], wait_ms: float = 0) -> None:
         """Send a command; see Connection."""
         pieces = command.encode_pieces()
-        size = sum(len(piece) for piece in pieces)
+        self._sent_bytes = size = sum(len(piece) for piece in pieces)
         try:
             self._link.settimeout((self._address.options.timeout_ms + wait_ms) / 1000)
             self._write((request_head(command.code, size), *pieces), size)
         except OSError as error:
+            if self._has_been_refused():
+                raise self._too_long() from error
             raise lost(self._address, error) from error
 
     def _write(self, pieces: Sequence[BytesLike], size: int) -> None:
@@ -118,9 +124,27 @@ class TcpConnection:
             status, body = self._read()
         except OSError as error:
             raise lost(self._address, error) from error
+        if status == Status.INVALID_COMMAND and not body and self._sent_bytes >= _LEAST_LIMIT_BYTES:
+            raise self._too_long()
         if status:
             raise decode_refusal(status, body)
         return type(command).decode_reply(body)
+
+    def _has_been_refused(self) -> bool:
+        """Return whether the server has answered a request that it did not read to its end: it takes none so long."""
+        try:
+            return has_something(self._link) and self._read()[0] == Status.INVALID_COMMAND
+        except (OSError, OutcomeUnknownError):
+            return False
+
+    def _too_long(self) -> LimitError:
+        error = LimitError(
+            f"a request of {self._sent_bytes} bytes, which is more than the server takes",
+            where=self._address.place,
+            advice="Send less at once (batch_bytes), or raise headstream.max_frame_size of the server",
+        )
+        error.status = Status.INVALID_COMMAND
+        return error
 
     def _read(self) -> tuple[int, BytesLike]:
         """Return a response's status, and its body in a buffer that nobody else uses."""
