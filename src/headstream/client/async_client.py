@@ -3,7 +3,7 @@
 An embedded log answers in microseconds, but a disk may take its time, and a consumer waits: so calls run in a thread,
 one for the client and one for each producer and consumer, and what is there already (room in a batch, a message that
 was fetched) is taken without a thread. A cancelled call ends before its cancellation goes on, so that nothing runs
-behind the caller's back.
+behind the caller's back; where a server does not answer, its connection is given up after two seconds.
 """
 
 from __future__ import annotations
@@ -59,13 +59,14 @@ class AsyncConsumer:
     Args:
         make: Makes the consumer behind it, at the first use.
         timeout_ms: Iteration ends after so long without a message; None waits for ever.
+        interrupt: See Worker.
     """
 
-    def __init__(self, make: Callable[[], Consumer], timeout_ms: float | None) -> None:
+    def __init__(self, make: Callable[[], Consumer], timeout_ms: float | None, interrupt: Callable[[int], None]) -> None:
         self._make = make
         self._timeout_ms = timeout_ms
         self._consumer: Consumer | None = None
-        self._worker = Worker("async consumer")
+        self._worker = Worker("async consumer", interrupt)
 
     async def _opened(self) -> Consumer:
         if self._consumer is None:
@@ -96,8 +97,8 @@ class AsyncConsumer:
         """Return the next message, having committed the one before."""
         consumer = await self._opened()
         while True:
-            if consumer.is_ready:
-                message = consumer.take()  # a rebalance may have taken what was ready
+            if consumer.is_ready:  # a rebalance may have taken what was ready
+                message = await self._worker.run(consumer.take) if consumer.may_wait else consumer.take()
                 if message is not None:
                     return message
             else:
@@ -144,7 +145,7 @@ class AsyncClient:
 
     def __init__(self, client: Client) -> None:
         self._client = client
-        self._worker = Worker("async client")
+        self._worker = Worker("async client", client.interrupt)
 
     async def open(self) -> None:
         """Connect to the server that is behind it, if one is; entering `async with` does, and so does the first call."""
@@ -230,11 +231,12 @@ class AsyncClient:
 
     def producer(self, topic: str | TopicName, **options: Unpack[ProducerOptions]) -> AsyncProducer:
         """Return what sends messages to a topic; see Client.producer()."""
-        return AsyncProducer(functools.partial(self._client.producer, topic, **options))
+        return AsyncProducer(functools.partial(self._client.producer, topic, **options), self._client.interrupt)
 
     def consumer(self, topic: str | TopicName, **options: Unpack[ConsumerOptions]) -> AsyncConsumer:
         """Return what reads a topic; see Client.consumer()."""
-        return AsyncConsumer(functools.partial(self._client.consumer, topic, **options), options.get("timeout_ms"))
+        make = functools.partial(self._client.consumer, topic, **options)
+        return AsyncConsumer(make, options.get("timeout_ms"), self._client.interrupt)
 
     async def poll(self, topic: str | TopicName, partition: int = 1, **options: Unpack[PollOptions]) -> list[Message]:
         """Return messages of one partition, without waiting for any; see Client.poll()."""

@@ -31,12 +31,13 @@ class AsyncProducer:
 
     Args:
         make: Makes the producer behind it, at the first use.
+        interrupt: See Worker.
     """
 
-    def __init__(self, make: Callable[[], Producer]) -> None:
+    def __init__(self, make: Callable[[], Producer], interrupt: Callable[[int], None]) -> None:
         self._make = make
         self._producer: Producer | None = None
-        self._worker = Worker("async producer")
+        self._worker = Worker("async producer", interrupt)
 
     async def _opened(self) -> Producer:
         if self._producer is None:

@@ -58,6 +58,15 @@ class Client(Topology, Progress):
         if isinstance(self._transport, RemoteAccess):
             self._transport.open()
 
+    def interrupt(self, thread: int) -> None:
+        """Have the call end soon that a thread is in and that waits for a server, as if the connection had broken.
+
+        Args:
+            thread: As threading.get_ident() numbers it.
+        """
+        if isinstance(self._transport, RemoteAccess):
+            self._transport.interrupt(thread)
+
     @property
     def server(self) -> Server:
         """Users, tokens, clients and statistics of the server that is behind it.

@@ -23,7 +23,7 @@ from headstream.client.fetching import Fetching
 from headstream.client.membership import Membership
 from headstream.client.places import check_start, find_offset
 from headstream.client.receiving import poll_checked
-from headstream.client.transport import Transport
+from headstream.client.transport import RemoteAccess, Transport
 from headstream.errors import (
     ClosedError,
     CorruptSendError,
@@ -125,6 +125,11 @@ class Consumer:
     def is_ready(self) -> bool:
         """Whether the next message is here already."""
         return not self._fetching.is_empty
+
+    @property
+    def may_wait(self) -> bool:
+        """Whether to take a message that is ready may wait for a server: it commits the one before."""
+        return self._committer is not None and isinstance(self._transport, RemoteAccess)
 
     def _check_open(self) -> None:
         if self._is_closed:

@@ -253,3 +253,6 @@ class RemoteAccess(Protocol):
 
     def open(self) -> None:
         """Connect."""
+
+    def interrupt(self, thread: int) -> None:
+        """Have the call end soon that a thread is in, as if its connection had broken."""

@@ -5,6 +5,8 @@ from __future__ import annotations
 import select
 import socket
 import ssl
+from collections.abc import Callable
+from contextlib import suppress
 from typing import Any, Protocol, TypeVar
 
 from headstream.client.remote.address import Address
@@ -21,7 +23,17 @@ from headstream.wire.commands.sessions import LoggedIn, Login
 from headstream.wire.commands.tokens import LoginWithToken
 from headstream.wire.records import Command
 
-__all__ = ["Connection", "Connector", "explain_login", "has_something", "login_of", "lost", "make_tls", "unreachable"]
+__all__ = [
+    "Connection",
+    "Connector",
+    "break_link",
+    "explain_login",
+    "has_something",
+    "login_of",
+    "lost",
+    "make_tls",
+    "unreachable",
+]
 
 _R = TypeVar("_R")
 
@@ -56,6 +68,9 @@ class Connection(Protocol):
             HeadstreamError: what the server says is wrong.
         """
 
+    def interrupt(self) -> None:
+        """Break it, from another thread than the one that uses it."""
+
     def close(self) -> None:
         """End it, whatever is on its way."""
 
@@ -63,8 +78,11 @@ class Connection(Protocol):
 class Connector(Protocol):
     """Makes connections to one server."""
 
-    def connect(self) -> Connection:
+    def connect(self, begin: Callable[[Connection], None]) -> Connection:
         """Return a connection that is logged in.
+
+        Args:
+            begin: Called with it before anything is said.
 
         Raises:
             ServerUnreachableError: there is none to be had.
@@ -132,6 +150,12 @@ def make_tls(address: Address) -> ssl.SSLContext:
             where=address.options.tls_ca_file,
             advice="Name a PEM file with certificates",
         ) from None
+
+
+def break_link(link: socket.socket) -> None:
+    """Break a socket that another thread may be waiting at; one that is encrypted, without a word to its other end."""
+    with suppress(OSError):
+        socket.socket.shutdown(link, socket.SHUT_RDWR)
 
 
 def has_something(link: socket.socket, wait_ms: int = 0) -> bool:

@@ -10,7 +10,16 @@ from typing import Any, Final, TypeVar
 from urllib.parse import urlencode
 
 from headstream.client.remote.address import Address
-from headstream.client.remote.connection import explain_login, has_something, login_of, lost, make_tls, unreachable
+from headstream.client.remote.connection import (
+    Connection,
+    break_link,
+    explain_login,
+    has_something,
+    login_of,
+    lost,
+    make_tls,
+    unreachable,
+)
 from headstream.codec.json_text import decode_json, encode_json
 from headstream.errors import AuthenticationError, HeadstreamError, LimitError, NotFoundError, OutcomeUnknownError, ServerError
 from headstream.wire.commands.sessions import AccessToken
@@ -43,7 +52,7 @@ class HttpConnector:
         self._lock = threading.Lock()
         self._access: AccessToken | None = None
 
-    def connect(self) -> HttpConnection:
+    def connect(self, begin: Callable[[Connection], None]) -> HttpConnection:
         """Return a connection that is logged in; see Connector."""
         address, timeout_s = self._address, self._address.options.connect_timeout_ms / 1000
         if self._tls is None:
@@ -51,6 +60,7 @@ class HttpConnector:
         else:
             link = _TlsConnection(address, timeout=timeout_s, context=self._tls)
         connection = HttpConnection(address, link, self)
+        begin(connection)
         try:
             link.connect()
             self.show(connection)
@@ -199,6 +209,11 @@ class HttpConnection:
         if status == 401:
             return AuthenticationError(text, where=self._address.place)
         return ServerError(text, where=self._address.place, advice="See that a Headstream server is there")
+
+    def interrupt(self) -> None:
+        """Break it; see Connection."""
+        if self._link.sock is not None:
+            break_link(self._link.sock)
 
     def close(self) -> None:
         """End it, whatever is on its way."""

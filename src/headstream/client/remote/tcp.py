@@ -4,11 +4,20 @@ from __future__ import annotations
 
 import socket
 import ssl
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from typing import Any, Final, TypeVar
 
 from headstream.client.remote.address import Address
-from headstream.client.remote.connection import explain_login, has_something, login_of, lost, make_tls, unreachable
+from headstream.client.remote.connection import (
+    Connection,
+    break_link,
+    explain_login,
+    has_something,
+    login_of,
+    lost,
+    make_tls,
+    unreachable,
+)
 from headstream.codec.buffer import BytesLike
 from headstream.errors import AuthenticationError, LimitError, NotFoundError, OutcomeUnknownError
 from headstream.wire.frames import request_head
@@ -40,7 +49,7 @@ class TcpConnector:
         self._address = address
         self._tls = make_tls(address) if address.options.tls else None
 
-    def connect(self) -> TcpConnection:
+    def connect(self, begin: Callable[[Connection], None]) -> TcpConnection:
         """Return a connection that is logged in; see Connector."""
         address = self._address
         try:
@@ -53,6 +62,7 @@ class TcpConnector:
             if self._tls is not None:
                 link = self._tls.wrap_socket(link, server_hostname=address.options.tls_domain or address.host)
             connection = TcpConnection(address, link)
+            begin(connection)
             self._log_in(connection)
         except (OSError, OutcomeUnknownError) as error:
             link.close()
@@ -169,6 +179,10 @@ class TcpConnection:
                 raise lost(self._address, "the server closed it in the middle of an answer")
             at += more
         return status, view
+
+    def interrupt(self) -> None:
+        """Break it; see Connection."""
+        break_link(self._link)
 
     def close(self) -> None:
         """End it, whatever is on its way."""

@@ -52,6 +52,10 @@ class RemoteTransport:
         """Connect now; see Caller.open()."""
         self._caller.open()
 
+    def interrupt(self, thread: int) -> None:
+        """Have the call end soon that a thread is in; see Caller.interrupt()."""
+        self._caller.interrupt(thread)
+
     def close(self) -> None:
         """Let go of the server."""
         self.groups.close()
