@@ -47,7 +47,7 @@ class Reading:
 
     def go_on_alone(self) -> None:
         """Have the transport read again, where the intake did."""
-        if self.end():
+        if self.end() and not self._transport.is_closing():
             self._transport.resume_reading()
 
     def pause(self) -> None:
