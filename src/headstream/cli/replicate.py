@@ -277,10 +277,14 @@ def _print(summary: Summary, form: str) -> None:
     if form != "table":
         print_object(document, form)
         return
-    tables = document.pop("tables")
+    tables, lags, failing = (document.pop(name) for name in ("tables", "lag_seconds", "failing"))
+    counts = ("inserted", "updated", "deleted")
     print_table(
-        ("table", "inserted", "updated", "deleted"),
-        [[name, *(str(counts[key]) for key in ("inserted", "updated", "deleted"))] for name, counts in tables.items()],
+        ("table", *counts, "lag_seconds"),
+        [[name, *(str(rows[count]) for count in counts), str(lags.get(name, "-"))] for name, rows in tables.items()],
     )
+    if failing:
+        print_text("")
+        print_table(("failing_table", "reason"), [[name, reason] for name, reason in failing.items()])
     print_text("")
     print_object(document, form)

@@ -9,7 +9,7 @@ import click
 from headstream.cli.output import format_time, print_object, print_objects, print_text
 from headstream.cli.parameters import Checked, open_log, output_option, topic_argument, url_option
 from headstream.cli.partitions import PARTITION_COLUMNS, describe_partition
-from headstream.cli.topic_options import changing_options, creating_options
+from headstream.cli.topic_options import changing_options, creating_options, spell_options
 from headstream.model.identifiers import check_name
 from headstream.model.topology import MAX_PARTITIONS, Fsync, Limits
 
@@ -174,7 +174,7 @@ def _print(found: Topic, form: str) -> None:
     if form != "table":
         print_object(_describe(found), form)
         return
-    print_object(_summarize(found), form)
+    print_object(_summarize(found) | spell_options(found), form)
     print_text("")
     print_objects([describe_partition(partition) for partition in found.partitions], PARTITION_COLUMNS, form)
 

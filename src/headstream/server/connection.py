@@ -114,7 +114,7 @@ class Connection(asyncio.BufferedProtocol):
         session = dispatcher.sessions.open(str(Address(*peer[:2])) if peer else "unknown:0")
         self._answers = Answers(dispatcher, session)
         self._short = ShortRequests(dispatcher, session, self._shared.traffic.answered)
-        self._reading = Reading(self, self._transport, self._short, self._shared.intake)
+        self._reading = Reading(self._transport, self._short, self._shared.intake)
 
     def get_buffer(self, sizehint: int) -> memoryview:
         """Return where the next bytes go to: what may be answered before anything else comes needs no room of its own."""
@@ -129,7 +129,7 @@ class Connection(asyncio.BufferedProtocol):
             self._frames.allow(self._shared.limits.frame_bytes)
         if self._is_in_scratch:
             at = self._answer_short(nbytes)
-            self._reading.note(is_short=at == nbytes)
+            self._reading.note(self, is_short=at == nbytes)
             if at == nbytes:
                 return
             nbytes = self._frames.take_in(self._shared.scratch[at:nbytes])

@@ -18,14 +18,12 @@ class Reading:
     """Who reads for one connection.
 
     Args:
-        connection: Whose bytes they are.
         transport: Its transport, which reads at first.
         short: What answers its small requests.
         intake: What can read for it; None where nothing can but the transport.
     """
 
-    def __init__(self, connection: Alone, transport: asyncio.Transport, short: ShortRequests, intake: Intake | None) -> None:
-        self._connection = connection
+    def __init__(self, transport: asyncio.Transport, short: ShortRequests, intake: Intake | None) -> None:
         self._transport = transport
         self._short = short
         self._intake = intake
@@ -33,18 +31,23 @@ class Reading:
         self._shorts = 0
         self.is_paused = False
 
-    def note(self, *, is_short: bool) -> None:
-        """Take note of whether all that the transport has read is answered; the intake may read from now on."""
+    def note(self, connection: Alone, *, is_short: bool) -> None:
+        """Take note of whether all that the transport has read is answered; the intake may read from now on.
+
+        Args:
+            connection: Whose bytes they are; kept as long as the intake reads.
+            is_short: Whether it was small requests alone.
+        """
         self._shorts = self._shorts + 1 if is_short else 0
         if self._shorts < _SHORT_REQUESTS or self._intake is None or self.is_paused or self._transport.is_closing():
             return
         self._transport.pause_reading()
-        self._quiet = Quiet(self._connection, self._transport, self._short)
+        self._quiet = Quiet(connection, self._transport, self._short)
         self._intake.begin(self._quiet)
 
     def go_on_alone(self) -> None:
         """Have the transport read again, where the intake did."""
-        if self.end():
+        if self.end() and not self._transport.is_closing():
             self._transport.resume_reading()
 
     def pause(self) -> None:

@@ -15,6 +15,7 @@ from headstream.codec.replicate import data_message, metadata_message
 from headstream.connect import connect
 from headstream.errors import InvalidInputError, StorageError
 from headstream.spark.replicate.apply.deltalake import DeltaLakeEngine
+from headstream.spark.replicate.apply.engine import Counts
 from headstream.spark.replicate.config import ReplicateConfig
 from headstream.spark.replicate.status import HEARTBEAT_US, note_status, note_targets, read_status
 from headstream.spark.replicate.summary import Summary
@@ -230,3 +231,21 @@ def test_run_takes_what_is_kept_and_written_beside_the_tables(tmp_path: Path, mo
         refused = CliRunner().invoke(replicate, ["run", *places, flag, text])
         assert refused.exit_code == 2
         assert text in refused.output
+
+
+def test_run_ends_with_a_table_of_what_it_wrote_how_late_and_what_fails(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+    summary = Summary(messages=3, lags_us={("SHOP", "orders"): 1_500_000}, failing={("SHOP", "customers"): "no space left"})
+    summary.tables[("SHOP", "orders")] = Counts(inserted=2, updated=1)
+    monkeypatch.setattr("headstream.cli.replicate._run", lambda config: (summary, False))
+    monkeypatch.setattr("headstream.spark.java.find_java", lambda: None)
+    places = ["--tables", str(tmp_path / "tables"), "--checkpoint", str(tmp_path / "checkpoint")]
+    arguments = ["run", "--source", "kafka://127.0.0.1:9092", "--topics", "cdc/data", *places, "--once"]
+    result = CliRunner().invoke(replicate, arguments, catch_exceptions=False)
+    lines = [line.split() for line in result.output.splitlines() if line.strip()]
+    assert lines[:4] == [
+        ["table", "inserted", "updated", "deleted", "lag_seconds"],
+        ["SHOP.orders", "2", "1", "0", "1.5"],
+        ["failing_table", "reason"],
+        ["SHOP.customers", "no", "space", "left"],
+    ]
+    assert ["messages", "3"] in lines
