@@ -288,7 +288,7 @@ class Connection(asyncio.BufferedProtocol):
 
     def _settle(self) -> None:
         """See what comes next, with nothing under way: more frames, more bytes, or the end."""
-        if self._is_lost or self._is_full or self._is_busy or self._transport.is_closing():
+        if self._is_lost or self._is_full or self._is_busy or self._reading.is_over():
             return
         answers, frames = self._answers, self._frames
         if answers is not None and answers.session.is_ended:

@@ -52,9 +52,10 @@ class Reading:
 
     def pause(self) -> None:
         """Read nothing until resume()."""
+        was_alone = self.end()
         if not self.is_paused and not self._transport.is_closing():
             self.is_paused = True
-            if not self.end():
+            if not was_alone:
                 self._transport.pause_reading()
 
     def resume(self) -> bool:
@@ -63,6 +64,13 @@ class Reading:
             return False
         self.is_paused = False
         self._transport.resume_reading()
+        return True
+
+    def is_over(self) -> bool:
+        """Return whether the transport is closing, as when it could not write: then the intake reads no more either."""
+        if not self._transport.is_closing():
+            return False
+        self.end()
         return True
 
     def end(self) -> bool:
