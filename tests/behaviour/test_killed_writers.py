@@ -16,6 +16,7 @@ import pytest
 
 import headstream as hs
 from headstream.log.files import OsFiles
+from headstream.log.opening import close_log, open_directory
 from headstream.log.verification import Verification
 from tests.busy_writer import KEYS, ORDERS, SEGMENT_BYTES, make_topics
 
@@ -47,6 +48,15 @@ def run_and_kill(url: str, begin: int, states_from: int, wait_s: float) -> Said:
         word, *numbers = line.split()
         said[word].append([int(number) for number in numbers])
     return said
+
+
+def take_in_commits(url: str) -> None:
+    """Have all appended that was committed and not begun yet: else that is done in the background, partition after partition."""
+    log = open_directory(url.removeprefix("file://"))
+    try:
+        log.commits.take_in()
+    finally:
+        close_log(log)
 
 
 def find_damage(url: str) -> list[str]:
@@ -93,6 +103,7 @@ class Campaign:
         assert not find_damage(self.url)
         with hs.connect(self.url, segment_bytes=SEGMENT_BYTES) as log:
             log.update_topic("shop/short", retention_bytes=100_000)  # it opens for writing, and finishes what was begun
+            take_in_commits(self.url)
             self._check_orders(log, said)
             self._check_states(log, said)
             self._check_once(log, said)

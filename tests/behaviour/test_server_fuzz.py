@@ -20,7 +20,7 @@ from hypothesis import strategies as st
 
 from headstream.errors import HeadstreamError
 from headstream.model.partitioning import Partitioning
-from headstream.wire.codes import Code
+from headstream.wire.codes import EXTENSION_CONTEXT, Code
 from headstream.wire.commands.permissions import GlobalPermissions, Permissions
 from headstream.wire.commands.sessions import Login, Ping
 from headstream.wire.commands.streams import CreateStream, DeleteStream, ListStreams
@@ -128,7 +128,7 @@ class Arena:
         """
         expected = read_frames(data)
         with TcpPeer(self.server.tcp, timeout_s=30) as peer:
-            peer.ask(Login("fuzz", "secret", None, "headstream") if is_extended else Login("fuzz", "secret"))
+            peer.ask(Login("fuzz", "secret", "0.6.210", EXTENSION_CONTEXT) if is_extended else Login("fuzz", "secret"))
             try:
                 for begin in range(0, len(data), piece or len(data) or 1):
                     peer.socket.sendall(data[begin : begin + (piece or len(data))])

@@ -321,7 +321,7 @@ class LogHistory(FaultHistory):
             self._compare(modelled, self._messages(modelled), may_lose=is_after_power_cut, is_settled=True)
         self._check_commit(is_after_power_cut=is_after_power_cut)
         for name, topic in self._topics.items():
-            self._check_states(name, topic)
+            self._check_states(name, topic, may_wait=bool(faults or self._files.write_faults))
             self._check_offsets(name, topic, is_after_power_cut=is_after_power_cut)
         self._files.dies_in, self._files.read_faults = doomed, faults
 
@@ -358,14 +358,21 @@ class LogHistory(FaultHistory):
             assert len(there) <= 1, "a staged commit is there in parts"
         self._parts = []
 
-    def _check_states(self, name: str, topic: _Topic) -> None:
+    def _check_states(self, name: str, topic: _Topic, *, may_wait: bool) -> None:
+        """Check which messages are set aside.
+
+        Args:
+            name: The topic's.
+            topic: What is known of it.
+            may_wait: Whether the disk failed while the log was opened: a change that was refused may still wait to be done then.
+        """
         record = self._record(name)
         for number, (modelled, known) in enumerate(zip(topic.partitions, topic.states, strict=True), 1):
             recorded = {change.offset: change.reason for change in self._log.states.changes(record, number)}
             messages = [message for message in self._messages(modelled) if message is not None]
             shown = {message.offset or 0 for message in messages if message.state != MessageState.AVAILABLE}
-            unsure = {offset for offset, reason in known.items() if reason.startswith("?")} if self._files.write_faults else set()
-            differing = shown ^ set(recorded)  # where writes fail, one that was refused may still wait to be done
+            unsure = {offset for offset, reason in known.items() if may_wait and reason.startswith("?")}
+            differing = shown ^ set(recorded)
             assert differing <= unsure, f"{modelled.directory}: {shown} are shown poisoned, {set(recorded)} recorded"
             for offset, reason in list(known.items()):
                 allowed = reason.removeprefix("?").split("|") if reason.startswith("?") else [reason]
