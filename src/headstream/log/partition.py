@@ -110,7 +110,7 @@ class Partition:
         self._failure: str | None = None
         self._recent: RecentIds | None = None
         self._is_reserved = False
-        self.end = PartitionEnd()
+        self.end = PartitionEnd(directory)
         self._take_over(recover(directory, files))
 
     def _take_over(self, tail: Tail) -> None:
@@ -176,7 +176,7 @@ class Partition:
         if size_bytes == 0:
             raise InvalidInputError("a batch without a message", where=self.directory, advice="Send one message or more")
         if not (is_reserved or options.looks_into_messages):
-            first = self.end.append(memoryview(sent), timestamp_us)
+            first = self.end.append(memoryview(sent), 0, size_bytes, timestamp_us)
             if first >= 0:
                 return first
         with self._lock:
