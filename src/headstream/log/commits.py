@@ -5,6 +5,9 @@
     appended   chunk after chunk, to partitions that nobody else appends to meanwhile; then synced
     done       catalog, one transaction: writer and epoch; then the staged files go
 
+A power cut before the intent leaves an epoch of which nothing is appended and nobody was told: its writer commits it again.
+So the manifest is not synced; but the staged files are, before the intent: from then on they are all that it is finished from.
+
 An intent is finished before anything else is appended to its partitions: at the next opening, or in the same process
 by the next who sends to one of them. What is there already is known from offsets: a partition's chunks follow each
 other from where the intent says, so one that ends behind the beginning of a chunk has that chunk. Where messages may
@@ -223,6 +226,8 @@ class StagedCommits:
         except (NotFoundError, LimitError, CorruptLogError) as error:
             self._refuse(manifest, error)
             return
+        if manifest.parts:
+            self._log.files.sync_directory(epoch_directory(self._log.root, manifest.writer, manifest.epoch))
         places = []
         for name, number in dict.fromkeys((chunk.topic, chunk.partition) for part in manifest.parts for chunk in part.chunks):
             places.append(PlaceProgress(topics[name].number, name, number, self._reserve(topics[name], number).end_offset))
