@@ -118,14 +118,14 @@ def cut_power_in_histories(root: Path, seeds: range) -> None:
 
 
 @pytest.mark.parametrize("fsync", [Fsync.ALWAYS, Fsync.INTERVAL])
-@pytest.mark.parametrize("seed", range(6))
+@pytest.mark.parametrize("seed", [*range(5), 104])  # 104: a whole send behind a damaged one
 def test_a_commit_is_whole_and_once_when_the_power_is_cut_at_every_step(tmp_path: Path, seed: int, fsync: Fsync) -> None:
     assert cut_power_at_each_step(tmp_path, seed, fsync) > 30
 
 
 @pytest.mark.soak
 def test_a_commit_is_whole_and_once_in_thousands_of_power_cuts(tmp_path: Path) -> None:
-    cut_power_in_histories(tmp_path, range(100, 200))
+    cut_power_in_histories(tmp_path, range(100, 140))
 
 
 def skip_names_of_staged_files(self: FaultyFiles, path: str, sync: Callable[[FaultyFiles, str], None]) -> None:

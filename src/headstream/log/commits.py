@@ -25,6 +25,7 @@ import threading
 import time
 from collections.abc import Callable, Iterator
 from concurrent.futures import ThreadPoolExecutor
+from contextlib import suppress
 from typing import TYPE_CHECKING, Final, NamedTuple
 
 from headstream.errors import (
@@ -185,7 +186,7 @@ class StagedCommits:
         """
         with self._log.administration:
             for record in pending_commits(self._catalog()):
-                self._append(record, Manifest.decode(record.manifest, f"commits, {record.writer!r}"))
+                self._append(self._settle(record), Manifest.decode(record.manifest, f"commits, {record.writer!r}"))
             self._release()
 
     def _catalog(self) -> Catalog:
@@ -291,7 +292,6 @@ class StagedCommits:
 
     def _append(self, record: CommitRecord, manifest: Manifest) -> None:
         """Append what is not there yet of an epoch that was begun, and record that it is done."""
-        record = self._settle(record)
         try:
             self._append_places(record, manifest)
         except (InvalidInputError, DecodeError, CorruptLogError) as error:
@@ -303,12 +303,17 @@ class StagedCommits:
         self._clear(manifest)
 
     def _settle(self, record: CommitRecord) -> CommitRecord:
-        """Have the intent begin where its partitions end, where a power cut has taken what they had before it."""
+        """Take back what a power cut has damaged of an intent, and have it begin where its partitions end, where that took
+        what they had before it."""
         places = []
         for place in record.places:
-            topic = self._find_number(place)
-            end = place.from_offset if topic is None else self._reserve(topic, place.partition).end_offset
-            places.append(dataclasses.replace(place, from_offset=min(place.from_offset, end)))
+            topic, end = self._find_number(place), place.from_offset
+            if topic is not None:
+                partition = self._reserve(topic, place.partition)
+                with suppress(CorruptLogError):  # of what no crash explains readers are told
+                    partition.take_back(place.from_offset)
+                end = min(end, partition.end_offset)
+            places.append(dataclasses.replace(place, from_offset=end))
         if tuple(places) != record.places:
             record = dataclasses.replace(record, places=tuple(places))
             record_commit(self._catalog(), record, self._clock_us())
