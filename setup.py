@@ -50,6 +50,8 @@ MODULES = (
     "segments/ahead",
     "log/partition_end",
     "broker/commands/short_requests",
+    "server/intake",
+    "server/traffic",
 )
 
 

@@ -37,8 +37,6 @@ from tests.server_process import ServerProcess  # noqa: E402
 
 SECONDS = 1.0
 ROUNDS = 5
-BATCHES = 50
-"""Sends that are polled again and again: what is polled is in the system's memory, as new messages are."""
 IGGY_VERSION = "0.4.0"
 
 
@@ -50,6 +48,11 @@ class Load(NamedTuple):
     messages: int
     size_bytes: int
     is_iggy: bool = False
+
+    @property
+    def batches(self) -> int:
+        """How many sends are polled again and again: what is polled is in the system's memory, as new messages are."""
+        return 50 if self.messages > 1 else 1000
 
     def __str__(self) -> str:
         what = f"{self.mode} {self.messages} x {self.size_bytes} B"
@@ -109,7 +112,7 @@ def run(program: str, target: Target, load: Load, seconds: float = SECONDS) -> R
     """Put a load on a server."""
     before_s = target.cpu_s()
     command = [str(make_environment(IGGY_VERSION)), str(ROOT / "bench" / "server_iggy.py")] if load.is_iggy else [program]
-    words = [load.mode, target.port, load.connections, seconds, load.messages, load.size_bytes, BATCHES]
+    words = [load.mode, target.port, load.connections, seconds, load.messages, load.size_bytes, load.batches]
     done = subprocess.run([*command, *map(str, words)], check=True, capture_output=True, text=True).stdout.split()
     requests, took_s, median_us, late_us, load_s = map(float, done)
     server_us = (target.cpu_s() - before_s) / requests * 1e6
@@ -154,7 +157,7 @@ def fill(target: Target, load: Load) -> None:
         peer.login()
         sent = encode_sent([Message(payload=b"x" * load.size_bytes)] * load.messages)
         for number in range(load.connections):
-            for _ in range(BATCHES):
+            for _ in range(load.batches):
                 peer.ask(SendMessages("bench", f"t{number}", Partitioning.partition(1), sent))
 
 

@@ -14,7 +14,14 @@ from types import ModuleType
 
 from headstream.codec.mode import InterpretedFinder
 
-_PACKAGES = ("headstream.codec.", "headstream.wire.", "headstream.segments.", "headstream.log.", "headstream.broker.")
+_PACKAGES = (
+    "headstream.codec.",
+    "headstream.wire.",
+    "headstream.segments.",
+    "headstream.log.",
+    "headstream.broker.",
+    "headstream.server.",
+)
 _MISSING = ModuleType("missing")
 
 

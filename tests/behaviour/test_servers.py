@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import sys
 import threading
 import time
 from collections.abc import Iterator
@@ -15,6 +16,7 @@ from headstream.client.async_client import AsyncClient
 from headstream.server.tls import TlsFiles
 from headstream.testing.local_server import LocalServer
 from tests.certificates import write_certificate
+from tests.server_process import ServerProcess
 
 
 @pytest.fixture
@@ -253,3 +255,32 @@ def test_a_forked_child_speaks_over_connections_of_its_own(server: LocalServer) 
                 os._exit(code)
         assert os.waitstatus_to_exitcode(os.waitpid(child, 0)[1]) == 0
         assert [topic.name for topic in log.topics()] == ["orders"]
+
+
+def test_a_local_server_names_the_extra_when_a_library_is_missing(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setitem(sys.modules, "bcrypt", None)
+    with pytest.raises(hs.MissingExtraError, match=r"bcrypt is not installed.*headstream\[server\]"):
+        LocalServer().start()
+
+
+def test_the_longest_message_passes(url: str) -> None:
+    payload = bytes((64 << 20) - 24)  # with its 24 bytes of id and lengths, as much as one send takes
+    with hs.connect(url) as log:
+        log.create_topic("shop/films", limits="wide")
+        with log.producer("shop/films", batch_bytes=64 << 20) as producer:
+            producer.send(payload)
+        assert [message.payload == payload for message in log.poll("shop/films")] == [True]
+
+
+@pytest.mark.parametrize("scheme", ["headstream", "http"])
+def test_a_request_that_is_longer_than_the_server_takes_is_told_as_that(scheme: str, tmp_path: Path) -> None:
+    with ServerProcess(tmp_path / "log", environ={"HEADSTREAM_MAX_FRAME_SIZE": "1 MiB"}) as server:
+        host, port = server.tcp if scheme == "headstream" else server.http
+        with hs.connect(f"{scheme}://iggy:iggy@{host}:{port}") as log:
+            log.create_topic("shop/films", limits="wide")
+            for size in (2 << 20, 30 << 20):
+                producer = log.producer("shop/films", batch_bytes=64 << 20)
+                producer.send(bytes(size))
+                with pytest.raises(hs.LimitError, match=r"raise headstream\.max_frame_size"):
+                    producer.flush()
+            assert log.topic("shop/films").messages_count == 0

@@ -10,7 +10,8 @@ from headstream.log.commits import StagedCommits
 from headstream.log.partition import Partition
 from headstream.log.states import MessageStates
 from headstream.segments.layout import INDEX_ENTRY_BYTES
-from headstream.testing.fault_histories import FaultHistory, main, run_history
+from headstream.testing.fault_campaign import main, run_history
+from headstream.testing.fault_histories import FaultHistory
 from headstream.testing.log_histories import LogHistory
 
 

@@ -59,6 +59,9 @@ class Users:
         settings: Root's name and password, should there be no users yet, and the cost of a password.
         now_us: The time, microseconds since 1970 UTC.
 
+    Attributes:
+        known: All by id, in the order of their ids; another object after each change.
+
     Raises:
         InvalidInputError: there are no users yet, and root's name (43) or password (44) cannot be one.
     """
@@ -68,7 +71,7 @@ class Users:
         self._passwords = Passwords(settings.password_rounds)
         self._lock = threading.Lock()
         self._know({record.id: _user(record) for record in accounts.list_users(catalog)})
-        if not self._users:
+        if not self.known:
             check_username(settings.root_username)
             check_password(settings.root_password)
             everything = Permissions(GlobalPermissions.all())
@@ -76,19 +79,19 @@ class Users:
 
     def _know(self, users: dict[int, User]) -> None:
         """Take note of all users, by id: who looks for one meanwhile, finds what there was or what there is."""
-        self._users = users
+        self.known = users
         self._named = {user.record.name: user for user in users.values()}
 
     def __contains__(self, user_id: int) -> bool:
-        return user_id in self._users
+        return user_id in self.known
 
     def list(self) -> list[User]:
         """Return all users, in the order of their ids."""
-        return list(self._users.values())
+        return list(self.known.values())
 
     def find(self, named: Identifier) -> User | None:
         """Return a user by id or name, or None."""
-        return self._users.get(named) if isinstance(named, int) else self._named.get(named)
+        return self.known.get(named) if isinstance(named, int) else self._named.get(named)
 
     def get(self, named: Identifier) -> User:
         """Return a user by id or name; NotFoundError (20) where there is none."""
@@ -99,7 +102,7 @@ class Users:
 
     def rights(self, user_id: int) -> Rights:
         """Return what a user may do, the same object until that changes; AuthenticationError (40) where it is no more."""
-        user = self._users.get(user_id)
+        user = self.known.get(user_id)
         if user is None:
             raise refusal(Status.UNAUTHENTICATED, "the user was deleted", advice="Log in as another one")
         return user.rights
@@ -127,7 +130,7 @@ class Users:
             kept = _to_bytes(permissions)
             id_ = accounts.insert_user(self._catalog, name, password_hash, is_active, kept, now_us)
             user = _user(UserRecord(id_, name, password_hash, is_active, kept, now_us))
-            self._know({**self._users, id_: user})
+            self._know({**self.known, id_: user})
         return user
 
     def update(self, named: Identifier, *, name: str | None = None, is_active: bool | None = None) -> None:
@@ -190,7 +193,7 @@ class Users:
             if user.id == ROOT:
                 raise refusal(Status.CANNOT_DELETE_USER, "root cannot be deleted", advice="Rename it, or change its password")
             accounts.delete_user(self._catalog, user.id)
-            self._know({id_: other for id_, other in self._users.items() if id_ != user.id})
+            self._know({id_: other for id_, other in self.known.items() if id_ != user.id})
         return user
 
     def verify(self, name: str, password: str) -> User:
@@ -217,7 +220,7 @@ class Users:
 
     def _put(self, record: UserRecord) -> None:
         accounts.update_user(self._catalog, record)
-        self._know({**self._users, record.id: _user(record)})
+        self._know({**self.known, record.id: _user(record)})
 
 
 def _user(record: UserRecord) -> User:

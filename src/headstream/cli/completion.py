@@ -14,7 +14,7 @@ __all__ = ["completion"]
 @click.argument("shell", type=click.Choice(["bash", "zsh", "fish"]))
 @click.pass_context
 def completion(context: click.Context, shell: str) -> None:
-    """Print what has SHELL complete commands, options, and the names of streams and topics.
+    """Print a script with which SHELL completes commands, options, and the names of streams and topics.
 
     \b
     Examples:

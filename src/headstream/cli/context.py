@@ -10,10 +10,19 @@ from headstream.cli.contexts import Context, Contexts, contexts_path
 from headstream.cli.output import print_object, print_objects
 from headstream.cli.parameters import Checked, output_option
 from headstream.cli.secrets import read_secret
+from headstream.errors import HeadstreamError
 
 __all__ = ["context"]
 
-_name_argument = click.argument("name")
+
+def _complete_name(ctx: click.Context, param: click.Parameter, incomplete: str) -> list[str]:
+    try:
+        return [name for name, _ in Contexts(contexts_path()).items() if name.startswith(incomplete)]
+    except HeadstreamError:
+        return []
+
+
+_name_argument = click.argument("name", shell_complete=_complete_name)
 _location_argument = click.argument("location", metavar="URL", type=Checked("url", Context.of_url))
 _keep_secret_option = click.option(
     "--keep-secret", is_flag=True, help="Ask for the password (or read it from standard input), and keep it."
@@ -90,7 +99,7 @@ def create(name: str, location: Context, *, keep_secret: bool, output: str) -> N
 @_keep_secret_option
 @output_option
 def update(name: str, location: Context, *, keep_secret: bool, output: str) -> None:
-    """Have NAME stand for another URL; what was kept with the old one is forgotten.
+    """Change the URL of NAME; a secret that was kept with the old one is forgotten.
 
     \b
     Example:

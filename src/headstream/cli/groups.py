@@ -6,8 +6,16 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
-from headstream.cli.output import print_object, print_objects
-from headstream.cli.parameters import Checked, open_log, output_option, start_parameter, topic_argument, url_option
+from headstream.cli.output import print_object, print_objects, print_text
+from headstream.cli.parameters import (
+    Checked,
+    complete_names,
+    open_log,
+    output_option,
+    start_parameter,
+    topic_argument,
+    url_option,
+)
 from headstream.errors import AlreadyExistsError
 from headstream.model.polling import Consumer
 
@@ -19,7 +27,12 @@ __all__ = ["group"]
 
 _COLUMNS = ("partition", "committed", "first_offset", "end_offset", "lag", "member")
 
-_group_argument = click.argument("name", metavar="GROUP", type=Checked("group", lambda text: Consumer.group(text).name))
+_group_argument = click.argument(
+    "name",
+    metavar="GROUP",
+    type=Checked("group", lambda text: Consumer.group(text).name),
+    shell_complete=complete_names(lambda log, ctx: [found.name for found in log.groups(ctx.params["topic"])]),
+)
 
 
 @click.group()
@@ -70,6 +83,7 @@ def show(topic: str, name: str, url: str, output: str) -> None:
     members = {**_summary(found)}
     if output == "table":
         print_object(members, output)
+        print_text("")
         print_objects(_partitions(found), _COLUMNS, output)
     else:
         print_object({**members, "partitions": _partitions(found)}, output)
@@ -84,7 +98,7 @@ def show(topic: str, name: str, url: str, output: str) -> None:
 @url_option
 @output_option
 def create(topic: str, name: str, at: PollingStrategy, url: str, output: str) -> None:
-    """Make a group of TOPIC, which begins AT a place; a consumer of a group that nobody made begins at first.
+    """Make a group of TOPIC that begins AT a place. Not needed for one that begins at first: a consumer makes it.
 
     On a server the clients of Iggy can join it too.
 

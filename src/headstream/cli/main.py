@@ -42,10 +42,10 @@ COMMANDS: Final = {
     "token": Entry("tokens", "token", "Personal access tokens: list, show, create, delete."),
     "client": Entry("system", "client", "Connections to a server: list, show."),
     "context": Entry("context", "context", "Servers and logs by name: list, show, create, update, use, delete."),
-    "ping": Entry("system", "ping", "Ask whether a server is there."),
+    "ping": Entry("system", "ping", "Check that a server answers."),
     "me": Entry("system", "me", "Show who is logged in."),
     "stats": Entry("system", "stats", "Show a server's load, memory and counts."),
-    "snapshot": Entry("system", "snapshot", "Write an archive that tells about a server."),
+    "snapshot": Entry("system", "snapshot", "Write an archive for a report of a problem."),
     "send": Entry("messages", "send", "Send a message."),
     "poll": Entry("messages", "poll", "Show messages of a partition."),
     "tail": Entry("messages", "tail", "Show messages as they come."),
@@ -55,8 +55,8 @@ COMMANDS: Final = {
     "convert": Entry("conversion", "convert_", "Write messages in another dialect, and say before what would be lost."),
     "verify": Entry("verify", "verify", "Check every byte of a log, and repair what can be repaired."),
     "backup": Entry("backup", "backup", "Copy a whole log, while it is written to."),
-    "replicate": Entry("replicate", "replicate", "Qlik Replicate: run the pipeline into Delta tables, inspect messages."),
-    "completion": Entry("completion", "completion", "Have the shell complete commands and topics."),
+    "replicate": Entry("replicate", "replicate", "Qlik Replicate: turn its messages into Delta tables, inspect them."),
+    "completion": Entry("completion", "completion", "Print a script that completes commands and topics."),
     "jars": Entry("jars", "jars", "Fetch the JVM's jars that Spark needs."),
 }
 _EXTRAS: Final = {

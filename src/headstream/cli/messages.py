@@ -62,7 +62,7 @@ def send(
     url: str,
     output: str,
 ) -> None:
-    """Send PAYLOAD to TOPIC, which must be there; without PAYLOAD, or with -, standard input is sent.
+    """Send PAYLOAD to TOPIC, which must exist; without PAYLOAD, or with -, standard input is sent.
 
     A header is k=value (a string) or k=kind:value, of one of the kinds raw (base64), string, bool, int8 to int128, uint8
     to uint128, float32, float64, and for topics with wide limits null and char.
@@ -120,7 +120,7 @@ def poll(
     url: str,
     output: str,
 ) -> None:
-    """Show messages of TOPIC that are there, without waiting for any.
+    """Show messages that TOPIC has now, without waiting for more.
 
     \b
     Examples:

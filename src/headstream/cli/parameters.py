@@ -19,6 +19,7 @@ if TYPE_CHECKING:
 __all__ = [
     "FORMS",
     "Checked",
+    "complete_names",
     "open_log",
     "output_option",
     "parse_states",
@@ -31,6 +32,9 @@ __all__ = [
 ]
 
 FORMS: Final = ("table", "json", "jsonl")
+_AT_ONCE: Final = {"connect_timeout_ms": 1000, "timeout_ms": 2000, "retry_timeout_ms": 0}
+"""How a server is asked while somebody waits at a shell."""
+
 _EPOCH: Final = datetime(1970, 1, 1, tzinfo=UTC)
 _Function = TypeVar("_Function", bound=Callable[..., Any])
 
@@ -120,15 +124,15 @@ def states_option(function: _Function) -> _Function:
 def topic_argument(function: _Function) -> _Function:
     """Add the argument TOPIC: stream/topic."""
     kind = Checked("topic", lambda text: str(TopicName.parse(text)))
-    return click.argument("topic", type=kind, shell_complete=_complete(lambda log: [str(t.full_name) for t in log.topics()]))(
-        function
-    )
+    names = complete_names(lambda log, _: [topic.full_name for topic in log.topics()])
+    return click.argument("topic", type=kind, shell_complete=names)(function)
 
 
 def stream_argument(function: _Function) -> _Function:
     """Add the argument STREAM."""
     kind = Checked("stream", lambda text: check_name(text, "stream"))
-    return click.argument("stream", type=kind, shell_complete=_complete(lambda log: [s.name for s in log.streams()]))(function)
+    names = complete_names(lambda log, _: [stream.name for stream in log.streams()])
+    return click.argument("stream", type=kind, shell_complete=names)(function)
 
 
 def start_parameter(*names: str) -> Checked:
@@ -154,18 +158,26 @@ def start_parameter(*names: str) -> Checked:
     return Checked("|".join(("offset", "time", *names)), read)
 
 
-def _complete(names: Callable[[Client], list[str]]) -> Callable[[click.Context, click.Parameter, str], list[str]]:
-    """Return what a shell asks for the names that an argument may be: those of the log, if it can be asked."""
+def complete_names(
+    names: Callable[[Client, click.Context], list[str]],
+) -> Callable[[click.Context, click.Parameter, str], list[str]]:
+    """Return what a shell asks for the names that an argument may be: those of the log, if it can be asked and answers soon.
+
+    Args:
+        names: Returns them, given the log and what stands before.
+    """
 
     def complete(ctx: click.Context, param: click.Parameter, incomplete: str) -> list[str]:
         from headstream.cli.secrets import resolve_url
+        from headstream.client.remote.address import SCHEMES
+        from headstream.connect import connect
 
         try:
-            url = resolve_url(ctx.params.get("url"))
+            url = resolve_url(ctx.params.get("url"), may_ask=False)
             if not url:
                 return []
-            with open_log(url) as log:
-                return [name for name in names(log) if name.startswith(incomplete)]
+            with connect(url, **(_AT_ONCE if url.partition(":")[0] in SCHEMES else {})) as log:
+                return [name for name in names(log, ctx) if name.startswith(incomplete)]
         except (HeadstreamError, click.ClickException):
             return []
 

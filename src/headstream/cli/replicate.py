@@ -138,7 +138,7 @@ for _command in (inspect, status, schemas, parked, redrive, reload):
 @output_option
 @click.pass_context
 def run(context: click.Context, /, config_file: Path | None, output: str, **options: Any) -> None:
-    """Turn Replicate's messages into one Delta table a source table, at TABLES/<schema>/<table>.
+    """Turn Replicate's messages into Delta tables, one for each source table, at TABLES/<schema>/<table>.
 
     Run again with the same checkpoint, it goes on where it ended. Ctrl-C or SIGTERM ends it after the micro-batch that is
     being applied, and the summary is printed: with exit code 0, which is how a run without --once ends; with 130 where
@@ -277,10 +277,14 @@ def _print(summary: Summary, form: str) -> None:
     if form != "table":
         print_object(document, form)
         return
-    tables = document.pop("tables")
+    tables, lags, failing = (document.pop(name) for name in ("tables", "lag_seconds", "failing"))
+    counts = ("inserted", "updated", "deleted")
     print_table(
-        ("table", "inserted", "updated", "deleted"),
-        [[name, *(str(counts[key]) for key in ("inserted", "updated", "deleted"))] for name, counts in tables.items()],
+        ("table", *counts, "lag_seconds"),
+        [[name, *(str(rows[count]) for count in counts), str(lags.get(name, "-"))] for name, rows in tables.items()],
     )
+    if failing:
+        print_text("")
+        print_table(("failing_table", "reason"), [[name, reason] for name, reason in failing.items()])
     print_text("")
     print_object(document, form)

@@ -220,13 +220,14 @@ def _open_ledger(checkpoint: Path, *, write: bool = False) -> Iterator[Ledger]:
 
 
 def _open_zone(checkpoint: Path, zone: Path | None) -> SchemaZone:
-    """Return the schema zone that the pipeline last said it uses, or the one that is named."""
+    """Return the schema zone that is named, or the one the pipeline last used; of a checkpoint that was moved, its own."""
     from headstream.spark.replicate.status import read_status
     from headstream.spark.replicate.zone import SchemaZone
 
     if zone is None:
         with _open_ledger(checkpoint) as ledger:
-            zone = Path(read_status(ledger, 0)["zone"] or checkpoint / "zone")
+            noted = read_status(ledger, 0)["zone"]
+        zone = Path(noted) if noted and Path(noted).is_dir() else checkpoint / "zone"
     return SchemaZone(zone)
 
 

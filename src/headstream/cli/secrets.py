@@ -31,11 +31,12 @@ def read_secret(what: str, *, is_new: bool = False) -> str:
     return secret
 
 
-def resolve_url(url: str | None) -> str | None:
+def resolve_url(url: str | None, *, may_ask: bool = True) -> str | None:
     """Return the URL that commands use: the one given, or that of the context in use; its password asked for if need be.
 
     Args:
         url: That of --url or HEADSTREAM_URL, or None.
+        may_ask: Whether there is somebody who can be asked.
 
     Returns:
         None where nothing is said anywhere.
@@ -50,6 +51,6 @@ def resolve_url(url: str | None) -> str | None:
         return url or None
     username = context.username or os.environ.get("HEADSTREAM_USERNAME")
     is_known = context.has_secret or "HEADSTREAM_PASSWORD" in os.environ or not username
-    if context.is_server and not is_known and sys.stdin.isatty():
+    if context.is_server and not is_known and may_ask and sys.stdin.isatty():
         context = Context(context.url, username, read_secret(f"Password of {username}"))
     return context.to_url()

@@ -26,7 +26,7 @@ __all__ = ["server"]
 )
 @click.option("--fresh", is_flag=True, help="Remove the log that is in DIR first; --data or a setting has to name it.")
 @click.option("--no-http", is_flag=True, help="Serve TCP alone.")
-@click.option("--allow-default-password", is_flag=True, help="Let other machines in although the password is iggy/iggy still.")
+@click.option("--allow-default-password", is_flag=True, help="Listen on other addresses although the password is still iggy.")
 @click.option("--log-format", type=click.Choice(["text", "json"]), help="How lines of the log look.  [default: text]")
 @click.option("--log-level", type=click.Choice(["debug", "info", "warning", "error"]), help="What is logged.  [default: info]")
 def server(config: Path | None, no_http: bool, fresh: bool, **given: Any) -> None:

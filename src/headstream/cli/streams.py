@@ -78,7 +78,7 @@ def create(stream: str, url: str, output: str) -> None:
 @url_option
 @output_option
 def update(stream: str, name: str, url: str, output: str) -> None:
-    """Give a stream another name; whoever goes by the old one finds it gone.
+    """Rename a stream; programs that use the old name get an error.
 
     \b
     Example:

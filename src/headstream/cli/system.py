@@ -22,7 +22,7 @@ __all__ = ["client", "me", "ping", "snapshot", "stats"]
 @url_option
 @output_option
 def ping(count: int, url: str, output: str) -> None:
-    """Ask whether a server is there, and how long it takes to say so.
+    """Check that a server answers, and how fast.
 
     \b
     Example:
@@ -72,7 +72,7 @@ def stats(url: str, output: str) -> None:
 @url_option
 @output_option
 def snapshot(file: Path, url: str, output: str) -> None:
-    """Write an archive (ZIP) that tells about a server to FILE, for who looks into a problem.
+    """Write a ZIP archive to FILE with a server's settings, load and processes, for a report of a problem.
 
     \b
     Example:

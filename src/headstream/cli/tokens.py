@@ -47,7 +47,7 @@ def list_tokens(url: str, output: str) -> None:
 @url_option
 @output_option
 def show(name: str, url: str, output: str) -> None:
-    """Show one of your tokens: its name, and until when it is good.
+    """Show one of your tokens: its name, and when it expires.
 
     \b
     Example:
@@ -69,7 +69,7 @@ def show(name: str, url: str, output: str) -> None:
     default="forever",
     show_default=True,
     metavar="90s|30m|12h|7d|forever",
-    help="How long it is good.",
+    help="How long it is valid.",
 )
 @url_option
 @output_option
@@ -90,7 +90,7 @@ def create(name: str, expires_in_us: int | None, url: str, output: str) -> None:
 @url_option
 @output_option
 def delete(name: str, url: str, output: str) -> None:
-    """Delete one of your tokens: who logs in with it is refused from now on.
+    """Delete one of your tokens: logging in with it is refused from now on.
 
     \b
     Example:

@@ -10,6 +10,7 @@ import click
 
 from headstream.cli.parameters import Checked
 from headstream.errors import InvalidInputError
+from headstream.model.topology import Topic
 
 __all__ = [
     "changing_options",
@@ -18,6 +19,7 @@ __all__ = [
     "parse_compaction_us",
     "parse_deduplication",
     "parse_size_bytes",
+    "spell_options",
 ]
 
 _Function = TypeVar("_Function", bound=Callable[..., Any])
@@ -105,9 +107,28 @@ _OPTIONS: Final[tuple[tuple[str, str, Checked, str, str], ...]] = (
         "deduplication_count",
         Checked("count", parse_deduplication),
         "none",
-        "Drop a message whose id one of so many newest messages of its partition has: 100000; none drops nothing.",
+        "Drop a message if one of this many newest messages of its partition has the same id: 100000; none drops nothing.",
     ),
 )
+
+
+def spell_options(topic: Topic) -> dict[str, str]:
+    """Return what a topic was told by these options, as they spell it; those that say nothing are left out."""
+    units = {"retention_us": _UNITS_US, "compaction_delay_us": _UNITS_US, "retention_bytes": _UNITS_BYTES}
+    values = {option: (name, getattr(topic, name)) for option, name, *_ in _OPTIONS}
+    return {
+        option.removeprefix("--").replace("-", "_"): _spell(value, units.get(name, {}))
+        for option, (name, value) in values.items()
+        if value is not None
+    }
+
+
+def _spell(value: int, units: dict[str, int]) -> str:
+    """Return a number in the greatest unit of which it is a multiple."""
+    for unit, size in reversed(units.items()):
+        if value % size == 0:
+            return f"{value // size}{unit}"
+    return f"{value}us" if units is _UNITS_US else str(value)
 
 
 def creating_options(function: _Function) -> _Function:

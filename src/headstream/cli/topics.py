@@ -9,7 +9,7 @@ import click
 from headstream.cli.output import format_time, print_object, print_objects, print_text
 from headstream.cli.parameters import Checked, open_log, output_option, topic_argument, url_option
 from headstream.cli.partitions import PARTITION_COLUMNS, describe_partition
-from headstream.cli.topic_options import changing_options, creating_options
+from headstream.cli.topic_options import changing_options, creating_options, spell_options
 from headstream.model.identifiers import check_name
 from headstream.model.topology import MAX_PARTITIONS, Fsync, Limits
 
@@ -75,14 +75,15 @@ def show(topic: str, url: str, output: str) -> None:
     type=click.Choice([limits.value for limits in Limits]),
     default=Limits.IGGY.value,
     show_default=True,
-    help="What its messages may be: what any Iggy client can read, or also empty and null payloads and long header values.",
+    help="What its messages may be. iggy: what any Iggy client can read; wide: also empty and null payloads, long header values.",
 )
 @click.option(
     "--fsync",
     type=click.Choice([policy.value for policy in Fsync]),
     default=Fsync.INTERVAL.value,
     show_default=True,
-    help="When acknowledged messages are on the disk itself: before that, within a second, or when the system pleases.",
+    help="When messages are on the disk itself. always: before they are acknowledged; interval: within a second; "
+    "never: when the system pleases.",
 )
 @creating_options
 @click.option("--if-not-exists", is_flag=True, help="Leave a topic of that name as it is.")
@@ -121,7 +122,7 @@ def create(
 @url_option
 @output_option
 def update(topic: str, name: str | None, url: str, output: str, **options: Unpack[TopicOptionsInput]) -> None:
-    """Change a topic's name, what it keeps and what it takes; what is not named stays as it is.
+    """Change a topic's name or options; what is not named stays as it is.
 
     \b
     Examples:
@@ -173,7 +174,7 @@ def _print(found: Topic, form: str) -> None:
     if form != "table":
         print_object(_describe(found), form)
         return
-    print_object(_summarize(found), form)
+    print_object(_summarize(found) | spell_options(found), form)
     print_text("")
     print_objects([describe_partition(partition) for partition in found.partitions], PARTITION_COLUMNS, form)
 

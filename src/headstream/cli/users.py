@@ -69,7 +69,7 @@ def show(name: str, url: str, output: str) -> None:
 @url_option
 @output_option
 def create(name: str, allow: tuple[str, ...], *, inactive: bool, url: str, output: str) -> None:
-    """Make a user; its password is asked for, or read from standard input.
+    """Create a user; the password is asked for, or read from standard input.
 
     \b
     Examples:
@@ -110,7 +110,7 @@ def update(name: str, new_name: str | None, *, is_active: bool | None, url: str,
 @url_option
 @output_option
 def permissions(name: str, allow: tuple[str, ...], url: str, output: str) -> None:
-    """Say what a user may do, in place of what it might before; without --allow, nothing.
+    """Set what a user may do, in place of the rights it had; without --allow it may do nothing.
 
     \b
     Example:
@@ -126,7 +126,7 @@ def permissions(name: str, allow: tuple[str, ...], url: str, output: str) -> Non
 @url_option
 @output_option
 def password(name: str, url: str, output: str) -> None:
-    """Give a user another password; both are asked for, or read from standard input, a line each.
+    """Change a user's password; old and new one are asked for, or read from standard input, a line each.
 
     \b
     Example:

@@ -3,7 +3,7 @@
 An embedded log answers in microseconds, but a disk may take its time, and a consumer waits: so calls run in a thread,
 one for the client and one for each producer and consumer, and what is there already (room in a batch, a message that
 was fetched) is taken without a thread. A cancelled call ends before its cancellation goes on, so that nothing runs
-behind the caller's back.
+behind the caller's back; where a server does not answer, its connection is given up after two seconds.
 """
 
 from __future__ import annotations
@@ -12,15 +12,14 @@ import asyncio
 import functools
 from collections.abc import AsyncIterator, Awaitable, Callable, Iterable
 from types import TracebackType
-from typing import TYPE_CHECKING, Final, TypedDict, Unpack
+from typing import TYPE_CHECKING, TypedDict, Unpack
 
 from headstream.client.arguments import StartInput, StatesInput, TopicOptionsInput
+from headstream.client.async_producer import AsyncProducer, ProducerOptions
 from headstream.client.client import Client
 from headstream.client.consumer import Consumer
-from headstream.client.producer import Producer
-from headstream.client.worker import Worker
+from headstream.client.worker import Worker, slices_ms
 from headstream.model.groups import Group
-from headstream.model.headers import HeadersInput
 from headstream.model.identifiers import TopicName
 from headstream.model.message import Message, StateChange
 from headstream.model.polling import Consumer as Committer
@@ -29,21 +28,7 @@ from headstream.model.topology import Stream, Topic
 if TYPE_CHECKING:
     from headstream.client.async_server import AsyncServer
 
-__all__ = ["AsyncClient", "AsyncConsumer", "AsyncProducer", "ConsumerOptions", "ProducerOptions"]
-
-_FIRST_SLICE_MS: Final = 125
-_LAST_SLICE_MS: Final = 1000
-"""A wait that is cancelled ends within this time: soon at first, later when it has been long, since a thousand that wait
-for ever are to cost next to nothing."""
-
-
-class ProducerOptions(TypedDict, total=False):
-    """What Client.producer() takes."""
-
-    linger_ms: float
-    batch_bytes: int
-    batch_count: int
-    buffer_bytes: int
+__all__ = ["AsyncClient", "AsyncConsumer", "ConsumerOptions"]
 
 
 class ConsumerOptions(TypedDict, total=False):
@@ -68,74 +53,20 @@ class PollOptions(TypedDict, total=False):
     auto_commit: bool
 
 
-class AsyncProducer:
-    """Sends messages to one topic. Made by AsyncClient.producer(); use it in an `async with` statement.
-
-    Args:
-        make: Makes the producer behind it, at the first use.
-    """
-
-    def __init__(self, make: Callable[[], Producer]) -> None:
-        self._make = make
-        self._producer: Producer | None = None
-        self._worker = Worker("async producer")
-
-    async def _opened(self) -> Producer:
-        if self._producer is None:
-            self._producer = await self._worker.run(self._make)
-        return self._producer
-
-    async def send(
-        self,
-        payload: bytes | bytearray | memoryview | None,
-        *,
-        key: bytes | None = None,
-        headers: HeadersInput | None = None,
-        id: int = 0,
-        partition: int | None = None,
-    ) -> None:
-        """Send one message; see Producer.send()."""
-        producer = await self._opened()
-        if producer.is_full:
-            await self._worker.run(producer.send, payload, key=key, headers=headers, id=id, partition=partition)
-        else:
-            producer.send(payload, key=key, headers=headers, id=id, partition=partition)
-
-    async def flush(self) -> None:
-        """Return when all that was sent is stored; see Producer.flush()."""
-        await self._worker.run((await self._opened()).flush)
-
-    async def close(self) -> None:
-        """Flush and end; see Producer.close()."""
-        if self._producer is not None and not self._worker.is_closed:
-            await self._worker.run(self._producer.close)
-        self._worker.close()
-
-    async def __aenter__(self) -> AsyncProducer:
-        await self._opened()
-        return self
-
-    async def __aexit__(
-        self, kind: type[BaseException] | None, error: BaseException | None, traceback: TracebackType | None
-    ) -> None:
-        if self._producer is not None and not self._worker.is_closed:
-            await self._worker.run(self._producer.__exit__, kind, error, traceback)
-        self._worker.close()
-
-
 class AsyncConsumer:
     """Reads one topic. Made by AsyncClient.consumer(); use it in an `async with` statement.
 
     Args:
         make: Makes the consumer behind it, at the first use.
         timeout_ms: Iteration ends after so long without a message; None waits for ever.
+        interrupt: See Worker.
     """
 
-    def __init__(self, make: Callable[[], Consumer], timeout_ms: float | None) -> None:
+    def __init__(self, make: Callable[[], Consumer], timeout_ms: float | None, interrupt: Callable[[int], None]) -> None:
         self._make = make
         self._timeout_ms = timeout_ms
         self._consumer: Consumer | None = None
-        self._worker = Worker("async consumer")
+        self._worker = Worker("async consumer", interrupt)
 
     async def _opened(self) -> Consumer:
         if self._consumer is None:
@@ -151,14 +82,13 @@ class AsyncConsumer:
         """Have messages ready, in slices of time that a cancellation can end."""
         loop = asyncio.get_running_loop()
         until = None if timeout_ms is None else loop.time() + timeout_ms / 1000
-        slice_ms = _FIRST_SLICE_MS
-        while True:
+        for slice_ms in slices_ms():
             rest_ms = slice_ms if until is None else min(slice_ms, (until - loop.time()) * 1000)
-            slice_ms = min(slice_ms * 2, _LAST_SLICE_MS)
             if consumer.is_ready or await self._worker.run(consumer.fetch, max(0, rest_ms)):
                 return True
             if rest_ms <= 0:
-                return False
+                break
+        return False
 
     def __aiter__(self) -> AsyncIterator[Message]:
         return self
@@ -167,8 +97,8 @@ class AsyncConsumer:
         """Return the next message, having committed the one before."""
         consumer = await self._opened()
         while True:
-            if consumer.is_ready:
-                message = consumer.take()  # a rebalance may have taken what was ready
+            if consumer.is_ready:  # a rebalance may have taken what was ready
+                message = await self._worker.run(consumer.take) if consumer.may_wait else consumer.take()
                 if message is not None:
                     return message
             else:
@@ -215,7 +145,7 @@ class AsyncClient:
 
     def __init__(self, client: Client) -> None:
         self._client = client
-        self._worker = Worker("async client")
+        self._worker = Worker("async client", client.interrupt)
 
     async def open(self) -> None:
         """Connect to the server that is behind it, if one is; entering `async with` does, and so does the first call."""
@@ -301,11 +231,12 @@ class AsyncClient:
 
     def producer(self, topic: str | TopicName, **options: Unpack[ProducerOptions]) -> AsyncProducer:
         """Return what sends messages to a topic; see Client.producer()."""
-        return AsyncProducer(functools.partial(self._client.producer, topic, **options))
+        return AsyncProducer(functools.partial(self._client.producer, topic, **options), self._client.interrupt)
 
     def consumer(self, topic: str | TopicName, **options: Unpack[ConsumerOptions]) -> AsyncConsumer:
         """Return what reads a topic; see Client.consumer()."""
-        return AsyncConsumer(functools.partial(self._client.consumer, topic, **options), options.get("timeout_ms"))
+        make = functools.partial(self._client.consumer, topic, **options)
+        return AsyncConsumer(make, options.get("timeout_ms"), self._client.interrupt)
 
     async def poll(self, topic: str | TopicName, partition: int = 1, **options: Unpack[PollOptions]) -> list[Message]:
         """Return messages of one partition, without waiting for any; see Client.poll()."""

@@ -45,7 +45,7 @@ class Client(Topology, Progress):
 
     @property
     def identity(self) -> str | None:
-        """The UUID that tells this log from every other, or None before its first write."""
+        """The UUID of this log, or None before its first write."""
         return self._open_transport().identity
 
     def open(self) -> None:
@@ -57,6 +57,15 @@ class Client(Topology, Progress):
         """
         if isinstance(self._transport, RemoteAccess):
             self._transport.open()
+
+    def interrupt(self, thread: int) -> None:
+        """Have the call end soon that a thread is in and that waits for a server, as if the connection had broken.
+
+        Args:
+            thread: As threading.get_ident() numbers it.
+        """
+        if isinstance(self._transport, RemoteAccess):
+            self._transport.interrupt(thread)
 
     @property
     def server(self) -> Server:
@@ -89,7 +98,7 @@ class Client(Topology, Progress):
         batch_count: int = 1000,
         buffer_bytes: int = 32 << 20,
     ) -> Producer:
-        """Return what sends messages to a topic in batches.
+        """Return a producer, which sends messages to a topic in batches.
 
         Args:
             topic: `stream/topic`.
@@ -119,7 +128,7 @@ class Client(Topology, Progress):
         timeout_ms: float | None = None,
         session_timeout_ms: float = DEFAULT_SESSION_TIMEOUT_MS,
     ) -> Consumer:
-        """Return what reads a topic, from where its group or name has committed to.
+        """Return a consumer of a topic, which continues where its group or name has committed.
 
         The consumers of a group, in any threads and clients of one process, share the topic's partitions: each is read by
         one of them. Those in another process stand by until it has none any more.

@@ -23,7 +23,7 @@ from headstream.client.fetching import Fetching
 from headstream.client.membership import Membership
 from headstream.client.places import check_start, find_offset
 from headstream.client.receiving import poll_checked
-from headstream.client.transport import Transport
+from headstream.client.transport import RemoteAccess, Transport
 from headstream.errors import (
     ClosedError,
     CorruptSendError,
@@ -126,6 +126,11 @@ class Consumer:
         """Whether the next message is here already."""
         return not self._fetching.is_empty
 
+    @property
+    def may_wait(self) -> bool:
+        """Whether to take a message that is ready may wait for a server: it commits the one before."""
+        return self._committer is not None and isinstance(self._transport, RemoteAccess)
+
     def _check_open(self) -> None:
         if self._is_closed:
             raise ClosedError("the consumer is closed", where=str(self._name), advice="Make another with log.consumer()")
@@ -170,7 +175,7 @@ class Consumer:
     # -- by hand ----------------------------------------------------------------------------------------------
 
     def poll(self, count: int = 100, *, timeout_ms: float = 0) -> list[Message]:
-        """Return up to so many messages; nothing of them is committed until commit() is called.
+        """Return up to so many messages; they are not committed until commit() is called.
 
         Args:
             count: The most messages, 1 or more.
@@ -209,7 +214,7 @@ class Consumer:
         self._commit_done(is_by_hand=True)
 
     def seek(self, partition: int, offset: StartInput) -> None:
-        """Go on from another place in a partition; commit() or the next message done makes it last.
+        """Continue at another place in a partition; the next commit makes it durable.
 
         Args:
             partition: One of the consumer's.

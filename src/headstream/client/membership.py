@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import weakref
 from collections.abc import Iterable, Mapping
+from typing import Final
 
 from headstream.client.transport import Transport
 from headstream.errors import RebalancedError
@@ -11,6 +12,9 @@ from headstream.model.groups import Assignment, Member
 from headstream.model.identifiers import TopicName
 
 __all__ = ["Membership"]
+
+_MOST_JOINS: Final = 10
+"""A member may be gone again before its first report: over a network it goes with its connection."""
 
 
 class Membership:
@@ -46,12 +50,18 @@ class Membership:
             is_resting: Whether it has nothing in hand, and will report before it takes anything.
         """
         self.is_resting = is_resting
-        try:
-            assignment = self._transport.groups.report(self._topic, self.member, released=released, is_resting=is_resting)
-        except RebalancedError:
-            self.leave()
-            self._join()
-            assignment = self._transport.groups.report(self._topic, self.member, is_resting=is_resting)
+        for _ in range(_MOST_JOINS):
+            try:
+                return self._report(released)
+            except RebalancedError:
+                self.leave()
+                self._join()
+                released = ()
+        return self._report(released)
+
+    def _report(self, released: Iterable[int]) -> Assignment:
+        groups = self._transport.groups
+        assignment = groups.report(self._topic, self.member, released=released, is_resting=self.is_resting)
         self.generation = assignment.generation
         return assignment
 

@@ -173,6 +173,23 @@ class Producer:
             last = self._sending.close_all()
         self._wait_until_acknowledged(last)
 
+    def flush_within(self, timeout_s: float) -> bool:
+        """Flush for so long, and return whether all that was sent is stored; of a closed producer too.
+
+        Args:
+            timeout_s: How long to wait, seconds.
+
+        Raises:
+            HeadstreamError: something could not be stored.
+        """
+        with self._lock:
+            last = self._sending.close_all()
+        return self._wait_until_acknowledged(last, timeout_s)
+
+    def tell_again(self) -> None:
+        """Have the next call raise once more what was raised last, because nobody saw it."""
+        self._was_raised = False
+
     def close(self) -> None:
         """Flush and end; closing again is fine, and goes on waiting where a first time was interrupted.
 
@@ -217,15 +234,20 @@ class Producer:
         self._waiting.append(bell)
         return bell
 
-    def _wait_until_acknowledged(self, number: int) -> None:
+    def _wait_until_acknowledged(self, number: int, timeout_s: float | None = None) -> bool:
+        """Return whether all batches up to a number are stored, having waited for it; None waits for ever."""
+        until_s = None if timeout_s is None else time.monotonic() + timeout_s
         while True:
             with self._lock:
                 if self._sending.is_acknowledged(number):
-                    return
+                    return True
                 self._raise_error()
                 progress = self._wait_for_progress()
             self._wake_thread()
-            progress.get()
+            try:
+                progress.get(timeout=None if until_s is None else max(0, until_s - time.monotonic()))
+            except Empty:
+                return False
 
     def _run(self) -> None:
         """Send what is due, until the producer is closed."""

@@ -22,7 +22,7 @@ class Progress:
         raise NotImplementedError
 
     def offsets(self, topic: str | TopicName, group: str | None = None, *, name: str | None = None) -> dict[int, int]:
-        """Return where a group, or a single consumer, goes on in each partition where it has committed.
+        """Return the offset at which a group or a single consumer continues, for each partition where it has committed.
 
         Args:
             topic: `stream/topic`.
@@ -56,7 +56,7 @@ class Progress:
         return self._open_transport().groups.get(topic_name(topic), name)
 
     def seek_group(self, topic: str | TopicName, group: str, to: StartInput, *, partitions: Iterable[int] | None = None) -> Group:
-        """Say where a group that nobody reads for goes on; it is made where there is none.
+        """Set where a group continues, while nobody reads for it; the group is made where there is none.
 
         Args:
             topic: `stream/topic`.

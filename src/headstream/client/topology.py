@@ -40,7 +40,7 @@ class Topology:
         return self._open_transport().streams.list()
 
     def rename_stream(self, name: str, to: str) -> Stream:
-        """Give a stream another name, and return it.
+        """Rename a stream, and return it.
 
         Producers, consumers and Spark queries go by names: those that were made before find the old one gone.
 
@@ -116,7 +116,7 @@ class Topology:
         self._open_transport().topics.delete(topic_name(name))
 
     def update_topic(self, name: str | TopicName, **options: Unpack[TopicOptionsInput]) -> Topic:
-        """Change what a topic keeps and takes, and return it; what is not named stays as it is, None takes an option back.
+        """Change options of a topic, and return it; what is not named stays as it is, None switches an option off.
 
         Old messages go in the background, by whole files, the one that is written to never: some more is kept than said,
         by up to a file of each partition.
@@ -139,7 +139,7 @@ class Topology:
         return self._open_transport().topics.update(topic_name(name), **options)
 
     def rename_topic(self, name: str | TopicName, to: str) -> Topic:
-        """Give a topic another name in its stream, and return it.
+        """Rename a topic within its stream, and return it.
 
         Producers, consumers and Spark queries go by names: those that were made before find the old one gone. What consumers
         have committed stays.

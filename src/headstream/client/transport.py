@@ -241,7 +241,7 @@ class Transport(Protocol):
 
     @property
     def identity(self) -> str | None:
-        """The UUID that tells this log from every other, or None before its first write."""
+        """The UUID of this log, or None before its first write."""
 
     def close(self) -> None:
         """Let go of what is behind."""
@@ -253,3 +253,6 @@ class RemoteAccess(Protocol):
 
     def open(self) -> None:
         """Connect."""
+
+    def interrupt(self, thread: int) -> None:
+        """Have the call end soon that a thread is in, as if its connection had broken."""

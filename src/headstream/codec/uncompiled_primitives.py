@@ -29,6 +29,8 @@ __all__ = [
     "new_bytes",
     "note_fault",
     "readable",
+    "receive",
+    "send",
     "sort_keys",
     "store16",
     "store32",
@@ -248,3 +250,21 @@ def write_at(descriptor: int, p: memoryview, size: int, position: int) -> bool:
         return os.pwrite(descriptor, p[:size], position) == size
     except OSError:
         return False
+
+
+def receive(descriptor: int, p: memoryview, size: int) -> int:
+    """Read what has come, at most `size` bytes: their count; 0 if nothing has; -1 if nothing comes any more."""
+    try:
+        return os.readv(descriptor, [p[:size]]) or -1
+    except BlockingIOError:
+        return 0
+    except OSError:
+        return -1
+
+
+def send(descriptor: int, p: memoryview, size: int) -> int:
+    """Write as much as the system takes now: how many bytes; 0 too if the connection is broken, which reading tells."""
+    try:
+        return os.write(descriptor, p[:size])
+    except OSError:
+        return 0

@@ -108,6 +108,10 @@ Snapshot = Mapping[str, StreamRecord]
 class Catalog:
     """The metadata of one log; any thread.
 
+    Attributes:
+        known: The snapshot, where it is known that nothing has changed since; None where that has to be looked up.
+        transactions: How many there have been through this object.
+
     Args:
         path: The database's path, or None for one in memory.
         is_writer: Whether to open it for writing, and make what is missing.
@@ -121,6 +125,8 @@ class Catalog:
     def __init__(self, path: str | None, *, is_writer: bool) -> None:
         self._where = path or "memory"
         self._lock = threading.RLock()
+        self.known: Snapshot | None = None
+        self.transactions = 0
         self._snapshot: Snapshot | None = None
         self._data_version = -1
         with translated(self._where):
@@ -150,22 +156,23 @@ class Catalog:
                 self._connection.executescript(STEPS[step])
         self._connection.execute("PRAGMA foreign_keys = ON")
 
-    @property
-    def known(self) -> Snapshot | None:
-        """The snapshot, where it is known that nothing has changed since; None where that has to be looked up."""
-        return self._snapshot if self._is_alone else None
-
     def snapshot(self) -> Snapshot:
         """Return all streams and topics as they are now."""
-        known = self._snapshot
-        if known is not None and self._is_alone:
+        known = self.known
+        if known is not None:
             return known
         with self._lock, translated(self._where):
             version = self._connection.execute("PRAGMA data_version").fetchone()[0]
-            if self._snapshot is None or version != self._data_version:
-                self._snapshot = self._read()
+            known = self._snapshot
+            if known is None or version != self._data_version:
+                known = self._read()
+                self._know(known)
                 self._data_version = version
-            return self._snapshot
+            return known
+
+    def _know(self, snapshot: Snapshot | None) -> None:
+        self._snapshot = snapshot
+        self.known = snapshot if self._is_alone else None
 
     def _read(self) -> Snapshot:
         streams = {
@@ -241,7 +248,7 @@ class Catalog:
                 them, a change costs the same among a thousand topics as among ten. None where it is not known.
         """
         with self._lock, translated(self._where):
-            known = self._snapshot if self._is_alone else None
+            known = self.known
             self._connection.execute("BEGIN IMMEDIATE")
             try:
                 yield
@@ -251,9 +258,10 @@ class Catalog:
             else:
                 self._connection.commit()
             finally:
-                self._snapshot = None
+                self._know(None)
+                self.transactions += 1
             if known is not None and touched is not None:
-                self._snapshot = self._renew(known, touched)
+                self._know(self._renew(known, touched))
 
     def insert_stream(self, name: str, created_us: int, id_: int | None = None) -> int:
         """Add a stream and return its number; without an id it gets the smallest that is free."""
@@ -387,4 +395,5 @@ class Catalog:
     def close(self) -> None:
         """Let go of the database."""
         with self._lock:
+            self._know(None)
             self._connection.close()

@@ -51,19 +51,23 @@ class Bell:
 
 
 class Waiting:
-    """All who wait for messages of one log; any thread."""
+    """All who wait for messages of one log; any thread.
+
+    Attributes:
+        bells: Theirs, by directory; always the same object, for looking only.
+    """
 
     def __init__(self) -> None:
         self._lock = threading.Lock()
-        self._bells: dict[str, list[Rung]] = {}
+        self.bells: dict[str, list[Rung]] = {}
 
     def is_for(self, directory: str) -> bool:
         """Return whether somebody waits for messages of a partition."""
-        return directory in self._bells
+        return directory in self.bells
 
     def ring(self, directory: str) -> None:
         """Wake who waits for messages of a partition; it costs next to nothing where nobody does."""
-        bells = self._bells.get(directory)
+        bells = self.bells.get(directory)
         if bells is not None:
             for bell in tuple(bells):
                 bell.ring(directory)
@@ -71,7 +75,7 @@ class Waiting:
     def ring_all(self) -> None:
         """Wake everybody."""
         with self._lock:
-            directories = tuple(self._bells)
+            directories = tuple(self.bells)
         for directory in directories:
             self.ring(directory)
 
@@ -89,7 +93,7 @@ class Waiting:
         """Have a bell rung for these directories, until it is removed."""
         with self._lock:
             for directory in directories:
-                self._bells.setdefault(directory, []).append(bell)
+                self.bells.setdefault(directory, []).append(bell)
 
     def remove(self, directories: Collection[str], bell: Rung) -> None:
         """Leave a bell in peace; once more than it was added is fine."""
@@ -98,8 +102,8 @@ class Waiting:
                 self._leave(directory, bell)
 
     def _leave(self, directory: str, bell: Rung) -> None:
-        bells = self._bells.get(directory, [])
+        bells = self.bells.get(directory, [])
         if bell in bells:
             bells.remove(bell)
             if not bells:
-                del self._bells[directory]
+                del self.bells[directory]

@@ -229,7 +229,7 @@ KEYS: Final[dict[str, Key]] = {
     "headstream.allow_default_password": Key(False, _flag),
     "headstream.metrics_of_groups": Key(False, _flag),
     "headstream.max_connections": Key(10_000, _count(1, 1_000_000)),
-    "headstream.max_frame_size": Key("64 MiB", _bytes(1024, 1 << 30)),
+    "headstream.max_frame_size": Key("65 MiB", _bytes(1024, 1 << 30)),
     "headstream.max_unsent_size": Key("256 KiB", _bytes(1024, 1 << 30)),
     "headstream.max_unsent_total": Key("256 MiB", _bytes(1024, 1 << 40)),
     "headstream.request_timeout": Key("30 s", _us(100_000, _DAY_US)),

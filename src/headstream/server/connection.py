@@ -1,6 +1,7 @@
 """Connection: one client over TCP, from received bytes to answers.
 
     bytes -> the scratch buffer of all connections -> ShortRequests -> one write for all that came together
+          -> by the Intake instead of the transport, while a client makes nothing but small requests -> ShortRequests
           -> FrameBuffer, for what is left -> frames, one after the other -> answer_request -> pieces -> one write
                                       slow ones on a worker's thread, a wait on none: the rest of the connection's frames wait
 
@@ -26,7 +27,10 @@ from headstream.broker.sessions import Session
 from headstream.codec.buffer import BytesLike
 from headstream.server.addresses import Address
 from headstream.server.answers import Answer, Answers
+from headstream.server.intake import Intake
+from headstream.server.patience import Patience
 from headstream.server.pending_wait import WAITS, PendingWait
+from headstream.server.reading import Reading
 from headstream.server.tcp_settings import ConnectionLimits
 from headstream.server.traffic import Traffic
 from headstream.server.workers import Workers
@@ -52,6 +56,7 @@ class Shared(Protocol):
     limits: ConnectionLimits
     pool: BufferPool
     scratch: memoryview
+    intake: Intake | None
     traffic: Traffic
     workers: Workers
 
@@ -81,20 +86,17 @@ class Connection(asyncio.BufferedProtocol):
         self._todo: list[Frame] = []
         self._at = 0
         self._transport: asyncio.Transport
+        self._reading: Reading
         self._answers: Answers | None = None
         self._short: ShortRequests | None = None
         self._is_in_scratch = False
         self._wait: PendingWait | None = None
         self._is_busy = False
         self._is_full = False
-        self._is_paused = False
         self._is_lost = False
         self._is_leaving = False
-        self._frame_began_s: float | None = None
-        self._stalled_s = 0.0
-        self._stalled_bytes = 0
+        self._patience = Patience(shared.limits, loop.time())
         self._held_bytes = 0
-        self._logged_in_s = loop.time()
 
     # -- what the transport calls ---------------------------------------------------------------------------
 
@@ -112,6 +114,7 @@ class Connection(asyncio.BufferedProtocol):
         session = dispatcher.sessions.open(str(Address(*peer[:2])) if peer else "unknown:0")
         self._answers = Answers(dispatcher, session)
         self._short = ShortRequests(dispatcher, session, self._shared.traffic.answered)
+        self._reading = Reading(self._transport, self._short, self._shared.intake)
 
     def get_buffer(self, sizehint: int) -> memoryview:
         """Return where the next bytes go to: what may be answered before anything else comes needs no room of its own."""
@@ -126,9 +129,26 @@ class Connection(asyncio.BufferedProtocol):
             self._frames.allow(self._shared.limits.frame_bytes)
         if self._is_in_scratch:
             at = self._answer_short(nbytes)
+            self._reading.note(self, is_short=at == nbytes)
             if at == nbytes:
                 return
             nbytes = self._frames.take_in(self._shared.scratch[at:nbytes])
+        self._received(nbytes)
+
+    def take(self, received: memoryview) -> None:
+        """Answer what the intake has read, and cannot answer; nothing where nothing more comes."""
+        if received:
+            self._received(self._frames.take_in(received))
+        else:
+            self._reading.go_on_alone()
+
+    def respond(self, response: memoryview) -> None:
+        """Write what the system did not take from the intake."""
+        if not self._transport.is_closing():
+            self._transport.write(bytes(response))
+
+    def _received(self, nbytes: int) -> None:
+        """Answer the frames that are whole by so many bytes more."""
         frames = self._frames.received(nbytes)
         if not frames:
             self._settle()
@@ -142,28 +162,22 @@ class Connection(asyncio.BufferedProtocol):
 
     def _answer_short(self, count: int) -> int:
         """Answer what can be answered out of the scratch buffer; return where the rest begins."""
-        if (
-            self._short is None
-            or self._is_stranger
-            or self._wait is not None
-            or self._is_leaving
-            or self._is_busy
-            or self._is_full
-        ):
+        if self._short is None or self._is_stranger or self._wait is not None:
+            return 0
+        if self._is_leaving or self._is_busy or self._is_full:
             return 0
         at, response = self._short.answer(self._shared.scratch, count)
         if response:
-            self._shared.traffic.sent_bytes += len(response)
-            if not self._transport.is_closing():
-                self._transport.write(response)
+            self._write([response], len(response))
         return at
 
     def pause_writing(self) -> None:
         """Stop answering: the client does not take what there is."""
         self._is_full = True
-        self._stalled_s, self._stalled_bytes = self._loop.time(), self._transport.get_write_buffer_size()
-        self._hold(self._stalled_bytes)
-        self._pause()
+        unsent = self._transport.get_write_buffer_size()
+        self._patience.begin_stall(self._loop.time(), unsent)
+        self._hold(unsent)
+        self._reading.pause()
 
     def resume_writing(self) -> None:
         """Go on answering."""
@@ -183,6 +197,7 @@ class Connection(asyncio.BufferedProtocol):
         if self._is_lost:
             return
         self._is_lost = True
+        self._reading.end()
         self._hold(0)
         if self._frames.pending_bytes:
             self._note(logging.INFO, "client left in the middle of a request", bytes=self._frames.pending_bytes)
@@ -202,7 +217,7 @@ class Connection(asyncio.BufferedProtocol):
 
     def abort(self) -> None:
         """Close at once."""
-        self._transport.abort()
+        self._reading.abort()
 
     def check(self, now_s: float) -> None:
         """Close if a request has been in coming for too long, the answers are not taken, or nobody logs in.
@@ -210,23 +225,15 @@ class Connection(asyncio.BufferedProtocol):
         Args:
             now_s: The loop's time.
         """
-        limits, began_s = self._shared.limits, self._frame_began_s
-        pending = self._frames.pending_bytes
-        if began_s is not None and not self._is_paused and now_s - began_s > limits.frame_s + pending / limits.bytes_a_second:
-            self._note(logging.WARNING, "closed: a request did not come to its end", bytes=pending)
+        answers, transport = self._answers, self._transport
+        pending = None if self._reading.is_paused else self._frames.pending_bytes
+        unsent = transport.get_write_buffer_size() if self._is_full or transport.is_closing() else None
+        is_known = self._is_busy or answers is None or answers.session.user_id != 0
+        fault = self._patience.find_fault(now_s, pending, unsent, is_known=is_known)
+        if fault is not None:
+            why, fields = fault
+            self._note(logging.WARNING, f"closed: {why}", **fields)
             self.abort()
-        elif self._is_full or self._transport.is_closing():
-            unsent = self._transport.get_write_buffer_size()
-            if unsent != self._stalled_bytes:
-                self._stalled_s, self._stalled_bytes = now_s, unsent
-            elif now_s - self._stalled_s > limits.stall_s:
-                self._note(logging.WARNING, "closed: the client does not take its answers", bytes=unsent)
-                self.abort()
-        elif self._answers is not None and self._answers.session.user_id:
-            self._logged_in_s = now_s
-        elif now_s - self._logged_in_s > limits.login_s and not self._is_busy:
-            self._note(logging.WARNING, "closed: nobody has logged in", after_s=limits.login_s)
-            self._transport.close()
 
     # -- one frame after the other --------------------------------------------------------------------------
 
@@ -254,7 +261,7 @@ class Connection(asyncio.BufferedProtocol):
         if pieces:
             self._write(pieces, size)
         if self._is_busy:
-            self._pause()
+            self._reading.pause()
             self._hand_over(answers, code, payload)
         else:
             self._settle()
@@ -285,31 +292,35 @@ class Connection(asyncio.BufferedProtocol):
             return
         answers, frames = self._answers, self._frames
         if answers is not None and answers.session.is_ended:
-            self._transport.close()
+            self._reading.close()
             return
         if self._at < len(self._todo):
-            self._pause()
+            self._reading.pause()
             self._loop.call_soon(self._go_on)
             return
         if self._todo:
             self._todo = []
             self._at = 0
-            self._frame_began_s = None
+            self._patience.end_frame()
         frames.done()
         if frames.fault is not None:
             self._note(logging.WARNING, "closed: a request is too long", reason=str(frames.fault))
             is_never_taken = (frames.fault.need or 0) > self._shared.limits.frame_bytes
             answer = response_head(Status.INVALID_COMMAND if is_never_taken else Status.UNAUTHENTICATED, 0)
             self._write([answer], len(answer))
-            self._transport.close()
+            self._reading.close()
         elif frames.pending_bytes:
-            if self._frame_began_s is None:
-                self._frame_began_s = self._loop.time()
+            self._patience.begin_frame(self._loop.time())
+            self._reading.go_on_alone()
             self._resume()
         elif self._is_leaving:
-            self._transport.close()
+            self._reading.close()
         else:
             self._resume()
+
+    def _resume(self) -> None:
+        if self._reading.resume():
+            self._patience.begin_again(self._loop.time())
 
     # -- what does not answer at once -----------------------------------------------------------------------
 
@@ -326,7 +337,7 @@ class Connection(asyncio.BufferedProtocol):
         """Write what a worker has answered, and go on."""
         self._is_busy = False
         if future.cancelled():
-            self._transport.abort()
+            self._reading.abort()
         else:
             self._respond(code, began_s, *future.result())
         if self._is_lost:
@@ -349,7 +360,10 @@ class Connection(asyncio.BufferedProtocol):
             return False
         server, on_ring = self._shared.dispatcher, partial(self._call_loop, self._look)
         self._wait = PendingWait.begin(server, session, code, payload, self._loop, on_ring, self._end_wait)
-        return self._wait is not None
+        if self._wait is None:
+            return False
+        self._reading.go_on_alone()
+        return True
 
     def _look(self) -> None:
         """Answer if what is waited for has come, or cannot come any more."""
@@ -380,17 +394,6 @@ class Connection(asyncio.BufferedProtocol):
         if self._answers is not None:
             self._answers.close()
         self._shared.left(self)
-
-    def _pause(self) -> None:
-        if not self._is_paused and not self._transport.is_closing():
-            self._is_paused = True
-            self._transport.pause_reading()
-
-    def _resume(self) -> None:
-        if self._is_paused and not self._transport.is_closing():
-            self._is_paused = False
-            self._frame_began_s = None if self._frame_began_s is None else self._loop.time()
-            self._transport.resume_reading()
 
     def _note(self, level: int, event: str, **fields: object) -> None:
         if self._answers is not None:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import logging
+import select
 import ssl
 from typing import Final
 
@@ -11,6 +12,7 @@ from headstream.broker.commands.dispatch import Dispatcher
 from headstream.model.topology import MAX_BATCH_BYTES
 from headstream.server.addresses import Address
 from headstream.server.connection import Connection
+from headstream.server.intake import Intake
 from headstream.server.logs import note
 from headstream.server.memory import give_back_memory
 from headstream.server.sockets import listen
@@ -44,8 +46,10 @@ class TcpServer:
         self.workers = workers
         self.limits = settings.limits
         self.pool = BufferPool()
-        self.scratch = memoryview(bytearray(_SCRATCH_BYTES))
         self.traffic = Traffic("tcp")
+        self.intake: Intake | None = None
+        self._room = bytearray(_SCRATCH_BYTES)
+        self.scratch = memoryview(self._room)
         self._settings = settings
         self._connections: set[Connection] = set()
         self._server: asyncio.Server | None = None
@@ -66,6 +70,8 @@ class TcpServer:
         """
         loop = asyncio.get_running_loop()
         sock, bound = listen(address, self._settings.socket)
+        if tls is None and hasattr(select, "epoll"):
+            self.intake = Intake(loop, self._room, self.traffic)
         self._server = await loop.create_server(
             lambda: Connection(self, loop),
             sock=sock,
@@ -124,6 +130,9 @@ class TcpServer:
                 for connection in tuple(self._connections):
                     connection.abort()
                 await asyncio.sleep(0)
+        if self.intake is not None:
+            self.intake.close()
+            self.intake = None
         self._server = None
 
     async def _check_often(self) -> None:

@@ -1,11 +1,19 @@
-"""Traffic: what one transport has done, counted at next to no cost."""
+"""Traffic: what one transport has done, counted at next to no cost; compiled."""
 
 from __future__ import annotations
 
 from bisect import bisect_left
-from typing import Final
+from typing import TYPE_CHECKING, Final
 
 from headstream.wire.codes import TABLE
+
+if TYPE_CHECKING:
+    from headstream.codec import uncompiled as cython
+else:
+    try:
+        import cython
+    except ImportError:
+        from headstream.codec import uncompiled as cython
 
 __all__ = ["BOUNDS_S", "Traffic"]
 
@@ -20,17 +28,6 @@ class Traffic:
         transport: `tcp` or `http`.
     """
 
-    __slots__ = (
-        "connections",
-        "durations",
-        "received_bytes",
-        "refused_connections",
-        "requests",
-        "seconds",
-        "sent_bytes",
-        "transport",
-    )
-
     def __init__(self, transport: str) -> None:
         self.transport = transport
         self.connections = 0
@@ -41,7 +38,7 @@ class Traffic:
         self.durations: dict[int, list[int]] = {}
         self.seconds: dict[int, float] = {}
 
-    def answered(self, code: int, status: int, seconds: float) -> None:
+    def answered(self, code: cython.longlong, status: cython.longlong, seconds: cython.double) -> None:
         """Count a request that was answered.
 
         Args:

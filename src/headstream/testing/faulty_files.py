@@ -10,7 +10,7 @@ What a process sees and what is on the disk are two things, per file:
                       name or not; what was synced is there
 
 Run `python -m headstream.testing.faulty_files --seeds 1000 --from 0` to drive a log and its partitions through
-generated histories of it (log_histories.py and fault_histories.py say what is checked).
+generated histories of it (fault_campaign.py; fault_histories.py and log_histories.py say what is checked).
 """
 
 from __future__ import annotations
@@ -327,4 +327,4 @@ def _rename(names: dict[str, _Content], change: dict[str, _Content | None]) -> N
 if __name__ == "__main__":
     import runpy
 
-    runpy.run_module("headstream.testing.fault_histories", run_name="__main__")
+    runpy.run_module("headstream.testing.fault_campaign", run_name="__main__")

@@ -11,6 +11,7 @@ from types import TracebackType
 from typing import Final
 
 from headstream.broker.settings import DEFAULT_PASSWORD, DEFAULT_USERNAME, ServerSettings
+from headstream.errors import MissingExtraError
 from headstream.server.addresses import Address
 from headstream.server.app import Server
 from headstream.server.config import ServerConfig
@@ -68,6 +69,7 @@ class LocalServer:
         """Start it, on the ports it had before if it was stopped; it answers when this returns.
 
         Raises:
+            MissingExtraError: what `headstream[server]` brings is not installed.
             HeadstreamError: it cannot start.
         """
         ready = threading.Event()
@@ -77,6 +79,9 @@ class LocalServer:
         ready.wait()
         if self._error is not None:
             self._thread.join()
+            if isinstance(self._error, ModuleNotFoundError):
+                advice = "Run: pip install 'headstream[server]'"
+                raise MissingExtraError(f"{self._error.name} is not installed", advice=advice) from self._error
             raise self._error
         return self
 

@@ -38,9 +38,9 @@ __all__ = [
     "response_head",
 ]
 
-MAX_FRAME_BYTES: Final = 64 << 20
+MAX_FRAME_BYTES: Final = 65 << 20
 """The largest legal send has 10,000,000 bytes of payloads and 100,000 of header values, and 24 bytes a message; an atomic
-append of our own up to 64 MB."""
+append of our own has up to 64 MiB of messages, and names around them."""
 
 _SMALLEST: Final = 64 << 10
 _POOLED_BYTES: Final = 32 << 20

@@ -168,6 +168,20 @@ def test_reading_on_takes_the_short_way(client: Client) -> None:
     assert payloads_of(client.ask(poll(28, 5))) == [b"28", b"29"]
 
 
+def test_a_few_messages_from_anywhere_take_the_short_way(client: Client) -> None:
+    for number in range(50):
+        client.ask(send(b"%d" % number))
+    client.ask(poll(0))
+    for offset, count in ((7, 1), (3, 20), (49, 1), (0, 50), (23, 10)):
+        assert client.is_short(poll(offset, count))
+        assert payloads_of(client.ask(poll(offset, count))) == [b"%d" % number for number in range(offset, offset + count)]
+    client.ask(send(bytes(12_000)))
+    client.ask(send(bytes(12_000)))
+    assert not client.is_short(poll(50, 2))  # as much as another thread may have to read
+    assert not client.is_short(poll(51, 2))  # more may have come since
+    assert not client.is_short(poll(60, 1))
+
+
 def test_many_requests_that_come_together_are_answered_together(client: Client, server: Server) -> None:
     client.ask(send(b"first"))
     frames = b"".join(frame_of(send(b"%d" % number)) for number in range(20)) + frame_of(Logout())

@@ -14,6 +14,8 @@ from headstream.cli.main import cli
 from headstream.cli.topic_options import parse_age_us, parse_compaction_us, parse_deduplication, parse_size_bytes
 from headstream.errors import InvalidInputError
 
+OPTIONS = ("retention", "retention_bytes", "compaction", "deduplication")
+
 
 @pytest.fixture
 def url(tmp_path: Path) -> str:
@@ -91,3 +93,25 @@ def test_ages_and_sizes_are_read() -> None:
     for text in ("", "GB", "-1", "1PB"):
         with pytest.raises(InvalidInputError, match="is not a size"):
             parse_size_bytes(text)
+
+
+@pytest.mark.parametrize(
+    ("said", "shown"),
+    [
+        ((), {}),
+        (("--retention", "7d", "--retention-bytes", "10GB"), {"retention": "7d", "retention_bytes": "10GB"}),
+        (("--retention", "90s", "--retention-bytes", "1500"), {"retention": "90s", "retention_bytes": "1500B"}),
+        (("--compaction", "36h", "--deduplication", "100000"), {"compaction": "36h", "deduplication": "100000"}),
+        (("--compaction", "0s"), {"compaction": "0d"}),
+    ],
+)
+def test_a_topic_shows_its_options_as_they_are_said(url: str, said: tuple[str, ...], shown: dict[str, str]) -> None:
+    lines = run(url, "topic", "create", "shop/kept", *said, form="table").splitlines()
+    fields = dict(line.split(maxsplit=1) for line in lines[: lines.index("")])
+    assert {name: value for name, value in fields.items() if name in OPTIONS} == shown
+
+
+def test_a_topic_shows_an_age_that_no_unit_spells(url: str) -> None:
+    with hs.connect(url) as log:
+        log.create_topic("shop/kept", retention_us=1_500_000)
+    assert "1500000us" in run(url, "topic", "show", "shop/kept", form="table")

@@ -3,13 +3,16 @@
 from __future__ import annotations
 
 import asyncio
+import threading
 from collections.abc import Callable, Coroutine
 from typing import Any
 
 import pytest
 
 import headstream as hs
-from headstream.client.async_client import AsyncClient, AsyncConsumer, AsyncProducer
+from headstream.broker.messages import Messages
+from headstream.client.async_client import AsyncClient, AsyncConsumer
+from headstream.client.async_producer import AsyncProducer
 from headstream.client.async_server import AsyncServer
 from headstream.client.remote.server import Server
 
@@ -33,10 +36,10 @@ def test_every_name_of_the_client_is_there() -> None:
     def names(kind: type) -> set[str]:
         return {name for name in dir(kind) if not name.startswith("_")}
 
-    assert names(AsyncClient) == names(hs.Client)
+    assert names(AsyncClient) == names(hs.Client) - {"interrupt"}
     assert names(AsyncServer) == names(Server)
-    assert names(AsyncProducer) == names(hs.Producer) - {"is_full"}
-    assert names(AsyncConsumer) == names(hs.Consumer) - {"fetch", "finish", "is_ready", "take"}
+    assert names(AsyncProducer) == names(hs.Producer) - {"flush_within", "is_full", "tell_again"}
+    assert names(AsyncConsumer) == names(hs.Consumer) - {"fetch", "finish", "is_ready", "may_wait", "take"}
 
 
 def test_streams_and_topics() -> None:
@@ -185,5 +188,42 @@ def test_send_waits_in_a_thread_while_the_buffer_is_full() -> None:
             for number in range(50):
                 await producer.send(b"%d" % number, partition=1)
         assert len(await log.poll("shop/orders", count=100)) == 50
+
+    run(body)
+
+
+@pytest.mark.parametrize("fails", [False, True])
+def test_a_cancelled_flush_ends_and_what_becomes_of_its_messages_is_told_by_the_next_call(
+    fails: bool, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    is_open = threading.Event()
+    store = Messages.send
+
+    def hold(*arguments: Any) -> int:
+        is_open.wait(10)
+        if fails:
+            raise hs.StorageError("no room")
+        return store(*arguments)
+
+    monkeypatch.setattr(Messages, "send", hold)
+
+    async def body(log: AsyncClient) -> None:
+        producer = log.producer("shop/orders")
+        await producer.send(b"a", partition=1)
+        with pytest.raises(TimeoutError):
+            await asyncio.wait_for(producer.flush(), 0.05)
+        assert not is_open.is_set()
+        flushing = asyncio.create_task(producer.flush())
+        await asyncio.sleep(0)
+        is_open.set()
+        await asyncio.sleep(0)
+        flushing.cancel()
+        with pytest.raises(asyncio.CancelledError):
+            await flushing
+        if fails:
+            with pytest.raises(hs.StorageError, match="no room"):
+                await producer.close()
+        await producer.close()
+        assert len(await log.poll("shop/orders")) == (0 if fails else 1)
 
     run(body)

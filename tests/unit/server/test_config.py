@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+import re
 import tomllib
 from pathlib import Path
 from typing import Any
@@ -273,3 +274,15 @@ def test_address_reads_hosts_and_ports(text: str, address: Address, is_loopback:
 def test_address_refuses_what_is_none(text: str) -> None:
     with pytest.raises(InvalidOptionError, match="is no address"):
         Address.parse(text, "tcp.address")
+
+
+def test_the_settings_of_the_page_about_production_are_taken_without_a_warning(tmp_path: Path) -> None:
+    page = (Path(__file__).parents[3] / "docs/production.md").read_text(encoding="utf-8")
+    (settings,) = re.findall(r"```toml\n(.*?)```", page, re.DOTALL)
+    path = tmp_path / "server.toml"
+    path.write_text(settings, encoding="utf-8")
+    config = load_config(path, {"IGGY_ROOT_USERNAME": "admin", "IGGY_ROOT_PASSWORD": "a long password"})
+    assert str(config.tcp_address) == "0.0.0.0:8090"
+    assert config.tcp_tls is not None
+    assert config.http_tls is not None
+    assert config.warnings == ()

@@ -34,9 +34,11 @@ PING = encode_request(Code.PING)
 OK = encode_response(0)
 SLOW_MESSAGE_BYTES = 1 << 20
 
+pytestmark = pytest.mark.usefixtures("read_by")
+
 
 @pytest.fixture(scope="module")
-def running(make_loop: Callable[[], asyncio.AbstractEventLoop]) -> Iterator[Running]:
+def running(read_by: None, make_loop: Callable[[], asyncio.AbstractEventLoop]) -> Iterator[Running]:
     """A server with one topic, shop/orders."""
     with serving(make_loop=make_loop) as running:
         with running.peer() as peer:

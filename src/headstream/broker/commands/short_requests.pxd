@@ -7,12 +7,13 @@ cdef class SendWay(Way):
     cdef object topic
     cdef long long partitions
     cdef dict ends
-    cdef dict directories
 
 cdef class PollWay(Way):
     cdef object topic
     cdef long long partition
     cdef object lent
+    cdef long long transactions
+    cdef bint is_available
 
 cdef class Ways:
     cdef dict _known
@@ -27,14 +28,20 @@ cdef class ShortRequests:
     cdef object _answered
     cdef object _log
     cdef object _clock_us
-    cdef object _rights
+    cdef dict _bells
+    cdef long long _user_id
+    cdef object _users
+    cdef object _catalog
     cdef object _topics
     cdef bint _is_extended
     cdef Ways _sends
     cdef Ways _polls
+    cpdef tuple answer(self, memoryview view, long long size)
     cdef bytes _find(self, memoryview view, long long code, long long at, long long end)
     cdef bint _is_valid(self)
+    cdef bint _begin_anew(self)
     cdef bytes _send(self, memoryview view, long long at, long long end)
     cdef object _find_sent(self, bytes payload)
     cdef bytes _poll(self, memoryview view, long long at, long long end)
+    cdef bytes _read(self, PollWay way, object topic, object lent, long long offset, long long count)
     cdef tuple _find_polled(self, bytes payload)

@@ -3,7 +3,7 @@
     frame -> the topic its bytes named before -> PartitionEnd.append, or what Ahead has kept -> the response
 
 What a request has to pass is looked at when a way is found: login, permission, topic, limits. A way holds as long as
-the session's user, its rights and the log's topics are the same objects, which is looked at whenever bytes come, and of the
+the session's user, all users and the log's topics are the same objects, which is looked at whenever bytes come, and of the
 topics again right before each append. What is not on a way is left where it stands, for requests.py, which says of
 everything what it is: nothing is refused here.
 """
@@ -21,10 +21,12 @@ from headstream.broker.commands.offsets import check_partition
 from headstream.broker.commands.places import Place
 from headstream.broker.sessions import Session
 from headstream.errors import HeadstreamError
+from headstream.log.catalog import TopicRecord
 from headstream.log.readers import Lent
 from headstream.model.partitioning import PartitioningKind
 from headstream.model.polling import ConsumerKind, PollingKind, partition_of
 from headstream.model.topology import Fsync
+from headstream.segments.follower import PartitionFollower
 from headstream.wire.codes import Code
 from headstream.wire.commands.messages import PollMessages, SendMessages
 from headstream.wire.frames import response_head
@@ -62,6 +64,10 @@ _DONE: Final = response_head(0, 0)
 """A response that says: done."""
 _MOST_BYTES: Final = 64 << 10
 """So many bytes of responses are made at a time."""
+_FEW: Final = 100
+"""Polls of more messages go the long way; if these are of more than"""
+_FEW_BYTES: Final = 16 << 10
+"""bytes, as well: what takes longer may have to be read by another thread."""
 _MOST_WAYS: Final = 1024
 """So many ways are remembered of each kind, before it is begun anew."""
 
@@ -80,8 +86,7 @@ class SendWay(Way):
         super().__init__(name)
         self.topic = None if place is None else place.topic
         self.partitions = 0 if place is None else place.topic.partitions
-        self.ends: dict[int, PartitionEnd] = {}
-        self.directories: dict[int, str] = {}
+        self.ends: dict[int, tuple[PartitionEnd, str]] = {}
 
 
 class PollWay(Way):
@@ -92,6 +97,8 @@ class PollWay(Way):
         self.topic = None if place is None else place.topic
         self.partition = partition
         self.lent: Lent | None = None
+        self.transactions = -1
+        self.is_available = False
 
 
 class Ways:
@@ -142,7 +149,10 @@ class ShortRequests:
         self._answered = answered
         self._log = backing.log
         self._clock_us = backing.clock_us
-        self._rights: Any = None
+        self._bells = backing.log.waiting.bells
+        self._user_id = 0
+        self._users: Any = None
+        self._catalog: Any = None
         self._topics: Any = None
         self._is_extended = False
         self._sends = Ways()
@@ -199,20 +209,35 @@ class ShortRequests:
         return None
 
     def _is_valid(self) -> bool:
-        """Return whether the session may go on, and forget all ways if its rights or the topics have changed."""
+        """Return whether the session may go on by the ways that are known; all are forgotten where they might be others."""
         session = self._session
-        if session.is_stale or session.is_ended or not session.user_id:
+        if session.is_stale or session.is_ended:
             return False
+        if (
+            self._topics is not None
+            and self._catalog.known is self._topics
+            and self._server.users.known is self._users
+            and session.user_id == self._user_id
+            and session.is_extended == self._is_extended
+        ):
+            return True
+        return self._begin_anew()
+
+    def _begin_anew(self) -> bool:
+        """Forget all ways, and return whether there can be others."""
+        session, users = self._session, self._server.users
+        self._sends.forget()
+        self._polls.forget()
+        self._topics = None
+        self._users, self._user_id, self._is_extended = users.known, session.user_id, session.is_extended
         try:
-            rights = self._server.users.rights(session.user_id)
-            topics = self._log.snapshot()
+            self._catalog = self._log.catalog()
         except HeadstreamError:
             return False
-        if topics is not self._topics or rights is not self._rights or session.is_extended != self._is_extended:
-            self._topics, self._rights, self._is_extended = topics, rights, session.is_extended
-            self._sends.forget()
-            self._polls.forget()
-        return True
+        if self._catalog is None or session.user_id not in users:
+            return False
+        self._topics = self._catalog.known  # looked up just now; None where another process may change it
+        return self._topics is not None
 
     # -- sends ----------------------------------------------------------------------------------------------
 
@@ -253,15 +278,15 @@ class ShortRequests:
         known = way.ends.get(partition)
         if known is None:
             writer = self._log.partition(topic, partition)
-            known = way.ends[partition] = writer.end
-            way.directories[partition] = writer.directory
-        place: PartitionEnd = known
+            known = way.ends[partition] = writer.end, writer.directory
+        place: PartitionEnd = known[0]
         time_us: cython.longlong = self._clock_us()
-        if self._log.snapshot() is not self._topics or place.append(view[messages:end], time_us) < 0:
+        if self._catalog.known is not self._topics or place.append(view[messages:end], time_us) < 0:
             return None
         if kind == BALANCED:
             self._server.balance.next(topic)
-        self._log.waiting.ring(way.directories[partition])
+        if known[1] in self._bells:
+            self._log.waiting.ring(known[1])
         return _DONE
 
     def _find_sent(self, payload: bytes) -> Place | None:
@@ -293,25 +318,36 @@ class ShortRequests:
         topic = way.topic
         if topic is None:
             return None
-        if way.lent is None:
-            way.lent = self._log.reading(topic, way.partition)
-        lent = way.lent
+        lent = self._log.reading(topic, way.partition) if way.lent is None else way.lent
+        way.lent = None
         if not lent.try_enter():
             return None
         try:
-            ahead: Ahead = lent.follower.ahead
-            chunk = ahead.take_kept(load64(p, numbers + 1), count, self._server.poll_bytes)
-            if chunk is not None and self._log.states.exceptions(topic, way.partition):
-                ahead.forget()
-                chunk = None
+            chunk = self._read(way, topic, lent, load64(p, numbers + 1), count)
             newest = lent.follower.end_offset
         finally:
             lent.leave()
         if chunk is None:
-            way.lent = None  # whoever reads on may do so with another follower
             return None
+        way.lent = lent
         newest = max(newest, self._log.written_end(topic, way.partition))
         return _POLLED.pack(0, 16 + len(chunk), way.partition, newest - 1, count) + chunk
+
+    def _read(
+        self, way: PollWay, topic: TopicRecord, lent: Lent, offset: cython.longlong, count: cython.longlong
+    ) -> bytes | None:
+        """Return messages from an offset on, if so many are known, and all are available."""
+        ahead: Ahead = lent.follower.ahead
+        chunk = ahead.take_kept(offset, count, _MOST_BYTES)
+        if chunk is None and 1 <= count <= _FEW and self._log.reading(topic, way.partition) is lent:  # else it has been closed
+            chunk = _read_few(lent.follower, offset, offset + count)
+        if way.transactions != self._catalog.transactions:
+            way.transactions = self._catalog.transactions
+            way.is_available = not self._log.states.exceptions(topic, way.partition)
+        if way.is_available:
+            return chunk
+        ahead.forget()
+        return None
 
     def _find_polled(self, payload: bytes) -> tuple[Place | None, int]:
         """Return topic and partition of a poll, or None where one has to go the long way."""
@@ -325,3 +361,16 @@ class ShortRequests:
         except HeadstreamError:
             return None, 0
         return (place if command.consumer.kind == ConsumerKind.CONSUMER else None), partition
+
+
+def _read_few(follower: PartitionFollower, offset: int, until: int) -> bytes | None:
+    """Return all messages between two offsets, if that is known to be all that there is between them, and little."""
+    if offset < follower.first_offset or until > follower.end_offset or follower.may_miss(offset):
+        return None
+    pieces: list[memoryview] = []
+    room = _FEW_BYTES
+    while offset < until and room > 0:
+        chunk, offset = follower.ahead.read_chunk(follower, offset, until, room)
+        pieces.append(chunk)
+        room -= len(chunk)
+    return b"".join(pieces) if offset == until and room >= 0 else None

@@ -55,6 +55,8 @@ class RemoteOptions:
     retry_timeout_ms: int = 30_000
 
     def __post_init__(self) -> None:
+        if not isinstance(self.tls, bool):
+            raise InvalidOptionError(f"tls is {self.tls!r}", advice="Use True or False")
         for name, least in (("connect_timeout_ms", 1), ("timeout_ms", 1), ("retry_timeout_ms", 0)):
             value = getattr(self, name)
             if not isinstance(value, (int, float)) or not least <= value <= _LONGEST_MS:

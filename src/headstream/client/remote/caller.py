@@ -29,6 +29,9 @@ _R = TypeVar("_R")
 _MOST_IDLE: Final = 8
 """Connections that nobody uses now, at most."""
 
+_SOON_MS: Final = 1000
+"""For so long is waited for a reply that nobody wants any more; then the connection is given up too."""
+
 _ONCE_ONLY: Final = frozenset(
     {
         Code.APPEND_MESSAGES,
@@ -68,6 +71,8 @@ class Caller:
         self._connector = connector
         self._lock = threading.Lock()
         self._idle: list[Connection] = []
+        self._used: dict[int, Connection] = {}
+        self._interrupted: set[int] = set()
         self._closing = threading.Event()
         self._was_connected = False
         self._process = os.getpid()
@@ -82,7 +87,7 @@ class Caller:
         """
         if self._was_connected:
             return
-        connection = self._connector.connect()
+        connection = self._connector.connect(self.use)
         try:
             _ask(connection, GetIdentity())
         except BaseException as error:
@@ -119,6 +124,7 @@ class Caller:
             OutcomeUnknownError: the connection broke, and the command may not be repeated, or could not be.
             HeadstreamError: what the server says is wrong.
         """
+        self._interrupted.discard(threading.get_ident())
         doubt: OutcomeUnknownError | None = None
         backoff = Backoff(self.address.options.retry_timeout_ms / 1000 if is_patient else 0, random.random)
         while True:
@@ -147,6 +153,8 @@ class Caller:
         except BaseException:
             connection.close()
             raise
+        with self._lock:
+            self._used.pop(threading.get_ident(), None)
         return Pending(self, connection, command)
 
     def _ask_over(self, connection: Connection, command: Command[_R], wait_ms: float) -> _R:
@@ -169,7 +177,7 @@ class Caller:
 
     def _pause(self, backoff: Backoff, error: HeadstreamError) -> None:
         wait_s = backoff.next_wait(time.monotonic())
-        if wait_s is None:
+        if wait_s is None or threading.get_ident() in self._interrupted:
             raise error
         if self._closing.wait(wait_s):
             raise self._closed()
@@ -181,14 +189,33 @@ class Caller:
                 self._check_open()
                 connection = self._idle.pop() if self._idle else None
             if connection is None:
-                return self._connector.connect()
+                return self._connector.connect(self.use)
             if connection.is_usable:
+                self.use(connection)
                 return connection
             connection.close()
+
+    def use(self, connection: Connection) -> None:
+        """Take note that this thread uses a connection from now on, until it gives it back or takes another."""
+        with self._lock:
+            self._used[threading.get_ident()] = connection
+
+    def interrupt(self, thread: int) -> None:
+        """Have the call end soon that a thread is in, as if its connection had broken; it is not repeated.
+
+        Args:
+            thread: As threading.get_ident() numbers it.
+        """
+        with self._lock:
+            self._interrupted.add(thread)
+            connection = self._used.get(thread)
+            if connection is not None:
+                connection.interrupt()
 
     def give(self, connection: Connection) -> None:
         """Take a connection back that has nothing on its way."""
         with self._lock:
+            self._used.pop(threading.get_ident(), None)
             if not self._closing.is_set() and len(self._idle) < _MOST_IDLE:
                 self._idle.append(connection)
                 return
@@ -238,6 +265,7 @@ class Pending(Generic[_R]):
         connection, self._connection = self._connection, None
         if connection is None:
             raise ClosedError("the reply has been given up", advice="Ask again")
+        self._caller.use(connection)
         try:
             reply = connection.receive(self._command)
         except ServerUnreachableError:
@@ -252,9 +280,12 @@ class Pending(Generic[_R]):
         return reply
 
     def cancel(self) -> None:
-        """Give the reply up; it is read nevertheless, so that the connection can be used again. Giving up twice is fine."""
+        """Give the reply up; if it comes soon it is read, so that the connection can be used again. Giving up twice is fine."""
         connection, self._connection = self._connection, None
         if connection is None:
+            return
+        if not connection.has_reply(_SOON_MS):
+            connection.close()
             return
         try:
             connection.receive(self._command)

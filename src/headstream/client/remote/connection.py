@@ -5,6 +5,8 @@ from __future__ import annotations
 import select
 import socket
 import ssl
+from collections.abc import Callable
+from contextlib import suppress
 from typing import Any, Protocol, TypeVar
 
 from headstream.client.remote.address import Address
@@ -21,7 +23,17 @@ from headstream.wire.commands.sessions import LoggedIn, Login
 from headstream.wire.commands.tokens import LoginWithToken
 from headstream.wire.records import Command
 
-__all__ = ["Connection", "Connector", "explain_login", "login_of", "lost", "make_tls", "must_not_be_used", "unreachable"]
+__all__ = [
+    "Connection",
+    "Connector",
+    "break_link",
+    "explain_login",
+    "has_something",
+    "login_of",
+    "lost",
+    "make_tls",
+    "unreachable",
+]
 
 _R = TypeVar("_R")
 
@@ -45,6 +57,9 @@ class Connection(Protocol):
             OutcomeUnknownError: the connection broke.
         """
 
+    def has_reply(self, wait_ms: int) -> bool:
+        """Return whether a reply begins to come within so many milliseconds."""
+
     def receive(self, command: Command[_R]) -> _R:
         """Return the reply to the command that was sent.
 
@@ -53,6 +68,9 @@ class Connection(Protocol):
             HeadstreamError: what the server says is wrong.
         """
 
+    def interrupt(self) -> None:
+        """Break it, from another thread than the one that uses it."""
+
     def close(self) -> None:
         """End it, whatever is on its way."""
 
@@ -60,8 +78,11 @@ class Connection(Protocol):
 class Connector(Protocol):
     """Makes connections to one server."""
 
-    def connect(self) -> Connection:
+    def connect(self, begin: Callable[[Connection], None]) -> Connection:
         """Return a connection that is logged in.
+
+        Args:
+            begin: Called with it before anything is said.
 
         Raises:
             ServerUnreachableError: there is none to be had.
@@ -131,11 +152,17 @@ def make_tls(address: Address) -> ssl.SSLContext:
         ) from None
 
 
-def must_not_be_used(link: socket.socket) -> bool:
-    """Return whether a socket that nobody waits at has something to say: that it was closed, mostly."""
+def break_link(link: socket.socket) -> None:
+    """Break a socket that another thread may be waiting at; one that is encrypted, without a word to its other end."""
+    with suppress(OSError):
+        socket.socket.shutdown(link, socket.SHUT_RDWR)
+
+
+def has_something(link: socket.socket, wait_ms: int = 0) -> bool:
+    """Return whether a socket has something to say; one that was asked nothing, that it was closed, mostly."""
     try:
         poll = select.poll()
         poll.register(link, select.POLLIN | select.POLLERR | select.POLLHUP)
-        return bool(poll.poll(0))
+        return bool(poll.poll(wait_ms))
     except (OSError, ValueError):
         return True

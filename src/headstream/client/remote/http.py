@@ -10,7 +10,16 @@ from typing import Any, Final, TypeVar
 from urllib.parse import urlencode
 
 from headstream.client.remote.address import Address
-from headstream.client.remote.connection import explain_login, login_of, lost, make_tls, must_not_be_used, unreachable
+from headstream.client.remote.connection import (
+    Connection,
+    break_link,
+    explain_login,
+    has_something,
+    login_of,
+    lost,
+    make_tls,
+    unreachable,
+)
 from headstream.codec.json_text import decode_json, encode_json
 from headstream.errors import AuthenticationError, HeadstreamError, LimitError, NotFoundError, OutcomeUnknownError, ServerError
 from headstream.wire.commands.sessions import AccessToken
@@ -43,7 +52,7 @@ class HttpConnector:
         self._lock = threading.Lock()
         self._access: AccessToken | None = None
 
-    def connect(self) -> HttpConnection:
+    def connect(self, begin: Callable[[Connection], None]) -> HttpConnection:
         """Return a connection that is logged in; see Connector."""
         address, timeout_s = self._address, self._address.options.connect_timeout_ms / 1000
         if self._tls is None:
@@ -51,6 +60,7 @@ class HttpConnector:
         else:
             link = _TlsConnection(address, timeout=timeout_s, context=self._tls)
         connection = HttpConnection(address, link, self)
+        begin(connection)
         try:
             link.connect()
             self.show(connection)
@@ -120,13 +130,17 @@ class HttpConnection:
     @property
     def is_usable(self) -> bool:
         """Whether it is still open, as far as can be seen without asking."""
-        return self._link.sock is not None and not must_not_be_used(self._link.sock)
+        return self._link.sock is not None and not has_something(self._link.sock)
 
     def send(self, command: Command[Any], wait_ms: float = 0) -> None:
         """Send a command; see Connection."""
         self._wait_ms = wait_ms
         self._shown = self._connector.show(self)
         self._request(command, self._shown)
+
+    def has_reply(self, wait_ms: int) -> bool:
+        """Return whether a reply begins to come; see Connection."""
+        return self._link.sock is None or has_something(self._link.sock, wait_ms)
 
     def receive(self, command: Command[_R]) -> _R:
         """Return the reply to the command that was sent; see Connection. One whose login has ended logs in again."""
@@ -167,6 +181,10 @@ class HttpConnection:
         try:
             response = self._link.getresponse()
             body = response.read()
+        except http.client.RemoteDisconnected as error:
+            raise lost(self._address, error) from error
+        except http.client.BadStatusLine as error:
+            raise lost(self._address, "it does not speak HTTP there") from error
         except (OSError, http.client.HTTPException) as error:
             raise lost(self._address, error) from error
         is_json = (response.getheader("Content-Type") or "").partition(";")[0].strip() == _JSON
@@ -191,6 +209,11 @@ class HttpConnection:
         if status == 401:
             return AuthenticationError(text, where=self._address.place)
         return ServerError(text, where=self._address.place, advice="See that a Headstream server is there")
+
+    def interrupt(self) -> None:
+        """Break it; see Connection."""
+        if self._link.sock is not None:
+            break_link(self._link.sock)
 
     def close(self) -> None:
         """End it, whatever is on its way."""

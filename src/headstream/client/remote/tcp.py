@@ -4,16 +4,26 @@ from __future__ import annotations
 
 import socket
 import ssl
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from typing import Any, Final, TypeVar
 
 from headstream.client.remote.address import Address
-from headstream.client.remote.connection import explain_login, login_of, lost, make_tls, must_not_be_used, unreachable
+from headstream.client.remote.connection import (
+    Connection,
+    break_link,
+    explain_login,
+    has_something,
+    login_of,
+    lost,
+    make_tls,
+    unreachable,
+)
 from headstream.codec.buffer import BytesLike
-from headstream.errors import AuthenticationError, NotFoundError, OutcomeUnknownError
+from headstream.errors import AuthenticationError, LimitError, NotFoundError, OutcomeUnknownError
 from headstream.wire.frames import request_head
 from headstream.wire.records import Command
 from headstream.wire.refusals import decode_refusal
+from headstream.wire.statuses import Status
 
 __all__ = ["TcpConnection", "TcpConnector"]
 
@@ -21,6 +31,8 @@ _R = TypeVar("_R")
 _HEAD_BYTES: Final = 8
 _FIRST_BYTES: Final = 64 << 10
 """Room for most replies, received at once; the rest of a longer one is received into a buffer of its own."""
+_LEAST_LIMIT_BYTES: Final = 1000
+"""No server refuses shorter requests for their length."""
 _MAX_REPLY_BYTES: Final = 256 << 20
 _JOINED_BYTES: Final = 64 << 10
 """Pieces up to here are joined: one call is quicker than saving the copy."""
@@ -37,7 +49,7 @@ class TcpConnector:
         self._address = address
         self._tls = make_tls(address) if address.options.tls else None
 
-    def connect(self) -> TcpConnection:
+    def connect(self, begin: Callable[[Connection], None]) -> TcpConnection:
         """Return a connection that is logged in; see Connector."""
         address = self._address
         try:
@@ -50,6 +62,7 @@ class TcpConnector:
             if self._tls is not None:
                 link = self._tls.wrap_socket(link, server_hostname=address.options.tls_domain or address.host)
             connection = TcpConnection(address, link)
+            begin(connection)
             self._log_in(connection)
         except (OSError, OutcomeUnknownError) as error:
             link.close()
@@ -80,20 +93,23 @@ class TcpConnection:
         self._address = address
         self._link = link
         self._first = bytearray(_FIRST_BYTES)
+        self._sent_bytes = 0
 
     @property
     def is_usable(self) -> bool:
         """Whether it is still open, as far as can be seen without asking."""
-        return not must_not_be_used(self._link)
+        return not has_something(self._link)
 
     def send(self, command: Command[Any], wait_ms: float = 0) -> None:
         """Send a command; see Connection."""
         pieces = command.encode_pieces()
-        size = sum(len(piece) for piece in pieces)
+        self._sent_bytes = size = sum(len(piece) for piece in pieces)
         try:
             self._link.settimeout((self._address.options.timeout_ms + wait_ms) / 1000)
             self._write((request_head(command.code, size), *pieces), size)
         except OSError as error:
+            if self._has_been_refused():
+                raise self._too_long() from error
             raise lost(self._address, error) from error
 
     def _write(self, pieces: Sequence[BytesLike], size: int) -> None:
@@ -108,15 +124,37 @@ class TcpConnection:
             if sent:
                 views[0] = views[0][sent:]
 
+    def has_reply(self, wait_ms: int) -> bool:
+        """Return whether a reply begins to come; see Connection."""
+        return has_something(self._link, wait_ms)
+
     def receive(self, command: Command[_R]) -> _R:
         """Return the reply to the command that was sent; see Connection."""
         try:
             status, body = self._read()
         except OSError as error:
             raise lost(self._address, error) from error
+        if status == Status.INVALID_COMMAND and not body and self._sent_bytes >= _LEAST_LIMIT_BYTES:
+            raise self._too_long()
         if status:
             raise decode_refusal(status, body)
         return type(command).decode_reply(body)
+
+    def _has_been_refused(self) -> bool:
+        """Return whether the server has answered a request that it did not read to its end: it takes none so long."""
+        try:
+            return has_something(self._link) and self._read()[0] == Status.INVALID_COMMAND
+        except (OSError, OutcomeUnknownError):
+            return False
+
+    def _too_long(self) -> LimitError:
+        error = LimitError(
+            f"a request of {self._sent_bytes} bytes, which is more than the server takes",
+            where=self._address.place,
+            advice="Send less at once (batch_bytes), or raise headstream.max_frame_size of the server",
+        )
+        error.status = Status.INVALID_COMMAND
+        return error
 
     def _read(self) -> tuple[int, BytesLike]:
         """Return a response's status, and its body in a buffer that nobody else uses."""
@@ -129,7 +167,9 @@ class TcpConnection:
             raise lost(self._address, "the server closed it")
         status, size = int.from_bytes(first[:4], "little"), int.from_bytes(first[4:8], "little")
         if size > _MAX_REPLY_BYTES or count > _HEAD_BYTES + size:
-            raise lost(self._address, f"what came is no answer (status {status}, {size} bytes)")
+            is_http = self._first.startswith(b"HTTP")
+            what = "it speaks HTTP there: begin the URL with http://" if is_http else f"status {status}, {size} bytes"
+            raise lost(self._address, f"what came is no answer ({what})")
         body = bytearray(size)
         view, at = memoryview(body), count - _HEAD_BYTES
         view[:at] = first[_HEAD_BYTES:count]
@@ -139,6 +179,10 @@ class TcpConnection:
                 raise lost(self._address, "the server closed it in the middle of an answer")
             at += more
         return status, view
+
+    def interrupt(self) -> None:
+        """Break it; see Connection."""
+        break_link(self._link)
 
     def close(self) -> None:
         """End it, whatever is on its way."""

@@ -45,12 +45,16 @@ class RemoteTransport:
 
     @property
     def identity(self) -> str | None:
-        """The UUID that tells this log from every other, or None before its first write."""
+        """The UUID of this log, or None before its first write."""
         return self._caller.call(GetIdentity()).uuid or None
 
     def open(self) -> None:
         """Connect now; see Caller.open()."""
         self._caller.open()
+
+    def interrupt(self, thread: int) -> None:
+        """Have the call end soon that a thread is in; see Caller.interrupt()."""
+        self._caller.interrupt(thread)
 
     def close(self) -> None:
         """Let go of the server."""

@@ -15,8 +15,8 @@ from headstream.errors import SchemaError
 from headstream.spark.replicate.changes import BOOKKEEPING, OLD_PREFIX
 from headstream.spark.replicate.column_masks import LOBS
 from headstream.spark.replicate.conversion import arrow_type
-from headstream.spark.replicate.names import choose_columns, match_fields
 from headstream.spark.replicate.table_settings import TableSettings
+from headstream.spark.replicate.target_columns import choose_columns, match_fields
 
 __all__ = ["BEFORE_PREFIX", "DETAILS", "TableSchema", "table_schema"]
 

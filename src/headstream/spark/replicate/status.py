@@ -34,7 +34,8 @@ def note_status(ledger: Ledger, state: str, summary: Summary, zone: Path, now_us
         zone: The directory of its schema zone.
         now_us: The time, microseconds since 1970 UTC.
     """
-    document = {"state": state, "process": os.getpid(), "updated_us": now_us, "zone": str(zone), "run": summary.to_dict()}
+    place = str(zone.absolute())  # whoever reads it has a working directory of its own
+    document = {"state": state, "process": os.getpid(), "updated_us": now_us, "zone": place, "run": summary.to_dict()}
     ledger.set_mark(_MARK, json.dumps(document))
 
 

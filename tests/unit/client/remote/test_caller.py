@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import asyncio
 import socket
 import threading
+import time
 from typing import Any
 
 import pytest
@@ -14,6 +16,15 @@ from headstream.model.identifiers import TopicName
 from headstream.model.topology import Fsync, Limits
 from headstream.wire.commands.sessions import Ping
 from headstream.wire.commands.streams import CreateStream
+from headstream.wire.extensions.groups import (
+    CommitOffsets,
+    CommittedOffsets,
+    EnterGroup,
+    ListOffsets,
+    MemberAssignment,
+    Membership,
+    ReportMember,
+)
 from headstream.wire.extensions.messages import AppendMessages, FetchedMessages, FetchMessages, FirstOffset
 from headstream.wire.extensions.topics import GetIdentity, GetOpenTopic, ListOpenTopics, OpenPartition, OpenTopic
 from headstream.wire.records import Command
@@ -214,7 +225,12 @@ def test_a_wrong_payload_is_polled_again_once_and_then_named() -> None:
     ("scheme", "said", "text"),
     [
         ("headstream", b"", r"cannot be reached: the connection to the server broke: the server closed it \(head[^ ]*\)\. See"),
-        ("http", b"\x00\x01\x02\n", r"broke: '\\x00\\x01\\x02\\n' \(http://[^ ]*\)\. See"),
+        (
+            "headstream",
+            b"HTTP/1.1 400 Bad Request\r\n\r\n",
+            r"it speaks HTTP there: begin the URL with http://\) \(head[^ ]*\)\. See",
+        ),
+        ("http", b"\x00\x01\x02\n", r"broke: it does not speak HTTP there \(http://[^ ]*\)\. See"),
         ("https", b"no TLS at all", r"cannot be reached: it does not speak TLS there \(https://[^ ]*\)\. See"),
     ],
 )
@@ -231,3 +247,74 @@ def test_a_server_of_something_else_is_told_in_plain_words(scheme: str, said: by
         with pytest.raises(ServerUnreachableError, match=text):
             hs.connect(f"{scheme}://iggy:iggy@127.0.0.1:{listener.getsockname()[1]}")
         thread.join()
+
+
+def test_a_batch_asked_for_ahead_is_not_waited_for_when_nobody_wants_it() -> None:
+    first = fetched(stored(b"0", offset=0), next_offset=1)
+    with ScriptedServer(Script(FetchMessages, first, SILENCE)) as server, hs.connect(server.url + "?timeout_ms=60000") as log:
+        with log.consumer("shop/orders", timeout_ms=0) as consumer:
+            next(consumer)
+            began_s = time.monotonic()
+        assert time.monotonic() - began_s < 30  # of the minute that an answer may take
+
+
+@pytest.mark.parametrize("gone", [1, 5])
+def test_a_member_that_is_gone_again_before_its_first_report_joins_again(gone: int) -> None:
+    reports: list[int] = []
+
+    def answer(command: Command[Any]) -> Any:
+        if isinstance(command, GetOpenTopic):
+            return topic_of()
+        if isinstance(command, EnterGroup):
+            return Membership(len(reports))
+        if isinstance(command, ReportMember):
+            reports.append(command.member)
+            if len(reports) <= gone:
+                raise hs.ClosedError("there is no such member")
+            return MemberAssignment(1, {1: 1}, {})
+        if isinstance(command, ListOffsets):
+            return CommittedOffsets({1: 5})
+        return None
+
+    with (
+        ScriptedServer(answer) as server,
+        hs.connect(server.url) as log,
+        log.consumer("shop/orders", group="g", timeout_ms=0) as consumer,
+    ):
+        assert consumer.positions == {1: 5}
+        assert reports == [*range(gone + 1)]
+
+
+def test_an_awaited_call_that_is_cancelled_does_not_wait_for_a_silent_server(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("headstream.client.worker._PATIENCE_S", 0.01)
+
+    async def body(url: str) -> None:
+        async with hs.connect_async(url) as log:
+            with pytest.raises(TimeoutError):
+                await asyncio.wait_for(log.topics(), 0.05)
+            assert len(await log.topics()) == 0
+
+    script = Script(ListOpenTopics, SILENCE, ())
+    with ScriptedServer(script) as server:
+        began_s = time.monotonic()
+        asyncio.run(body(server.url + "?timeout_ms=60000"))
+        assert time.monotonic() - began_s < 30  # of the minute that an answer may take
+        assert len(server.commands) == 2  # it was not asked again behind the caller's back
+
+
+def test_an_event_loop_is_not_held_up_by_a_commit_between_two_messages(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("headstream.client.worker._PATIENCE_S", 0.01)
+    both = fetched(stored(b"0", offset=0), stored(b"1", offset=1), next_offset=2, end_offset=2)
+    answers = {ListOffsets: CommittedOffsets({}), FetchMessages: both, CommitOffsets: SILENCE, GetOpenTopic: topic_of()}
+
+    async def body(url: str) -> None:
+        async with hs.connect_async(url) as log, log.consumer("shop/orders", name="n") as consumer:
+            assert (await anext(consumer)).offset == 0
+            with pytest.raises(TimeoutError):
+                await asyncio.wait_for(anext(consumer), 0.05)
+            await consumer.close(commit=False)
+
+    with ScriptedServer(lambda command: answers.get(type(command))) as server:
+        began_s = time.monotonic()
+        asyncio.run(body(server.url + "?timeout_ms=60000"))
+        assert time.monotonic() - began_s < 30  # of the minute that an answer may take

@@ -59,6 +59,7 @@ def test_a_token_of_the_environment_stands_in_where_nobody_is_named() -> None:
         ("headstream://u:secret@host?tls=yes", {}, "tls is 'yes'. Use true or false"),
         ("headstream://u:secret@host?timeout_ms=soon", {}, "timeout_ms is 'soon'"),
         ("headstream://u:secret@host?timeout_ms=0", {}, "timeout_ms is 0. Use 1 to 3600000"),
+        ("headstream://u:secret@host", {"tls": "false"}, "tls is 'false'. Use True or False"),
         ("headstream://u:secret@host", {"retry_timeout_ms": -1}, "retry_timeout_ms is -1"),
         ("headstream://u:secret@host?tls_domain=x", {}, "options of TLS without TLS"),
         ("http://u:secret@host?tls=true", {}, "Use https://"),

@@ -15,6 +15,7 @@ from headstream.codec.replicate import data_message, metadata_message
 from headstream.connect import connect
 from headstream.errors import InvalidInputError, StorageError
 from headstream.spark.replicate.apply.deltalake import DeltaLakeEngine
+from headstream.spark.replicate.apply.engine import Counts
 from headstream.spark.replicate.config import ReplicateConfig
 from headstream.spark.replicate.status import HEARTBEAT_US, note_status, note_targets, read_status
 from headstream.spark.replicate.summary import Summary
@@ -69,6 +70,22 @@ def test_schemas_shows_what_the_zone_has(tmp_path: Path) -> None:
     assert {row["table"] for row in rows} == {"SHOP.customers"}
     assert all(row["keys"] for row in rows)
     work.close()
+
+
+def test_schemas_are_found_from_any_directory_and_when_the_checkpoint_was_moved(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    work = Work(tmp_path)
+    work.process(work.raw(message.value for message in plain(SourceDatabase(42, rows=1, transactions=1))), 0)
+    monkeypatch.chdir(tmp_path)
+    note_status(work.ledger, "ended", work.summary, work.zone.directory.relative_to(tmp_path), work.now_us)
+    monkeypatch.chdir("/")
+    found = run(work, "schemas")
+    assert {row["table"] for row in found} == {"SHOP.customers", "SHOP.order_lines"}
+    work.close()
+    moved = work.config.checkpoint.rename(tmp_path / "moved")
+    result = CliRunner().invoke(replicate, ["schemas", "--checkpoint", str(moved), "--output", "json"], catch_exceptions=False)
+    assert json.loads(result.output) == found
 
 
 def test_redrive_shows_first_and_then_asks_the_pipeline(tmp_path: Path) -> None:
@@ -214,3 +231,21 @@ def test_run_takes_what_is_kept_and_written_beside_the_tables(tmp_path: Path, mo
         refused = CliRunner().invoke(replicate, ["run", *places, flag, text])
         assert refused.exit_code == 2
         assert text in refused.output
+
+
+def test_run_ends_with_a_table_of_what_it_wrote_how_late_and_what_fails(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+    summary = Summary(messages=3, lags_us={("SHOP", "orders"): 1_500_000}, failing={("SHOP", "customers"): "no space left"})
+    summary.tables[("SHOP", "orders")] = Counts(inserted=2, updated=1)
+    monkeypatch.setattr("headstream.cli.replicate._run", lambda config: (summary, False))
+    monkeypatch.setattr("headstream.spark.java.find_java", lambda: None)
+    places = ["--tables", str(tmp_path / "tables"), "--checkpoint", str(tmp_path / "checkpoint")]
+    arguments = ["run", "--source", "kafka://127.0.0.1:9092", "--topics", "cdc/data", *places, "--once"]
+    result = CliRunner().invoke(replicate, arguments, catch_exceptions=False)
+    lines = [line.split() for line in result.output.splitlines() if line.strip()]
+    assert lines[:4] == [
+        ["table", "inserted", "updated", "deleted", "lag_seconds"],
+        ["SHOP.orders", "2", "1", "0", "1.5"],
+        ["failing_table", "reason"],
+        ["SHOP.customers", "no", "space", "left"],
+    ]
+    assert ["messages", "3"] in lines

@@ -1,0 +1,64 @@
+"""Campaigns of histories of faults: many seeds, one after the other, until one breaks a promise.
+
+    python -m headstream.testing.faulty_files --seeds 1000
+
+What a history is, and what it checks, is in fault_histories.py (partitions) and log_histories.py (a whole log).
+"""
+
+from __future__ import annotations
+
+import itertools
+import logging
+
+import click
+
+from headstream.errors import HeadstreamError
+from headstream.testing.fault_histories import FaultHistory
+from headstream.testing.log_histories import LogHistory
+
+__all__ = ["main", "run_history"]
+
+
+def run_history(seed: int, steps: int = 120, kind: type[FaultHistory] = FaultHistory) -> None:
+    """Run one history.
+
+    Args:
+        seed: What decides it.
+        steps: How many steps it has.
+        kind: Of partitions alone, or of a whole log.
+
+    Raises:
+        AssertionError: something was not as promised; the message tells the seed and the last steps.
+    """
+    history = kind(seed, steps)
+    try:
+        history.run()
+    except (AssertionError, HeadstreamError, LookupError) as error:
+        steps_text = "\n  ".join(history.trail[-40:])
+        raise AssertionError(
+            f"seed {seed}: {type(error).__name__}: {error}\n  {steps_text}\n"
+            f"Again: python -m headstream.testing.faulty_files --seeds 1 --from {seed} --steps {steps}{kind.OPTION}"
+        ) from error
+
+
+@click.command()
+@click.option("--seeds", type=click.IntRange(1), default=1000, show_default=True, help="How many histories.")
+@click.option("--from", "first", type=click.IntRange(0), default=0, show_default=True, help="The first one's seed.")
+@click.option("--steps", type=click.IntRange(1), default=120, show_default=True, help="Steps of each.")
+@click.option("--partitions", is_flag=True, help="Partitions alone, which is quicker; else each seed drives a whole log too.")
+def main(seeds: int, first: int, steps: int, *, partitions: bool) -> None:
+    """Drive a log and its partitions through generated histories of faults; ends at the first that breaks a promise."""
+    logger = logging.getLogger("headstream.log")
+    logger.disabled = True  # what it mends is told thousands of times
+    try:
+        for seed, kind in itertools.product(range(first, first + seeds), (FaultHistory, LogHistory)[: 1 if partitions else 2]):
+            run_history(seed, steps, kind)
+    except AssertionError as error:
+        raise click.ClickException(str(error)) from error
+    finally:
+        logger.disabled = False
+    click.echo(f"{seeds} histories, seeds {first} to {first + seeds - 1}: every promise kept")
+
+
+if __name__ == "__main__":
+    main()
