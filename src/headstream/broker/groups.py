@@ -174,7 +174,7 @@ class Groups:
             raise GroupNotFoundError(
                 f"topic {str(topic)!r} has no group {group!r}",
                 where=self._backing.log.root,
-                advice="A group is there from its first commit on",
+                advice="A group is there when somebody has made it, and from its first commit on",
             )
         return found
 
