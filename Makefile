@@ -3,7 +3,7 @@ PYTHON ?= python3
 VENV := .venv
 BIN := $(VENV)/bin
 KERNELS := $(shell find src/headstream/codec -name '*.py' -o -name '*.h') $(shell find src/headstream -name '*.pxd') \
-	$(addprefix src/headstream/,wire/frame_scan.py segments/ahead.py log/partition_end.py broker/commands/short_requests.py server/intake.py server/traffic.py)
+	$(addprefix src/headstream/,wire/frame_scan.py segments/ahead.py log/partition_end.py broker/commands/short_requests.py server/intake.py broker/traffic.py)
 TESTED := tests/unit tests/property tests/vectors
 
 .DEFAULT_GOAL := help

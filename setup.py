@@ -51,7 +51,7 @@ MODULES = (
     "log/partition_end",
     "broker/commands/short_requests",
     "server/intake",
-    "server/traffic",
+    "broker/traffic",
 )
 
 

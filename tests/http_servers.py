@@ -15,11 +15,11 @@ from headstream.broker.broker import Broker
 from headstream.broker.commands.dispatch import Dispatcher
 from headstream.broker.commands.table import make_dispatcher
 from headstream.broker.settings import ServerSettings
+from headstream.broker.traffic import Traffic
 from headstream.log.opening import open_memory
 from headstream.server.http import HttpServer
 from headstream.server.http_settings import HttpSettings, TokenSettings
 from headstream.server.http_tokens import AccessTokens
-from headstream.server.traffic import Traffic
 from headstream.server.workers import Workers
 
 __all__ = ["SECRET", "Answer", "Http", "serving"]

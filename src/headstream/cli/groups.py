@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
-from headstream.cli.output import print_object, print_objects
+from headstream.cli.output import print_object, print_objects, print_text
 from headstream.cli.parameters import (
     Checked,
     complete_names,
@@ -83,6 +83,7 @@ def show(topic: str, name: str, url: str, output: str) -> None:
     members = {**_summary(found)}
     if output == "table":
         print_object(members, output)
+        print_text("")
         print_objects(_partitions(found), _COLUMNS, output)
     else:
         print_object({**members, "partitions": _partitions(found)}, output)

@@ -27,6 +27,7 @@ __all__ = [
     "start_parameter",
     "states_option",
     "stream_argument",
+    "tell_of_no_log",
     "topic_argument",
     "url_option",
 ]
@@ -189,6 +190,12 @@ def open_log(url: str) -> Client:
     from headstream.connect import connect
 
     return connect(url)
+
+
+def tell_of_no_log(log: Client) -> None:
+    """Say on standard error why there is nothing to list, where there is no log yet: the place may be mistyped."""
+    if log.identity is None:
+        click.echo("There is no log at that place yet: see that the URL is right. The first topic makes it.", err=True)
 
 
 def _require_url(ctx: click.Context, param: click.Parameter, value: str | None) -> str:

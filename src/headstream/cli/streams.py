@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Any
 import click
 
 from headstream.cli.output import format_time, print_object, print_objects
-from headstream.cli.parameters import Checked, open_log, output_option, stream_argument, url_option
+from headstream.cli.parameters import Checked, open_log, output_option, stream_argument, tell_of_no_log, url_option
 from headstream.model.identifiers import check_name
 
 if TYPE_CHECKING:
@@ -39,6 +39,7 @@ def list_streams(url: str, output: str) -> None:
     """
     with open_log(url) as log:
         rows = [_describe(found, output) for found in log.streams()]
+        tell_of_no_log(log)
     print_objects(rows, ("name", "id", "topics", "created"), output)
 
 

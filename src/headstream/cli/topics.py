@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Any, Unpack
 import click
 
 from headstream.cli.output import format_time, print_object, print_objects, print_text
-from headstream.cli.parameters import Checked, open_log, output_option, topic_argument, url_option
+from headstream.cli.parameters import Checked, open_log, output_option, tell_of_no_log, topic_argument, url_option
 from headstream.cli.partitions import PARTITION_COLUMNS, describe_partition
 from headstream.cli.topic_options import changing_options, creating_options, spell_options
 from headstream.model.identifiers import check_name
@@ -48,6 +48,7 @@ def list_topics(stream: str | None, url: str, output: str) -> None:
     """
     with open_log(url) as log:
         found = log.topics(stream)
+        tell_of_no_log(log)
     print_objects([_summarize(each) if output == "table" else _describe(each) for each in found], _COLUMNS, output)
 
 

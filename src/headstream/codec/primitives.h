@@ -290,6 +290,11 @@ static inline unsigned char *hs_writable(PyObject *data) {
     return (unsigned char *)PyByteArray_AS_STRING(data);
 }
 
+/* The bytes from a byte position on. */
+static inline const unsigned char *hs_after(const unsigned char *p, long long at) {
+    return p + at;
+}
+
 /* Where the bytes under a memoryview are, as long as the view lives; NULL and an exception where they are not in one piece. */
 static inline const unsigned char *hs_readable(PyObject *view) {
     Py_buffer *buffer = PyMemoryView_GET_BUFFER(view);

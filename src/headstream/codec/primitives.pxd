@@ -2,6 +2,7 @@
 
 cdef extern from "primitives.h" nogil:
     bint is_null "hs_is_null" (const unsigned char *validity, bint some_null, long long i)
+    const unsigned char *after "hs_after" (const unsigned char *p, long long at)
     unsigned int load16 "hs_load16" (const unsigned char *p, long long at)
     unsigned int load32 "hs_load32" (const unsigned char *p, long long at)
     unsigned long long load64 "hs_load64" (const unsigned char *p, long long at)

@@ -12,6 +12,7 @@ from typing import Final
 from headstream.model.header_values import KIND_WIDTHS, HeaderKind
 
 __all__ = [
+    "after",
     "changeable",
     "compare",
     "compare_keys",
@@ -197,6 +198,11 @@ def sort_keys(p: memoryview, entries: memoryview, count: int) -> None:
     layout = struct.Struct(f"<{count}q")
     positions = layout.unpack_from(entries)
     layout.pack_into(entries, 0, *sorted(positions, key=lambda at: bytes(p[at : at + load32(p, at - 4)])))
+
+
+def after(p: memoryview, at: int) -> memoryview:
+    """Return the bytes from a byte position on."""
+    return p[at:]
 
 
 def mix64(state: int) -> int:

@@ -5,6 +5,9 @@
     appended   chunk after chunk, to partitions that nobody else appends to meanwhile; then synced
     done       catalog, one transaction: writer and epoch; then the staged files go
 
+A power cut before the intent leaves an epoch of which nothing is appended and nobody was told: its writer commits it again.
+So the manifest is not synced; but the staged files are, before the intent: from then on they are all that it is finished from.
+
 An intent is finished before anything else is appended to its partitions: at the next opening, or in the same process
 by the next who sends to one of them. What is there already is known from offsets: a partition's chunks follow each
 other from where the intent says, so one that ends behind the beginning of a chunk has that chunk. Where messages may
@@ -22,6 +25,7 @@ import threading
 import time
 from collections.abc import Callable, Iterator
 from concurrent.futures import ThreadPoolExecutor
+from contextlib import suppress
 from typing import TYPE_CHECKING, Final, NamedTuple
 
 from headstream.errors import (
@@ -182,7 +186,7 @@ class StagedCommits:
         """
         with self._log.administration:
             for record in pending_commits(self._catalog()):
-                self._append(record, Manifest.decode(record.manifest, f"commits, {record.writer!r}"))
+                self._append(self._settle(record), Manifest.decode(record.manifest, f"commits, {record.writer!r}"))
             self._release()
 
     def _catalog(self) -> Catalog:
@@ -223,6 +227,8 @@ class StagedCommits:
         except (NotFoundError, LimitError, CorruptLogError) as error:
             self._refuse(manifest, error)
             return
+        if manifest.parts:
+            self._log.files.sync_directory(epoch_directory(self._log.root, manifest.writer, manifest.epoch))
         places = []
         for name, number in dict.fromkeys((chunk.topic, chunk.partition) for part in manifest.parts for chunk in part.chunks):
             places.append(PlaceProgress(topics[name].number, name, number, self._reserve(topics[name], number).end_offset))
@@ -286,7 +292,6 @@ class StagedCommits:
 
     def _append(self, record: CommitRecord, manifest: Manifest) -> None:
         """Append what is not there yet of an epoch that was begun, and record that it is done."""
-        record = self._settle(record)
         try:
             self._append_places(record, manifest)
         except (InvalidInputError, DecodeError, CorruptLogError) as error:
@@ -298,12 +303,17 @@ class StagedCommits:
         self._clear(manifest)
 
     def _settle(self, record: CommitRecord) -> CommitRecord:
-        """Have the intent begin where its partitions end, where a power cut has taken what they had before it."""
+        """Take back what a power cut has damaged of an intent, and have it begin where its partitions end, where that took
+        what they had before it."""
         places = []
         for place in record.places:
-            topic = self._find_number(place)
-            end = place.from_offset if topic is None else self._reserve(topic, place.partition).end_offset
-            places.append(dataclasses.replace(place, from_offset=min(place.from_offset, end)))
+            topic, end = self._find_number(place), place.from_offset
+            if topic is not None:
+                partition = self._reserve(topic, place.partition)
+                with suppress(CorruptLogError):  # of what no crash explains readers are told
+                    partition.take_back(place.from_offset)
+                end = min(end, partition.end_offset)
+            places.append(dataclasses.replace(place, from_offset=end))
         if tuple(places) != record.places:
             record = dataclasses.replace(record, places=tuple(places))
             record_commit(self._catalog(), record, self._clock_us())

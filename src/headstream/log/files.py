@@ -72,8 +72,14 @@ class Files(ReadFiles, Protocol):
     def make_directory(self, path: str) -> None:
         """Make a directory and those above it; it may be there already."""
 
-    def replace(self, path: str, data: bytes) -> None:
-        """Make a file hold this and nothing else, at once and durably: a crash leaves the old or the new."""
+    def replace(self, path: str, data: bytes, *, durably: bool = True) -> None:
+        """Make a file hold this and nothing else, at once: who looks sees the old or the new.
+
+        Args:
+            path: The file's.
+            data: What it is to hold.
+            durably: Whether a power cut leaves the old or the new too; otherwise it may leave anything.
+        """
 
     def sync_directory(self, path: str) -> None:
         """Return when the names that came and went in a directory are on the disk itself."""
@@ -174,18 +180,26 @@ class OsFiles(OsReadFiles):
                 if not (left and isinstance(error, FileNotFoundError)):  # one above it, being empty, was just removed
                     raise storage_error(error, "make a directory", path) from error
 
-    def replace(self, path: str, data: bytes) -> None:
-        """Make a file hold this and nothing else, at once and durably: a crash leaves the old or the new."""
+    def replace(self, path: str, data: bytes, *, durably: bool = True) -> None:
+        """Make a file hold this and nothing else, at once: who looks sees the old or the new.
+
+        Args:
+            path: The file's.
+            data: What it is to hold.
+            durably: Whether a power cut leaves the old or the new too; otherwise it may leave anything.
+        """
         temporary = f"{path}.new"
         file = self.open_write(temporary)
         try:
             file.truncate(0)
             file.write_at(data, 0)
-            file.sync()
+            if durably:
+                file.sync()
         finally:
             file.close()
         self.rename(temporary, path)
-        self.sync_directory(str(Path(path).parent))
+        if durably:
+            self.sync_directory(str(Path(path).parent))
 
     def sync_directory(self, path: str) -> None:
         """Return when the names that came and went in a directory are on the disk itself."""
@@ -332,7 +346,7 @@ class MemoryFiles:
                     self._touch(directory)
                     self._directories[directory] = self._changes
 
-    def replace(self, path: str, data: bytes) -> None:
+    def replace(self, path: str, data: bytes, *, durably: bool = True) -> None:
         """Make a file hold this and nothing else."""
         with self._lock:
             self._files[path] = bytearray(data)

@@ -23,6 +23,7 @@ from headstream.log.lock import WriterLock
 from headstream.log.marker import Marker, read_marker, write_marker
 from headstream.log.offsets import OffsetStore, OpenOffsets
 from headstream.log.partition import Partition, ReservedError
+from headstream.log.partition_end import PartitionEnd
 from headstream.log.readers import Lent, Readers
 from headstream.log.states import MessageStates
 from headstream.log.sweeping import sweep_directories
@@ -287,10 +288,15 @@ class Log:
                     self._writing.popitem(last=False)[1].close()
             return partition
 
+    def writing_end(self, topic: TopicRecord, number: int) -> PartitionEnd | None:
+        """Return where a partition is written on, the same object as long as it is there; None where this process has not yet."""
+        partition = self._partitions.get((topic.number, number))
+        return None if partition is None else partition.end
+
     def written_end(self, topic: TopicRecord, number: int) -> int:
         """Return the end offset of a partition as far as this process has written to it, else 0; it asks no file."""
-        partition = self._partitions.get((topic.number, number))
-        return 0 if partition is None else partition.end_offset
+        end = self.writing_end(topic, number)
+        return 0 if end is None else end.end_offset
 
     def reading(self, topic: TopicRecord, number: int) -> Lent:
         """Lend the follower of a partition to one thread at a time; refresh it as needed."""

@@ -29,6 +29,7 @@ from headstream.log.files import Files, WriteFile
 from headstream.log.partition_end import NO_SEGMENT, PartitionEnd
 from headstream.log.recovery import Tail, note_failed_sync, recover
 from headstream.log.syncing import GroupCommit
+from headstream.log.taking_back import take_back
 from headstream.model.topology import MAX_BATCH_BYTES, Fsync, TopicOptions
 from headstream.segments.layout import (
     INDEX_ENTRY_BYTES,
@@ -110,7 +111,7 @@ class Partition:
         self._failure: str | None = None
         self._recent: RecentIds | None = None
         self._is_reserved = False
-        self.end = PartitionEnd()
+        self.end = PartitionEnd(directory)
         self._take_over(recover(directory, files))
 
     def _take_over(self, tail: Tail) -> None:
@@ -142,6 +143,19 @@ class Partition:
         """Let everyone append again."""
         with self._lock:
             self._is_reserved = False
+
+    def take_back(self, from_offset: int) -> None:
+        """Take back what is damaged from an offset on, and what is behind it: nobody was told that it is there.
+
+        Raises:
+            CorruptLogError, StorageError: the files cannot be read or written.
+        """
+        with self._lock:
+            self._settle()
+            self._close_files()
+            if from_offset < self.end.end_offset and take_back(self.directory, self._files, from_offset):
+                self._recent, self._are_names_synced = None, False
+                self._take_over(recover(self.directory, self._files))
 
     def append(
         self, sent: BytesLike, timestamp_us: int, seed: bytes, options: TopicOptions = _NO_OPTIONS, *, is_reserved: bool = False
@@ -176,7 +190,7 @@ class Partition:
         if size_bytes == 0:
             raise InvalidInputError("a batch without a message", where=self.directory, advice="Send one message or more")
         if not (is_reserved or options.looks_into_messages):
-            first = self.end.append(memoryview(sent), timestamp_us)
+            first = self.end.append(memoryview(sent), 0, size_bytes, timestamp_us)
             if first >= 0:
                 return first
         with self._lock:

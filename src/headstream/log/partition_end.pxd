@@ -1,6 +1,7 @@
 # The fields of partition_end.py for compiled code.
 
 cdef class PartitionEnd:
+    cdef readonly str directory
     cdef public long long base_offset
     cdef public long long end_offset
     cdef public long long byte_position
@@ -18,5 +19,5 @@ cdef class PartitionEnd:
     cdef unsigned long long _seed_low
     cdef unsigned long long _seed_high
     cpdef advance(self, long long size_bytes, long long count, long long time_us)
-    cpdef long long append(self, memoryview sent, long long timestamp_us) except? -2
+    cpdef long long append(self, memoryview view, long long at, long long until, long long timestamp_us) except? -2
     cdef bint _write(self, unsigned char *stored, long long size, long long count, long long time_us, unsigned int crc) noexcept

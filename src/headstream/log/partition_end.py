@@ -23,12 +23,12 @@ else:
 if not cython.compiled:
     from headstream.codec.batch.stamp import check_sent, store_sent
     from headstream.codec.uncompiled_checksums import crc32c_from
-    from headstream.codec.uncompiled_primitives import readable, store32, store64, writable, write_at
+    from headstream.codec.uncompiled_primitives import after, readable, store32, store64, writable, write_at
 elif not TYPE_CHECKING:
     from cython.cimports.headstream.codec.batch.stamp import check_sent, store_sent
     from cython.cimports.headstream.codec.checksums import crc32c_from
     from cython.cimports.headstream.codec.file_primitives import write_at
-    from cython.cimports.headstream.codec.primitives import readable, store32, store64, writable
+    from cython.cimports.headstream.codec.primitives import after, readable, store32, store64, writable
 
 __all__ = ["MAX_SHORT_BYTES", "NO_SEGMENT", "PartitionEnd"]
 
@@ -54,6 +54,9 @@ _NOTES: Final = bytearray(40)
 class PartitionEnd:
     """The end of a partition's newest segment, for its writer.
 
+    Args:
+        directory: The partition's, by which those who wait for its messages are known.
+
     Attributes:
         base_offset: The newest segment's first offset, or NO_SEGMENT.
         end_offset: What the next message gets.
@@ -66,7 +69,8 @@ class PartitionEnd:
         is_announced: Whether whoever syncs knows of what was appended since the last sync.
     """
 
-    def __init__(self) -> None:
+    def __init__(self, directory: str) -> None:
+        self.directory = directory
         self.base_offset = NO_SEGMENT
         self.end_offset = 0
         self.byte_position = 0
@@ -118,18 +122,22 @@ class PartitionEnd:
         self.timestamp_us = time_us
         self.written += 1
 
-    def append(self, sent: memoryview, timestamp_us: cython.longlong) -> cython.longlong:
+    def append(
+        self, view: memoryview, at: cython.longlong, until: cython.longlong, timestamp_us: cython.longlong
+    ) -> cython.longlong:
         """Append a small batch, if it can be done the short way; it is committed then.
 
         Args:
-            sent: Messages as sent, back to back.
+            view: Bytes, with messages as sent in them, back to back.
+            at: Where these begin.
+            until: Where they end.
             timestamp_us: The time they get, microseconds since 1970 UTC, 0 or more; not before that of the newest message.
 
         Returns:
             The offset of the first message; -1 where it has to go the long way, and nothing is committed.
         """
-        p: cython.p_const_uchar = readable(sent)
-        size: cython.longlong = sent.nbytes
+        p: cython.p_const_uchar = after(readable(view), at)
+        size: cython.longlong = until - at
         if not self._is_open or not self.is_announced or self.is_doubtful or size > MOST_BYTES:
             return -1
         count: cython.longlong = check_sent(p, size, self._wide, writable(_NOTES))

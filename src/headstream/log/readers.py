@@ -5,6 +5,7 @@ from __future__ import annotations
 import threading
 from collections import OrderedDict
 from collections.abc import Callable
+from functools import partial
 from types import TracebackType
 from typing import Final
 
@@ -21,13 +22,19 @@ class Lent:
 
     Args:
         follower: The follower.
+
+    Attributes:
+        try_enter: Returns whether the follower is this thread's now, because it is nobody's else; leave() ends that.
+        leave: Gives the follower back.
     """
 
-    __slots__ = ("_lock", "follower")
+    __slots__ = ("_lock", "follower", "leave", "try_enter")
 
     def __init__(self, follower: PartitionFollower) -> None:
         self.follower = follower
         self._lock = threading.Lock()
+        self.try_enter = partial(self._lock.acquire, False)  # these two are asked with each small poll: no function between
+        self.leave = self._lock.release
 
     def __enter__(self) -> PartitionFollower:
         self._lock.acquire()
@@ -35,14 +42,6 @@ class Lent:
 
     def __exit__(self, kind: type[BaseException] | None, error: BaseException | None, traceback: TracebackType | None) -> None:
         self.leave()
-
-    def try_enter(self) -> bool:
-        """Return whether the follower is this thread's now: nobody else has it; leave() ends that."""
-        return self._lock.acquire(blocking=False)
-
-    def leave(self) -> None:
-        """Give the follower back."""
-        self._lock.release()
 
 
 class Readers:

@@ -1,7 +1,7 @@
 """Staging: batches that wait in the log's directory until they are committed, all together and once.
 
     DIR/staged/<writer>/<epoch>/<part>.batches     sent batches back to back, written by any process
-    DIR/inbox/<writer>-<epoch>.json                a manifest: which of them belong together; its rename is the commit
+    DIR/inbox/<writer>-<epoch>.json                a manifest: which of them belong together; its rename hands them over
     DIR/inbox/<writer>-<epoch>.taken               the same, while the log's writer appends what it names
 
 A writer is whoever sends epochs one after the other: a Spark query, say. An epoch is committed once: the log remembers
@@ -209,13 +209,12 @@ class StagedWriter:
         self._chunks.append(Chunk(topic, partition, len(data), count, crc32c(data)))
 
     def sync(self) -> None:
-        """Return when what was staged is on the disk itself."""
+        """Return when what was staged is on the disk itself; the file's name is when the commit begins."""
         if self._file is not None:
             self._file.sync()
-            self._files.sync_directory(self._directory)
 
     def finish(self) -> StagedPart | None:
-        """Return what was staged, on the disk itself; None where that is nothing."""
+        """Return what was staged, synced; None where that is nothing."""
         if self._file is None:
             return None
         try:

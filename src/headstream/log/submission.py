@@ -101,7 +101,7 @@ def commit_to(
         remove_staged(log.root, log.files, writer, epoch)
         return
     log.files.make_directory(f"{log.root}/{INBOX_NAME}")
-    log.files.replace(path, manifest.encode())
+    log.files.replace(path, manifest.encode(), durably=False)  # what a power cut takes now nobody was told is committed
     until, look_s = monotonic() + timeout_s, _FIRST_LOOK_S
     is_withdrawable = True
     while True:

@@ -19,6 +19,13 @@ else:
     except ImportError:
         from headstream.codec import uncompiled as cython
 
+if not cython.compiled:
+    from headstream.codec.batch.scan import take_at
+    from headstream.codec.uncompiled_primitives import copy, load64, new_bytes, readable, writable
+elif not TYPE_CHECKING:
+    from cython.cimports.headstream.codec.batch.scan import take_at
+    from cython.cimports.headstream.codec.primitives import copy, load64, new_bytes, readable, writable
+
 __all__ = ["Ahead"]
 
 _SMALL_BYTES: Final = 4 << 10
@@ -28,6 +35,7 @@ _AHEAD_BYTES: Final = 16 << 10
 """What is read ahead: enough for the asking to cost next to nothing, little enough for thousands of partitions."""
 
 _NOWHERE: Final = -1
+_NOTES: Final = bytearray(48)
 
 
 class Ahead:
@@ -64,23 +72,32 @@ class Ahead:
             self._next_offset = reached
         return chunk, reached
 
-    def take_kept(self, offset: cython.longlong, count: cython.longlong, size_bytes: cython.longlong) -> bytes | None:
+    def take_kept(
+        self, offset: cython.longlong, count: cython.longlong, size_bytes: cython.longlong, head: cython.longlong
+    ) -> bytearray | None:
         """Return the next messages if all of them are here, as stored; their states may be those of an earlier read.
 
         Args:
             offset: The first one's.
             count: How many.
             size_bytes: The most bytes that they may have.
+            head: How much room is left before them, bytes.
         """
-        if offset != self._next_offset or self._at == len(self._kept) or count < 1:
+        kept = memoryview(self._kept)
+        size: cython.longlong = kept.nbytes
+        if offset != self._next_offset or self._at == size or count < 1:
             return None
-        end, found = take(self._kept, self._at, count, size_bytes)
-        if found != count:
+        p: cython.p_const_uchar = readable(kept)
+        notes: cython.p_uchar = writable(_NOTES)
+        end: cython.longlong = take_at(p, self._at, size, count, size_bytes, notes)
+        if end < 0 or load64(notes, 24) != count:
             return None
-        chunk = self._kept[self._at : end]
+        size = end - self._at
+        taken = new_bytes(head + size)
+        copy(writable(taken), head, p, self._at, size)
         self._at = end
         self._next_offset = offset + count
-        return chunk
+        return taken
 
     def forget(self) -> None:
         """Read anew from now on: states have changed."""

@@ -19,6 +19,7 @@ from headstream.broker.broker import Broker
 from headstream.broker.commands.dispatch import Dispatcher
 from headstream.broker.commands.table import make_dispatcher
 from headstream.broker.settings import DEFAULT_PASSWORD, DEFAULT_USERNAME
+from headstream.broker.traffic import Traffic
 from headstream.errors import HeadstreamError, InvalidOptionError
 from headstream.log.files import OsFiles
 from headstream.log.linux import max_open_files
@@ -30,7 +31,6 @@ from headstream.server.config_file import format_toml
 from headstream.server.logs import note
 from headstream.server.tcp import TcpServer
 from headstream.server.tls import make_tls
-from headstream.server.traffic import Traffic
 from headstream.server.workers import Workers
 from headstream.wire.commands.sessions import Login
 

@@ -24,6 +24,7 @@ from headstream.broker.commands.dispatch import Dispatcher
 from headstream.broker.commands.requests import is_slow
 from headstream.broker.commands.short_requests import ShortRequests
 from headstream.broker.sessions import Session
+from headstream.broker.traffic import Traffic
 from headstream.codec.buffer import BytesLike
 from headstream.server.addresses import Address
 from headstream.server.answers import Answer, Answers
@@ -32,7 +33,6 @@ from headstream.server.patience import Patience
 from headstream.server.pending_wait import WAITS, PendingWait
 from headstream.server.reading import Reading
 from headstream.server.tcp_settings import ConnectionLimits
-from headstream.server.traffic import Traffic
 from headstream.server.workers import Workers
 from headstream.wire.frames import BufferPool, Frame, FrameBuffer, response_head
 from headstream.wire.statuses import Status
@@ -113,7 +113,7 @@ class Connection(asyncio.BufferedProtocol):
         peer = transport.get_extra_info("peername")
         session = dispatcher.sessions.open(str(Address(*peer[:2])) if peer else "unknown:0")
         self._answers = Answers(dispatcher, session)
-        self._short = ShortRequests(dispatcher, session, self._shared.traffic.answered)
+        self._short = ShortRequests(dispatcher, session, self._shared.traffic)
         self._reading = Reading(self._transport, self._short, self._shared.intake)
 
     def get_buffer(self, sizehint: int) -> memoryview:

@@ -25,6 +25,7 @@ from headstream.broker.commands.dispatch import Dispatcher
 from headstream.broker.commands.messages import JSON_BYTES
 from headstream.broker.commands.own_messages import begin_wait
 from headstream.broker.sessions import Session
+from headstream.broker.traffic import Traffic
 from headstream.errors import AuthenticationError, DecodeError, NotFoundError
 from headstream.model.topology import Fsync
 from headstream.server.http_connections import HttpConnections
@@ -44,7 +45,6 @@ from headstream.server.http_settings import HttpSettings
 from headstream.server.http_tokens import AccessTokens, Claims
 from headstream.server.logs import note
 from headstream.server.tls import FAREWELL_S
-from headstream.server.traffic import Traffic
 from headstream.server.workers import Workers
 from headstream.wire.codes import Code
 from headstream.wire.commands.messages import PollMessages, SendMessages

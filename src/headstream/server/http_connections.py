@@ -10,8 +10,8 @@ from typing import Any, Final
 from aiohttp import StreamReader, web
 from aiohttp.http_exceptions import HttpProcessingError
 
+from headstream.broker.traffic import Traffic
 from headstream.server.logs import note
-from headstream.server.traffic import Traffic
 
 __all__ = ["HttpConnections"]
 

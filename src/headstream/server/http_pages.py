@@ -9,13 +9,13 @@ from typing import Final, NamedTuple, TypeAlias
 
 from headstream.broker.commands.dispatch import Dispatcher
 from headstream.broker.sessions import Session
+from headstream.broker.traffic import Traffic
 from headstream.codec.json_text import decode_json
 from headstream.errors import DecodeError, HeadstreamError, NotFoundError
 from headstream.model.identifiers import TopicName
 from headstream.server.http_replies import Reply, json_reply, misspelled_reply, refused_reply, text_reply
 from headstream.server.http_settings import HttpSettings
 from headstream.server.http_tokens import AccessTokens
-from headstream.server.traffic import Traffic
 from headstream.wire.codes import Method
 from headstream.wire.commands.sessions import LoggedIn
 from headstream.wire.commands.system import GetStats

@@ -1,7 +1,7 @@
 # The fields of intake.py for compiled code.
 
 from headstream.broker.commands.short_requests cimport ShortRequests
-from headstream.server.traffic cimport Traffic
+from headstream.broker.traffic cimport Traffic
 
 cdef class Quiet:
     cdef object connection
@@ -9,7 +9,7 @@ cdef class Quiet:
     cdef object unsent_bytes
     cdef int descriptor
     cdef ShortRequests short
-    cdef bytes response
+    cdef object response
 
 cdef class Intake:
     cdef object _loop

@@ -16,7 +16,8 @@ from contextlib import suppress
 from typing import TYPE_CHECKING, Final, Protocol
 
 from headstream.broker.commands.short_requests import ShortRequests
-from headstream.server.traffic import Traffic
+from headstream.broker.traffic import Traffic
+from headstream.codec.buffer import BytesLike
 
 if TYPE_CHECKING:
     from headstream.codec import uncompiled as cython
@@ -30,9 +31,9 @@ if not cython.compiled:
     from headstream.codec.uncompiled_primitives import readable, receive, send, writable
 elif not TYPE_CHECKING:
     from cython.cimports.headstream.broker.commands.short_requests import ShortRequests
+    from cython.cimports.headstream.broker.traffic import Traffic
     from cython.cimports.headstream.codec.primitives import readable, writable
     from cython.cimports.headstream.codec.socket_primitives import receive, send
-    from cython.cimports.headstream.server.traffic import Traffic
 
 __all__ = ["Alone", "Intake", "Quiet"]
 
@@ -68,7 +69,7 @@ class Quiet:
         self.unsent_bytes = transport.get_write_buffer_size
         self.descriptor = transport.get_extra_info("socket").fileno()
         self.short = short
-        self.response = b""
+        self.response: BytesLike = b""
 
 
 class Intake:

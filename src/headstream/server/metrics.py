@@ -13,10 +13,10 @@ from prometheus_client.core import CounterMetricFamily, GaugeMetricFamily, Histo
 from prometheus_client.openmetrics.exposition import generate_latest
 from prometheus_client.registry import Collector, CollectorRegistry
 
-from headstream.server.traffic import BOUNDS_S, Traffic
+from headstream.broker.traffic import BOUNDS_S, Traffic
 from headstream.wire.codes import name_of_code
 from headstream.wire.commands.system import Stats
-from headstream.wire.statuses import name_of_status
+from headstream.wire.statuses import Status, name_of_status
 
 __all__ = ["GroupBehind", "expose"]
 
@@ -51,7 +51,7 @@ class _Once(Collector):
 
 
 def _original(traffic: Sequence[Traffic], stats: Stats, users: int) -> Iterator[Metric]:
-    over_http = sum(sum(one.requests.values()) for one in traffic if one.transport == "http")
+    over_http = sum(sum(command.counts) for one in traffic if one.transport == "http" for command in one.commands.values())
     yield CounterMetricFamily("http_requests", "Requests over HTTP.", value=over_http)
     for name, value in (
         ("streams", stats.streams_count),
@@ -77,10 +77,12 @@ def _own(traffic: Sequence[Traffic], stats: Stats, groups: Iterable[GroupBehind]
         "headstream_refused_connections", "Connections beyond the limit, which were closed.", labels=["transport"]
     )
     for one in traffic:
-        for (code, status), count in sorted(one.requests.items()):
-            requests.add_metric([one.transport, _name(code), name_of_status(status)], count)
-        for code, counts in sorted(one.durations.items()):
-            durations.add_metric([one.transport, _name(code)], _buckets(counts), one.seconds[code])
+        for code, command in sorted(one.commands.items()):
+            name = _name(code)
+            for status, count in sorted({Status.OK: command.done, **command.refused}.items()):
+                if count:
+                    requests.add_metric([one.transport, name, name_of_status(status)], count)
+            durations.add_metric([one.transport, name], _buckets(command.counts), command.seconds)
         received.add_metric([one.transport], one.received_bytes)
         sent.add_metric([one.transport], one.sent_bytes)
         connections.add_metric([one.transport], one.connections)

@@ -9,6 +9,7 @@ import ssl
 from typing import Final
 
 from headstream.broker.commands.dispatch import Dispatcher
+from headstream.broker.traffic import Traffic
 from headstream.model.topology import MAX_BATCH_BYTES
 from headstream.server.addresses import Address
 from headstream.server.connection import Connection
@@ -18,7 +19,6 @@ from headstream.server.memory import give_back_memory
 from headstream.server.sockets import listen
 from headstream.server.tcp_settings import TcpSettings
 from headstream.server.tls import FAREWELL_S
-from headstream.server.traffic import Traffic
 from headstream.server.workers import Workers
 from headstream.wire.frames import BufferPool
 

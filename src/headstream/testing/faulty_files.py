@@ -273,15 +273,17 @@ class FaultyFiles:
                 kept.append(change)
         self._pending_names = kept
 
-    def replace(self, path: str, data: bytes) -> None:
+    def replace(self, path: str, data: bytes, *, durably: bool = True) -> None:
         """Make a file hold this and nothing else, in the steps that it takes on a disk."""
         temporary = f"{path}.new"
         file = self.open_write(temporary)
         file.truncate(0)
         file.write_at(data, 0)
-        file.sync()
+        if durably:
+            file.sync()
         self.rename(temporary, path)
-        self.sync_directory(_parent(path))
+        if durably:
+            self.sync_directory(_parent(path))
 
     def rename(self, path: str, target: str) -> None:
         """Give a file another name, in place of what had it."""

@@ -37,7 +37,7 @@ from headstream.segments.layout import CATALOG_NAME, INBOX_NAME
 from headstream.testing.fault_histories import FaultHistory, Modelled, Send
 from headstream.testing.faulty_files import FaultyFiles, Killed
 
-__all__ = ["LogHistory"]
+__all__ = ["LogHistory", "MortalLog"]
 
 _GROUP: Final = Consumer.group("g")
 _STREAM: Final = "shop"
@@ -55,7 +55,7 @@ class _NoSyncer(IntervalSyncer):
         """Do nothing."""
 
 
-class _MortalLog(Log):
+class MortalLog(Log):
     """A log whose process can die."""
 
     def __init__(self, root: str, files: FaultyFiles, segment_bytes: int) -> None:
@@ -133,7 +133,7 @@ class LogHistory(FaultHistory):
     def run(self) -> None:
         """Go through the history and check it at every step that looks."""
         with tempfile.TemporaryDirectory(dir=_MEMORY if Path(_MEMORY).is_dir() else None) as root:
-            self._log = _MortalLog(root, self._files, self._segment_bytes)
+            self._log = MortalLog(root, self._files, self._segment_bytes)
             try:
                 super().run()
             finally:
@@ -273,7 +273,7 @@ class LogHistory(FaultHistory):
             self._parts = list(zip(modelled, sends, strict=True))
             for each, send in self._parts:
                 each.sends.append(send)
-            self._files.replace(inbox_path(self._log.root, "job", self._epoch), manifest.encode())
+            self._files.replace(inbox_path(self._log.root, "job", self._epoch), manifest.encode(), durably=False)
         except StorageError as error:
             self._note(f"  not staged: {error.what}")
             self._reopen_all()
@@ -299,7 +299,7 @@ class LogHistory(FaultHistory):
                 self._files.revive()
             self._log.die()
             try:
-                self._log = _MortalLog(self._log.root, self._files, self._segment_bytes)
+                self._log = MortalLog(self._log.root, self._files, self._segment_bytes)
                 self._log.start_writing("identity", 1, briefly=True)
                 self._log.commits.take_in()
                 self._settle_topics()

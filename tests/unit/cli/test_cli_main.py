@@ -153,6 +153,16 @@ def test_failure_ends_with_1_and_one_text(arguments: list[str]) -> None:
     assert ran.stderr.startswith("Error: there is no ")
 
 
+@pytest.mark.parametrize("noun", ["stream", "topic"])
+def test_an_empty_list_says_that_there_is_no_log_where_it_was_looked_for(tmp_path: Path, noun: str) -> None:
+    url = (tmp_path / "log").as_uri()
+    ran = invoke(noun, "list", "--output", "json", HEADSTREAM_URL=url)
+    assert (ran.exit_code, json.loads(ran.stdout)) == (0, [])
+    assert "no log at that place yet" in ran.stderr
+    assert invoke("stream", "create", "shop", HEADSTREAM_URL=url).exit_code == 0
+    assert invoke(noun, "list", HEADSTREAM_URL=url).stderr == ""
+
+
 def _raise(error: BaseException) -> Result:
     @click.command("broken")
     def broken() -> None:

@@ -11,7 +11,7 @@ from typing import Any, Final
 import pytest
 
 from headstream.broker.commands.short_requests import ShortRequests
-from headstream.server.traffic import Traffic
+from headstream.broker.traffic import Traffic
 from headstream.wire.codes import Code
 from headstream.wire.frames import encode_request, encode_response
 from tests import kernels
@@ -55,9 +55,8 @@ class Client:
         self.taken: list[bytes] = []
         self.written = b""
         self.fault: Exception | None = None
-        short = getattr(module, "ShortRequests", ShortRequests)(
-            server.dispatcher, server.root().session, lambda code, status, seconds: None
-        )
+        traffic = getattr(module, "Traffic", Traffic)("tcp")
+        short = getattr(module, "ShortRequests", ShortRequests)(server.dispatcher, server.root().session, traffic)
         self.quiet = module.Quiet(self, self.transport, short)
 
     def respond(self, response: memoryview) -> None:
@@ -260,10 +259,14 @@ def is_quiet(running: Running) -> bool:
 
 def test_traffic_counts_the_same_compiled_and_interpreted() -> None:
     found = []
-    for module in kernels.variants("headstream.server.traffic"):
+    for module in kernels.variants("headstream.broker.traffic"):
         traffic: Traffic = module.Traffic("tcp")
         for code, status, seconds in ((1, 0, 0.00005), (1, 0, 0.3), (101, 4040, 20.0), (424242, 3, 0.1)):
             traffic.answered(code, status, seconds)
-        found.append((traffic.transport, traffic.requests, traffic.durations, traffic.seconds))
-    assert found[0][1] == {(1, 0): 2, (101, 4040): 1, (0, 3): 1}
+        found.append({code: (each.done, each.refused, each.counts, each.seconds) for code, each in traffic.commands.items()})
+    assert found[0] == {
+        1: (2, {}, [1, *[0] * 9, 0, 1, *[0] * 5], 0.30005),
+        101: (0, {4040: 1}, [0] * 16 + [1], 20.0),
+        0: (0, {3: 1}, [0] * 9 + [1] + [0] * 7, 0.1),
+    }
     assert all(each == found[0] for each in found)

@@ -1,5 +1,8 @@
 # The fields of short_requests.py for compiled code.
 
+from headstream.broker.traffic cimport Traffic
+from headstream.log.partition_end cimport PartitionEnd
+
 cdef class Way:
     cdef memoryview name
 
@@ -7,11 +10,14 @@ cdef class SendWay(Way):
     cdef object topic
     cdef long long partitions
     cdef dict ends
+    cdef long long partition
+    cdef PartitionEnd end
 
 cdef class PollWay(Way):
     cdef object topic
     cdef long long partition
     cdef object lent
+    cdef PartitionEnd end
     cdef long long transactions
     cdef bint is_available
 
@@ -25,7 +31,7 @@ cdef class Ways:
 cdef class ShortRequests:
     cdef object _server
     cdef object _session
-    cdef object _answered
+    cdef Traffic _traffic
     cdef object _log
     cdef object _clock_us
     cdef dict _bells
@@ -37,11 +43,11 @@ cdef class ShortRequests:
     cdef Ways _sends
     cdef Ways _polls
     cpdef tuple answer(self, memoryview view, long long size)
-    cdef bytes _find(self, memoryview view, long long code, long long at, long long end)
+    cdef object _find(self, memoryview view, long long code, long long at, long long end)
     cdef bint _is_valid(self)
     cdef bint _begin_anew(self)
     cdef bytes _send(self, memoryview view, long long at, long long end)
     cdef object _find_sent(self, bytes payload)
-    cdef bytes _poll(self, memoryview view, long long at, long long end)
-    cdef bytes _read(self, PollWay way, object topic, object lent, long long offset, long long count)
+    cdef bytearray _poll(self, memoryview view, long long at, long long end)
+    cdef bytearray _read(self, PollWay way, object topic, object lent, long long offset, long long count)
     cdef tuple _find_polled(self, bytes payload)

@@ -10,8 +10,6 @@ everything what it is: nothing is refused here.
 
 from __future__ import annotations
 
-from collections.abc import Callable
-from struct import Struct
 from time import perf_counter
 from typing import TYPE_CHECKING, Any, Final
 
@@ -20,6 +18,7 @@ from headstream.broker.commands.messages import check_readable
 from headstream.broker.commands.offsets import check_partition
 from headstream.broker.commands.places import Place
 from headstream.broker.sessions import Session
+from headstream.codec.buffer import BytesLike
 from headstream.errors import HeadstreamError
 from headstream.log.catalog import TopicRecord
 from headstream.log.readers import Lent
@@ -40,11 +39,13 @@ else:
         from headstream.codec import uncompiled as cython
 
 if not cython.compiled:
-    from headstream.codec.uncompiled_primitives import equal, load32, load64, readable
+    from headstream.broker.traffic import Traffic
+    from headstream.codec.uncompiled_primitives import equal, load32, load64, readable, store32, store64, writable
     from headstream.log.partition_end import PartitionEnd
     from headstream.segments.ahead import Ahead
 elif not TYPE_CHECKING:
-    from cython.cimports.headstream.codec.primitives import equal, load32, load64, readable
+    from cython.cimports.headstream.broker.traffic import Traffic
+    from cython.cimports.headstream.codec.primitives import equal, load32, load64, readable, store32, store64, writable
     from cython.cimports.headstream.log.partition_end import PartitionEnd
     from cython.cimports.headstream.segments.ahead import Ahead
 
@@ -57,9 +58,9 @@ BALANCED = cython.declare(cython.longlong, PartitioningKind.BALANCED.value)
 PARTITION_ID = cython.declare(cython.longlong, PartitioningKind.PARTITION_ID.value)
 MESSAGES_KEY = cython.declare(cython.longlong, PartitioningKind.MESSAGES_KEY.value)
 OFFSET = cython.declare(cython.longlong, PollingKind.OFFSET.value)
+HEAD_BYTES = cython.declare(cython.longlong, 24)
+"""So long is a response to a poll up to its messages: status u32 | length u32 | partition u32 | newest offset u64 | count u32."""
 
-_POLLED: Final = Struct("<IIIQI")
-"""A response to a poll up to its messages: status | length | partition | newest offset | count."""
 _DONE: Final = response_head(0, 0)
 """A response that says: done."""
 _MOST_BYTES: Final = 64 << 10
@@ -86,7 +87,9 @@ class SendWay(Way):
         super().__init__(name)
         self.topic = None if place is None else place.topic
         self.partitions = 0 if place is None else place.topic.partitions
-        self.ends: dict[int, tuple[PartitionEnd, str]] = {}
+        self.ends: dict[int, PartitionEnd] = {}
+        self.partition = 0
+        self.end: PartitionEnd | None = None
 
 
 class PollWay(Way):
@@ -97,6 +100,7 @@ class PollWay(Way):
         self.topic = None if place is None else place.topic
         self.partition = partition
         self.lent: Lent | None = None
+        self.end: PartitionEnd | None = None
         self.transactions = -1
         self.is_available = False
 
@@ -139,14 +143,14 @@ class ShortRequests:
     Args:
         server: What they are about.
         session: Whose they are.
-        answered: Called for each with its code, 0 and the seconds it took.
+        traffic: What counts them.
     """
 
-    def __init__(self, server: Dispatcher, session: Session, answered: Callable[[int, int, float], None]) -> None:
+    def __init__(self, server: Dispatcher, session: Session, traffic: Traffic) -> None:
         backing = server.broker.backing
         self._server = server
         self._session = session
-        self._answered = answered
+        self._traffic = traffic
         self._log = backing.log
         self._clock_us = backing.clock_us
         self._bells = backing.log.waiting.bells
@@ -158,7 +162,7 @@ class ShortRequests:
         self._sends = Ways()
         self._polls = Ways()
 
-    def answer(self, view: memoryview, size: cython.longlong) -> tuple[int, bytes]:
+    def answer(self, view: memoryview, size: cython.longlong) -> tuple[int, BytesLike]:
         """Answer the requests that can be answered here, from the first on.
 
         Args:
@@ -173,7 +177,7 @@ class ShortRequests:
         end: cython.longlong
         code: cython.longlong
         made: cython.longlong = 0
-        pieces: list[bytes] = []
+        pieces: list[BytesLike] = []
         began_s: cython.double = perf_counter()
         ended_s: cython.double
         if not self._is_valid():
@@ -190,11 +194,11 @@ class ShortRequests:
             made += len(piece)
             at = end
             ended_s = perf_counter()
-            self._answered(code, 0, ended_s - began_s)
+            self._traffic.answered(code, 0, ended_s - began_s)
             began_s = ended_s
         return at, (pieces[0] if len(pieces) == 1 else b"".join(pieces))
 
-    def _find(self, view: memoryview, code: cython.longlong, at: cython.longlong, end: cython.longlong) -> bytes | None:
+    def _find(self, view: memoryview, code: cython.longlong, at: cython.longlong, end: cython.longlong) -> BytesLike | None:
         """Return the response to a request, or None where it has to go the long way."""
         try:
             if code == SEND:
@@ -275,18 +279,19 @@ class ShortRequests:
             return None
         if partition < 1 or partition > way.partitions:
             return None
-        known = way.ends.get(partition)
-        if known is None:
-            writer = self._log.partition(topic, partition)
-            known = way.ends[partition] = writer.end, writer.directory
-        place: PartitionEnd = known[0]
+        if partition != way.partition:
+            way.end = way.ends.get(partition)
+            if way.end is None:
+                way.end = way.ends[partition] = self._log.partition(topic, partition).end
+            way.partition = partition
+        place: PartitionEnd | None = way.end
         time_us: cython.longlong = self._clock_us()
-        if self._catalog.known is not self._topics or place.append(view[messages:end], time_us) < 0:
+        if place is None or self._catalog.known is not self._topics or place.append(view, messages, end, time_us) < 0:
             return None
         if kind == BALANCED:
             self._server.balance.next(topic)
-        if known[1] in self._bells:
-            self._log.waiting.ring(known[1])
+        if place.directory in self._bells:
+            self._log.waiting.ring(place.directory)
         return _DONE
 
     def _find_sent(self, payload: bytes) -> Place | None:
@@ -304,7 +309,7 @@ class ShortRequests:
 
     # -- polls ----------------------------------------------------------------------------------------------
 
-    def _poll(self, view: memoryview, at: cython.longlong, end: cython.longlong) -> bytes | None:
+    def _poll(self, view: memoryview, at: cython.longlong, end: cython.longlong) -> bytearray | None:
         """Answer a poll from what was read ahead; consumer | stream | topic | partition u32 | strategy u8 | value u64 | ..."""
         p: cython.p_const_uchar = readable(view)
         numbers: cython.longlong = end - 14
@@ -323,22 +328,30 @@ class ShortRequests:
         if not lent.try_enter():
             return None
         try:
-            chunk = self._read(way, topic, lent, load64(p, numbers + 1), count)
-            newest = lent.follower.end_offset
+            response = self._read(way, topic, lent, load64(p, numbers + 1), count)
+            if way.end is None:
+                way.end = self._log.writing_end(topic, way.partition)
+            known: PartitionEnd | None = way.end
+            newest: cython.longlong = lent.follower.end_offset if known is None or not known.end_offset else known.end_offset
         finally:
             lent.leave()
-        if chunk is None:
+        if response is None:
             return None
         way.lent = lent
-        newest = max(newest, self._log.written_end(topic, way.partition))
-        return _POLLED.pack(0, 16 + len(chunk), way.partition, newest - 1, count) + chunk
+        q: cython.p_uchar = writable(response)
+        store32(q, 0, 0)
+        store32(q, 4, len(response) - 8)
+        store32(q, 8, way.partition)
+        store64(q, 12, newest - 1)
+        store32(q, 20, count)
+        return response
 
     def _read(
         self, way: PollWay, topic: TopicRecord, lent: Lent, offset: cython.longlong, count: cython.longlong
-    ) -> bytes | None:
-        """Return messages from an offset on, if so many are known, and all are available."""
+    ) -> bytearray | None:
+        """Return messages from an offset on behind room for the head of a response, if so many are known and all available."""
         ahead: Ahead = lent.follower.ahead
-        chunk = ahead.take_kept(offset, count, _MOST_BYTES)
+        chunk = ahead.take_kept(offset, count, _MOST_BYTES, HEAD_BYTES)
         if chunk is None and 1 <= count <= _FEW and self._log.reading(topic, way.partition) is lent:  # else it has been closed
             chunk = _read_few(lent.follower, offset, offset + count)
         if way.transactions != self._catalog.transactions:
@@ -363,14 +376,14 @@ class ShortRequests:
         return (place if command.consumer.kind == ConsumerKind.CONSUMER else None), partition
 
 
-def _read_few(follower: PartitionFollower, offset: int, until: int) -> bytes | None:
-    """Return all messages between two offsets, if that is known to be all that there is between them, and little."""
+def _read_few(follower: PartitionFollower, offset: int, until: int) -> bytearray | None:
+    """Return as Ahead.take_kept() all messages between two offsets, if none is known to be missing, and they are small."""
     if offset < follower.first_offset or until > follower.end_offset or follower.may_miss(offset):
         return None
-    pieces: list[memoryview] = []
+    pieces: list[BytesLike] = [bytes(HEAD_BYTES)]
     room = _FEW_BYTES
     while offset < until and room > 0:
         chunk, offset = follower.ahead.read_chunk(follower, offset, until, room)
         pieces.append(chunk)
         room -= len(chunk)
-    return b"".join(pieces) if offset == until and room >= 0 else None
+    return bytearray().join(pieces) if offset == until and room >= 0 else None

@@ -185,7 +185,7 @@ def _find_state(p: cython.p_const_uchar, at: cython.longlong, size: cython.longl
 @cython.cfunc
 @cython.exceptval(check=False)
 @cython.nogil
-def _take(
+def take_at(
     p: cython.p_const_uchar,
     at: cython.longlong,
     size: cython.longlong,
@@ -345,7 +345,7 @@ def take(stored: BytesLike, start: int, count: int, size_bytes: int) -> tuple[in
     noted = new_bytes(_NOTES.size)
     notes: cython.p_uchar = writable(noted)
     with cython.nogil:
-        at = _take(p, at, size, most, most_bytes, notes)
+        at = take_at(p, at, size, most, most_bytes, notes)
     if at < 0:
         raise _error(at, noted)
     return at, load64(notes, 24)
