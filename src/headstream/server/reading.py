@@ -52,10 +52,10 @@ class Reading:
 
     def pause(self) -> None:
         """Read nothing until resume()."""
-        was_alone = self.end()
+        was_quiet = self.end()
         if not self.is_paused and not self._transport.is_closing():
             self.is_paused = True
-            if not was_alone:
+            if not was_quiet:
                 self._transport.pause_reading()
 
     def resume(self) -> bool:
