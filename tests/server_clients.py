@@ -34,6 +34,7 @@ LIMITED = ("limited", "secret")
 ROOT = (DEFAULT_USERNAME, DEFAULT_PASSWORD)
 CONSUMER: Final = ConsumerRef(ConsumerKind.CONSUMER, 1)
 _LONG_MS: Final = 600_000
+_MANY: Final = 100
 _SMALL_BYTES: Final = 8 << 10
 _RESET: Final = struct.pack("ii", 1, 0)
 _HEAD: Final = struct.Struct("<II")
@@ -133,6 +134,7 @@ class Client:
         end = self.history.end_of(topic, partition)
         following = self._nexts.get((topic, partition), 0)
         offset = self.chance.choice([0, max(end - 3, 0), end, self.chance.randint(0, end), following, following, following])
+        offset = 0 if count > _MANY else offset
         count = count or self.chance.choice([1, 1, 2, 10])
         self._nexts[topic, partition] = offset + count
         command = PollMessages(CONSUMER, STREAM, topic, partition, PollingKind.OFFSET, offset, count, False)
@@ -256,19 +258,23 @@ class Client:
         if self.is_leaving:
             self.pull()
             return
+        if self._user is None and chance.random() < 0.3:
+            self.log_in()
         doing = chance.random()
         if len(self._outgoing) < 2 << 20 and len(self.asked) < 300:
             if doing < 0.55:  # what makes a quiet connection: one small request, and its answer
                 chance.choice([self.ping, self.send, self.send, self.poll, self.poll])()
                 if chance.random() < 0.9:
                     self.push()
-            elif doing < 0.65:
+            elif doing < 0.63:
                 for _ in range(chance.choice([5, 20, 100])):
                     chance.choice([self.ping, self.send, self.poll, self.poll])()
-            elif doing < 0.70:
+            elif doing < 0.67:
                 self.send(chance.choice([17_000, 60_000, 60_000, 300_000]))
             elif doing < 0.75:
-                self.poll(chance.choice([90, 1000, 100_000]))
+                for _ in range(chance.choice([1, 3])):
+                    self.poll(chance.choice([90, 1000, 100_000]))
+                self._deaf = chance.choice([0, 3])
             elif doing < 0.80:
                 self.wait()
             elif doing < 0.82:
@@ -277,9 +283,9 @@ class Client:
                 self.log_out() if self._user is not None else self.log_in()
                 if chance.random() < 0.5:
                     self.log_in()
-            elif doing < 0.85:
+            elif doing < 0.86:
                 self._deaf = chance.randint(10, 60)
-            elif doing < 0.865:
+            elif doing < 0.87:
                 self.leave(is_rude=chance.random() < 0.5)
                 return
         if doing > 0.9:

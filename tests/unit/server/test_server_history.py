@@ -21,7 +21,7 @@ from tests.served import Peer, config_of, serving
 from tests.server_clients import LIMITED, Administrator, Client, create_brief, run_to_end
 from tests.server_history import BRIEF, KEPT, PARTITIONS, STREAM, History
 
-LIMITS = ConnectionLimits(unsent_bytes=64 << 10)
+LIMITS = ConnectionLimits(unsent_bytes=32 << 10)
 """So that a client that does not take its answers is full soon."""
 
 
@@ -55,6 +55,8 @@ def run_history(
         everybody: list[Client] = [administrator]
         left = list[Client]()
         try:
+            for _ in range(8):  # so that there is a lot to poll from the beginning
+                administrator.send(60_000)
             for _ in range(steps):
                 while len(everybody) < clients:
                     everybody.append(Client(history, len(everybody) + len(left), chance, running.address))
@@ -88,7 +90,7 @@ def test_each_request_is_answered_once_and_rightly_whatever_others_do(
     make_loop: Callable[[], asyncio.AbstractEventLoop], quiet_after: Callable[[int], None], tmp_path: Path, shorts: int
 ) -> None:
     quiet_after(shorts)
-    history = run_history(make_loop, tmp_path / "log", seed=shorts, clients=12, steps=700)
+    history = run_history(make_loop, tmp_path / "log", seed=shorts, clients=12, steps=1000)
     assert all(
         history.counts[name] for name in ("sends answered 0", "polls answered 0", "polls answered 41", "waits answered True")
     )
