@@ -19,6 +19,10 @@ cdef class Intake:
     cdef object _epoll
     cdef dict _quiet
     cdef list _answered
+    cdef long long _trust
+    cdef double _left_s
+    cdef bint _is_alone
+    cdef object _find(self, Py_ssize_t done)
     cpdef object end(self, Quiet quiet)
     cdef object _answer(self, Quiet quiet)
     cdef object _respond(self, Quiet quiet)

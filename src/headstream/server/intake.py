@@ -3,6 +3,7 @@
     one wait of the system's for all quiet connections -> the event loop calls look()
         -> for each that has said something: bytes -> ShortRequests -> its response
         -> all responses of the round, one after the other: whoever is woken finds others awake, which costs less
+        -> a moment's wait for more, as long as that pays: to sleep and be woken costs more than a small request
     what is left of a connection's bytes -> Connection.take(), which has its transport read again if it needs more
 
 Only Linux has such a wait (epoll); elsewhere, and where connections are encrypted, transports read all.
@@ -11,8 +12,10 @@ Only Linux has such a wait (epoll); elsewhere, and where connections are encrypt
 from __future__ import annotations
 
 import asyncio
+import os
 import select
 from contextlib import suppress
+from time import perf_counter
 from typing import TYPE_CHECKING, Final, Protocol
 
 from headstream.broker.commands.short_requests import ShortRequests
@@ -42,6 +45,16 @@ _REQUESTS_A_TURN: Final = 32
 
 _AT_ONCE: Final = 64
 """So many connections are looked at between one wait and the next, at most."""
+
+_MOMENT_S: Final = 40e-6
+"""For so long the next request is waited for awake."""
+
+_SOON_S: Final = 100e-6
+"""A request that comes so soon might have come in that moment, were it not for the sleep and the waking."""
+
+_MOST_TRUST: Final = 8
+_DISTRUST: Final = 16
+"""By each moment that was waited in vain, so many requests have to come soon before another one is waited."""
 
 
 class Alone(Protocol):
@@ -89,6 +102,9 @@ class Intake:
         self._epoll = select.epoll()
         self._quiet: dict[int, Quiet] = {}
         self._answered: list[Quiet] = []
+        self._trust = 0
+        self._left_s = 0.0
+        self._is_alone = len(os.sched_getaffinity(0)) == 1  # who would say something could not, while we are awake
         loop.add_reader(self._epoll.fileno(), self.look)
 
     def begin(self, quiet: Quiet) -> None:
@@ -111,12 +127,14 @@ class Intake:
 
     def look(self) -> None:
         """Answer all who have said something."""
-        count: cython.Py_ssize_t = 2
+        if perf_counter() - self._left_s < _SOON_S and self._trust < _MOST_TRUST:
+            self._trust += 1
         done: cython.Py_ssize_t = 0
-        while count > 1 and done < _REQUESTS_A_TURN:
-            events = self._epoll.poll(0, _AT_ONCE)
-            count = len(events)
-            done += count
+        while done < _REQUESTS_A_TURN:
+            events = self._find(done)
+            if not events:
+                break
+            done += len(events)
             for descriptor, _ in events:
                 found = self._quiet.get(descriptor)
                 if found is not None:
@@ -124,6 +142,18 @@ class Intake:
             for quiet in self._answered:
                 self._respond(quiet)
             self._answered.clear()
+        self._left_s = perf_counter()
+
+    def _find(self, done: cython.Py_ssize_t) -> list[tuple[int, int]]:
+        """Return whose bytes have come; once some have been answered, a moment later too, if that has paid lately."""
+        events: list[tuple[int, int]] = self._epoll.poll(0, _AT_ONCE)
+        if events or not done or self._trust <= 0 or self._is_alone:
+            return events
+        until_s: cython.double = perf_counter() + _MOMENT_S
+        while not events and perf_counter() < until_s:
+            events = self._epoll.poll(0, _AT_ONCE)
+        self._trust = _MOST_TRUST if events else self._trust - _DISTRUST
+        return events
 
     def _answer(self, quiet: Quiet) -> None:
         """Answer what has come from one connection; a fault of ours is the end of that one alone."""
