@@ -153,7 +153,7 @@ def test_intake_tells_a_connection_that_its_client_has_gone(turns: Callable[[int
     them.turn()
     assert them.clients[0].socket.recv(1000) == OK
     them.turn()
-    assert them.clients[0].taken == [b""]
+    assert set(them.clients[0].taken) == {b""}  # again and again, until it ends that
     assert them.clients[1].taken == []
 
 
