@@ -1,8 +1,9 @@
 """The server over TCP beside a plain server in C that checks, stamps and remembers nothing.
 
-The load comes from another process (server_load.c, compiled here): a thread a connection, one request at a time. Two loads come
-from one of Iggy's own clients instead (server_iggy.py), in an environment of its own. Both servers run all the time; each load
-goes to them in turn, several rounds, so that what the machine does meanwhile meets both. Shown are the medians of the rounds:
+The load comes from another process (server_load.c, compiled here): a thread a connection, one request at a time, or one thread
+for all of them, which has to be woken less often, as the runtimes of Iggy's clients do it. Two loads come from one of Iggy's own
+clients instead (server_iggy.py), in an environment of its own. Both servers run all the time; each load goes to them in turn,
+several rounds, so that what the machine does meanwhile meets both. Shown are the medians of the rounds:
 messages a second, a request's time, the server's processor time a request; and the ratio of the two servers' messages a second.
 Arguments are the loads to run, by how their names begin; without any, all are run, and the results are written down. Load and
 server share the machine: where the load's own processor time is near a core's, it limits.
@@ -41,13 +42,17 @@ IGGY_VERSION = "0.4.0"
 
 
 class Load(NamedTuple):
-    """What is asked for: which command, on how many connections, how many messages of how many bytes a request has, by whom."""
+    """What is asked for: which command, on how many connections, how many messages of how many bytes a request has, by whom.
+
+    Without a number of threads, it is one a connection.
+    """
 
     mode: str
     connections: int
     messages: int
     size_bytes: int
     is_iggy: bool = False
+    threads: int = 0
 
     @property
     def batches(self) -> int:
@@ -56,7 +61,8 @@ class Load(NamedTuple):
 
     def __str__(self) -> str:
         what = f"{self.mode} {self.messages} x {self.size_bytes} B"
-        return f"{what}, {self.connections} connection{'s' * (self.connections > 1)}{', iggy-py' * self.is_iggy}"
+        how = ", one thread" * (self.threads == 1) + ", iggy-py" * self.is_iggy
+        return f"{what}, {self.connections} connection{'s' * (self.connections > 1)}{how}"
 
 
 class Result(NamedTuple):
@@ -80,6 +86,8 @@ LOADS = [
     Load("poll", 1, 1, 100),
     Load("send", 8, 1, 100),
     Load("poll", 8, 1, 100),
+    Load("send", 8, 1, 100, threads=1),
+    Load("poll", 8, 1, 100, threads=1),
     Load("ping", 1, 1, 1),
     Load("send", 1, 1000, 1000, is_iggy=True),
     Load("poll", 1, 1000, 1000, is_iggy=True),
@@ -113,6 +121,8 @@ def run(program: str, target: Target, load: Load, seconds: float = SECONDS) -> R
     before_s = target.cpu_s()
     command = [str(make_environment(IGGY_VERSION)), str(ROOT / "bench" / "server_iggy.py")] if load.is_iggy else [program]
     words = [load.mode, target.port, load.connections, seconds, load.messages, load.size_bytes, load.batches]
+    if not load.is_iggy:
+        words.append(load.threads or max(2, load.connections))
     done = subprocess.run([*command, *map(str, words)], check=True, capture_output=True, text=True).stdout.split()
     requests, took_s, median_us, late_us, load_s = map(float, done)
     server_us = (target.cpu_s() - before_s) / requests * 1e6

@@ -1,8 +1,9 @@
 /* Load over TCP, and a plain server to compare with: what bench/server.py runs, in processes of their own.
  *
- *   server_load send|poll|ping PORT CONNECTIONS SECONDS MESSAGES BYTES BATCHES
- *       a thread a connection, one request at a time as the protocol's clients do: send appends MESSAGES of BYTES to topic
- *       bench/t<connection>, poll reads as many from it, from the beginning on over BATCHES sends, and again.
+ *   server_load send|poll|ping PORT CONNECTIONS SECONDS MESSAGES BYTES BATCHES THREADS
+ *       one request at a time a connection, as the protocol's clients do: send appends MESSAGES of BYTES to topic
+ *       bench/t<connection>, poll reads as many from it, from the beginning on over BATCHES sends, and again. A thread a
+ *       connection, or one THREAD that waits for all of them, as the runtimes of existing clients do.
  *       Prints: requests, seconds, median and 99th percentile of a request's time in us, processor seconds of this process.
  *   server_load anchor PORT DIRECTORY BYTES
  *       a thread a connection: whatever is sent is written behind what is in its file, whatever is polled comes from memory;
@@ -18,6 +19,7 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/epoll.h>
 #include <sys/resource.h>
 #include <sys/socket.h>
 #include <sys/stat.h>
@@ -32,9 +34,12 @@ static double seconds;
 static const char *directory;
 
 typedef struct {
-    int number;
+    int number, socket;
     long requests;
     float *times;
+    unsigned char *frame, *reply, *offset; /* offset: where a poll's request says from which message on */
+    size_t size, room, got;
+    double began;
 } Client;
 
 static double now(void) {
@@ -107,17 +112,18 @@ static uint32_t ask(int s, unsigned char *frame, uint32_t size, unsigned char *r
     return status;
 }
 
-static void *run(void *argument) {
-    Client *client = argument;
-    size_t room = (size_t)messages * (bytes + 64) + 4096;
-    unsigned char *frame = malloc(room), *reply = malloc(room), *p, *offset = NULL;
+/* Connect, log in, and make the request that is asked again and again. */
+static void begin(Client *client) {
+    client->room = (size_t)messages * (bytes + 64) + 4096;
+    unsigned char *frame = client->frame = malloc(client->room), *p;
     char topic[32];
-    int s = connect_to();
-    memset(frame, 'x', room);
-    memset(reply, 0, room);
+    client->reply = malloc(client->room);
+    client->socket = connect_to();
+    memset(frame, 'x', client->room);
+    memset(client->reply, 0, client->room);
     p = put32(frame + 4, LOGIN);
     memcpy(p, "\4iggy\4iggy\0\0\0\0\0\0\0\0", 18);
-    if (ask(s, frame, 8 + 18, reply, room)) die("login");
+    if (ask(client->socket, frame, 8 + 18, client->reply, client->room)) die("login");
     snprintf(topic, sizeof topic, "t%d", client->number);
     p = frame + 8;
     if (!strcmp(mode, "ping")) {
@@ -140,29 +146,77 @@ static void *run(void *argument) {
         p = put_name(put_name(put32(p, 1), "bench"), topic);
         p = put32(p, 1);
         *p++ = 1;
-        offset = p;
+        client->offset = p;
         memset(p, 0, 8);
         p = put32(p + 8, messages);
         *p++ = 0;
     }
-    double until = now() + seconds, began = now(), ended;
-    do {
-        if (offset) {
-            uint64_t at = (uint64_t)(client->requests % batches) * messages;
-            memcpy(offset, &at, 8);
-        }
-        uint32_t status = ask(s, frame, p - frame, reply, room);
-        if (status) {
-            fprintf(stderr, "status %u\n", status);
-            exit(1);
-        }
-        ended = now();
-        if (client->requests < MOST_TIMES) client->times[client->requests] = (ended - began) * 1e6;
-        began = ended;
-        client->requests++;
-    } while (ended < until);
-    close(s);
+    client->size = p - frame;
+    put32(frame, client->size - 4);
+}
+
+static void prepare(Client *client) {
+    if (!client->offset) return;
+    uint64_t at = (uint64_t)(client->requests % batches) * messages;
+    memcpy(client->offset, &at, 8);
+}
+
+/* Take note of a request that was answered, and return when. */
+static double note(Client *client, uint32_t status) {
+    if (status) {
+        fprintf(stderr, "status %u\n", status);
+        exit(1);
+    }
+    double ended = now();
+    if (client->requests < MOST_TIMES) client->times[client->requests] = (ended - client->began) * 1e6;
+    client->began = ended;
+    client->requests++;
+    return ended;
+}
+
+/* One connection in a thread of its own. */
+static void *run(void *argument) {
+    Client *client = argument;
+    begin(client);
+    double until = now() + seconds;
+    client->began = now();
+    do prepare(client);
+    while (note(client, ask(client->socket, client->frame, client->size, client->reply, client->room)) < until);
+    close(client->socket);
     return NULL;
+}
+
+/* All connections in this thread, which waits for all of them at once. */
+static void run_together(Client *clients, int connections) {
+    struct epoll_event events[64];
+    int waiting = epoll_create1(0), open = connections;
+    for (int i = 0; i < connections; i++) begin(&clients[i]);
+    double until = now() + seconds;
+    for (int i = 0; i < connections; i++) {
+        struct epoll_event event = {.events = EPOLLIN, .data.ptr = &clients[i]};
+        epoll_ctl(waiting, EPOLL_CTL_ADD, clients[i].socket, &event);
+        prepare(&clients[i]);
+        clients[i].began = now();
+        write_all(clients[i].socket, clients[i].frame, clients[i].size);
+    }
+    while (open) {
+        int count = epoll_wait(waiting, events, 64, -1);
+        for (int i = 0; i < count; i++) {
+            Client *client = events[i].data.ptr;
+            ssize_t done = read(client->socket, client->reply + client->got, client->room - client->got);
+            if (done <= 0) die("read");
+            client->got += done;
+            if (client->got < 8 || client->got < 8 + load32(client->reply + 4)) continue;
+            client->got = 0;
+            if (note(client, load32(client->reply)) < until) {
+                prepare(client);
+                write_all(client->socket, client->frame, client->size);
+            } else {
+                close(client->socket);
+                open--;
+            }
+        }
+    }
 }
 
 static int compare(const void *a, const void *b) {
@@ -170,17 +224,18 @@ static int compare(const void *a, const void *b) {
     return (x > y) - (x < y);
 }
 
-static int load(int connections) {
+static int load(int connections, int threads_count) {
     Client *clients = calloc(connections, sizeof *clients);
     pthread_t *threads = calloc(connections, sizeof *threads);
     double began = now();
     for (int i = 0; i < connections; i++) {
         clients[i].number = i;
         clients[i].times = malloc(MOST_TIMES / (connections > 8 ? 16 : 1) * sizeof(float));
-        pthread_create(&threads[i], NULL, run, &clients[i]);
+        if (threads_count > 1) pthread_create(&threads[i], NULL, run, &clients[i]);
     }
+    if (threads_count == 1) run_together(clients, connections);
     long requests = 0, kept = 0;
-    for (int i = 0; i < connections; i++) pthread_join(threads[i], NULL);
+    for (int i = 0; i < connections && threads_count > 1; i++) pthread_join(threads[i], NULL);
     double took = now() - began;
     for (int i = 0; i < connections; i++) requests += clients[i].requests;
     float *times = malloc(requests * sizeof(float));
@@ -251,12 +306,12 @@ int main(int count, char **words) {
         bytes = atoi(words[4]);
         return anchor();
     }
-    if (count != 8) return 2;
+    if (count != 9) return 2;
     mode = words[1];
     port = atoi(words[2]);
     seconds = atof(words[4]);
     messages = atoi(words[5]);
     bytes = atoi(words[6]);
     batches = atoi(words[7]);
-    return load(atoi(words[3]));
+    return load(atoi(words[3]), atoi(words[8]));
 }
