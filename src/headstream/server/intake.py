@@ -156,7 +156,7 @@ class Intake:
         return events
 
     def _answer(self, quiet: Quiet) -> None:
-        """Answer what has come from one connection; a fault of ours is the end of that one alone."""
+        """Answer what has come from one connection."""
         try:
             count: cython.longlong = receive(quiet.descriptor, writable(self._scratch), len(self._scratch))
             if count < 0:  # its transport finds out why
@@ -171,9 +171,7 @@ class Intake:
                     self._respond(quiet)
                     quiet.connection.take(self._view[at:count])
         except Exception as error:
-            self._loop.call_exception_handler({"message": "a request failed by a fault in the server", "exception": error})
-            self.end(quiet)
-            quiet.transport.abort()
+            self._fail(quiet, error)
 
     def _respond(self, quiet: Quiet) -> None:
         """Send a response, if there is one."""
@@ -184,6 +182,15 @@ class Intake:
         quiet.response = b""
         self._traffic.sent_bytes += size
         view = memoryview(response)
-        done: cython.longlong = 0 if quiet.unsent_bytes() else send(quiet.descriptor, readable(view), size)
-        if done < size:
-            quiet.connection.respond(view[done:])
+        try:
+            done: cython.longlong = 0 if quiet.unsent_bytes() else send(quiet.descriptor, readable(view), size)
+            if done < size:
+                quiet.connection.respond(view[done:])
+        except Exception as error:
+            self._fail(quiet, error)
+
+    def _fail(self, quiet: Quiet, error: Exception) -> None:
+        """End a connection by a fault of ours, and no other one."""
+        self._loop.call_exception_handler({"message": "a request failed by a fault in the server", "exception": error})
+        self.end(quiet)
+        quiet.transport.abort()

@@ -61,6 +61,8 @@ class Client:
 
     def respond(self, response: memoryview) -> None:
         self.written += bytes(response)
+        if self.fault is not None:
+            raise self.fault
 
     def take(self, received: memoryview) -> None:
         self.taken.append(bytes(received))
@@ -213,6 +215,19 @@ def test_intake_ends_a_connection_whose_request_fails_by_a_fault_and_no_other(tu
     failing.socket.sendall(PING)
     them.turn()
     assert failing.taken == [LIST]
+
+
+def test_intake_ends_a_connection_that_cannot_be_answered_and_no_other(turns: Callable[[int], Turns]) -> None:
+    them = turns(3)
+    first, failing, last = them.clients
+    failing.transport.unsent = 1
+    failing.fault = RuntimeError("a bug")
+    for client in them.clients:
+        client.socket.sendall(PING)
+    them.turn()
+    assert [first.socket.recv(1000), last.socket.recv(1000)] == [OK, OK]
+    assert [client.transport.is_aborted for client in them.clients] == [False, True, False]
+    assert [context["exception"] for context in them.faults] == [failing.fault]
 
 
 def test_intake_lets_others_have_their_turn_when_clients_never_stop(turns: Callable[[int], Turns]) -> None:
