@@ -109,10 +109,10 @@ def set_states(log: hs.Client, begin: int, offset: int) -> None:
 def consume(log: hs.Client) -> None:
     with log.consumer(ORDERS, group="g") as consumer:
         while True:
-            for message in consumer.poll(20, timeout_ms=100):
-                last = message
+            found = consumer.poll(20, timeout_ms=100)
             consumer.commit()
-            say("committed", last.partition, (last.offset or 0) + 1)
+            if found:
+                say("committed", found[-1].partition, (found[-1].offset or 0) + 1)
 
 
 def administer(log: hs.Client, begin: int) -> None:

@@ -149,6 +149,8 @@ def decode_plainly(schema: str, message: bytes) -> Any:
         if isinstance(place, str) and place not in ("data", "beforeData", "headers"):
             section, _, name = place.rpartition(".")
             del (value[section] if section else value)[name]
+    if not value.get("headers", "none there"):
+        del value["headers"]
     return _hold(value, avro_type)
 
 

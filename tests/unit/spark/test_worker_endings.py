@@ -10,6 +10,7 @@ import socket
 import struct
 import subprocess
 import sys
+import tempfile
 from collections.abc import Iterator
 from pathlib import Path
 from types import ModuleType, SimpleNamespace
@@ -54,18 +55,19 @@ def piece_of_work(worker: str, directory: Path) -> bytes:
 
 
 @pytest.fixture
-def daemon(request: pytest.FixtureRequest, tmp_path: Path) -> Iterator[subprocess.Popen[bytes]]:
-    variables = {"PYTHON_UNIX_DOMAIN_ENABLED": "true", "PYTHON_WORKER_FACTORY_SOCK_DIR": str(tmp_path)}
-    variables |= {
+def daemon(request: pytest.FixtureRequest) -> Iterator[subprocess.Popen[bytes]]:
+    variables = {
         "SPARK_REUSE_WORKER": "1",
         "PYTHON_DAEMON_KILL_WORKER_ON_FLUSH_FAILURE": "1",
         "SPARK_PYTHON_RUNTIME": "PYTHON_WORKER",
     }
     command = [sys.executable, "-m", "pyspark.daemon", f"pyspark.sql.worker.{request.param}"]
     pipes: dict[str, Any] = dict.fromkeys(("stdin", "stdout", "stderr"), subprocess.PIPE)
-    with subprocess.Popen(command, env={**os.environ, **variables}, **pipes) as process:
-        yield process
-        process.kill()
+    with tempfile.TemporaryDirectory() as place:  # a short path: those of sockets have at most 107 bytes
+        variables |= {"PYTHON_UNIX_DOMAIN_ENABLED": "true", "PYTHON_WORKER_FACTORY_SOCK_DIR": place}
+        with subprocess.Popen(command, env={**os.environ, **variables}, **pipes) as process:
+            yield process
+            process.kill()
 
 
 @pytest.mark.skipif(not hasattr(os, "pidfd_open"), reason="waits for a process that is not this one's child")

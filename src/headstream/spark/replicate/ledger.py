@@ -27,7 +27,7 @@ from pathlib import Path
 from typing import Any, Final, TypeAlias
 
 from headstream.errors import StorageError
-from headstream.spark.replicate.ledger_schema import bring_up, check_version
+from headstream.spark.replicate.ledger_schema import bring_up, check_version, write_ahead
 
 __all__ = ["WAITS", "Ledger", "Parcel", "Record", "Table", "Waiting", "no_record"]
 
@@ -140,7 +140,7 @@ class Ledger:
                 if read_only:
                     check_version(self._connection, str(path))
                 else:
-                    self._connection.execute("PRAGMA journal_mode=WAL")
+                    write_ahead(self._connection)
                     self._connection.execute("PRAGMA synchronous=FULL")
                     bring_up(self._connection, str(path))
             except BaseException:

@@ -11,11 +11,12 @@ up first. The version stands for all of the checkpoint's databases: it rises too
 from __future__ import annotations
 
 import sqlite3
+import time
 from typing import Final
 
 from headstream.errors import LogVersionError, StorageError
 
-__all__ = ["STEPS", "bring_up", "check_version"]
+__all__ = ["STEPS", "bring_up", "check_version", "write_ahead"]
 
 STEPS: Final = (
     (
@@ -41,6 +42,27 @@ STEPS: Final = (
 )
 """What leads to version 1, 2, ..."""
 _VERSION: Final = len(STEPS)
+_LOCKED_S: Final = 30.0
+
+
+def write_ahead(connection: sqlite3.Connection) -> None:
+    """Have a ledger keep a write-ahead log; for who changes that at the same time, SQLite itself does not wait.
+
+    Args:
+        connection: To the ledger, outside a transaction.
+
+    Raises:
+        sqlite3.Error: it cannot be written, or is locked for too long.
+    """
+    until_s = time.monotonic() + _LOCKED_S
+    while True:
+        try:
+            connection.execute("PRAGMA journal_mode=WAL")
+            return
+        except sqlite3.OperationalError as error:
+            if error.sqlite_errorcode != sqlite3.SQLITE_BUSY or time.monotonic() > until_s:
+                raise
+            time.sleep(0.01)
 
 
 def bring_up(connection: sqlite3.Connection, where: str) -> None:
