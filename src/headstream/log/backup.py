@@ -300,9 +300,12 @@ class Backup:
             if names is None:
                 raise _GoneError
             bases = base_offsets(names)
-            # One in any case: where all have been dropped meanwhile that begin before the end, the oldest tells the next offset.
-            wanted = [base for base in bases if base < end_offset] or ([] if sizes else bases[:1])
+            # Also one that begins at the end: the one before it says that it is there. And one in any case: where all have
+            # been dropped meanwhile that begin before the end, the oldest tells the next offset.
+            wanted = [base for base in bases if base <= end_offset] or ([] if sizes else bases[:1])
             newest = max(sizes, default=-1)
+            if sizes and newest not in bases:
+                raise _GoneError  # it was the newest and so not at its end, and has been merged with another meanwhile
             if not wanted or wanted[-1] <= newest:
                 return sum(sizes.values())
             for base in wanted:
@@ -322,7 +325,7 @@ class Backup:
         try:
             if index.last is None or index.is_compacted or index.last.end_offset <= end_offset:
                 return 0 if index.last is None else index.last.end_position
-            count = index.find_offset_from(end_offset)
+            count = index.find_offset_from(end_offset)  # without the seal too: what follows is not copied
             size_bytes = index.entry(count - 1).end_position if count else 0
         finally:
             index.close()

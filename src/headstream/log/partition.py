@@ -28,6 +28,7 @@ from headstream.log.deduplication import RecentIds
 from headstream.log.files import Files, WriteFile
 from headstream.log.partition_end import NO_SEGMENT, PartitionEnd
 from headstream.log.recovery import Tail, note_failed_sync, recover
+from headstream.log.sealing import seal_segment
 from headstream.log.syncing import GroupCommit
 from headstream.log.taking_back import take_back
 from headstream.model.topology import MAX_BATCH_BYTES, Fsync, TopicOptions
@@ -37,6 +38,7 @@ from headstream.segments.layout import (
     INDEX_SUFFIX,
     LOG_SUFFIX,
     IndexEntry,
+    Seal,
     encode_entry,
     encode_header,
     segment_path,
@@ -311,6 +313,8 @@ class Partition:
             self._index = self._files.open_write(segment_path(self.directory, base, INDEX_SUFFIX))
             self._index.write_at(encode_header(base), 0)
             self._sync_names(self._index)
+            if end.base_offset != NO_SEGMENT:
+                seal_segment(self.directory, end.base_offset, end.entries, Seal(end.byte_position, base), self._files)
             end.base_offset = base
             end.byte_position = 0
             end.entries = 0

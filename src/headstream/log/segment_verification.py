@@ -9,6 +9,7 @@ import struct
 import zlib
 from bisect import bisect_right
 from collections.abc import Callable, Iterator
+from dataclasses import replace
 from typing import Final
 
 from headstream.codec.batch.scan import find_states, find_timestamp, scan
@@ -23,9 +24,13 @@ from headstream.segments.layout import (
     INDEX_HEADER_BYTES,
     INDEX_SUFFIX,
     INDEX_VERSION,
+    UNSEALED_VERSION,
     IndexEntry,
+    Seal,
+    base_offsets,
     decode_entry,
     decode_header,
+    decode_seal,
     log_suffix,
     segment_path,
 )
@@ -43,6 +48,10 @@ _LENGTH: Final = struct.Struct("<I")
 
 _RESTORE: Final = "Restore the segment's two files from a copy; all other messages can be read"
 _REBUILD: Final = "Run headstream verify --repair: the index is built again where the messages prove it"
+_RESTORE_NEWEST: Final = (
+    "Restore the files from a copy; without one, headstream verify --repair begins a segment behind what consumers have committed"
+)
+_MERGED: Final = "the next segment is merged into this one, and not yet removed"
 _CUT_OFF: Final = "Nothing needs to be done: the next writer cuts it off; it was never acknowledged"
 
 
@@ -72,6 +81,7 @@ class SegmentCheck:
         buffers: BufferPool,
         on_bytes: Callable[[int], None],
     ) -> None:
+        self._directory = directory
         self._base = base
         self._next_base = next_base
         self._files = files
@@ -79,6 +89,8 @@ class SegmentCheck:
         self._on_bytes = on_bytes
         self.generation = read_generation(files, segment_path(directory, base, INDEX_SUFFIX))
         self._is_compacted = False
+        self._needs_seal = False
+        self._seal: Seal | None = None
         self._data_path = segment_path(directory, base, log_suffix(generation if self.generation is None else self.generation))
         self._dropped_path = segment_path(directory, base, DROPPED_SUFFIX)
         self._index_path = segment_path(directory, base, INDEX_SUFFIX)
@@ -146,6 +158,7 @@ class SegmentCheck:
             if newer:
                 return
         self._is_compacted = header is not None and header.is_compacted
+        self._needs_seal = header is not None and header.version > UNSEALED_VERSION
         yield from self._entries(data, data_bytes, index)
         yield from self._end(data, data_bytes)
 
@@ -155,6 +168,11 @@ class SegmentCheck:
         damaged: list[int] = []
         size_bytes = index.size_bytes()
         count = max(0, size_bytes - INDEX_HEADER_BYTES) // INDEX_ENTRY_BYTES
+        if count:
+            row = memoryview(bytearray(INDEX_ENTRY_BYTES))
+            index.read_into(row, INDEX_HEADER_BYTES + (count - 1) * INDEX_ENTRY_BYTES)
+            self._seal = decode_seal(row, self._base)
+            count -= self._seal is not None
         for start in range(0, count, _ENTRIES_AT_ONCE):
             rows = memoryview(bytearray(min(_ENTRIES_AT_ONCE, count - start) * INDEX_ENTRY_BYTES))
             index.read_into(rows, INDEX_HEADER_BYTES + start * INDEX_ENTRY_BYTES)
@@ -178,6 +196,13 @@ class SegmentCheck:
                 damaged.clear()
                 self._position, self._offset, self._timestamp_us = entry.end_position, entry.end_offset, entry.timestamp_us
                 yield from self._send(data, data_bytes, entry)
+        if damaged == [count - 1] and self._next_base == self._offset:
+            at = INDEX_HEADER_BYTES + damaged.pop() * INDEX_ENTRY_BYTES
+            what = "a torn seal behind the last entry, as a power cut leaves it: no message is concerned"
+            yield replace(
+                self._finding(FindingKind.INDEX_ENTRY, self._index_path, what, _REBUILD, span=(at, at + INDEX_ENTRY_BYTES)),
+                is_damage=False,
+            )
         yield from self._damaged(damaged, None)
         rest = (size_bytes - INDEX_HEADER_BYTES) % INDEX_ENTRY_BYTES if size_bytes > INDEX_HEADER_BYTES else 0
         if rest:
@@ -295,9 +320,11 @@ class SegmentCheck:
     # -- the end ----------------------------------------------------------------------------------------------
 
     def _end(self, data: ReadFile, data_bytes: int) -> Iterator[Finding]:
-        if self._is_compacted and self._next_base is not None and data_bytes == self._position:
+        if self._seal is not None or self._needs_seal:
+            yield from self._sealed_end()
+        elif self._is_compacted and self._next_base is not None and data_bytes == self._position:
             if self._offset > self._next_base:
-                yield self._note_tail(self._index_path, "the next segment is merged into this one, and not yet removed", 0, 0)
+                yield self._note_tail(self._index_path, _MERGED, 0, 0)
         elif self._next_base is not None and self._offset != self._next_base:
             yield self._finding(
                 FindingKind.INDEX_SHORT if data_bytes > self._position else FindingKind.GAP,
@@ -308,6 +335,29 @@ class SegmentCheck:
             )
         elif data_bytes > self._position:
             yield self._rest(data, data_bytes)
+
+    def _sealed_end(self) -> Iterator[Finding]:
+        """Compare the last entry with the seal, and the seal with the next segment."""
+        seal, next_base = self._seal, self._next_base
+        if seal is None or seal.end_position != self._position:
+            until = next_base if seal is None else seal.until_offset
+            what = f"the index ends at offset {self._offset}, byte {self._position}: its last entries were cut off or are damaged"
+            yield self._finding(FindingKind.INDEX_SHORT, self._index_path, what, _REBUILD, (self._offset, until))
+        if seal is None:
+            return
+        if next_base is None:
+            if not self._has_next(seal.until_offset):
+                what = f"the newest segment's two files are missing: the messages from offset {seal.until_offset} on"
+                yield self._finding(FindingKind.GAP, self._index_path, what, _RESTORE_NEWEST, (seal.until_offset, None))
+        elif seal.until_offset < next_base:
+            what = f"the next segment began at offset {seal.until_offset}, and the next one that is there begins at {next_base}"
+            yield self._finding(FindingKind.GAP, self._index_path, what, _RESTORE, (seal.until_offset, next_base))
+        elif seal.until_offset > next_base:
+            yield self._note_tail(self._index_path, _MERGED, 0, 0)
+
+    def _has_next(self, base: int) -> bool:
+        """Return whether a segment has been begun, also since the names were listed; it may be a part of another by now."""
+        return any(other >= base for other in base_offsets(self._files.list_names(self._directory) or []))
 
     def _rest(self, data: ReadFile, data_bytes: int) -> Finding:
         """Say what the bytes behind the last entry are: what one broken send leaves, or more than that."""

@@ -16,6 +16,7 @@ from headstream.segments.checking import SendChecks, corrupt_offsets, said_offse
 from headstream.segments.files import BufferPool, ReadFile, ReadFiles
 from headstream.segments.index import IndexReader, read_generation
 from headstream.segments.layout import DROPPED_SUFFIX, INDEX_SUFFIX, LOG_SUFFIX, IndexEntry, log_suffix, segment_path
+from headstream.segments.segment_end import MissingIndex, prove_end
 
 __all__ = ["Segment"]
 
@@ -39,6 +40,7 @@ class Segment:
         files: Where they are.
         buffers: What chunks are read into.
         verify: Whether each send is checked before its messages are given out.
+        unindexed: The generation of its .log, where the index beside it is missing; None where it is there.
     """
 
     __slots__ = (
@@ -50,11 +52,21 @@ class Segment:
         "_index",
         "_near",
         "_places",
+        "_unindexed",
         "base_offset",
         "buffers",
     )
 
-    def __init__(self, directory: str, base_offset: int, files: ReadFiles, buffers: BufferPool, *, verify: bool = True) -> None:
+    def __init__(
+        self,
+        directory: str,
+        base_offset: int,
+        files: ReadFiles,
+        buffers: BufferPool,
+        *,
+        verify: bool = True,
+        unindexed: int | None = None,
+    ) -> None:
         self._checks = SendChecks(segment_path(directory, base_offset, LOG_SUFFIX), base_offset) if verify else None
         self.base_offset = base_offset
         self.buffers = buffers
@@ -65,6 +77,7 @@ class Segment:
         self._near = 0
         self._generation = 0
         self._places: dict[int, int] = {}
+        self._unindexed = unindexed
 
     @property
     def is_open(self) -> bool:
@@ -132,7 +145,7 @@ class Segment:
     def _opened(self) -> IndexReader:
         if self._index is None:
             path = segment_path(self._directory, self.base_offset, INDEX_SUFFIX)
-            self._index = IndexReader(self._open(path), path, self.base_offset)
+            self._index = IndexReader(self._open_index(path), path, self.base_offset)
             if self._index.generation != self._generation:
                 self._generation = self._index.generation
                 self._near = 0
@@ -140,6 +153,16 @@ class Segment:
                 if self._checks is not None:
                     self._checks = SendChecks(self.data_path, self.base_offset)
         return self._index
+
+    def _open_index(self, path: str) -> ReadFile:
+        """Return the index file, or one without entries where it is missing: readers are told which offsets that concerns."""
+        if self._unindexed is None:
+            return self._open(path)
+        file = self._files.open_read(path)
+        if file is not None:
+            return file
+        self._open(segment_path(self._directory, self.base_offset, log_suffix(self._unindexed))).close()
+        return MissingIndex()
 
     def _open(self, path: str) -> ReadFile:
         file = self._files.open_read(path)
@@ -153,7 +176,9 @@ class Segment:
 
     # -- reading ------------------------------------------------------------------------------------------
 
-    def read_chunk(self, from_offset: int, until_offset: int, size_bytes: int) -> tuple[memoryview, int]:
+    def read_chunk(
+        self, from_offset: int, until_offset: int, size_bytes: int, next_base: int | None = None
+    ) -> tuple[memoryview, int]:
         """Return stored messages from an offset on, and the offset to go on from.
 
         Where compaction has left nothing of the range there are no bytes, and the offset is the next one that is there, or
@@ -163,6 +188,7 @@ class Segment:
             from_offset: The first one wanted; committed in this segment.
             until_offset: One past the last one wanted; at most end_offset, or the next segment's first offset.
             size_bytes: About how much to read; one message comes whatever its size.
+            next_base: Where the next segment begins, or None where this is the newest.
 
         Raises:
             CorruptSendError: the first ones are damaged.
@@ -170,21 +196,37 @@ class Segment:
         while True:
             try:
                 if self._opened().is_compacted:
-                    return self._read_compacted(from_offset, until_offset, size_bytes)
+                    return self._read_compacted(from_offset, until_offset, size_bytes, next_base)
                 return self._read_chunk(from_offset, until_offset, size_bytes)
             except _ReplacedError:
                 self.close()
 
-    def _read_compacted(self, from_offset: int, until_offset: int, size_bytes: int) -> tuple[memoryview, int]:
+    def _read_compacted(
+        self, from_offset: int, until_offset: int, size_bytes: int, next_base: int | None
+    ) -> tuple[memoryview, int]:
         """Go to the next offset that is there, and read on from it."""
         index = self._opened()
         number = self._next_number(index, from_offset)
         if number == index.count:
+            self._check_end(from_offset, until_offset, next_base)
             return memoryview(b""), until_offset
         first = max(index.entry(number).first_offset, from_offset)
         if first >= until_offset:
             return memoryview(b""), first
         return self._read_chunk(first, until_offset, size_bytes)
+
+    def _check_end(self, from_offset: int, until_offset: int, next_base: int | None) -> None:
+        """Return if no message before an offset can be missing behind the last entry of a compacted segment.
+
+        Raises:
+            CorruptSendError: the index was cut, or the segments behind this one are missing.
+        """
+        index = self._opened()
+        proven, what = prove_end(index, lambda: self._opened_data().size_bytes(), next_base)
+        if what and proven < until_offset:
+            begin = max(proven, from_offset)
+            end = until_offset if next_base is None else next_base
+            raise corrupt_offsets(f"{said_offsets(begin, end)} cannot be read: {what}", index.path, begin, end)
 
     def _read_chunk(self, from_offset: int, until_offset: int, size_bytes: int) -> tuple[memoryview, int]:
         index = self._opened()
@@ -232,11 +274,12 @@ class Segment:
             raise self._missing(offset, offset + 1)
         return self._entry_number(index, offset)
 
-    def check(self, offset: int) -> None:
+    def check(self, offset: int, next_base: int | None = None) -> None:
         """Return if the send that holds an offset can be read.
 
         Args:
             offset: In this segment, before the next one's base offset.
+            next_base: Where the next segment begins, or None where this is the newest.
 
         Raises:
             CorruptLogError: it is damaged or missing.
@@ -245,6 +288,8 @@ class Segment:
         number = self._next_number(index, offset)
         if number < index.count:
             SendChecks(self.data_path, self.base_offset).check(index.entry(number), self._read_what_is_there)
+        else:
+            self._check_end(offset, offset + 1, next_base)
 
     def position_of(self, offset: int) -> int:
         """Return the byte position of a message.
