@@ -117,7 +117,7 @@ class SegmentCheck:
         """Say what it means that one of the files is missing; both are where the segment has been deleted since."""
         if self._files.exists(self._dropped_path) or not self._files.exists(self._index_path if index else self._data_path):
             return  # retention is removing it, or has
-        if index is not None and index.size_bytes() > INDEX_HEADER_BYTES:
+        if index is not None and (index.size_bytes() > INDEX_HEADER_BYTES or self._next_base is not None):
             count = (index.size_bytes() - INDEX_HEADER_BYTES) // INDEX_ENTRY_BYTES
             yield self._finding(
                 FindingKind.DATA_MISSING,

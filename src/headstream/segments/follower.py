@@ -102,10 +102,20 @@ class PartitionFollower:
             )
         if self._segments:
             self._newest().refresh()
-        if changed != self._changed or self._has_rolled():
+        # Without a segment there is nothing that the first could be told by but its name: a clock may have been set back.
+        if changed != self._changed or not self._segments or self._has_rolled():
             self._changed = changed  # taken before the listing: what changes during it is listed next time
             self._list()
         self._end_offset = self._newest().end_offset if self._segments else 0
+
+    def renew(self) -> None:
+        """Take in what has changed, whatever the directory's time says: something that was listed is gone.
+
+        Raises:
+            PartitionNotFoundError: the partition has been deleted.
+        """
+        self._changed = None
+        self.refresh()
 
     def _has_rolled(self) -> bool:
         """Whether a segment follows the newest known one: directories' times can be too coarse to say."""

@@ -215,6 +215,13 @@ class Segment:
             return memoryview(b""), first
         return self._read_chunk(first, until_offset, size_bytes)
 
+    def _data_bytes(self) -> int:
+        """Return the size of its .log, -1 where that is missing."""
+        try:
+            return self._opened_data().size_bytes()
+        except CorruptSendError:
+            return -1
+
     def _check_end(self, from_offset: int, until_offset: int, next_base: int | None) -> None:
         """Return if no message before an offset can be missing behind the last entry of a compacted segment.
 
@@ -222,7 +229,7 @@ class Segment:
             CorruptSendError: the index was cut, or the segments behind this one are missing.
         """
         index = self._opened()
-        proven, what = prove_end(index, lambda: self._opened_data().size_bytes(), next_base)
+        proven, what = prove_end(index, self._data_bytes, next_base)
         if what and proven < until_offset:
             begin = max(proven, from_offset)
             end = until_offset if next_base is None else next_base
