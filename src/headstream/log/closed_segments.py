@@ -11,6 +11,7 @@ messages is proved to have all of them: where it was damaged since, what looks s
 
 from __future__ import annotations
 
+from itertools import pairwise
 from typing import NamedTuple
 
 from headstream.log.files import Files
@@ -58,7 +59,7 @@ def look_at_closed(directory: str, files: Files) -> list[Closed]:
     unindexed = find_unindexed(directory, names, indexed[-1], files) if indexed else {}
     bases = sorted({*indexed, *unindexed})
     found = []
-    for base, next_base in zip(bases, bases[1:], strict=False):
+    for base, next_base in pairwise(bases):
         index = open_index(directory, base, files)
         if index is not None:
             try:

@@ -6,7 +6,8 @@
     3  <base>.index-new renamed to <base>.index                    the group's messages are in the new files from here on
     4  the old .log and the group's other segments removed
 
-The new index ends with a seal that says up to which offset the group went. Until step 3 nothing that is there has changed; from it on, what is left of the old files is superfluous: finish_pass()
+The new index ends with a seal that says up to which offset the group went. Until step 3 nothing that is there has
+changed; from it on, what is left of the old files is superfluous: finish_pass()
 removes both, whenever the process died. A group is done after all older ones, so that a null payload never goes
 before what it removes. A group of which nothing is left stays as a segment without messages, until a later pass makes it
 a part of a neighbour: its seal says that nothing is missing there.
@@ -34,19 +35,17 @@ from typing import Final
 
 from headstream.codec.batch.compact import keep_last, new_key_table, note_keys
 from headstream.codec.batch.results import Kept
-from headstream.codec.batch.scan import scan
 from headstream.errors import CorruptLogError, StorageError
+from headstream.log.closed_reading import UnwantedError, read_closed
 from headstream.log.closed_segments import Closed, finish_pass, look_at_closed
 from headstream.log.files import Files
 from headstream.log.segment_removal import drop_segment, open_index
 from headstream.model.message import MessageState
-from headstream.segments.files import BufferPool, ReadFile
-from headstream.segments.index import IndexReader
+from headstream.segments.files import BufferPool
 from headstream.segments.layout import (
     INDEX_HEADER_BYTES,
     INDEX_SUFFIX,
     REPLACING_SUFFIX,
-    IndexEntry,
     Seal,
     encode_header,
     encode_seal,
@@ -58,7 +57,6 @@ __all__ = ["CompactionPass", "Outcome", "Surroundings"]
 
 _KEYS_AT_ONCE: Final = 3_000_000
 """Messages of one part, at most: a table of 100 to 200 MiB."""
-_CHUNK_BYTES: Final = 4 << 20
 _MOST_OFFSETS: Final = 1 << 31
 """Offsets that one segment spans, at most: they are 32 bits in its index."""
 _MARKED: Final = MessageState.MARKED_FOR_DELETION.value
@@ -92,10 +90,6 @@ class Surroundings:
     lock: threading.RLock = field(default_factory=threading.RLock)
     is_wanted: Callable[[], bool] = lambda: True
     state_changes: Callable[[], int] = lambda: 0
-
-
-class _UnwantedError(Exception):
-    """The pass has no business here any more."""
 
 
 class CompactionPass:
@@ -159,7 +153,7 @@ class CompactionPass:
                     break
             self._check_all_whole(found)
             return self._outcome
-        except _UnwantedError:
+        except UnwantedError:
             self._outcome.is_whole = False
             return self._outcome
 
@@ -177,7 +171,7 @@ class CompactionPass:
 
     def _check_wanted(self) -> None:
         if not self._around.is_wanted():
-            raise _UnwantedError
+            raise UnwantedError
 
     @staticmethod
     def _end_of_part(closed: list[Closed], begin: int) -> int:
@@ -213,68 +207,8 @@ class CompactionPass:
         if group:
             yield group
 
-    # -- reading ----------------------------------------------------------------------------------------------
-
     def _chunks(self, segment: Closed) -> Iterator[memoryview]:
-        """Yield the messages of a segment, sends together as far as they are not too many, each one checked."""
-        index = open_index(self._directory, segment.base_offset, self._files)
-        path = segment_path(self._directory, segment.base_offset, log_suffix(segment.generation))
-        data = self._files.open_read(path)
-        if index is None or data is None or index.generation != segment.generation:
-            for file in (index, data):
-                if file is not None:
-                    file.close()
-            raise _UnwantedError  # dropped meanwhile
-        try:
-            number, end = 0, (0, segment.base_offset)
-            while number < index.count:
-                entries = self._next_entries(index, number)
-                for entry in entries:
-                    end = self._follow(entry, end, index)
-                number += len(entries)
-                yield self._read(data, path, entries)
-        finally:
-            index.close()
-            data.close()
-
-    @staticmethod
-    def _follow(entry: IndexEntry, end: tuple[int, int], index: IndexReader) -> tuple[int, int]:
-        """Return byte position and offset behind an entry that begins where the one before it ends."""
-        is_next = entry.first_offset > end[1] if index.is_compacted else False
-        if entry.byte_position != end[0] or not (entry.first_offset == end[1] or is_next):
-            raise CorruptLogError(
-                f"the entry of offset {entry.first_offset} does not follow the one before it: this partition is not compacted",
-                where=index.path,
-                advice="Run headstream verify --repair",
-            )
-        return entry.end_position, entry.end_offset
-
-    @staticmethod
-    def _next_entries(index: IndexReader, number: int) -> list[IndexEntry]:
-        entries = [index.entry(number)]
-        begin = entries[0].byte_position
-        while (number := number + 1) < index.count:
-            entry = index.entry(number)
-            if entry.end_position - begin > _CHUNK_BYTES:
-                break
-            entries.append(entry)
-        return entries
-
-    def _read(self, data: ReadFile, path: str, entries: list[IndexEntry]) -> memoryview:
-        begin, end = entries[0].byte_position, entries[-1].end_position
-        chunk = self._buffers.take(end - begin)
-        got = data.read_into(chunk, begin)
-        for entry in entries:
-            found = scan(chunk[entry.byte_position - begin : min(got, entry.end_position - begin)])
-            if (found.end, found.count, found.crc32c, found.first_offset) != (
-                entry.size_bytes, entry.messages_count, entry.crc32c, entry.first_offset,
-            ):  # fmt: skip
-                raise CorruptLogError(
-                    f"offsets {entry.first_offset} to {entry.end_offset - 1} are damaged: this partition is not compacted",
-                    where=f"{path}, byte {entry.byte_position}",
-                    advice="Run headstream verify, and restore what it names from a copy",
-                )
-        return chunk
+        return read_closed(self._directory, segment, self._files, self._buffers)
 
     def _keep(self, chunk: memoryview, table: bytearray, byte_position: int, base: int) -> Kept:
         return keep_last(
@@ -302,7 +236,7 @@ class CompactionPass:
                     made = self._copy(group, table)  # sets any meanwhile
                 self._check_wanted()
                 return self._swap(group, made)
-        except (StorageError, CorruptLogError, _UnwantedError):
+        except (StorageError, CorruptLogError, UnwantedError):
             self._discard(group[0])
             raise
 
@@ -325,7 +259,7 @@ class CompactionPass:
             self._check_wanted()
             index = open_index(self._directory, base, self._files)
             if index is None:
-                raise _UnwantedError
+                raise UnwantedError
             rows = index.rows(0, index.count)
             index.close()
             path = segment_path(self._directory, base, REPLACING_SUFFIX)
@@ -380,7 +314,7 @@ class CompactionPass:
         for segment in group:
             index = open_index(self._directory, segment.base_offset, self._files)
             if index is None:
-                raise _UnwantedError  # dropped meanwhile
+                raise UnwantedError  # dropped meanwhile
             index.close()
         path = segment_path(self._directory, made.base_offset, REPLACING_SUFFIX)
         self._outcome.dropped_count += self._copied.dropped_count

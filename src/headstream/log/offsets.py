@@ -153,7 +153,7 @@ class OffsetStore:
         return sorted(found, key=lambda consumer: (consumer.kind, consumer.name))
 
     def damaged_heads(self) -> list[tuple[str, bool]]:
-        """Return the paths of files whose head does not say whose they are, and whether they are first commits that did not end."""
+        """Return the paths of files whose head does not say whose they are, and whether that is an unfinished first commit."""
         return [(path, len(head) < _HEAD_BYTES or not any(head)) for path, head in self._heads() if _decode_head(head) is None]
 
     def _heads(self) -> Iterator[tuple[str, bytes]]:

@@ -38,7 +38,6 @@ from headstream.segments.layout import (
     INDEX_SUFFIX,
     LOG_SUFFIX,
     IndexEntry,
-    Seal,
     encode_entry,
     encode_header,
     segment_path,
@@ -313,8 +312,7 @@ class Partition:
             self._index = self._files.open_write(segment_path(self.directory, base, INDEX_SUFFIX))
             self._index.write_at(encode_header(base), 0)
             self._sync_names(self._index)
-            if end.base_offset != NO_SEGMENT:
-                seal_segment(self.directory, end.base_offset, end.entries, Seal(end.byte_position, base), self._files)
+            seal_segment(end, base, self._files)
             end.base_offset = base
             end.byte_position = 0
             end.entries = 0

@@ -15,8 +15,8 @@ from headstream.log.files import Files
 from headstream.log.findings import Finding, FindingKind
 from headstream.log.index_rebuild import Action, IndexRebuild, free_aside_name
 from headstream.log.lock import WriterLock
-from headstream.log.partition_verification import verify_partition
 from headstream.log.offsets import OffsetStore
+from headstream.log.partition_verification import verify_partition
 from headstream.log.recovery import begin_segment, recover
 from headstream.log.segment_removal import open_index
 from headstream.log.verification import Place, Verification

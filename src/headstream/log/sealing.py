@@ -6,6 +6,7 @@ from contextlib import suppress
 
 from headstream.errors import StorageError
 from headstream.log.files import Files
+from headstream.log.partition_end import NO_SEGMENT, PartitionEnd
 from headstream.segments.layout import (
     INDEX_ENTRY_BYTES,
     INDEX_HEADER_BYTES,
@@ -18,22 +19,24 @@ from headstream.segments.layout import (
 __all__ = ["seal_segment"]
 
 
-def seal_segment(directory: str, base: int, entries: int, seal: Seal, files: Files) -> None:
+def seal_segment(end: PartitionEnd, next_base: int, files: Files) -> None:
     """Write the seal behind the last entry of a segment's index.
 
     The next segment's files are on the disk by now. The seal itself is not synced: without it, or with a part of it, the
     index says as much as one that never had a seal. That is so too where the system refuses to write it.
 
     Args:
-        directory: The partition's.
-        base: The segment's first offset.
-        entries: How many entries its index has.
-        seal: Where the segment ends.
+        end: Where the partition was written on until now, in the segment that is sealed; it may have none.
+        next_base: The next segment's first offset.
         files: Where it is.
     """
+    base = end.base_offset
+    if base == NO_SEGMENT:
+        return
     with suppress(StorageError):
-        index = files.open_write(segment_path(directory, base, INDEX_SUFFIX))
+        index = files.open_write(segment_path(end.directory, base, INDEX_SUFFIX))
         try:
-            index.write_at(encode_seal(seal, base), INDEX_HEADER_BYTES + entries * INDEX_ENTRY_BYTES)
+            seal = Seal(end.byte_position, next_base)
+            index.write_at(encode_seal(seal, base), INDEX_HEADER_BYTES + end.entries * INDEX_ENTRY_BYTES)
         finally:
             index.close()

@@ -15,6 +15,7 @@ from typing import Final
 from headstream.codec.batch.scan import find_states, find_timestamp, scan
 from headstream.codec.batch.sends import check_sends
 from headstream.log.findings import Finding, FindingKind
+from headstream.log.seal_verification import MERGED, REBUILD, verify_seal
 from headstream.model.message import MessageState
 from headstream.segments.files import BufferPool, ReadFile, ReadFiles
 from headstream.segments.index import read_generation
@@ -27,7 +28,6 @@ from headstream.segments.layout import (
     UNSEALED_VERSION,
     IndexEntry,
     Seal,
-    base_offsets,
     decode_entry,
     decode_header,
     decode_seal,
@@ -47,11 +47,6 @@ _LENGTH: Final = struct.Struct("<I")
 
 
 _RESTORE: Final = "Restore the segment's two files from a copy; all other messages can be read"
-_REBUILD: Final = "Run headstream verify --repair: the index is built again where the messages prove it"
-_RESTORE_NEWEST: Final = (
-    "Restore the files from a copy; without one, headstream verify --repair begins a segment behind what consumers have committed"
-)
-_MERGED: Final = "the next segment is merged into this one, and not yet removed"
 _CUT_OFF: Final = "Nothing needs to be done: the next writer cuts it off; it was never acknowledged"
 
 
@@ -132,7 +127,7 @@ class SegmentCheck:
                     FindingKind.INDEX_MISSING,
                     self._index_path,
                     "the index is missing: the segment's messages cannot be read",
-                    _REBUILD,
+                    REBUILD,
                     (self._base, self._next_base),
                 )
             else:
@@ -151,7 +146,7 @@ class SegmentCheck:
                 FindingKind.UNREADABLE if newer else FindingKind.INDEX_HEAD,
                 self._index_path,
                 "a newer Headstream wrote this index" if newer else "the index's head is damaged: nothing can be read through it",
-                "Use the Headstream that wrote it" if newer else _REBUILD,
+                "Use the Headstream that wrote it" if newer else REBUILD,
                 (self._base, self._next_base),
                 (0, INDEX_HEADER_BYTES),
             )
@@ -200,7 +195,7 @@ class SegmentCheck:
             at = INDEX_HEADER_BYTES + damaged.pop() * INDEX_ENTRY_BYTES
             what = "a torn seal behind the last entry, as a power cut leaves it: no message is concerned"
             yield replace(
-                self._finding(FindingKind.INDEX_ENTRY, self._index_path, what, _REBUILD, span=(at, at + INDEX_ENTRY_BYTES)),
+                self._finding(FindingKind.INDEX_ENTRY, self._index_path, what, REBUILD, span=(at, at + INDEX_ENTRY_BYTES)),
                 is_damage=False,
             )
         yield from self._damaged(damaged, None)
@@ -243,7 +238,7 @@ class SegmentCheck:
                 FindingKind.INDEX_ENTRY,
                 self._index_path,
                 f"index entry {number} is damaged: its send cannot be read",
-                _REBUILD,
+                REBUILD,
                 (self._offset, self._next_base if following is None else following.first_offset),
                 (at, at + INDEX_ENTRY_BYTES),
             )
@@ -265,7 +260,7 @@ class SegmentCheck:
             FindingKind.INDEX_ORDER,
             self._index_path,
             what,
-            _REBUILD,
+            REBUILD,
             (entry.first_offset, entry.end_offset),
             (at, at + INDEX_ENTRY_BYTES),
         )
@@ -321,43 +316,21 @@ class SegmentCheck:
 
     def _end(self, data: ReadFile, data_bytes: int) -> Iterator[Finding]:
         if self._seal is not None or self._needs_seal:
-            yield from self._sealed_end()
+            end = self._offset, self._position
+            yield from verify_seal(self._directory, self._index_path, self._seal, end, self._next_base, self._files)
         elif self._is_compacted and self._next_base is not None and data_bytes == self._position:
             if self._offset > self._next_base:
-                yield self._note_tail(self._index_path, _MERGED, 0, 0)
+                yield self._note_tail(self._index_path, MERGED, 0, 0)
         elif self._next_base is not None and self._offset != self._next_base:
             yield self._finding(
                 FindingKind.INDEX_SHORT if data_bytes > self._position else FindingKind.GAP,
                 self._index_path,
                 f"the index ends at offset {self._offset}, the next segment begins at {self._next_base}",
-                _REBUILD if data_bytes > self._position else _RESTORE,
+                REBUILD if data_bytes > self._position else _RESTORE,
                 (self._offset, self._next_base),
             )
         elif data_bytes > self._position:
             yield self._rest(data, data_bytes)
-
-    def _sealed_end(self) -> Iterator[Finding]:
-        """Compare the last entry with the seal, and the seal with the next segment."""
-        seal, next_base = self._seal, self._next_base
-        if seal is None or seal.end_position != self._position:
-            until = next_base if seal is None else seal.until_offset
-            what = f"the index ends at offset {self._offset}, byte {self._position}: its last entries were cut off or are damaged"
-            yield self._finding(FindingKind.INDEX_SHORT, self._index_path, what, _REBUILD, (self._offset, until))
-        if seal is None:
-            return
-        if next_base is None:
-            if not self._has_next(seal.until_offset):
-                what = f"the newest segment's two files are missing: the messages from offset {seal.until_offset} on"
-                yield self._finding(FindingKind.GAP, self._index_path, what, _RESTORE_NEWEST, (seal.until_offset, None))
-        elif seal.until_offset < next_base:
-            what = f"the next segment began at offset {seal.until_offset}, and the next one that is there begins at {next_base}"
-            yield self._finding(FindingKind.GAP, self._index_path, what, _RESTORE, (seal.until_offset, next_base))
-        elif seal.until_offset > next_base:
-            yield self._note_tail(self._index_path, _MERGED, 0, 0)
-
-    def _has_next(self, base: int) -> bool:
-        """Return whether a segment has been begun, also since the names were listed; it may be a part of another by now."""
-        return any(other >= base for other in base_offsets(self._files.list_names(self._directory) or []))
 
     def _rest(self, data: ReadFile, data_bytes: int) -> Finding:
         """Say what the bytes behind the last entry are: what one broken send leaves, or more than that."""
@@ -372,7 +345,7 @@ class SegmentCheck:
                     FindingKind.INDEX_SHORT,
                     self._index_path,
                     "messages of several sends lie behind the index's end: it is too short",
-                    _REBUILD,
+                    REBUILD,
                     (self._offset, found.last_offset + 1),
                     span,
                 )

@@ -28,6 +28,7 @@ from headstream.segments.layout import INDEX_SUFFIX, base_offsets, segment_path
 from headstream.segments.second_look import second_look
 from headstream.segments.segment import Segment
 from headstream.segments.segment_end import find_unindexed
+from headstream.segments.times import find_later
 
 __all__ = ["DEFAULT_CHUNK_BYTES", "PartitionFollower"]
 
@@ -132,8 +133,8 @@ class PartitionFollower:
         bases = base_offsets(names)
         unindexed = find_unindexed(self._directory, names, bases[-1], self._files) if bases else {}
         for base in sorted({*bases, *unindexed}):
-            is_known = base in known and base not in unindexed
-            self._segments.append(known.pop(base) if is_known else self._make_segment(base, unindexed.get(base)))
+            made = Segment(self._directory, base, self._files, self._buffers, self._verify, unindexed.get(base))
+            self._segments.append(known.pop(base) if base in known and base not in unindexed else made)
         for gone in known.values():
             gone.close()
         for segment in self._segments[:-1]:
@@ -143,9 +144,6 @@ class PartitionFollower:
         self._first_times_us.clear()
         for segment in self._segments:
             segment.refresh()  # the last appends before a roll may have come after the look at what was the newest then
-
-    def _make_segment(self, base: int, unindexed: int | None) -> Segment:
-        return Segment(self._directory, base, self._files, self._buffers, verify=self._verify, unindexed=unindexed)
 
     def _newest(self) -> Segment:
         return self._segments[-1]
@@ -375,22 +373,10 @@ class PartitionFollower:
             timestamp_us: Microseconds since 1970 UTC.
         """
         # The last segment that begins before that time holds the place, or ends just before it.
-        low, high = 0, len(self._segments)
-        while low < high:
-            middle = (low + high) // 2
-            first = self._time_from(middle)
-            if first is not None and first < timestamp_us:
-                low = middle + 1
-            else:
-                high = middle
-        if low == 0:
+        later = find_later(len(self._segments), self._first_time_us, timestamp_us)
+        if later == 0:
             return self.first_offset
-        return min(self._open(low - 1).find_timestamp(timestamp_us), self._end_offset)
-
-    def _time_from(self, number: int) -> int | None:
-        """Return the time of the first message of a segment or, where nothing of it is left or readable, of a later one."""
-        times = map(self._first_time_us, range(number, len(self._segments)))
-        return next((first for first in times if first is not None), None)
+        return min(self._open(later - 1).find_timestamp(timestamp_us), self._end_offset)
 
     def _first_time_us(self, number: int) -> int | None:
         """Return the time of a segment's first message, or None where there is none; only once it is read for that."""

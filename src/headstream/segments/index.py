@@ -210,7 +210,7 @@ class IndexReader:
                 return number
             else:
                 raise corrupt_offsets(
-                    f"{said_offsets(from_offset, entry.first_offset)} cannot be found: entry {damaged} of an index file is damaged",
+                    f"{said_offsets(from_offset, entry.first_offset)} cannot be found: entry {damaged} of the index is damaged",
                     f"{self.path}, byte {INDEX_HEADER_BYTES + damaged * INDEX_ENTRY_BYTES}",
                     from_offset,
                     entry.first_offset,

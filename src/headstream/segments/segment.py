@@ -8,23 +8,16 @@ Compaction puts another index in the place of a closed segment's, which names an
 
 from __future__ import annotations
 
-from typing import Final
-
 from headstream.codec.batch.scan import take_whole
 from headstream.errors import CorruptLogError, CorruptSendError, OffsetOutOfRangeError
-from headstream.segments.checking import SendChecks, corrupt_offsets, said_offsets
+from headstream.segments.checking import SendChecks, corrupt_offsets, missing_offsets, no_message, said_offsets
 from headstream.segments.files import BufferPool, ReadFile, ReadFiles
 from headstream.segments.index import IndexReader, read_generation
 from headstream.segments.layout import DROPPED_SUFFIX, INDEX_SUFFIX, LOG_SUFFIX, IndexEntry, log_suffix, segment_path
 from headstream.segments.segment_end import MissingIndex, prove_end
+from headstream.segments.send_places import SendPlaces
 
 __all__ = ["Segment"]
-
-_MAX_PLACES: Final = 64
-"""How many places inside sends are remembered: as many readers as can go through one segment without searching."""
-
-_SEARCH_BYTES: Final = 128 << 10
-"""How much of a send is read at once to find an offset in it: on the average, half of a send is."""
 
 
 class _ReplacedError(Exception):
@@ -63,7 +56,6 @@ class Segment:
         base_offset: int,
         files: ReadFiles,
         buffers: BufferPool,
-        *,
         verify: bool = True,
         unindexed: int | None = None,
     ) -> None:
@@ -76,7 +68,7 @@ class Segment:
         self._index: IndexReader | None = None
         self._near = 0
         self._generation = 0
-        self._places: dict[int, int] = {}
+        self._places = SendPlaces(self._read, self._damaged)
         self._unindexed = unindexed
 
     @property
@@ -149,7 +141,7 @@ class Segment:
             if self._index.generation != self._generation:
                 self._generation = self._index.generation
                 self._near = 0
-                self._places.clear()
+                self._places.forget()
                 if self._checks is not None:
                     self._checks = SendChecks(self.data_path, self.base_offset)
         return self._index
@@ -238,12 +230,12 @@ class Segment:
     def _read_chunk(self, from_offset: int, until_offset: int, size_bytes: int) -> tuple[memoryview, int]:
         index = self._opened()
         if index.last is None or from_offset >= index.last.end_offset:
-            raise self._missing(from_offset, until_offset)
+            raise missing_offsets(self._directory, self.base_offset, from_offset, until_offset)
         number = self._entry_number(index, from_offset)
         entry = index.entry(number)
         if self._checks is not None and from_offset > entry.first_offset:
             self._checks.check(entry, self._read_what_is_there)
-        start = self._position_in(entry, from_offset)
+        start = self._places.find(entry, from_offset)
         # A quarter more is taken where that ends with a send: to cut one is dearer than to read a little more.
         last = index.find_last_within(number, until_offset, start + size_bytes + size_bytes // 4)
         self._near = max(number, last)
@@ -278,7 +270,7 @@ class Segment:
         if index.is_compacted:
             return index.find_offset_from(offset)
         if index.last is None or offset >= index.last.end_offset:
-            raise self._missing(offset, offset + 1)
+            raise missing_offsets(self._directory, self.base_offset, offset, offset + 1)
         return self._entry_number(index, offset)
 
     def check(self, offset: int, next_base: int | None = None) -> None:
@@ -317,7 +309,7 @@ class Segment:
                     advice="Name offsets that are there",
                 )
             try:
-                return self._position_in(index.entry(number), offset)
+                return self._places.find(index.entry(number), offset)
             except _ReplacedError:
                 self.close()
 
@@ -337,7 +329,7 @@ class Segment:
             if span == rest:
                 raise self._damaged(start)
             span = min(rest, max(span * 2, 4096))
-        self._remember(from_offset + count, start + end)
+        self._places.remember(from_offset + count, start + end)
         return chunk[:end], from_offset + count
 
     def find_timestamp(self, timestamp_us: int) -> int:
@@ -358,38 +350,6 @@ class Segment:
                 if entry is not None and entry.first_offset <= offset < entry.end_offset:
                     return number
         return index.find_offset(offset)
-
-    def _position_in(self, entry: IndexEntry, offset: int) -> int:
-        """Return the byte position of an offset within a send."""
-        if offset == entry.first_offset:
-            return entry.byte_position
-        position = self._places.get(offset)
-        if position is not None:
-            return position
-        position, at = entry.byte_position, entry.first_offset
-        while at < offset:
-            chunk, reached = self._search(entry, position, offset - at)
-            position, at = position + len(chunk), at + reached
-        self._remember(offset, position)
-        return position
-
-    def _search(self, entry: IndexEntry, position: int, count: int) -> tuple[memoryview, int]:
-        """Return up to so many messages of a send from a byte position on, and how many they are."""
-        rest = entry.end_position - position
-        span = min(rest, _SEARCH_BYTES)
-        while True:
-            chunk = self._read(position, span)
-            end, taken = take_whole(chunk, count, span)
-            if taken:
-                return chunk[:end], taken
-            if span == rest:
-                raise self._damaged(position)
-            span = min(rest, span * 2)
-
-    def _remember(self, offset: int, position: int) -> None:
-        self._places[offset] = position
-        if len(self._places) > _MAX_PLACES:
-            del self._places[next(iter(self._places))]
 
     def _read(self, position: int, size_bytes: int) -> memoryview:
         chunk = self._read_what_is_there(position, size_bytes)
@@ -431,17 +391,5 @@ class Segment:
             )
         return self._open(path)
 
-    def _missing(self, from_offset: int, until_offset: int) -> CorruptSendError:
-        return corrupt_offsets(
-            f"{said_offsets(from_offset, until_offset)} cannot be read: no index holds them, and later ones are there",
-            f"{self._directory}, behind segment {self.base_offset}",
-            from_offset,
-            until_offset,
-        )
-
     def _damaged(self, position: int) -> CorruptLogError:
-        return CorruptLogError(
-            f"there is no whole message at byte {position}",
-            where=self.data_path,
-            advice="The file was altered after it was written: restore it from a copy",
-        )
+        return no_message(self.data_path, position)

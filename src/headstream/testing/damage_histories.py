@@ -15,13 +15,13 @@ any file of up to three segments, and the damaged files put back from a copy. Wh
 from __future__ import annotations
 
 import random
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from contextlib import suppress
-from dataclasses import dataclass, field
-from typing import ClassVar, Final, NamedTuple
+from dataclasses import dataclass
+from typing import ClassVar, Final
 
-from headstream.codec.binary import decode_polled, encode_sent
-from headstream.errors import CorruptLogError, CorruptSendError
+from headstream.codec.binary import encode_sent
+from headstream.errors import CorruptLogError
 from headstream.log.closed_segments import finish_pass
 from headstream.log.compaction_pass import CompactionPass
 from headstream.log.partition import Partition
@@ -30,10 +30,7 @@ from headstream.log.repair import repair_partition
 from headstream.log.segment_removal import open_index
 from headstream.model.message import Message
 from headstream.segments.files import BufferPool
-from headstream.segments.follower import PartitionFollower
 from headstream.segments.layout import (
-    INDEX_ENTRY_BYTES,
-    INDEX_HEADER_BYTES,
     INDEX_SUFFIX,
     LOG_SUFFIX,
     base_offsets,
@@ -42,22 +39,14 @@ from headstream.segments.layout import (
     segment_path,
 )
 from headstream.testing.faulty_files import FaultyFiles, Killed
+from headstream.testing.segment_damage import KINDS, LOST, damage_segment
+from headstream.testing.told_reading import Content, Reading, read_told
 
 __all__ = ["DamageHistory"]
 
 _PLACE: Final = "log/1"
 _SEED: Final = bytes(16)
 _MOST_DAMAGED: Final = 3
-_STATE_AT: Final = 8
-"""The state's byte in a stored message, which checksums leave out."""
-_STORED_HEAD_BYTES: Final = 41
-
-_IndexDamage = Callable[[bytes], bytes | None]
-
-
-class _Sent(NamedTuple):
-    key: bytes
-    payload: bytes | None
 
 
 @dataclass(slots=True)
@@ -69,17 +58,6 @@ class _Damage:
     before: dict[str, bytes]
     is_provable: bool
     """Whether the messages are whole, so that repair can build the index again."""
-
-
-@dataclass(slots=True)
-class _Read:
-    """What a reader got: messages by offset, and the ranges it was told of."""
-
-    messages: dict[int, _Sent] = field(default_factory=dict)
-    told: list[tuple[int, int]] = field(default_factory=list)
-
-    def tells(self, offset: int) -> bool:
-        return any(begin <= offset < end for begin, end in self.told)
 
 
 class DamageHistory:
@@ -98,7 +76,7 @@ class DamageHistory:
         self._steps = steps
         self._segment_bytes = self._rng.choice([300, 1000, 4000])
         self._keys = self._rng.choice([3, 10, 60])
-        self._sent: dict[int, _Sent] = {}
+        self._sent: dict[int, Content] = {}
         self._end = 0
         self._lost: list[tuple[int, int]] = []
         """Ranges that repair has given up, with the newest segment's files missing."""
@@ -142,7 +120,7 @@ class DamageHistory:
             return
         self._count += 1
         batch = [
-            _Sent(
+            Content(
                 b"%d" % self._rng.randint(1, self._keys),
                 None if self._rng.random() < 0.2 else b"%d " % self._count + self._rng.randbytes(self._rng.choice([2, 20, 90])),
             )
@@ -173,7 +151,8 @@ class DamageHistory:
             self._partition = Partition(_PLACE, self._files, wide=True, segment_bytes=self._segment_bytes)
         except CorruptLogError as error:
             self._note(f"  {error.what}")
-            assert is_lost, f"it does not open: {error}"
+            if not is_lost:
+                raise AssertionError(f"it does not open: {error}") from error
         else:
             assert not is_lost, "it opens, and gives offsets again that were lost with the newest segment"
             assert self._partition.end_offset == self._end, f"it ends at {self._partition.end_offset}, not {self._end}"
@@ -201,7 +180,8 @@ class DamageHistory:
             self._partition = None
         except CorruptLogError as error:
             self._note(f"  {error.what}")
-            assert self._damages or self._lost, f"a pass finds damage where there is none: {error}"
+            if not (self._damages or self._lost):
+                raise AssertionError(f"a pass finds damage where there is none: {error}") from error
         self._files.revive()
         self._drop_rewritten(before)
         if self._partition is None:
@@ -257,48 +237,20 @@ class DamageHistory:
             return  # a killed pass has left something: opening the log decides which file holds
         place = bases.index(base)
         is_beside_lost = any("lost" in damage.what for damage in self._damages)
-        kinds = ["index cut", "index cut", "index torn", "index deleted", "index flipped", "index zeroed", "log flipped", "log cut",
-                 "log deleted"]  # fmt: skip
+        kinds = list(KINDS)
         if place and not self._damages and self._is_sealed(bases[place - 1]):
-            kinds += ["lost", "lost"]
+            kinds += [LOST, LOST]
         if is_beside_lost:
-            kinds = ["log flipped", "log cut"]
+            kinds = [kind for kind in KINDS if kind in ("log flipped", "log cut")]
         what = self._rng.choice(kinds)
-        is_changed = self._apply(what, index, data, files)
-        if is_changed:
+        changed = damage_segment(what, index, data, files, self._rng)
+        for path, content in changed.items():
+            self._write_file(path, content)
+        if changed:
             self._note(f"segment {base}: {what}")
             self._damages.append(_Damage(base, what, files, is_provable=what.startswith("index")))
             if self._partition is not None:
                 self._partition.close()
-
-    def _apply(self, what: str, index: str, data: str, files: dict[str, bytes]) -> bool:
-        """Do something to a segment's files, and return whether they are others by it."""
-        rng, rows = self._rng, files[index]
-        count = (len(rows) - INDEX_HEADER_BYTES) // INDEX_ENTRY_BYTES
-        changed: dict[str, bytes | None] = {}
-        if what == "index cut":
-            changed[index] = rows[: INDEX_HEADER_BYTES + INDEX_ENTRY_BYTES * rng.randint(0, max(0, count - 1))]
-        elif what == "index torn":
-            changed[index] = rows[: rng.randint(INDEX_HEADER_BYTES, len(rows))]
-        elif what == "index flipped":
-            changed[index] = self._flipped(rows, rng.randrange(len(rows)))
-        elif what == "index zeroed" and count:
-            at = INDEX_HEADER_BYTES + INDEX_ENTRY_BYTES * rng.randrange(count)
-            changed[index] = rows[:at] + bytes(INDEX_ENTRY_BYTES) + rows[at + INDEX_ENTRY_BYTES :]
-        elif what == "log flipped" and files[data]:
-            at = rng.randrange(len(files[data]))
-            if at not in _state_places(files[data]):
-                changed[data] = self._flipped(files[data], at)
-        elif what == "log cut" and files[data]:
-            changed[data] = files[data][: rng.randrange(len(files[data]))]
-        elif what in ("index deleted", "log deleted", "lost"):
-            changed = {path: None for path in (index, data) if what == "lost" or (path == index) is (what == "index deleted")}
-        for path, content in changed.items():
-            self._write_file(path, content)
-        return any(files[path] != content for path, content in changed.items())
-
-    def _flipped(self, data: bytes, at: int) -> bytes:
-        return data[:at] + bytes([data[at] ^ 1 << self._rng.randrange(8)]) + data[at + 1 :]
 
     def _lose_newest(self) -> None:
         """Lose both files of the newest segment, which another follows in no index."""
@@ -397,31 +349,13 @@ class DamageHistory:
         self._check(read, self._position, end)
         self._position = end
 
-    def _read(self, from_offset: int) -> _Read:
-        read = _Read()
-        with PartitionFollower(_PLACE, self._files) as follower:
-            offset, last = max(from_offset, follower.first_offset), -1
-            while offset < follower.end_offset:
-                try:
-                    for message in _messages(follower, offset, self._rng.choice([200, 5000])):
-                        assert message.offset is not None and message.offset > last, "offsets do not rise"
-                        last = message.offset
-                        read.messages[last] = _Sent(message.key or b"", message.payload)
-                        offset = last + 1
-                    break
-                except CorruptSendError as error:
-                    assert error.until_offset > offset, f"it is not told how to go on from {offset}: {error}"
-                    assert error.from_offset <= error.until_offset
-                    read.told.append((max(offset, error.from_offset), error.until_offset))
-                    offset = error.until_offset
-                    if self._rng.random() < 0.5:
-                        offset = max(offset, follower.next_readable(offset))
-                        read.told.append((error.until_offset, offset))
+    def _read(self, from_offset: int) -> Reading:
+        reading = read_told(self._files, _PLACE, from_offset, self._rng)
         if not self._damages and not self._lost:
-            assert not read.told, f"readers are told of damage where there is none: {read.told}"
-        return read
+            assert not reading.told, f"readers are told of damage where there is none: {reading.told}"
+        return reading
 
-    def _check(self, read: _Read, begin: int, end: int | None = None) -> None:
+    def _check(self, read: Reading, begin: int, end: int | None = None) -> None:
         """Compare what was read with what was sent."""
         for offset, sent in read.messages.items():
             assert self._sent.get(offset) == sent, f"offset {offset} is {sent}, not {self._sent.get(offset)}"
@@ -439,18 +373,3 @@ class DamageHistory:
         if any(damage.what == "newest lost" and offset >= damage.base for damage in self._damages):
             return True
         return any(begin <= offset < end for begin, end in self._lost)
-
-
-def _messages(follower: PartitionFollower, offset: int, size_bytes: int) -> Iterator[Message]:
-    for chunk in follower.read(offset, size_bytes=size_bytes):
-        yield from decode_polled(bytes(chunk))
-
-
-def _state_places(stored: bytes) -> set[int]:
-    """Return where the state bytes are."""
-    places, at = set(), 0
-    while at < len(stored):
-        places.add(at + _STATE_AT)
-        at += _STORED_HEAD_BYTES + int.from_bytes(stored[at + 37 : at + 41], "little")
-        at += 4 + int.from_bytes(stored[at : at + 4], "little")
-    return places
