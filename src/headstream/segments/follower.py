@@ -110,11 +110,7 @@ class PartitionFollower:
         self._end_offset = self._newest().end_offset if self._segments else 0
 
     def renew(self) -> None:
-        """Take in what has changed, whatever the directory's time says: something that was listed is gone.
-
-        Raises:
-            PartitionNotFoundError: the partition has been deleted.
-        """
+        """Refresh, whatever the directory's time says: something that was listed is gone."""
         self._changed = None
         self.refresh()
 

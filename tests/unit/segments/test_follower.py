@@ -166,8 +166,8 @@ def test_offset_of_finds_the_first_message_of_a_time_or_later(place: Place) -> N
     files, directory = place
     partition = open_partition(files, directory, segment_bytes=150)
     times = [10, 10, 20, 30, 30, 30, 40]
-    for time in times:
-        partition.append(batch(b"a" * 30, b"b"), time, SEED)
+    for time_us in times:
+        partition.append(batch(b"a" * 30, b"b"), time_us, SEED)
     with PartitionFollower(directory, files) as follower:
         for asked in range(50):
             expected = next((2 * number for number, time in enumerate(times) if time >= asked), 2 * len(times))
