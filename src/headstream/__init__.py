@@ -81,7 +81,7 @@ from headstream.model.constructors import (
 from headstream.model.groups import Group, GroupMember, GroupPartition
 from headstream.model.header_values import HeaderKind, HeaderValue
 from headstream.model.headers import Headers
-from headstream.model.message import Message, MessageState, checksum
+from headstream.model.message import Message, MessageState, ReceivedMessage, checksum
 from headstream.model.polling import PollingStrategy
 from headstream.model.topology import Fsync, Limits, Partition, Stream, Topic
 from headstream.version import __version__
@@ -145,6 +145,7 @@ __all__ = [
     "PollingStrategy",
     "Producer",
     "RebalancedError",
+    "ReceivedMessage",
     "ReplicateError",
     "RowError",
     "SchemaError",

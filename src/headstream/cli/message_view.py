@@ -7,7 +7,7 @@ A payload or key that is printable UTF-8 is shown as text, with line ends and ta
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 from typing import Final
 
 from headstream.cli.header_text import encode_base64, format_header
@@ -22,7 +22,7 @@ _SHOWN_CHARACTERS: Final = 200
 _BLANKS: Final = str.maketrans("", "", "\n\r\t")
 
 
-def print_message_table(messages: list[Message], form: str) -> None:
+def print_message_table(messages: Sequence[Message], form: str) -> None:
     """Print messages that are all there: as a table, or a line each where a terminal is too narrow for one.
 
     Args:

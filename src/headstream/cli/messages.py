@@ -23,7 +23,7 @@ from headstream.cli.parameters import (
 )
 from headstream.model.header_values import HeaderValue
 from headstream.model.identifiers import check_name, parse_message_id
-from headstream.model.message import Message
+from headstream.model.message import ReceivedMessage
 from headstream.model.polling import PollingKind, PollingStrategy, partition_of
 
 if TYPE_CHECKING:
@@ -136,7 +136,7 @@ def poll(
                 sys.stdout.flush()
                 reader.commit()  # what was shown has been shown
             return
-        found: list[Message] = []
+        found: list[ReceivedMessage] = []
         for number in numbers:
             if offset.kind is PollingKind.LAST or len(found) < count:
                 wanted = count if offset.kind is PollingKind.LAST else count - len(found)
@@ -192,7 +192,7 @@ def _follow(
     start: PollingStrategy,
     states: tuple[str, ...] | None,
     count: int | None,
-) -> Iterator[Message]:
+) -> Iterator[ReceivedMessage]:
     with log.consumer(topic, partitions=partitions or None, start=start, states=states) as consumer:
         shown = 0
         while count is None or shown < count:

@@ -18,7 +18,7 @@ from headstream.client.transport import RemoteAccess, Transport
 from headstream.errors import ClosedError, InvalidUrlError
 from headstream.model.groups import DEFAULT_SESSION_TIMEOUT_MS
 from headstream.model.identifiers import TopicName
-from headstream.model.message import Message, StateChange, parse_state
+from headstream.model.message import ReceivedMessage, StateChange, parse_state
 from headstream.model.polling import Consumer as Committer
 from headstream.model.polling import PollingStrategy
 
@@ -172,7 +172,7 @@ class Client(Topology, Progress):
         states: StatesInput = ("available",),
         consumer: str | Committer | None = None,
         auto_commit: bool = False,
-    ) -> list[Message]:
+    ) -> list[ReceivedMessage]:
         """Return messages of one partition, without waiting for any.
 
         Args:

@@ -9,7 +9,7 @@ from rich.cells import cell_len
 
 from headstream.cli.message_view import describe_bytes, print_message_lines, print_message_table
 from headstream.cli.output import escape, format_time, print_object, print_objects, write_json_list
-from headstream.model.message import Message
+from headstream.model.message import Message, MessageState
 from tests.cli_inputs import ALL_KINDS
 
 ROWS = [{"name": "shop", "id": 1, "topics": ["a", "b"]}, {"name": "[red]zoo", "id": 12, "topics": []}]
@@ -102,7 +102,9 @@ def test_format_time_is_iso_8601_in_utc(time_us: int, shown: str) -> None:
 
 
 def test_messages_are_one_line_each_whatever_is_in_them(capsys: pytest.CaptureFixture[str]) -> None:
-    message = Message(payload=b"a\nb", headers=ALL_KINDS, key=b"\n", offset=3, timestamp=0, partition=1, state=20)
+    message = Message(
+        payload=b"a\nb", headers=ALL_KINDS, key=b"\n", offset=3, timestamp=0, partition=1, state=MessageState.POISONED
+    )
     print_message_lines([message], "table")
     (line,) = capsys.readouterr().out.splitlines()
     assert line.startswith("1:3  1970-01-01T00:00:00.000000Z  poisoned  key \\n  raw=raw:AP8= string=string:grün")

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import Any, Final
 
@@ -34,8 +34,8 @@ class Dialect:
     """
 
     spelling: Spelling
-    write: Callable[[list[Message]], Any]
-    read: Callable[[BytesLike], list[Message]] | None
+    write: Callable[[Sequence[Message]], Any]
+    read: Callable[[BytesLike], Sequence[Message]] | None
 
 
 def plan_conversion(message: Message, *, to: str) -> tuple[Finding, ...]:
@@ -133,7 +133,7 @@ def convert_all(messages: Iterable[Message], *, to: str, on_loss: OnLoss = "erro
     return _dialect(to).write([fit_message(message, to=to, on_loss=on_loss) for message in messages])
 
 
-def read_messages(data: BytesLike, *, dialect: str) -> list[Message]:
+def read_messages(data: BytesLike, *, dialect: str) -> Sequence[Message]:
     """Return the messages in some bytes.
 
     Args:
@@ -157,15 +157,15 @@ def _dialect(name: str) -> Dialect:
     return dialect
 
 
-def _are_stored(messages: list[Message]) -> bool:
+def _are_stored(messages: Sequence[Message]) -> bool:
     return all(message.offset is not None and message.timestamp is not None for message in messages)
 
 
-def _write_binary(messages: list[Message]) -> bytes:
+def _write_binary(messages: Sequence[Message]) -> bytes:
     return binary.encode_polled(messages) if _are_stored(messages) else binary.encode_sent(messages)
 
 
-def _read_binary(data: BytesLike) -> list[Message]:
+def _read_binary(data: BytesLike) -> Sequence[Message]:
     try:
         return binary.decode_polled(data)
     except DecodeError as error:
@@ -175,7 +175,7 @@ def _read_binary(data: BytesLike) -> list[Message]:
             raise error from None
 
 
-def _write_json(messages: list[Message]) -> bytes:
+def _write_json(messages: Sequence[Message]) -> bytes:
     if not _are_stored(messages):
         return json_transport.encode_sent(messages)
     partitions = {message.partition or 0 for message in messages}
@@ -185,7 +185,7 @@ def _write_json(messages: list[Message]) -> bytes:
     return json_transport.encode_polled(messages, partitions.pop() if partitions else 0, newest)
 
 
-def _read_json(data: BytesLike) -> list[Message]:
+def _read_json(data: BytesLike) -> Sequence[Message]:
     try:
         return json_transport.decode_polled(data).messages
     except DecodeError as error:
@@ -194,22 +194,22 @@ def _read_json(data: BytesLike) -> list[Message]:
         return json_transport.decode_sent(data).messages
 
 
-def _write_kip82(messages: list[Message]) -> bytes:
+def _write_kip82(messages: Sequence[Message]) -> bytes:
     return b"".join(encode_message(from_message(message)) for message in messages)
 
 
-def _write_kip82_old(magic: int) -> Callable[[list[Message]], bytes]:
+def _write_kip82_old(magic: int) -> Callable[[Sequence[Message]], bytes]:
     return lambda messages: b"".join(encode_message(down_convert(from_message(message), magic)[0]) for message in messages)
 
 
-def _read_kip82(data: BytesLike) -> list[Message]:
+def _read_kip82(data: BytesLike) -> Sequence[Message]:
     found = decode_set(data, layout=LENIENT)
     if found.incomplete_bytes:
         raise DecodeError("the last message is cut short", found.end, have=found.incomplete_bytes)
     return [to_message(message) for message in found.messages]
 
 
-def _write_replicate(messages: list[Message]) -> bytes:
+def _write_replicate(messages: Sequence[Message]) -> bytes:
     message = _only(messages, "replicate")
     if message.payload is None:
         raise InvalidInputError("a null payload is no Replicate envelope")
@@ -218,13 +218,13 @@ def _write_replicate(messages: list[Message]) -> bytes:
     return encode_envelope(replace(envelope, headers=headers or None))
 
 
-def _read_replicate(data: BytesLike) -> list[Message]:
+def _read_replicate(data: BytesLike) -> Sequence[Message]:
     envelope = decode_envelope(bytes(data))
     bare = encode_envelope(replace(envelope, headers=None))
     return [Message(payload=bare, headers=Headers(envelope.headers or {}))]
 
 
-def _write_row(messages: list[Message]) -> dict[str, Any]:
+def _write_row(messages: Sequence[Message]) -> dict[str, Any]:
     message = _only(messages, "row")
     return {
         "key": message.key,
@@ -240,11 +240,11 @@ def _write_row(messages: list[Message]) -> dict[str, Any]:
     }
 
 
-def _write_kafka(messages: list[Message]) -> KafkaRecord:
+def _write_kafka(messages: Sequence[Message]) -> KafkaRecord:
     return encode_record(_only(messages, "kafka"))
 
 
-def _only(messages: list[Message], dialect: str) -> Message:
+def _only(messages: Sequence[Message], dialect: str) -> Message:
     if len(messages) != 1:
         raise InvalidInputError(f"{dialect} is one message, not {len(messages)}", advice="Convert each by itself")
     return messages[0]
