@@ -234,6 +234,6 @@ def test_values_work_where_their_number_does() -> None:
     with pytest.raises(TypeError):
         assert attempt < "x"
     with pytest.raises(TypeError, match="a string header cannot be an index"):
-        "abc"[hs.string("1")]  # type: ignore[index]
+        "abc"[hs.string("1")]
     with pytest.raises(hs.HeaderError, match="cannot be read as a whole number"):
         int(hs.float64(1.5))
