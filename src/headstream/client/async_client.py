@@ -238,8 +238,10 @@ class AsyncClient:
         make = functools.partial(self._client.consumer, topic, **options)
         return AsyncConsumer(make, options.get("timeout_ms"), self._client.interrupt)
 
-    async def poll(self, topic: str | TopicName, partition: int = 1, **options: Unpack[PollOptions]) -> list[ReceivedMessage]:
-        """Return messages of one partition, without waiting for any; see Client.poll()."""
+    async def poll(
+        self, topic: str | TopicName, partition: int | None = None, **options: Unpack[PollOptions]
+    ) -> list[ReceivedMessage]:
+        """Return messages of one partition or of all, without waiting for any; see Client.poll()."""
         return await self._worker.run(functools.partial(self._client.poll, **options), topic, partition)
 
     async def set_state(

@@ -18,7 +18,7 @@ from types import TracebackType
 from typing import Final
 
 from headstream.client.ahead import FETCH_BYTES, FETCH_COUNT, Ahead
-from headstream.client.arguments import StartInput
+from headstream.client.arguments import StartInput, start_of
 from headstream.client.fetching import Fetching
 from headstream.client.membership import Membership
 from headstream.client.places import check_start, find_offset
@@ -83,7 +83,7 @@ class Consumer:
         self._states = states
         self._timeout_ms = timeout_ms
         self._is_closed = False
-        self._strategy = check_start(start if isinstance(start, PollingStrategy) else PollingStrategy.parse(start), self._name)
+        self._strategy = check_start(start_of(start), self._name)
         self._share: Membership | None = None
         self._damaged: dict[int, CorruptSendError] = {}
         self._ahead = Ahead(transport.messages, self._name, states)
@@ -229,7 +229,7 @@ class Consumer:
                 advice=f"It reads {', '.join(map(str, self._fetching.positions)) or 'none'}",
             )
         self._damaged.pop(partition, None)
-        strategy = offset if isinstance(offset, PollingStrategy) else PollingStrategy.parse(offset)
+        strategy = start_of(offset)
         self._fetching.seek(partition, find_offset(self._transport, self._name, partition, strategy))
 
     # -- fetching and committing --------------------------------------------------------------------------------
