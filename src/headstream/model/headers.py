@@ -8,7 +8,7 @@ from typing import Any, Final, NamedTuple, TypeAlias, Union
 from headstream.errors import HeaderError
 from headstream.model import constructors as kinds
 from headstream.model.constructors import HeaderInput, header_value
-from headstream.model.header_block import BINARY, MAX_KEY_BYTES, HeaderBlock, HeaderLayout, Pair
+from headstream.model.header_block import BINARY, MAX_KEY_BYTES, HeaderBlock, HeaderLayout, Pair, check_key
 from headstream.model.header_values import HeaderKind, HeaderValue, PlainValue
 
 __all__ = [
@@ -22,26 +22,6 @@ __all__ = [
     "check_key",
     "unopened",
 ]
-
-
-def check_key(key: str) -> str:
-    """Return a header key if it can be one: 1 to 255 bytes of UTF-8, its case kept.
-
-    Raises:
-        HeaderError: it cannot.
-    """
-    if not isinstance(key, str):
-        raise HeaderError(f"a header key is a str, not {type(key).__name__}")
-    if key.isascii():
-        size = len(key)
-    else:
-        try:
-            size = len(key.encode("utf-8"))
-        except UnicodeEncodeError as error:
-            raise HeaderError(f"character {error.start} of the header key has no UTF-8 spelling", where=repr(key[:40])) from None
-    if not 1 <= size <= MAX_KEY_BYTES:
-        raise HeaderError(f"a header key has 1 to {MAX_KEY_BYTES} bytes, this one has {size}", where=repr(key[:40]))
-    return key
 
 
 HeadersInput: TypeAlias = Union["Headers", Mapping[str, Any], Iterable[tuple[str, Any]]]
