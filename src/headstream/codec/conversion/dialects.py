@@ -15,7 +15,7 @@ from headstream.codec.conversion.values import fit_any_headstream, fit_iggy, fit
 from headstream.codec.kafka import KafkaRecord, encode_record
 from headstream.codec.kip82 import LENIENT, decode_set, down_convert, encode_message, from_message, to_message
 from headstream.codec.replicate.envelope import decode_envelope, encode_envelope
-from headstream.errors import DecodeError, InvalidInputError, InvalidOptionError
+from headstream.errors import DecodeError, HeaderError, HeadstreamError, InvalidInputError, InvalidOptionError, LimitError
 from headstream.model.headers import Headers
 from headstream.model.identifiers import format_message_id
 from headstream.model.message import Message, MessageState, state_name
@@ -52,7 +52,16 @@ def plan_conversion(message: Message, *, to: str) -> tuple[Finding, ...]:
         InvalidOptionError: there is no such dialect.
     """
     spelling = _dialect(to).spelling
-    return (*find_in_fields(message, spelling), *(finding for _, finding in find_in_headers(message, spelling)))
+    findings = (*find_in_fields(message, spelling), *(finding for _, finding in find_in_headers(message, spelling)))
+    if any(finding.is_loss and not finding.remedies for finding in findings):
+        return findings
+    try:  # what only the whole message shows, such as a dialect's limit on headers in all, is asked of what writes it
+        _dialect(to).write([fit_message(message, to=to, on_loss=_EVERY_POLICY)])
+    except (LimitError, HeaderError) as error:
+        return (*findings, Finding(error.where or "message", error.what))
+    except HeadstreamError:  # a payload or field that is none of the dialect: no question of what is lost
+        pass
+    return findings
 
 
 def fit_message(message: Message, *, to: str, on_loss: OnLoss = "error") -> Message:
@@ -68,7 +77,7 @@ def fit_message(message: Message, *, to: str, on_loss: OnLoss = "error") -> Mess
         InvalidOptionError: there is no such dialect or policy.
     """
     spelling, policies = _dialect(to).spelling, policies_of(on_loss)
-    changes: dict[str, Any] = {}
+    changes: dict[str, Any] = _bare(message) if "bare" in policies and to in _CARRYING else {}
     for finding in find_in_fields(message, spelling):
         choose(finding, policies, to)
         changes |= _without(finding.part, message)
@@ -84,6 +93,12 @@ def fit_message(message: Message, *, to: str, on_loss: OnLoss = "error") -> Mess
                 pairs.append((key, fitted))
         changes["headers"] = Headers(pairs)
     return replace(message, **changes) if changes else message
+
+
+def _bare(message: Message) -> dict[str, Any]:
+    """Return the changes to a message of which nothing but state and a wrong checksum travels as a header."""
+    timestamp = message.timestamp
+    return {"id": 0} | ({} if timestamp is None else {"timestamp": timestamp // 1000 * 1000})
 
 
 def _without(part: str, message: Message) -> dict[str, Any]:
@@ -106,7 +121,8 @@ def convert(message: Message, *, to: str, on_loss: OnLoss = "error") -> Any:
         message: Any; read_messages() makes one of bytes.
         to: One of DIALECTS.
         on_loss: `error` refuses what has no spelling there; `drop` leaves it out, `widen` and `text` make it a value of a
-            wider kind or its text; several are tried in order.
+            wider kind or its text; `bare` leaves id and microseconds out that would travel as headers. Several are tried in
+            order.
 
     Returns:
         Bytes, a KafkaRecord for `kafka`, a dict for `row`.
@@ -250,6 +266,9 @@ def _only(messages: Sequence[Message], dialect: str) -> Message:
     return messages[0]
 
 
+_EVERY_POLICY: Final = ("widen", "text", "drop")
+_CARRYING: Final = ("kip82", "kafka")
+"""Dialects in which a message's id and microseconds are reserved headers."""
 _NO_STATE: Final = frozenset(("key", "id", "offset", "timestamp", "micros"))
 
 DIALECTS: Final[Mapping[str, Dialect]] = {
