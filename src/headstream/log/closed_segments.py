@@ -14,11 +14,12 @@ from __future__ import annotations
 from itertools import pairwise
 from typing import NamedTuple
 
+from headstream.errors import CorruptLogError
 from headstream.log.files import Files
 from headstream.log.findings import report
 from headstream.log.segment_removal import drop_segment, finish_drops, open_index
 from headstream.segments.index import IndexReader
-from headstream.segments.layout import REPLACING_SUFFIX, base_offsets, log_offsets, log_suffix, segment_path
+from headstream.segments.layout import INDEX_SUFFIX, REPLACING_SUFFIX, base_offsets, log_offsets, log_suffix, segment_path
 from headstream.segments.segment_end import find_unindexed, prove_end
 
 __all__ = ["Closed", "finish_pass", "look_at_closed"]
@@ -108,9 +109,6 @@ def finish_pass(directory: str, files: Files) -> None:
     Args:
         directory: The partition's; the caller is the log's writer, and no pass is under way.
         files: Where it is.
-
-    Raises:
-        CorruptLogError: the head of an index is damaged.
     """
     finish_drops(directory, files)
     names = files.list_names(directory) or []
@@ -125,7 +123,11 @@ def finish_pass(directory: str, files: Files) -> None:
     generations: dict[int, int] = {}
     covered_until = 0
     for base in bases:
-        index = open_index(directory, base, files)
+        try:
+            index = open_index(directory, base, files)
+        except CorruptLogError as error:
+            report(segment_path(directory, base, INDEX_SUFFIX), f"{error.what}: nothing beside it is removed")
+            continue
         if index is None:
             continue
         try:

@@ -129,8 +129,10 @@ class PartitionFollower:
         bases = base_offsets(names)
         unindexed = find_unindexed(self._directory, names, bases[-1], self._files) if bases else {}
         for base in sorted({*bases, *unindexed}):
-            made = Segment(self._directory, base, self._files, self._buffers, self._verify, unindexed.get(base))
-            self._segments.append(known.pop(base) if base in known and base not in unindexed else made)
+            segment = None if base in unindexed else known.pop(base, None)
+            if segment is None:
+                segment = Segment(self._directory, base, self._files, self._buffers, self._verify, unindexed.get(base))
+            self._segments.append(segment)
         for gone in known.values():
             gone.close()
         for segment in self._segments[:-1]:

@@ -114,6 +114,7 @@ _ENTRY: Final = struct.Struct("<IIIIQII")
 _CHECK: Final = struct.Struct("<I")
 INDEX_HEADER_BYTES: Final = _HEADER.size
 INDEX_ENTRY_BYTES: Final = _ENTRY.size
+_DIGITS: Final = 20
 _SEGMENT_NAME: Final = re.compile(r"(\d{20})\.index")
 _LOG_NAME: Final = re.compile(r"(\d{20})(?:-(\d+))?\.log")
 
@@ -266,12 +267,12 @@ def unindexed_logs(names: list[str]) -> dict[int, list[int]]:
     A writer makes a .log before its index, and a segment that is being dropped has neither name any more: so of all but
     the newest segment it means that the index was lost.
     """
-    indexed = {match[1] for name in names if (match := _SEGMENT_NAME.fullmatch(name))}
-    dropped = {name.removesuffix(DROPPED_SUFFIX) for name in names if name.endswith(DROPPED_SUFFIX)}
+    # Asked at each look at a directory, where there is mostly none: names are compared before they are parsed.
+    known = {name[:_DIGITS] for name in names if name.endswith((INDEX_SUFFIX, DROPPED_SUFFIX))}
+    lone = [name for name in names if name.endswith(LOG_SUFFIX) and name[:_DIGITS] not in known]
     found: dict[int, list[int]] = {}
-    for base, generation in log_offsets(names):
-        if f"{base:020d}" not in indexed and f"{base:020d}" not in dropped:
-            found.setdefault(base, []).append(generation)
+    for base, generation in log_offsets(lone):
+        found.setdefault(base, []).append(generation)
     return found
 
 

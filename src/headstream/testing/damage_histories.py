@@ -146,8 +146,7 @@ class DamageHistory:
         self._partition = None
         is_lost = any(damage.what == "newest lost" for damage in self._damages)
         try:
-            with suppress(CorruptLogError):
-                finish_pass(_PLACE, self._files)
+            finish_pass(_PLACE, self._files)
             self._partition = Partition(_PLACE, self._files, wide=True, segment_bytes=self._segment_bytes)
         except CorruptLogError as error:
             self._note(f"  {error.what}")

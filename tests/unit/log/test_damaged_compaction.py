@@ -165,6 +165,18 @@ def test_a_segment_that_an_older_one_covers_is_kept_while_that_is_damaged(direct
     assert read(directory) == (list(range(200)), [])
 
 
+def test_a_damaged_head_among_compacted_segments_does_not_keep_appends_from_going_on(directory: str) -> None:
+    compact(directory, 4096)
+    path = path_of(directory, 1)
+    path.write_bytes(b"\xff" + path.read_bytes()[1:])
+    finish_pass(directory, FILES)
+    partition = Partition(directory, FILES, wide=True, segment_bytes=2048)
+    assert partition.append(encode_sent([Message(payload=b"x", key=b"1")]), 300, SEED) == 200
+    partition.close()
+    repair_partition(directory, FILES)
+    assert read(directory) == (list(range(201)), [])
+
+
 def test_two_missing_files_of_a_compacted_segment_in_the_middle_are_told_and_stop_a_pass(directory: str) -> None:
     compact(directory, 4096)
     base, end = bases_of(directory)[1:3]
