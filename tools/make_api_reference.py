@@ -52,7 +52,7 @@ def signature_of(thing: Any) -> str:
         text = str(inspect.signature(thing))
     except (TypeError, ValueError):
         return "(...)"
-    text = re.sub(r"<function .*?>|<object object at .*?>", "...", text)
+    text = re.sub(r"<[^<>]* at 0x[0-9a-f]+>", "...", text)
     return re.sub(r"<(\w+)\.(\w+): .*?>", r"\1.\2", text.replace("'", ""))
 
 
