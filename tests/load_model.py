@@ -1,0 +1,68 @@
+"""What the tables of a history must come to, by a rule that is told from the facts of its messages alone.
+
+The rule. Every message of a table has a place, and the table is what they come to in the order of their places:
+
+    a change                        (its change sequence, 0, 0)
+    a row of load k, logged at t    (floor of k, 1, t)
+    the end of load k               (floor of k, 2, 0), where a change above its floor was logged after its last row
+
+The floor of a load is the highest change sequence of the table that was logged before the load's first row, "" where there is
+none. So a row of a load counts as later than every change at or below its floor, and as earlier than every one above it. At
+the end of a load the rows go that have been written by nothing since its floor but changes at or below it.
+
+No place depends on what was read when; so no order of reading can matter to a pipeline that keeps to the rule.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from typing import Any, TypeAlias
+
+from tests.load_histories import Fact, Key, Row
+
+__all__ = ["expected_rows"]
+
+Place: TypeAlias = tuple[str, int, int]
+
+
+def expected_rows(facts: Iterable[Fact], table: str) -> dict[Key, Row]:
+    """Return the rows of a table by key, from the facts of all messages in any order, repeats allowed.
+
+    A change of key that leaves columns out takes them from the row that it moves, as far as that is known.
+    """
+    of_table = [fact for fact in facts if fact.table == table]
+    changes = [fact for fact in of_table if fact.sequence]
+    floors: dict[int, str] = {}
+    for load in {fact.load for fact in of_table if fact.load}:
+        begun_us = min(fact.logged_us for fact in of_table if fact.load == load)
+        floors[load] = max((fact.sequence for fact in changes if fact.logged_us < begun_us), default="")
+    placed: list[tuple[Place, Fact | None]] = []
+    placed += [((fact.sequence, 0, 0), fact) for fact in {fact.sequence: fact for fact in changes}.values()]
+    placed += [((floors[fact.load], 1, fact.logged_us), fact) for fact in of_table if fact.load]
+    for load, floor in floors.items():
+        ended_us = max(fact.logged_us for fact in of_table if fact.load == load)
+        if any(fact.logged_us > ended_us and fact.sequence > floor for fact in changes):
+            placed.append(((floor, 2, 0), None))
+    rows: dict[Key, Row] = {}
+    written: dict[Key, Place] = {}
+    moved: dict[int, dict[Key, Row]] = {}
+    placed.sort(key=lambda pair: pair[0])
+    for place, fact in placed:
+        if fact is None:
+            rows = {key: row for key, row in rows.items() if written[key] > (place[0], 0, 0)}
+        else:
+            _apply(fact, rows)
+            if fact.key in rows:
+                written[fact.key] = place
+    assert not moved
+    return rows
+
+
+def _apply(fact: Fact, rows: dict[Key, Row]) -> None:
+    if fact.operation == "DELETE":
+        rows.pop(fact.key, None)
+        return
+    kept: dict[str, Any] = {}
+    if fact.operation == "UPDATE":
+        kept = rows.pop(fact.key if fact.before is None else fact.before, {})
+    rows[fact.key] = {name: kept.get(name) for name in fact.columns} | fact.values
