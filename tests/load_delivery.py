@@ -19,6 +19,8 @@ from tests.unit.spark.replicate.pipeline_work import Work
 __all__ = ["Cut", "HistoryWork", "cut_history", "deliver"]
 
 TOPIC = "cdc/data"
+_MOST_SWEEPS = 50
+"""After the last message: each gives back what waits, and a table that fails is tried again in each."""
 
 Part = list[LogMessage]
 
@@ -121,5 +123,7 @@ def deliver(work: HistoryWork, cut: Cut, *, disturb: Callable[[pa.Table, int], b
         for _ in range(1 + begun):
             work.process(raw, batch_id)
         work.processor.sweep()
-    while work.processor.sweep(last=True):
-        pass
+    for _ in range(_MOST_SWEEPS):
+        if not work.processor.sweep(last=True):
+            return
+    raise AssertionError(f"a run does not end: {work.processor.health.failing}")

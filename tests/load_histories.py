@@ -63,7 +63,8 @@ class Traits:
         fuzzy: Whether a load's rows are as they are when each is read.
         late_metadata: Whether metadata may come long after the data.
         bare_json: Whether some messages are JSON without an envelope.
-        steps: Loads and stretches of changes.
+        keyless: Whether the table without a key is there.
+        steps: Loads and stretches of changes after the first loads.
     """
 
     partitions: int
@@ -77,6 +78,7 @@ class Traits:
     fuzzy: bool
     late_metadata: bool
     bare_json: bool
+    keyless: bool
     steps: int
 
     @classmethod
@@ -94,6 +96,7 @@ class Traits:
             "fuzzy": random.random() < 0.5,
             "late_metadata": random.random() < 0.4,
             "bare_json": random.random() < 0.2,
+            "keyless": random.random() < 0.5,
             "steps": random.randint(2, 6),
         } | given
         if drawn["key_changes"] == "partial":  # what a row read late says of other columns is not what the change left out
@@ -255,7 +258,8 @@ class _Source:
     def __init__(self, random: Random, traits: Traits) -> None:
         self.random, self.traits = random, traits
         shapes = [_T, random.choice(_T_LATER)] if traits.evolves else [_T]
-        made = [_make_table(random, "t", shapes), _make_table(random, "u", [_U]), _make_table(random, "n", [_N])]
+        made = [_make_table(random, "t", shapes), _make_table(random, "u", [_U])]
+        made += [_make_table(random, "n", [_N])] if traits.keyless else []
         self.tables = {table.name: table for table in made}
         self._log: list[LogMessage] = []
         self._now_us = _START_US
@@ -279,7 +283,7 @@ class _Source:
             for _ in range(random.randint(1, _KEYS - 1)):
                 self._insert(table)
             self._load(table)
-        alter_at = random.randrange(self.traits.steps) if self.traits.evolves else -1
+        alter_at = random.randint(0, self.traits.steps) if self.traits.evolves else -1
         for step in range(self.traits.steps):
             if step == alter_at:
                 self._alter(self.tables["t"])
@@ -287,6 +291,8 @@ class _Source:
                 self._load(random.choice(list(self.tables.values())))
             else:
                 self._changes(random.randint(1, 6))
+        if alter_at == self.traits.steps:
+            self._alter(self.tables["t"])
         self._rest()
         for table in self.tables.values():  # says of each that its last load is over
             self._transact([lambda table=table: self._insert(table)])
