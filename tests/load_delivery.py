@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import itertools
 from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass
 from pathlib import Path
@@ -48,8 +49,11 @@ def cut_history(history: History, seed: int) -> Cut:
         times = sorted(message.logged_us for part in parts for message in part)
         cuts = sorted(random.sample(times, min(len(times), random.randint(1, 8))))
         bounds = [-1, *cuts, times[-1]]
-        spans = zip(bounds, bounds[1:], strict=False)
-        return Cut(style, [_interleave([[m for m in part if low < m.logged_us <= high] for part in parts], random) for low, high in spans])
+        spans = itertools.pairwise(bounds)
+        return Cut(
+            style,
+            [_interleave([[m for m in part if low < m.logged_us <= high] for part in parts], random) for low, high in spans],
+        )
     batches = []
     places = [0] * len(parts)
     if style == "ahead":

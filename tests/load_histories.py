@@ -21,6 +21,7 @@ from __future__ import annotations
 import hashlib
 from collections.abc import Callable, Iterable
 from dataclasses import dataclass, field
+from functools import partial
 from random import Random
 from typing import Any, Final, Literal, NamedTuple, TypeAlias
 
@@ -295,7 +296,7 @@ class _Source:
             self._alter(self.tables["t"])
         self._rest()
         for table in self.tables.values():  # says of each that its last load is over
-            self._transact([lambda table=table: self._insert(table)])
+            self._transact([partial(self._insert, table)])
 
     def _rest(self) -> None:
         """Let everything that is under way reach the log, and then be quiet for longer than the gap."""
@@ -391,7 +392,7 @@ class _Source:
         verbs = [self._insert, self._update, self._update, self._delete, self._replace, self._move, self._shift]
         for _ in range(count):
             chosen = [(self.random.choice(verbs), self.random.choice(tables)) for _ in range(self.random.randint(1, 3))]
-            self._transact([lambda verb=verb, table=table: verb(table) for verb, table in chosen])
+            self._transact([partial(verb, table) for verb, table in chosen])
             self._now_us += self.random.randint(1, 50) * _MS
 
     def _load(self, table: _Table) -> None:
@@ -418,7 +419,7 @@ class _Source:
                     self._append(_Draft(table, "REFRESH", None, row, key, None), delay=False)
                 if random.random() < 0.2:
                     self._changes(1, without=table if given_up and not table.keys else None)
-        self._transact([lambda: self._insert(table)])
+        self._transact([partial(self._insert, table)])
         if given_up:
             self._changes(random.randint(0, 2))
             self._load(table)

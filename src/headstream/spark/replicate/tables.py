@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import hashlib
 import json
-import re
 import threading
 from collections.abc import Container, Mapping
 from concurrent.futures import ThreadPoolExecutor
@@ -23,6 +22,7 @@ from headstream.spark.replicate.maintenance import Schedule
 from headstream.spark.replicate.raw import Coordinates
 from headstream.spark.replicate.schemas import TableSchema
 from headstream.spark.replicate.table_memory import TableMemory
+from headstream.spark.replicate.table_places import place_table, table_path
 from headstream.spark.replicate.target_owner import Owner
 from headstream.spark.replicate.target_table import OpenEngine, TargetTable
 
@@ -32,26 +32,6 @@ _THREADS: Final = 4
 """Tables merged at a time: the engine works outside the interpreter's lock, and each merge waits for the disk in between."""
 
 Name: TypeAlias = tuple[str, str]
-
-
-def table_path(directory: Path, schema: str, table: str) -> Path:
-    """Return where a source table's Delta table is: `<schema>/<table>`, with `%uXXXX` for what a path cannot hold.
-
-    Letters, digits and ` -_.~$@+` stay as they are, the rest becomes its UTF-16 units. It is not `%XX`: deltalake decodes
-    that twice, and so finds no table below a directory which has it in its name.
-
-    Args:
-        directory: The pipeline's tables.
-        schema: The source schema.
-        table: The source table.
-    """
-    return directory / _encode(schema) / _encode(table)
-
-
-def _encode(name: str) -> str:
-    if name in (".", ".."):
-        return name.replace(".", "%u002E")
-    return re.sub(r"[^\w .~$@+-]", lambda found: re.sub("(....)", r"%u\1", found[0].encode("utf-16-be").hex().upper()), name)
 
 
 @dataclass(slots=True)
@@ -263,8 +243,8 @@ class TargetTables:
     def _table(self, name: Name) -> TargetTable:
         with self._lock:
             if name not in self._open:
-                paths = table_path(self._directory, *name), table_path(self._tombstones, *name)
-                changes = None if self._change_tables is None else table_path(self._change_tables, *name)
+                paths = place_table(self._directory, *name), place_table(self._tombstones, *name)
+                changes = None if self._change_tables is None else place_table(self._change_tables, *name)
                 self._open[name] = TargetTable(
                     name, *paths, self._memory, self._open_engine, self._load_gap_us, changes, self._owner
                 )
