@@ -65,6 +65,7 @@ class Traits:
         late_metadata: Whether metadata may come long after the data.
         bare_json: Whether some messages are JSON without an envelope.
         keyless: Whether the table without a key is there.
+        ties: Whether a change may be logged in the very millisecond of a load's last row.
         steps: Loads and stretches of changes after the first loads.
     """
 
@@ -80,6 +81,7 @@ class Traits:
     late_metadata: bool
     bare_json: bool
     keyless: bool
+    ties: bool
     steps: int
 
     @classmethod
@@ -98,6 +100,7 @@ class Traits:
             "late_metadata": random.random() < 0.4,
             "bare_json": random.random() < 0.2,
             "keyless": random.random() < 0.5,
+            "ties": random.random() < 0.3,
             "steps": random.randint(2, 6),
         } | given
         if drawn["key_changes"] == "partial":  # what a row read late says of other columns is not what the change left out
@@ -419,6 +422,8 @@ class _Source:
                     self._append(_Draft(table, "REFRESH", None, row, key, None), delay=False)
                 if random.random() < 0.2:
                     self._changes(1, without=table if given_up and not table.keys else None)
+        if not traits.ties:
+            self._now_us += _MS
         self._transact([partial(self._insert, table)])
         if given_up:
             self._changes(random.randint(0, 2))

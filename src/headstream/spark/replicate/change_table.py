@@ -30,6 +30,7 @@ from headstream.spark.replicate.changes import OPERATIONS, RESERVED_PREFIX
 from headstream.spark.replicate.conversion import arrow_type
 from headstream.spark.replicate.raw import CHANGE_COORDINATES, Coordinates, coordinates_table, leave_out
 from headstream.spark.replicate.schemas import BEFORE_PREFIX, TableSchema
+from headstream.spark.replicate.spelling import in_table_spelling
 
 __all__ = ["ChangeTable"]
 
@@ -91,6 +92,7 @@ class ChangeTable:
             SchemaError: a column's types in table and schema cannot be reconciled.
             StorageError: the table cannot be written.
         """
+        changes, schema = in_table_spelling(changes, schema, self.engine.columns)
         wanted = schema.types | {BEFORE_PREFIX + name: kind for name, kind in schema.types.items()}
         if not self.engine.columns:
             self.engine.create({**schema.types, **_BOOKKEEPING, **wanted})

@@ -5,7 +5,7 @@ changes -> placed among the loads -> schema followed -> one change a key -> merg
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Final, Literal, TypeAlias
@@ -25,6 +25,7 @@ from headstream.spark.replicate.changes import CHANGE_KEY, OPERATIONS, collapse,
 from headstream.spark.replicate.maintenance import Schedule
 from headstream.spark.replicate.raw import Coordinates
 from headstream.spark.replicate.schemas import TableSchema
+from headstream.spark.replicate.spelling import in_table_spelling, spell_names
 from headstream.spark.replicate.table_memory import TableMemory
 from headstream.spark.replicate.table_settings import TableSettings
 from headstream.spark.replicate.target_owner import Owner
@@ -125,9 +126,11 @@ class TargetTable:
                 self._owner.claim(changes.path)
 
     def _merge(self, changes: pa.Table, schema: TableSchema, app_id: str, version: int) -> Merged:
-        seen = _seen_schema(schema)
+        last = self._state.schema
+        seen = _seen_schema(schema, () if last is None else last.keys)
         self._check_schema(seen, schema.settings)
-        table = self._opened(keys_of(schema.metadata), schema.settings)
+        table = self._opened(list(seen.keys), schema.settings)
+        changes, schema = in_table_spelling(changes, schema, table.columns)
         try:
             table.prepare(schema.types)
         except SchemaError as error:
@@ -325,8 +328,9 @@ def _by_coordinates(rejected: Iterable[tuple[str, int, int, str]]) -> dict[Coord
     return {(topic, partition, offset): reason for topic, partition, offset, reason in rejected}
 
 
-def _seen_schema(schema: TableSchema) -> SeenSchema:
+def _seen_schema(schema: TableSchema, keys: Sequence[str]) -> SeenSchema:
+    """Return a schema as it is remembered; its keys as the table spells them."""
     columns = {
         column.name: SeenColumn(column.ordinal, schema.types[column.name], column.nullable) for column in schema.metadata.columns
     }
-    return SeenSchema(schema.metadata.lineage.table_version, tuple(keys_of(schema.metadata)), columns)
+    return SeenSchema(schema.metadata.lineage.table_version, tuple(spell_names(keys_of(schema.metadata), keys)), columns)

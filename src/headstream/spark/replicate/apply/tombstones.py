@@ -14,6 +14,7 @@ import pyarrow.compute as pc
 from deltalake import DeltaTable, write_deltalake
 
 from headstream.spark.replicate.apply.deltalake import Translated
+from headstream.spark.replicate.apply.plan import quote_text
 
 __all__ = ["Tombstones"]
 
@@ -107,7 +108,7 @@ class Tombstones:
         """
         if self._table is not None:
             with self._translated():
-                self._table.delete(f"_hs_sequence <= '{until}'")
+                self._table.delete(f"_hs_sequence <= {quote_text(until)}")
                 self._highest = _highest(self._table)
 
     def compact(self) -> None:
