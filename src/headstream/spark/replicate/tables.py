@@ -118,7 +118,13 @@ class TargetTables:
         self._memory.close()
 
     def apply(
-        self, changes: Mapping[str, list[pa.RecordBatch]], schemas: Mapping[str, TableSchema], unit: str, version: int
+        self,
+        changes: Mapping[str, list[pa.RecordBatch]],
+        schemas: Mapping[str, TableSchema],
+        unit: str,
+        version: int,
+        *,
+        repeated: bool = False,
     ) -> Applied:
         """Merge decoded changes into their tables: one commit a table and structure, which remembers unit and version.
 
@@ -129,6 +135,7 @@ class TargetTables:
             schemas: Schema id -> the schema.
             unit: Names what is applied, the same when it is applied again after a restart.
             version: Number of this application, rising within the unit.
+            repeated: Whether some of the changes may have been applied by another unit, or by an earlier run of this one.
         """
         tables: dict[Name, dict[str, list[str]]] = {}
         for schema_id, batches in changes.items():
@@ -137,7 +144,7 @@ class TargetTables:
                 structures.setdefault(_structure(schemas[schema_id].metadata), []).append(schema_id)
 
         def apply_table(name: Name) -> Applied:
-            return self._apply_table(name, tables[name], changes, schemas, unit, version)
+            return self._apply_table(name, tables[name], changes, schemas, unit, version, repeated)
 
         applied = Applied()
         if len(tables) == 1:
@@ -155,6 +162,7 @@ class TargetTables:
         schemas: Mapping[str, TableSchema],
         unit: str,
         version: int,
+        repeated: bool,
     ) -> Applied:
         """Merge the changes of one table, one structure after the other."""
         # Older versions first, so that a column dropped and a column added end as the newest schema has them.
@@ -167,7 +175,7 @@ class TargetTables:
             has_loads = table.learn(groups)
             for (structure, ids), group in zip(ordered, groups, strict=True):
                 try:
-                    merged = table.merge(group, schemas[ids[0]], f"{unit}/{structure}", version)
+                    merged = table.merge(group, schemas[ids[0]], f"{unit}/{structure}", version, repeated=repeated)
                 except SchemaChangeError as error:
                     applied.failed[name] = error
                     applied.fatal = applied.fatal or (error if error.stops else None)

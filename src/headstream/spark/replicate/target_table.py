@@ -95,7 +95,7 @@ class TargetTable:
         self._keep()
         return has_loads
 
-    def merge(self, changes: pa.Table, schema: TableSchema, app_id: str, version: int) -> Merged:
+    def merge(self, changes: pa.Table, schema: TableSchema, app_id: str, version: int, *, repeated: bool = False) -> Merged:
         """Merge changes of one structure in one commit that remembers (app_id, version); nothing where it is there already.
 
         Where the table has a change table, they are appended to it next, which is remembered in the same way.
@@ -105,6 +105,7 @@ class TargetTable:
             schema: What they were decoded by.
             app_id: Names what is applied.
             version: Number of this application, rising.
+            repeated: Whether some of the changes may have been applied by another unit.
 
         Raises:
             SchemaChangeError: the table does not follow the schema.
@@ -115,7 +116,7 @@ class TargetTable:
         self._claim(self._path, changes_of_it)
         merged = self._merge(changes, schema, app_id, version)
         if changes_of_it is not None:
-            changes_of_it.append(changes, schema, merged.rejected, app_id, version)
+            changes_of_it.append(changes, schema, merged.rejected, app_id, version, repeated=repeated)
             self._claim(self._path, changes_of_it)
         return merged
 
@@ -142,9 +143,11 @@ class TargetTable:
         if isinstance(table, Scd2Table):
             self._follow(seen)
             events = read_events(placed, schema.metadata, list(table.columns))
-            return Merged(table.merge(events, app_id, version), _by_coordinates(events.rejected))
+            rejected = self._decide(_by_coordinates(events.rejected), table, app_id, version)
+            return Merged(table.merge(events, app_id, version), rejected)
         placed, rejected = self._without_forgotten(placed, table)
         collapsed = collapse(placed, schema.metadata, list(table.columns), table.find_rows)
+        rejected = self._decide(rejected | _by_coordinates(collapsed.rejected), table, app_id, version)
         self._follow(seen)
         counts = table.merge(collapsed, app_id, version)
         assert self._tombstones is not None
@@ -152,7 +155,19 @@ class TargetTable:
             # Afterwards: what is said to be buried and is not found counts as lost.
             self._state.buried = self._tombstones.highest
             self._keep()
-        return Merged(counts, rejected | _by_coordinates(collapsed.rejected))
+        return Merged(counts, rejected)
+
+    def _decide(
+        self, rejected: dict[Coordinates, str], table: Scd1Table | Scd2Table, app_id: str, version: int
+    ) -> dict[Coordinates, str]:
+        """Return what is given up: what was when the unit was applied, if it was; rows and deletions are others since."""
+        changes_of_it = () if self._changes is None or not self._changes.engine.columns else (self._changes.engine,)
+        for engine in (table.engine, *changes_of_it):
+            applied = engine.last_applied(app_id)
+            if applied is not None and applied >= version:
+                return self._memory.given_up(self._name, app_id, version)
+        self._memory.give_up(self._name, app_id, version, rejected)
+        return rejected
 
     def _follow(self, seen: SeenSchema) -> None:
         if self._state.schema is None or seen.version >= self._state.schema.version:
