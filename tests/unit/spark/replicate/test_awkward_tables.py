@@ -37,14 +37,18 @@ def current(work: Work) -> dict[Any, Any]:
 
 @pytest.mark.parametrize("scd_type", TYPES)
 @pytest.mark.parametrize("names", [("id", "NAME"), ("ID", "name"), ("ID", "Name")])
-def test_a_column_renamed_in_case_alone_stays_the_column_that_it_is(tmp_path: Path, names: tuple[str, str], scd_type: Any) -> None:
+def test_a_column_renamed_in_case_alone_stays_the_column_that_it_is(
+    tmp_path: Path, names: tuple[str, str], scd_type: Any
+) -> None:
     work = make_work(tmp_path, scd_type=scd_type)
     old, new = respelled(1, "id", "name"), respelled(2, *names)
     work.send(metadata_message(old), data_message(old, make_change(1)), data_message(old, make_change(2)))
     key, name = names
     later = [
         replace(make_change(1, "UPDATE"), data={key: 1, name: "new"}, change_sequence=f"{11:035d}"),
-        replace(make_change(2, "UPDATE"), data={key: 5, name: "moved"}, before={key: 2, name: "n2"}, change_sequence=f"{12:035d}"),
+        replace(
+            make_change(2, "UPDATE"), data={key: 5, name: "moved"}, before={key: 2, name: "n2"}, change_sequence=f"{12:035d}"
+        ),
         replace(make_change(3, "INSERT"), data={key: 3, name: "n3"}, change_sequence=f"{13:035d}"),
     ]
     work.send(metadata_message(new), *(data_message(new, one) for one in later))
