@@ -111,6 +111,12 @@ class HistoryWork(Work):
             return []
         return self.rows("shop", name)
 
+    def changes(self, name: str) -> list[dict[str, Any]]:
+        """Every row of a change table; none where the table is not there."""
+        assert self.config.change_tables is not None
+        path = table_path(self.config.change_tables, "shop", name)
+        return self.rows("shop", name, self.config.change_tables) if DeltaTable.is_deltatable(str(path)) else []
+
 
 def deliver(work: HistoryWork, cut: Cut, *, disturb: Callable[[pa.Table, int], bool] | None = None) -> None:
     """Let a pipeline read a history, and end its run.

@@ -113,7 +113,8 @@ class Traits:
 class Fact(NamedTuple):
     """What a data message says.
 
-    `values` are the columns that it carries, `columns` all of its schema; `load` counts the loads of its table from 1.
+    `values` are the columns that it carries, `columns` all of its schema; `load` counts the loads of its table from 1, and
+    `transaction` the transactions of the source; both are 0 where there is none.
     """
 
     table: str
@@ -125,6 +126,7 @@ class Fact(NamedTuple):
     columns: tuple[str, ...]
     load: int
     logged_us: int
+    transaction: int
 
 
 @dataclass(slots=True)
@@ -157,6 +159,11 @@ class History:
     rows: dict[str, dict[Key, Row]]
     columns: dict[str, tuple[str, ...]]
     keys: dict[str, tuple[str, ...]]
+
+    @property
+    def metadata_count(self) -> int:
+        """How many of the messages are metadata."""
+        return sum(message.fact is None for part in self.partitions for message in part)
 
     @property
     def facts(self) -> list[Fact]:
@@ -457,7 +464,18 @@ class _Source:
         assert row is not None
         values = {name: row[name] for name in present} if draft.after is not None else {}
         count = table.loads if draft.operation == "REFRESH" else 0
-        fact = Fact(table.name, draft.operation, sequence, draft.key, draft.old, values, table.columns, count, logged_us)
+        fact = Fact(
+            table.name,
+            draft.operation,
+            sequence,
+            draft.key,
+            draft.old,
+            values,
+            table.columns,
+            count,
+            logged_us,
+            self._transaction if sequence else 0,
+        )
         self._log.append(LogMessage(self._route(draft), logged_us, value, fact))
         if traits.resends and sequence and random.random() < 0.2:
             again_us = logged_us + random.choice([1, 30, 900, 4000]) * _MS

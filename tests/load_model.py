@@ -28,7 +28,8 @@ Place: TypeAlias = tuple[str, int, int]
 def expected_rows(facts: Iterable[Fact], table: str) -> dict[Key, Row]:
     """Return the rows of a table by key, from the facts of all messages in any order, repeats allowed.
 
-    A change of key that leaves columns out takes them from the row that it moves, as far as that is known.
+    A change of key that leaves columns out takes them from the row that it moves, as far as that is known. Within a transaction
+    several rows may be at one key, when all keys are shifted: a change of key takes the one that has been there longest.
     """
     of_table = [fact for fact in facts if fact.table == table]
     changes = [fact for fact in of_table if fact.sequence]
@@ -43,26 +44,33 @@ def expected_rows(facts: Iterable[Fact], table: str) -> dict[Key, Row]:
         ended_us = max(fact.logged_us for fact in of_table if fact.load == load)
         if any(fact.logged_us > ended_us and fact.sequence > floor for fact in changes):
             placed.append(((floor, 2, 0), None))
-    rows: dict[Key, Row] = {}
+    at: dict[Key, list[Row]] = {}
     written: dict[Key, Place] = {}
-    moved: dict[int, dict[Key, Row]] = {}
-    placed.sort(key=lambda pair: pair[0])
-    for place, fact in placed:
+    transaction = 0
+    for place, fact in sorted(placed, key=lambda pair: pair[0]):
+        if fact is None or fact.transaction != transaction:
+            at = {key: rows[-1:] for key, rows in at.items() if rows}
         if fact is None:
-            rows = {key: row for key, row in rows.items() if written[key] > (place[0], 0, 0)}
+            at = {key: rows for key, rows in at.items() if written[key] > (place[0], 0, 0)}
         else:
-            _apply(fact, rows)
-            if fact.key in rows:
-                written[fact.key] = place
-    assert not moved
-    return rows
+            transaction = fact.transaction
+            _apply(fact, at)
+            written[fact.key] = place
+    return {key: rows[-1] for key, rows in at.items() if rows}
 
 
-def _apply(fact: Fact, rows: dict[Key, Row]) -> None:
+def _apply(fact: Fact, at: dict[Key, list[Row]]) -> None:
+    """Apply a fact to the rows at each key, the one that has been there longest first."""
+    rows = at.setdefault(fact.key, [])
     if fact.operation == "DELETE":
-        rows.pop(fact.key, None)
+        del rows[:1]
         return
     kept: dict[str, Any] = {}
-    if fact.operation == "UPDATE":
-        kept = rows.pop(fact.key if fact.before is None else fact.before, {})
-    rows[fact.key] = {name: kept.get(name) for name in fact.columns} | fact.values
+    if fact.before is not None:
+        left = at.get(fact.before, [])
+        kept = left.pop(0) if left else {}
+    elif rows:
+        kept = rows.pop()
+    if fact.operation != "UPDATE":
+        kept = {}
+    rows.append({name: kept.get(name) for name in fact.columns} | fact.values)
