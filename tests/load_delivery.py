@@ -93,7 +93,19 @@ class HistoryWork(Work):
     """A pipeline's work on the messages of a history."""
 
     def __init__(self, directory: Path, **options: Any) -> None:
+        self._read_until_us: dict[int, int] = {}
         super().__init__(directory, load_gap_us=LOAD_GAP_US, **options)
+
+    def read_until_us(self, raw: pa.Table, batch_id: int) -> int:
+        """The log time before which all partitions are read with a micro-batch."""
+        return self._read_until_us[batch_id]
+
+    def follow(self, cut: Cut) -> None:
+        """Know how far each micro-batch of a cut reads the log."""
+        unread = sorted((message.logged_us, number) for number, batch in enumerate(cut.batches) for message in batch)
+        ends_us = unread[-1][0] + 1 if unread else 0
+        places = range(len(cut.batches))
+        self._read_until_us = {one: next((us for us, number in unread if number > one), ends_us) for one in places}
 
     def raw_of(self, messages: Part) -> pa.Table:
         """Messages as the pipeline gets them."""
@@ -127,6 +139,7 @@ def deliver(work: HistoryWork, cut: Cut, *, disturb: Callable[[pa.Table, int], b
         disturb: Called with each micro-batch and its number before it is processed, which it may do in part; returns
             whether it has begun it.
     """
+    work.follow(cut)
     for batch_id, batch in enumerate(cut.batches):
         raw = work.raw_of(batch)
         begun = disturb(raw, batch_id) if disturb is not None else False
