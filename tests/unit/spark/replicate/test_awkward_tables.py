@@ -6,14 +6,16 @@ from dataclasses import replace
 from pathlib import Path
 from typing import Any, Literal
 
+import pyarrow as pa
 import pytest
 from deltalake import DeltaTable
 
 from headstream.codec.replicate import ColumnMetadata, TableMetadata, data_message, metadata_message
 from headstream.spark.replicate.apply.plan import quote_text
+from headstream.spark.replicate.apply.tombstones import Tombstones
 from headstream.spark.replicate.table_settings import TableRules, TableSettings
 from tests.replicate_messages import make_change, make_table
-from tests.unit.spark.replicate.change_tables import change
+from tests.unit.spark.replicate.change_tables import change, sequence
 from tests.unit.spark.replicate.pipeline_work import Work
 from tests.unit.spark.replicate.target_tables import Target
 
@@ -129,6 +131,18 @@ def test_a_change_sequence_that_looks_like_that_of_a_load_is_refused(tmp_path: P
     assert current(work) == {1: "n1", 3: "n3"}
     assert work.dead_count() == 1
     work.close()
+
+
+def test_deletions_are_found_by_any_sequence_after_others_were_forgotten(tmp_path: Path) -> None:
+    tombstones = Tombstones(tmp_path, ["ID"])
+    sequences = {number: sequence(number) for number in range(1, 5)}
+    keys, texts = pa.array(sequences, pa.int64()), list(sequences.values())
+    tombstones.record(pa.table({"ID": keys, "_hs_sequence": texts, "_hs_delete": [True] * 4}))
+    tombstones.prune(sequences[1])
+    for at in range(5):
+        found = tombstones.find(pa.table({"ID": keys, "_hs_sequence": [sequence(at)] * 4}))
+        expected = {number: text for number, text in sequences.items() if number > max(at, 1)}
+        assert dict(zip(found["ID"].to_pylist(), found["_hs_buried"].to_pylist(), strict=True)) == expected
 
 
 def test_quote_text_gives_a_backslash_by_its_number() -> None:
