@@ -1,4 +1,4 @@
-"""What once stopped a table for good: names that differ in case alone, keys that are no numbers, texts that SQL reads otherwise."""
+"""What once stopped a table for good: names that differ in case alone, keys that are NaN, texts that SQL reads otherwise."""
 
 from __future__ import annotations
 
