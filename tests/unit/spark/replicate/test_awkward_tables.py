@@ -58,7 +58,7 @@ def test_a_column_renamed_in_case_alone_stays_the_column_that_it_is(
     work.send(data_message(old, make_change(2)), data_message(new, replace(later[2], change_sequence=f"{14:035d}")))
     assert work.processor.health.failing == {}
     assert current(work) == {1: "new", 5: "moved", 3: "n3"}
-    columns = DeltaTable(str(work.config.tables / "shop" / "kit")).schema().to_arrow()
+    columns = DeltaTable(str(work.config.tables / "shop" / "kit")).schema().fields
     assert [field.name for field in columns][:2] == ["id", "name"]
     told = work.rows("shop", "kit", tmp_path / "changes")
     assert sorted(row["name"] for row in told if row["_hs_operation"] == "UPDATE") == ["moved", "new"]

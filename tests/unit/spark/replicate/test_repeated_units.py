@@ -75,7 +75,9 @@ def test_a_batch_that_is_done_again_tells_each_change_once_when_a_newer_schema_h
     work.restart()
     other = Work(tmp_path / "other")
     other.send(metadata_message(NEW))
-    work.zone.add(other.zone.find(NEW.schema_id))  # a registry, or a directory of schemas, has it meanwhile
+    found = other.zone.find(NEW.schema_id)
+    assert found is not None
+    work.zone.add(found)  # a registry, or a directory of schemas, has it meanwhile
     other.close()
     work.process(bare, 1)
     assert told(work) == [1]
