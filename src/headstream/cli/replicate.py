@@ -15,7 +15,7 @@ import click
 
 from headstream.cli.inspection import inspect
 from headstream.cli.output import print_object, print_table, print_text
-from headstream.cli.parameters import Checked, output_option
+from headstream.cli.parameters import Checked, LocalPath, output_option
 from headstream.cli.replicate_operation import parked, redrive, reload, schemas, status
 from headstream.errors import ReplicateError
 
@@ -33,7 +33,8 @@ __all__ = ["replicate"]
 _INTERRUPTED: Final = 130
 _SIGNALS: Final = (signal.SIGINT, signal.SIGTERM)
 _TOPICS: Final = Checked("topic,...", lambda text: tuple(name.strip() for name in text.split(",")))
-_PLACE: Final = click.Path(file_okay=False, path_type=Path)
+_PLACE: Final = LocalPath()
+_TABLE_PLACE: Final = LocalPath(is_table=True)
 
 
 def _duration(text: str) -> int:
@@ -88,7 +89,7 @@ for _command in (inspect, status, schemas, parked, redrive, reload):
 )
 @click.option("--topics", type=_TOPICS, metavar="A,B", help="Topics with data messages.")
 @click.option("--metadata", type=_TOPICS, default=(), metavar="C", help="Topics with metadata messages, if not among those.")
-@click.option("--tables", type=_PLACE, help="Where the Delta tables are.")
+@click.option("--tables", type=_TABLE_PLACE, help="Where the Delta tables are.")
 @click.option("--checkpoint", type=_PLACE, help="Where the pipeline's own state is.")
 @click.option("--zone", type=_PLACE, help="The schema zone.  [default: CHECKPOINT/zone]")
 @click.option(
@@ -118,9 +119,9 @@ for _command in (inspect, status, schemas, parked, redrive, reload):
     type=click.Choice(["wait", "apply", "fail"]),
     help="Then wait on with a warning, apply what there is, or stop.  [default: wait]",
 )
-@click.option("--change-tables", type=_PLACE, help="Write every change as it came into a Delta table a target, in there.")
-@click.option("--dead-letter-table", type=_PLACE, help="Write the dead letter into a Delta table, too.")
-@click.option("--metrics", type=click.Path(dir_okay=False, path_type=Path), help="Keep metrics in this file (OpenMetrics).")
+@click.option("--change-tables", type=_TABLE_PLACE, help="Write every change as it came into a Delta table a target, in there.")
+@click.option("--dead-letter-table", type=_TABLE_PLACE, help="Write the dead letter into a Delta table, too.")
+@click.option("--metrics", type=LocalPath(directory=False), help="Keep metrics in this file (OpenMetrics).")
 @click.option("--max-parked-count", type=click.IntRange(1), help="The most messages that may wait.  [default: 10 million]")
 @click.option("--max-parked-bytes", type=_SIZE, help="The most bytes of them: 20GiB.  [default: 20GiB]")
 @click.option("--max-parked-age", "max_parked_age_us", type=_DURATION, help="Warn of any that wait longer.  [default: 1d]")

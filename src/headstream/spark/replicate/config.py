@@ -11,12 +11,15 @@ from typing import Any, Final, Literal, NamedTuple, get_args
 from headstream.codec.replicate.formats import MessageFormat
 from headstream.errors import InvalidInputError, InvalidOptionError
 from headstream.model.identifiers import TopicName
+from headstream.model.local_paths import find_path_problem
 from headstream.spark.replicate.loads import LOAD_GAP_US
 from headstream.spark.replicate.registry import RegistrySettings
 from headstream.spark.replicate.table_settings import TableRules, find_table_problems
 
 __all__ = [
     "MAX_MESSAGES_PER_BATCH",
+    "PATH_SETTINGS",
+    "TABLE_PLACES",
     "OnIncompleteTransaction",
     "OnMissingSchema",
     "Problem",
@@ -32,6 +35,10 @@ OnIncompleteTransaction = Literal["wait", "apply", "fail"]
 
 MAX_MESSAGES_PER_BATCH: Final = 200_000
 """Messages of one micro-batch: enough to spread a merge's fixed cost, few enough to hold decoded in the driver."""
+
+PATH_SETTINGS: Final = ("tables", "checkpoint", "zone", "schemas", "change_tables", "dead_letter_table", "metrics")
+TABLE_PLACES: Final = frozenset({"tables", "change_tables", "dead_letter_table"})
+"""Those of them where Delta tables lie."""
 
 _UNITS_US: Final = {"us": 1, "ms": 1_000, "s": 1_000_000, "m": 60_000_000, "h": 3_600_000_000, "d": 86_400_000_000}
 _UNUSABLE_PLACE: Final = re.compile(r"%[0-9A-Fa-f]{2}|[][^|\\\x00-\x1f\x7f]")
@@ -233,7 +240,7 @@ def find_problems(settings: Mapping[str, Any]) -> list[Problem]:
         problems.append(Problem("max_dead_rate", "a share is between 0 and 1", "Write 0.1 for one message in ten"))
     if settings.get("kafka") and not is_kafka(settings.get("source")):
         problems.append(Problem("kafka", "settings of Kafka's clients, and the source is not Kafka"))
-    return problems + _place_problems(settings)
+    return problems + _path_problems(settings) + _place_problems(settings)
 
 
 def _topic_problem(setting: str, name: str) -> list[Problem]:
@@ -242,6 +249,17 @@ def _topic_problem(setting: str, name: str) -> list[Problem]:
     except InvalidInputError as error:
         return [Problem(setting, error.what, error.advice)]
     return []
+
+
+def _path_problems(settings: Mapping[str, Any]) -> list[Problem]:
+    """Paths with a scheme that is not served, and names of a catalog's tables where a directory belongs."""
+    problems = []
+    for name in PATH_SETTINGS:
+        if settings.get(name) is not None:
+            found = find_path_problem(str(settings[name]), is_table=name in TABLE_PLACES)
+            if found is not None:
+                problems.append(Problem(name, *found))
+    return problems
 
 
 def _place_problems(settings: Mapping[str, Any]) -> list[Problem]:

@@ -17,7 +17,10 @@ from typing import Any, Final, get_args, get_type_hints
 
 from headstream.codec.replicate.formats import HEADER_FIELDS, MessageFormat
 from headstream.errors import InvalidOptionError, StorageError
+from headstream.model.local_paths import parse_local_path
 from headstream.spark.replicate.config import (
+    PATH_SETTINGS,
+    TABLE_PLACES,
     OnIncompleteTransaction,
     OnMissingSchema,
     ReplicateConfig,
@@ -108,8 +111,8 @@ def _table_readers() -> dict[str, _Reader]:
     return readers
 
 
-def _path(base: Path) -> _Reader:
-    return lambda value: base / Path(_text(value)).expanduser()
+def _path(base: Path, *, is_table: bool = False) -> _Reader:
+    return lambda value: base / Path(parse_local_path(_text(value), is_table=is_table)).expanduser()
 
 
 def _pipeline_readers(base: Path) -> dict[str, tuple[str, _Reader]]:
@@ -121,13 +124,12 @@ def _pipeline_readers(base: Path) -> dict[str, tuple[str, _Reader]]:
         "max_parked_bytes": _size, "max_dead_rate": _share, "dead_rate_messages": _count, "once": _flag,
         "max_messages_per_batch": _count,
     }  # fmt: skip
-    paths = ("tables", "checkpoint", "zone", "schemas", "change_tables", "dead_letter_table", "metrics")
     times = (
         "schema_wait", "transaction_wait", "max_parked_age", "tombstones_kept", "compact_every", "vacuum_every", "vacuum_kept",
         "load_gap",
     )  # fmt: skip
     readers = {name: (name, reader) for name, reader in plain.items()}
-    readers |= {name: (name, _path(base)) for name in paths}
+    readers |= {name: (name, _path(base, is_table=name in TABLE_PLACES)) for name in PATH_SETTINGS}
     return readers | {name: (f"{name}_us", _duration) for name in times}
 
 
