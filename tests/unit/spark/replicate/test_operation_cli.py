@@ -266,7 +266,12 @@ def test_run_refuses_a_path_when_its_scheme_is_not_served(tmp_path: Path, monkey
 
 def test_run_takes_a_directory_with_dots_when_it_is_said_to_be_one(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     configured: list[ReplicateConfig] = []
-    monkeypatch.setattr("headstream.cli.replicate._run", lambda config: (configured.append(config), (Summary(), False))[1])
+
+    def run_pipeline(config: ReplicateConfig) -> tuple[Summary, bool]:
+        configured.append(config)
+        return Summary(), False
+
+    monkeypatch.setattr("headstream.cli.replicate._run", run_pipeline)
     monkeypatch.setattr("headstream.spark.java.find_java", lambda: None)
     monkeypatch.chdir(tmp_path)
     arguments = ["run", "--source", "kafka://h:1", "--topics", "cdc/data", "--checkpoint", "c", "--tables"]
