@@ -123,6 +123,9 @@ class ReplicateConfig:
         take_over: Whether tables that another pipeline has written become this one's; without, they are refused.
         once: Stop when all that was there at the start has been applied.
         max_messages_per_batch: Most messages of one micro-batch.
+        max_bytes_per_batch: Most stored bytes of one micro-batch, give or take a send; None for an eighth of the heap of Spark's
+            driver. A log's alone: Spark's Kafka source has no such limit.
+        spark: Settings of the Spark session, `spark.driver.memory` and the like, for who starts one.
         change_tables: Directory of change tables, all changes of each table as they came, at `<schema>/<table>`; None for none.
         dead_letter_table: Directory of a Delta table of the dead letter, beside its topic; None for none.
         metrics: File that metrics are written to in the OpenMetrics format; None for none.
@@ -163,6 +166,8 @@ class ReplicateConfig:
     take_over: bool = False
     once: bool = False
     max_messages_per_batch: int = MAX_MESSAGES_PER_BATCH
+    max_bytes_per_batch: int | None = None
+    spark: Mapping[str, str] = field(default_factory=dict)
     change_tables: Path | None = None
     dead_letter_table: Path | None = None
     metrics: Path | None = None
@@ -206,6 +211,7 @@ _AT_LEAST: Final = {
     "max_parked_age_us": (0, "a wait cannot be negative"),
     "dead_rate_messages": (1, "a share is told of at least one message"),
     "max_messages_per_batch": (1, "a micro-batch has at least one message"),
+    "max_bytes_per_batch": (1, "a micro-batch has at least one byte"),
     "tombstones_kept_us": (0, "a time cannot be negative"),
     "compact_every_us": (0, "a time cannot be negative"),
     "vacuum_every_us": (0, "a time cannot be negative"),
@@ -240,6 +246,11 @@ def find_problems(settings: Mapping[str, Any]) -> list[Problem]:
         problems.append(Problem("max_dead_rate", "a share is between 0 and 1", "Write 0.1 for one message in ten"))
     if settings.get("kafka") and not is_kafka(settings.get("source")):
         problems.append(Problem("kafka", "settings of Kafka's clients, and the source is not Kafka"))
+    if settings.get("max_bytes_per_batch") is not None and is_kafka(settings.get("source")):
+        problems.append(Problem("max_bytes_per_batch", "Spark's Kafka source has no such limit", "Use max_messages_per_batch"))
+    for name in settings.get("spark", ()):
+        if not name.startswith("spark."):
+            problems.append(Problem("spark", f"{name!r} is no setting of Spark", "Their names begin with spark."))
     return problems + _path_problems(settings) + _place_problems(settings)
 
 

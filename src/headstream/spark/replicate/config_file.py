@@ -2,7 +2,8 @@
 
 At the top stand the pipeline's own settings, under the names of ReplicateConfig (times as "60s", sizes as "10GB"), and
 include, exclude. [defaults] has the settings of every table, [table."pattern"] what differs for some, in their order;
-[registry], [format], [topic_tables] and [kafka] are the fields of those names. Relative paths count from the file's directory.
+[registry], [format], [topic_tables] and [kafka] are the fields of those names. [spark] has settings of the Spark session,
+`driver.memory = "4g"` or under their whole names. Relative paths count from the file's directory.
 """
 
 from __future__ import annotations
@@ -54,6 +55,26 @@ def _pairs(value: Any) -> dict[str, str]:
     if not isinstance(value, dict) or not all(isinstance(item, str) and item for item in value.values()):
         raise ValueError('a table of texts belongs here, as in {"a" = "b"}')
     return dict(value)
+
+
+def _spark_settings(value: Any) -> dict[str, str]:
+    """Return Spark's settings: a dot in a name without quotes makes a table of its own in TOML."""
+    if not isinstance(value, dict):
+        raise ValueError('it is a section, [spark], as in driver.memory = "4g"')
+    found: dict[str, str] = {}
+    for name, item in value.items():
+        if isinstance(item, dict):
+            found |= {f"{name}.{rest}": text for rest, text in _spark_settings(item).items()}
+        elif isinstance(item, (str, int, float)):
+            found[name] = str(item).lower() if isinstance(item, bool) else str(item)
+        else:
+            raise ValueError(f"{name} is a text, a number, true or false")
+    return found
+
+
+def _session_settings(value: Any) -> dict[str, str]:
+    settings = _spark_settings(value)
+    return {name if name.startswith("spark.") else f"spark.{name}": text for name, text in settings.items()}
 
 
 def _count(value: Any) -> int:
@@ -122,7 +143,7 @@ def _pipeline_readers(base: Path) -> dict[str, tuple[str, _Reader]]:
         "on_missing_schema": _choice(*get_args(OnMissingSchema)), "delayed": _text, "max_parked_count": _count,
         "atomic": _flag, "take_over": _flag, "on_incomplete_transaction": _choice(*get_args(OnIncompleteTransaction)),
         "max_parked_bytes": _size, "max_dead_rate": _share, "dead_rate_messages": _count, "once": _flag,
-        "max_messages_per_batch": _count,
+        "max_messages_per_batch": _count, "max_bytes_per_batch": _size, "spark": _session_settings,
     }  # fmt: skip
     times = (
         "schema_wait", "transaction_wait", "max_parked_age", "tombstones_kept", "compact_every", "vacuum_every", "vacuum_kept",

@@ -147,3 +147,22 @@ def test_load_config_refuses_a_catalogs_name_unless_it_is_told_to_be_a_directory
 def test_load_config_takes_file_urls_for_paths(tmp_path: Path) -> None:
     config = load_config(write(tmp_path, f'zone = "file:///data/zone"\n{LEAST}'))
     assert config.zone == Path("/data/zone")
+
+
+def test_load_config_reads_how_much_a_micro_batch_takes_and_settings_of_spark(tmp_path: Path) -> None:
+    settings = '[spark]\ndriver.memory = "4g"\n"spark.sql.shuffle.partitions" = 7\nui.enabled = false\n'
+    config = load_config(write(tmp_path, f'max_bytes_per_batch = "500MiB"\n{LEAST}{settings}'))
+    assert config.max_bytes_per_batch == 500 << 20
+    assert config.spark == {
+        "spark.driver.memory": "4g",
+        "spark.sql.shuffle.partitions": "7",
+        "spark.ui.enabled": "false",
+    }
+    with pytest.raises(InvalidOptionError, match="spark: driver is a text, a number, true or false"):
+        load_config(write(tmp_path, f"{LEAST}[spark]\ndriver = [1]\n"))
+    with pytest.raises(InvalidOptionError, match="max_bytes_per_batch: Spark's Kafka source has no such limit"):
+        load_config(write(tmp_path, f"max_bytes_per_batch = 5\n{LEAST.replace('file:///x', 'kafka://h:1')}"))
+    with pytest.raises(InvalidOptionError, match=r"'driver\.memory' is no setting of Spark"):
+        ReplicateConfig(
+            source=None, topics=("cdc",), tables=tmp_path / "t", checkpoint=tmp_path / "c", spark={"driver.memory": "1g"}
+        )

@@ -281,3 +281,25 @@ def test_run_takes_a_directory_with_dots_when_it_is_said_to_be_one(tmp_path: Pat
     taken = CliRunner().invoke(replicate, [*arguments, "./main.cdc.changes"], catch_exceptions=False)
     assert taken.exit_code == 0, taken.output
     assert configured[0].tables == tmp_path / "main.cdc.changes"
+
+
+def test_run_hands_settings_to_spark_and_prefers_them_to_the_files(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    configured: list[ReplicateConfig] = []
+
+    def run_pipeline(config: ReplicateConfig) -> tuple[Summary, bool]:
+        configured.append(config)
+        return Summary(), False
+
+    monkeypatch.setattr("headstream.cli.replicate._run", run_pipeline)
+    monkeypatch.setattr("headstream.spark.java.find_java", lambda: None)
+    file = tmp_path / "pipeline.toml"
+    file.write_text(
+        'source = "kafka://h:1"\ntopics = ["a/b"]\ntables = "t"\ncheckpoint = "c"\n[spark]\ndriver.memory = "1g"\na = "file"\n'
+    )
+    flags = ["--driver-memory", "3g", "--conf", "spark.b=x=y", "--conf", "spark.c="]
+    result = CliRunner().invoke(replicate, ["run", "--config", str(file), *flags], catch_exceptions=False)
+    assert result.exit_code == 0, result.output
+    assert configured[0].spark == {"spark.driver.memory": "3g", "spark.a": "file", "spark.b": "x=y", "spark.c": ""}
+    refused = CliRunner().invoke(replicate, ["run", "--config", str(file), "--conf", "driver.memory=3g"])
+    assert refused.exit_code == 2
+    assert "'driver.memory=3g' is no setting of Spark" in refused.output
