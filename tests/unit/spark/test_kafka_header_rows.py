@@ -55,7 +55,7 @@ def test_decode_gives_blocks_in_order_when_some_rows_are_left_to_the_record_func
 
 
 def test_decode_warns_with_place_and_count_when_headers_are_dropped(caplog: pytest.LogCaptureFixture) -> None:
-    decoder = HeaderDecoder(RowShape((), "none", (WantedHeader("n", "string"),)))
+    decoder = HeaderDecoder(RowShape(("headers",), "binary"))
     with caplog.at_level(logging.WARNING, "headstream.spark"):
         decoder.decode(arrays([[("n", b"3")], _LOSSY, [*_SPRING, ("", b"")]]), places(3))
     assert [record.getMessage() for record in caplog.records] == [

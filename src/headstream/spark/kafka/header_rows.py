@@ -103,8 +103,8 @@ class HeaderDecoder:
             if len(misfits):
                 self._told.add(column.name)
                 _LOGGER.warning(
-                    "%s and after: the header %r is there and is not of the type %s that headerColumns declares (%d of %d rows), so "
-                    "its column is null; a record without hs.kinds has raw headers",
+                    "%s and after: the header %r is there and is not of the type %s that headerColumns declares (%d of %d rows), "
+                    "so its column is null; a record without hs.kinds has raw headers",
                     _where(misfits[0].as_py(), places),
                     column.name,
                     column.type.upper(),
