@@ -19,6 +19,7 @@ from headstream.cli.output import print_object, print_table, print_text
 from headstream.cli.parameters import Checked, LocalPath, output_option
 from headstream.cli.replicate_operation import parked, redrive, reload, schemas, status
 from headstream.errors import InvalidInputError, ReplicateError
+from headstream.model.quantities import parse_duration_us, parse_size_bytes
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -38,18 +39,6 @@ _PLACE: Final = LocalPath()
 _TABLE_PLACE: Final = LocalPath(is_table=True)
 
 
-def _duration(text: str) -> int:
-    from headstream.spark.replicate.config import parse_duration_us
-
-    return parse_duration_us(text)
-
-
-def _size(text: str) -> int:
-    from headstream.spark.replicate.config import parse_size
-
-    return parse_size(text)
-
-
 def _setting(text: str) -> tuple[str, str]:
     name, equals, value = text.partition("=")
     if not (name.startswith("spark.") and equals):
@@ -58,8 +47,8 @@ def _setting(text: str) -> tuple[str, str]:
 
 
 _SETTING: Final = Checked("setting", _setting)
-_DURATION: Final = Checked("duration", _duration)
-_SIZE: Final = Checked("size", _size)
+_DURATION: Final = Checked("duration", parse_duration_us)
+_SIZE: Final = Checked("size", parse_size_bytes)
 
 
 @click.group()

@@ -19,6 +19,7 @@ from typing import Any, Final, get_args, get_type_hints
 from headstream.codec.replicate.formats import HEADER_FIELDS, MessageFormat
 from headstream.errors import InvalidOptionError, StorageError
 from headstream.model.local_paths import parse_local_path
+from headstream.model.quantities import parse_duration_us, parse_size_bytes
 from headstream.spark.replicate.config import (
     PATH_SETTINGS,
     TABLE_PLACES,
@@ -26,8 +27,6 @@ from headstream.spark.replicate.config import (
     OnMissingSchema,
     ReplicateConfig,
     find_problems,
-    parse_duration_us,
-    parse_size,
 )
 from headstream.spark.replicate.registry import RegistrySettings
 from headstream.spark.replicate.table_settings import TableRule, TableRules, TableSettings, find_table_problems
@@ -100,7 +99,7 @@ def _duration(value: Any) -> int:
 
 
 def _size(value: Any) -> int:
-    return value if type(value) is int else parse_size(_text(value))
+    return value if type(value) is int else parse_size_bytes(_text(value))
 
 
 def _choice(*options: Any) -> _Reader:
