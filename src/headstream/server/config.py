@@ -52,6 +52,7 @@ class ServerConfig:
         has_secret: Whether their secret was chosen; else the one that is kept beside the log takes its place.
         settings: What is decided for everybody.
         segment_bytes: Size at which a segment is followed by a new one.
+        group_access: What the directory's group may do with the files of a log that is made: none, read or write.
         runtime: The directory, within `data`, for what describes the running server.
         allow_default_password: Whether other machines may reach it while the root user has the password that everybody knows.
         token_sweep_s: How often expired tokens are removed; None is never.
@@ -75,6 +76,7 @@ class ServerConfig:
     has_secret: bool = False
     settings: ServerSettings = field(default_factory=ServerSettings)
     segment_bytes: int | None = None
+    group_access: str = "none"
     runtime: str = "runtime"
     allow_default_password: bool = False
     token_sweep_s: float | None = 60.0
@@ -194,6 +196,7 @@ class _Loader:
             has_secret=bool(value["http.jwt.encoding_secret"] or value["http.jwt.decoding_secret"]),
             settings=self._settings(),
             segment_bytes=value["system.segment.size"],
+            group_access=value["headstream.group_access"],
             runtime=self._runtime(),
             allow_default_password=value["headstream.allow_default_password"],
             token_sweep_s=seconds(f"{cleaning}.interval") if value[f"{cleaning}.enabled"] else None,
