@@ -14,6 +14,7 @@ from typing import Any, Final
 
 from headstream.broker.settings import ServerSettings
 from headstream.errors import InvalidInputError, InvalidOptionError
+from headstream.model.local_paths import find_path_problem
 from headstream.model.topology import Fsync
 from headstream.server.addresses import Address
 from headstream.server.config_file import Said, read_file, read_variables, unknown
@@ -176,7 +177,7 @@ class _Loader:
         level = value["system.logging.level"]
         cleaning = "personal_access_token.cleaner"
         return ServerConfig(
-            data=value["system.path"],
+            data=self._data(),
             tcp_address=self._address("tcp"),
             http_address=self._address("http"),
             tcp_tls=TlsFiles(
@@ -209,6 +210,13 @@ class _Loader:
     def _seconds(self, key: str) -> float:
         value = self._values[key]
         return math.inf if value is None else float(value) / _SECOND_US
+
+    def _data(self) -> str | None:
+        path: str | None = self._values["system.path"]
+        problem = None if path is None else find_path_problem(path)
+        if problem is not None:
+            raise InvalidOptionError(problem[0], where="system.path", advice=problem[1])
+        return path
 
     def _address(self, door: str) -> Address | None:
         if not self._values[f"{door}.enabled"]:
