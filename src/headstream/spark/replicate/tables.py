@@ -6,17 +6,19 @@ import hashlib
 import json
 import re
 import threading
-from collections.abc import Container, Mapping
+from collections.abc import Callable, Container, Mapping
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Final, TypeAlias
 
 import pyarrow as pa
+import pyarrow.compute as pc
 
 from headstream.codec.replicate import TableMetadata
 from headstream.errors import HeadstreamError, SchemaChangeError
 from headstream.spark.replicate.apply.engine import Counts
+from headstream.spark.replicate.changes import OPERATIONS
 from headstream.spark.replicate.config import ReplicateConfig
 from headstream.spark.replicate.loads import LOAD_GAP_US
 from headstream.spark.replicate.maintenance import Schedule
@@ -30,6 +32,8 @@ __all__ = ["Applied", "TargetTables", "table_path"]
 
 _THREADS: Final = 4
 """Tables merged at a time: the engine works outside the interpreter's lock, and each merge waits for the disk in between."""
+
+_REFRESH: Final = pa.scalar(OPERATIONS.index("REFRESH"), pa.int8())
 
 Name: TypeAlias = tuple[str, str]
 
@@ -137,8 +141,44 @@ class TargetTables:
         """Close what is open."""
         self._memory.close()
 
+    def learn(
+        self,
+        changes: Mapping[str, list[pa.RecordBatch]],
+        schemas: Mapping[str, TableSchema],
+        read_until: Callable[[Name], int],
+    ) -> dict[str, pa.Table]:
+        """Learn which loads there are from decoded changes, also of tables that take none at the moment.
+
+        Args:
+            changes: Schema id -> decoded changes.
+            schemas: Schema id -> the schema.
+            read_until: Table -> the time before which all its changes have been learned, with these.
+
+        Returns:
+            Schema id -> its REFRESH rows whose load is not known before more of the log has been read.
+        """
+        tables: dict[Name, dict[str, pa.Table]] = {}
+        for schema_id, batches in changes.items():
+            if any(batch.num_rows for batch in batches):
+                tables.setdefault(schemas[schema_id].table, {})[schema_id] = pa.Table.from_batches(batches)
+        unplaced: dict[str, pa.Table] = {}
+        for name, groups in tables.items():
+            table = self._table(name)
+            if table.learn(list(groups.values()), read_until(name)):
+                for schema_id, group in groups.items():
+                    found = group.filter(table.find_unplaced(group))
+                    if found.num_rows:
+                        unplaced[schema_id] = found
+        return unplaced
+
     def apply(
-        self, changes: Mapping[str, list[pa.RecordBatch]], schemas: Mapping[str, TableSchema], unit: str, version: int
+        self,
+        changes: Mapping[str, list[pa.RecordBatch]],
+        schemas: Mapping[str, TableSchema],
+        unit: str,
+        version: int,
+        *,
+        is_learned: bool = False,
     ) -> Applied:
         """Merge decoded changes into their tables: one commit a table and structure, which remembers unit and version.
 
@@ -149,6 +189,7 @@ class TargetTables:
             schemas: Schema id -> the schema.
             unit: Names what is applied, the same when it is applied again after a restart.
             version: Number of this application, rising within the unit.
+            is_learned: Whether learn() has seen the changes; else they are taken for all that were logged until now.
         """
         tables: dict[Name, dict[str, list[str]]] = {}
         for schema_id, batches in changes.items():
@@ -157,7 +198,7 @@ class TargetTables:
                 structures.setdefault(_structure(schemas[schema_id].metadata), []).append(schema_id)
 
         def apply_table(name: Name) -> Applied:
-            return self._apply_table(name, tables[name], changes, schemas, unit, version)
+            return self._apply_table(name, tables[name], changes, schemas, unit, version, is_learned)
 
         applied = Applied()
         if len(tables) == 1:
@@ -175,6 +216,7 @@ class TargetTables:
         schemas: Mapping[str, TableSchema],
         unit: str,
         version: int,
+        is_learned: bool,
     ) -> Applied:
         """Merge the changes of one table, one structure after the other."""
         # Older versions first, so that a column dropped and a column added end as the newest schema has them.
@@ -184,7 +226,9 @@ class TargetTables:
         waiting = {schema_id for _, ids in ordered for schema_id in ids}
         try:
             table = self._table(name)
-            has_loads = table.learn(groups)
+            if not is_learned:
+                table.learn(groups)
+            has_loads = any(pc.any(pc.equal(group["_hs_operation"], _REFRESH)).as_py() for group in groups)
             for (structure, ids), group in zip(ordered, groups, strict=True):
                 try:
                     merged = table.merge(group, schemas[ids[0]], f"{unit}/{structure}", version)
