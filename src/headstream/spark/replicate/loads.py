@@ -169,19 +169,11 @@ class Loads:
         self._fold(max(read_until_us, self.read_until_us), gap_us)
         return has_loads
 
-    def find_unplaced(self, changes: pa.Table) -> pa.Array:
-        """Return which rows are REFRESH rows whose load is not known yet.
-
-        Args:
-            changes: As in learn(), which has seen them.
-        """
-        return pc.and_(_is_load(changes), pa.array(_logged(changes) >= self.read_until_us))
-
     def place(self, changes: pa.Table, *, keeps_all: bool = False) -> pa.Table:
         """Return changes with their places as `_hs_sequence`; what a settled load has removed is left out.
 
         Args:
-            changes: Decoded changes that learn() has seen, and find_unplaced() does not find.
+            changes: Decoded changes that learn() has seen, REFRESH rows only from before `read_until_us`.
             keeps_all: Whether the table keeps what loads have removed: it is merged, and to be removed again.
         """
         sequences = changes["_hs_sequence"].combine_chunks()

@@ -6,7 +6,7 @@ import hashlib
 import json
 import re
 import threading
-from collections.abc import Callable, Container, Mapping
+from collections.abc import Container, Mapping
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -145,31 +145,25 @@ class TargetTables:
         self,
         changes: Mapping[str, list[pa.RecordBatch]],
         schemas: Mapping[str, TableSchema],
-        read_until: Callable[[Name], int],
-    ) -> dict[str, pa.Table]:
+        read_until_us: int,
+    ) -> dict[Name, int]:
         """Learn which loads there are from decoded changes, also of tables that take none at the moment.
 
         Args:
             changes: Schema id -> decoded changes.
             schemas: Schema id -> the schema.
-            read_until: Table -> the time before which all its changes have been learned, with these.
+            read_until_us: All changes that were logged before this time have been learned, with these, microseconds since
+                1970 UTC.
 
         Returns:
-            Schema id -> its REFRESH rows whose load is not known before more of the log has been read.
+            Table of which REFRESH rows are among them -> the log time from which on their load is not known yet.
         """
-        tables: dict[Name, dict[str, pa.Table]] = {}
+        tables: dict[Name, list[pa.Table]] = {}
         for schema_id, batches in changes.items():
             if any(batch.num_rows for batch in batches):
-                tables.setdefault(schemas[schema_id].table, {})[schema_id] = pa.Table.from_batches(batches)
-        unplaced: dict[str, pa.Table] = {}
-        for name, groups in tables.items():
-            table = self._table(name)
-            if table.learn(list(groups.values()), read_until(name)):
-                for schema_id, group in groups.items():
-                    found = group.filter(table.find_unplaced(group))
-                    if found.num_rows:
-                        unplaced[schema_id] = found
-        return unplaced
+                tables.setdefault(schemas[schema_id].table, []).append(pa.Table.from_batches(batches))
+        opened = {name: self._table(name) for name in tables}
+        return {name: table.placed_until_us for name, table in opened.items() if table.learn(tables[name], read_until_us)}
 
     def apply(
         self,

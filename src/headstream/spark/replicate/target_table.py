@@ -102,9 +102,10 @@ class TargetTable:
         self._keep()
         return has_loads
 
-    def find_unplaced(self, changes: pa.Table) -> pa.Array:
-        """Return which rows are REFRESH rows whose load is not known before more of the log has been read."""
-        return self._state.loads.find_unplaced(changes)
+    @property
+    def placed_until_us(self) -> int:
+        """The log time from which on the load of a REFRESH row is not known before more of the log has been read."""
+        return self._state.loads.read_until_us
 
     def merge(self, changes: pa.Table, schema: TableSchema, app_id: str, version: int) -> Merged:
         """Merge changes of one structure in one commit that remembers (app_id, version); nothing where it is there already.

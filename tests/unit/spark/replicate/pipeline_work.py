@@ -7,6 +7,7 @@ from pathlib import Path
 from typing import Any
 
 import pyarrow as pa
+import pyarrow.compute as pc
 from deltalake import DeltaTable, QueryBuilder
 
 from headstream.connect import connect
@@ -77,11 +78,15 @@ class Work:
         target = DeltaTable(str(table_path(directory or self.config.tables, schema, table)))
         return list(pa.table(QueryBuilder().register("t", target).execute("SELECT * FROM t")).to_pylist())
 
+    def read_until_us(self, raw: pa.Table, batch_id: int) -> int | None:
+        """The log time before which all partitions are read with a micro-batch: here there is one partition."""
+        return (pc.max(raw["timestamp_us"]).as_py() or 0) + 1
+
     def process(self, raw: pa.Table, batch_id: int) -> None:
         decoded = Decoded()
         for batch in raw.combine_chunks().to_batches():
             decoded.extend(self.decoder.decode(batch))
-        self.processor.process(decoded, lambda wanted: raw, batch_id)
+        self.processor.process(decoded, lambda wanted: raw, batch_id, self.read_until_us(raw, batch_id))
 
     def digest(self, source: SourceDatabase, schema: str, table: str) -> bool:
         rows = [row for row in self.rows(schema, table) if row.get("_hs_current", True) and not row.get("_hs_deleted")]

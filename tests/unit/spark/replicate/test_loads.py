@@ -106,9 +106,8 @@ def read_unevenly(parts: list[list[Event]], random: Random) -> tuple[Loads, dict
             loads.learn(batch(*taken, *again), until_us, GAP_US)
             loads = Loads.from_document(json.loads(json.dumps(loads.to_document())))
         waiting += [event for event in taken if not event.sequence]
-        unplaced = loads.find_unplaced(batch(*waiting)).to_pylist() if waiting else []
-        ready = [event for event, is_unplaced in zip(waiting, unplaced, strict=True) if not is_unplaced]
-        waiting = [event for event, is_unplaced in zip(waiting, unplaced, strict=True) if is_unplaced]
+        ready = [event for event in waiting if event.logged_us < loads.read_until_us]
+        waiting = [event for event in waiting if event.logged_us >= loads.read_until_us]
         given |= {event.logged_us: place for event, place in zip(ready, places(loads, *ready), strict=True)} if ready else {}
     loads.learn(batch(), 10_000, GAP_US)
     given |= {event.logged_us: place for event, place in zip(waiting, places(loads, *waiting), strict=True)} if waiting else {}
