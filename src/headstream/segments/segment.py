@@ -111,6 +111,12 @@ class Segment:
         return index.entry(0).timestamp_us if index.count else None
 
     @property
+    def last_timestamp_us(self) -> int | None:
+        """The time of its last message, or None where there is none."""
+        last = self._opened().last
+        return None if last is None else last.timestamp_us
+
+    @property
     def index(self) -> IndexReader:
         """Its index, as of the last refresh."""
         return self._opened()

@@ -26,12 +26,13 @@ from headstream.errors import DecodeError, InvalidOptionError, SchemaError, Stor
 from headstream.spark.arrow_functions import arrow_function
 from headstream.spark.kafka.header_rows import HeaderDecoder
 from headstream.spark.options import RowShape
+from headstream.spark.replicate.aligned_reader import planned_until
 from headstream.spark.replicate.config import ReplicateConfig, is_kafka
 from headstream.spark.replicate.decode import DECODED_SPARK_SCHEMA
 from headstream.spark.replicate.log_source import FORMAT, READ_COLUMNS, Decode, decoding_source
 from headstream.spark.replicate.zone import SchemaZone, ZoneEntry
 
-__all__ = ["Input", "add_declared_schemas", "check_topics", "open_input"]
+__all__ = ["Input", "add_declared_schemas", "check_topics", "open_input", "query_checkpoint"]
 
 _NEEDED: Final = ("topic", "partition", "offset")
 _BLOCKS: Final = HeaderDecoder(RowShape(("headers",), "binary", (), False))
@@ -61,6 +62,9 @@ class Input(Protocol):
 
     def decode(self, batch: DataFrame) -> pa.Table:
         """Return what the messages of a micro-batch come to, the columns of decode.DECODED_SCHEMA."""
+
+    def read_until(self, batch_id: int) -> int | None:
+        """Return the log time before which all partitions are read with a planned micro-batch; None where that is not told."""
 
     def read_again(self, batch: DataFrame, wanted: pa.Table) -> pa.Table:
         """Return messages of a micro-batch, the columns of raw.SOURCE_COLUMNS, those wanted and others.
@@ -113,6 +117,10 @@ class FrameInput:
         """Return what the messages of a micro-batch come to."""
         return batch.mapInArrow(self._decode, DECODED_SPARK_SCHEMA).toArrow()
 
+    def read_until(self, batch_id: int) -> int | None:
+        """Return that it is not told until when everything is read: the source of the stream plans by offsets alone."""
+        return None
+
     def read_again(self, batch: DataFrame, wanted: pa.Table) -> pa.Table:
         """Return the messages of a micro-batch between the least and the greatest offset wanted."""
         ends = pc.min_max(wanted["offset"])
@@ -132,6 +140,7 @@ class LogInput:
         self._spark = spark
         self._options = _subscription(config)
         self._url = str(config.source)
+        self._checkpoint = query_checkpoint(config)
         self._decode = decode
 
     def stream(self) -> DataFrame:
@@ -142,6 +151,10 @@ class LogInput:
     def decode(self, batch: DataFrame) -> pa.Table:
         """Return what the messages of a micro-batch come to."""
         return batch.toArrow()
+
+    def read_until(self, batch_id: int) -> int | None:
+        """Return the log time before which all partitions are read with a planned micro-batch; None where that is not told."""
+        return planned_until(self._checkpoint, batch_id)
 
     def read_again(self, batch: DataFrame, wanted: pa.Table) -> pa.Table:
         """Return the log's messages between the least and the greatest offset wanted of each partition."""
@@ -161,6 +174,11 @@ class LogInput:
             endingOffsets=json.dumps(ending),
         )
         return _to_raw(read.load()).toArrow()
+
+
+def query_checkpoint(config: ReplicateConfig) -> Path:
+    """Return where the Spark query of a pipeline keeps its checkpoint."""
+    return config.checkpoint / "spark"
 
 
 def _subscription(config: ReplicateConfig) -> dict[str, str]:

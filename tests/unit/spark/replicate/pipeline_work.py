@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Iterable
 from pathlib import Path
 from typing import Any
@@ -13,7 +14,7 @@ from deltalake import DeltaTable, QueryBuilder
 from headstream.connect import connect
 from headstream.spark.replicate.config import ReplicateConfig
 from headstream.spark.replicate.decode import Decoded, Decoder
-from headstream.spark.replicate.ledger import Ledger
+from headstream.spark.replicate.ledger import Ledger, Table
 from headstream.spark.replicate.parking import DEAD_LETTER_TOPIC
 from headstream.spark.replicate.processor import Processor
 from headstream.spark.replicate.raw import RAW_SCHEMA
@@ -92,6 +93,13 @@ class Work:
         rows = [row for row in self.rows(schema, table) if row.get("_hs_current", True) and not row.get("_hs_deleted")]
         keys = next(m.key_columns for m in source.tables() if (m.lineage.schema, m.lineage.table) == (schema, table))
         return bool(digest_rows(rows, keys) == source.digest(schema, table))
+
+    def count_waiting(self) -> Counter[tuple[str, Table | None]]:
+        """What messages wait for, and their table -> how many."""
+        found = Counter[tuple[str, Table | None]]()
+        for parcel in self.ledger.parcels("parked", "delayed", "called", "releasing"):
+            found[parcel.cause, parcel.table] += parcel.count
+        return found
 
     def dead_count(self) -> int:
         with connect(f"file://{self.config.checkpoint / 'log'}") as log:
