@@ -218,10 +218,10 @@ class Ledger:
         query = "SELECT state, SUM(until_offset - from_offset) FROM parcels WHERE state <> 'done' GROUP BY state"
         return dict(self._all(query))
 
-    def waiting(self) -> Waiting:
-        """Return how much waits, in whatever state."""
+    def waiting(self, cause: str | None = None) -> Waiting:
+        """Return how much waits, in whatever state; for one cause, or for any."""
         query = f"SELECT TOTAL(until_offset - from_offset), TOTAL(size_bytes), MIN(since_us) FROM parcels WHERE {WAITS}"
-        ((count, size_bytes, oldest_us),) = self._all(query)
+        ((count, size_bytes, oldest_us),) = self._all(f"{query} AND cause = COALESCE(?, cause)", (cause,))
         return Waiting(int(count), int(size_bytes), oldest_us)
 
     def waiting_ids(self) -> list[str]:

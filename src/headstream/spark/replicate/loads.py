@@ -89,6 +89,7 @@ class Loads:
         spans: First and last log time of REFRESH rows from `read_until_us` on that are no further apart than the gap.
         begins: Times from `read_until_us` on at which a load begins by hand.
         ended_us: Until when loads are over by hand, with or without rows.
+        has_below_first: Whether late changes have a place below the first load, below which there is nothing else.
         settled: What has a place below this text has been removed.
     """
 
@@ -101,6 +102,7 @@ class Loads:
     spans: list[tuple[int, int]] = field(default_factory=list)
     begins: list[int] = field(default_factory=list)
     ended_us: int = -1
+    has_below_first: bool = False
     settled: str = ""
 
     @property
@@ -113,7 +115,8 @@ class Loads:
         if not is_ended and (newest.ended_us < newest.begun_us or self._newest_change <= newest.floor):
             return None
         bound = f"{newest.floor}{LOAD_MARK}"
-        return bound if bound > max(self.settled, LOAD_MARK) else None
+        has_below = newest.floor != "" or self.has_below_first
+        return bound if has_below and bound > self.settled else None
 
     @property
     def _newest_change(self) -> str:
@@ -169,18 +172,19 @@ class Loads:
         self._fold(max(read_until_us, self.read_until_us), gap_us)
         return has_loads
 
-    def place(self, changes: pa.Table, *, keeps_all: bool = False) -> pa.Table:
+    def place(self, changes: pa.Table, gap_us: int = LOAD_GAP_US, *, keeps_all: bool = False) -> pa.Table:
         """Return changes with their places as `_hs_sequence`; what a settled load has removed is left out.
 
         Args:
             changes: Decoded changes that learn() has seen, REFRESH rows only from before `read_until_us`.
+            gap_us: As LOAD_GAP_US.
             keeps_all: Whether the table keeps what loads have removed: it is merged, and to be removed again.
         """
         sequences = changes["_hs_sequence"].combine_chunks()
         loaded = _is_load(changes)
         logged = _logged(changes)
-        if self.loads and self.loads[-1].floor and logged.size and int(logged.min()) < self.loads[-1].begun_us:
-            sequences = self._place_late(sequences, loaded, logged)
+        if self.loads and logged.size and int(logged.min()) < self.loads[-1].begun_us:
+            sequences = self._place_late(sequences, loaded, logged, gap_us)
         if pc.any(loaded).as_py():
             begins = np.array([load.begun_us for load in self.loads], np.int64)
             numbers = np.searchsorted(begins, logged, "right")
@@ -197,15 +201,19 @@ class Loads:
             return placed
         return placed.filter(pc.greater_equal(sequences, self.settled))
 
-    def _place_late(self, sequences: pa.Array, loaded: pa.Array, logged: npt.NDArray[np.int64]) -> pa.Array:
+    def _place_late(
+        self, sequences: pa.Array, loaded: pa.Array, logged: npt.NDArray[np.int64], gap_us: int
+    ) -> pa.Array:
         """Return the sequences with those of late changes below the first load that began after they were logged."""
         is_placed = loaded
         for load in self.loads:
-            before = pc.and_(pa.array(logged < load.begun_us), pc.greater(sequences, load.floor))
+            begun_us = load.begun_us if load.floor else load.begun_us - gap_us  # within the gap it is above the first load
+            before = pc.and_(pa.array(logged < begun_us), pc.greater(sequences, load.floor))
             late = pc.and_not(before, is_placed)
-            if load.floor and pc.any(late).as_py():
+            if pc.any(late).as_py():
                 sequences = pc.if_else(late, pc.binary_join_element_wise(load.floor, sequences, LATE_MARK), sequences)
                 is_placed = pc.or_(is_placed, late)
+                self.has_below_first = self.has_below_first or not load.floor
         return sequences
 
     def _learn_rows(self, times_us: npt.NDArray[np.int64], gap_us: int) -> None:
@@ -355,7 +363,7 @@ class Loads:
     def to_document(self) -> dict[str, Any]:
         """Return it as JSON has it."""
         loads = [[load.begun_us, load.ended_us, load.floor] for load in self.loads]
-        names = ("read_until_us", "highest", "changed_us", "marks", "past", "spans", "begins", "ended_us", "settled")
+        names = ("read_until_us", "highest", "changed_us", "marks", "past", "spans", "begins", "ended_us", "has_below_first", "settled")
         return {"loads": loads} | {name: getattr(self, name) for name in names}
 
     @classmethod
@@ -364,7 +372,7 @@ class Loads:
         loads = [Load(begun_us, ended_us, floor) for begun_us, ended_us, floor in document["loads"]]
         marks = [(us, sequence) for us, sequence in document["marks"]]
         if "read_until_us" in document:
-            names = ("read_until_us", "highest", "changed_us", "begins", "ended_us", "settled")
+            names = ("read_until_us", "highest", "changed_us", "begins", "ended_us", "has_below_first", "settled")
             pairs = {name: [(first, second) for first, second in document[name]] for name in ("past", "spans")}
             return cls(loads=loads, marks=marks, **pairs, **{name: document[name] for name in names})
         steps: list[Mark] = []

@@ -147,7 +147,7 @@ class TargetTable:
             raise self._stop(error.what, error.advice, stops=False) from None
         self._claim(self._path, None)  # made just now, it is ours; or that of one who was quicker
         keeps_all = schema.settings.deletes == "soft" or isinstance(table, Scd2Table)  # what vanished is there, marked
-        placed = self._state.loads.place(changes, keeps_all=keeps_all)
+        placed = self._state.loads.place(changes, self._load_gap_us, keeps_all=keeps_all)
         if schema.settings.deletes == "skip":
             placed = placed.filter(pc.not_equal(placed["_hs_operation"], _DELETE))
         if isinstance(table, Scd2Table):

@@ -38,7 +38,7 @@ def batch(*events: Event) -> pa.Table:
 
 
 def places(loads: Loads, *events: Event) -> list[str]:
-    placed: list[str] = loads.place(batch(*events), keeps_all=True)["_hs_sequence"].to_pylist()
+    placed: list[str] = loads.place(batch(*events), GAP_US, keeps_all=True)["_hs_sequence"].to_pylist()
     return placed
 
 
@@ -150,6 +150,15 @@ def test_a_late_change_stays_below_the_first_load_that_began_after_it_was_logged
     assert places(loads, *late) == told
     assert sorted([*told[:2], first, f"{first}.{10:016d}", sequence(6)])[0] == first, "above the floor"
     assert max(told[:2]) < f"{first}.{10:016d}", "and below the rows of the load"
+
+
+def test_a_late_change_stays_below_a_first_load_that_it_would_have_given_a_floor() -> None:
+    loads = Loads()
+    loads.learn(batch(Event(10, ""), Event(20, sequence(9))), 99, GAP_US)
+    late = [Event(2, sequence(1)), Event(10 - GAP_US, sequence(2))]
+    loads.learn(batch(*late), 99, GAP_US)
+    first, second = places(loads, *late)
+    assert first < places(loads, Event(10, ""))[0] < second == sequence(2)
 
 
 def test_rows_that_come_behind_everything_make_the_load_that_they_are() -> None:
