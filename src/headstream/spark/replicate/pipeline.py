@@ -5,6 +5,7 @@ messages -> decode (executors, one pass) -> processor.py (driver): merged, a com
 
 from __future__ import annotations
 
+import functools
 import logging
 import re
 import sys
@@ -22,6 +23,7 @@ from headstream.errors import ReplicateError
 from headstream.spark.replicate.apply.engines import Engines
 from headstream.spark.replicate.config import ReplicateConfig
 from headstream.spark.replicate.decode import Decoded, Decoder, decode_partitions, open_zone
+from headstream.spark.replicate.frame_times import FrameTimes
 from headstream.spark.replicate.inputs import Input, add_declared_schemas, check_topics, open_input, query_checkpoint
 from headstream.spark.replicate.ledger import Ledger
 from headstream.spark.replicate.metrics import write_metrics
@@ -35,6 +37,8 @@ from headstream.spark.replicate.tables import TargetTables
 __all__ = ["ReplicatePipeline"]
 
 _LOGGER = logging.getLogger("headstream.replicate")
+_TIMES = "partition_times"
+"""What the ledger knows the log times by that were read of each partition."""
 _SWEEP_SECONDS = 0.5
 """How often messages that wait are looked after while no data comes."""
 
@@ -67,6 +71,7 @@ class ReplicatePipeline:
         self._lock = threading.Lock()  # a micro-batch runs on Spark's thread, the sweep on the caller's
         self._stopping = threading.Event()
         self._failure: BaseException | None = None
+        self._query: Any = None
         self._decoding = DecodeOptions.of(config)
         self._zone = open_zone(config.zone_directory, self._decoding)
         self._decoder = Decoder(self._zone, self._decoding)
@@ -129,14 +134,23 @@ class ReplicatePipeline:
         if self._config.schemas is not None:
             add_declared_schemas(self._zone, self._config.schemas, self._now_us())
         decode = decode_partitions(self._config.zone_directory, self._decoding)
-        source = open_input(self._spark, self._config, decode, self._source)
+        source = open_input(self._spark, self._config, decode, self._frame_times(), self._source)
 
         def run_batch(batch: DataFrame, batch_id: int) -> None:
             self._run_batch(source, batch, batch_id)
 
         writer = source.stream().writeStream.foreachBatch(run_batch)
         writer = writer.option("checkpointLocation", str(query_checkpoint(self._config)))
-        return (writer.trigger(availableNow=True) if self._config.once else writer).queryName("headstream-replicate").start()
+        writer = writer.trigger(availableNow=True) if self._config.once else writer
+        self._query = writer.queryName("headstream-replicate").start()
+        return self._query
+
+    def _frame_times(self) -> FrameTimes:
+        def progress() -> Any:
+            return None if self._query is None else self._query.lastProgress
+
+        load, save = functools.partial(self._ledger.mark, _TIMES), functools.partial(self._ledger.set_mark, _TIMES)
+        return FrameTimes(query_checkpoint(self._config), progress, load, save)
 
     def _run_batch(self, source: Input, batch: DataFrame, batch_id: int) -> None:
         with self._lock:
@@ -155,7 +169,7 @@ class ReplicatePipeline:
             decoded,
             lambda wanted: _find_raw(source.read_again(batch, wanted), wanted),
             batch_id,
-            source.read_until(batch_id),
+            source.read_until(batch_id, decoded.times),
         )
         self._summary.batches += 1
         self._summary.seconds += time.monotonic() - began
