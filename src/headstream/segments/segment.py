@@ -113,8 +113,7 @@ class Segment:
     @property
     def last_timestamp_us(self) -> int | None:
         """The time of its last message, or None where there is none."""
-        last = self._opened().last
-        return None if last is None else last.timestamp_us
+        return None if (last := self._opened().last) is None else last.timestamp_us
 
     @property
     def index(self) -> IndexReader:

@@ -74,9 +74,7 @@ class AlignedStreamReader(HeadstreamStreamReader):
         until_us = max(self._begun_us, self._until_us or 0)
         return replace(end, topics={**end.topics, _READ_UNTIL: str(until_us)}).encode()
 
-    def _admit(
-        self, view: LogView, known: Mapping[Place, int], latest: Mapping[Place, int], limits: Limits
-    ) -> dict[Place, int]:
+    def _admit(self, view: LogView, known: Mapping[Place, int], latest: Mapping[Place, int], limits: Limits) -> dict[Place, int]:
         if self._newest_us is None:  # what has come since the look before is for the next micro-batch
             return {place: min(end, known[place]) for place, end in latest.items()}
         newest_us = self._newest_us if self._target_us is None else min(self._newest_us, self._target_us)

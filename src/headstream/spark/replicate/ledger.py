@@ -247,9 +247,7 @@ class Ledger:
         found = self._all(query, (transactions_before_us,))
         return {(schema, name) if is_table else None for is_table, schema, name in found}
 
-    def begin_release(
-        self, schema_ids: Iterable[str], tables: Iterable[Table], count: int, read_until_us: int = 0
-    ) -> int | None:
+    def begin_release(self, schema_ids: Iterable[str], tables: Iterable[Table], count: int, read_until_us: int = 0) -> int | None:
         """Choose parcels for a release: those of transactions that are not open, then the oldest first.
 
         Args:

@@ -3,8 +3,9 @@
     read     the log time before which all partitions have been read, as the pipeline's planning says
     until    the same, but not after the first message that waits for its schema: it may be of any table, for schema_wait at most
 
-Rows logged before `until` have their place; the others are parked, with `load` as the cause. Which those are of a unit is durable
-before its tables are written: a unit that is run again when more is known parks the same ones, for its tables have the rest already.
+Rows logged before `until` have their place; the others are parked, with `load` as the cause. Which those are of a unit is
+durable before its tables are written: a unit that is run again when more is known parks the same ones, for its tables have the
+rest already.
 """
 
 from __future__ import annotations

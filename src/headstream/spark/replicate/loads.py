@@ -27,7 +27,6 @@ logged has the place `floor,sequence` of the first such load: below all its rows
 from __future__ import annotations
 
 from bisect import bisect_left, bisect_right
-from collections.abc import Sequence
 from dataclasses import dataclass, field
 from typing import Any, Final
 
@@ -37,6 +36,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from headstream.spark.replicate.changes import OPERATIONS
+from headstream.spark.replicate.load_marks import Mark, steps_of, thinned
 from headstream.spark.replicate.versions import AGAIN_MARK, LATE_MARK, LOAD_MARK, LOAD_TIME_CHARACTERS
 
 __all__ = ["LOAD_GAP_US", "Load", "Loads"]
@@ -46,7 +46,7 @@ LOAD_GAP_US: Final = 5 * 60 * 1_000_000
 around it may stand in the log in any order: partitions, resent batches."""
 
 MOST_LOADS: Final = 64
-"""Loads that are remembered. A REFRESH row logged before the oldest of them counts as one of the first load, below every change."""
+"""Loads that are remembered. A REFRESH row logged before the oldest of them counts as of the first load, below every change."""
 MOST_MARKS: Final = 65_536
 """Points of H that are kept exactly while a partition is behind. With more of them every second one is dropped: changes logged
 between two marks then count as newer than a load that begins there."""
@@ -54,9 +54,6 @@ MOST_PAST_MARKS: Final = 256
 """Points of H that are kept of what is read, for loads whose rows come after everything around them; thinned likewise."""
 _BATCH_PAST_MARKS: Final = 16
 _REFRESH: Final = OPERATIONS.index("REFRESH")
-
-Mark = tuple[int, str]
-"""A log time, and the highest change sequence of those logged until then: a step of H."""
 
 
 @dataclass(slots=True)
@@ -111,12 +108,10 @@ class Loads:
         newest = self.loads[-1] if self.loads else None
         if newest is None:
             return None
-        is_ended = self.ended_us >= newest.begun_us
-        if not is_ended and (newest.ended_us < newest.begun_us or self._newest_change <= newest.floor):
+        if self.ended_us < newest.begun_us and (newest.ended_us < newest.begun_us or self._newest_change <= newest.floor):
             return None
         bound = f"{newest.floor}{LOAD_MARK}"
-        has_below = newest.floor != "" or self.has_below_first
-        return bound if has_below and bound > self.settled else None
+        return bound if (newest.floor or self.has_below_first) and bound > self.settled else None
 
     @property
     def _newest_change(self) -> str:
@@ -201,9 +196,7 @@ class Loads:
             return placed
         return placed.filter(pc.greater_equal(sequences, self.settled))
 
-    def _place_late(
-        self, sequences: pa.Array, loaded: pa.Array, logged: npt.NDArray[np.int64], gap_us: int
-    ) -> pa.Array:
+    def _place_late(self, sequences: pa.Array, loaded: pa.Array, logged: npt.NDArray[np.int64], gap_us: int) -> pa.Array:
         """Return the sequences with those of late changes below the first load that began after they were logged."""
         is_placed = loaded
         for load in self.loads:
@@ -274,14 +267,14 @@ class Loads:
         if not (self.spans or self.marks or self.begins) and int(times[-1]) < read_until_us:
             self._pass(times, sequences)
             return
-        fresh = _steps(times, sequences)
+        fresh = steps_of(times, sequences)
         marks: list[Mark] = []
         for mark in sorted([*self.marks, *fresh]):
             if mark[1] > (marks[-1][1] if marks else self.highest):
                 if marks and marks[-1][0] == mark[0]:
                     marks.pop()
                 marks.append(mark)
-        self.marks = _thinned(marks, MOST_MARKS)
+        self.marks = thinned(marks, MOST_MARKS)
 
     def _pass(self, times: npt.NDArray[np.int64], sequences: pa.Array) -> None:
         """Take in changes between which no load can begin, in the order of their log times."""
@@ -329,7 +322,7 @@ class Loads:
                 self.changed_us = None
         take(until_us)
         del marks[:taken]
-        self.past = _thinned(self.past, MOST_PAST_MARKS)
+        self.past = thinned(self.past, MOST_PAST_MARKS)
         self.read_until_us = until_us
 
     def _due(self, until_us: int) -> list[tuple[int, int, bool]]:
@@ -363,7 +356,18 @@ class Loads:
     def to_document(self) -> dict[str, Any]:
         """Return it as JSON has it."""
         loads = [[load.begun_us, load.ended_us, load.floor] for load in self.loads]
-        names = ("read_until_us", "highest", "changed_us", "marks", "past", "spans", "begins", "ended_us", "has_below_first", "settled")
+        names = (
+            "read_until_us",
+            "highest",
+            "changed_us",
+            "marks",
+            "past",
+            "spans",
+            "begins",
+            "ended_us",
+            "has_below_first",
+            "settled",
+        )
         return {"loads": loads} | {name: getattr(self, name) for name in names}
 
     @classmethod
@@ -373,8 +377,9 @@ class Loads:
         marks = [(us, sequence) for us, sequence in document["marks"]]
         if "read_until_us" in document:
             names = ("read_until_us", "highest", "changed_us", "begins", "ended_us", "has_below_first", "settled")
-            pairs = {name: [(first, second) for first, second in document[name]] for name in ("past", "spans")}
-            return cls(loads=loads, marks=marks, **pairs, **{name: document[name] for name in names})
+            known = {name: document[name] for name in names}
+            past, spans = ([(first, second) for first, second in document[name]] for name in ("past", "spans"))
+            return cls(loads=loads, marks=marks, past=past, spans=spans, **known)
         steps: list[Mark] = []
         for us, sequence in sorted(marks):
             if sequence > (steps[-1][1] if steps else ""):
@@ -393,30 +398,3 @@ def _is_load(changes: pa.Table) -> pa.Array:
 def _logged(changes: pa.Table) -> npt.NDArray[np.int64]:
     logged: npt.NDArray[np.int64] = pc.fill_null(changes["_hs_logged_us"], 0).combine_chunks().to_numpy()
     return logged
-
-
-def _steps(times: npt.NDArray[np.int64], sequences: pa.Array) -> list[Mark]:
-    """Return the steps of the running maximum of sequences, one a time.
-
-    Args:
-        times: Log times, rising.
-        sequences: As many change sequences.
-    """
-    ranks = pc.rank(sequences, "ascending", tiebreaker="dense").to_numpy().astype(np.int64)
-    reached = np.maximum.accumulate(ranks)
-    is_step = np.diff(reached, prepend=-1) > 0
-    is_last = np.append(np.diff(times) > 0, True)
-    at = np.flatnonzero(np.logical_or.reduceat(is_step, np.flatnonzero(np.append(True, is_last[:-1]))))
-    ends = np.flatnonzero(is_last)[at]
-    first_of_rank = np.zeros(int(ranks.max()) + 1, np.int64)
-    first_of_rank[ranks] = np.arange(len(ranks))
-    found = sequences.take(pa.array(first_of_rank[reached[ends]])).to_pylist()
-    return list(zip(times[ends].tolist(), found, strict=True))
-
-
-def _thinned(marks: Sequence[Mark], most: int) -> list[Mark]:
-    """Return marks, every second one of the older half dropped until there are not too many."""
-    kept = list(marks)
-    while len(kept) > most:
-        del kept[: len(kept) // 2 : 2]
-    return kept

@@ -169,9 +169,7 @@ class ParkingLot:
             dead, marks = self._place_dead(_with_reason(self._read_whole(parcel), reason), now_us)
             self._ledger.add(dead, done=[parcel.id], marks=marks)
 
-    def next_release(
-        self, schema_ids: Iterable[str], tables: Iterable[Table], read_until_us: int = 0
-    ) -> Release | None:
+    def next_release(self, schema_ids: Iterable[str], tables: Iterable[Table], read_until_us: int = 0) -> Release | None:
         """Take out messages that can come back, first those of a release that a crash interrupted.
 
         Args:

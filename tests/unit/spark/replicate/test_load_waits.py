@@ -138,7 +138,12 @@ def test_reload_replaces_the_same_rows_however_its_log_is_read(
     assert work.names() == expected
     assert work.ledger.waiting().count == 0
     data = sum(b'"MD"' not in one.value and one.value[5:8] != b"\x04MD" for one in messages)
-    rows = [row for table in ("kit", "other") if (tmp_path / "changes" / "shop" / table).exists() for row in work.rows("shop", table, tmp_path / "changes")]
+    rows = [
+        row
+        for table in ("kit", "other")
+        if (tmp_path / "changes" / "shop" / table).exists()
+        for row in work.rows("shop", table, tmp_path / "changes")
+    ]
     assert len({(row["_hs_partition"], row["_hs_offset"]) for row in rows}) == len(rows) == data
     work.close()
 

@@ -141,7 +141,9 @@ def test_loads_keep_their_floor_when_a_partition_is_read_far_ahead() -> None:
 
 def test_a_late_change_stays_below_the_first_load_that_began_after_it_was_logged() -> None:
     loads = Loads()
-    loads.learn(batch(Event(1, sequence(5)), Event(10, ""), Event(11, sequence(20)), Event(20, ""), Event(30, sequence(40))), 99, GAP_US)
+    loads.learn(
+        batch(Event(1, sequence(5)), Event(10, ""), Event(11, sequence(20)), Event(20, ""), Event(30, sequence(40))), 99, GAP_US
+    )
     assert [load.floor for load in loads.loads] == [sequence(5), sequence(20)]
     late = [Event(9, sequence(7)), Event(9, sequence(6)), Event(15, sequence(25)), Event(9, sequence(4)), Event(25, sequence(30))]
     loads.learn(batch(*late), 99, GAP_US)
