@@ -36,7 +36,7 @@ import pyarrow.compute as pc
 from headstream.codec.replicate import TableMetadata
 from headstream.spark.replicate.column_masks import ColumnMasks, ask_masks
 from headstream.spark.replicate.folding import Fold, Key, Move, fold_changes
-from headstream.spark.replicate.versions import LOAD_MARK
+from headstream.spark.replicate.versions import LATE_MARK, LOAD_MARK
 
 __all__ = ["BOOKKEEPING", "CHANGE_KEY", "OLD_PREFIX", "OPERATIONS", "RESERVED_PREFIX", "Collapsed", "collapse", "keys_of"]
 
@@ -137,7 +137,8 @@ def _collapse_keyless(changes: pa.Table, names: list[str]) -> Collapsed:
     place = [rows["_hs_topic"], *(rows[name].cast(pa.string()) for name in ("_hs_partition", "_hs_offset"))]
     origin = pc.binary_join_element_wise("", *place, LOAD_MARK)
     loaded = pc.equal(rows["_hs_operation"], pa.scalar(_REFRESH, pa.int8()))
-    rows = rows.append_column(CHANGE_KEY, pc.if_else(loaded, origin, rows["_hs_sequence"]))
+    own = pc.replace_substring_regex(rows["_hs_sequence"], f"^.*{LATE_MARK}", "")  # a repeat may have another place, see loads.py
+    rows = rows.append_column(CHANGE_KEY, pc.if_else(loaded, origin, own))
     rows = rows.take(_by_key(rows, [CHANGE_KEY], ("_hs_place", "min"))["_hs_place_min"])
     rows = rows.append_column("_hs_delete", pa.repeat(False, rows.num_rows))
     rows = rows.append_column("_hs_versions", pa.nulls(rows.num_rows, pa.string()))

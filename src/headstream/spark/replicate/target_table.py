@@ -29,7 +29,7 @@ from headstream.spark.replicate.spelling import in_table_spelling, spell_names
 from headstream.spark.replicate.table_memory import TableMemory
 from headstream.spark.replicate.table_settings import TableSettings
 from headstream.spark.replicate.target_owner import Owner
-from headstream.spark.replicate.versions import LOAD_MARK, LOAD_TIME_CHARACTERS
+from headstream.spark.replicate.versions import LOAD_TIME_CHARACTERS
 
 __all__ = ["Merged", "OpenEngine", "TargetTable"]
 
@@ -88,12 +88,25 @@ class TargetTable:
         self._tombstones: Tombstones | None = None
         self._changes = None if changes is None else ChangeTable(changes, self._open_changes)
 
-    def learn(self, groups: list[pa.Table]) -> bool:
-        """Learn where a batch's changes stand among the table's loads; return whether rows of a load are among them."""
+    def learn(self, groups: list[pa.Table], read_until_us: int | None = None) -> bool:
+        """Learn which loads there are from a batch's changes; return whether rows of a load are among them.
+
+        Args:
+            groups: Decoded changes.
+            read_until_us: All of the table's changes logged before this time have been learned, with these; None: of any
+                time, for callers that have no others.
+        """
         told = pa.concat_tables([group.select(["_hs_operation", "_hs_sequence", "_hs_logged_us"]) for group in groups])
-        has_loads = self._state.loads.learn(told, self._load_gap_us)
+        if read_until_us is None:
+            read_until_us = (pc.max(told["_hs_logged_us"]).as_py() or 0) + 1
+        has_loads = self._state.loads.learn(told, read_until_us, self._load_gap_us)
         self._keep()
         return has_loads
+
+    @property
+    def placed_until_us(self) -> int:
+        """The log time from which on the load of a REFRESH row is not known before more of the log has been read."""
+        return self._state.loads.read_until_us
 
     def merge(self, changes: pa.Table, schema: TableSchema, app_id: str, version: int, *, repeated: bool = False) -> Merged:
         """Merge changes of one structure in one commit that remembers (app_id, version); nothing where it is there already.
@@ -137,7 +150,8 @@ class TargetTable:
         except SchemaError as error:
             raise self._stop(error.what, error.advice, stops=False) from None
         self._claim(self._path, None)  # made just now, it is ours; or that of one who was quicker
-        placed = self._state.loads.place(changes)
+        keeps_all = schema.settings.deletes == "soft" or isinstance(table, Scd2Table)  # what vanished is there, marked
+        placed = self._state.loads.place(changes, self._load_gap_us, keeps_all=keeps_all)
         if schema.settings.deletes == "skip":
             placed = placed.filter(pc.not_equal(placed["_hs_operation"], _DELETE))
         if isinstance(table, Scd2Table):
@@ -176,20 +190,19 @@ class TargetTable:
 
     def settle(self) -> Counts:
         """Remove the rows that a load which is over did not bring, and what need not be remembered since."""
-        floor = self._state.loads.vanished
-        if floor is None or self._state.schema is None:
+        bound = self._state.loads.vanished
+        if bound is None or self._state.schema is None:
             return Counts()
         self._claim(self._path, None)
         table = self._opened(list(self._state.schema.keys))
         if isinstance(table, Scd2Table):
-            at = f"{floor}{LOAD_MARK}{self._state.loads.loads[-1].begun_us:0{LOAD_TIME_CHARACTERS}d}"
-            counts = table.remove_until(floor, at)
+            counts = table.remove_until(bound, f"{bound}{self._state.loads.loads[-1].begun_us:0{LOAD_TIME_CHARACTERS}d}")
         else:
-            counts = table.remove_until(floor)
+            counts = table.remove_until(bound)
         self._state.loads.settle()
         self._keep()
         assert self._tombstones is not None
-        self._tombstones.prune(floor)
+        self._tombstones.prune(bound)
         return counts
 
     def begin_load(self, at_us: int) -> bool:

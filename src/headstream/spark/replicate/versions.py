@@ -23,6 +23,8 @@ from typing import Final
 
 __all__ = [
     "ABSENT_VERSION",
+    "AGAIN_MARK",
+    "LATE_MARK",
     "LOAD_MARK",
     "LOAD_TIME_CHARACTERS",
     "MAX_SEQUENCE_CHARACTERS",
@@ -37,6 +39,11 @@ MAX_SEQUENCE_CHARACTERS: Final = 35
 """A change sequence is 35 characters: 16 of time, 19 of a number."""
 
 LOAD_MARK: Final = "."
+LATE_MARK: Final = ","
+"""Between the floor of a load and the sequence of a change that was logged before that load and is read too late to count for
+its floor: sorts below LOAD_MARK, so below the load's rows, and above the floor. See loads.py."""
+AGAIN_MARK: Final = "/"
+"""At the end of a floor: a load begun by hand while nothing had changed since the one before; sorts above LOAD_MARK."""
 LOAD_TIME_CHARACTERS: Final = 16
 _OWN_CHARACTERS: Final = MAX_SEQUENCE_CHARACTERS + len(LOAD_MARK) + LOAD_TIME_CHARACTERS
 _MOVED_MARK: Final = " "  # sorts below _FILL, so below the change's own version
