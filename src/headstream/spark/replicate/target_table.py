@@ -21,7 +21,7 @@ from headstream.spark.replicate.apply.scd2 import Scd2Table
 from headstream.spark.replicate.apply.scd2_events import read_events
 from headstream.spark.replicate.apply.tombstones import Tombstones
 from headstream.spark.replicate.change_table import ChangeTable
-from headstream.spark.replicate.changes import CHANGE_KEY, OPERATIONS, collapse, keys_of
+from headstream.spark.replicate.changes import CHANGE_KEY, OPERATIONS, keys_of
 from headstream.spark.replicate.maintenance import Schedule
 from headstream.spark.replicate.raw import Coordinates
 from headstream.spark.replicate.schemas import TableSchema
@@ -141,7 +141,7 @@ class TargetTable:
             events = read_events(placed, schema.metadata, list(table.columns))
             return Merged(table.merge(events, app_id, version), _by_coordinates(events.rejected))
         placed, rejected = self._without_forgotten(placed, table)
-        collapsed = collapse(placed, schema.metadata, list(table.columns), table.find_rows)
+        collapsed = table.collapse(placed, schema.metadata)
         self._follow(seen)
         counts = table.merge(collapsed, app_id, version)
         assert self._tombstones is not None

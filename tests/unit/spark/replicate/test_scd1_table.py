@@ -12,7 +12,6 @@ from headstream.errors import SchemaError
 from headstream.spark.replicate.apply.engine import Counts
 from headstream.spark.replicate.apply.scd1 import Scd1Table
 from headstream.spark.replicate.apply.tombstones import Tombstones
-from headstream.spark.replicate.changes import collapse
 from tests.unit.spark.replicate.change_tables import METADATA, NAMES, TYPES, change, sequence, table
 from tests.unit.spark.replicate.plain_engine import open_plain_engine
 
@@ -23,7 +22,7 @@ def open_table(directory: Path) -> Scd1Table:
 
 def merge(target: Scd1Table, version: int, *changes: dict[str, Any]) -> Counts:
     target.prepare(TYPES)
-    return target.merge(collapse(table(*changes), METADATA, list(target.columns)), "test", version)
+    return target.merge(target.collapse(table(*changes), METADATA), "test", version)
 
 
 def content(directory: Path) -> dict[int, tuple[Any, ...]]:

@@ -183,7 +183,7 @@ def test_open_versions_are_the_rows_of_type_1_when_both_are_shuffled_apart(tmp_p
     rows = Scd1Table(open_plain_engine(tmp_path / "one"), ["ID"], Tombstones(tmp_path / "tombstones", ["ID"]))
     rows.prepare(TYPES)
     for version, batch in enumerate(deliver(changes, seed + 1)):
-        rows.merge(collapse(table(*batch), METADATA, list(rows.columns)), "test", version)
+        rows.merge(rows.collapse(table(*batch), METADATA), "test", version)
     found = open_plain_engine(tmp_path / "one").read(NAMES, "true").to_pylist()
     expected = {row["ID"]: (row["name"], row["total"], row["note"]) for row in found}
     assert current(content(tmp_path)) == expected == current(tell(changes))
