@@ -39,7 +39,7 @@ from headstream.codec.replicate import TableMetadata
 from headstream.spark.replicate.column_masks import ColumnMasks, ask_masks
 from headstream.spark.replicate.versions import LOAD_MARK
 
-__all__ = ["BOOKKEEPING", "CHANGE_KEY", "OLD_PREFIX", "OPERATIONS", "RESERVED_PREFIX", "Collapsed", "collapse", "keys_of"]
+__all__ = ["BOOKKEEPING", "CHANGE_KEY", "OLD_PREFIX", "OPERATIONS", "RESERVED_PREFIX", "Collapsed", "collapse", "departures", "keys_of"]
 
 OPERATIONS: Final = ("INSERT", "UPDATE", "DELETE", "REFRESH")
 _INSERT, _UPDATE, _DELETE, _REFRESH = range(4)
@@ -183,6 +183,18 @@ def _key_moved(changes: pa.Table, keys: list[str]) -> pa.ChunkedArray:
     for key in keys:
         moved = pc.or_(moved, pc.fill_null(pc.not_equal(changes[key], changes[OLD_PREFIX + key]), False))
     return pc.and_(is_update, moved)
+
+
+def departures(changes: pa.Table, keys: list[str]) -> pa.Table:
+    """Return, for those of some decoded changes that change their row's key, the deletion of the key before."""
+    if not changes.num_rows or any(OLD_PREFIX + key not in changes.schema.names for key in keys):
+        return changes.slice(0, 0)
+    moved = changes.filter(_key_moved(changes, keys))
+    for key in keys:
+        place = moved.schema.get_field_index(key)
+        moved = moved.set_column(place, moved.schema.field(place), pc.coalesce(moved[OLD_PREFIX + key], moved[key]))
+    place = moved.schema.get_field_index("_hs_operation")
+    return moved.set_column(place, moved.schema.field(place), pa.array([_DELETE] * moved.num_rows, pa.int8()))
 
 
 def _departures(moved: pa.Table, keys: list[str]) -> pa.Table:

@@ -197,6 +197,21 @@ class Scd1Table:
         rows = self._resolver.read(list(columns), pa.table(arrays, names=self.keys)).to_pylist()
         return {tuple(row[key] for key in self.keys): row for row in rows}
 
+    def find_known(self, changes: pa.Table) -> set[Key]:
+        """Return those keys of changes whose row, deletion or other changes are known.
+
+        Args:
+            changes: With the key columns and `_hs_sequence`, in types that the table's hold.
+
+        Raises:
+            StorageError: the table, or its deletions, cannot be read.
+        """
+        rows = in_table_types(changes.select([*self.keys, "_hs_sequence"]), self.columns)
+        found = self._tombstones.find(rows).select(self.keys)
+        found = pa.concat_tables([found, self._resolver.read(self.keys, rows.select(self.keys))])
+        keys = set(zip(*(found[key].to_pylist() for key in self.keys), strict=True))
+        return keys | {key for key in zip(*(rows[key].to_pylist() for key in self.keys), strict=True) if key in self._log}
+
     def remove_until(self, sequence: str) -> Counts:
         """Remove the rows that nothing newer than a sequence has written: a full load that is over did not bring them.
 
