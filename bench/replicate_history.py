@@ -60,7 +60,7 @@ def bench(report: Report, directory: Path, rows: int, size: int, count: int) -> 
                 began = time.perf_counter()
                 ones.merge(ones.collapse(batch, TABLE), "bench", version)
                 between = time.perf_counter()
-                twos.merge(read_events(batch, TABLE), "bench", version)
+                twos.merge(read_events(batch, TABLE, list(TYPES)), "bench", version)
                 one_s.append(between - began)
                 two_s.append(time.perf_counter() - between)
             keys = "keys beside each other" if clustered else "keys anywhere"

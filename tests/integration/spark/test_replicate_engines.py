@@ -60,7 +60,7 @@ class Rows:
         if self._history:
             history = Scd2Table(self._open("t"), ["ID"])
             history.prepare(TYPES)
-            return history.merge(read_events(table(*changes), METADATA), "test", number)
+            return history.merge(read_events(table(*changes), METADATA, NAMES), "test", number)
         rows = Scd1Table(self._open("t"), ["ID"], Tombstones(self._directory / "tombstones", ["ID"]))
         rows.prepare(TYPES)
         return rows.merge(rows.collapse(table(*changes), METADATA), "test", number)

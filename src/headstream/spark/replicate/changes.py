@@ -62,9 +62,9 @@ BOOKKEEPING: Final = [
 ]
 
 
-_NOT_OF_EVENTS: Final = frozenset({
-    "_hs_operation", "_hs_changed", "_hs_last_event", "_hs_logged_us", "_hs_topic", "_hs_partition", "_hs_offset",
-})  # fmt: skip
+_NOT_OF_EVENTS: Final = frozenset(
+    {"_hs_changed", "_hs_last_event", "_hs_logged_us", "_hs_topic", "_hs_partition", "_hs_offset"}
+)
 Asked: TypeAlias = Callable[[pa.Table], pa.ChunkedArray]
 """Rows with key columns -> which of them may have keys whose changes are all wanted."""
 
@@ -78,10 +78,11 @@ class Collapsed:
         count: Changes that went in.
         rejected: Rows that cannot be applied: (topic, partition, offset, reason).
         events: All changes of the other keys: the schema's columns, the key before as `_hs_old.<key>`, `_hs_sequence`,
-            `_hs_delete`, `_hs_moved` (a change of key), `_hs_partial` (columns are left out), `_hs_columns`,
+            `_hs_operation`, `_hs_delete`, `_hs_moved` (a change of key), `_hs_partial` (columns are left out), `_hs_columns`,
             `_hs_transaction`, `_hs_event`; None if there are none.
         present: Column mask -> the columns that a change carries.
-        columns: The columns that a whole image writes; those its schema does not have it writes with null.
+        columns: The columns that the table has from its source. An insert writes all of them, those that its schema does not
+            have with null.
     """
 
     changes: pa.Table
@@ -109,7 +110,7 @@ def collapse(
         wanted: Says of which keys all changes are wanted anyway; None: of none.
         soft: Whether a deleted row keeps its values, so that what comes before its deletion is wanted.
     """
-    names = [column.name for column in metadata.columns]
+    names, columns = [column.name for column in metadata.columns], tuple(columns)
     keys = list(metadata.key_columns)
     if not keys:
         return _collapse_keyless(changes, names)
@@ -124,19 +125,21 @@ def collapse(
     idle = pc.and_not(_idle_rows(masks, changes), moved)
     if pc.any(idle).as_py():
         rows = rows.filter(pc.invert(idle))
-    rows, events = _divide(rows, keys, wanted, soft=soft)
+    marks = pc.or_(rows["_hs_partial"], rows["_hs_moved"])
+    if not set(names).issuperset(columns):  # the source has dropped a column: an update says nothing of it
+        marks = pc.or_(marks, _are_updates(rows))
+    if wanted is not None:
+        marks = pc.or_(marks, wanted(rows))
+    rows, events = _divide(rows, keys, marks, soft=soft)
     ordered = _ordered(rows.select([*names, "_hs_delete", "_hs_sequence"]))
     last = ordered.take(_by_key(ordered, keys, ("_hs_place", "max"))["_hs_place_max"])
     last = last.append_column("_hs_versions", pa.nulls(last.num_rows, pa.string()))
-    return Collapsed(last, changes.num_rows, [], events, masks.of, tuple(columns))
+    return Collapsed(last, changes.num_rows, [], events, masks.of, columns)
 
 
-def _divide(rows: pa.Table, keys: list[str], wanted: Asked | None, *, soft: bool) -> tuple[pa.Table, pa.Table | None]:
-    """Return the rows of keys of which the last change is enough, and the rows of the other keys."""
+def _divide(rows: pa.Table, keys: list[str], marks: pa.ChunkedArray, *, soft: bool) -> tuple[pa.Table, pa.Table | None]:
+    """Return the rows of keys of which the last change is enough, and the rows of the other keys: those with a marked row."""
     moved, deletes = rows["_hs_moved"], rows["_hs_delete"]
-    marks = pc.or_(rows["_hs_partial"], moved)
-    if wanted is not None:
-        marks = pc.or_(marks, wanted(rows))
     deleted_after = soft and pc.any(deletes).as_py() and not pc.all(deletes).as_py()
     if not deleted_after and not pc.any(marks).as_py():
         return rows, None

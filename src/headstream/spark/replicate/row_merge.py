@@ -10,10 +10,11 @@ and what changes come to does not depend on their order, on the micro-batches th
 
     the row exists      if its highest insert or update is not below its highest deletion
     a column's value    counts if its version is not below the highest deletion; otherwise the column is null
-    a whole image       writes every column, those that its schema does not have with null
+    an insert           writes every column (a full load's row too), those that its schema does not have with null
+    an update           writes the columns that it carries, at most those of its schema: what is dropped at the source stays
 
-A row's columns mostly come from one whole image and few from partial images after it, so a Row has the place of its newest
-whole image (`base`), and of the columns written after that each one's own.
+A row's columns mostly come from one whole image and few from other changes, so a Row has the place of its newest whole image
+(`base`), and the place of each column that is not of it.
 
 A change of key takes a row from one key to another, so it is no fact about one key. The keys that such changes connect are told
 together: replay() sorts all their changes and goes through them once, which is a function of their set too.
@@ -58,7 +59,7 @@ class Row:
 
     Args:
         base: The newest whole image.
-        columns: Those written after it, by name.
+        columns: Those that are not of it, by name: written after it, or not carried by it.
     """
 
     base: Written = _ABSENT
@@ -82,7 +83,7 @@ class Row:
         for name in {**self.columns, **other.columns}:
             mine, theirs = self.at(name), other.at(name)
             newer = mine if mine.version >= theirs.version else theirs
-            if newer.version > base.version:
+            if newer.version != base.version:
                 columns[name] = newer
         return Row(base, columns)
 
@@ -94,7 +95,8 @@ class Row:
         base = self.base if self.base.version >= floor else _ABSENT
         if base is self.base and not self.columns:
             return self
-        return Row(base, {name: written for name, written in self.columns.items() if written.version >= floor})
+        columns = {name: written if written.version >= floor else _ABSENT for name, written in self.columns.items()}
+        return Row(base, {name: written for name, written in columns.items() if written is not base})
 
     def moved(self, sequence: str) -> Row:
         """Return the row as a change of its key of that sequence brings it to the new key."""

@@ -2,8 +2,9 @@
 
     null                                        every column is of the row's `_hs_sequence`
     =<version>                                  every column is of that change (a row that was deleted after it, softly)
-    ["<version>", {"<version>": ["c", …]}, d]   columns `c`, … are of their own change, all others of the first one; d is the
-                                                place of a deletion that the row's columns came after, or ""
+    ["<version>", {"<version>": ["c", …]}, d]   columns `c`, … are of their own change ("": of none), all others of the first
+                                                one; d is the place of a deletion that the row's columns came after, or ""
+    … and further lines of ["c", …]             columns that were added to the table later, by a schema older than the row's
 
 Older versions of Headstream wrote the version of each column, VERSION_CHARACTERS each, in the order of the table's columns;
 such rows are read as they are, and get the text above when they are written next.
@@ -17,7 +18,7 @@ from collections.abc import Sequence
 from headstream.spark.replicate.row_merge import NO_SOURCE, Row, Written
 from headstream.spark.replicate.versions import ABSENT_VERSION, VERSION_CHARACTERS, version_of
 
-__all__ = ["UNIFORM_MARK", "read_versions", "write_versions"]
+__all__ = ["UNIFORM_MARK", "not_carried_sql", "read_versions", "write_versions"]
 
 UNIFORM_MARK = "="
 _FILL = "-"
@@ -40,7 +41,7 @@ def write_versions(row: Row, sequence: str, deletion: str = "") -> str | None:
         return UNIFORM_MARK + base
     columns: dict[str, list[str]] = {}
     for name, written in sorted(row.columns.items()):
-        columns.setdefault(written.version.rstrip(_FILL), []).append(name)
+        columns.setdefault(written.version.rstrip(f"{_FILL} "), []).append(name)
     return json.dumps([base, columns, deletion], ensure_ascii=False, separators=(",", ":"))
 
 
@@ -55,6 +56,11 @@ def read_versions(text: str | None, sequence: str, columns: Sequence[str], sourc
     """
     if text is None:
         return Row(Written(version_of(sequence), source)), ""
+    text, *added = text.split("\n")
+    if added:
+        row, deletion = read_versions(text, sequence, columns, source)
+        absent = {name: _written("", source) for line in added for name in json.loads(line)}
+        return Row(row.base, {**absent, **row.columns}), deletion
     if text.startswith(UNIFORM_MARK):
         return Row(_written(text[1:], source)), ""
     if text.startswith("["):
@@ -65,6 +71,12 @@ def read_versions(text: str | None, sequence: str, columns: Sequence[str], sourc
     versions = [text[place : place + VERSION_CHARACTERS].ljust(VERSION_CHARACTERS) for place in places]
     written = {name: Written(v, source) for name, v in zip(columns, versions, strict=True) if v != ABSENT_VERSION}
     return Row(columns=written), ""
+
+
+def not_carried_sql(columns: Sequence[str]) -> str:
+    """Return SQL for the text of a row that columns are added to which it is newer than, and does not carry."""
+    names = json.dumps(list(columns), ensure_ascii=False).replace("'", "''")
+    return f"concat(coalesce(_hs_versions, concat('{UNIFORM_MARK}', _hs_sequence)), chr(10), '{names}')"
 
 
 def _written(text: str, source: int) -> Written:

@@ -129,7 +129,7 @@ class TargetTable:
         self._check_schema(seen, schema.settings)
         table = self._opened(keys_of(schema.metadata), schema.settings)
         try:
-            table.prepare(schema.types)
+            table.prepare(schema.types, older=self._state.schema is not None and seen.version < self._state.schema.version)
         except SchemaError as error:
             raise self._stop(error.what, error.advice, stops=False) from None
         self._claim(self._path, None)  # made just now, it is ours; or that of one who was quicker
@@ -138,7 +138,7 @@ class TargetTable:
             placed = placed.filter(pc.not_equal(placed["_hs_operation"], _DELETE))
         if isinstance(table, Scd2Table):
             self._follow(seen)
-            events = read_events(placed, schema.metadata)
+            events = read_events(placed, schema.metadata, self._known_columns(schema, table))
             return Merged(table.merge(events, app_id, version), _by_coordinates(events.rejected))
         placed, rejected = self._without_forgotten(placed, table)
         collapsed = table.collapse(placed, schema.metadata, self._known_columns(schema, table))

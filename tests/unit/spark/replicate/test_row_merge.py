@@ -11,7 +11,7 @@ from headstream.spark.replicate.apply.scd1 import Scd1Table
 from headstream.spark.replicate.apply.scd2 import Scd2Table
 from headstream.spark.replicate.apply.scd2_events import read_events
 from headstream.spark.replicate.apply.tombstones import Tombstones
-from tests.unit.spark.replicate.change_tables import METADATA, TYPES, table
+from tests.unit.spark.replicate.change_tables import METADATA, NAMES, TYPES, table
 from tests.unit.spark.replicate.moving_rows import MovingSource
 from tests.unit.spark.replicate.plain_engine import open_plain_engine
 
@@ -28,7 +28,7 @@ def open_table(directory: Path, *, soft: bool, history: bool = False) -> Scd1Tab
 
 def merge(target: Scd1Table | Scd2Table, version: int, changes: list[dict[str, Any]]) -> None:
     if isinstance(target, Scd2Table):
-        target.merge(read_events(table(*changes), METADATA), "test", version)
+        target.merge(read_events(table(*changes), METADATA, NAMES), "test", version)
     else:
         target.merge(target.collapse(table(*changes), METADATA), "test", version)
 

@@ -27,7 +27,7 @@ def open_history(directory: Path, *, soft: bool = False) -> Scd2Table:
 
 def merge(target: Scd2Table, version: int, *changes: dict[str, Any]) -> Counts:
     target.prepare(TYPES)
-    return target.merge(read_events(table(*changes), METADATA), "test", version)
+    return target.merge(read_events(table(*changes), METADATA, NAMES), "test", version)
 
 
 def stored(directory: Path) -> list[dict[str, Any]]:

@@ -3,7 +3,7 @@
 Nearly every change is a whole image that is newer than its row, and is merged by the engine without being looked at
 (plan.py). Of the others the driver reads the rows, and gives the engine what they come to:
 
-    keys with changes that leave columns out
+    keys with changes that leave columns out, or are of a schema that has dropped some
     keys that changes of key connect                          told anew from the changes kept (key_log.py)
     keys whose columns have versions, and that a change is not newer than
     softly deleted keys with other changes in the batch       the deleted row keeps its last values
@@ -26,14 +26,15 @@ from headstream.spark.replicate.apply.key_log import LOGGED, KeyLog, stacked
 from headstream.spark.replicate.apply.key_ranges import key_ranges, ranges_sql
 from headstream.spark.replicate.apply.soft import DELETED
 from headstream.spark.replicate.apply.tombstones import Tombstones
-from headstream.spark.replicate.changes import OLD_PREFIX, Collapsed
+from headstream.spark.replicate.changes import OLD_PREFIX, OPERATIONS, Collapsed
 from headstream.spark.replicate.conversion import arrow_type
-from headstream.spark.replicate.row_merge import Event, Key, KeyState, Row, Written, join_key, replay, sequence_of
+from headstream.spark.replicate.row_merge import NO_SOURCE, Event, Key, KeyState, Row, Written, join_key, replay, sequence_of
 from headstream.spark.replicate.row_versions import read_versions, write_versions
-from headstream.spark.replicate.versions import version_of
+from headstream.spark.replicate.versions import ABSENT_VERSION, version_of
 
 __all__ = ["Resolved", "Resolver", "fold_log"]
 
+_UPDATE: Final = OPERATIONS.index("UPDATE")
 _BOOKKEEPING: Final = ["_hs_sequence", "_hs_versions"]
 
 
@@ -245,10 +246,12 @@ class _Batch:
         self._keys = keys
         self._present = collapsed.present
         self._columns = frozenset(collapsed.columns) - frozenset(keys)
+        carried = set(late.schema.names)
+        self._dropped = {name: Written(ABSENT_VERSION, NO_SOURCE) for name in self._columns if name not in carried}
         parts = [part for part in (events, late) if part is not None]
         self.rows = stacked(parts[::-1])
         names = [*keys, "_hs_sequence", "_hs_delete"]
-        more = [*(OLD_PREFIX + key for key in keys), "_hs_moved", "_hs_partial", "_hs_columns", "_hs_transaction", "_hs_event"]
+        more = [*(OLD_PREFIX + key for key in keys), "_hs_operation", "_hs_moved", "_hs_partial", "_hs_columns", "_hs_transaction", "_hs_event"]
         self._told = self.rows.select([*names, *(name for name in more if name in self.rows.schema.names)]).to_pylist()
         self.keys = {self._key(row) for row in self._told}
         self.keys |= {self._before(row) for row in self._told if row.get("_hs_moved")}
@@ -276,6 +279,8 @@ class _Batch:
             if row.get("_hs_partial"):
                 columns = dict.fromkeys(self._present(row["_hs_columns"]) & self._columns, written)
                 image = Row(columns=columns)
+            elif row.get("_hs_operation") == _UPDATE:
+                image = Row(written, self._dropped)
             else:
                 image = Row(written)
             if row.get("_hs_moved"):

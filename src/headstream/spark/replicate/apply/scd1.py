@@ -23,7 +23,7 @@ from headstream.spark.replicate.apply.tombstones import Tombstones
 from headstream.spark.replicate.changes import CHANGE_KEY, RESERVED_PREFIX, Collapsed, collapse
 from headstream.spark.replicate.conversion import arrow_type
 from headstream.spark.replicate.row_merge import Key
-from headstream.spark.replicate.row_versions import UNIFORM_MARK
+from headstream.spark.replicate.row_versions import UNIFORM_MARK, not_carried_sql
 from headstream.spark.replicate.versions import LOAD_MARK, LOAD_TIME_CHARACTERS
 
 __all__ = ["Scd1Table", "fit_columns", "in_table_types"]
@@ -75,11 +75,12 @@ class Scd1Table:
         """What reads and writes it."""
         return self._engine
 
-    def prepare(self, schema: Mapping[str, str]) -> None:
+    def prepare(self, schema: Mapping[str, str], *, older: bool = False) -> None:
         """Make the table, or make its columns fit a schema.
 
         Args:
             schema: Column names and Spark types that changes come in.
+            older: Whether the table has followed a newer schema, so that its rows do not carry the columns it lacks.
 
         Raises:
             SchemaError: a column's types in table and schema cannot be reconciled.
@@ -92,7 +93,10 @@ class Scd1Table:
             return
         if self._soft and DELETED not in self._engine.columns:
             self._engine.add_columns({DELETED: "BOOLEAN"})
-        fit_columns(self._engine, self.columns, schema)
+        added = fit_columns(self._engine, self.columns, schema)
+        if older and added:
+            self._engine.update({"_hs_versions": not_carried_sql(added)}, "TRUE")
+            self._versioned = True
 
     def collapse(self, changes: pa.Table, metadata: TableMetadata, columns: Iterable[str] | None = None) -> Collapsed:
         """Return what changes come to as far as they alone tell it, and those that must be joined to stored rows.
@@ -155,7 +159,7 @@ class Scd1Table:
         self, changes: pa.Table, resolved: Resolved | None, columns: Sequence[str]
     ) -> tuple[pa.Table, frozenset[str]]:
         """Return the merge's source, and the columns of it that the table has already."""
-        for name in columns:  # a whole image writes every column
+        for name in columns:  # of an insert, and of a deletion, whose values do not count
             if name not in changes.schema.names:
                 changes = changes.append_column(name, pa.nulls(changes.num_rows, arrow_type(self.columns[name])))
         if self._soft:
@@ -226,8 +230,8 @@ class Scd1Table:
         return Counts(deleted=self._engine.delete(where))
 
 
-def fit_columns(engine: TableEngine, columns: Mapping[str, str], schema: Mapping[str, str]) -> None:
-    """Make a table's columns fit a schema.
+def fit_columns(engine: TableEngine, columns: Mapping[str, str], schema: Mapping[str, str]) -> list[str]:
+    """Make a table's columns fit a schema; return those that are new.
 
     Args:
         engine: What changes the table.
@@ -245,6 +249,7 @@ def fit_columns(engine: TableEngine, columns: Mapping[str, str], schema: Mapping
         engine.widen(evolution.widened)
     if evolution.added:
         engine.add_columns(evolution.added)
+    return list(evolution.added)
 
 
 def in_table_types(changes: pa.Table, columns: Mapping[str, str]) -> pa.Table:

@@ -27,7 +27,7 @@ from headstream.spark.replicate.apply.scd2_rows import HISTORY_COLUMNS, commit_t
 from headstream.spark.replicate.changes import RESERVED_PREFIX
 from headstream.spark.replicate.conversion import arrow_type
 from headstream.spark.replicate.row_merge import Key
-from headstream.spark.replicate.versions import version_of
+from headstream.spark.replicate.versions import VERSION_CHARACTERS, version_of
 
 __all__ = ["Scd2Table"]
 
@@ -81,11 +81,12 @@ class Scd2Table:
         """What reads and writes it."""
         return self._engine
 
-    def prepare(self, schema: Mapping[str, str]) -> None:
+    def prepare(self, schema: Mapping[str, str], *, older: bool = False) -> None:
         """Make the table, or make its columns fit a schema.
 
         Args:
             schema: Column names and Spark types that changes come in.
+            older: Whether the table has followed a newer schema, so that its rows do not carry the columns it lacks.
 
         Raises:
             SchemaError: a column's types in table and schema cannot be reconciled.
@@ -94,8 +95,11 @@ class Scd2Table:
         if not self._engine.columns:
             # Open versions in files of their own: closed ones, however many, need not be read to write on.
             self._engine.create({**schema, **HISTORY_COLUMNS}, ["_hs_current", *self._partition_by])
-        else:
-            fit_columns(self._engine, self.columns, schema)
+            return
+        count = len(self.columns)
+        if fit_columns(self._engine, self.columns, schema) and older:
+            own = f"rpad(_hs_valid_from, {VERSION_CHARACTERS}, '-')"
+            self._engine.update({"_hs_versions": f"repeat({own}, {count})"}, "_hs_versions IS NULL AND NOT _hs_deleted")
 
     def merge(self, events: Events, app_id: str, version: int) -> Counts:
         """Merge events in one commit that remembers (app_id, version); nothing where it is there already.

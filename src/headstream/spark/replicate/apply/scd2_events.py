@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 from dataclasses import dataclass
 from typing import Final
 
@@ -39,13 +39,13 @@ class Events:
     moves: pa.Table | None = None
 
 
-def read_events(changes: pa.Table, metadata: TableMetadata) -> Events:
+def read_events(changes: pa.Table, metadata: TableMetadata, columns: Iterable[str]) -> Events:
     """Return the events that changes are.
 
     Args:
         changes: Decoded changes, in any order, repeats allowed.
-        metadata: The columns and keys of the schema they were decoded by. A change that leaves none of them out is whole:
-            it writes the table's other columns with null.
+        metadata: The columns and keys of the schema they were decoded by.
+        columns: The columns that the table has from its source.
     """
     keys = list(metadata.key_columns)
     present = ColumnMasks(metadata)
@@ -53,6 +53,8 @@ def read_events(changes: pa.Table, metadata: TableMetadata) -> Events:
     moved = pc.and_(updates, _key_moved(changes, keys))
     left_out = present.leaves_out(changes["_hs_columns"])
     partial = pc.and_(updates, left_out)
+    if not present.all.issuperset(columns):  # the source has dropped a column: an update says nothing of it
+        partial = updates
     rows = changes.append_column("_hs_partial", partial).append_column("_hs_delete", pc.equal(changes["_hs_operation"], _DELETE))
     bare = pc.and_(moved, left_out)
     gone = rows.filter(pc.and_not(moved, bare))
