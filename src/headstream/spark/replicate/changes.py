@@ -81,6 +81,7 @@ class Collapsed:
             `_hs_operation`, `_hs_delete`, `_hs_moved` (a change of key), `_hs_partial` (columns are left out), `_hs_columns`,
             `_hs_transaction`, `_hs_event`; None if there are none.
         present: Column mask -> the columns that a change carries.
+        deletions: The highest deletion of each key that has one: key columns, `_hs_sequence`.
         columns: The columns that the table has from its source. An insert writes all of them, those that its schema does not
             have with null.
     """
@@ -90,6 +91,7 @@ class Collapsed:
     rejected: list[tuple[str, int, int, str]] = field(default_factory=list)
     events: pa.Table | None = None
     present: Callable[[bytes | None], frozenset[str]] = lambda mask: frozenset()
+    deletions: pa.Table | None = None
     columns: tuple[str, ...] = ()
 
 
@@ -106,6 +108,7 @@ def collapse(
     Args:
         changes: Decoded changes, in any order, repeats allowed.
         metadata: The columns and keys of the schema they were decoded by.
+        deletions: The highest deletion of each key that has one: key columns, `_hs_sequence`.
         columns: The columns that the table has from its source; those of the schema are among them.
         wanted: Says of which keys all changes are wanted anyway; None: of none.
         soft: Whether a deleted row keeps its values, so that what comes before its deletion is wanted.
@@ -134,7 +137,9 @@ def collapse(
     ordered = _ordered(rows.select([*names, "_hs_delete", "_hs_sequence"]))
     last = ordered.take(_by_key(ordered, keys, ("_hs_place", "max"))["_hs_place_max"])
     last = last.append_column("_hs_versions", pa.nulls(last.num_rows, pa.string()))
-    return Collapsed(last, changes.num_rows, [], events, masks.of, columns)
+    deleted = ordered.filter(ordered["_hs_delete"])
+    deleted = deleted.take(_by_key(deleted, keys, ("_hs_place", "max"))["_hs_place_max"]).select([*keys, "_hs_sequence"])
+    return Collapsed(last, changes.num_rows, [], events, masks.of, deleted, columns)
 
 
 def _divide(rows: pa.Table, keys: list[str], marks: pa.ChunkedArray, *, soft: bool) -> tuple[pa.Table, pa.Table | None]:

@@ -158,9 +158,12 @@ class KeyLog:
         if self._rows is None:
             return found
         for place, name in enumerate(self._keys):
-            kind = self._rows.schema.field(name).type
-            values = pa.array(list({key[place] for key in self._by_key}), kind)
-            found = pc.and_(found, pc.is_in(rows[name].cast(kind), values))
+            kind, parts = self._rows.schema.field(name).type, {key[place] for key in self._by_key}
+            if rows[name].type == kind:
+                known = pc.is_in(rows[name], pa.array(list(parts), kind))
+            else:  # the column has grown since, or is of an older schema
+                known = pa.chunked_array([pa.array([value in parts for value in rows[name].to_pylist()], pa.bool_())])
+            found = pc.and_(found, known)
         return found
 
     def events(self, places: Sequence[int]) -> list[Event]:

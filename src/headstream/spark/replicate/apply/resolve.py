@@ -205,7 +205,7 @@ class Resolver:
         chosen: list[tuple[Key, KeyState]] = []
         deletions: list[tuple[Key, str]] = []
         for key, state in states.items():
-            if not self._soft and state.deletion > buried.get(key, "") and _is_needed(state):
+            if not self._soft and state.deletion > buried.get(key, ""):
                 deletions.append((key, state.deletion))
             if self._differs(state, stored.get(key)):
                 chosen.append((key, state))
@@ -297,11 +297,6 @@ def _joined(facts: Iterable[Event], known: _Stored | None, buried: str) -> KeySt
         upserts.insert(0, (known.upsert, known.row))
         deletions += [known.floor, *([known.sequence] if known.deleted else [])]
     return join_key([*deletions, buried], upserts)
-
-
-def _is_needed(state: KeyState) -> bool:
-    """Return whether a deletion must be remembered: not if the row is there and a whole image came after it."""
-    return not state.exists or state.row.base.version < version_of(state.deletion)
 
 
 def _shifted(events: Iterable[Event], offset: int) -> list[Event]:

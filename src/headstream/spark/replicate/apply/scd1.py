@@ -131,7 +131,7 @@ class Scd1Table:
             late = changes.take(places)
             changes = changes.filter(pc.invert(pc.is_in(pa.array(range(changes.num_rows), pa.int64()), places)))
         resolved = self._resolver.resolve(events, late, collapsed)
-        self._remember(changes, late, resolved)
+        self._remember(collapsed.deletions, resolved)
         source, same = self._source(changes, resolved, collapsed.columns)
         self._versioned = self._versioned or source["_hs_versions"].null_count < source.num_rows
         plan = plan_merge(
@@ -148,12 +148,14 @@ class Scd1Table:
             plan = replace(plan, delete_when=None)
         return self._engine.merge(plan, source.drop_columns(sorted(same)), app_id, version)
 
-    def _remember(self, changes: pa.Table, late: pa.Table, resolved: Resolved | None) -> None:
+    def _remember(self, deletions: pa.Table | None, resolved: Resolved | None) -> None:
         """Remember deletions before they are merged; a softly deleted row is its own memory."""
         if self._soft:
             return
-        parts = [part.filter(part["_hs_delete"]).select([*self.keys, "_hs_sequence"]) for part in (changes, late)]
-        self._tombstones.record(pa.concat_tables([*parts, *([] if resolved is None else [resolved.deletions])]))
+        parts = [] if deletions is None else [in_table_types(deletions, self.columns)]
+        parts += [] if resolved is None else [resolved.deletions]
+        if parts:
+            self._tombstones.record(pa.concat_tables(parts))
 
     def _source(
         self, changes: pa.Table, resolved: Resolved | None, columns: Sequence[str]
