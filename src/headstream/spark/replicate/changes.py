@@ -39,7 +39,17 @@ from headstream.codec.replicate import TableMetadata
 from headstream.spark.replicate.column_masks import ColumnMasks, ask_masks
 from headstream.spark.replicate.versions import LOAD_MARK
 
-__all__ = ["BOOKKEEPING", "CHANGE_KEY", "OLD_PREFIX", "OPERATIONS", "RESERVED_PREFIX", "Collapsed", "collapse", "departures", "keys_of"]
+__all__ = [
+    "BOOKKEEPING",
+    "CHANGE_KEY",
+    "OLD_PREFIX",
+    "OPERATIONS",
+    "RESERVED_PREFIX",
+    "Collapsed",
+    "collapse",
+    "departures",
+    "keys_of",
+]
 
 OPERATIONS: Final = ("INSERT", "UPDATE", "DELETE", "REFRESH")
 _INSERT, _UPDATE, _DELETE, _REFRESH = range(4)
@@ -62,9 +72,7 @@ BOOKKEEPING: Final = [
 ]
 
 
-_NOT_OF_EVENTS: Final = frozenset(
-    {"_hs_changed", "_hs_last_event", "_hs_logged_us", "_hs_topic", "_hs_partition", "_hs_offset"}
-)
+_NOT_OF_EVENTS: Final = frozenset({"_hs_changed", "_hs_last_event", "_hs_logged_us", "_hs_topic", "_hs_partition", "_hs_offset"})
 Asked: TypeAlias = Callable[[pa.Table], pa.ChunkedArray]
 """Rows with key columns -> which of them may have keys whose changes are all wanted."""
 

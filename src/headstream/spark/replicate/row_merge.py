@@ -107,7 +107,11 @@ class Row:
 
 def sequence_of(version: str) -> str:
     """Return the place of the change that a version names; "" for that of a column which nobody has written."""
-    return version[:MAX_SEQUENCE_CHARACTERS].rstrip(f"{_FILL} ") if version[MAX_SEQUENCE_CHARACTERS] == " " else version.rstrip(_FILL)
+    return (
+        version[:MAX_SEQUENCE_CHARACTERS].rstrip(f"{_FILL} ")
+        if version[MAX_SEQUENCE_CHARACTERS] == " "
+        else version.rstrip(_FILL)
+    )
 
 
 @dataclass(frozen=True, slots=True)

@@ -10,7 +10,8 @@ from pathlib import Path
 from typing import Any, Literal
 
 import pytest
-from deltalake import DeltaTable
+from deltalake import DeltaTable, Field
+from deltalake.schema import PrimitiveType
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
@@ -37,7 +38,9 @@ def cuts(changes: list[Any], seed: int) -> Iterable[list[Any]]:
         changes = changes[size:]
 
 
-def end_of(directory: Path, batches: Iterable[list[tuple[dict[str, Any], TableMetadata]]], **settings: Any) -> list[tuple[Any, ...]]:
+def end_of(
+    directory: Path, batches: Iterable[list[tuple[dict[str, Any], TableMetadata]]], **settings: Any
+) -> list[tuple[Any, ...]]:
     """Apply batches of changes, each with its schema, and return the open rows that they end in."""
     target = Target(directory, **settings)
     for batch in batches:
@@ -135,7 +138,11 @@ def test_rows_cross_within_their_own_transaction_when_its_id_is_used_again(tmp_p
 
 
 def test_a_softly_deleted_row_has_its_last_values_in_any_cut_and_order(tmp_path: Path) -> None:
-    rows = [change("INSERT", 1, "1", None, "n", at=1), change("UPDATE", 1, "2", at=2, present=part("name")), change("DELETE", 1, at=3)]
+    rows = [
+        change("INSERT", 1, "1", None, "n", at=1),
+        change("UPDATE", 1, "2", at=2, present=part("name")),
+        change("DELETE", 1, at=3),
+    ]
     assert ends(tmp_path / "1", [(row, METADATA) for row in rows], deletes="soft") == [[(1, "2", "n", True)]]
     whole = [change("INSERT", 1, "1", at=1), change("UPDATE", 1, "2", at=2), change("DELETE", 1, at=3)]
     assert ends(tmp_path / "2", [(row, METADATA) for row in whole], deletes="soft") == [[(1, "2", None, True)]]
@@ -159,18 +166,11 @@ def test_a_column_that_is_not_the_sources_is_left_alone(tmp_path: Path) -> None:
     target = Target(tmp_path)
     target.apply(change("INSERT", 1, "a", at=1))
     table = DeltaTable(str(target.path))
-    table.alter.add_columns([field for field in _own_column()])
+    table.alter.add_columns([Field("mine", PrimitiveType("string"))])
     table.update({"mine": "'kept'"})
     target.reopen()
     target.apply(change("UPDATE", 1, "b", at=2), change("UPDATE", 1, name="c", at=3, present=part("name")))
     assert [(row["name"], row["mine"]) for row in target.stored()] == [("c", "kept")]
-
-
-def _own_column() -> list[Any]:
-    from deltalake import Field
-    from deltalake.schema import PrimitiveType
-
-    return [Field("mine", PrimitiveType("string"))]
 
 
 def test_a_late_change_of_key_leaves_one_row_when_later_deletions_are_forgotten(tmp_path: Path) -> None:
@@ -187,7 +187,9 @@ def test_a_late_change_of_key_leaves_one_row_when_later_deletions_are_forgotten(
 def test_a_key_column_grows_after_a_deletion_and_a_change_of_key(tmp_path: Path) -> None:
     small = replace(METADATA, columns=(ColumnMetadata("ID", 1, "INT4", 0, 0, 0, 1, False), *COLUMNS[1:]), schema_id="C" * 32)
     target = Target(tmp_path)
-    target.apply(change("INSERT", 1, "a", at=1), change("INSERT", 2, "b", None, "n", at=2), change("INSERT", 5, "e", at=2), metadata=small)
+    target.apply(
+        change("INSERT", 1, "a", at=1), change("INSERT", 2, "b", None, "n", at=2), change("INSERT", 5, "e", at=2), metadata=small
+    )
     target.apply(change("DELETE", 1, at=5), change("UPDATE", 3, "b3", at=6, old=2, present=part("name")), metadata=small)
     grown = replace(METADATA, lineage=replace(METADATA.lineage, table_version=2))
     target.apply(change("DELETE", 5, at=7), change("INSERT", 1 << 40, "c", at=8), metadata=grown)

@@ -13,7 +13,7 @@ What a key comes to is row_merge.py; values stay in Arrow tables, and each is ta
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, Final
 
@@ -22,9 +22,10 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from headstream.spark.replicate.apply.engine import TableEngine
-from headstream.spark.replicate.apply.key_log import LOGGED, KeyLog, stacked
+from headstream.spark.replicate.apply.key_log import KeyLog, stacked
 from headstream.spark.replicate.apply.key_ranges import key_ranges, ranges_sql
 from headstream.spark.replicate.apply.soft import DELETED
+from headstream.spark.replicate.apply.state_rows import key_table, log_rows, shifted, taken
 from headstream.spark.replicate.apply.tombstones import Tombstones
 from headstream.spark.replicate.changes import OLD_PREFIX, OPERATIONS, Collapsed
 from headstream.spark.replicate.conversion import arrow_type
@@ -32,7 +33,7 @@ from headstream.spark.replicate.row_merge import NO_SOURCE, Event, Key, KeyState
 from headstream.spark.replicate.row_versions import read_versions, write_versions
 from headstream.spark.replicate.versions import ABSENT_VERSION, version_of
 
-__all__ = ["Resolved", "Resolver", "fold_log"]
+__all__ = ["Resolved", "Resolver"]
 
 _UPDATE: Final = OPERATIONS.index("UPDATE")
 _BOOKKEEPING: Final = ["_hs_sequence", "_hs_versions"]
@@ -129,7 +130,7 @@ class Resolver:
         types = {name: arrow_type(kind) for name, kind in self._engine.columns.items()}
         read_columns = [name for name in (*self._keys, *collapsed.columns) if name in types]
         read_columns = [*dict.fromkeys(read_columns), *_BOOKKEEPING, *([DELETED] if self._soft else [])]
-        wanted = _key_table(batch.keys | connected, self._keys, types)
+        wanted = key_table(batch.keys | connected, self._keys, types)
         rows = self.read(read_columns, wanted)
         stored = self._stored(rows)
         told = batch.events(rows.num_rows)
@@ -142,7 +143,7 @@ class Resolver:
             logged, places = self._log.select(self._log.connected(kept))
             assert logged is not None
             offset = sum(part.num_rows for part in values)
-            states = replay(_shifted(self._log.events(places), offset))
+            states = replay(shifted(self._log.events(places), offset))
             values.append(logged)
         buried = self._buried(batch.rows)
         by_key: dict[Key, list[Event]] = {}
@@ -171,7 +172,9 @@ class Resolver:
         """Keep changes, and what is known of keys that nothing is kept of yet."""
         fresh = [key for key in moved if key not in self._log]
         facts: list[Event] = []
-        found = self._tombstones.find(_key_table(fresh, self._keys, values.schema).append_column("_hs_sequence", _nothing(len(fresh))))
+        found = self._tombstones.find(
+            key_table(fresh, self._keys, values.schema).append_column("_hs_sequence", _nothing(len(fresh)))
+        )
         for row in found.to_pylist():
             facts.append(Event("delete", tuple(row[key] for key in self._keys), row["_hs_buried"]))
         for key in fresh:
@@ -223,7 +226,7 @@ class Resolver:
         rows = rows.append_column("_hs_delete", pa.array([not state.exists for state in states_of], pa.bool_()))
         rows = rows.append_column("_hs_sequence", pa.array(sequences, pa.string()))
         rows = rows.append_column("_hs_versions", pa.array(versions, pa.string()))
-        remembered = _key_table([key for key, _ in deletions], self._keys, types)
+        remembered = key_table([key for key, _ in deletions], self._keys, types)
         remembered = remembered.append_column("_hs_sequence", pa.array([at for _, at in deletions], pa.string()))
         return Resolved(rows, remembered, frozenset(same))
 
@@ -251,7 +254,15 @@ class _Batch:
         parts = [part for part in (events, late) if part is not None]
         self.rows = stacked(parts[::-1])
         names = [*keys, "_hs_sequence", "_hs_delete"]
-        more = [*(OLD_PREFIX + key for key in keys), "_hs_operation", "_hs_moved", "_hs_partial", "_hs_columns", "_hs_transaction", "_hs_event"]
+        more = [
+            *(OLD_PREFIX + key for key in keys),
+            "_hs_operation",
+            "_hs_moved",
+            "_hs_partial",
+            "_hs_columns",
+            "_hs_transaction",
+            "_hs_event",
+        ]
         self._told = self.rows.select([*names, *(name for name in more if name in self.rows.schema.names)]).to_pylist()
         self.keys = {self._key(row) for row in self._told}
         self.keys |= {self._before(row) for row in self._told if row.get("_hs_moved")}
@@ -297,116 +308,6 @@ def _joined(facts: Iterable[Event], known: _Stored | None, buried: str) -> KeySt
         upserts.insert(0, (known.upsert, known.row))
         deletions += [known.floor, *([known.sequence] if known.deleted else [])]
     return join_key([*deletions, buried], upserts)
-
-
-def _shifted(events: Iterable[Event], offset: int) -> list[Event]:
-    """Return events with higher numbers of sources."""
-
-    def moved(written: Written) -> Written:
-        return Written(written.version, written.source + offset) if written.source >= 0 else written
-
-    found = []
-    for event in events:
-        row = Row(moved(event.row.base), {name: moved(written) for name, written in event.row.columns.items()})
-        found.append(Event(event.kind, event.key, event.sequence, row, event.before, event.transaction, event.number))
-    return found
-
-
-def taken(
-    states: Sequence[tuple[Key, KeyState]], values: pa.Table, keys: list[str], types: Mapping[str, pa.DataType]
-) -> tuple[pa.Table, Callable[[str], Any]]:
-    """Return rows with the values that states name, and for a column the numbers of the rows they are taken from.
-
-    Args:
-        states: Keys and what they come to.
-        values: The rows that sources are numbers of; without key columns.
-        keys: The key columns.
-        types: The table's types.
-    """
-    base = np.array([state.row.base.source for _, state in states], np.int64)
-    own: dict[str, list[tuple[int, int]]] = {}
-    for place, (_, state) in enumerate(states):
-        for name, written in state.row.columns.items():
-            own.setdefault(name, []).append((place, written.source))
-
-    def sources(name: str) -> Any:
-        if name not in own:
-            return base
-        found = base.copy()
-        places, numbers = zip(*own[name], strict=True)
-        found[list(places)] = numbers
-        return found
-
-    rows = _key_table([key for key, _ in states], keys, types)
-    for name in values.schema.names:
-        chosen = sources(name)
-        rows = rows.append_column(name, values[name].take(pa.array(chosen, mask=chosen < 0)))
-    return rows, sources
-
-
-def log_rows(events: Sequence[Event], values: pa.Table, keys: list[str]) -> pa.Table:
-    """Return events as rows of a key log.
-
-    Args:
-        events: Their sources are rows of `values`.
-        values: With key columns, in the table's types.
-        keys: The key columns.
-    """
-    types = {field.name: field.type for field in values.schema}
-    names = [name for name in values.schema.names if not name.startswith("_hs_") and name not in keys]
-    states = [(event.key, KeyState("", event.sequence, event.row)) for event in events]
-    rows, _ = taken(states, values.select(names), keys, types)
-    nothing = tuple(None for _ in keys)
-    for key, kept in zip(keys, zip(*(event.before or nothing for event in events), strict=True) if events else [()] * len(keys), strict=True):
-        rows = rows.append_column(OLD_PREFIX + key, pa.array(kept, types[key]))
-    told: dict[str, list[Any]] = {
-        "_hs_kind": [event.kind for event in events],
-        "_hs_sequence": [event.sequence for event in events],
-        "_hs_transaction": [event.transaction for event in events],
-        "_hs_event": [event.number for event in events],
-        "_hs_versions": [write_versions(event.row, event.sequence) for event in events],
-    }
-    for field in LOGGED:
-        rows = rows.append_column(field, pa.array(told[field.name], field.type))
-    return rows
-
-
-def fold_log(log: KeyLog, keys: list[str], until: str, *, vanished: bool = False) -> None:
-    """Put the kept changes up to a sequence together: one row a key, and its deletion, as of then.
-
-    Keys of which nothing newer is kept are connected no more; their rows are in the table, their deletions are remembered.
-
-    Args:
-        log: The kept changes.
-        keys: The key columns.
-        until: The highest sequence that is put together.
-        vanished: Whether changes up to it count no more at all.
-    """
-    facts: list[Event] = []
-    left = set(log.keys())
-    values, _ = log.select(())
-    while left and values is not None:
-        connected = log.connected([left.pop()])
-        left -= connected
-        events = log.events(log.select(connected)[1])
-        newer = [event for event in events if event.sequence > until]
-        if not newer:
-            continue
-        older = [] if vanished else [event for event in events if event.sequence <= until]
-        for key, state in replay(older).items():
-            if state.deletion:
-                facts.append(Event("delete", key, state.deletion))
-            if state.upsert:
-                facts.append(Event("upsert", key, state.upsert, state.row))
-        facts += newer
-    log.replace(log_rows(facts, values, keys) if facts and values is not None else None)
-
-
-def _key_table(keys: Iterable[Key], names: list[str], types: Mapping[str, pa.DataType] | pa.Schema) -> pa.Table:
-    listed = list(keys)
-    kinds = [types.field(name).type if isinstance(types, pa.Schema) else types[name] for name in names]
-    columns = [pa.array([key[place] for key in listed], kind) for place, kind in enumerate(kinds)]
-    return pa.table(columns, names=names)
 
 
 def _nothing(count: int) -> pa.Array:

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import replace
 from pathlib import Path
-from typing import Any, Final
+from typing import Final
 
 import pyarrow as pa
 import pyarrow.compute as pc
@@ -17,8 +17,9 @@ from headstream.spark.replicate.apply.evolution import plan_evolution
 from headstream.spark.replicate.apply.key_log import KeyLog
 from headstream.spark.replicate.apply.key_ranges import key_ranges, ranges_sql
 from headstream.spark.replicate.apply.plan import plan_merge
-from headstream.spark.replicate.apply.resolve import Resolved, Resolver, fold_log
+from headstream.spark.replicate.apply.resolve import Resolved, Resolver
 from headstream.spark.replicate.apply.soft import DELETED, soften
+from headstream.spark.replicate.apply.state_rows import fold_log
 from headstream.spark.replicate.apply.tombstones import Tombstones
 from headstream.spark.replicate.changes import CHANGE_KEY, RESERVED_PREFIX, Collapsed, collapse
 from headstream.spark.replicate.conversion import arrow_type
@@ -157,9 +158,7 @@ class Scd1Table:
         if parts:
             self._tombstones.record(pa.concat_tables(parts))
 
-    def _source(
-        self, changes: pa.Table, resolved: Resolved | None, columns: Sequence[str]
-    ) -> tuple[pa.Table, frozenset[str]]:
+    def _source(self, changes: pa.Table, resolved: Resolved | None, columns: Sequence[str]) -> tuple[pa.Table, frozenset[str]]:
         """Return the merge's source, and the columns of it that the table has already."""
         for name in columns:  # of an insert, and of a deletion, whose values do not count
             if name not in changes.schema.names:
@@ -186,22 +185,6 @@ class Scd1Table:
         self._tombstones.prune(until)
         if self._log:
             fold_log(self._log, self.keys, until, vanished=vanished)
-
-    def find_rows(self, keys: Iterable[Key]) -> dict[Key, dict[str, Any]]:
-        """Read the rows of some keys, bookkeeping included.
-
-        Raises:
-            StorageError: the table cannot be read.
-        """
-        wanted = set(keys)
-        if not self._engine.columns or not wanted:
-            return {}
-        columns = self._engine.columns
-        arrays = [
-            pa.array(values, arrow_type(columns[key])) for key, values in zip(self.keys, zip(*wanted, strict=True), strict=True)
-        ]
-        rows = self._resolver.read(list(columns), pa.table(arrays, names=self.keys)).to_pylist()
-        return {tuple(row[key] for key in self.keys): row for row in rows}
 
     def find_known(self, changes: pa.Table) -> set[Key]:
         """Return those keys of changes whose row, deletion or other changes are known.

@@ -154,7 +154,7 @@ class Scd2Table:
 
     def _lowest(self, rows: pa.Table, crossed: pa.Table) -> str:
         """Return the lowest sequence that changes have to do with."""
-        lowest = [pc.min(part["_hs_sequence"]).as_py() for part in (rows, crossed) if part.num_rows]
+        lowest: list[str] = [pc.min(part["_hs_sequence"]).as_py() for part in (rows, crossed) if part.num_rows]
         for row in crossed.select(self.keys).to_pylist():
             lowest += [moves[0].sequence for moves in crossings(self._log, self._key(row))]
         return min(lowest)
