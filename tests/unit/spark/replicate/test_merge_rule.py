@@ -9,8 +9,9 @@ from dataclasses import replace
 from pathlib import Path
 from typing import Any, Literal
 
+import pyarrow as pa
 import pytest
-from deltalake import DeltaTable, Field
+from deltalake import DeltaTable, Field, write_deltalake
 from deltalake.schema import PrimitiveType
 from hypothesis import given, settings
 from hypothesis import strategies as st
@@ -197,6 +198,21 @@ def test_a_key_column_grows_after_a_deletion_and_a_change_of_key(tmp_path: Path)
     late = [change("UPDATE", 1, "late", at=4), change("UPDATE", 2, note="n3", at=3, present=part("note"))]
     target.apply(*late, change("UPDATE", 1 << 41, "c9", at=9, old=1 << 40, present=part("name")), metadata=grown)
     assert target.rows() == {3: ("b3", None, "n3"), 1 << 41: ("c9", None, None)}
+
+
+def test_changes_of_key_that_an_older_version_kept_are_followed(tmp_path: Path) -> None:
+    target = Target(tmp_path)
+    target.apply(change("INSERT", 2, "a2", None, None, at=5), change("DELETE", 1, at=5), change("INSERT", 4, "d", at=1))
+    own, absent = version_of(sequence(5)), ABSENT_VERSION
+    text = f"'{own}{own}{absent}{absent}'"  # columns ID and name are of the change of key 1 -> 2, the others are not known yet
+    DeltaTable(str(target.path)).update({"_hs_versions": text}, predicate="ID = 2")
+    move = pa.table({"ID": pa.array([1], pa.int64()), "_hs_sequence": [sequence(5)], "_hs_to.ID": pa.array([2], pa.int64())})
+    write_deltalake(str(target.tombstones / "_moves"), move)
+    for _ in range(2):
+        target.reopen()
+        target.apply(change("INSERT", 1, "a1", "3", "n", at=1), change("UPDATE", 1, note="late", at=4, present=part("note")))
+        assert target.rows() == {2: ("a2", 3, "late"), 4: ("d", None, None)}
+    assert not (target.tombstones / "_moves").exists()
 
 
 sequences = st.integers(1, 9).map(sequence)

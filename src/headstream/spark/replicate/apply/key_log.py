@@ -16,6 +16,7 @@ table's columns and their types without being rewritten:
 
 from __future__ import annotations
 
+import shutil
 from collections.abc import Iterable, Mapping, Sequence
 from pathlib import Path
 from typing import Any, Final
@@ -56,6 +57,7 @@ class KeyLog:
 
     def __init__(self, directory: Path, keys: list[str]) -> None:
         self._path = directory / "_keys"
+        self._old = directory / "_moves"
         self._keys = keys
         self._rows: pa.Table | None = None
         self._events: list[Event] = []
@@ -127,6 +129,26 @@ class KeyLog:
             self._hold([rows])
         with self._translated():
             self._write_all()
+
+    def old_moves(self) -> list[Event]:
+        """Return the changes of key that older versions of Headstream kept, without values, in a table of another form."""
+        with self._translated():
+            if not DeltaTable.is_deltatable(str(self._old)):
+                return []
+            rows = DeltaTable(str(self._old)).to_pyarrow_table().to_pylist()
+        return [
+            Event(
+                "move",
+                tuple(row[f"_hs_to.{key}"] for key in self._keys),
+                row["_hs_sequence"],
+                before=tuple(row[key] for key in self._keys),
+            )
+            for row in rows
+        ]
+
+    def drop_old(self) -> None:
+        """Remove what old_moves() returns, which is kept here now."""
+        shutil.rmtree(self._old, ignore_errors=True)
 
     def _touched(self, rows: pa.Table) -> set[Key]:
         names = [*self._keys, *(OLD_PREFIX + key for key in self._keys)]

@@ -170,24 +170,39 @@ class Resolver:
 
     def _keep(self, told: list[Event], values: pa.Table, stored: Mapping[Key, _Stored], moved: set[Key]) -> None:
         """Keep changes, and what is known of keys that nothing is kept of yet."""
-        fresh = [key for key in moved if key not in self._log]
+        facts = self._known({key for key in moved if key not in self._log}, values.schema, stored)
+        self._log.add(log_rows([*facts, *told], values, self._keys))
+
+    def _known(self, keys: set[Key], types: pa.Schema, stored: Mapping[Key, _Stored]) -> list[Event]:
+        """Return what the table and its tombstones know of keys, as events."""
         facts: list[Event] = []
-        found = self._tombstones.find(
-            key_table(fresh, self._keys, values.schema).append_column("_hs_sequence", _nothing(len(fresh)))
-        )
+        asked = key_table(keys, self._keys, types)
+        found = self._tombstones.find(asked.append_column("_hs_sequence", pa.array([""] * len(keys), pa.string())))
         for row in found.to_pylist():
             facts.append(Event("delete", tuple(row[key] for key in self._keys), row["_hs_buried"]))
-        for key in fresh:
-            known = stored.get(key)
-            if known is None:
-                continue
+        for key, known in ((key, stored[key]) for key in keys if key in stored):
             if known.deleted:
                 facts.append(Event("delete", key, known.sequence))
             if known.floor:
                 facts.append(Event("delete", key, known.floor))
             if known.upsert:
                 facts.append(Event("upsert", key, known.upsert, known.row))
-        self._log.add(log_rows([*facts, *told], values, self._keys))
+        return facts
+
+    def bring_old_moves(self) -> None:
+        """Keep the changes of key that older versions of Headstream kept, with what is known of their keys now."""
+        moves = self._log.old_moves()
+        if not moves:
+            return
+        types = {name: arrow_type(kind) for name, kind in self._engine.columns.items()}
+        keys = {key for move in moves for key in (move.key, move.before) if key is not None and key not in self._log}
+        names = [name for name in types if not name.startswith("_hs_") or name in self._keys]
+        rows = self.read([*names, *_BOOKKEEPING, *([DELETED] if self._soft else [])], key_table(keys, self._keys, types))
+        left = {(move.before, move.sequence) for move in moves}  # their tombstones are the departures themselves
+        facts = self._known(keys, rows.schema, self._stored(rows))
+        facts = [fact for fact in facts if fact.kind != "delete" or (fact.key, fact.sequence) not in left]
+        self._log.add(log_rows([*facts, *moves], rows, self._keys))
+        self._log.drop_old()
 
     def _buried(self, rows: pa.Table) -> dict[Key, str]:
         """Return the deletions that are remembered of keys, as far as they are above the lowest change."""
@@ -308,10 +323,6 @@ def _joined(facts: Iterable[Event], known: _Stored | None, buried: str) -> KeySt
         upserts.insert(0, (known.upsert, known.row))
         deletions += [known.floor, *([known.sequence] if known.deleted else [])]
     return join_key([*deletions, buried], upserts)
-
-
-def _nothing(count: int) -> pa.Array:
-    return pa.array([""] * count, pa.string())
 
 
 def _numbers(count: int) -> pa.Array:

@@ -98,6 +98,7 @@ class Scd1Table:
         if older and added:
             self._engine.update({"_hs_versions": not_carried_sql(added)}, "TRUE")
             self._versioned = True
+        self._resolver.bring_old_moves()
 
     def collapse(self, changes: pa.Table, metadata: TableMetadata, columns: Iterable[str] | None = None) -> Collapsed:
         """Return what changes come to as far as they alone tell it, and those that must be joined to stored rows.
