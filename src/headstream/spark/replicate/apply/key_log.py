@@ -235,8 +235,8 @@ def stacked(tables: Sequence[pa.Table], types: Mapping[str, pa.DataType] | None 
     schema = pa.schema(list(fields.values()))
     parts = []
     for table in tables:
-        missing = {name: pa.nulls(table.num_rows, field.type) for name, field in fields.items() if name not in table.schema.names}
-        columns = [missing[name] if name in missing else table[name] for name in fields]
+        present = set(table.schema.names)
+        columns = [table[name] if name in present else pa.nulls(table.num_rows, field.type) for name, field in fields.items()]
         parts.append(pa.table(columns, names=list(fields)).cast(schema))
     return pa.concat_tables(parts)
 
