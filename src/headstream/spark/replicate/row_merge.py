@@ -237,11 +237,12 @@ class _Place:
             self.occupants.append(_Occupant(row, event.sequence, event.sequence, event.unit))
 
 
-def replay(events: Iterable[Event]) -> dict[Key, KeyState]:
+def replay(events: Iterable[Event], incomplete: list[Event] | None = None) -> dict[Key, KeyState]:
     """Return what the changes of some keys come to, changes of key among them; all other changes of these keys must be there.
 
     Args:
         events: In any order, each once.
+        incomplete: Gets the changes of key that leave columns out of a row of which nothing is known at the key before.
     """
     places: dict[Key, _Place] = {}
     for event in sorted(events, key=lambda event: event.order):
@@ -256,6 +257,8 @@ def replay(events: Iterable[Event]) -> dict[Key, KeyState]:
             origin = places.setdefault(event.before, _Place())
             origin.enter(event.unit)
             gone = origin.depart(event.sequence)
+            if gone is None and incomplete is not None and event.row.base is _ABSENT:
+                incomplete.append(event)
             row = event.row if gone is None else gone.row.moved(event.sequence).join(event.row)
             place.occupants.append(_Occupant(row, event.sequence, event.sequence, event.unit))
     return {key: _state(place) for key, place in places.items()}

@@ -200,6 +200,19 @@ def test_a_key_column_grows_after_a_deletion_and_a_change_of_key(tmp_path: Path)
     assert target.rows() == {3: ("b3", None, "n3"), 1 << 41: ("c9", None, None)}
 
 
+def test_a_change_of_key_says_what_it_waits_for_when_the_row_before_is_not_known(
+    tmp_path: Path, caplog: pytest.LogCaptureFixture
+) -> None:
+    target = Target(tmp_path)
+    target.apply(change("UPDATE", 2, "b", at=2, old=1, present=part("name")))
+    assert target.rows() == {2: ("b", None, None)}
+    assert f"the row of key (2,) has nulls for the columns that change {sequence(2)} of its key leaves out" in caplog.text
+    caplog.clear()
+    target.apply(change("INSERT", 1, "a", "1", "n", at=1))
+    assert target.rows() == {2: ("b", 1, "n")}
+    assert caplog.text == ""
+
+
 def test_changes_of_key_that_an_older_version_kept_are_followed(tmp_path: Path) -> None:
     target = Target(tmp_path)
     target.apply(change("INSERT", 2, "a2", None, None, at=5), change("DELETE", 1, at=5), change("INSERT", 4, "d", at=1))

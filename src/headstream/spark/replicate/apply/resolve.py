@@ -13,6 +13,7 @@ What a key comes to is row_merge.py; values stay in Arrow tables, and each is ta
 
 from __future__ import annotations
 
+import logging
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, Final
@@ -35,6 +36,7 @@ from headstream.spark.replicate.versions import ABSENT_VERSION, version_of
 
 __all__ = ["Resolved", "Resolver"]
 
+_LOGGER: Final = logging.getLogger("headstream.replicate")
 _UPDATE: Final = OPERATIONS.index("UPDATE")
 _BOOKKEEPING: Final = ["_hs_sequence", "_hs_versions"]
 
@@ -143,8 +145,10 @@ class Resolver:
             logged, places = self._log.select(self._log.connected(kept))
             assert logged is not None
             offset = sum(part.num_rows for part in values)
-            states = replay(shifted(self._log.events(places), offset))
+            incomplete: list[Event] = []
+            states = replay(shifted(self._log.events(places), offset), incomplete)
             values.append(logged)
+            self._warn(incomplete, {event.sequence for event in told})
         buried = self._buried(batch.rows)
         by_key: dict[Key, list[Event]] = {}
         for event in told:
@@ -155,6 +159,19 @@ class Resolver:
             if state is not None:
                 states[key] = state
         return self._written(states, stored, buried, values, types)
+
+    def _warn(self, incomplete: Iterable[Event], sequences: set[str]) -> None:
+        """Say which rows lack columns, and what they wait for, when the changes that brought them to their keys come."""
+        for event in incomplete:
+            if event.sequence in sequences:
+                _LOGGER.warning(
+                    "table %s: the row of key %s has nulls for the columns that change %s of its key leaves out, until the "
+                    "insert, or all updates, of key %s before that change come",
+                    self._engine.path.name,
+                    event.key,
+                    event.sequence,
+                    event.before,
+                )
 
     def _stored(self, rows: pa.Table) -> dict[Key, _Stored]:
         """Return the rows of the table by key."""
