@@ -96,7 +96,7 @@ class Row:
         if base is self.base and not self.columns:
             return self
         columns = {name: written if written.version >= floor else _ABSENT for name, written in self.columns.items()}
-        return Row(base, {name: written for name, written in columns.items() if written is not base})
+        return Row(base, {name: written for name, written in columns.items() if written.version != base.version})
 
     def moved(self, sequence: str) -> Row:
         """Return the row as a change of its key of that sequence brings it to the new key."""
@@ -257,7 +257,7 @@ def replay(events: Iterable[Event], incomplete: list[Event] | None = None) -> di
             origin = places.setdefault(event.before, _Place())
             origin.enter(event.unit)
             gone = origin.depart(event.sequence)
-            if gone is None and incomplete is not None and event.row.base is _ABSENT:
+            if gone is None and incomplete is not None and event.row.base.version == ABSENT_VERSION:
                 incomplete.append(event)
             row = event.row if gone is None else gone.row.moved(event.sequence).join(event.row)
             place.occupants.append(_Occupant(row, event.sequence, event.sequence, event.unit))
