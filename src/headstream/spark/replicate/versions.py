@@ -32,7 +32,6 @@ __all__ = [
     "load_floor",
     "moved_version",
     "version_of",
-    "version_sql",
 ]
 
 MAX_SEQUENCE_CHARACTERS: Final = 35
@@ -80,17 +79,3 @@ def moved_version(version: str, sequence: str) -> str:
     was_moved = version[MAX_SEQUENCE_CHARACTERS] == _MOVED_MARK
     own = version[MAX_SEQUENCE_CHARACTERS + len(_MOVED_MARK) :] if was_moved else version[:_OWN_CHARACTERS]
     return f"{sequence.ljust(MAX_SEQUENCE_CHARACTERS, _FILL)}{_MOVED_MARK}{own}"
-
-
-def version_sql(alias: str, index: int) -> str:
-    """Return SQL for the version of a row's column.
-
-    Args:
-        alias: The row's table alias in the statement.
-        index: The column's place among the table's columns, from 0.
-    """
-    first = index * VERSION_CHARACTERS + 1
-    row = f"rpad({alias}._hs_sequence, {VERSION_CHARACTERS}, '{_FILL}')"
-    # A row written before the column was added has versions for fewer columns than the table: nobody has written it yet.
-    column = f"rpad(substr({alias}._hs_versions, {first}, {VERSION_CHARACTERS}), {VERSION_CHARACTERS}, ' ')"
-    return f"CASE WHEN {alias}._hs_versions IS NULL THEN {row} ELSE {column} END"
