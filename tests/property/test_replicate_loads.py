@@ -88,8 +88,9 @@ def kept(history: History, rows: list[Row], table: str) -> list[tuple[Any, ...]]
 
 def check(directory: Path, seed: int, mode: str, *, crash: bool = False, **given: Any) -> None:
     """Read a seed's history in several ways, and compare; a failure says the smallest history that was found."""
-    keyless = {} if mode != "type 2" and mode != "type 2, soft" else {"keyless": False}
-    history = draw_history(seed, **{**keyless, **given})
+    if MODES[mode].get("scd_type") == 2:  # a history needs keys, and whole changes of them
+        given = {"keyless": False, "key_changes": "whole"} | given
+    history = draw_history(seed, **given)
     first: dict[str, list[tuple[Any, ...]]] = {}
     for number in range(_CUTS):
         cut = cut_history(history, seed * 100 + number)

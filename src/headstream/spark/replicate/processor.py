@@ -127,7 +127,8 @@ class Processor:
             self.parking.park(decoded.waiting, self._now_us())
         # A batch that is run again tries every table: it took the changes the first time, or they are parked already.
         resting = self.health.resting(self._now_us()) if before is None else {}
-        resting |= self._waited_for()
+        if self._config.atomic:  # an event that comes again must not overtake its transaction, which comes back in a release
+            resting |= self.health.waited_for()
         state = self._loads.state(read_us=read_until_us)
         applied, aside, standing = self._apply(decoded, "batch", batch_id, resting, state, repeated=before is not None)
         rejected = _rejected(decoded, applied, aside)
@@ -144,14 +145,6 @@ class Processor:
         self.parking.end_batch()
         self.release()
         self._follow_dead_letter()
-
-    def _waited_for(self) -> dict[Table, str]:
-        """Return, with `atomic`, the tables for which changes wait, and why: an event that comes again must not overtake its
-        transaction, which comes back in a release."""
-        if not self._config.atomic:
-            return {}
-        reasons = {table: failing.reason for table, failing in self.health.failing.items()}
-        return {table: reasons.get(table, "earlier changes of it wait") for table in self._ledger.waiting_tables()}
 
     def sweep(self, *, last: bool = False, all_read: bool | None = None) -> bool:
         """Release what can be released, carry out requests, and deal with what has waited too long.
