@@ -376,6 +376,12 @@ class PartitionFollower:
             return self.first_offset
         return min(self._open(later - 1).find_timestamp(timestamp_us), self._end_offset)
 
+    @second_look
+    def last_time(self) -> int | None:
+        """Return when the newest message was appended, microseconds since 1970 UTC; None where there is none."""
+        times = (self._open(number).last_timestamp_us for number in range(len(self._segments) - 1, -1, -1))
+        return next((time_us for time_us in times if time_us is not None), None)
+
     def _first_time_us(self, number: int) -> int | None:
         """Return the time of a segment's first message, or None where there is none; only once it is read for that."""
         base = self._segments[number].base_offset

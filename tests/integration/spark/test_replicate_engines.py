@@ -23,7 +23,6 @@ from headstream.spark.replicate.apply.scd1 import Scd1Table
 from headstream.spark.replicate.apply.scd2 import Scd2Table
 from headstream.spark.replicate.apply.scd2_events import read_events
 from headstream.spark.replicate.apply.tombstones import Tombstones
-from headstream.spark.replicate.changes import collapse
 from headstream.spark.replicate.conversion import arrow_type
 from tests.unit.spark.replicate.change_tables import METADATA, NAMES, TYPES, change, sequence, table
 from tests.unit.spark.replicate.histories import amount, current, deliver, random_history, tell
@@ -61,10 +60,10 @@ class Rows:
         if self._history:
             history = Scd2Table(self._open("t"), ["ID"])
             history.prepare(TYPES)
-            return history.merge(read_events(table(*changes), METADATA, list(history.columns)), "test", number)
+            return history.merge(read_events(table(*changes), METADATA, NAMES), "test", number)
         rows = Scd1Table(self._open("t"), ["ID"], Tombstones(self._directory / "tombstones", ["ID"]))
         rows.prepare(TYPES)
-        return rows.merge(collapse(table(*changes), METADATA, list(rows.columns)), "test", number)
+        return rows.merge(rows.collapse(table(*changes), METADATA), "test", number)
 
     def content(self) -> dict[int, tuple[Any, ...]]:
         rows = self._open("t").read(NAMES, "true").to_pylist()
