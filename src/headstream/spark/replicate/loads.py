@@ -162,7 +162,7 @@ class Loads:
             is_load = _is_load(changes).to_numpy(zero_copy_only=False)
             has_loads = bool(is_load.any())
             if has_loads:
-                self._learn_rows(np.unique(logged[is_load]), gap_us)
+                self._learn_rows(np.sort(logged[is_load]), gap_us)
             self._learn_changes(changes, np.flatnonzero(~is_load), logged, read_until_us)
         self._fold(max(read_until_us, self.read_until_us), gap_us)
         return has_loads
@@ -210,7 +210,7 @@ class Loads:
         return sequences
 
     def _learn_rows(self, times_us: npt.NDArray[np.int64], gap_us: int) -> None:
-        for late_us in times_us[times_us < self.read_until_us].tolist():
+        for late_us in sorted({*times_us[times_us < self.read_until_us].tolist()}):
             self._learn_late_row(late_us, gap_us)
         new = times_us[times_us >= self.read_until_us]
         if not new.size:
@@ -253,17 +253,17 @@ class Loads:
     def _learn_changes(
         self, changes: pa.Table, rows: npt.NDArray[np.int64], logged: npt.NDArray[np.int64], read_until_us: int
     ) -> None:
-        if not rows.size:
-            return
-        times, sequences = logged[rows], changes["_hs_sequence"].combine_chunks().take(pa.array(rows))
+        times, sequences = logged[rows], changes["_hs_sequence"].combine_chunks()
+        sequences = sequences if rows.size == changes.num_rows else sequences.take(pa.array(rows))
         late = times < self.read_until_us
         if late.any():
             self.highest = max(self.highest, pc.max(sequences.filter(pa.array(late))).as_py())
             times, sequences = times[~late], sequences.filter(pa.array(~late))
         if not times.size:
             return
-        order = np.argsort(times, kind="stable")
-        times, sequences = times[order], sequences.take(pa.array(order))
+        if (np.diff(times) < 0).any():
+            order = np.argsort(times, kind="stable")
+            times, sequences = times[order], sequences.take(pa.array(order))
         if not (self.spans or self.marks or self.begins) and int(times[-1]) < read_until_us:
             self._pass(times, sequences)
             return
