@@ -1,17 +1,20 @@
 from __future__ import annotations
 
 import random
+from decimal import Decimal
 from pathlib import Path
 from typing import Any
 
 import pytest
 from deltalake import DeltaTable
 
+from headstream.spark.replicate.apply import key_log
+from headstream.spark.replicate.apply.key_log import KeyLog
 from headstream.spark.replicate.apply.scd1 import Scd1Table
 from headstream.spark.replicate.apply.scd2 import Scd2Table
 from headstream.spark.replicate.apply.scd2_events import read_events
 from headstream.spark.replicate.apply.tombstones import Tombstones
-from tests.unit.spark.replicate.change_tables import METADATA, NAMES, TYPES, table
+from tests.unit.spark.replicate.change_tables import METADATA, NAMES, TYPES, change, sequence, table
 from tests.unit.spark.replicate.moving_rows import MovingSource
 from tests.unit.spark.replicate.plain_engine import open_plain_engine
 
@@ -24,6 +27,10 @@ def open_table(directory: Path, *, soft: bool, history: bool = False) -> Scd1Tab
     target = Scd1Table(open_plain_engine(directory / "t"), ["ID"], Tombstones(directory / "tombstones", ["ID"]), soft=soft)
     target.prepare(TYPES)
     return target
+
+
+def log_path(directory: Path, *, history: bool) -> Path:
+    return directory / ("t.keys" if history else "tombstones")
 
 
 def merge(target: Scd1Table | Scd2Table, version: int, changes: list[dict[str, Any]]) -> None:
@@ -81,3 +88,38 @@ def test_open_versions_equal_the_source_when_rows_swap_and_shift_their_keys(tmp_
     source.live(7)
     deliver(tmp_path, source.changes, random.Random(seed), soft=soft, history=True)
     assert values(rows_of(tmp_path)) == source.expected()
+
+
+@pytest.mark.parametrize("mode", ["type 1", "soft", "type 2"])
+@pytest.mark.parametrize("seed", range(4))
+def test_kept_changes_are_put_together_without_a_trace_in_the_rows_when_they_are_too_many(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, seed: int, mode: str
+) -> None:
+    monkeypatch.setattr(key_log, "MAX_KEPT", 24)
+    soft, history = mode == "soft", mode == "type 2"
+    source, rng = MovingSource(seed, whole_moves=history), random.Random(seed)
+    source.live(60)
+    target, version, done, most = open_table(tmp_path, soft=soft, history=history), 0, 0, 0
+    while done < len(source.changes):
+        size = rng.randint(1, 12)
+        merge(target, version, source.changes[done : done + size])
+        done, version = done + size, version + 1
+        log = KeyLog(log_path(tmp_path, history=history), ["ID"])
+        most = max(most, len(log))
+        if rng.random() < 0.2:
+            target = open_table(tmp_path, soft=soft, history=history)
+    rows = rows_of(tmp_path)
+    assert values(rows) == source.expected()
+    if soft:
+        assert values(rows, deleted=True) == source.expected_deleted()
+    assert most <= 60, "the log has grown past what one transaction and the facts of its keys come to"
+
+
+def test_a_softly_deleted_row_keeps_its_last_values_when_the_changes_of_its_key_are_put_together(tmp_path: Path) -> None:
+    target = open_table(tmp_path, soft=True)
+    merge(target, 0, [change("INSERT", 1, "a", "1", "n", at=1), change("UPDATE", 2, "b", "2", "m", at=2, old=1)])
+    merge(target, 1, [change("DELETE", 1, at=4)])
+    target.forget(sequence(3))
+    merge(target, 2, [change("DELETE", 1, at=5)])
+    assert values(rows_of(tmp_path), deleted=True) == {1: ("a", Decimal("1.00"), "n")}
+    assert values(rows_of(tmp_path)) == {2: ("b", Decimal("2.00"), "m")}

@@ -41,7 +41,7 @@ LOGGED: Final = [
 ]
 MAX_KEPT: Final = 200_000
 """Changes that are kept: they are held in memory, about 2 KB each, and are read when a table is opened. The older half of more
-is put together: a change that comes later and is older than those is applied to the rows as they are now."""
+is put together (state_rows.fold_log()): a change that comes later and is older than those counts on top of what they came to."""
 _SCHEMA: Final = pa.schema([pa.field("changes", pa.binary())])
 _MAX_FILES: Final = 32
 """Small files that are put together: each is opened when the table is."""
@@ -62,6 +62,7 @@ class KeyLog:
         self._rows: pa.Table | None = None
         self._events: list[Event] = []
         self._by_key: dict[Key, list[int]] = {}
+        self._most = MAX_KEPT
         with self._translated():
             if DeltaTable.is_deltatable(str(self._path)):
                 stored = DeltaTable(str(self._path)).to_pyarrow_table()["changes"].to_pylist()
@@ -127,8 +128,33 @@ class KeyLog:
         self._rows, self._events, self._by_key = None, [], {}
         if rows is not None and rows.num_rows:
             self._hold([rows])
+        # Two facts a connected key, and a transaction that is not over, cannot be put together any further.
+        self._most = max(MAX_KEPT, len(self._events) + MAX_KEPT // 4)
         with self._translated():
             self._write_all()
+
+    def excess(self) -> str | None:
+        """Return the place up to which the kept changes are to be put together; None while they are not too many."""
+        if len(self._events) <= self._most:
+            return None
+        return sorted(event.sequence for event in self._events)[len(self._events) // 2 - 1]
+
+    def border(self, until: str) -> str:
+        """Return the lowest place that must be kept so that no transaction with a change above a place is kept in part.
+
+        Args:
+            until: The highest place that need not be kept.
+        """
+        first: dict[str, str] = {}
+        for event in self._events:
+            first[event.unit] = min(first.get(event.unit, event.sequence), event.sequence)
+        border = ""
+        for event in sorted(self._events, key=lambda event: event.sequence, reverse=True):
+            if event.sequence <= until and event.sequence < border:
+                break
+            if event.sequence > until or event.sequence >= border:
+                border = min(border or event.sequence, first[event.unit])
+        return border
 
     def old_moves(self) -> list[Event]:
         """Return the changes of key that older versions of Headstream kept, without values, in a table of another form."""

@@ -148,7 +148,11 @@ class Scd1Table:
             plan = soften(plan, resolved=resolved is not None)
         elif not pc.any(source["_hs_delete"]).as_py():
             plan = replace(plan, delete_when=None)
-        return self._engine.merge(plan, source.drop_columns(sorted(same)), app_id, version)
+        counts = self._engine.merge(plan, source.drop_columns(sorted(same)), app_id, version)
+        excess = self._log.excess()
+        if excess is not None:  # afterwards: what is put together is in the table
+            fold_log(self._log, self.keys, excess)
+        return counts
 
     def _remember(self, deletions: pa.Table | None, resolved: Resolved | None) -> None:
         """Remember deletions before they are merged; a softly deleted row is its own memory."""

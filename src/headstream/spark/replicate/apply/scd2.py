@@ -125,7 +125,11 @@ class Scd2Table:
         source = pa.concat_tables([part for part in parts if part.num_rows] or parts[:1])
         if not source.num_rows:
             return Counts()
-        return self._engine.merge(self._plan(source, lowest), source, app_id, version)
+        counts = self._engine.merge(self._plan(source, lowest), source, app_id, version)
+        excess = self._log.excess()
+        if excess is not None:
+            self.forget(excess)
+        return counts
 
     def forget(self, until: str, *, vanished: bool = False) -> None:
         """Forget changes of key up to a sequence.
@@ -138,8 +142,9 @@ class Scd2Table:
             StorageError: they cannot be written.
         """
         rows, _ = self._log.select(())
+        border = self._log.border(until)
         if rows is not None:
-            self._log.replace(rows.filter(pc.greater(rows["_hs_sequence"], until)))
+            self._log.replace(rows.filter(pc.greater_equal(rows["_hs_sequence"], border)) if border else None)
 
     def _crossed(self, rows: pa.Table) -> tuple[pa.Table, pa.Table]:
         """Divide changes into those of most keys, and those of keys at which rows departed after others had arrived."""

@@ -10,7 +10,7 @@ import pyarrow as pa
 
 from headstream.spark.replicate.apply.key_log import LOGGED, KeyLog
 from headstream.spark.replicate.changes import OLD_PREFIX
-from headstream.spark.replicate.row_merge import Event, Key, KeyState, Row, Written, replay
+from headstream.spark.replicate.row_merge import Event, Key, KeyState, Row, Written, replay, sequence_of
 from headstream.spark.replicate.row_versions import write_versions
 
 __all__ = ["fold_log", "key_table", "log_rows", "shifted", "taken"]
@@ -101,7 +101,8 @@ def key_table(keys: Iterable[Key], names: list[str], types: Mapping[str, pa.Data
 def fold_log(log: KeyLog, keys: list[str], until: str, *, vanished: bool = False) -> None:
     """Put the kept changes up to a sequence together: one row a key, and its deletion, as of then.
 
-    Keys of which nothing newer is kept are connected no more; their rows are in the table, their deletions are remembered.
+    Keys of which nothing newer is kept are connected no more; their rows are in the table, their deletions are remembered. A
+    transaction with a newer change is kept whole: which row a departure takes depends on what arrived in its transaction.
 
     Args:
         log: The kept changes.
@@ -112,18 +113,25 @@ def fold_log(log: KeyLog, keys: list[str], until: str, *, vanished: bool = False
     facts: list[Event] = []
     left = set(log.keys())
     values, _ = log.select(())
+    border = "" if vanished else log.border(until)
     while left and values is not None:
         connected = log.connected([left.pop()])
         left -= connected
         events = log.events(log.select(connected)[1])
-        newer = [event for event in events if event.sequence > until]
+        newer = [event for event in events if event.sequence > until or (border and event.sequence >= border)]
         if not newer:
             continue
-        older = [] if vanished else [event for event in events if event.sequence <= until]
+        older = [] if vanished else [event for event in events if event.sequence < border]
         for key, state in replay(older).items():
-            if state.deletion:
-                facts.append(Event("delete", key, state.deletion))
-            if state.upsert:
-                facts.append(Event("upsert", key, state.upsert, state.row))
+            facts += _facts(key, state)
         facts += newer
     log.replace(log_rows(facts, values, keys) if facts and values is not None else None)
+
+
+def _facts(key: Key, state: KeyState) -> list[Event]:
+    """Return what a key has come to as events that come to the same."""
+    facts = [Event("delete", key, state.deletion)] if state.deletion else []
+    place = state.upsert or sequence_of(state.row.version)  # a deleted row keeps its last columns
+    if state.upsert or "" < place < state.deletion:
+        facts.append(Event("upsert", key, place, state.row))
+    return facts
