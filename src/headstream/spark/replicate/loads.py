@@ -27,7 +27,7 @@ logged has the place `floor,sequence` of the first such load: below all its rows
 from __future__ import annotations
 
 from bisect import bisect_left, bisect_right
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, fields
 from typing import Any, Final
 
 import numpy as np
@@ -105,13 +105,21 @@ class Loads:
     @property
     def vanished(self) -> str | None:
         """The text below which places are of rows that have vanished from the source; None where there is nothing to remove."""
-        newest = self.loads[-1] if self.loads else None
-        if newest is None:
-            return None
-        if self.ended_us < newest.begun_us and (newest.ended_us < newest.begun_us or self._newest_change <= newest.floor):
-            return None
-        bound = f"{newest.floor}{LOAD_MARK}"
-        return bound if (newest.floor or self.has_below_first) and bound > self.settled else None
+        return max((bound for bound, _ in self.ends if bound > self.settled), default=None)
+
+    @property
+    def ends(self) -> list[tuple[str, str]]:
+        """For each load that is over, oldest first: the text below which it replaces places, and the place that ends those.
+
+        That place is just before the load's first row, and no row has it.
+        """
+        over = [
+            load
+            for load in self.loads
+            if self.ended_us >= load.begun_us or (load.ended_us >= load.begun_us and self._newest_change > load.floor)
+        ]
+        bounds = [(f"{load.floor}{LOAD_MARK}", load.begun_us) for load in over if load.floor or self.has_below_first]
+        return [(bound, f"{bound}{max(begun_us - 1, 0):0{LOAD_TIME_CHARACTERS}d}") for bound, begun_us in bounds]
 
     @property
     def _newest_change(self) -> str:
@@ -356,19 +364,7 @@ class Loads:
     def to_document(self) -> dict[str, Any]:
         """Return it as JSON has it."""
         loads = [[load.begun_us, load.ended_us, load.floor] for load in self.loads]
-        names = (
-            "read_until_us",
-            "highest",
-            "changed_us",
-            "marks",
-            "past",
-            "spans",
-            "begins",
-            "ended_us",
-            "has_below_first",
-            "settled",
-        )
-        return {"loads": loads} | {name: getattr(self, name) for name in names}
+        return {known.name: getattr(self, known.name) for known in fields(self)} | {"loads": loads}
 
     @classmethod
     def from_document(cls, document: dict[str, Any]) -> Loads:

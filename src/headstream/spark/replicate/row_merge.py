@@ -237,12 +237,13 @@ class _Place:
             self.occupants.append(_Occupant(row, event.sequence, event.sequence, event.unit))
 
 
-def replay(events: Iterable[Event], incomplete: list[Event] | None = None) -> dict[Key, KeyState]:
+def replay(events: Iterable[Event], incomplete: list[tuple[Event, Row]] | None = None) -> dict[Key, KeyState]:
     """Return what the changes of some keys come to, changes of key among them; all other changes of these keys must be there.
 
     Args:
         events: In any order, each once.
-        incomplete: Gets the changes of key that leave columns out of a row of which nothing is known at the key before.
+        incomplete: Gets the changes of key that leave columns out of a row of which no whole image is known at the key before,
+            and the row that they make.
     """
     places: dict[Key, _Place] = {}
     for event in sorted(events, key=lambda event: event.order):
@@ -257,9 +258,9 @@ def replay(events: Iterable[Event], incomplete: list[Event] | None = None) -> di
             origin = places.setdefault(event.before, _Place())
             origin.enter(event.unit)
             gone = origin.depart(event.sequence)
-            if gone is None and incomplete is not None and event.row.base.version == ABSENT_VERSION:
-                incomplete.append(event)
             row = event.row if gone is None else gone.row.moved(event.sequence).join(event.row)
+            if incomplete is not None and row.base.version == ABSENT_VERSION:
+                incomplete.append((event, row))
             place.occupants.append(_Occupant(row, event.sequence, event.sequence, event.unit))
     return {key: _state(place) for key, place in places.items()}
 

@@ -29,7 +29,6 @@ from headstream.spark.replicate.spelling import in_table_spelling, spell_names
 from headstream.spark.replicate.table_memory import TableMemory
 from headstream.spark.replicate.table_settings import TableSettings
 from headstream.spark.replicate.target_owner import Owner
-from headstream.spark.replicate.versions import LOAD_TIME_CHARACTERS
 
 __all__ = ["Merged", "OpenEngine", "TargetTable"]
 
@@ -158,7 +157,7 @@ class TargetTable:
             self._follow(seen)
             events = read_events(placed, schema.metadata, self._known_columns(schema, table))
             rejected = self._decide(_by_coordinates(events.rejected), table, app_id, version)
-            return Merged(table.merge(events, app_id, version), rejected)
+            return Merged(table.merge(events, app_id, version, [end for _, end in self._state.loads.ends]), rejected)
         placed, rejected = self._without_forgotten(placed, table)
         collapsed = table.collapse(placed, schema.metadata, self._known_columns(schema, table))
         rejected = self._decide(rejected | _by_coordinates(collapsed.rejected), table, app_id, version)
@@ -206,7 +205,7 @@ class TargetTable:
         self._claim(self._path, None)
         table = self._opened(list(self._state.schema.keys))
         if isinstance(table, Scd2Table):
-            counts = table.remove_until(bound, f"{bound}{self._state.loads.loads[-1].begun_us:0{LOAD_TIME_CHARACTERS}d}")
+            counts = table.close_vanished([end for end in self._state.loads.ends if end[0] > self._state.loads.settled])
         else:
             counts = table.remove_until(bound)
         self._state.loads.settle()

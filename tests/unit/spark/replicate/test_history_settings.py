@@ -38,8 +38,8 @@ def test_reload_closes_versions_that_it_did_not_bring(tmp_path: Path) -> None:
     target.apply(change("INSERT", 1, "a", at=1) | {"_hs_logged_us": 10}, change("INSERT", 2, "b", at=2) | {"_hs_logged_us": 11})
     target.apply(change("REFRESH", 1, "a") | {"_hs_logged_us": 20})
     target.apply(change("INSERT", 3, "c", at=5) | {"_hs_logged_us": 30})
-    loaded = f"{sequence(2)}.{20:016d}"
-    expected = {1: [(sequence(1), loaded), (loaded, None)], 2: [(sequence(2), loaded)], 3: [(sequence(5), None)]}
+    loaded, gone = f"{sequence(2)}.{20:016d}", f"{sequence(2)}.{19:016d}"  # just before the load's first row
+    expected = {1: [(sequence(1), loaded), (loaded, None)], 2: [(sequence(2), gone)], 3: [(sequence(5), None)]}
     assert {key: [row[:2] for row in rows] for key, rows in versions(target).items()} == expected
     target.reopen()
     target.apply(change("DELETE", 3, at=7) | {"_hs_logged_us": 40})

@@ -206,11 +206,27 @@ def test_a_change_of_key_says_what_it_waits_for_when_the_row_before_is_not_known
     target = Target(tmp_path)
     target.apply(change("UPDATE", 2, "b", at=2, old=1, present=part("name")))
     assert target.rows() == {2: ("b", None, None)}
-    assert f"the row of key (2,) has nulls for the columns that change {sequence(2)} of its key leaves out" in caplog.text
+    assert f"the row of key (2,) has nulls in total, note, which change {sequence(2)} of its key leaves out" in caplog.text
     caplog.clear()
     target.apply(change("INSERT", 1, "a", "1", "n", at=1))
     assert target.rows() == {2: ("b", 1, "n")}
     assert caplog.text == ""
+
+
+def test_a_change_of_key_says_what_is_missing_when_another_row_has_replaced_its_own(
+    tmp_path: Path, caplog: pytest.LogCaptureFixture
+) -> None:
+    target = Target(tmp_path)
+    target.apply(change("INSERT", 1, "a", "1", "n", at=1))
+    target.apply(change("INSERT", 1, "b", "2", "m", at=4))
+    late = (
+        change("UPDATE", 1, name="a2", at=2, present=part("name")),
+        change("UPDATE", 2, None, "3", at=3, old=1, present=part("total")),
+    )
+    target.apply(*late)
+    assert target.rows() == {1: ("b", 2, "m"), 2: ("a2", 3, None)}
+    assert f"the row of key (2,) has nulls in note, which change {sequence(3)} of its key leaves out" in caplog.text
+    assert "another row has replaced theirs at that key" in caplog.text
 
 
 def test_changes_of_key_that_an_older_version_kept_are_followed(tmp_path: Path) -> None:

@@ -49,6 +49,35 @@ def test_a_reload_removes_rows_that_vanished_once_a_change_says_that_it_is_over(
     assert set(target.names()) == {1}, "what a finished load did not bring stays away"
 
 
+def test_a_reload_that_is_over_removes_what_vanished_when_the_next_one_is_not_over(tmp_path: Path) -> None:
+    target = Target(tmp_path)
+    target.apply(
+        *(load(1, "a", logged_us=1), load(2, "b", logged_us=2), update(2, "b2", at=10), load(1, "a2", logged_us=20)),
+        *(update(1, "a3", at=30), load(1, "a4", logged_us=40)),
+    )
+    target.tables.settle()
+    assert target.names() == {1: "a4"}
+
+
+@pytest.mark.parametrize("settles", [True, False])
+def test_a_version_ends_alike_whether_its_row_comes_before_or_after_the_load_counts_as_over(
+    tmp_path: Path, settles: bool
+) -> None:
+    target = Target(tmp_path, scd_type=2)
+    later = [
+        [load(1, "a", logged_us=1), load(2, "b", logged_us=2), load(3, "c", logged_us=3), update(1, "a2", at=10)],
+        [load(1, "a3", logged_us=20), update(1, "a4", at=30)],
+        [load(2, "b2", logged_us=31), change("UPDATE", 3, "c2", at=40, logged_us=40, present={"ID", "name"})],
+    ]
+    for batch in later:
+        target.apply(*batch)
+        if settles:
+            target.tables.settle()
+    target.tables.settle()
+    ends = {(row["name"], row["_hs_valid_to"]) for row in target.stored() if row["ID"] > 1}
+    assert ends == {("b", f"{sequence(10)}.{19:016d}"), ("b2", None), ("c", sequence(40)), ("c2", None)}
+
+
 def test_a_reload_loses_to_changes_captured_meanwhile(tmp_path: Path) -> None:
     target = Target(tmp_path)
     target.apply(load(1, "a", logged_us=1), update(1, "b", at=10))

@@ -145,10 +145,10 @@ class Resolver:
             logged, places = self._log.select(self._log.connected(kept))
             assert logged is not None
             offset = sum(part.num_rows for part in values)
-            incomplete: list[Event] = []
+            incomplete: list[tuple[Event, Row]] = []
             states = replay(shifted(self._log.events(places), offset), incomplete)
             values.append(logged)
-            self._warn(incomplete, {event.sequence for event in told})
+            self._warn(incomplete, {event.sequence for event in told}, collapsed.columns)
         buried = self._buried(batch.rows)
         by_key: dict[Key, list[Event]] = {}
         for event in told:
@@ -160,15 +160,18 @@ class Resolver:
                 states[key] = state
         return self._written(states, stored, buried, values, types)
 
-    def _warn(self, incomplete: Iterable[Event], sequences: set[str]) -> None:
+    def _warn(self, incomplete: Iterable[tuple[Event, Row]], sequences: set[str], columns: Iterable[str]) -> None:
         """Say which rows lack columns, and what they wait for, when the changes that brought them to their keys come."""
-        for event in incomplete:
-            if event.sequence in sequences:
+        for event, row in incomplete:
+            missing = [name for name in columns if name not in self._keys and row.at(name).version == ABSENT_VERSION]
+            if missing and event.sequence in sequences:
                 _LOGGER.warning(
-                    "table %s: the row of key %s has nulls for the columns that change %s of its key leaves out, until the "
-                    "insert, or all updates, of key %s before that change come",
+                    "table %s: the row of key %s has nulls in %s, which change %s of its key leaves out, until the insert, or "
+                    "all updates, of key %s before that change come; if they have come, another row has replaced theirs at "
+                    "that key, and the row must be loaded again",
                     self._engine.path.name,
                     event.key,
+                    ", ".join(missing),
                     event.sequence,
                     event.before,
                 )

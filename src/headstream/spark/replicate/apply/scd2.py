@@ -22,12 +22,20 @@ from headstream.spark.replicate.apply.plan import MergePlan, quote_name, quote_t
 from headstream.spark.replicate.apply.scd1 import fit_columns, in_table_types
 from headstream.spark.replicate.apply.scd2_events import Events
 from headstream.spark.replicate.apply.scd2_moves import crossings, keep_moves, place_departures
-from headstream.spark.replicate.apply.scd2_replay import Event, Version, replay, stored_events, stored_version
+from headstream.spark.replicate.apply.scd2_replay import (
+    Event,
+    Version,
+    close_again,
+    reopen,
+    replay,
+    stored_events,
+    stored_version,
+)
 from headstream.spark.replicate.apply.scd2_rows import HISTORY_COLUMNS, commit_times, divide
 from headstream.spark.replicate.changes import RESERVED_PREFIX
 from headstream.spark.replicate.conversion import arrow_type
 from headstream.spark.replicate.row_merge import Key
-from headstream.spark.replicate.versions import VERSION_CHARACTERS, version_of
+from headstream.spark.replicate.versions import AGAIN_MARK, LOAD_MARK, VERSION_CHARACTERS, version_of
 
 __all__ = ["Scd2Table"]
 
@@ -65,6 +73,7 @@ class Scd2Table:
         self._engine = engine
         self._partition_by = partition_by
         self._soft = soft
+        self._ends: Sequence[str] = ()
 
     @property
     def path(self) -> Path:
@@ -101,8 +110,14 @@ class Scd2Table:
             own = f"rpad(_hs_valid_from, {VERSION_CHARACTERS}, '-')"
             self._engine.update({"_hs_versions": f"repeat({own}, {count})"}, "_hs_versions IS NULL AND NOT _hs_deleted")
 
-    def merge(self, events: Events, app_id: str, version: int) -> Counts:
+    def merge(self, events: Events, app_id: str, version: int, ends: Sequence[str] = ()) -> Counts:
         """Merge events in one commit that remembers (app_id, version); nothing where it is there already.
+
+        Args:
+            events: What happens to rows.
+            app_id: Names what is applied.
+            version: Number of this application, rising.
+            ends: As Loads.ends, the places.
 
         Raises:
             StorageError: the table cannot be written.
@@ -113,10 +128,11 @@ class Scd2Table:
         rows = in_table_types(events.rows, self.columns)
         types = {name: arrow_type(kind) for name, kind in self.columns.items()}
         keep_moves(self._log, events.moves, self.keys, types)
+        self._ends = ends
         rows, crossed = self._crossed(rows)
         lowest = self._lowest(rows, crossed)
         stored = self._read(rows, [*self.keys, *_STORED], lowest)
-        history = divide(stored, rows, self.keys, soft=self._soft)
+        history = divide(stored, rows, self.keys, soft=self._soft, ends=ends)
         parts = [
             self._opened(rows.take(history.opened), history.valid_to),
             self._closed(stored.take(history.closed), history.closed_to),
@@ -164,27 +180,33 @@ class Scd2Table:
             lowest += [moves[0].sequence for moves in crossings(self._log, self._key(row))]
         return min(lowest)
 
-    def remove_until(self, sequence: str, at: str) -> Counts:
-        """Close the open versions that nothing newer than a sequence has opened: a full load that is over did not bring them.
+    def close_vanished(self, ends: Sequence[tuple[str, str]]) -> Counts:
+        """Close, for each load, what it did not bring: versions from before it that end in no change, nor in a row of it.
 
         Args:
-            sequence: Highest sequence of what may be gone.
-            at: Sequence that closes them, above that one.
+            ends: As Loads.ends.
 
         Raises:
             StorageError: the table cannot be written.
         """
-        time = commit_times(pa.array([at]))[0].as_py()
-        closing = {"_hs_valid_to": quote_text(at), "_hs_current": "false"}
-        if time is not None:
-            closing["_hs_valid_to_time"] = f"TIMESTAMP '{time:%Y-%m-%d %H:%M:%S.%f}+00:00'"
-        where = f"_hs_current AND NOT _hs_deleted AND _hs_valid_from <= {quote_text(sequence)}"
-        return Counts(updated=self._engine.update(closing, where))
+        cases, wanted = dict.fromkeys(("_hs_valid_to", "_hs_valid_to_time"), ""), []
+        for bound, end in ends:
+            later = f"(_hs_valid_to LIKE '%{LOAD_MARK}%' AND _hs_valid_to >= {quote_text(bound[: -len(LOAD_MARK)] + AGAIN_MARK)})"
+            where = f"_hs_valid_from < {quote_text(bound)} AND (_hs_current OR {later})"
+            wanted.append(f"({where})")
+            time = commit_times(pa.array([end]))[0].as_py()
+            at = "NULL" if time is None else f"TIMESTAMP '{time:%Y-%m-%d %H:%M:%S.%f}+00:00'"
+            for name, value in (("_hs_valid_to", quote_text(end)), ("_hs_valid_to_time", at)):
+                cases[name] += f" WHEN {where} THEN {value}"
+        closing = {name: f"CASE{case} ELSE {name} END" for name, case in cases.items()} | {"_hs_current": "false"}
+        return Counts(updated=self._engine.update(closing, f"NOT _hs_deleted AND ({' OR '.join(wanted)})"))
 
     def _where(self, rows: pa.Table, lowest: str, alias: str = "") -> str:
         """Return the condition for versions that changes can have to do with: of their keys' range, and not ended before."""
         where = ranges_sql(key_ranges(rows, self.keys), alias)
-        return " AND ".join([f"({alias}_hs_current OR {alias}_hs_valid_to >= {quote_text(lowest)})", *where])
+        ends = [f"{alias}_hs_valid_to = {quote_text(end)}" for end in self._ends if end < lowest]
+        wanted = [f"{alias}_hs_current", f"{alias}_hs_valid_to >= {quote_text(lowest)}", *ends]
+        return " AND ".join([f"({' OR '.join(wanted)})", *where])
 
     def _read(self, rows: pa.Table, columns: list[str], lowest: str) -> pa.Table:
         found = self._engine.read(columns, self._where(rows, lowest))
@@ -242,7 +264,8 @@ class Scd2Table:
     def _tell(
         self, key: Key, stored: list[Version], changes: list[dict[str, Any]], events: Events, columns: list[str]
     ) -> list[Version]:
-        known = {event.sequence: event for event in stored_events(stored)}
+        reopened, ends = reopen(stored, self._ends)
+        known = {event.sequence: event for event in stored_events(reopened)}
         for change in changes:
             sequence, partial = change["_hs_sequence"], change["_hs_partial"]
             names = events.present(change["_hs_columns"]) if partial else columns
@@ -258,7 +281,8 @@ class Scd2Table:
                 known[sequence] = event
         if key in self._log:
             place_departures(known, key, crossings(self._log, key))
-        return replay((known[sequence] for sequence in sorted(known)), columns, self.keys, soft=self._soft)
+        told = replay((known[sequence] for sequence in sorted(known)), columns, self.keys, soft=self._soft)
+        return close_again(told, ends)
 
     def _plan(self, source: pa.Table, lowest: str) -> MergePlan:
         quoted = [quote_name(name) for name in self._engine.columns]

@@ -8,12 +8,12 @@ that was valid then, and its columns flow forward until a newer change of each c
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import Any
 
 from headstream.spark.replicate.versions import ABSENT_VERSION, VERSION_CHARACTERS, load_floor, version_of
 
-__all__ = ["Event", "Version", "replay", "stored_events", "stored_version"]
+__all__ = ["Event", "Version", "close_again", "reopen", "replay", "stored_events", "stored_version"]
 
 
 @dataclass(slots=True)
@@ -120,6 +120,41 @@ def _overlaid(event: Event, last: Version | None, columns: list[str]) -> Version
         if own >= versions[name]:
             values[name], versions[name] = value, own
     return Version(event.sequence, None, values, versions)
+
+
+def reopen(versions: list[Version], ends: Iterable[str]) -> tuple[list[Version], list[str]]:
+    """Return stored versions of one key as if no load had closed any, and the places at which loads have.
+
+    Args:
+        versions: Sorted.
+        ends: All places at which loads close versions.
+    """
+    known = set(ends) - {version.valid_from for version in versions}
+    found, closed = [], []
+    for place, version in enumerate(versions):
+        if version.valid_to in known and not version.deleted:
+            closed.append(version.valid_to)
+            following = versions[place + 1].valid_from if place + 1 < len(versions) else None
+            version = replace(version, valid_to=following)
+        found.append(version)
+    return found, sorted(closed)
+
+
+def close_again(versions: list[Version], ends: list[str]) -> list[Version]:
+    """Close the versions that loads had closed, where neither a change nor a row of that load has come after them since.
+
+    Args:
+        versions: Sorted; changed in place.
+        ends: As reopen() gives them.
+    """
+    for version in versions:
+        following = version.valid_to
+        end = next((end for end in ends if version.valid_from < end), None)
+        if end is None or version.deleted:
+            continue
+        if following is None or load_floor(following) not in (None, load_floor(end)):
+            version.valid_to = end if following is None or following > end else following
+    return versions
 
 
 def stored_version(row: Mapping[str, Any], columns: list[str]) -> Version:

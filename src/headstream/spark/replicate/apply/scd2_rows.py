@@ -17,6 +17,7 @@ to their neighbours. What is left over is told again, key by key (scd2_replay.py
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import dataclass
 from datetime import UTC, datetime, timedelta
 from typing import Any, Final
@@ -66,7 +67,7 @@ class History:
     retold: _Ints
 
 
-def divide(stored: pa.Table, events: pa.Table, keys: list[str], *, soft: bool) -> History:
+def divide(stored: pa.Table, events: pa.Table, keys: list[str], *, soft: bool, ends: Sequence[str] = ()) -> History:
     """Return what changes open and close, and those that need their key's history told again.
 
     Args:
@@ -75,13 +76,14 @@ def divide(stored: pa.Table, events: pa.Table, keys: list[str], *, soft: bool) -
         events: Key columns, `_hs_sequence`, `_hs_delete`, `_hs_partial` (not every column of the table is carried).
         keys: The key columns.
         soft: Whether a deletion opens a version, which has the values of the one before.
+        ends: Places at which loads have closed versions; a change may open them again.
     """
     rows = _sorted(stored, events, keys)
     if not rows.count:
         none = np.zeros(0, np.int64)
         return History(none, pa.array([], pa.string()), none, pa.array([], pa.string()), none)
     rows = rows.take(~_repeats(rows))
-    slow = _retold_groups(rows, soft=soft)[rows.group]
+    slow = _retold_groups(rows, soft=soft, ends=ends)[rows.group]
     retold = rows.place[slow & ~rows.is_stored]
     rows = rows.take(~slow)
     following = _following(rows)
@@ -181,7 +183,7 @@ def _repeats(rows: _Rows) -> _Bools:
     return np.asarray(known | twice, np.bool_)
 
 
-def _retold_groups(rows: _Rows, *, soft: bool) -> _Bools:
+def _retold_groups(rows: _Rows, *, soft: bool, ends: Sequence[str]) -> _Bools:
     """Say, by group number, whose history must be told again."""
     groups = int(rows.group.max(initial=-1)) + 1
     slow = np.zeros(groups, np.bool_)
@@ -193,6 +195,8 @@ def _retold_groups(rows: _Rows, *, soft: bool) -> _Bools:
     late = (rows.is_stored & (rows.rank >= earliest[rows.group])) | (ended & (rows.valid_to > earliest[rows.group]))
     slow[rows.group[late]] = True
     slow[rows.group[_loaded_again(rows) & new]] = True
+    ended_by_load = pc.index_in(pa.array(ends, pa.string()), rows.sequences).drop_null().to_numpy()
+    slow[rows.group[rows.is_stored & np.isin(rows.valid_to, ended_by_load)]] = True
     if soft:
         slow[rows.group[new & rows.deletes]] = True
         return slow
