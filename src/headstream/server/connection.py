@@ -326,7 +326,7 @@ class Connection(asyncio.BufferedProtocol):
 
     def _hand_over(self, answers: Answers, code: int, payload: memoryview) -> None:
         """Have a frame answered by a worker."""
-        future = self._shared.workers.submit(code, partial(answers.find, code, payload))
+        future = self._shared.workers.submit(code, partial(answers.find, code, payload), answers.session.client)
         future.add_done_callback(partial(self._call_loop, partial(self._finish, code, perf_counter())))
 
     def _call_loop(self, function: Callable[..., None], *arguments: object) -> None:

@@ -173,7 +173,8 @@ class HttpServer:
             page = self._pages.find(method, path)
             if page is not None:
                 body = await self._read_body(request, 0) if method == "POST" else b""
-                return code, await self._run(code, page, body)
+                pool = Code.STATS if path == self._settings.metrics_path else 0
+                return code, await self._run(pool, peer_of(request).rpartition(":")[0], page, body)
             found = find_route(method, path)
             claims = None
             if found is None or found.entry.needs_login:
@@ -200,7 +201,7 @@ class HttpServer:
             decode = functools.partial(kind.decode_binary_http, found.path, body)
         else:
             decode = functools.partial(kind.decode_http, found.path, read_query(request.rel_url.raw_query_string), body)
-        command: Command[Any] = decode() if len(body) < _BIG_BODY_BYTES else await self._run(0, decode)
+        command: Command[Any] = decode() if len(body) < _BIG_BODY_BYTES else await self._run(0, 0, decode)
         session = Session.over_http(peer_of(request), claims.user_id if claims else 0)
         try:
             command.validate()
@@ -210,7 +211,7 @@ class HttpServer:
             if not in_binary:
                 command = _bounded(command)
             reply_to = functools.partial(self._reply_to, session, command, claims, in_binary)
-            return reply_to() if self._is_quick(command, body) else await self._run(code, reply_to)
+            return reply_to() if self._is_quick(command, body) else await self._run(code, session.client, reply_to)
         except DecodeError as error:  # the command was spelled well: what it carries is not
             return refused_reply(error, self._log)
 
@@ -275,9 +276,9 @@ class HttpServer:
     async def _read_body(self, request: web.BaseRequest, most_binary_bytes: int) -> bytes:
         return await read_body(request, self._settings.max_body_bytes, self._settings.body_s, most_binary_bytes)
 
-    async def _run(self, code: int, work: Callable[..., _T], *arguments: Any) -> _T:
-        """Run something on a worker thread that suits a command."""
-        return await asyncio.wrap_future(self._workers.submit(code, functools.partial(work, *arguments)))
+    async def _run(self, code: int, client: int | str, work: Callable[..., _T], *arguments: Any) -> _T:
+        """Run something for a client on a worker thread that suits a command."""
+        return await asyncio.wrap_future(self._workers.submit(code, functools.partial(work, *arguments), client))
 
     def _missing(self, path: str) -> Reply:
         methods = sorted({*find_methods(path), *self._pages.find_methods(path)})

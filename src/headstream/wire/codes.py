@@ -146,7 +146,7 @@ _OFFSETS: Final = _T + "/consumer-offsets"
 
 _ENTRIES: Final = (
     Entry(Code.PING, "ping", False, Route("GET", "/ping")),
-    Entry(Code.STATS, "stats", False, Route("GET", "/stats")),
+    Entry(Code.STATS, "stats", True, Route("GET", "/stats")),
     Entry(Code.SNAPSHOT, "snapshot", True, Route("POST", "/snapshot")),
     Entry(Code.ME, "me"),
     Entry(Code.GET_CLIENT, "client.get", True, Route("GET", _CLIENT), is_lookup=True),

@@ -12,6 +12,7 @@ from typing import Any, Final, TypeAlias, TypeVar
 
 from headstream.broker.broker import Broker
 from headstream.broker.commands.balance import Balance
+from headstream.broker.commands.counts import Counts
 from headstream.broker.commands.places import Places
 from headstream.broker.connection_groups import ConnectionGroups
 from headstream.broker.members import Members
@@ -63,6 +64,7 @@ class Dispatcher:
         self.sessions = Sessions(broker.monotonic)
         self.places = Places(broker.backing.log)
         self.balance = Balance()
+        self.counts = Counts(broker.backing.log)
         self.connection_groups = ConnectionGroups()
         self.members = Members(broker.groups, broker.monotonic)
         self.sessions.on_close(lambda session: self.connection_groups.end(session.client_id))
