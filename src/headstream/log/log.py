@@ -37,8 +37,8 @@ __all__ = ["Log"]
 
 _MAX_OPEN: Final = 2048
 _MAX_OPEN_OFFSETS: Final = 2048
-"""Partitions that hold files open, for writing and for reading each, two or three files; consumer offsets' files too. With what
-this process may open, half is left to the program. Enough of them matter: to close one is a sync and a search for its end."""
+"""Partitions that hold files open, for writing and for reading each, two or three files; consumer offsets' files too. Of what
+this process may open, three eighths are theirs. Enough of them matter: to close one is a sync and a search for its end."""
 
 _TOLD_LOOK_S: Final = 1.0
 """How often those who wait look for new messages though they would be told of them: for what tells no one, such as a
@@ -65,7 +65,7 @@ class Log:
         self.segment_bytes = segment_bytes
         self.is_memory = is_memory
         self._lock = threading.RLock()
-        self._max_open = min(_MAX_OPEN, max(64, max_open_files() // 8))
+        self._max_open = min(_MAX_OPEN, max(16, max_open_files() // 16))
         self.administration = threading.RLock()
         self.background = Background(self)
         self._states: MessageStates | None = None
@@ -77,7 +77,7 @@ class Log:
         self._writing: OrderedDict[tuple[int, int], Partition] = OrderedDict()
         self._readers = Readers(files, self._max_open)
         self._offsets: dict[int, OffsetStore] = {}
-        self._open_offsets = OpenOffsets(min(_MAX_OPEN_OFFSETS, max(64, max_open_files() // 16)))
+        self._open_offsets = OpenOffsets(min(_MAX_OPEN_OFFSETS, max(16, max_open_files() // 16)))
         self._syncer = IntervalSyncer()
         self.waiting = Waiting()
         self._watching = Watching(self.waiting)

@@ -42,6 +42,10 @@ __all__ = ["CURRENT_CONFIG", "Server"]
 CURRENT_CONFIG: Final = "current_config.toml"
 """What the server was told, with the addresses it really has: for programs that let it choose its ports."""
 
+_CONNECTIONS_SHARE: Final = 4
+"""The part of the files that may be open which one door's connections may be: two doors leave half of them to the log and the
+program."""
+
 _SECRET_NAME: Final = "access_tokens.key"
 _SECRET_BYTES: Final = 64
 
@@ -132,7 +136,7 @@ class Server:
     @staticmethod
     def _room_for_connections(wanted: int, transport: str) -> int:
         """Return how many connections one door takes: idle ones leave enough of the files that may be open to the log."""
-        most = min(wanted, max_open_files() * 3 // 8)
+        most = min(wanted, max_open_files() // _CONNECTIONS_SHARE)
         if most < wanted:
             note(logging.INFO, "fewer connections than allowed", most=most, wanted=wanted, transport=transport)
         return most

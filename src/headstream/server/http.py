@@ -28,6 +28,7 @@ from headstream.broker.sessions import Session
 from headstream.broker.traffic import Traffic
 from headstream.errors import AuthenticationError, DecodeError, NotFoundError
 from headstream.model.topology import Fsync
+from headstream.server.addresses import Address
 from headstream.server.http_connections import HttpConnections
 from headstream.server.http_cors import cors_headers, preflight_headers
 from headstream.server.http_pages import Pages
@@ -44,7 +45,8 @@ from headstream.server.http_requests import (
 from headstream.server.http_settings import HttpSettings
 from headstream.server.http_tokens import AccessTokens, Claims
 from headstream.server.logs import note
-from headstream.server.tls import FAREWELL_S
+from headstream.server.sockets import listen
+from headstream.server.tls_listener import TlsListener
 from headstream.server.workers import Workers
 from headstream.wire.codes import Code
 from headstream.wire.commands.messages import PollMessages, SendMessages
@@ -70,6 +72,9 @@ _MOST_IN_JSON: Final = 10_000
 _QUICK: Final = frozenset({Code.PING, Code.GET_OFFSET, Code.STORE_OFFSET, Code.DELETE_OFFSET, Code.WAIT_MESSAGES})
 """What neither looks into many files nor waits for the disk."""
 
+_HANDSHAKES_SHARE: Final = 4
+"""The part of the connections that may be without a finished handshake."""
+
 _T = TypeVar("_T")
 
 
@@ -94,7 +99,7 @@ class HttpServer:
         self._workers = workers
         self._traffic = next(one for one in traffic if one.transport == "http")
         self._pages = Pages(dispatcher, settings, tokens, traffic)
-        self._listener: asyncio.Server | None = None
+        self._listener: asyncio.Server | TlsListener | None = None
         self._handlers: HttpConnections | None = None
         self._is_stopping = False
         self._waits: set[asyncio.Event] = set()
@@ -114,11 +119,15 @@ class HttpServer:
         """
         settings = self._settings
         handlers = self._handlers = HttpConnections(settings.max_connections, self._traffic, self._handle, settings.idle_s)
-        self._listener = await asyncio.get_running_loop().create_server(
-            handlers, host, port, ssl=ssl, ssl_shutdown_timeout=None if ssl is None else FAREWELL_S, backlog=1024
+        if ssl is None:
+            server = self._listener = await asyncio.get_running_loop().create_server(handlers, host, port, backlog=1024)
+            address = server.sockets[0].getsockname()
+            return address[0], address[1]
+        sock, bound = listen(Address(host, port))
+        self._listener = TlsListener(
+            sock, ssl, handlers, handlers.count_room, handlers.refuse, max(settings.max_connections // _HANDSHAKES_SHARE, 1)
         )
-        address = self._listener.sockets[0].getsockname()
-        return address[0], address[1]
+        return bound
 
     async def stop(self) -> None:
         """Take no more requests, finish those that are being answered, and close; stopping twice is fine."""

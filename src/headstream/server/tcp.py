@@ -18,7 +18,7 @@ from headstream.server.logs import note
 from headstream.server.memory import give_back_memory
 from headstream.server.sockets import listen
 from headstream.server.tcp_settings import TcpSettings
-from headstream.server.tls import FAREWELL_S
+from headstream.server.tls_listener import TlsListener
 from headstream.server.workers import Workers
 from headstream.wire.frames import BufferPool
 
@@ -26,7 +26,8 @@ __all__ = ["TcpServer"]
 
 _CHECK_S: Final = 1.0
 """How often connections are looked at, at least; more often where a limit is short."""
-_HANDSHAKE_S: Final = 10.0
+_HANDSHAKES_SHARE: Final = 4
+"""The part of the connections that may be without a finished handshake."""
 _SCRATCH_BYTES: Final = 64 << 10
 """Where bytes are received first, of one connection after the other."""
 _SMALL_POLL_BYTES: Final = 1 << 20
@@ -52,7 +53,7 @@ class TcpServer:
         self.scratch = memoryview(self._room)
         self._settings = settings
         self._connections: set[Connection] = set()
-        self._server: asyncio.Server | None = None
+        self._server: asyncio.Server | TlsListener | None = None
         self._checking: asyncio.Task[None] | None = None
         self._is_empty = asyncio.Event()
         self._unsent_bytes = 0
@@ -72,27 +73,34 @@ class TcpServer:
         sock, bound = listen(address, self._settings.socket)
         if tls is None and hasattr(select, "epoll"):
             self.intake = Intake(loop, self._room, self.traffic)
-        self._server = await loop.create_server(
-            lambda: Connection(self, loop),
-            sock=sock,
-            backlog=1024,
-            ssl=tls,
-            ssl_handshake_timeout=None if tls is None else _HANDSHAKE_S,
-            ssl_shutdown_timeout=None if tls is None else FAREWELL_S,
-        )
+        if tls is None:
+            self._server = await loop.create_server(lambda: Connection(self, loop), sock=sock, backlog=1024)
+        else:
+            most = self._settings.max_connections
+            self._server = TlsListener(
+                sock,
+                tls,
+                lambda: Connection(self, loop),
+                lambda: most - len(self._connections),
+                self._refuse,
+                max(most // _HANDSHAKES_SHARE, 1),
+            )
         self._checking = loop.create_task(self._check_often())
         return bound
 
     def joined(self, connection: Connection) -> bool:
         """Take note of a new connection; return whether there is room for it."""
         if len(self._connections) >= self._settings.max_connections:
-            if not self.traffic.refused_connections % 1000:
-                note(logging.WARNING, "connections refused", most=self._settings.max_connections)
-            self.traffic.refused_connections += 1
+            self._refuse()
             return False
         self._connections.add(connection)
         self.traffic.connections = len(self._connections)
         return True
+
+    def _refuse(self) -> None:
+        if not self.traffic.refused_connections % 1000:
+            note(logging.WARNING, "connections refused", most=self._settings.max_connections)
+        self.traffic.refused_connections += 1
 
     def left(self, connection: Connection) -> None:
         """Take note that a connection has ended, and that nothing of it is under way."""

@@ -45,4 +45,4 @@ def test_connections_leave_files_to_the_log_when_few_may_be_open(monkeypatch: py
             head = b"GET /ping HTTP/1.1\r\nHost: x\r\n\r\n"
             return over_tcp, await asyncio.to_thread(count_served, server.http_address, head, 20)
 
-    assert asyncio.run(asyncio.wait_for(run(), 60)) == (12, 12)
+    assert asyncio.run(asyncio.wait_for(run(), 60)) == (8, 8)
