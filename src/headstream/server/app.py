@@ -29,6 +29,7 @@ from headstream.server.addresses import Address
 from headstream.server.config import PUBLISHED_SECRETS, ServerConfig
 from headstream.server.config_file import format_toml
 from headstream.server.logs import note
+from headstream.server.memory_budget import MemoryBudget, default_budget_bytes
 from headstream.server.tcp import TcpServer
 from headstream.server.tls import make_tls
 from headstream.server.workers import Workers
@@ -104,13 +105,14 @@ class Server:
         self._check_reachable()
         workers = Workers()
         self._ends.callback(workers.close)
+        budget = MemoryBudget(config.memory_budget_bytes or default_budget_bytes())
         if config.tcp_address is not None:
             most = self._room_for_connections(config.tcp.max_connections, "tcp")
-            self._tcp = TcpServer(self._dispatcher, workers, replace(config.tcp, max_connections=most))
+            self._tcp = TcpServer(self._dispatcher, workers, replace(config.tcp, max_connections=most), budget)
             self.tcp_address = await self._tcp.start(config.tcp_address, tcp_tls)
             self._ends.push_async_callback(self._tcp.stop, 0)
         if config.http_address is not None:
-            await self._start_http(config.http_address, http_tls, workers)
+            await self._start_http(config.http_address, http_tls, workers, budget)
         sweeping = asyncio.get_running_loop().create_task(self._sweep_often())
         self._ends.callback(sweeping.cancel)
         self._write_down()
@@ -118,7 +120,7 @@ class Server:
             note(logging.WARNING, "setting without meaning", what=warning)
         note(logging.INFO, "ready", tcp=self._spell(self.tcp_address), http=self._spell(self.http_address), data=config.data)
 
-    async def _start_http(self, address: Address, tls: Any, workers: Workers) -> None:
+    async def _start_http(self, address: Address, tls: Any, workers: Workers, budget: MemoryBudget) -> None:
         await asyncio.to_thread(importlib.import_module, "headstream.server.http")  # half of a start: TCP answers meanwhile
         from headstream.server.http import HttpServer
         from headstream.server.http_tokens import AccessTokens
@@ -128,7 +130,7 @@ class Server:
         traffic = [Traffic("http")] if self._tcp is None else [Traffic("http"), self._tcp.traffic]
         tokens = AccessTokens(settings, self.dispatcher.tokens, self.dispatcher.users)
         http = replace(config.http, max_connections=self._room_for_connections(config.http.max_connections, "http"))
-        self._http = HttpServer(self.dispatcher, http, tokens, workers, traffic)
+        self._http = HttpServer(self.dispatcher, http, tokens, workers, traffic, budget)
         host, port = await self._http.start(address.host, address.port, tls)
         self.http_address = Address(host, port)
         self._ends.push_async_callback(self._http.stop)

@@ -50,6 +50,7 @@ class ServerConfig:
         tokens: How access tokens are made.
         has_secret: Whether their secret was chosen; else the one that is kept beside the log takes its place.
         settings: What is decided for everybody.
+        memory_budget_bytes: The most bytes of requests and responses in hand, of all clients; None is a quarter of the memory.
         segment_bytes: Size at which a segment is followed by a new one.
         runtime: The directory, within `data`, for what describes the running server.
         allow_default_password: Whether other machines may reach it while the root user has the password that everybody knows.
@@ -73,6 +74,7 @@ class ServerConfig:
     tokens: TokenSettings = field(default_factory=lambda: TokenSettings(secret=os.urandom(64)))
     has_secret: bool = False
     settings: ServerSettings = field(default_factory=ServerSettings)
+    memory_budget_bytes: int | None = None
     segment_bytes: int | None = None
     runtime: str = "runtime"
     allow_default_password: bool = False
@@ -192,6 +194,7 @@ class _Loader:
             tokens=self._tokens(),
             has_secret=bool(value["http.jwt.encoding_secret"] or value["http.jwt.decoding_secret"]),
             settings=self._settings(),
+            memory_budget_bytes=value["headstream.memory_budget"],
             segment_bytes=value["system.segment.size"],
             runtime=self._runtime(),
             allow_default_password=value["headstream.allow_default_password"],

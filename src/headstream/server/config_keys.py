@@ -232,6 +232,7 @@ KEYS: Final[dict[str, Key]] = {
     "headstream.max_frame_size": Key("65 MiB", _bytes(1024, 1 << 30)),
     "headstream.max_unsent_size": Key("256 KiB", _bytes(1024, 1 << 30)),
     "headstream.max_unsent_total": Key("256 MiB", _bytes(1024, 1 << 40)),
+    "headstream.memory_budget": Key("auto", _bytes(1 << 20, 1 << 50, none=("auto",))),
     "headstream.request_timeout": Key("30 s", _us(100_000, _DAY_US)),
     "headstream.stall_timeout": Key("60 s", _us(100_000, _DAY_US)),
     "headstream.login_timeout": Key("10 m", _us(100_000, _DAY_US, none=("none", "unlimited", "disabled"))),

@@ -16,6 +16,7 @@ from headstream.server.connection import Connection
 from headstream.server.intake import Intake
 from headstream.server.logs import note
 from headstream.server.memory import give_back_memory
+from headstream.server.memory_budget import MemoryBudget
 from headstream.server.sockets import listen
 from headstream.server.tcp_settings import TcpSettings
 from headstream.server.tls_listener import TlsListener
@@ -30,7 +31,9 @@ _HANDSHAKES_SHARE: Final = 4
 """The part of the connections that may be without a finished handshake."""
 _SCRATCH_BYTES: Final = 64 << 10
 """Where bytes are received first, of one connection after the other."""
-_SMALL_POLL_BYTES: Final = 1 << 20
+_SMALL_POLL_BYTES: Final = 256 << 10
+_POLL_SHARE: Final = 4
+"""A poll brings such a part of the memory that is left."""
 
 
 class TcpServer:
@@ -40,10 +43,12 @@ class TcpServer:
         dispatcher: What answers.
         workers: The threads for what is slow.
         settings: What is decided.
+        budget: The memory for what clients send and are sent.
     """
 
-    def __init__(self, dispatcher: Dispatcher, workers: Workers, settings: TcpSettings) -> None:
+    def __init__(self, dispatcher: Dispatcher, workers: Workers, settings: TcpSettings, budget: MemoryBudget) -> None:
         self.dispatcher = dispatcher
+        self.budget = budget
         self.workers = workers
         self.limits = settings.limits
         self.pool = BufferPool()
@@ -56,8 +61,6 @@ class TcpServer:
         self._server: asyncio.Server | TlsListener | None = None
         self._checking: asyncio.Task[None] | None = None
         self._is_empty = asyncio.Event()
-        self._unsent_bytes = 0
-        self._was_crowded = False
 
     async def start(self, address: Address, tls: ssl.SSLContext | None = None) -> Address:
         """Accept connections, and return where.
@@ -106,15 +109,15 @@ class TcpServer:
         """Take note that a connection has ended, and that nothing of it is under way."""
         self._connections.discard(connection)
         self.traffic.connections = len(self._connections)
+        self.adapt_polls()
         if not self._connections:
             self._is_empty.set()
 
-    def hold(self, more_bytes: int) -> None:
-        """Take note of how many bytes of answers more, or less, clients have not taken yet; the more, the less a poll brings."""
-        self._unsent_bytes += more_bytes
-        room_bytes = self._settings.unsent_bytes - self._unsent_bytes
+    def adapt_polls(self) -> None:
+        """Have a poll bring as much as there is memory for now: the more is held, the less."""
+        budget = self.budget
+        room_bytes = min(self._settings.unsent_bytes - budget.held_bytes, budget.room_bytes // _POLL_SHARE)
         self.dispatcher.poll_bytes = max(_SMALL_POLL_BYTES, min(MAX_BATCH_BYTES, room_bytes))
-        self._was_crowded |= room_bytes < MAX_BATCH_BYTES
 
     async def stop(self, drain_s: float) -> None:
         """Accept no more, answer what has been received, and close every connection.
@@ -150,6 +153,5 @@ class TcpServer:
             await asyncio.sleep(every_s)
             for connection in tuple(self._connections):
                 connection.check(loop.time())
-            if self._was_crowded and not self._unsent_bytes:
-                self._was_crowded = False
+            if self.budget.take_relief():
                 await asyncio.to_thread(give_back_memory)

@@ -209,6 +209,7 @@ class Status(enum.IntEnum):
     PARTITION_CLOSED = 20006
     CORRUPT_MESSAGES = 20007
     EPOCH_REFUSED = 20008
+    SERVER_BUSY = 20020
     """An epoch that was committed differently, or whose parts are not there."""
 
 
@@ -251,6 +252,8 @@ def http_status(status: int) -> int:
         return 404
     if status in _UNAUTHENTICATED:
         return 401
+    if status == Status.SERVER_BUSY:
+        return 503
     return 403 if status == Status.UNAUTHORIZED else 400
 
 

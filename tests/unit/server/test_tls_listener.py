@@ -8,7 +8,6 @@ import socket
 import ssl
 from collections.abc import Callable, Iterator
 from contextlib import ExitStack
-from pathlib import Path
 from typing import Any
 
 import pytest
@@ -104,8 +103,11 @@ def test_tls_listener_ends_a_handshake_when_its_time_is_up(
 
 def test_tls_listener_refuses_more_connections_when_all_places_are_taken(running: Running, files: TlsFiles) -> None:
     server: Any = running.server
-    peers = [encrypted(running, files) for _ in range(MOST)]
-    assert [peer.request(Code.PING)[0] for peer in peers] == [0] * MOST
+    peers = []
+    for _ in range(MOST):
+        peers.append(encrypted(running, files))
+        assert peers[-1].request(Code.PING) == (0, b"")
+        wait_for(lambda: listener_of(running, "tcp").handshakes_count == 0)
     with pytest.raises((ssl.SSLError, ConnectionError)):
         encrypted(running, files)
     assert server._tcp.traffic.refused_connections == 1

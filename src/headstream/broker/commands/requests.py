@@ -24,7 +24,10 @@ from headstream.wire.commands.sessions import Ping
 from headstream.wire.extensions.messages import FetchedMessages, FetchMessages
 from headstream.wire.table import decode_command
 
-__all__ = ["answer_request", "is_slow"]
+__all__ = ["READS", "answer_request", "is_slow"]
+
+READS: Final = frozenset({Code.POLL_MESSAGES, Code.FETCH_MESSAGES})
+"""What is answered with messages, as many as there is memory for."""
 
 _SLOW: Final = frozenset(
     {
