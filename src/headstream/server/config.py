@@ -43,6 +43,9 @@ class ServerConfig:
         data: The directory of the log; None keeps it in memory.
         tcp_address: Where to listen for TCP, None for nowhere.
         http_address: Where to listen for HTTP, None for nowhere.
+        quic_address: Where to listen for QUIC, None for nowhere.
+        quic_files: What QUIC is encrypted with; None makes a certificate for localhost, which is kept beside the log.
+        quic_idle_s: How long a connection over QUIC may be silent, seconds.
         tcp_tls: What TCP is encrypted with, None for not at all.
         http_tls: The same for HTTP.
         tcp: What is decided for TCP.
@@ -67,6 +70,9 @@ class ServerConfig:
     data: str | None = None
     tcp_address: Address | None = field(default_factory=lambda: Address("127.0.0.1", 8090))
     http_address: Address | None = field(default_factory=lambda: Address("127.0.0.1", 3000))
+    quic_address: Address | None = None
+    quic_files: TlsFiles | None = None
+    quic_idle_s: float = 10.0
     tcp_tls: TlsFiles | None = None
     http_tls: TlsFiles | None = None
     tcp: TcpSettings = field(default_factory=TcpSettings)
@@ -179,6 +185,11 @@ class _Loader:
             data=value["system.path"],
             tcp_address=self._address("tcp"),
             http_address=self._address("http"),
+            quic_address=self._address("quic"),
+            quic_files=None
+            if value["quic.certificate.self_signed"]
+            else TlsFiles(certificate=Path(value["quic.certificate.cert_file"]), key=Path(value["quic.certificate.key_file"])),
+            quic_idle_s=seconds("quic.max_idle_timeout"),
             tcp_tls=TlsFiles(
                 certificate=Path(value["tcp.tls.certificate"]),
                 key=Path(value["headstream.tcp_key_file"]) if value["headstream.tcp_key_file"] else None,

@@ -119,6 +119,10 @@ class HttpServer:
         self._is_stopping = False
         self._waits: set[asyncio.Event] = set()
 
+    def show(self, traffic: Traffic) -> None:
+        """Have the metrics show what another transport has done."""
+        self._pages.show(traffic)
+
     @property
     def waiting_count(self) -> int:
         """How many requests wait for messages."""

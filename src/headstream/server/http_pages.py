@@ -82,6 +82,10 @@ class Pages:
         self._routes = tuple(pages)
         self._pages: dict[tuple[str, str], Page] = {(route.method, route.path): page for route, page in pages.items()}
 
+    def show(self, traffic: Traffic) -> None:
+        """Have the metrics show what another transport has done."""
+        self._traffic = [*self._traffic, traffic]
+
     def find(self, method: str, path: str) -> Page | None:
         """Return the page of a method and a path, or None."""
         return self._pages.get((method, path))

@@ -24,6 +24,7 @@ from headstream.broker.users import Users
 from headstream.errors import AuthenticationError, NotFoundError, PermissionDeniedError
 from headstream.model.topology import MAX_BATCH_BYTES
 from headstream.wire.codes import Entry
+from headstream.wire.commands.system import TransportKind
 from headstream.wire.records import Command
 from headstream.wire.refusals import refusal
 from headstream.wire.statuses import Status
@@ -32,6 +33,9 @@ __all__ = ["Dispatcher", "Handler"]
 
 _PATIENCE: Final = 1.2
 """How many heartbeats a client may take for one."""
+
+QUIC_POLL_BYTES: Final = 1_000_000
+"""Existing command lines take no longer response over QUIC than 1 MiB."""
 
 _R = TypeVar("_R")
 Handler: TypeAlias = Callable[["Dispatcher", Session, Any], Any]
@@ -115,6 +119,12 @@ class Dispatcher:
             raise refusal(Status.INVALID_COMMAND, f"{entry.name} is not served here")
         if session.user_id not in self.users:
             raise refusal(entry.refusal, f"{entry.name} needs a login", advice="Log in first")
+
+    def most_polled_bytes(self, session: Session) -> int:
+        """Return about the most bytes that one poll of a session brings."""
+        if session.transport is TransportKind.QUIC and not session.is_extended:
+            return min(self.poll_bytes, QUIC_POLL_BYTES)
+        return self.poll_bytes
 
     def rights(self, session: Session) -> Rights:
         """Return what the user of a session may do, the same object until that changes."""
