@@ -260,7 +260,7 @@ class Connection(asyncio.BufferedProtocol):
         self._shared.traffic.sent_bytes += size
         if self._transport.is_closing():
             return
-        write_pieces(self._transport, pieces, size)
+        write_pieces(self._transport, pieces, size, is_joined=self._shared.budget.is_in_use)
 
     def _note_unsent(self, count_bytes: int) -> None:
         self._memory.note_responses(count_bytes)

@@ -38,6 +38,8 @@ _STRANGERS_SHARE: Final = 16
 """The part of the budget that clients have who have not logged in."""
 _USER_SHARE: Final = 2
 """The part of it that one user has at most."""
+_IN_USE_SHARE: Final = 0.125
+"""From here on, responses are copied before they are written."""
 _TIGHT_SHARE: Final = 0.75
 """From here on, slow clients have less time."""
 
@@ -107,6 +109,11 @@ class MemoryBudget:
     def is_full(self) -> bool:
         """Whether there may be no more."""
         return self.held_bytes >= self.total_bytes
+
+    @property
+    def is_in_use(self) -> bool:
+        """Whether a part of it is taken that is worth a copy of a response to keep no more than its bytes."""
+        return self.held_bytes > self.total_bytes * _IN_USE_SHARE
 
     @property
     def is_tight(self) -> bool:

@@ -65,15 +65,16 @@ def listen(address: Address, options: SocketOptions | None = None) -> tuple[sock
     return sock, Address(address.host, sock.getsockname()[1])
 
 
-def write_pieces(transport: asyncio.WriteTransport, pieces: list[BytesLike], size_bytes: int) -> None:
+def write_pieces(transport: asyncio.WriteTransport, pieces: list[BytesLike], size_bytes: int, *, is_joined: bool) -> None:
     """Write a response.
 
     Args:
         transport: What to write it to.
         pieces: The response.
         size_bytes: How long they are together.
+        is_joined: Whether to write one copy: a piece that is not taken at once keeps all of the buffer that it is a part of.
     """
-    if size_bytes <= _JOINED_BYTES:
+    if is_joined or size_bytes <= _JOINED_BYTES:
         transport.write(b"".join(pieces))
     else:
         transport.writelines(cast(list[bytes], pieces))

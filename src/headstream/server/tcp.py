@@ -25,6 +25,8 @@ from headstream.wire.frames import BufferPool
 
 __all__ = ["TcpServer"]
 
+_GIVE_BACK_S: Final = 3.0
+"""While much of the memory budget is taken, what the C library keeps besides is given back so often."""
 _CHECK_S: Final = 1.0
 """How often connections are looked at, at least; more often where a limit is short."""
 _HANDSHAKES_SHARE: Final = 4
@@ -148,10 +150,12 @@ class TcpServer:
 
     async def _check_often(self) -> None:
         loop = asyncio.get_running_loop()
+        given_s = loop.time()
         every_s = min(_CHECK_S, self.limits.frame_s / 4, self.limits.stall_s / 4, self.limits.login_s / 4)
         while True:
             await asyncio.sleep(every_s)
             for connection in tuple(self._connections):
                 connection.check(loop.time())
-            if self.budget.take_relief():
+            if self.budget.take_relief() or (self.budget.is_in_use and loop.time() - given_s > _GIVE_BACK_S):
                 await asyncio.to_thread(give_back_memory)
+                given_s = loop.time()
