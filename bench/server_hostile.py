@@ -1,10 +1,10 @@
 """A well-behaved producer and consumer alone, and beside hostile clients: what they lose, and how long they wait.
 
 The hostile clients (tests/hostile.py): strangers, wrong logins, partial frames and bodies, slow readers, mad states, broken
-epochs, surveys of everything, sends without rights, datagrams that are none. They run in a process of their own, one thread a kind. The
-producer sends one message after the other and waits for each; times are of that, and from a message's sending to its arrival at
-the consumer. The arguments are how many seconds the hostile ones stay (300), and how many partitions there are besides (20000);
-results are written down when they stay for 300 or more.
+epochs, surveys of everything, sends without rights, datagrams that are none. They run in a process of their own, one thread a
+kind. The producer sends one message after the other and waits for each; times are of that, and from a message's sending to its
+arrival at the consumer. The arguments are how many seconds the hostile ones stay (300), and how many partitions there are besides
+(20000); results are written down when they stay for 300 or more.
 """
 
 from __future__ import annotations

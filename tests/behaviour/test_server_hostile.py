@@ -9,8 +9,8 @@ import pytest
 from tests.hostile import KINDS
 from tests.hostile_soak import Outcome, Phase, soak
 
-_SLOW_MS = 500.0
-"""A send takes no longer at p99 while other tests run beside this one; on a quiet machine bench/server_hostile.py measures."""
+_SLOW_MS = 5000.0
+"""A send takes no longer at p99, though other tests run beside this one; on a quiet machine bench/server_hostile.py measures."""
 
 
 def check(outcome: Outcome, most_resident_bytes: int) -> None:
