@@ -14,6 +14,7 @@ from typing import Any, Final
 
 from headstream.broker.settings import ServerSettings
 from headstream.errors import InvalidInputError, InvalidOptionError
+from headstream.model.local_paths import find_path_problem
 from headstream.model.topology import Fsync
 from headstream.server.addresses import Address
 from headstream.server.config_file import Said, read_file, read_variables, unknown
@@ -55,6 +56,7 @@ class ServerConfig:
         settings: What is decided for everybody.
         memory_budget_bytes: The most bytes of requests and responses in hand, of all clients; None is a quarter of the memory.
         segment_bytes: Size at which a segment is followed by a new one.
+        group_access: What the directory's group may do with the files of a log that is made: none, read or write.
         runtime: The directory, within `data`, for what describes the running server.
         allow_default_password: Whether other machines may reach it while the root user has the password that everybody knows.
         token_sweep_s: How often expired tokens are removed; None is never.
@@ -82,6 +84,7 @@ class ServerConfig:
     settings: ServerSettings = field(default_factory=ServerSettings)
     memory_budget_bytes: int | None = None
     segment_bytes: int | None = None
+    group_access: str = "none"
     runtime: str = "runtime"
     allow_default_password: bool = False
     token_sweep_s: float | None = 60.0
@@ -182,7 +185,7 @@ class _Loader:
         level = value["system.logging.level"]
         cleaning = "personal_access_token.cleaner"
         return ServerConfig(
-            data=value["system.path"],
+            data=self._data(),
             tcp_address=self._address("tcp"),
             http_address=self._address("http"),
             quic_address=self._address("quic"),
@@ -207,6 +210,7 @@ class _Loader:
             settings=self._settings(),
             memory_budget_bytes=value["headstream.memory_budget"],
             segment_bytes=value["system.segment.size"],
+            group_access=value["headstream.group_access"],
             runtime=self._runtime(),
             allow_default_password=value["headstream.allow_default_password"],
             token_sweep_s=seconds(f"{cleaning}.interval") if value[f"{cleaning}.enabled"] else None,
@@ -220,6 +224,13 @@ class _Loader:
     def _seconds(self, key: str) -> float:
         value = self._values[key]
         return math.inf if value is None else float(value) / _SECOND_US
+
+    def _data(self) -> str | None:
+        path: str | None = self._values["system.path"]
+        problem = None if path is None else find_path_problem(path)
+        if problem is not None:
+            raise InvalidOptionError(problem[0], where="system.path", advice=problem[1])
+        return path
 
     def _address(self, door: str) -> Address | None:
         if not self._values[f"{door}.enabled"]:
