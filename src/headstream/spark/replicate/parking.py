@@ -73,7 +73,7 @@ class Release:
     @property
     def repeats(self) -> bool:
         """Whether some of its messages may have been applied before: by itself, or before they were set aside."""
-        return self.resumed or any(parcel.cause not in ("schema", "transaction") for parcel in self.parcels)
+        return self.resumed or any(parcel.cause not in ("schema", "transaction", "load") for parcel in self.parcels)
 
 
 class ParkingLot:
