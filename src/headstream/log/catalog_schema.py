@@ -18,7 +18,7 @@ from typing import Final
 
 __all__ = ["SCHEMA", "STEPS", "VERSION", "topic_columns"]
 
-VERSION: Final = 6
+VERSION: Final = 7
 _STATES: Final = """
 CREATE TABLE IF NOT EXISTS states (
     topic INTEGER NOT NULL, partition INTEGER NOT NULL, offset INTEGER NOT NULL, state INTEGER NOT NULL,
@@ -46,6 +46,10 @@ CREATE TABLE IF NOT EXISTS tokens (
     expires_us INTEGER, PRIMARY KEY (user, name)) WITHOUT ROWID;
 CREATE TABLE IF NOT EXISTS revoked (id TEXT PRIMARY KEY, expires_us INTEGER NOT NULL) WITHOUT ROWID;
 """
+_WRITERS: Final = """
+CREATE TABLE IF NOT EXISTS writers (name TEXT PRIMARY KEY, owner INTEGER NOT NULL, claimed_us INTEGER NOT NULL) WITHOUT ROWID;
+CREATE INDEX IF NOT EXISTS writers_of_owner ON writers (owner);
+"""
 SCHEMA: Final = f"""
 PRAGMA journal_mode = WAL;
 BEGIN IMMEDIATE;
@@ -66,6 +70,7 @@ CREATE TABLE IF NOT EXISTS partitions (
 {_COMMITS}
 {_GROUPS}
 {_ACCOUNTS}
+{_WRITERS}
 PRAGMA user_version = {VERSION};
 COMMIT;
 """
@@ -81,6 +86,7 @@ STEPS: Final = {
     5: "BEGIN IMMEDIATE; ALTER TABLE topics ADD COLUMN compression INTEGER NOT NULL DEFAULT 1; "
     f"ALTER TABLE topics ADD COLUMN replication INTEGER NOT NULL DEFAULT 1; {_GROUPS} {_ACCOUNTS} "
     "PRAGMA user_version = 6; COMMIT;",
+    6: f"BEGIN IMMEDIATE; {_WRITERS} PRAGMA user_version = 7; COMMIT;",
 }
 """From each older version to the next."""
 

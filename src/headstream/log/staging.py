@@ -5,7 +5,8 @@
     DIR/inbox/<writer>-<epoch>.taken               the same, while the log's writer appends what it names
 
 A writer is whoever sends epochs one after the other: a Spark query, say. An epoch is committed once: the log remembers
-the last one of each writer (commit_records.py), and a manifest of it or of an earlier one changes nothing any more.
+the last one of each writer (commit_records.py): a manifest of it changes nothing any more, one of an earlier epoch is
+refused.
 
 Nobody needs the log's lock to stage and to commit. Its writer, whichever process that is, appends what the manifest
 names (commits.py), and whoever committed waits for that (submission.py). What was staged and never committed is swept

@@ -69,6 +69,7 @@ class Dispatcher:
         self.sessions.on_close(self.members.end)
         backing = broker.backing
         with backing.writable_log().changing() as catalog:
+            self.catalog = catalog
             self.users = Users(catalog, settings, backing.clock_us())
             self.tokens = Tokens(catalog, settings, backing.clock_us, backing.entropy)
         self._handlers = handlers
