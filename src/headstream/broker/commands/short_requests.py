@@ -367,6 +367,8 @@ class ShortRequests:
         server, session = self._server, self._session
         try:
             command = PollMessages.decode(payload)
+            if PollMessages.count_surplus(payload):  # its numbers are not at the end, where they are looked for here
+                return None, 0
             place = server.places.topic(command.stream, command.topic)
             server.rights(session).poll(place.stream.id, place.topic.id)
             check_readable(session, place.topic)
