@@ -282,3 +282,17 @@ def test_a_wide_topic_has_no_short_way_for_who_cannot_read_it(client: Client) ->
     client.peer.ask(Login("iggy", "iggy"))
     assert not client.is_short(send(b"third", topic="wide"))
     assert not client.is_short(poll(0, topic="wide"))
+
+
+@pytest.mark.parametrize("surplus", [b"\0", b"\1\0\0\0", bytes([1]) + bytes(13), bytes([1]) * 14, bytes([0, 1]) * 9])
+def test_poll_with_bytes_behind_its_last_field_is_answered_as_without(server: Server, ways: ModuleType, surplus: bytes) -> None:
+    client = Client(with_topic(server), ways)
+    client.ask(send(b"a"), send(b"b", first_id=2), send(b"c", first_id=3))
+    plain = client.ask(poll(1, 2))
+    payload = poll(1, 2).encode() + surplus
+    frame = request_head(Code.POLL_MESSAGES, len(payload)) + payload
+    for _ in range(3):
+        assert client.short is not None
+        assert client.short.answer(memoryview(frame), len(frame)) == (0, b"")
+        assert b"".join(client.answers.find(Code.POLL_MESSAGES, memoryview(payload))[1]) == plain
+        assert client.ask(poll(1, 2)) == plain

@@ -161,6 +161,19 @@ def test_a_reply_is_itself_in_bytes_and_in_json(kind: type[Command[Any]], reply:
     assert len(body) != 1
 
 
+@pytest.mark.parametrize(
+    ("kind", "reply"),
+    [
+        (sessions.Login, sessions.LoggedIn(1)),
+        (users.GetUser, users.UserDetails(1, 5, users.UserStatus.ACTIVE, "iggy", RIGHTS)),
+        (tokens.CreateToken, tokens.RawToken("x" * 68)),
+        (offsets.GetOffset, offsets.StoredOffset(1, 99, 10)),
+    ],
+)
+def test_bytes_after_the_last_field_of_a_reply_are_ignored(kind: type[Command[Any]], reply: Any) -> None:
+    assert kind.decode_reply(kind.encode_reply(reply) + bytes(7)) == reply
+
+
 def test_stats_are_read_without_what_old_servers_leave_out() -> None:
     caches = (system.CacheMetrics(1, 2, 3, 10, 0, 1.0),)
     numbers = (1, 0.5, 3.0, 50_000_000, 16 << 30, 8_000_000_000, 7, 8, 0, 1500, 1536, 1, 2, 3, 4, 5, 6, 7)
