@@ -106,7 +106,9 @@ class Pages:
             self._tokens.revoke(claims)
         except HeadstreamError as error:
             return refused_reply(error, self._log)
-        return json_reply(LoginWithToken.reply_to_json(LoggedIn(claims.user_id, self._tokens.issue(claims.user_id))))
+        return json_reply(
+            LoginWithToken.reply_to_json(LoggedIn(claims.user_id, self._tokens.issue(claims.user_id, claims.generation)))
+        )
 
     def _measure(self, _: bytes) -> Reply:
         from headstream.server.metrics import expose

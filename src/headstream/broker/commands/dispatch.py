@@ -92,7 +92,7 @@ class Dispatcher:
             self.admit(session, entry)
             reply: _R = handler(self, session, command)
         except (NotFoundError, AuthenticationError, PermissionDeniedError):
-            if session.is_stale or not entry.is_lookup:
+            if session.is_stale or session.is_ended or not entry.is_lookup:
                 raise
             return None  # type: ignore[return-value]  # a lookup's reply may be nothing
         return reply
@@ -112,17 +112,17 @@ class Dispatcher:
         session.check_alive()
         if not session.is_extended and entry.is_extension:
             raise refusal(Status.INVALID_COMMAND, f"{entry.name} is not served here")
-        if session.user_id not in self.users:
+        if session.is_ended or not self.users.is_good(session.user_id, session.generation):
             raise refusal(entry.refusal, f"{entry.name} needs a login", advice="Log in first")
 
     def rights(self, session: Session) -> Rights:
         """Return what the user of a session may do, the same object until that changes."""
         return self.users.rights(session.user_id)
 
-    def end_sessions(self, user_id: int) -> None:
-        """End all sessions of a user."""
+    def end_sessions(self, user_id: int, *, but: Session | None = None) -> None:
+        """End all sessions of a user, but one."""
         for session in self.sessions.list():
-            if session.user_id == user_id:
+            if session.user_id == user_id and session is not but:
                 session.is_ended = True
                 self.sessions.close(session)
 

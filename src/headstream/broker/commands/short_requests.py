@@ -155,6 +155,7 @@ class ShortRequests:
         self._clock_us = backing.clock_us
         self._bells = backing.log.waiting.bells
         self._user_id = 0
+        self._generation = 0
         self._users: Any = None
         self._catalog: Any = None
         self._topics: Any = None
@@ -222,6 +223,7 @@ class ShortRequests:
             and self._catalog.known is self._topics
             and self._server.users.known is self._users
             and session.user_id == self._user_id
+            and session.generation == self._generation
             and session.is_extended == self._is_extended
         ):
             return True
@@ -234,11 +236,12 @@ class ShortRequests:
         self._polls.forget()
         self._topics = None
         self._users, self._user_id, self._is_extended = users.known, session.user_id, session.is_extended
+        self._generation = session.generation
         try:
             self._catalog = self._log.catalog()
         except HeadstreamError:
             return False
-        if self._catalog is None or session.user_id not in users:
+        if self._catalog is None or not users.is_good(session.user_id, session.generation):
             return False
         self._topics = self._catalog.known  # looked up just now; None where another process may change it
         return self._topics is not None
