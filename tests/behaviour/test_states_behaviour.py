@@ -34,7 +34,8 @@ def test_states_says_why_by_whom_and_when_until_a_message_is_available_again(log
     appended = log.poll("shop/orders", count=1)[0].timestamp or 0
     log.set_state("shop/orders", 1, [0, 2], "poisoned", reason="no JSON", by="billing")
     first, second = log.states("shop/orders", 1)
-    assert (first.offset, first.state, first.reason, first.by) == (0, 20, "no JSON", "billing")
+    author = "billing" if log.url.startswith(("file", "memory")) else "iggy"  # on a server it is who is logged in
+    assert (first.offset, first.state, first.reason, first.by) == (0, 20, "no JSON", author)
     assert second.offset == 2
     assert first.changed_us >= appended > 0
     log.set_state("shop/orders", 1, [0, 2], "available")

@@ -7,7 +7,7 @@
     5    commits                                                    before: none
     6    topics.compression, topics.replication, groups             before: 1, 1, none
          users, tokens, revoked                                     before: none
-    7    writers, users.generation                                  before: none, 0
+    7    writers, users.generation, states.change, state_changes    before: none, 0, NULL, none
 
 A writer brings an older database up when it opens it; until then readers take what is not there yet for what stands
 under `before`. A reader asks for the version anew each time, since a writer may come in between.
@@ -52,6 +52,15 @@ _WRITERS: Final = """
 CREATE TABLE IF NOT EXISTS writers (name TEXT PRIMARY KEY, owner INTEGER NOT NULL, claimed_us INTEGER NOT NULL) WITHOUT ROWID;
 CREATE INDEX IF NOT EXISTS writers_of_owner ON writers (owner);
 """
+_STATE_CHANGES: Final = """
+ALTER TABLE states ADD COLUMN change INTEGER;
+CREATE INDEX IF NOT EXISTS states_of_change ON states (change) WHERE change IS NOT NULL;
+CREATE TABLE IF NOT EXISTS state_changes (number INTEGER PRIMARY KEY AUTOINCREMENT, reason TEXT NOT NULL, author TEXT NOT NULL);
+CREATE TRIGGER IF NOT EXISTS unused_state_change AFTER DELETE ON states
+    WHEN OLD.change IS NOT NULL AND NOT EXISTS (SELECT 1 FROM states WHERE change = OLD.change)
+    BEGIN DELETE FROM state_changes WHERE number = OLD.change; END;
+"""
+"""What many messages were set aside with is kept once, as long as a message has it; older rows have it beside them."""
 SCHEMA: Final = f"""
 PRAGMA journal_mode = WAL;
 BEGIN IMMEDIATE;
@@ -69,6 +78,7 @@ CREATE TABLE IF NOT EXISTS partitions (
     topic INTEGER NOT NULL REFERENCES topics (number) ON DELETE CASCADE, number INTEGER NOT NULL,
     created_us INTEGER NOT NULL, PRIMARY KEY (topic, number)) WITHOUT ROWID;
 {_STATES}
+{_STATE_CHANGES}
 {_COMMITS}
 {_GROUPS}
 {_ACCOUNTS.format(generation=f", {_GENERATION}")}
@@ -88,7 +98,8 @@ STEPS: Final = {
     5: "BEGIN IMMEDIATE; ALTER TABLE topics ADD COLUMN compression INTEGER NOT NULL DEFAULT 1; "
     f"ALTER TABLE topics ADD COLUMN replication INTEGER NOT NULL DEFAULT 1; {_GROUPS} {_ACCOUNTS.format(generation='')} "
     "PRAGMA user_version = 6; COMMIT;",
-    6: f"BEGIN IMMEDIATE; {_WRITERS} ALTER TABLE users ADD COLUMN {_GENERATION}; PRAGMA user_version = 7; COMMIT;",
+    6: f"BEGIN IMMEDIATE; {_WRITERS} ALTER TABLE users ADD COLUMN {_GENERATION}; {_STATE_CHANGES} "
+    "PRAGMA user_version = 7; COMMIT;",
 }
 """From each older version to the next."""
 

@@ -308,6 +308,7 @@ def test_short_way_ends_at_once_for_a_user_that_is_deactivated_or_has_another_pa
     client = Client(server.connect_as("alice", Permissions(ALL_MAY_POLL_AND_SEND)), ways)
     client.ask(send(b"a"))
     assert client.is_short(send(b"b", first_id=2))
+    client.ask(poll(0))
     assert client.is_short(poll(0))
     root.ask(command)
     assert not client.is_short(send(b"c", first_id=3))

@@ -359,7 +359,7 @@ class ShortRequests:
             chunk = _read_few(lent.follower, offset, offset + count)
         if way.transactions != self._catalog.transactions:
             way.transactions = self._catalog.transactions
-            way.is_available = not self._log.states.exceptions(topic, way.partition)
+            way.is_available = self._log.states.next_exception(topic, way.partition) is None
         if way.is_available:
             return chunk
         ahead.forget()
