@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 
 import pytest
 
@@ -13,7 +13,7 @@ from tests.behaviour.conftest import Place
 Send = Callable[..., None]
 
 
-def offsets(messages: list[hs.Message]) -> list[int | None]:
+def offsets(messages: Sequence[hs.Message]) -> list[int | None]:
     return [message.offset for message in messages]
 
 
@@ -29,9 +29,7 @@ def test_a_message_set_aside_is_stepped_over_and_shown_to_who_asks(log: hs.Clien
     assert offsets(log.poll("shop/orders", count=100, states=None)) == list(range(10))
 
 
-def test_states_says_why_by_whom_and_when_until_a_message_is_available_again(
-    place: Place, log: hs.Client, send: Send
-) -> None:
+def test_states_says_why_by_whom_and_when_until_a_message_is_available_again(place: Place, log: hs.Client, send: Send) -> None:
     send(b"a", b"b", b"c")
     appended = log.poll("shop/orders", count=1)[0].timestamp or 0
     log.set_state("shop/orders", 1, [0, 2], "poisoned", reason="no JSON", by="billing")

@@ -21,7 +21,7 @@ from headstream.client.consumer import Consumer
 from headstream.client.worker import Worker, slices_ms
 from headstream.model.groups import Group
 from headstream.model.identifiers import TopicName
-from headstream.model.message import Message, StateChange
+from headstream.model.message import ReceivedMessage, StateChange
 from headstream.model.polling import Consumer as Committer
 from headstream.model.topology import Stream, Topic
 
@@ -90,10 +90,10 @@ class AsyncConsumer:
                 break
         return False
 
-    def __aiter__(self) -> AsyncIterator[Message]:
+    def __aiter__(self) -> AsyncIterator[ReceivedMessage]:
         return self
 
-    async def __anext__(self) -> Message:
+    async def __anext__(self) -> ReceivedMessage:
         """Return the next message, having committed the one before."""
         consumer = await self._opened()
         while True:
@@ -106,7 +106,7 @@ class AsyncConsumer:
             if not await self._fetch(consumer, self._timeout_ms):
                 raise StopAsyncIteration
 
-    async def poll(self, count: int = 100, *, timeout_ms: float = 0) -> list[Message]:
+    async def poll(self, count: int = 100, *, timeout_ms: float = 0) -> list[ReceivedMessage]:
         """Return up to so many messages; see Consumer.poll()."""
         consumer = await self._opened()
         await self._fetch(consumer, timeout_ms)
@@ -238,8 +238,10 @@ class AsyncClient:
         make = functools.partial(self._client.consumer, topic, **options)
         return AsyncConsumer(make, options.get("timeout_ms"), self._client.interrupt)
 
-    async def poll(self, topic: str | TopicName, partition: int = 1, **options: Unpack[PollOptions]) -> list[Message]:
-        """Return messages of one partition, without waiting for any; see Client.poll()."""
+    async def poll(
+        self, topic: str | TopicName, partition: int | None = None, **options: Unpack[PollOptions]
+    ) -> list[ReceivedMessage]:
+        """Return messages of one partition or of all, without waiting for any; see Client.poll()."""
         return await self._worker.run(functools.partial(self._client.poll, **options), topic, partition)
 
     async def set_state(
