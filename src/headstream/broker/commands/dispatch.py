@@ -14,6 +14,7 @@ from headstream.broker.broker import Broker
 from headstream.broker.commands.balance import Balance
 from headstream.broker.commands.places import Places
 from headstream.broker.connection_groups import ConnectionGroups
+from headstream.broker.login_limits import LoginLimits
 from headstream.broker.members import Members
 from headstream.broker.permissions import Rights
 from headstream.broker.sessions import Session, Sessions
@@ -61,6 +62,7 @@ class Dispatcher:
         self.settings = settings
         self.poll_bytes = MAX_BATCH_BYTES
         self.sessions = Sessions(broker.monotonic)
+        self.login_limits = LoginLimits(broker.monotonic)
         self.places = Places(broker.backing.log)
         self.balance = Balance()
         self.connection_groups = ConnectionGroups()
