@@ -7,7 +7,6 @@ import io
 import itertools
 import zipfile
 from collections.abc import Iterator
-from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
 from typing import Any
 
@@ -261,33 +260,6 @@ def test_a_token_is_refreshed_once(http: Http) -> None:
     assert http.call("GET", "/streams", token=answer.json["access_token"]["token"]).status == 200
     assert http.call("GET", "/streams", token=old).status == 401
     assert http.call("POST", "/users/refresh-token", {"token": old}, token=None).refusal == (401, 78)
-
-
-def test_one_of_many_refreshes_of_a_token_at_once_gives_another_one(http: Http) -> None:
-    old = http.log_in("iggy", "iggy").json["access_token"]["token"]
-    with ThreadPoolExecutor(8) as threads:
-        asked = [threads.submit(http.call, "POST", "/users/refresh-token", {"token": old}, token=None) for _ in range(24)]
-        statuses = sorted(each.result().status for each in asked)
-    assert statuses == [200] + [401] * 23
-
-
-@pytest.mark.parametrize(
-    ("path", "body"),
-    [
-        ("/users/{name}", {"status": "inactive"}),
-        ("/users/{name}/password", {"current_password": "secret1", "new_password": "secret2"}),
-    ],
-)
-def test_the_token_of_a_user_that_is_deactivated_or_has_another_password_is_not_taken(
-    http: Http, place: Place, path: str, body: dict[str, str]
-) -> None:
-    token = http.log_in(place.name, "secret1").json["access_token"]["token"]
-    assert http.call("GET", "/personal-access-tokens", token=token).status == 200
-    assert http.call("PUT", path.format(name=place.name), body).status == 204
-    assert http.call("GET", "/personal-access-tokens", token=token).status == 401
-    assert http.call("POST", "/users/refresh-token", {"token": token}, token=None).refusal == (401, 78)
-    assert http.call("PUT", f"/users/{place.name}", {"status": "active"}).status == 204
-    assert http.call("GET", "/personal-access-tokens", token=token).status == 401
 
 
 def test_the_token_of_a_user_that_was_deleted_is_not_taken(http: Http, place: Place) -> None:
