@@ -28,6 +28,7 @@ from headstream.log.deduplication import RecentIds
 from headstream.log.files import Files, WriteFile
 from headstream.log.partition_end import NO_SEGMENT, PartitionEnd
 from headstream.log.recovery import Tail, note_failed_sync, recover
+from headstream.log.sealing import seal_segment
 from headstream.log.syncing import GroupCommit
 from headstream.log.taking_back import take_back
 from headstream.model.topology import MAX_BATCH_BYTES, Fsync, TopicOptions
@@ -311,6 +312,7 @@ class Partition:
             self._index = self._files.open_write(segment_path(self.directory, base, INDEX_SUFFIX))
             self._index.write_at(encode_header(base), 0)
             self._sync_names(self._index)
+            seal_segment(end, base, self._files)
             end.base_offset = base
             end.byte_position = 0
             end.entries = 0
