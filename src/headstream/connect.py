@@ -105,7 +105,10 @@ def _parse(url: str | None) -> tuple[str, SplitResult]:
         parts = urlsplit(text)
     except ValueError as error:
         raise InvalidUrlError(f"this is not a URL: {error}", advice=f"Use {_KINDS}") from None
-    if "@" in parts.netloc:  # what is said about the URL must not repeat its password
+    if "@" in text and "://" in text and parts.scheme not in ("file", "memory"):
+        # What is said about the URL must not repeat its password, which may have slashes and more signs of that kind.
+        text = f"{parts.scheme}://...{text[text.rindex('@') :]}"
+    elif "@" in parts.netloc:
         text = parts._replace(netloc="..." + parts.netloc[parts.netloc.rindex("@") :]).geturl()
     return text, parts
 

@@ -3,8 +3,7 @@
 from __future__ import annotations
 
 import functools
-from bisect import bisect_left
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping
 from typing import Final
 
 from headstream.broker.backing import Backing
@@ -21,7 +20,6 @@ from headstream.errors import (
     PartitionNotFoundError,
 )
 from headstream.log.catalog import TopicRecord
-from headstream.log.states import has_exception
 from headstream.model.groups import Member
 from headstream.model.identifiers import TopicName
 from headstream.model.message import MessageState, StateChange
@@ -124,14 +122,14 @@ class Messages:
             if consumer is not None and strategy.kind is PollingKind.NEXT:
                 committed = log.offsets(record).committed(consumer, partition)
             written_end = log.written_end(record, partition) or None if log.is_writer else None
-            exceptions = functools.partial(log.states.exceptions, record, partition)
+            next_exception = functools.partial(log.states.next_exception, record, partition)
             try:
                 with log.reading(record, partition) as follower:
                     if attempts_left < _ATTEMPTS - 1:
                         follower.refresh()
                     start = _start(follower, strategy, committed, count, written_end)
                     place = partition, record.generation(partition)
-                    polled = _read(follower, place, start, count, states, size_bytes, exceptions)
+                    polled = _read(follower, place, start, count, states, size_bytes, next_exception)
                 break
             except (OffsetOutOfRangeError, PartitionNotFoundError):  # dropped, purged or deleted at this moment
                 if not attempts_left:
@@ -191,18 +189,20 @@ class Messages:
         log.partition(record, partition).sync()  # a state outlives a power cut, and so what it is the state of has to
         log.states.set(record, partition, offsets, StateChange(-1, state, reason, by, self._backing.clock_us()))
 
-    def states(self, topic: TopicName, partition: int) -> list[StateChange]:
-        """Return every message of a partition that is not available, by offset, with why, by whom and when.
+    def states(self, topic: TopicName, partition: int, from_offset: int = 0, count: int = -1) -> list[StateChange]:
+        """Return the messages of a partition that are not available, by offset, with why, by whom and when.
 
         Args:
             topic: Stream and topic.
             partition: From 1.
+            from_offset: The first offset that is looked at.
+            count: The most messages; less than 0 is all.
 
         Raises:
             TopicNotFoundError, PartitionNotFoundError: there is no such place.
         """
         record = self._backing.partition(topic, partition)
-        return self._backing.log.states.changes(record, partition)
+        return self._backing.log.states.changes(record, partition, from_offset, count)
 
     def wait(
         self,
@@ -320,7 +320,7 @@ def _read(
     count: int,
     states: frozenset[int] | None,
     size_bytes: int,
-    exceptions: Callable[[], Sequence[int]],
+    next_exception: Callable[[int], int | None],
 ) -> Polled:
     """Read on from an offset of a place (partition, generation) until there are as many messages as wanted, or no more.
 
@@ -329,18 +329,18 @@ def _read(
     chunks: list[memoryview] = []
     found, rest, offset, end = 0, size_bytes, start, follower.end_offset
     wants_available = states is None or MessageState.AVAILABLE in states
-    before = exceptions()
-    if before:
+    has_exceptions = next_exception(0) is not None
+    if has_exceptions:
         follower.refresh()  # what was set aside in a segment that has been compacted since stands in its new files alone
     while found < count and offset < end and rest > 0:
+        before = next_exception(offset) if has_exceptions else None
         if not wants_available:
-            later = bisect_left(before, offset)
-            offset = min(before[later], end) if later < len(before) else end
+            offset = end if before is None else min(before, end)
             if offset == end:
                 break
         until, size = min(end, offset + count - found), min(rest, DEFAULT_CHUNK_BYTES)
         try:
-            if before:
+            if has_exceptions:
                 chunk, reached = follower.read_chunk(offset, until, size)
             else:
                 chunk, reached = follower.ahead.read_chunk(follower, offset, until, size)
@@ -348,11 +348,11 @@ def _read(
             if not found:
                 raise
             break  # what is before it is delivered, and the next poll begins with it
-        after = exceptions()
-        if after:
+        has_exceptions = next_exception(0) is not None
+        if has_exceptions:
             follower.ahead.forget()
-        is_mixed = has_exception(before, offset, reached) or has_exception(after, offset, reached)
-        before = after
+        after = next_exception(offset) if has_exceptions else None
+        is_mixed = any(first is not None and first < reached for first in (before, after))
         there = take(chunk, 0, len(chunk), len(chunk))[1] if follower.may_miss(offset) else reached - offset
         parts, selected = select(chunk, there, states if is_mixed or not wants_available else None)
         chunks += parts

@@ -231,8 +231,8 @@ class Client(Topology, Progress):
             partition: From 1.
             offsets: Which messages; one or more.
             state: `available`, `unavailable`, `poisoned`, `marked_for_deletion`, or a code from 1 to 255.
-            reason: Why.
-            by: Who says so; on a server who is logged in, where nothing is said.
+            reason: Why; at most 1,000 bytes.
+            by: The author, at most 255 bytes; on a server it is the logged-in user, whatever is given.
 
         Raises:
             TopicNotFoundError, PartitionNotFoundError: there is no such place.

@@ -247,7 +247,7 @@ class Log:
             try:
                 first_offset = partition.append(sent, timestamp_us, seed, topic.options)
             except ReservedError:
-                self.commits.resume()
+                self.commits.resume(topic, number)
             else:
                 self.ring(partition)
                 return first_offset

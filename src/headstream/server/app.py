@@ -114,6 +114,7 @@ class Server:
         self._dispatcher = make_dispatcher(broker, config.settings)
         self._ends.callback(self._dispatcher.members.end_all)
         self._check_reachable()
+        self._warn_of_exposure()
         workers = Workers()
         self._ends.callback(workers.close)
         budget = MemoryBudget(config.memory_budget_bytes or default_budget_bytes())
@@ -195,6 +196,18 @@ class Server:
         if config.is_fresh and config.data is not None:
             removed = remove_log(os.path.realpath(config.data), OsFiles(), [config.runtime])
             note(logging.WARNING if removed else logging.INFO, "log removed: --fresh", data=config.data, removed=removed)
+
+    def _warn_of_exposure(self) -> None:
+        """Log what other machines can do or read because of the settings."""
+        config = self._config
+        doors = (("tcp", config.tcp_address, config.tcp_tls), ("http", config.http_address, config.http_tls))
+        for transport, address, tls in doors:
+            if address is None or address.is_loopback:
+                continue
+            if config.allow_default_password:
+                note(logging.WARNING, "other machines may log in with the default password", transport=transport, on=str(address))
+            if tls is None:
+                note(logging.WARNING, "passwords and messages are not encrypted (no TLS)", transport=transport, on=str(address))
 
     def _check_reachable(self) -> None:
         """Refuse to serve other machines as long as the root user has the password that everybody knows."""

@@ -244,7 +244,8 @@ class HttpServer:
         else:
             decode = functools.partial(kind.decode_http, found.path, read_query(request.rel_url.raw_query_string), body)
         command: Command[Any] = decode() if len(body) < _BIG_BODY_BYTES else await self._run(0, 0, decode)
-        session = Session.over_http(peer_of(request), claims.user_id if claims else 0)
+        user = (claims.user_id, claims.generation) if claims else (0, 0)
+        session = Session.over_http(peer_of(request), *user)
         try:
             command.validate()
             if isinstance(command, (WaitMessages, FetchMessages)) and command.timeout_ms:
@@ -289,7 +290,7 @@ class HttpServer:
         if value is None and kind.reply is not NOTHING:
             return NOT_FOUND
         if isinstance(value, LoggedIn):
-            value = LoggedIn(value.user_id, self._tokens.issue(value.user_id))
+            value = LoggedIn(value.user_id, self._tokens.issue(value.user_id, session.generation))
         elif entry.code == Code.LOGOUT and claims is not None:
             self._tokens.revoke(claims)
         return _spell(command, value, in_binary)

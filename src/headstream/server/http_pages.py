@@ -111,7 +111,9 @@ class Pages:
             self._tokens.revoke(claims)
         except HeadstreamError as error:
             return refused_reply(error, self._log)
-        return json_reply(LoginWithToken.reply_to_json(LoggedIn(claims.user_id, self._tokens.issue(claims.user_id))))
+        return json_reply(
+            LoginWithToken.reply_to_json(LoggedIn(claims.user_id, self._tokens.issue(claims.user_id, claims.generation)))
+        )
 
     def _measure(self, _: bytes) -> Reply:
         return Reply(200, self._metrics.get(self._expose), _METRICS)

@@ -71,7 +71,14 @@ class ServerSink:
                 advice="Start the query anew; nothing was written",
             )
         command = CommitEpoch(manifest.writer, manifest.epoch, _receipts(manifest.parts))
-        caller_of(self.address).call(command, wait_ms=timeout_s * 1000)
+        committed = caller_of(self.address).call(command, wait_ms=timeout_s * 1000).epoch
+        if committed != manifest.epoch:  # as servers answered that passed over an epoch behind a later one
+            raise LogError(
+                f"epoch {manifest.epoch} was not committed: the server has committed epoch {committed} of writer "
+                f"{manifest.writer!r}",
+                where=self.where,
+                advice="Nothing of it was written: start the query anew, from a new checkpoint",
+            )
 
     def abort(self, writer: str, epoch: int, parts: Sequence[StagedPart]) -> bool:
         """Have the server remove what was staged."""

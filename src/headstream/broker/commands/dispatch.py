@@ -15,6 +15,7 @@ from headstream.broker.commands.balance import Balance
 from headstream.broker.commands.counts import Counts
 from headstream.broker.commands.places import Places
 from headstream.broker.connection_groups import ConnectionGroups
+from headstream.broker.login_limits import LoginLimits
 from headstream.broker.members import Members
 from headstream.broker.permissions import Rights
 from headstream.broker.sessions import Session, Sessions
@@ -66,6 +67,7 @@ class Dispatcher:
         self.settings = settings
         self.poll_bytes = MAX_BATCH_BYTES
         self.sessions = Sessions(broker.monotonic)
+        self.login_limits = LoginLimits(broker.monotonic)
         self.places = Places(broker.backing.log)
         self.balance = Balance()
         self.counts = Counts(broker.backing.log)
@@ -75,6 +77,7 @@ class Dispatcher:
         self.sessions.on_close(self.members.end)
         backing = broker.backing
         with backing.writable_log().changing() as catalog:
+            self.catalog = catalog
             self.users = Users(catalog, settings, backing.clock_us())
             self.tokens = Tokens(catalog, settings, backing.clock_us, backing.entropy)
         self._handlers = handlers
@@ -97,7 +100,7 @@ class Dispatcher:
             self.admit(session, entry)
             reply: _R = handler(self, session, command)
         except (NotFoundError, AuthenticationError, PermissionDeniedError):
-            if session.is_stale or not entry.is_lookup:
+            if session.is_stale or session.is_ended or not entry.is_lookup:
                 raise
             return None  # type: ignore[return-value]  # a lookup's reply may be nothing
         return reply
@@ -117,7 +120,7 @@ class Dispatcher:
         session.check_alive()
         if not session.is_extended and entry.is_extension:
             raise refusal(Status.INVALID_COMMAND, f"{entry.name} is not served here")
-        if session.user_id not in self.users:
+        if session.is_ended or not self.users.is_good(session.user_id, session.generation):
             raise refusal(entry.refusal, f"{entry.name} needs a login", advice="Log in first")
 
     def most_polled_bytes(self, session: Session) -> int:
@@ -130,10 +133,10 @@ class Dispatcher:
         """Return what the user of a session may do, the same object until that changes."""
         return self.users.rights(session.user_id)
 
-    def end_sessions(self, user_id: int) -> None:
-        """End all sessions of a user."""
+    def end_sessions(self, user_id: int, *, but: Session | None = None) -> None:
+        """End all sessions of a user, but one."""
         for session in self.sessions.list():
-            if session.user_id == user_id:
+            if session.user_id == user_id and session is not but:
                 session.is_ended = True
                 self.sessions.close(session)
 

@@ -146,7 +146,7 @@ def parse_address(parts: SplitResult, given: Mapping[str, Any], environment: Map
 
 def mend_slashes(parts: SplitResult) -> SplitResult:
     """Return the parts of a URL whose password has a slash, which then is not where its path begins: a server's has none."""
-    if "@" in parts.netloc or "@" not in parts.path:
+    if "@" not in parts.path:  # of one before the slash, too, only the last one ends the password
         return parts
     return parts._replace(netloc=(parts.netloc + parts.path).replace("/", "%2F"), path="")
 

@@ -13,7 +13,7 @@ from headstream.codec.buffer import BytesLike
 from headstream.errors import ClosedError, HeadstreamError, ServerUnreachableError
 from headstream.model.groups import Member
 from headstream.model.identifiers import TopicName
-from headstream.model.message import MessageState, StateChange
+from headstream.model.message import MAX_STATE_OFFSETS, MessageState, StateChange
 from headstream.model.polling import Consumer, Polled, PollingStrategy, check_poll
 from headstream.model.topology import MAX_BATCH_BYTES
 from headstream.wire.commands.offsets import ConsumerRef
@@ -113,13 +113,20 @@ class RemoteMessages:
     def set_state(
         self, topic: TopicName, partition: int, offsets: Iterable[int], state: int, *, reason: str = "", by: str = ""
     ) -> None:
-        """Set the state of messages, and record why; see Messages.set_state()."""
-        self._caller.call(SetState(topic.stream, topic.topic, partition, tuple(offsets), state, reason, by))
+        """Set the state of messages, and record why; see Messages.set_state(). Many go in several requests, by their offsets."""
+        wanted = sorted(set(offsets))
+        for begin in range(0, max(len(wanted), 1), MAX_STATE_OFFSETS):
+            some = tuple(wanted[begin : begin + MAX_STATE_OFFSETS])
+            self._caller.call(SetState(topic.stream, topic.topic, partition, some, state, reason, by))
 
     def states(self, topic: TopicName, partition: int) -> list[StateChange]:
         """Return every message of a partition that is not available, by offset."""
-        found = self._caller.call(ListStates(topic.stream, topic.topic, partition))
-        return [StateChange(change.offset, change.state, change.reason, change.by, change.changed_us) for change in found]
+        found: list[StateChange] = []
+        from_offset = 0
+        while page := self._caller.call(ListStates(topic.stream, topic.topic, partition, from_offset)):
+            found += [StateChange(each.offset, each.state, each.reason, each.by, each.changed_us) for each in page]
+            from_offset = page[-1].offset + 1
+        return found
 
     def wait(
         self,
