@@ -6,6 +6,7 @@
     │   ├── InvalidUrlError                      a URL that connect() cannot use
     │   ├── InvalidOptionError                   an option or setting, by name
     │   └── LimitError                           legal in itself, but beyond what this topic or dialect takes
+    │       └── ProducersLimitError              a partition remembers no more producers now; later it does
     ├── DecodeError (also ValueError)            bytes that are not what they should be: what, at, need, have
     ├── NotFoundError (also LookupError)
     │   ├── StreamNotFoundError
@@ -22,6 +23,8 @@
     ├── ServerError                              any other refusal of a server, by its status
     ├── GroupInUseError                          a consumer group is being read for, so it cannot be changed
     ├── RebalancedError                          a consumer commits where another member of its group reads now
+    ├── SequenceError                            a numbered batch does not follow the one before it
+    │   └── ProducerFencedError                  a newer epoch of its producer has begun
     ├── LogError                                 the embedded log on disk
     │   ├── NotALogError                         a directory with something else in it
     │   ├── LogVersionError                      written by a newer Headstream, or by one too old
@@ -48,6 +51,7 @@ Headstream is a bug.
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from typing import Any
 
 __all__ = [
@@ -82,11 +86,14 @@ __all__ = [
     "PartitionClosedError",
     "PartitionNotFoundError",
     "PermissionDeniedError",
+    "ProducerFencedError",
+    "ProducersLimitError",
     "RebalancedError",
     "ReplicateError",
     "RowError",
     "SchemaChangeError",
     "SchemaError",
+    "SequenceError",
     "ServerError",
     "ServerUnreachableError",
     "StorageError",
@@ -106,6 +113,12 @@ class HeadstreamError(Exception):
 
     status: int | None = None
     """The number by which a server says it, where it came from one or is meant for a client of one."""
+
+    messages: Sequence[Any] = ()
+    """The messages that a producer could not deliver, where it says so: Message values without offsets."""
+
+    in_doubt: Sequence[Any] = ()
+    """Those of them that may be stored or not; all others are not."""
 
     def __init__(self, what: str, *, where: str | None = None, advice: str | None = None) -> None:
         self.what = what
@@ -147,6 +160,10 @@ class InvalidOptionError(InvalidInputError):
 
 class LimitError(InvalidInputError):
     """A message that is legal in itself but beyond what this topic or dialect takes."""
+
+
+class ProducersLimitError(LimitError):
+    """A partition remembers as many producers as it may, all of which have sent lately: it takes no other one now."""
 
 
 class DecodeError(HeadstreamError, ValueError):
@@ -243,6 +260,14 @@ class GroupInUseError(HeadstreamError):
 
 class RebalancedError(HeadstreamError):
     """A consumer commits in a partition that another member of its group has by now; nothing is committed there."""
+
+
+class SequenceError(HeadstreamError):
+    """A numbered batch does not follow the one before it from its producer; it was not appended."""
+
+
+class ProducerFencedError(SequenceError):
+    """A numbered batch is of an epoch that its producer has ended; it was not appended."""
 
 
 class LogError(HeadstreamError):

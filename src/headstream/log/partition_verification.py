@@ -19,11 +19,11 @@ from typing import Final
 from headstream.log.findings import SET_ASIDE, Finding, FindingKind
 from headstream.log.segment_verification import SegmentCheck
 from headstream.segments.files import BufferPool, ReadFiles
-from headstream.segments.layout import SYNC_FAILED_NAME, base_offsets, log_offsets, log_suffix, segment_path
+from headstream.segments.layout import PRODUCERS_NAME, SYNC_FAILED_NAME, base_offsets, log_offsets, log_suffix, segment_path
 
 __all__ = ["verify_partition"]
 
-_FILE_NAME: Final = re.compile(r"\d{20}(-\d+)?\.log|\d{20}\.(index|index-new|log\.dropped)")
+_FILE_NAME: Final = re.compile(r"\d{20}(-\d+)?\.log|\d{20}\.(index|index-new|log\.dropped)|" + PRODUCERS_NAME)
 
 
 def verify_partition(
