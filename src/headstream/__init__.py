@@ -61,6 +61,7 @@ from headstream.errors import (
     StorageError,
     StreamNotFoundError,
     TopicNotFoundError,
+    WaitTimeoutError,
 )
 from headstream.model.constructors import (
     bool_,
@@ -93,6 +94,7 @@ if TYPE_CHECKING:
     from headstream.client.client import Client
     from headstream.client.consumer import Consumer
     from headstream.client.producer import Producer
+    from headstream.client.receipts import Delivered, Receipt
     from headstream.codec.conversion import convert, plan_conversion
     from headstream.wire.commands.permissions import GlobalPermissions, Permissions, StreamPermissions, TopicPermissions
 
@@ -109,6 +111,7 @@ __all__ = [
     "CorruptLogError",
     "CorruptSendError",
     "DecodeError",
+    "Delivered",
     "DiskFullError",
     "EnvironmentSetupError",
     "Fsync",
@@ -150,6 +153,7 @@ __all__ = [
     "ProducerFencedError",
     "ProducersLimitError",
     "RebalancedError",
+    "Receipt",
     "ReplicateError",
     "RowError",
     "SchemaError",
@@ -163,6 +167,7 @@ __all__ = [
     "Topic",
     "TopicNotFoundError",
     "TopicPermissions",
+    "WaitTimeoutError",
     "__version__",
     "char",
     "checksum",
@@ -192,6 +197,7 @@ _LATER = {
     "Client": "headstream.client.client",
     "Consumer": "headstream.client.consumer",
     "Producer": "headstream.client.producer",
+    **dict.fromkeys(("Delivered", "Receipt"), "headstream.client.receipts"),
     **dict.fromkeys(("convert", "plan_conversion"), "headstream.codec.conversion"),
     **dict.fromkeys(
         ("GlobalPermissions", "Permissions", "StreamPermissions", "TopicPermissions"), "headstream.wire.commands.permissions"

@@ -18,6 +18,7 @@
     ├── AccessError                              what a server does not let this user do
     │   ├── AuthenticationError                  not logged in: no, wrong or expired credentials
     │   └── PermissionDeniedError                logged in, but without the right to do this
+    ├── WaitTimeoutError (also TimeoutError)     a wait has ended before what was waited for; it goes on
     ├── ServerUnreachableError                   a server cannot be reached, or the connection to it broke
     │   └── OutcomeUnknownError                  it broke before the answer: what was asked for may have been done
     ├── ServerError                              any other refusal of a server, by its status
@@ -99,6 +100,7 @@ __all__ = [
     "StorageError",
     "StreamNotFoundError",
     "TopicNotFoundError",
+    "WaitTimeoutError",
 ]
 
 
@@ -240,6 +242,10 @@ class AuthenticationError(AccessError):
 
 class PermissionDeniedError(AccessError):
     """The user who is logged in has no right to do this."""
+
+
+class WaitTimeoutError(HeadstreamError, TimeoutError):
+    """The time of a wait is over; what was waited for may still come."""
 
 
 class ServerUnreachableError(HeadstreamError):

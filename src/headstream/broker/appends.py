@@ -98,7 +98,7 @@ class Appends:
                     return appended
             # What was appended to a partition that was just being purged or deleted is gone with it: send it again.
 
-    def init_producer(self, user_id: int) -> ProducerId:
+    def new_producer(self, user_id: int) -> ProducerId:
         """Return an id that no producer has had, and the epoch that it begins with.
 
         Args:
@@ -110,7 +110,7 @@ class Appends:
         self._backing.writable_log()
         return ProducerId(producer_id_of(self._producer_numbers.take(), user_id), 0)
 
-    def release_producer(self, topic: TopicName, producer_id: int) -> None:
+    def forget_producer(self, topic: TopicName, producer_id: int) -> None:
         """Forget a producer in all partitions of a topic: it repeats nothing there any more.
 
         Args:

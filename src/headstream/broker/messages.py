@@ -13,14 +13,12 @@ from headstream.broker.groups import Groups
 from headstream.broker.states import select
 from headstream.broker.waits import Wait
 from headstream.codec.batch.scan import take
-from headstream.codec.buffer import BytesLike
 from headstream.errors import (
     CorruptLogError,
     CorruptSendError,
     OffsetOutOfRangeError,
     PartitionNotFoundError,
 )
-from headstream.log.catalog import TopicRecord
 from headstream.log.states import has_exception
 from headstream.model.groups import Member
 from headstream.model.identifiers import TopicName

@@ -97,6 +97,7 @@ class Client(Topology, Progress):
         batch_bytes: int = 1 << 20,
         batch_count: int = 1000,
         buffer_bytes: int = 32 << 20,
+        delivery_timeout_ms: float = 120_000,
     ) -> Producer:
         """Return a producer, which sends messages to a topic in batches.
 
@@ -106,12 +107,20 @@ class Client(Topology, Progress):
             batch_bytes: A batch of so many bytes goes at once, 1 to 64 MiB.
             batch_count: A batch of so many messages goes at once.
             buffer_bytes: So many bytes may wait to be acknowledged before send() waits too.
+            delivery_timeout_ms: For how long a message is tried, through broken connections and restarts of the server,
+                milliseconds, at most an hour; then it is given up, and an error has it.
 
         Raises:
             TopicNotFoundError: there is no such topic.
             InvalidOptionError: an option is out of range.
         """
-        options = SendingOptions(linger_ms=linger_ms, batch_bytes=batch_bytes, batch_count=batch_count, buffer_bytes=buffer_bytes)
+        options = SendingOptions(
+            linger_ms=linger_ms,
+            batch_bytes=batch_bytes,
+            batch_count=batch_count,
+            buffer_bytes=buffer_bytes,
+            delivery_timeout_ms=delivery_timeout_ms,
+        )
         producer = Producer(self._open_transport(), self.topic(topic), options)
         self._producers.add(producer)
         return producer

@@ -34,8 +34,8 @@ from headstream.log.commit_records import pending_commits
 from headstream.log.files import Files
 from headstream.log.log import Log
 from headstream.log.marker import read_marker, write_marker
-from headstream.log.segment_size import DEFAULT_SEGMENT_BYTES
 from headstream.log.segment_removal import open_index
+from headstream.log.segment_size import DEFAULT_SEGMENT_BYTES
 from headstream.log.staging import Manifest, epoch_directory
 from headstream.log.state_records import find_states, put_states
 from headstream.model.message import MessageState, StateChange

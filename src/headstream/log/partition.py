@@ -22,7 +22,7 @@ from typing import Final
 from headstream.codec.batch.results import Stamped
 from headstream.codec.batch.stamp import stamp
 from headstream.codec.buffer import BytesLike
-from headstream.errors import PartitionClosedError, StorageError
+from headstream.errors import StorageError
 from headstream.log.compacted_input import check_keys
 from headstream.log.deduplication import Repeats
 from headstream.log.files import Files, WriteFile

@@ -59,7 +59,8 @@ class Appended:
     Args:
         offset: Of its first message; where nothing of it is new, that of the next message of the partition.
         timestamp_us: When it was appended, microseconds since 1970 UTC; None where the server does not tell.
-        count: How many of its messages were stored: all of them, unless the topic passes over repeated ids.
+        count: How many of its messages were stored: all of them, unless the topic passes over repeated ids; -1 where the server
+            does not tell.
         is_repeat: Whether it was there already: the batch had come before.
     """
 

@@ -25,7 +25,7 @@ def _check_owner(session: Session, producer_id: int) -> None:
 def init_producer(server: Dispatcher, session: Session, command: InitProducer) -> NewProducer:
     """Return an id that no producer has had."""
     server.rights(session).send_somewhere()
-    return NewProducer(*server.broker.messages.init_producer(session.user_id))
+    return NewProducer(*server.broker.messages.new_producer(session.user_id))
 
 
 def append_numbered(server: Dispatcher, session: Session, command: AppendNumbered) -> AppendedBatch:
@@ -44,7 +44,7 @@ def release_producer(server: Dispatcher, session: Session, command: ReleaseProdu
     place = server.places.topic(command.stream, command.topic)
     server.rights(session).send(place.stream.id, place.topic.id)
     _check_owner(session, command.producer_id)
-    server.broker.messages.release_producer(place.topic.name, command.producer_id)
+    server.broker.messages.forget_producer(place.topic.name, command.producer_id)
 
 
 HANDLERS: Final[dict[type[Command[Any]], Handler]] = {
