@@ -93,8 +93,10 @@ from headstream.version import __version__
 if TYPE_CHECKING:
     from headstream.client.client import Client
     from headstream.client.consumer import Consumer
+    from headstream.client.outcomes import ProducerStats
     from headstream.client.producer import Producer
     from headstream.client.receipts import Delivered, Receipt
+    from headstream.client.topics_consumer import TopicsConsumer
     from headstream.codec.conversion import convert, plan_conversion
     from headstream.wire.commands.permissions import GlobalPermissions, Permissions, StreamPermissions, TopicPermissions
 
@@ -151,6 +153,7 @@ __all__ = [
     "PollingStrategy",
     "Producer",
     "ProducerFencedError",
+    "ProducerStats",
     "ProducersLimitError",
     "RebalancedError",
     "Receipt",
@@ -167,6 +170,7 @@ __all__ = [
     "Topic",
     "TopicNotFoundError",
     "TopicPermissions",
+    "TopicsConsumer",
     "WaitTimeoutError",
     "__version__",
     "char",
@@ -198,6 +202,8 @@ _LATER = {
     "Consumer": "headstream.client.consumer",
     "Producer": "headstream.client.producer",
     **dict.fromkeys(("Delivered", "Receipt"), "headstream.client.receipts"),
+    "ProducerStats": "headstream.client.outcomes",
+    "TopicsConsumer": "headstream.client.topics_consumer",
     **dict.fromkeys(("convert", "plan_conversion"), "headstream.codec.conversion"),
     **dict.fromkeys(
         ("GlobalPermissions", "Permissions", "StreamPermissions", "TopicPermissions"), "headstream.wire.commands.permissions"

@@ -5,13 +5,14 @@ from __future__ import annotations
 from collections.abc import Iterable
 from typing import TypedDict
 
+from headstream.client.listening import PartitionsCallback
 from headstream.errors import InvalidOptionError
 from headstream.model.identifiers import TopicName
 from headstream.model.message import parse_state
 from headstream.model.polling import Consumer as Committer
 from headstream.model.polling import PollingStrategy
 
-__all__ = ["StartInput", "StatesInput", "TopicOptionsInput", "committer_of", "state_codes", "topic_name"]
+__all__ = ["ConsumerOptions", "StartInput", "StatesInput", "TopicOptionsInput", "committer_of", "state_codes", "topic_name"]
 
 
 class TopicOptionsInput(TypedDict, total=False):
@@ -21,6 +22,20 @@ class TopicOptionsInput(TypedDict, total=False):
     retention_bytes: int | None
     compaction_delay_us: int | None
     deduplication_count: int | None
+
+
+class ConsumerOptions(TypedDict, total=False):
+    """What Client.consumer() takes."""
+
+    group: str | None
+    name: str | None
+    partitions: Iterable[int] | None
+    start: StartInput
+    states: StatesInput
+    timeout_ms: float | None
+    session_timeout_ms: float
+    on_assigned: PartitionsCallback | None
+    on_revoked: PartitionsCallback | None
 
 
 StartInput = PollingStrategy | int | str

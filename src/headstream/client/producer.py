@@ -222,6 +222,13 @@ class Producer:
         if self._thread is not None and self._thread is not threading.current_thread():
             self._thread.join(_FAREWELL_S)
 
+    def close_soon(self) -> None:
+        """Take nothing more, and end when all that was sent is settled, without waiting for it."""
+        with self._lock:
+            self._is_closed = True
+            self._sending.close_all()
+        self._work.put(None)
+
     def _check_usable(self) -> None:
         if self._forks != forks.count:
             raise self._forked()

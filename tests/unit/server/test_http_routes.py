@@ -13,6 +13,7 @@ from typing import Any
 import pytest
 from jsonschema import Draft202012Validator
 
+from headstream.model.producers import producer_id_of
 from headstream.wire.codes import TABLE, Entry
 from tests.http_servers import Answer, Http, serving
 
@@ -70,6 +71,8 @@ def place(http: Http) -> Place:
     made.make()
     return made
 
+
+ROOTS_PRODUCER = producer_id_of(5, 1)
 
 CASES: dict[str, tuple[str, Any]] = {
     "ping": ("/ping", None),
@@ -152,6 +155,12 @@ CASES: dict[str, tuple[str, Any]] = {
     "consumer_offset.commit": ("{t}/consumer-offsets/committed", {"consumer": "consumer:9", "offsets": {"1": 1}}),
     "consumer_offset.list": ("{t}/consumer-offsets/committed?consumer=consumer:7", None),
     "log.identity": ("/open/identity", None),
+    "producer.init": ("/producers", {}),
+    "message.append_numbered": (
+        "{t}/partitions/2/messages/append-numbered",
+        {"producer_id": ROOTS_PRODUCER, "epoch": 0, "sequence": 0, "messages": [MESSAGE, MESSAGE]},
+    ),
+    "producer.release": (f"{{t}}/producers/{ROOTS_PRODUCER}", None),
 }
 SPECIAL = {"user.logout", "personal_access_token.login"}
 

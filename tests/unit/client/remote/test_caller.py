@@ -155,7 +155,11 @@ def numbers_of(server: ScriptedServer) -> list[tuple[int, int, int]]:
 
 def test_a_numbered_batch_without_an_answer_is_sent_again_with_its_number() -> None:
     script = Script(AppendNumbered, HANG_UP, AppendedBatch(10, 5, 2, True), AppendedBatch(12, 6, 1, False))
-    with ScriptedServer(script) as server, hs.connect(server.url) as log, log.producer("shop/orders") as producer:
+    with (
+        ScriptedServer(script) as server,
+        hs.connect(server.url) as log,
+        log.producer("shop/orders", linger_ms=60_000) as producer,
+    ):
         first = producer.send_many([b"a", b"b"])
         assert first[1].result(10) == (1, 11, 5)
         assert producer.send_and_wait(b"c") == (1, 12, 6)
