@@ -125,7 +125,7 @@ def test_a_send_without_an_answer_is_repeated_only_where_repeats_are_found(remem
 def test_a_send_without_an_answer_stays_in_doubt_when_the_server_does_not_come_back(remembered: int | None) -> None:
     script = Script(AppendMessages, SILENCE, topic=topic_of(remembered))
     with ScriptedServer(script) as server, hs.connect(server.url + "?timeout_ms=100&retry_timeout_ms=200") as log:
-        producer = log.producer("shop/orders", batch_count=2)
+        producer = log.producer("shop/orders", batch_count=2, linger_ms=60_000)
         server.stop_listening()
         for payload in (b"a", b"b", b"c"):
             producer.send(payload)
