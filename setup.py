@@ -9,6 +9,7 @@ from __future__ import annotations
 from pathlib import Path
 
 from setuptools import Extension, setup
+from setuptools.command.bdist_wheel import bdist_wheel
 
 PACKAGE = Path("src/headstream")
 CODEC = PACKAGE / "codec"
@@ -80,4 +81,17 @@ def extensions() -> list[Extension]:
     return compiled
 
 
-setup(ext_modules=extensions())
+class Wheel(bdist_wheel):
+    """A wheel in which nothing was compiled is one for every machine, `py3-none-any`, and says so."""
+
+    def run_command(self, command: str) -> None:
+        """Run a command; after the build, look at what it has compiled."""
+        super().run_command(command)
+        if command != "build" or any(Path(self.get_finalized_command("build").build_lib).rglob("*.so")):
+            return
+        self.warn("no kernel was compiled (is there a C compiler, and Cython?): Headstream will run 20 to 100 times slower")
+        self.root_is_pure = True
+        self.distribution.ext_modules = []
+
+
+setup(ext_modules=extensions(), cmdclass={"bdist_wheel": Wheel})

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import errno
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from pathlib import Path
 
 from headstream.codec.binary import decode_polled
@@ -35,14 +35,14 @@ def batch(*payloads: bytes) -> bytes:
     return b"".join(sent(payload) for payload in payloads)
 
 
-def read_all(files: Files, directory: str, size_bytes: int = 4096) -> list[Message]:
+def read_all(files: Files, directory: str, size_bytes: int = 4096) -> Sequence[Message]:
     with PartitionFollower(directory, files) as follower:
         return [
             message for chunk in follower.read(follower.first_offset, size_bytes=size_bytes) for message in decode_polled(chunk)
         ]
 
 
-def payloads(messages: list[Message]) -> list[bytes | None]:
+def payloads(messages: Sequence[Message]) -> list[bytes | None]:
     return [message.payload for message in messages]
 
 

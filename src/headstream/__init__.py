@@ -85,17 +85,21 @@ from headstream.model.constructors import (
 from headstream.model.groups import Group, GroupMember, GroupPartition
 from headstream.model.header_values import HeaderKind, HeaderValue
 from headstream.model.headers import Headers
-from headstream.model.message import Message, MessageState, checksum
+from headstream.model.message import Message, MessageState, ReceivedMessage, checksum
 from headstream.model.polling import PollingStrategy
 from headstream.model.topology import Fsync, Limits, Partition, Stream, Topic
 from headstream.version import __version__
 
 if TYPE_CHECKING:
+    from headstream.client.async_client import AsyncClient, AsyncConsumer
+    from headstream.client.async_producer import AsyncProducer
+    from headstream.client.async_server import AsyncServer
     from headstream.client.client import Client
     from headstream.client.consumer import Consumer
     from headstream.client.outcomes import ProducerStats
     from headstream.client.producer import Producer
     from headstream.client.receipts import Delivered, Receipt
+    from headstream.client.remote.server import Server
     from headstream.client.topics_consumer import TopicsConsumer
     from headstream.codec.conversion import convert, plan_conversion
     from headstream.wire.commands.permissions import GlobalPermissions, Permissions, StreamPermissions, TopicPermissions
@@ -105,6 +109,10 @@ bool = bool_  # the kind's one spelling, `hs.bool`; left out of __all__ so that 
 __all__ = [
     "AccessError",
     "AlreadyExistsError",
+    "AsyncClient",
+    "AsyncConsumer",
+    "AsyncProducer",
+    "AsyncServer",
     "AuthenticationError",
     "ChecksumError",
     "Client",
@@ -157,10 +165,12 @@ __all__ = [
     "ProducersLimitError",
     "RebalancedError",
     "Receipt",
+    "ReceivedMessage",
     "ReplicateError",
     "RowError",
     "SchemaError",
     "SequenceError",
+    "Server",
     "ServerError",
     "ServerUnreachableError",
     "StorageError",
@@ -198,6 +208,10 @@ __all__ = [
 
 
 _LATER = {
+    **dict.fromkeys(("AsyncClient", "AsyncConsumer"), "headstream.client.async_client"),
+    "AsyncProducer": "headstream.client.async_producer",
+    "AsyncServer": "headstream.client.async_server",
+    "Server": "headstream.client.remote.server",
     "Client": "headstream.client.client",
     "Consumer": "headstream.client.consumer",
     "Producer": "headstream.client.producer",
@@ -212,8 +226,10 @@ _LATER = {
 """What not every program needs (a server needs no client), and where it is."""
 
 
-def __getattr__(name: str) -> Any:
-    """Import what not every program needs when it is asked for."""
-    if name in _LATER:
-        return getattr(importlib.import_module(_LATER[name]), name)
-    raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
+if not TYPE_CHECKING:  # a type checker that sees this takes every misspelt name for Any
+
+    def __getattr__(name: str) -> Any:
+        """Import what not every program needs when it is asked for."""
+        if name in _LATER:
+            return getattr(importlib.import_module(_LATER[name]), name)
+        raise AttributeError(f"module {__name__!r} has no attribute {name!r}")

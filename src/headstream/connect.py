@@ -15,6 +15,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final
 from urllib.parse import SplitResult, unquote, urlsplit
 
+from headstream.codec.mode import warn_if_interpreted
 from headstream.errors import InvalidOptionError, InvalidUrlError
 
 if TYPE_CHECKING:
@@ -73,6 +74,7 @@ def connect_async(url: str | None = None, **options: Any) -> AsyncClient:
 
 def _make(url: str | None, options: dict[str, Any]) -> Client:
     text, parts = _parse(url)
+    warn_if_interpreted()
     if parts.scheme in _SERVERS:
         _check_options(options, _REMOTE_OPTIONS)
         return _make_remote(parts, options)

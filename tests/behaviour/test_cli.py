@@ -76,10 +76,10 @@ def test_streams_and_topics_are_made_shown_and_deleted(url: str) -> None:
     assert table[0].split() == ["name", "id", "limits", "partitions", "messages", "size_bytes"]
     assert table[1].split()[:5] == [TOPIC, "1", "iggy", "3", "0"]
     assert read_json("topic", "update", TOPIC, "--name", "purchases", "--retention", "7d", url=url)["name"] == "shop/purchases"
-    run("topic", "delete", "shop/purchases", url=url)
+    run("topic", "delete", "shop/purchases", "--yes", url=url)
     assert read_json("topic", "list", url=url)[0]["name"] == "shop/returns"
     assert read_json("stream", "update", "empty", "--name", "full", url=url)["name"] == "full"
-    run("stream", "delete", "shop", url=url)
+    run("stream", "delete", "shop", "--yes", url=url)
     assert b"there is no stream 'shop'" in run("stream", "show", "shop", url=url, code=1).stderr
 
 

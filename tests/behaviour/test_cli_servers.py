@@ -42,7 +42,7 @@ def test_messages_groups_and_states_are_handled_over_the_network(server: LocalSe
     assert message["headers"] == [{"key": "attempt", "kind": "uint8", "value": 3}]
     assert [row["lag"] for row in run("group", "seek", "shop/orders", "billing", "first")] == [0, 1]
     assert [row["group"] for row in run("group", "list", "shop/orders")] == ["billing"]
-    run("group", "delete", "shop/orders", "billing")
+    run("group", "delete", "shop/orders", "billing", "--yes")
     assert run("group", "list", "shop/orders") == []
     run("partition", "set-state", "shop/orders", "poisoned", "0", "--partition", "2", "--reason", "no JSON")
     assert [row["by"] for row in run("partition", "states", "shop/orders", "--partition", "2")] == ["iggy"]
@@ -69,7 +69,7 @@ def test_users_are_made_shown_changed_and_deleted(server: LocalServer) -> None:
     assert not run("user", "update", "ann", "--inactive")["active"]
     assert "cannot log in" in invoke("ping", "--url", hers).output
     assert [row["name"] for row in run("user", "list")] == ["iggy", "ann"]
-    run("user", "delete", "ann")
+    run("user", "delete", "ann", "--yes")
     result = invoke("user", "show", "ann")
     assert (result.exit_code, "there is no user 'ann'" in result.output) == (1, True)
     assert "there is no right 'fly' here" in invoke("user", "create", "bob", "--allow", "fly", stdin="secret1\n").output

@@ -25,7 +25,7 @@ def fill(send: Send, count: int, *, topic: str = "shop/carts", partitions: int =
         send(*(b"%d" % number for number in range(count)), topic=topic, partition=partition)
 
 
-def places(messages: list[hs.Message]) -> list[tuple[int | None, int | None]]:
+def places(messages: list[hs.ReceivedMessage]) -> list[tuple[int | None, int | None]]:
     return [(message.partition, message.offset) for message in messages]
 
 
@@ -152,7 +152,7 @@ def test_a_partition_that_comes_back_is_read_from_what_is_committed(log: hs.Clie
 
 
 def test_a_waiting_member_gets_what_another_gives_up(log: hs.Client, send: Send) -> None:
-    got: list[hs.Message] = []
+    got: list[hs.ReceivedMessage] = []
 
     def consume() -> None:
         with log.consumer("shop/orders", group="g", timeout_ms=20_000) as consumer:
@@ -262,7 +262,7 @@ def test_members_in_threads_that_come_and_go_read_everything(place: Place, log: 
 
 
 def test_members_in_tasks_share_too(tmp_path: Path) -> None:
-    async def consume(log: AsyncClient, found: list[hs.Message]) -> None:
+    async def consume(log: AsyncClient, found: list[hs.ReceivedMessage]) -> None:
         async with log.consumer("shop/carts", group="g", timeout_ms=1000) as consumer:
             async for message in consumer:
                 found.append(message)
@@ -273,8 +273,8 @@ def test_members_in_tasks_share_too(tmp_path: Path) -> None:
     async def main() -> None:
         async with hs.connect_async((tmp_path / "log").as_uri()) as log:
             await log.create_topic("shop/carts", partitions=4)
-            one: list[hs.Message] = []
-            two: list[hs.Message] = []
+            one: list[hs.ReceivedMessage] = []
+            two: list[hs.ReceivedMessage] = []
             async with asyncio.TaskGroup() as tasks:
                 tasks.create_task(consume(log, one))
                 tasks.create_task(consume(log, two))

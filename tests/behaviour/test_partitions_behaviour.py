@@ -5,7 +5,7 @@ from __future__ import annotations
 import subprocess
 import sys
 import threading
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from pathlib import Path
 
 import pytest
@@ -18,7 +18,7 @@ from tests.behaviour.conftest import Place
 Send = Callable[..., None]
 
 
-def payloads(messages: list[hs.Message]) -> list[bytes | None]:
+def payloads(messages: Sequence[hs.Message]) -> list[bytes | None]:
     return [message.payload for message in messages]
 
 

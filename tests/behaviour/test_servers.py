@@ -241,6 +241,21 @@ def test_tls_encrypts_and_checks_whose_certificate_it_is(certificate: TlsFiles) 
             hs.connect(server.url, tls_ca_file="/nowhere.pem")
 
 
+def test_a_url_that_says_plain_where_tls_is_spoken_or_the_reverse_is_told_as_that(
+    certificate: TlsFiles, server: LocalServer
+) -> None:
+    quick = {"retry_timeout_ms": 0, "connect_timeout_ms": 10_000}
+    with LocalServer(tls=certificate) as encrypted:
+        with pytest.raises(hs.ServerUnreachableError, match=r"it speaks TLS there, and plain bytes were sent.*Add tls=true"):
+            hs.connect(encrypted.url.replace("?tls=true", ""), **quick)
+        with pytest.raises(hs.ServerUnreachableError, match=r"it speaks TLS there.*Begin the URL with https://"):
+            hs.connect(encrypted.http_url.replace("https:", "http:"), **quick)
+    with pytest.raises(hs.ServerUnreachableError, match=r"it does not speak TLS there.*Leave out tls=true"):
+        hs.connect(server.url, tls=True, **quick)
+    with pytest.raises(hs.ServerUnreachableError, match=r"it does not speak TLS there.*Begin the URL with http://"):
+        hs.connect(server.http_url.replace("http:", "https:"), **quick)
+
+
 def test_a_forked_child_speaks_over_connections_of_its_own(server: LocalServer) -> None:
     import os
 

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 
 import pytest
 
@@ -13,7 +13,7 @@ from tests.behaviour.conftest import Place
 Send = Callable[..., None]
 
 
-def offsets(messages: list[hs.Message]) -> list[int | None]:
+def offsets(messages: Sequence[hs.Message]) -> list[int | None]:
     return [message.offset for message in messages]
 
 

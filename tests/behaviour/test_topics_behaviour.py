@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from pathlib import Path
 
 import pytest
@@ -22,7 +22,7 @@ def log(request: pytest.FixtureRequest, tmp_path: Path) -> Iterator[hs.Client]:
         yield log
 
 
-def payloads(messages: list[hs.Message]) -> list[tuple[str | None, bytes | None]]:
+def payloads(messages: Sequence[hs.Message]) -> list[tuple[str | None, bytes | None]]:
     return sorted((message.topic, message.payload) for message in messages)
 
 

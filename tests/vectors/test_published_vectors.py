@@ -10,7 +10,7 @@ import json
 import struct
 import tracemalloc
 import zlib
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -63,7 +63,7 @@ def read_headers(name: str) -> Callable[[bytes], hs.Headers]:
     return opened(layout)
 
 
-def read_messages(name: str) -> Callable[[bytes], list[hs.Message]]:
+def read_messages(name: str) -> Callable[[bytes], Sequence[hs.Message]]:
     if name.startswith("binary-first"):
         return lambda data: binary.decode_polled(data, dialect="binary-first")
     if name.startswith("binary"):

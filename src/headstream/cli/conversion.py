@@ -6,7 +6,7 @@ What is read and written is bytes of one dialect, or `lines`: one JSON object a 
 from __future__ import annotations
 
 import sys
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from pathlib import Path
 from typing import Any, Final
 
@@ -98,7 +98,7 @@ def _read_lines(data: bytes) -> Iterator[Message]:
                 raise
 
 
-def _report(messages: list[Message], to: str) -> Iterator[dict[str, Any]]:
+def _report(messages: Sequence[Message], to: str) -> Iterator[dict[str, Any]]:
     if to == _LINES:
         return
     for number, message in enumerate(messages, 1):
@@ -112,7 +112,7 @@ def _report(messages: list[Message], to: str) -> Iterator[dict[str, Any]]:
             }
 
 
-def _write(messages: list[Message], to: str, on_loss: tuple[Any, ...]) -> bytes:
+def _write(messages: Sequence[Message], to: str, on_loss: tuple[Any, ...]) -> bytes:
     if to == _LINES:
         return "".join(f"{encode_line(message)}\n" for message in messages).encode()
     for number, message in enumerate(messages, 1):

@@ -6,6 +6,7 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
+from headstream.cli.confirmation import confirm, yes_option
 from headstream.cli.output import print_object, print_objects, print_text
 from headstream.cli.parameters import (
     Checked,
@@ -39,8 +40,9 @@ _group_argument = click.argument(
 def group() -> None:
     """Consumer groups of a topic: how far each has come, and where it goes on.
 
-    A group is there when somebody has made it, and from its first commit on. Its consumers in one process share the topic's
-    partitions; one process at a time reads for a group, others stand by.
+    A group exists once it was created, and from its first commit on. On a server all consumers of a group share the topic's
+    partitions. In a directory the consumers of one process share them; consumers of the group in other processes wait until
+    that process has closed its own.
 
     \b
     Examples:
@@ -126,7 +128,11 @@ def lag(topic: str, name: str, url: str, output: str) -> None:
       headstream group lag shop/orders billing
     """
     with open_log(url) as log:
-        print_objects(_partitions(log.group(topic, name)), _COLUMNS, output)
+        found = log.group(topic, name)
+    rows = _partitions(found)
+    if output == "table":  # JSON has one object a partition, and the sum is in `group show`
+        rows = [*rows, dict.fromkeys(_COLUMNS, "") | {"partition": "total", "lag": found.lag}]
+    print_objects(rows, _COLUMNS, output)
 
 
 @group.command()
@@ -156,16 +162,19 @@ def seek(topic: str, name: str, to: PollingStrategy, partitions: tuple[int, ...]
 @group.command()
 @topic_argument
 @_group_argument
+@yes_option
 @url_option
 @output_option
-def delete(topic: str, name: str, url: str, output: str) -> None:
+def delete(topic: str, name: str, yes: bool, url: str, output: str) -> None:
     """Forget everything that a group of TOPIC has committed, at once and for good.
 
     \b
     Example:
-      headstream group delete shop/orders billing
+      headstream group delete shop/orders billing --yes
     """
     with open_log(url) as log:
+        log.group(topic, name)
+        confirm(f"Delete group {name} of {topic} and all offsets it has committed", yes=yes)
         log.delete_group(topic, name)
     print_object({"deleted": name, "topic": topic}, output)
 

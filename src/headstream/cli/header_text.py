@@ -16,6 +16,7 @@ from __future__ import annotations
 
 import base64
 import binascii
+import difflib
 import math
 import re
 from typing import Any, Final
@@ -38,6 +39,8 @@ _NEAR_KINDS: Final = {
     "int": "int64", "uint": "uint64", "float": "float32", "double": "float64", "str": "string", "bytes": "raw", "boolean": "bool",
 }  # fmt: skip
 """What somebody may write who means a kind: refused rather than taken for the beginning of a text."""
+_NEAR: Final = 0.8
+"""How alike a word must be to a kind to be taken for a misspelt one: `uint9` and `sting` are, `card` and `http` are not."""
 _SURROGATES: Final = range(0xD800, 0xE000)
 _UNNAMED: Final = re.compile(r"(unknown|kip82)\(\d{1,3}\)", re.ASCII)
 _NUMBER: Final = re.compile(r"[+-]?(\d+\.?\d*|\.\d+)([eE][+-]?\d+)?", re.ASCII)
@@ -121,13 +124,18 @@ def parse_header(text: str) -> tuple[str, HeaderValue]:
         raise HeaderError(f"{text!r} is not a header", advice="Write k=value or k=kind:value, as in attempt=uint8:3")
     check_key(key)
     kind, colon, value = spec.partition(":")
+    name, key_colon, key_kind = key.rpartition(":")
+    if key_colon and kind not in CONSTRUCTORS and (key_kind in CONSTRUCTORS or _nearest_kind(key_kind)):
+        raise HeaderError(
+            f"a kind stands behind the equals sign, not in the key {key!r}",
+            advice=f"Write {name}={_nearest_kind(key_kind) or key_kind}:{spec}, or {key}=string:{spec} for this very key",
+        )
     if not colon:
         return key, string(spec)
-    if kind in _NEAR_KINDS:
+    near = _nearest_kind(kind)
+    if near is not None:
         raise HeaderError(
-            f"{kind!r} is not a kind",
-            where=f"header {key!r}",
-            advice=f"Use {_NEAR_KINDS[kind]}, or string:{spec} for this very text",
+            f"{kind!r} is not a kind", where=f"header {key!r}", advice=f"Use {near}, or string:{spec} for this very text"
         )
     if kind not in CONSTRUCTORS and not _UNNAMED.fullmatch(kind):
         return key, string(spec)
@@ -135,6 +143,16 @@ def parse_header(text: str) -> tuple[str, HeaderValue]:
         return key, _parse_value(kind, value)
     except HeaderError as error:
         raise HeaderError(error.what, where=f"header {key!r}", advice=error.advice) from None
+
+
+def _nearest_kind(word: str) -> str | None:
+    """Return the kind that somebody who wrote a word may mean; None for a kind, and for what is like none."""
+    if word in CONSTRUCTORS:
+        return None
+    lowered = word.lower()
+    if lowered in CONSTRUCTORS:
+        return lowered
+    return _NEAR_KINDS.get(lowered) or next(iter(difflib.get_close_matches(lowered, CONSTRUCTORS, 1, _NEAR)), None)
 
 
 def _parse_value(kind: str, text: str) -> HeaderValue:

@@ -1,10 +1,11 @@
 """Lines: messages as JSON, one object a line: what import takes, what export writes, what --output json shows.
 
-    {"topic": "shop/orders", "partition": 1, "key": base64 | null, "payload": base64 | null, "id": 0,
+    {"topic": "shop/orders", "partition": 1, "key": base64 | null, "payload": base64 | null, "id": UUID,
      "headers": [{"key": "attempt", "kind": "uint8", "value": 3}, ...], "timestamp_us": 1690000000000000,
      "offset": 42, "state": "available", "checksum": 2144931076}
 
-Every member may be missing in a line that is read: a missing or null payload is a null payload, id 0 is one that the log
+An id is written as UUID text, since many readers of JSON round numbers of 128 bits; a number is read too. Every member may be
+missing in a line that is read: a missing or null payload is a null payload, id 0 is one that the log
 makes, a missing partition one that the key or the log chooses. The values of headers are told in header_text.
 """
 
@@ -16,10 +17,11 @@ from collections.abc import Callable
 from typing import Any, Final
 
 from headstream.cli.header_text import decode_base64, decode_header_value, encode_base64, encode_header_value
+from headstream.cli.message_format import encode_payload
 from headstream.codec.json_text import decode_json
 from headstream.errors import HeaderError, InvalidInputError
 from headstream.model.headers import Headers
-from headstream.model.identifiers import TopicName, parse_message_id
+from headstream.model.identifiers import TopicName, format_message_id, parse_message_id
 from headstream.model.message import Message, parse_state, state_name
 
 __all__ = ["decode_document", "decode_line", "encode_document", "encode_line"]
@@ -28,9 +30,9 @@ _HEADER_MEMBERS: Final = frozenset(("key", "kind", "value"))
 _MAX_NUMBER: Final = 1 << 64
 
 
-def encode_line(message: Message) -> str:
-    """Return a message as one line of JSON, without its end."""
-    return json.dumps(encode_document(message), ensure_ascii=False, allow_nan=False)
+def encode_line(message: Message, payload_as: str | None = None) -> str:
+    """Return a message as one line of JSON, without its end; arguments as for encode_document()."""
+    return json.dumps(encode_document(message, payload_as), ensure_ascii=False, allow_nan=False)
 
 
 def decode_line(line: bytes) -> Message:
@@ -49,14 +51,30 @@ def decode_line(line: bytes) -> Message:
     return decode_document(decode_json(line))
 
 
-def encode_document(message: Message) -> dict[str, Any]:
-    """Return a message as a JSON object."""
+def encode_document(message: Message, payload_as: str | None = None) -> dict[str, Any]:
+    """Return a message as a JSON object.
+
+    Args:
+        message: The message.
+        payload_as: Of PAYLOAD_FORMS, how the payload is written: as JSON it is embedded, or null where it is none. Such an object
+            says so as `payload_as`, and is no line that import takes. None is base64.
+    """
+    document = _encode_whole(message)
+    if payload_as in (None, "base64"):
+        return document
+    payload: Any = None if message.payload is None else encode_payload(message.payload, payload_as)
+    if payload_as == "json" and payload is not None:
+        payload = json.loads(payload)
+    return {**document, "payload": payload, "payload_as": payload_as}
+
+
+def _encode_whole(message: Message) -> dict[str, Any]:
     return {
         "topic": message.topic,
         "partition": message.partition,
         "key": None if message.key is None else encode_base64(message.key),
         "payload": None if message.payload is None else encode_base64(message.payload),
-        "id": message.id,
+        "id": format_message_id(message.id),
         "headers": [
             {"key": key, "kind": value.kind_name, "value": encode_header_value(value)} for key, value in message.headers.items()
         ],

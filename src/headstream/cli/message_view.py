@@ -7,52 +7,115 @@ A payload or key that is printable UTF-8 is shown as text, with line ends and ta
 
 from __future__ import annotations
 
-from collections.abc import Iterable
-from typing import Final
+import functools
+from collections.abc import Callable, Iterable, Sequence
+from dataclasses import dataclass
+from typing import Any, Final, TypeVar, cast
+
+import click
 
 from headstream.cli.header_text import encode_base64, format_header
 from headstream.cli.lines import encode_document, encode_line
+from headstream.cli.message_format import PAYLOAD_FORMS, MessageFormat, encode_payload, parse_format
 from headstream.cli.output import escape, fits, format_time, print_table, print_text, write_json_list
-from headstream.model.message import Message, MessageState, state_name
+from headstream.cli.parameters import FORMS
+from headstream.errors import InvalidInputError
+from headstream.model.message import MessageState, ReceivedMessage, state_name
+from headstream.model.polling import PollingKind, PollingStrategy
 
-__all__ = ["describe_bytes", "print_message_lines", "print_message_table"]
+__all__ = ["MessageForm", "describe_bytes", "form_options", "is_before", "print_message_lines", "print_message_table"]
+
+_Function = TypeVar("_Function", bound=Callable[..., Any])
 
 _SHOWN_CHARACTERS: Final = 200
 """Of a payload in a table: more would hide the messages around it; JSON has all of it."""
 _BLANKS: Final = str.maketrans("", "", "\n\r\t")
 
 
-def print_message_table(messages: list[Message], form: str) -> None:
+@dataclass(frozen=True, slots=True)
+class MessageForm:
+    """How messages are printed.
+
+    Args:
+        output: table, json or jsonl.
+        payload_as: Of PAYLOAD_FORMS; None is what `output` usually has: readable text in tables, base64 in JSON.
+        line: What --format makes of a message, or None.
+    """
+
+    output: str
+    payload_as: str | None = None
+    line: MessageFormat | None = None
+
+
+def form_options(function: _Function) -> _Function:
+    """Add --output, --payload-as and --format, which are passed on as `form`, a MessageForm."""
+
+    @click.option("--output", type=click.Choice(FORMS), default=None, help="The form of what is printed.  [default: table]")
+    @click.option("--payload-as", type=click.Choice(PAYLOAD_FORMS), help="How payloads (and keys, with --format) are written.")
+    @click.option(
+        "--format",
+        "template",
+        metavar="TEMPLATE",
+        help="A line a message: %t topic, %p partition, %o offset, %d time (%T in us), %i id, %S state, %k key, %s payload, "
+        "%h headers, %h{name} one header, %K %R bytes of key and payload.",
+    )
+    @functools.wraps(function)
+    def with_form(output: str | None, payload_as: str | None, template: str | None, **options: Any) -> Any:
+        if template is not None and output is not None:
+            raise click.UsageError("--format is an output of its own: give no --output.")
+        try:
+            line = None if template is None else parse_format(template, payload_as or "text")
+        except InvalidInputError as error:
+            raise click.UsageError(str(error)) from None
+        return function(form=MessageForm(output or "table", payload_as, line), **options)
+
+    return cast("_Function", with_form)
+
+
+def is_before(message: ReceivedMessage, until: PollingStrategy) -> bool:
+    """Return whether a message lies before an offset or a time."""
+    return (message.timestamp if until.kind is PollingKind.TIMESTAMP else message.offset) < until.value
+
+
+def print_message_table(messages: Sequence[ReceivedMessage], form: MessageForm) -> None:
     """Print messages that are all there: as a table, or a line each where a terminal is too narrow for one.
 
     Args:
         messages: What to print.
-        form: table, json or jsonl.
+        form: How.
     """
+    if form.line is not None or form.output != "table":
+        print_message_lines(messages, form)
+        return
     has_states = any(message.state != MessageState.AVAILABLE for message in messages)
     columns = ["partition", "offset", "time", *(["state"] if has_states else []), "key", "headers", "payload"]
     folded = ("key", "headers", "payload")
-    cells = [_cells(message, has_states) for message in messages] if form == "table" else []
-    if form == "table" and fits(columns, cells, folded):
+    cells = [_cells(message, has_states, form) for message in messages]
+    if fits(columns, cells, folded):
         print_table(columns, cells, folded)
     else:
         print_message_lines(messages, form)
 
 
-def print_message_lines(messages: Iterable[Message], form: str, *, flush: bool = False) -> None:
+def print_message_lines(messages: Iterable[ReceivedMessage], form: MessageForm, *, flush: bool = False) -> None:
     """Print messages as they come, one a line.
 
     Args:
         messages: What to print; any number.
-        form: table (a line for people), json (a list) or jsonl (import's form).
+        form: How: a line for people, a JSON list, JSON lines (import's form), or a line of --format.
         flush: Whether somebody waits for each.
     """
-    if form == "json":
-        write_json_list((encode_document(message) for message in messages), flush=flush)
+    if form.line is None and form.output == "json":
+        write_json_list((encode_document(message, form.payload_as) for message in messages), flush=flush)
         return
-    spell = encode_line if form == "jsonl" else _line
     for message in messages:
-        print_text(spell(message), flush=flush)
+        if form.line is not None:
+            text = form.line(message)
+        elif form.output == "jsonl":
+            text = encode_line(message, form.payload_as)
+        else:
+            text = _line(message, form)
+        print_text(text, flush=flush)
 
 
 def describe_bytes(data: bytes | None, limit: int = _SHOWN_CHARACTERS) -> str:
@@ -75,23 +138,29 @@ def describe_bytes(data: bytes | None, limit: int = _SHOWN_CHARACTERS) -> str:
     return escape(shown if len(shown) <= limit else f"{shown[:limit]}… ({len(data)} bytes)")
 
 
-def _cells(message: Message, has_states: bool) -> list[str]:
+def _payload(message: ReceivedMessage, form: MessageForm) -> str:
+    if form.payload_as is None or message.payload is None:
+        return describe_bytes(message.payload)
+    return escape(encode_payload(message.payload, form.payload_as))
+
+
+def _cells(message: ReceivedMessage, has_states: bool, form: MessageForm) -> list[str]:
     state = [state_name(message.state)] if has_states else []
     key = "-" if message.key is None else describe_bytes(message.key)
-    time = format_time(message.timestamp or 0)
-    return [str(message.partition), str(message.offset), time, *state, key, _headers(message), describe_bytes(message.payload)]
+    time = format_time(message.timestamp)
+    return [str(message.partition), str(message.offset), time, *state, key, _headers(message), _payload(message, form)]
 
 
-def _line(message: Message) -> str:
-    parts = [f"{message.partition}:{message.offset}", format_time(message.timestamp or 0)]
+def _line(message: ReceivedMessage, form: MessageForm) -> str:
+    parts = [f"{message.partition}:{message.offset}", format_time(message.timestamp)]
     if message.state != MessageState.AVAILABLE:
         parts.append(state_name(message.state))
     if message.key is not None:
         parts.append(f"key {describe_bytes(message.key)}")
     if message.headers:
         parts.append(_headers(message))
-    return "  ".join((*parts, describe_bytes(message.payload)))
+    return "  ".join((*parts, _payload(message, form)))
 
 
-def _headers(message: Message) -> str:
+def _headers(message: ReceivedMessage) -> str:
     return escape(" ".join(format_header(key, value) for key, value in message.headers.items()))

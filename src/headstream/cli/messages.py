@@ -10,8 +10,8 @@ from typing import TYPE_CHECKING, Final
 import click
 
 from headstream.cli.header_text import parse_header
-from headstream.cli.message_view import print_message_lines, print_message_table
-from headstream.cli.output import print_object
+from headstream.cli.message_view import MessageForm, form_options, is_before, print_message_lines, print_message_table
+from headstream.cli.output import check_reader, print_object
 from headstream.cli.parameters import (
     Checked,
     open_log,
@@ -19,15 +19,18 @@ from headstream.cli.parameters import (
     start_parameter,
     states_option,
     topic_argument,
+    until_option,
     url_option,
 )
+from headstream.errors import InvalidInputError
 from headstream.model.header_values import HeaderValue
 from headstream.model.identifiers import check_name, parse_message_id
-from headstream.model.message import Message
+from headstream.model.message import ReceivedMessage
 from headstream.model.polling import PollingKind, PollingStrategy, partition_of
 
 if TYPE_CHECKING:
     from headstream.client.client import Client
+    from headstream.client.consumer import Consumer
 
 __all__ = ["poll", "send", "tail"]
 
@@ -46,6 +49,7 @@ _TAIL_COUNT: Final = 1000
 @click.option("--id", "message_id", type=Checked("id", parse_message_id), default="0", help="A UUID or number; 0: one is made.")
 @click.option("--null", "is_null", is_flag=True, help="Send a null payload, to a topic with wide limits.")
 @click.option("--lines", "by_line", is_flag=True, help="Every line of standard input is a message of its own.")
+@click.option("--key-delimiter", metavar="TEXT", help="With --lines: what stands before the first TEXT of a line is its key.")
 @click.option("--count", type=click.IntRange(1), default=1, show_default=True, help="How many times to send it.")
 @url_option
 @output_option
@@ -58,6 +62,7 @@ def send(
     message_id: int,
     is_null: bool,
     by_line: bool,
+    key_delimiter: str | None,
     count: int,
     url: str,
     output: str,
@@ -72,19 +77,30 @@ def send(
       headstream send shop/orders '{"total": 12.5}' --key 42 --header attempt=uint8:3 --header source=web
       headstream send shop/orders - < order.json
       seq 1000 | headstream send shop/orders --lines
+      headstream send shop/orders --lines --key-delimiter : < keyed.txt
     """
     if is_null and (payload is not None or by_line):
         raise click.UsageError("--null is a payload of its own: give no other.")
     if by_line and payload not in (None, "-"):
         raise click.UsageError("--lines reads standard input: give no payload.")
+    if key_delimiter is not None and (not by_line or key is not None or not key_delimiter):
+        raise click.UsageError("--key-delimiter takes keys from lines: it goes with --lines, without --key, and is not empty.")
     given = _encode_text(key)
     with open_log(url) as log:
         target = partition if by_line else _choose_partition(log, topic, given, partition)
         with log.producer(topic) as producer:
             sent = 0
-            for data in _payloads(payload, is_null, by_line):
+            for number, data in enumerate(_payloads(payload, is_null, by_line), 1):
+                if key_delimiter is not None:
+                    given, data = _split_key(data or b"", os.fsencode(key_delimiter), number)
                 for _ in range(count):
-                    producer.send(data, key=given, headers=headers, id=message_id, partition=target)
+                    try:
+                        producer.send(data, key=given, headers=headers, id=message_id, partition=target)
+                    except InvalidInputError as error:
+                        if not by_line:
+                            raise
+                        where = f"line {number} of standard input; {sent} messages before it were sent"
+                        raise type(error)(error.what, where=where, advice=error.advice) from None
                     sent += 1
     print_object({"topic": topic, "partition": target, "sent": sent}, output)
 
@@ -97,9 +113,12 @@ def send(
     type=start_parameter("first", "last", "next"),
     default="first",
     show_default=True,
-    help="Where to begin: an offset or a time; first, the oldest; last, the newest; next, after what next has shown before.",
+    help="Where to begin: an offset, a time or how long ago (-1h); first, the oldest; last, the newest; next, after what next "
+    "has shown before.",
 )
+@until_option
 @click.option("--count", type=click.IntRange(1), default=10, show_default=True, help="The most messages.")
+@click.option("--last", "newest", type=click.IntRange(1), metavar="N", help="The newest N: as --offset last --count N.")
 @click.option(
     "--consumer",
     type=Checked("name", lambda text: check_name(text, "consumer")),
@@ -109,16 +128,18 @@ def send(
 )
 @states_option
 @url_option
-@output_option
+@form_options
 def poll(
     topic: str,
     partition: int | None,
     offset: PollingStrategy,
+    until: PollingStrategy | None,
     count: int,
+    newest: int | None,
     consumer: str,
     states: tuple[str, ...] | None,
     url: str,
-    output: str,
+    form: MessageForm,
 ) -> None:
     """Show messages that TOPIC has now, without waiting for more.
 
@@ -127,24 +148,46 @@ def poll(
       headstream poll shop/orders --count 3
       headstream poll shop/orders --partition 2 --offset last --output json
       headstream poll shop/orders --offset 2026-01-31T12:00:00Z --states available,poisoned
+      headstream poll shop/orders --offset -1h --until -30m --count 1000 --payload-as json
+      headstream poll shop/orders --last 5 --format '%p:%o %k %h{attempt} %s'
     """
+    if newest is not None:
+        offset, count = PollingStrategy.last(), newest
+    if until is not None and offset.kind in (PollingKind.LAST, PollingKind.NEXT):
+        raise click.UsageError("--until goes with an offset, a time or first.")
     with open_log(url) as log:
-        numbers = [partition] if partition is not None else [place.number for place in log.topic(topic).partitions]
         if offset.kind is PollingKind.NEXT:
-            with log.consumer(topic, name=consumer, partitions=numbers, states=states) as reader:
-                print_message_table(reader.poll(count), output)
+            chosen = None if partition is None else [partition]
+            with log.consumer(topic, name=consumer, partitions=chosen, states=states) as reader:
+                print_message_table(reader.poll(count), form)
                 sys.stdout.flush()
                 reader.commit()  # what was shown has been shown
             return
-        found: list[Message] = []
-        for number in numbers:
-            if offset.kind is PollingKind.LAST or len(found) < count:
-                wanted = count if offset.kind is PollingKind.LAST else count - len(found)
-                found += log.poll(topic, number, start=offset, count=wanted, states=states)
-    if offset.kind is PollingKind.LAST and partition is None:
-        newest = sorted(found, key=lambda message: message.timestamp or 0)[-count:]
-        found = sorted(newest, key=lambda message: (message.partition or 0, message.offset or 0))
-    print_message_table(found, output)
+        if until is None:
+            found = log.poll(topic, partition, start=offset, count=count, states=states)
+        else:
+            found = list(_poll_until(log, topic, partition, offset, until, states, count))
+    print_message_table(found, form)
+
+
+def _poll_until(
+    log: Client,
+    topic: str,
+    partition: int | None,
+    offset: PollingStrategy,
+    until: PollingStrategy,
+    states: tuple[str, ...] | None,
+    count: int,
+) -> Iterator[ReceivedMessage]:
+    """Iterate over up to `count` messages that lie before a place, partition by partition."""
+    numbers = [place.number for place in log.topic(topic).partitions] if partition is None else [partition]
+    left = count
+    for number in numbers:
+        for message in log.poll(topic, number, start=offset, count=left, states=states) if left else ():
+            if not is_before(message, until):
+                break
+            left -= 1
+            yield message
 
 
 @click.command()
@@ -158,18 +201,26 @@ def poll(
     show_default=True,
     help="Where to begin: an offset or a time; first, the oldest; last, after the newest: what comes from now on.",
 )
+@click.option("--last", "newest", type=click.IntRange(1), metavar="N", help="Begin with the newest N messages of the topic.")
+@click.option(
+    "--group",
+    type=Checked("group", lambda text: check_name(text, "group")),
+    help="Read as a member of this group: share its partitions, go on where it has committed, and commit what was shown.",
+)
 @click.option("--count", type=click.IntRange(1), help="End after so many messages.")
 @states_option
 @url_option
-@output_option
+@form_options
 def tail(
     topic: str,
     partitions: tuple[int, ...],
     start: PollingStrategy,
+    newest: int | None,
+    group: str | None,
     count: int | None,
     states: tuple[str, ...] | None,
     url: str,
-    output: str,
+    form: MessageForm,
 ) -> None:
     """Show messages of TOPIC as they come, until Ctrl-C, which ends it with exit code 0.
 
@@ -177,28 +228,57 @@ def tail(
     Examples:
       headstream tail shop/orders
       headstream tail shop/orders --from first --output jsonl | jq .headers
+      headstream tail shop/orders --last 20 --format '%d %k %s'
+      headstream tail shop/orders --group billing --payload-as json
     """
-    with open_log(url) as log:
-        try:
-            print_message_lines(_follow(log, topic, partitions, start, states, count), output, flush=True)
-        except KeyboardInterrupt:
+    if newest is not None and group is not None:
+        raise click.UsageError("--last goes without --group, which goes on where it has committed.")
+    begin = PollingStrategy.last() if newest is not None else start
+    try:
+        with (
+            open_log(url) as log,
+            log.consumer(topic, group=group, partitions=partitions or None, start=begin, states=states) as consumer,
+        ):
+            older = _newest_before(log, topic, consumer.positions, states, newest) if newest is not None else []
+            print_message_lines(_follow(consumer, older, count, commit=group is not None), form, flush=True)
+    except KeyboardInterrupt:
+        return
+
+
+def _newest_before(
+    log: Client, topic: str, ends: dict[int, int], states: tuple[str, ...] | None, count: int
+) -> list[ReceivedMessage]:
+    """Return the newest messages that lie before where a consumer begins, so that none is shown twice."""
+    found: list[ReceivedMessage] = []
+    for number, end in ends.items():
+        polled = log.poll(topic, number, start="last", count=count, states=states)
+        found += [message for message in polled if message.offset < end]
+    return sorted(found, key=lambda message: (message.timestamp, message.partition, message.offset))[-count:]
+
+
+def _follow(consumer: Consumer, older: list[ReceivedMessage], count: int | None, *, commit: bool) -> Iterator[ReceivedMessage]:
+    shown = 0
+    messages = older if count is None else older[:count]
+    while True:
+        for message in messages:
+            yield message
+            shown += 1
+        if messages and commit:
+            consumer.commit()
+        if count is not None and shown >= count:
             return
+        if not messages:
+            check_reader()  # `| head -1` is gone long before the next message comes
+        messages = consumer.poll(_TAIL_COUNT if count is None else min(_TAIL_COUNT, count - shown), timeout_ms=_WAIT_MS)
 
 
-def _follow(
-    log: Client,
-    topic: str,
-    partitions: tuple[int, ...],
-    start: PollingStrategy,
-    states: tuple[str, ...] | None,
-    count: int | None,
-) -> Iterator[Message]:
-    with log.consumer(topic, partitions=partitions or None, start=start, states=states) as consumer:
-        shown = 0
-        while count is None or shown < count:
-            for message in consumer.poll(_TAIL_COUNT if count is None else min(_TAIL_COUNT, count - shown), timeout_ms=_WAIT_MS):
-                yield message
-                shown += 1
+def _split_key(line: bytes, delimiter: bytes, number: int) -> tuple[bytes, bytes]:
+    key, found, payload = line.partition(delimiter)
+    if not found:
+        raise InvalidInputError(
+            f"the line has no {delimiter.decode(errors='replace')!r}", where=f"line {number} of standard input"
+        )
+    return key, payload
 
 
 def _payloads(payload: str | None, is_null: bool, by_line: bool) -> Iterator[bytes | None]:

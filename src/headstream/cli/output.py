@@ -8,7 +8,10 @@
 from __future__ import annotations
 
 import json
+import os
+import select
 import shutil
+import stat
 import sys
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from datetime import UTC, datetime
@@ -16,6 +19,7 @@ from typing import Any, Final, Literal
 
 __all__ = [
     "ReaderLeftError",
+    "check_reader",
     "escape",
     "fits",
     "format_time",
@@ -55,6 +59,23 @@ def print_text(text: str, *, flush: bool = False) -> None:
             sys.stdout.flush()
     except BrokenPipeError:
         raise ReaderLeftError from None
+
+
+def check_reader() -> None:
+    """See whether somebody still reads standard output, where it is a pipe.
+
+    Raises:
+        ReaderLeftError: nobody does.
+    """
+    try:
+        if not stat.S_ISFIFO(os.fstat(sys.stdout.fileno()).st_mode):
+            return
+        poll = select.poll()
+    except (AttributeError, OSError, ValueError):  # no file behind standard output, or a system without poll()
+        return
+    poll.register(sys.stdout.fileno(), select.POLLERR)
+    if poll.poll(0):
+        raise ReaderLeftError
 
 
 def print_objects(rows: Iterable[Mapping[str, Any]], columns: Sequence[str], form: str) -> None:

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from datetime import UTC, datetime, timedelta
 from typing import TYPE_CHECKING, Any, Final, TypeVar
 
 import click
@@ -11,7 +10,7 @@ import click
 from headstream.errors import HeadstreamError, InvalidInputError
 from headstream.model.identifiers import TopicName, check_name
 from headstream.model.message import parse_state
-from headstream.model.polling import PollingStrategy
+from headstream.model.polling import PollingKind, PollingStrategy
 
 if TYPE_CHECKING:
     from headstream.client.client import Client
@@ -29,6 +28,7 @@ __all__ = [
     "stream_argument",
     "tell_of_no_log",
     "topic_argument",
+    "until_option",
     "url_option",
 ]
 
@@ -36,7 +36,7 @@ FORMS: Final = ("table", "json", "jsonl")
 _AT_ONCE: Final = {"connect_timeout_ms": 1000, "timeout_ms": 2000, "retry_timeout_ms": 0}
 """How a server is asked while somebody waits at a shell."""
 
-_EPOCH: Final = datetime(1970, 1, 1, tzinfo=UTC)
+_NAMED: Final = (PollingKind.FIRST, PollingKind.LAST, PollingKind.NEXT)
 _Function = TypeVar("_Function", bound=Callable[..., Any])
 
 
@@ -144,19 +144,28 @@ def start_parameter(*names: str) -> Checked:
     """
 
     def read(text: str) -> PollingStrategy:
-        if text.strip().lower() in names or text.strip().isdecimal():
-            return PollingStrategy.parse(text)
+        from headstream.client.arguments import start_of
+
         try:
-            time = datetime.fromisoformat(text)
-        except ValueError:
+            start = start_of(text)
+        except InvalidInputError:
+            start = None
+        if start is None or (start.kind in _NAMED and start.kind.name.lower() not in names):
             allowed = "".join(f", {name}" for name in names)
             raise InvalidInputError(
-                f"{text!r} is not a place to begin", advice=f"Use an offset, a time such as 2026-01-31T12:00:00Z{allowed}"
-            ) from None
-        since = (time if time.tzinfo is not None else time.replace(tzinfo=UTC)) - _EPOCH
-        return PollingStrategy.timestamp(since // timedelta(microseconds=1))
+                f"{text!r} is not a place to begin",
+                advice=f"Use an offset, a time such as 2026-01-31T12:00:00Z, how long ago as in -1h{allowed}",
+            )
+        return start
 
     return Checked("|".join(("offset", "time", *names)), read)
+
+
+def until_option(function: _Function) -> _Function:
+    """Add --until: the place before which messages end."""
+    return click.option(
+        "--until", type=start_parameter(), help="End before this offset, time or how long ago (-30m), in each partition."
+    )(function)
 
 
 def complete_names(

@@ -6,6 +6,7 @@ from typing import TYPE_CHECKING, Any, Final
 
 import click
 
+from headstream.cli.confirmation import confirm, describe_loss, yes_option
 from headstream.cli.output import format_time, print_object, print_objects
 from headstream.cli.parameters import Checked, open_log, output_option, topic_argument, url_option
 from headstream.errors import PartitionNotFoundError
@@ -88,16 +89,21 @@ def create(topic: str, count: int, url: str, output: str) -> None:
 @partition.command()
 @topic_argument
 @_count_option
+@yes_option
 @url_option
 @output_option
-def delete(topic: str, count: int, url: str, output: str) -> None:
+def delete(topic: str, count: int, yes: bool, url: str, output: str) -> None:
     """Delete the highest numbered partitions of TOPIC with their messages, at once and for good.
 
     \b
     Example:
-      headstream partition delete shop/orders
+      headstream partition delete shop/orders --yes
     """
     with open_log(url) as log:
+        gone = log.topic(topic).partitions[-count:]
+        loss = describe_loss(sum(place.messages_count for place in gone), sum(place.size_bytes for place in gone))
+        numbers = ", ".join(str(place.number) for place in gone)
+        confirm(f"Delete partition{'s' * (len(gone) != 1)} {numbers} of {topic} with {loss}", yes=yes)
         _print(log.delete_partitions(topic, count), output)
 
 

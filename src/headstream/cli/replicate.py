@@ -18,6 +18,7 @@ from headstream.cli.output import print_object, print_table, print_text
 from headstream.cli.parameters import Checked, output_option
 from headstream.cli.replicate_operation import parked, redrive, reload, schemas, status
 from headstream.errors import ReplicateError
+from headstream.model.quantities import parse_duration_us, parse_size_bytes
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -36,20 +37,8 @@ _TOPICS: Final = Checked("topic,...", lambda text: tuple(name.strip() for name i
 _PLACE: Final = click.Path(file_okay=False, path_type=Path)
 
 
-def _duration(text: str) -> int:
-    from headstream.spark.replicate.config import parse_duration_us
-
-    return parse_duration_us(text)
-
-
-def _size(text: str) -> int:
-    from headstream.spark.replicate.config import parse_size
-
-    return parse_size(text)
-
-
-_DURATION: Final = Checked("duration", _duration)
-_SIZE: Final = Checked("size", _size)
+_DURATION: Final = Checked("duration", parse_duration_us)
+_SIZE: Final = Checked("size", parse_size_bytes)
 
 
 @click.group()

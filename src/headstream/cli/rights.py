@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterable
 from typing import TYPE_CHECKING, Any, Final
 
-from headstream.errors import InvalidInputError
+from headstream.errors import AccessError, InvalidInputError, NotFoundError
 from headstream.wire.commands.permissions import GlobalPermissions, Permissions, StreamPermissions, TopicPermissions
 from headstream.wire.fields import fields_of
 
@@ -52,15 +52,36 @@ def build_permissions(log: Client, texts: Iterable[str]) -> Permissions | None:
     return Permissions(everywhere, streams) if found else None
 
 
-def spell_permissions(permissions: Permissions | None) -> list[str]:
-    """Return permissions as build_permissions() reads them, streams and topics by number."""
+def spell_permissions(permissions: Permissions | None, log: Client) -> list[str]:
+    """Return permissions as build_permissions() reads them.
+
+    Args:
+        permissions: Rights by the numbers of streams and topics.
+        log: Where the names of those are looked up; what was deleted, or may not be seen, is shown by its number, `#7`.
+    """
     if permissions is None:
         return []
+    streams, topics = _names(log, permissions.streams)
     spelled = [",".join(_spell_rights(permissions.everywhere))]
     for stream, rights in sorted(permissions.streams.items()):
-        spelled.append(f"{stream}={','.join(_spell_rights(rights))}")
-        spelled += [f"{stream}/{topic}={','.join(_spell_rights(more))}" for topic, more in sorted(rights.topics.items())]
+        name = streams.get(stream, f"#{stream}")
+        spelled.append(f"{name}={','.join(_spell_rights(rights))}")
+        for topic, more in sorted(rights.topics.items()):
+            spelled.append(f"{topics.get((stream, topic), f'{name}/#{topic}')}={','.join(_spell_rights(more))}")
     return [text for text in spelled if text and not text.endswith("=")]
+
+
+def _names(log: Client, wanted: Iterable[int]) -> tuple[dict[int, str], dict[tuple[int, int], str]]:
+    """Return the names of streams, and of topics by the numbers of both."""
+    numbers = set(wanted)
+    if not numbers:
+        return {}, {}
+    try:
+        streams = {stream.id: stream.name for stream in log.streams() if stream.id in numbers}
+        topics = {(number, topic.id): topic.full_name for number, name in streams.items() for topic in log.topics(name)}
+    except (AccessError, NotFoundError):
+        return {}, {}
+    return streams, topics
 
 
 def _rights(kind: type[Any], text: str) -> dict[str, Any]:

@@ -6,6 +6,7 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
+from headstream.cli.confirmation import confirm, describe_loss, yes_option
 from headstream.cli.output import format_time, print_object, print_objects
 from headstream.cli.parameters import Checked, open_log, output_option, stream_argument, tell_of_no_log, url_option
 from headstream.model.identifiers import check_name
@@ -91,16 +92,20 @@ def update(stream: str, name: str, url: str, output: str) -> None:
 
 @stream.command()
 @stream_argument
+@yes_option
 @url_option
 @output_option
-def delete(stream: str, url: str, output: str) -> None:
+def delete(stream: str, yes: bool, url: str, output: str) -> None:
     """Delete a stream with all its topics and messages, at once and for good.
 
     \b
     Example:
-      headstream stream delete shop
+      headstream stream delete shop --yes
     """
     with open_log(url) as log:
+        topics = [log.topic(f"{stream}/{name}") for name in log.stream(stream).topics]
+        loss = describe_loss(sum(topic.messages_count for topic in topics), sum(topic.size_bytes for topic in topics))
+        confirm(f"Delete stream {stream} with {len(topics)} topic{'s' * (len(topics) != 1)} and {loss}", yes=yes)
         log.delete_stream(stream)
     print_object({"deleted": stream}, output)
 

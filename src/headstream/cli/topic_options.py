@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import re
 from collections.abc import Callable
 from typing import Any, Final, TypeVar
 
@@ -10,6 +9,7 @@ import click
 
 from headstream.cli.parameters import Checked
 from headstream.errors import InvalidInputError
+from headstream.model.quantities import DURATION_UNITS_US, SIZE_UNITS, parse_duration_us, parse_size_bytes
 from headstream.model.topology import Topic
 
 __all__ = [
@@ -18,13 +18,12 @@ __all__ = [
     "parse_age_us",
     "parse_compaction_us",
     "parse_deduplication",
-    "parse_size_bytes",
+    "parse_topic_size",
     "spell_options",
 ]
 
 _Function = TypeVar("_Function", bound=Callable[..., Any])
-_UNITS_US: Final = {"s": 10**6, "m": 60 * 10**6, "h": 3600 * 10**6, "d": 86400 * 10**6}
-_UNITS_BYTES: Final = {"": 1, "B": 1, "KB": 10**3, "MB": 10**6, "GB": 10**9, "TB": 10**12}
+_AGE_UNITS_US: Final = {name: DURATION_UNITS_US[name] for name in ("s", "m", "h", "d")}
 
 
 def parse_age_us(text: str) -> int | None:
@@ -46,24 +45,26 @@ def parse_compaction_us(text: str) -> int | None:
 
 
 def _read_age_us(text: str, none: str) -> int:
-    match = re.fullmatch(r"\s*(\d+)\s*([smhd])\s*", text)
-    if match is None:
-        raise InvalidInputError(f"{text!r} is not an age", advice=f"Write 90s, 30m, 12h, 7d or {none}")
-    return int(match[1]) * _UNITS_US[match[2]]
+    try:
+        return parse_duration_us(text)
+    except InvalidInputError:
+        raise InvalidInputError(f"{text!r} is not an age", advice=f"Write 90s, 30m, 12h, 7d or {none}") from None
 
 
-def parse_size_bytes(text: str) -> int | None:
-    """Return the bytes that `500MB` or `10GB` spells, powers of ten, or None for `unlimited`.
+def parse_topic_size(text: str) -> int | None:
+    """Return the bytes that `500MB` or `10 GiB` spells, or None for `unlimited`.
 
     Raises:
         InvalidInputError: it is none of these.
     """
     if text.strip().lower() == "unlimited":
         return None
-    match = re.fullmatch(r"\s*(\d+)\s*([KMGT]?B|)\s*", text, re.IGNORECASE)
-    if match is None:
-        raise InvalidInputError(f"{text!r} is not a size", advice="Write 500MB, 10GB, a number of bytes, or unlimited")
-    return int(match[1]) * _UNITS_BYTES[match[2].upper()]
+    try:
+        return parse_size_bytes(text)
+    except InvalidInputError:
+        raise InvalidInputError(
+            f"{text!r} is not a size", advice="Write 500MB, 10GB, 64 MiB, a number of bytes, or unlimited"
+        ) from None
 
 
 def parse_deduplication(text: str) -> int | None:
@@ -90,7 +91,7 @@ _OPTIONS: Final[tuple[tuple[str, str, Checked, str, str], ...]] = (
     (
         "--retention-bytes",
         "retention_bytes",
-        Checked("size", parse_size_bytes),
+        Checked("size", parse_topic_size),
         "unlimited",
         "With more than this, the oldest messages may be dropped: 500MB, 10GB, unlimited.",
     ),
@@ -114,7 +115,7 @@ _OPTIONS: Final[tuple[tuple[str, str, Checked, str, str], ...]] = (
 
 def spell_options(topic: Topic) -> dict[str, str]:
     """Return what a topic was told by these options, as they spell it; those that say nothing are left out."""
-    units = {"retention_us": _UNITS_US, "compaction_delay_us": _UNITS_US, "retention_bytes": _UNITS_BYTES}
+    units = {"retention_us": _AGE_UNITS_US, "compaction_delay_us": _AGE_UNITS_US, "retention_bytes": SIZE_UNITS}
     values = {option: (name, getattr(topic, name)) for option, name, *_ in _OPTIONS}
     return {
         option.removeprefix("--").replace("-", "_"): _spell(value, units.get(name, {}))
@@ -128,7 +129,7 @@ def _spell(value: int, units: dict[str, int]) -> str:
     for unit, size in reversed(units.items()):
         if value % size == 0:
             return f"{value // size}{unit}"
-    return f"{value}us" if units is _UNITS_US else str(value)
+    return f"{value}us" if units is _AGE_UNITS_US else str(value)
 
 
 def creating_options(function: _Function) -> _Function:

@@ -6,6 +6,7 @@ from typing import TYPE_CHECKING, Any, Unpack
 
 import click
 
+from headstream.cli.confirmation import confirm, describe_loss, yes_option
 from headstream.cli.output import format_time, print_object, print_objects, print_text
 from headstream.cli.parameters import Checked, open_log, output_option, tell_of_no_log, topic_argument, url_option
 from headstream.cli.partitions import PARTITION_COLUMNS, describe_partition
@@ -141,32 +142,39 @@ def update(topic: str, name: str | None, url: str, output: str, **options: Unpac
 
 @topic.command()
 @topic_argument
+@yes_option
 @url_option
 @output_option
-def delete(topic: str, url: str, output: str) -> None:
+def delete(topic: str, yes: bool, url: str, output: str) -> None:
     """Delete a topic with all its messages, at once and for good.
 
     \b
     Example:
-      headstream topic delete shop/orders
+      headstream topic delete shop/orders --yes
     """
     with open_log(url) as log:
+        found = log.topic(topic)
+        confirm(f"Delete topic {topic} with {describe_loss(found.messages_count, found.size_bytes)}", yes=yes)
         log.delete_topic(topic)
     print_object({"deleted": topic}, output)
 
 
 @topic.command()
 @topic_argument
+@yes_option
 @url_option
 @output_option
-def purge(topic: str, url: str, output: str) -> None:
+def purge(topic: str, yes: bool, url: str, output: str) -> None:
     """Remove all messages of a topic and all offsets committed in it, at once and for good.
 
     \b
     Example:
-      headstream topic purge shop/orders
+      headstream topic purge shop/orders --yes
     """
     with open_log(url) as log:
+        found = log.topic(topic)
+        loss = describe_loss(found.messages_count, found.size_bytes)
+        confirm(f"Purge topic {topic}: remove {loss} and all committed offsets", yes=yes)
         log.purge_topic(topic)
     print_object({"purged": topic}, output)
 

@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import shutil
 import sys
+import tempfile
 from collections.abc import Iterable, Iterator
 from contextlib import ExitStack, redirect_stdout
 from pathlib import Path
@@ -10,7 +12,7 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
-from headstream.cli.message_view import print_message_lines
+from headstream.cli.message_view import MessageForm, is_before, print_message_lines
 from headstream.cli.output import print_object
 from headstream.cli.parameters import (
     FORMS,
@@ -20,10 +22,11 @@ from headstream.cli.parameters import (
     start_parameter,
     states_option,
     topic_argument,
+    until_option,
     url_option,
 )
 from headstream.model.identifiers import TopicName
-from headstream.model.message import Message
+from headstream.model.message import ReceivedMessage
 from headstream.model.polling import PollingKind, PollingStrategy
 from headstream.model.topology import MAX_PARTITIONS, Limits
 
@@ -36,7 +39,7 @@ __all__ = ["export", "import_"]
 
 
 @click.command("import")
-@click.argument("file", type=click.Path(exists=True, dir_okay=False, path_type=Path))
+@click.argument("file", type=click.Path(exists=True, dir_okay=False, allow_dash=True, path_type=Path))
 @click.option("--topic", type=Checked("topic", lambda text: str(TopicName.parse(text))), help="For lines that name no topic.")
 @click.option(
     "--bad-lines", type=click.Path(dir_okay=False, path_type=Path), metavar="FILE", help="Put bad lines there and go on."
@@ -60,9 +63,11 @@ __all__ = ["export", "import_"]
 def import_(file: Path, topic: str | None, bad_lines: Path | None, partitions: int, limits: str, url: str, output: str) -> None:
     """Send the messages of FILE, one JSON object a line as export writes them; topics that are missing are made.
 
-    The place reached is kept in FILE.progress. After a break, of whatever kind, the same command goes on from there and
-    sends nothing twice; when FILE has grown, it imports what is new. A bad line stops the import with exit code 1 and is
-    named by its number; --bad-lines collects such lines instead.
+    The place reached is kept in FILE.progress. After any interruption the same command goes on from there and sends nothing
+    twice; when FILE has grown, it imports what is new. With - standard input is read to its end first, into a temporary file;
+    its place is not kept, so that repeating the command sends everything again.
+
+    A bad line stops the import with exit code 1 and is named by its number; --bad-lines collects such lines instead.
 
     A line's timestamp_us travels as the header hs.timestamp; its state is set right after it is sent; a checksum that is not
     the payload's makes the line a bad one; the offset is the log's own and is not taken over.
@@ -71,7 +76,7 @@ def import_(file: Path, topic: str | None, bad_lines: Path | None, partitions: i
     Examples:
       headstream import orders.jsonl
       headstream import orders.jsonl --bad-lines bad.jsonl --output json
-      echo '{"topic": "shop/orders", "payload": "aGVsbG8="}' > one.jsonl && headstream import one.jsonl
+      echo '{"topic": "shop/orders", "payload": "aGVsbG8="}' | headstream import -
     """
     from headstream.cli.importing.importer import Importer, ImportOptions
 
@@ -79,8 +84,9 @@ def import_(file: Path, topic: str | None, bad_lines: Path | None, partitions: i
         topic=topic, bad_lines=bad_lines, partitions=partitions, limits=None if limits == "auto" else Limits(limits)
     )
     with open_log(url) as log, ExitStack() as stack:
-        options = _with_progress(options, file, stack)
-        done = Importer(log, file, options).run()
+        source = _spool_input(stack) if str(file) == "-" else file
+        options = _with_progress(options, source, stack)
+        done = Importer(log, source, options).run()
     summary: dict[str, Any] = {"file": str(file), "lines": done.lines, "sent": done.sent, "found": done.found, "bad": done.bad}
     print_object({**summary, "created": done.created}, output)
 
@@ -96,6 +102,7 @@ def import_(file: Path, topic: str | None, bad_lines: Path | None, partitions: i
     show_default=True,
     help="Where to begin in each partition: an offset, a time, or first, the oldest message.",
 )
+@until_option
 @click.option("--file", type=click.Path(dir_okay=False, path_type=Path), help="Write there, not to standard output.")
 @states_option
 @url_option
@@ -104,6 +111,7 @@ def export(
     topic: str,
     partitions: tuple[int, ...],
     start: PollingStrategy,
+    until: PollingStrategy | None,
     file: Path | None,
     states: tuple[str, ...] | None,
     url: str,
@@ -114,7 +122,7 @@ def export(
     \b
     Examples:
       headstream export shop/orders > orders.jsonl
-      headstream export shop/orders --from 2026-01-31T00:00:00Z --file january.jsonl
+      headstream export shop/orders --from 2026-01-01T00:00:00Z --until 2026-02-01T00:00:00Z --file january.jsonl
       headstream export shop/orders --states all | jq -r .payload | base64 -d
     """
     with ExitStack() as stack:
@@ -122,11 +130,11 @@ def export(
         places = log.topic(topic).partitions  # before a file is begun
         if file is not None:
             stack.enter_context(redirect_stdout(stack.enter_context(file.open("w", encoding="utf-8"))))
-        messages = _read_all(log, topic, {place.number: place.end_offset for place in places}, partitions, start, states)
+        messages = _read_all(log, topic, {place.number: place.end_offset for place in places}, partitions, start, until, states)
         if sys.stderr.isatty() and not sys.stdout.isatty():
             chosen = [place for place in places if not partitions or place.number in partitions]
             messages = _with_count(messages, chosen, stack)
-        print_message_lines(messages, output)
+        print_message_lines(messages, MessageForm(output))
 
 
 def _read_all(
@@ -135,8 +143,9 @@ def _read_all(
     ends: dict[int, int],
     partitions: tuple[int, ...],
     start: PollingStrategy,
+    until: PollingStrategy | None,
     states: tuple[str, ...] | None,
-) -> Iterator[Message]:
+) -> Iterator[ReceivedMessage]:
     """Iterate over what a topic has at the beginning, which its partitions' ends say, not over what comes meanwhile."""
     for number in sorted(set(partitions)) or ends:
         end = ends.get(number)
@@ -144,12 +153,12 @@ def _read_all(
             continue
         with log.consumer(topic, partitions=[number], start=start, states=states, timeout_ms=0) as consumer:
             for message in consumer:
-                if end is not None and (message.offset or 0) >= end:
+                if (end is not None and message.offset >= end) or (until is not None and not is_before(message, until)):
                     break
                 yield message
 
 
-def _with_count(messages: Iterator[Message], places: Iterable[Partition], stack: ExitStack) -> Iterator[Message]:
+def _with_count(messages: Iterator[ReceivedMessage], places: Iterable[Partition], stack: ExitStack) -> Iterator[ReceivedMessage]:
     """Iterate over messages and show on a terminal how many of those that the places have are behind."""
     from rich.console import Console
     from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeRemainingColumn
@@ -161,10 +170,18 @@ def _with_count(messages: Iterator[Message], places: Iterable[Partition], stack:
     progress = stack.enter_context(Progress(*columns, console=console, transient=True, redirect_stdout=False))
     task = progress.add_task("exporting", total=total)
     for message in messages:
-        number, next_offset = message.partition or 0, (message.offset or 0) + 1
+        number, next_offset = message.partition, message.offset + 1
         progress.advance(task, next_offset - begins[number])  # what was stepped over counts too
         begins[number] = next_offset
         yield message
+
+
+def _spool_input(stack: ExitStack) -> Path:
+    """Return a temporary file with all of standard input: an import reads its lines more than once."""
+    file = Path(stack.enter_context(tempfile.TemporaryDirectory(prefix="headstream-import-"))) / "standard-input"
+    with file.open("wb") as spool:
+        shutil.copyfileobj(sys.stdin.buffer, spool)
+    return file
 
 
 def _with_progress(options: ImportOptions, file: Path, stack: ExitStack) -> ImportOptions:

@@ -6,6 +6,7 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
+from headstream.cli.confirmation import confirm, yes_option
 from headstream.cli.output import format_time, print_object, print_objects
 from headstream.cli.parameters import open_log, output_option, url_option
 from headstream.cli.rights import RIGHTS_HELP, build_permissions, spell_permissions
@@ -59,7 +60,8 @@ def show(name: str, url: str, output: str) -> None:
     """
     with open_log(url) as log:
         found = log.server.user(name)
-    print_object({**_describe(found, output), "rights": spell_permissions(found.permissions)}, output)
+        rights = spell_permissions(found.permissions, log)
+    print_object({**_describe(found, output), "rights": rights}, output)
 
 
 @user.command()
@@ -77,11 +79,12 @@ def create(name: str, allow: tuple[str, ...], *, inactive: bool, url: str, outpu
       headstream user create reader --allow shop=read_stream,read_topics,poll_messages < password.txt
       headstream user create loader --allow shop/orders=read_topic,send_messages < password.txt
     """
-    password = read_secret(f"Password of {name}", is_new=True)
     with open_log(url) as log:
-        permissions = build_permissions(log, allow)
+        permissions = build_permissions(log, allow)  # a wrong right is an error before anything is typed
+        password = read_secret(f"Password of {name}", is_new=True)
         found = log.server.create_user(name, password, permissions=permissions, is_active=not inactive)
-    print_object({**_describe(found, output), "rights": spell_permissions(found.permissions)}, output)
+        rights = spell_permissions(found.permissions, log)
+    print_object({**_describe(found, output), "rights": rights}, output)
 
 
 @user.command()
@@ -118,7 +121,7 @@ def permissions(name: str, allow: tuple[str, ...], url: str, output: str) -> Non
     """
     with open_log(url) as log:
         log.server.change_permissions(name, build_permissions(log, allow))
-        print_object({"name": name, "rights": spell_permissions(log.server.user(name).permissions)}, output)
+        print_object({"name": name, "rights": spell_permissions(log.server.user(name).permissions, log)}, output)
 
 
 @user.command()
@@ -132,25 +135,28 @@ def password(name: str, url: str, output: str) -> None:
     Example:
       headstream user password ann
     """
-    current = read_secret(f"Password of {name}")
-    new = read_secret(f"New password of {name}", is_new=True)
     with open_log(url) as log:
+        log.server.user(name)  # an unknown name is an error before anything is typed
+        current = read_secret(f"Password of {name}")
+        new = read_secret(f"New password of {name}", is_new=True)
         log.server.change_password(name, current, new)
     print_object({"changed": name}, output)
 
 
 @user.command()
 @_name_argument
+@yes_option
 @url_option
 @output_option
-def delete(name: str, url: str, output: str) -> None:
+def delete(name: str, yes: bool, url: str, output: str) -> None:
     """Delete a user, whose tokens go too.
 
     \b
     Example:
-      headstream user delete ann
+      headstream user delete ann --yes
     """
     with open_log(url) as log:
+        confirm(f"Delete user {log.server.user(name).username} and its tokens", yes=yes)
         log.server.delete_user(name)
     print_object({"deleted": name}, output)
 

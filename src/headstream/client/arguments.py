@@ -2,17 +2,35 @@
 
 from __future__ import annotations
 
+import time
+import uuid
 from collections.abc import Iterable
-from typing import TypedDict
+from datetime import UTC, datetime, timedelta
+from typing import Final, TypedDict
 
 from headstream.client.listening import PartitionsCallback
-from headstream.errors import InvalidOptionError
-from headstream.model.identifiers import TopicName
+from headstream.errors import InvalidInputError, InvalidOptionError
+from headstream.model.identifiers import TopicName, parse_message_id
 from headstream.model.message import parse_state
 from headstream.model.polling import Consumer as Committer
 from headstream.model.polling import PollingStrategy
+from headstream.model.quantities import parse_duration_us
 
-__all__ = ["ConsumerOptions", "StartInput", "StatesInput", "TopicOptionsInput", "committer_of", "state_codes", "topic_name"]
+__all__ = [
+    "ConsumerOptions",
+    "MessageIdInput",
+    "StartInput",
+    "StatesInput",
+    "TopicOptionsInput",
+    "committer_of",
+    "message_id_of",
+    "start_of",
+    "state_codes",
+    "topic_name",
+]
+
+_EPOCH: Final = datetime(1970, 1, 1, tzinfo=UTC)
+_MICROSECOND: Final = timedelta(microseconds=1)
 
 
 class TopicOptionsInput(TypedDict, total=False):
@@ -38,8 +56,12 @@ class ConsumerOptions(TypedDict, total=False):
     on_revoked: PartitionsCallback | None
 
 
-StartInput = PollingStrategy | int | str
-"""Where to begin: an offset, `first`, `last`, or a PollingStrategy."""
+StartInput = PollingStrategy | int | str | datetime | timedelta
+"""Where to begin: an offset, `first`, `last`, a time (datetime, or ISO 8601 text), how long ago (timedelta, or text as `-1h`),
+or a PollingStrategy."""
+
+MessageIdInput = int | str | uuid.UUID
+"""A message's id: an unsigned 128-bit number, or a UUID; 0 has one made."""
 
 StatesInput = Iterable[str | int] | None
 """States by name (`available`) or code; None is all of them."""
@@ -51,7 +73,74 @@ def topic_name(name: str | TopicName) -> TopicName:
     Raises:
         InvalidInputError: it is no such name.
     """
-    return name if isinstance(name, TopicName) else TopicName.parse(name)
+    if isinstance(name, TopicName):
+        return name
+    if not isinstance(name, str):
+        raise InvalidInputError(f"{name!r} is not a topic", advice="Write stream/topic, as in shop/orders")
+    return TopicName.parse(name)
+
+
+def start_of(start: StartInput, now_us: int | None = None) -> PollingStrategy:
+    """Return the strategy that stands for where to begin.
+
+    Args:
+        start: As StartInput. A datetime without a zone is local time, as in datetime.timestamp(); ISO text without one is UTC.
+        now_us: The time, microseconds since 1970 UTC; None reads the clock.
+
+    Raises:
+        InvalidInputError: it is none of these.
+    """
+    if isinstance(start, PollingStrategy):
+        return start
+    if isinstance(start, datetime):
+        return _since(start.astimezone(UTC))
+    if isinstance(start, timedelta) or (isinstance(start, str) and start.strip().startswith("-")):
+        ago = start if isinstance(start, timedelta) else start.strip()[1:]
+        ago_us = parse_duration_us(abs(ago) if isinstance(ago, timedelta) else ago)
+        return PollingStrategy.timestamp(max((time.time_ns() // 1000 if now_us is None else now_us) - ago_us, 0))
+    if isinstance(start, bool) or not isinstance(start, (int, str)):
+        raise _no_start(start)
+    if isinstance(start, str):
+        try:
+            when = datetime.fromisoformat(start.strip()) if not start.strip().isdecimal() else None
+        except ValueError:
+            when = None
+        if when is not None:
+            return _since(when if when.tzinfo is not None else when.replace(tzinfo=UTC))
+    try:
+        return PollingStrategy.parse(start)
+    except InvalidInputError:
+        raise _no_start(start) from None
+
+
+def _since(when: datetime) -> PollingStrategy:
+    if when < _EPOCH:
+        raise _no_start(when.isoformat())
+    return PollingStrategy.timestamp((when - _EPOCH) // _MICROSECOND)
+
+
+def _no_start(start: object) -> InvalidInputError:
+    return InvalidInputError(
+        f"{start!r} is not a place to begin",
+        advice="Use an offset, first, last, next, a time such as 2026-01-31T12:00:00Z or a datetime, or -1h or a timedelta",
+    )
+
+
+def message_id_of(message_id: MessageIdInput) -> int:
+    """Return the number of a message's id.
+
+    Raises:
+        InvalidInputError: it is neither an unsigned 128-bit number nor a UUID.
+    """
+    if isinstance(message_id, uuid.UUID):
+        return int.from_bytes(message_id.bytes, "little")
+    if isinstance(message_id, str):
+        return parse_message_id(message_id)
+    if type(message_id) is not int or not 0 <= message_id < 1 << 128:
+        raise InvalidInputError(
+            f"{message_id!r} is not a message id", advice="Give an unsigned 128-bit number, a uuid.UUID or its text"
+        )
+    return message_id
 
 
 def committer_of(group: str | None, name: str | None) -> Committer | None:

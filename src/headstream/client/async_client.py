@@ -14,7 +14,7 @@ from collections.abc import AsyncIterator, Awaitable, Callable, Iterable
 from types import TracebackType
 from typing import TYPE_CHECKING, TypedDict, Unpack
 
-from headstream.client.arguments import ConsumerOptions, StartInput, StatesInput, TopicOptionsInput
+from headstream.client.arguments import ConsumerOptions, MessageIdInput, StartInput, StatesInput, TopicOptionsInput
 from headstream.client.async_producer import AsyncProducer, ProducerOptions
 from headstream.client.client import Client
 from headstream.client.consumer import Consumer
@@ -23,7 +23,7 @@ from headstream.client.worker import Worker, slices_ms
 from headstream.model.groups import Group
 from headstream.model.headers import HeadersInput
 from headstream.model.identifiers import TopicName
-from headstream.model.message import Message, StateChange
+from headstream.model.message import Message, ReceivedMessage, StateChange
 from headstream.model.polling import Consumer as Committer
 from headstream.model.topology import Stream, Topic
 
@@ -80,10 +80,10 @@ class AsyncConsumer:
                 break
         return False
 
-    def __aiter__(self) -> AsyncIterator[Message]:
+    def __aiter__(self) -> AsyncIterator[ReceivedMessage]:
         return self
 
-    async def __anext__(self) -> Message:
+    async def __anext__(self) -> ReceivedMessage:
         """Return the next message, having committed the one before."""
         consumer = await self._opened()
         while True:
@@ -96,7 +96,7 @@ class AsyncConsumer:
             if not await self._fetch(consumer, self._timeout_ms):
                 raise StopAsyncIteration
 
-    async def poll(self, count: int = 100, *, timeout_ms: float = 0) -> list[Message]:
+    async def poll(self, count: int = 100, *, timeout_ms: float = 0) -> list[ReceivedMessage]:
         """Return up to so many messages; see Consumer.poll()."""
         consumer = await self._opened()
         await self._fetch(consumer, timeout_ms)
@@ -230,7 +230,7 @@ class AsyncClient:
         *,
         key: bytes | None = None,
         headers: HeadersInput | None = None,
-        id: int = 0,
+        id: MessageIdInput = 0,
         partition: int | None = None,
     ) -> Delivered:
         """Send one message, and return where it is once it is stored; see Client.send()."""
@@ -242,8 +242,10 @@ class AsyncClient:
         make = functools.partial(self._client.consumer, topic, **options)
         return AsyncConsumer(make, options.get("timeout_ms"), self._client.interrupt)
 
-    async def poll(self, topic: str | TopicName, partition: int = 1, **options: Unpack[PollOptions]) -> list[Message]:
-        """Return messages of one partition, without waiting for any; see Client.poll()."""
+    async def poll(
+        self, topic: str | TopicName, partition: int | None = None, **options: Unpack[PollOptions]
+    ) -> list[ReceivedMessage]:
+        """Return messages of one partition or of all, without waiting for any; see Client.poll()."""
         return await self._worker.run(functools.partial(self._client.poll, **options), topic, partition)
 
     async def set_state(

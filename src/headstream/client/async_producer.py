@@ -7,6 +7,7 @@ from collections.abc import Callable, Iterable
 from types import TracebackType
 from typing import ParamSpec, TypedDict, TypeVar
 
+from headstream.client.arguments import MessageIdInput
 from headstream.client.outcomes import ProducerStats
 from headstream.client.producer import Producer
 from headstream.client.receipts import Delivered, Receipt
@@ -54,7 +55,7 @@ class AsyncProducer:
         *,
         key: bytes | None = None,
         headers: HeadersInput | None = None,
-        id: int = 0,
+        id: MessageIdInput = 0,
         partition: int | None = None,
     ) -> Receipt:
         """Send one message; see Producer.send().
@@ -73,7 +74,7 @@ class AsyncProducer:
         *,
         key: bytes | None = None,
         headers: HeadersInput | None = None,
-        id: int = 0,
+        id: MessageIdInput = 0,
         partition: int | None = None,
     ) -> Delivered:
         """Send one message without waiting for others to go with, and return where it is once it is stored.

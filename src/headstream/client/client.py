@@ -7,7 +7,16 @@ from collections.abc import Iterable
 from types import TracebackType
 from typing import TYPE_CHECKING, Unpack, overload
 
-from headstream.client.arguments import ConsumerOptions, StartInput, StatesInput, committer_of, state_codes, topic_name
+from headstream.client.arguments import (
+    ConsumerOptions,
+    MessageIdInput,
+    StartInput,
+    StatesInput,
+    committer_of,
+    start_of,
+    state_codes,
+    topic_name,
+)
 from headstream.client.consumer import Consumer
 from headstream.client.producer import Producer
 from headstream.client.progress import Progress
@@ -18,13 +27,13 @@ from headstream.client.sending import SendingOptions
 from headstream.client.topics_consumer import TopicsConsumer
 from headstream.client.topology import Topology
 from headstream.client.transport import RemoteAccess, Transport
-from headstream.errors import ClosedError, InvalidUrlError
+from headstream.errors import ClosedError, InvalidOptionError, InvalidUrlError
 from headstream.model.groups import DEFAULT_SESSION_TIMEOUT_MS
 from headstream.model.headers import HeadersInput
 from headstream.model.identifiers import TopicName
-from headstream.model.message import Message, StateChange, parse_state
+from headstream.model.message import ReceivedMessage, StateChange, parse_state
 from headstream.model.polling import Consumer as Committer
-from headstream.model.polling import PollingStrategy
+from headstream.model.polling import PollingKind
 
 if TYPE_CHECKING:
     from headstream.client.remote.server import Server
@@ -137,7 +146,7 @@ class Client(Topology, Progress):
         *,
         key: bytes | None = None,
         headers: HeadersInput | None = None,
-        id: int = 0,
+        id: MessageIdInput = 0,
         partition: int | None = None,
     ) -> Delivered:
         """Send one message, and return where it is once it is stored; for many of them a producer() costs much less.
@@ -222,22 +231,23 @@ class Client(Topology, Progress):
     def poll(
         self,
         topic: str | TopicName,
-        partition: int = 1,
+        partition: int | None = None,
         *,
         start: StartInput | None = None,
         count: int = 10,
         states: StatesInput = ("available",),
         consumer: str | Committer | None = None,
         auto_commit: bool = False,
-    ) -> list[Message]:
-        """Return messages of one partition, without waiting for any.
+    ) -> list[ReceivedMessage]:
+        """Return messages of one partition or of all, without waiting for any.
 
         Args:
             topic: `stream/topic`.
-            partition: From 1.
-            start: An offset, `first`, `last` (the newest ones), `next` (where the consumer has committed to), or a
-                PollingStrategy; `next` where a consumer is given, else `first`, unless said otherwise.
-            count: The most messages; fewer come where they have more than 64 MiB.
+            partition: From 1; None polls one partition after the other until there are `count` messages. `last` then gives the
+                newest of all partitions.
+            start: An offset, `first`, `last` (the newest ones), `next` (where the consumer has committed to), a time, how long
+                ago, or a PollingStrategy; `next` where a consumer is given, else `first`, unless said otherwise.
+            count: The most messages; fewer come where they have more than 64 MiB a partition.
             states: States to return, others are stepped over; None returns all.
             consumer: Who polls: a consumer's name, or Consumer.group(name).
             auto_commit: Whether what is returned is committed for the consumer at once.
@@ -248,17 +258,27 @@ class Client(Topology, Progress):
         """
         if start is None:
             start = "first" if consumer is None else "next"
-        name = topic_name(topic)
-        return poll_checked(
-            self._open_transport(),
-            name,
-            partition,
-            start if isinstance(start, PollingStrategy) else PollingStrategy.parse(start),
-            count,
-            states=state_codes(states),
-            consumer=Committer.named(consumer) if isinstance(consumer, str) else consumer,
-            auto_commit=auto_commit,
-        )[1]
+        strategy, found = start_of(start), list[ReceivedMessage]()
+        newest = strategy.kind is PollingKind.LAST
+        if newest and partition is None and auto_commit:
+            raise InvalidOptionError("the newest messages of all partitions cannot be committed", advice="Name the partition")
+        for number in [place.number for place in self.topic(topic).partitions] if partition is None else [partition]:
+            found += poll_checked(
+                self._open_transport(),
+                topic_name(topic),
+                number,
+                strategy,
+                count if newest else count - len(found),
+                states=state_codes(states),
+                consumer=Committer.named(consumer) if isinstance(consumer, str) else consumer,
+                auto_commit=auto_commit,
+            )[1]
+            if len(found) >= count and not newest:
+                break
+        if newest and partition is None:
+            found = sorted(found, key=lambda message: message.timestamp)[-count:]
+            found.sort(key=lambda message: (message.partition, message.offset))
+        return found
 
     def set_state(
         self,

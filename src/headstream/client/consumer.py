@@ -18,7 +18,7 @@ from types import TracebackType
 from typing import Final
 
 from headstream.client.ahead import FETCH_BYTES, FETCH_COUNT, Ahead
-from headstream.client.arguments import StartInput
+from headstream.client.arguments import StartInput, start_of
 from headstream.client.fetching import Fetching
 from headstream.client.listening import Listener, PartitionsCallback
 from headstream.client.membership import Membership
@@ -36,7 +36,7 @@ from headstream.errors import (
 )
 from headstream.model.groups import DEFAULT_SESSION_TIMEOUT_MS
 from headstream.model.identifiers import TopicName
-from headstream.model.message import Message
+from headstream.model.message import Message, ReceivedMessage
 from headstream.model.polling import Consumer as Committer
 from headstream.model.polling import ConsumerKind, Polled, PollingKind, PollingStrategy
 from headstream.model.topology import Topic
@@ -88,7 +88,7 @@ class Consumer:
         self._states = states
         self._timeout_ms = timeout_ms
         self._is_closed = False
-        self._strategy = check_start(start if isinstance(start, PollingStrategy) else PollingStrategy.parse(start), self._name)
+        self._strategy = check_start(start_of(start), self._name)
         self._share: Membership | None = None
         self._damaged: dict[int, CorruptSendError] = {}
         self._ahead = Ahead(transport.messages, self._name, states)
@@ -130,10 +130,10 @@ class Consumer:
 
     # -- one by one -------------------------------------------------------------------------------------------
 
-    def __iter__(self) -> Iterator[Message]:
+    def __iter__(self) -> Iterator[ReceivedMessage]:
         return self
 
-    def __next__(self) -> Message:
+    def __next__(self) -> ReceivedMessage:
         """Return the next message, having committed the one before; wait for it as long as timeout_ms says."""
         message = self.take()
         if message is None and self.fetch(self._timeout_ms):
@@ -142,7 +142,7 @@ class Consumer:
             raise StopIteration
         return message
 
-    def take(self) -> Message | None:
+    def take(self) -> ReceivedMessage | None:
         """Return the next message if it is here already, having committed the one before; else None."""
         self.finish()
         if self._share is not None and self._share.is_resting:
@@ -167,7 +167,7 @@ class Consumer:
 
     # -- by hand ----------------------------------------------------------------------------------------------
 
-    def poll(self, count: int = 100, *, timeout_ms: float = 0) -> list[Message]:
+    def poll(self, count: int = 100, *, timeout_ms: float = 0) -> list[ReceivedMessage]:
         """Return up to so many messages; they are not committed until commit() is called.
 
         Args:
@@ -234,7 +234,7 @@ class Consumer:
                 advice=f"It reads {', '.join(map(str, self._fetching.positions)) or 'none'}",
             )
         self._damaged.pop(partition, None)
-        strategy = offset if isinstance(offset, PollingStrategy) else PollingStrategy.parse(offset)
+        strategy = start_of(offset)
         self._fetching.seek(partition, find_offset(self._transport, self._name, partition, strategy))
 
     # -- fetching and committing --------------------------------------------------------------------------------
@@ -288,7 +288,7 @@ class Consumer:
                 raise error
         return False
 
-    def _poll(self, partition: int, position: int) -> tuple[Polled, list[Message]]:
+    def _poll(self, partition: int, position: int) -> tuple[Polled, list[ReceivedMessage]]:
         start, polled = PollingStrategy.offset(position), self._ahead.take(partition, position)
         return poll_checked(
             self._transport, self._name, partition, start, FETCH_COUNT, polled=polled, states=self._states, size_bytes=FETCH_BYTES

@@ -5,6 +5,7 @@ from __future__ import annotations
 import os
 from typing import Final
 
+from headstream.client.arguments import MessageIdInput, message_id_of
 from headstream.codec.batch.stamp import stamp
 from headstream.errors import InvalidInputError, LimitError
 from headstream.model.headers import Headers, HeadersInput
@@ -39,7 +40,7 @@ class SentEncoder:
         self._gives_ids = gives_ids
 
     def encode(
-        self, payload: bytes | bytearray | memoryview | None, key: bytes | None, headers: HeadersInput | None, id: int
+        self, payload: bytes | bytearray | memoryview | None, key: bytes | None, headers: HeadersInput | None, id: MessageIdInput
     ) -> tuple[bytes, int]:
         """Return the message as sent, and the bytes of its headers, having checked it against the topic's limits.
 
@@ -59,6 +60,8 @@ class SentEncoder:
                 where=self._name,
                 advice="The topic keeps the last message of each key, so each needs one: pass key=, or take compaction back",
             )
+        if type(id) is not int:
+            id = message_id_of(id)
         if not 0 <= id <= _MAX_ID:
             raise InvalidInputError(f"message id {id} is not an unsigned 128-bit number")
         if not id and self._gives_ids:

@@ -19,7 +19,7 @@ from collections.abc import Iterable, Mapping
 
 from headstream.errors import OffsetOutOfRangeError
 from headstream.model.groups import Assignment
-from headstream.model.message import Message
+from headstream.model.message import ReceivedMessage
 from headstream.model.polling import Polled
 
 __all__ = ["Fetching"]
@@ -34,7 +34,7 @@ class Fetching:
 
     def __init__(self, positions: Mapping[int, int]) -> None:
         self._positions = dict(positions)
-        self._buffer: deque[tuple[Message, int, int]] = deque()
+        self._buffer: deque[tuple[ReceivedMessage, int, int]] = deque()
         self._turn: deque[int] = deque(self._positions)
         self._delivered: tuple[int, int] | None = None
         self._handed_out: dict[int, int] = {}
@@ -74,7 +74,7 @@ class Fetching:
                 return partition, position
         return None
 
-    def feed(self, polled: Polled, messages: Iterable[Message]) -> None:
+    def feed(self, polled: Polled, messages: Iterable[ReceivedMessage]) -> None:
         """Take in what a poll brought.
 
         Args:
@@ -116,7 +116,7 @@ class Fetching:
         else:
             self._done[partition] = next_offset
 
-    def deliver(self) -> Message | None:
+    def deliver(self) -> ReceivedMessage | None:
         """Return the next message, or None where there is none; finish() says when it is done."""
         if not self._buffer:
             return None
@@ -131,9 +131,9 @@ class Fetching:
             self._done[partition] = next_offset
             self._delivered = None
 
-    def hand_out(self, count: int) -> list[Message]:
+    def hand_out(self, count: int) -> list[ReceivedMessage]:
         """Return up to so many messages; release() says when they are done."""
-        messages: list[Message] = []
+        messages: list[ReceivedMessage] = []
         while self._buffer and len(messages) < count:
             message, partition, next_offset = self._buffer.popleft()
             self._handed_out[partition] = next_offset

@@ -19,6 +19,7 @@ from types import TracebackType
 from typing import Final
 
 from headstream.client import forks
+from headstream.client.arguments import MessageIdInput
 from headstream.client.delivery import Delivery
 from headstream.client.encoding import SentEncoder
 from headstream.client.outcomes import Counts, ProducerStats, call_all, explain
@@ -90,7 +91,7 @@ class Producer:
         *,
         key: bytes | None = None,
         headers: HeadersInput | None = None,
-        id: int = 0,
+        id: MessageIdInput = 0,
         partition: int | None = None,
     ) -> Receipt:
         """Send one message: it is on its way when this returns, and stored when its receipt, or flush(), says so.
@@ -102,7 +103,7 @@ class Producer:
             key: Bytes that choose the partition, and identify the message.
             headers: Typed headers: a dict, a list of pairs (for repeats) or Headers. Names that begin with `hs.` are
                 reserved, but for `hs.timestamp`.
-            id: Unsigned 128-bit; 0 has one made: by the producer where the topic looks for repeats, else by the log.
+            id: Unsigned 128-bit, or a UUID; 0 has one made: by the producer where the topic looks for repeats, else by the log.
             partition: From 1; where none is given the key chooses, and without one all partitions take turns.
 
         Raises:
@@ -138,7 +139,7 @@ class Producer:
         *,
         key: bytes | None = None,
         headers: HeadersInput | None = None,
-        id: int = 0,
+        id: MessageIdInput = 0,
         partition: int | None = None,
     ) -> Delivered:
         """Send one message without waiting for others to go with, and return where it is once it is stored.

@@ -4,13 +4,12 @@ from __future__ import annotations
 
 from collections.abc import Iterable
 
-from headstream.client.arguments import StartInput, committer_of, topic_name
+from headstream.client.arguments import StartInput, committer_of, start_of, topic_name
 from headstream.client.places import find_offset
 from headstream.client.transport import Transport
 from headstream.errors import InvalidOptionError
 from headstream.model.groups import Group
 from headstream.model.identifiers import TopicName
-from headstream.model.polling import PollingStrategy
 
 __all__ = ["Progress"]
 
@@ -70,7 +69,7 @@ class Progress:
             GroupInUseError: the group has members, here or in another process: a member goes elsewhere by its own seek().
         """
         transport, name = self._open_transport(), topic_name(topic)
-        strategy = to if isinstance(to, PollingStrategy) else PollingStrategy.parse(to)
+        strategy = start_of(to)
         numbers = [place.number for place in transport.topics.get(name).partitions] if partitions is None else partitions
         return transport.groups.seek(name, group, {number: find_offset(transport, name, number, strategy) for number in numbers})
 

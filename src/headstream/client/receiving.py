@@ -10,7 +10,7 @@ from headstream.codec.batch.payloads import find_wrong_payload
 from headstream.codec.binary import decode_polled
 from headstream.errors import ChecksumError
 from headstream.model.identifiers import TopicName
-from headstream.model.message import Message
+from headstream.model.message import ReceivedMessage
 from headstream.model.polling import Consumer, Polled, PollingStrategy
 
 __all__ = ["PollOptions", "poll_checked"]
@@ -34,7 +34,7 @@ def poll_checked(
     *,
     polled: Polled | None = None,
     **options: Unpack[PollOptions],
-) -> tuple[Polled, list[Message]]:
+) -> tuple[Polled, list[ReceivedMessage]]:
     """Poll, each payload checked; where one is wrong, poll once more from it on.
 
     Args:
@@ -68,14 +68,14 @@ def poll_checked(
     return whole, messages
 
 
-def _take_whole(polled: Polled, topic: TopicName) -> tuple[Polled, list[Message]]:
+def _take_whole(polled: Polled, topic: TopicName) -> tuple[Polled, list[ReceivedMessage]]:
     """Return the messages up to the first whose payload is wrong, and the poll as if it had ended there; or as it is.
 
     Raises:
         DecodeError: the bytes are not messages.
     """
     name, partition = str(topic), polled.partition
-    messages: list[Message] = []
+    messages: list[ReceivedMessage] = []
     for chunk in polled.chunks:
         wrong = find_wrong_payload(chunk)
         if wrong < 0:

@@ -17,7 +17,7 @@ from typing import Final
 from headstream.client.consumer import Consumer
 from headstream.errors import ClosedError, InvalidOptionError, TopicNotFoundError
 from headstream.model.identifiers import TopicName
-from headstream.model.message import Message
+from headstream.model.message import Message, ReceivedMessage
 
 __all__ = ["TopicsConsumer", "is_pattern"]
 
@@ -142,10 +142,10 @@ class TopicsConsumer:
             self._drop(name)
             return False
 
-    def __iter__(self) -> Iterator[Message]:
+    def __iter__(self) -> Iterator[ReceivedMessage]:
         return self
 
-    def __next__(self) -> Message:
+    def __next__(self) -> ReceivedMessage:
         """Return the next message, having committed the one before; wait for it as long as timeout_ms says."""
         self._check_open()
         while True:
@@ -158,14 +158,14 @@ class TopicsConsumer:
             if self._in_hand is None:
                 raise StopIteration
 
-    def poll(self, count: int = 100, *, timeout_ms: float = 0) -> list[Message]:
+    def poll(self, count: int = 100, *, timeout_ms: float = 0) -> list[ReceivedMessage]:
         """Return up to so many messages, of all topics in turn; they are not committed until commit() is called.
 
         Args:
             count: The most messages, 1 or more.
             timeout_ms: How long to wait for the first one.
         """
-        messages: list[Message] = []
+        messages: list[ReceivedMessage] = []
         consumer = self._find_ready(timeout_ms)
         while consumer is not None:
             messages += consumer.poll(count - len(messages))

@@ -26,8 +26,8 @@ from headstream.codec.batch.headers import is_block
 from headstream.codec.buffer import BytesLike, Reader
 from headstream.errors import HeaderError, InvalidInputError
 from headstream.model.header_values import HeaderKind, HeaderValue
-from headstream.model.headers import Headers, unopened
-from headstream.model.message import Message, MessageState, stored_message
+from headstream.model.headers import NO_HEADERS, Headers, unopened
+from headstream.model.message import Message, MessageState, ReceivedMessage, stored_message
 from headstream.model.reserved import KEY_HEADER, NULL_HEADER
 
 __all__ = [
@@ -48,7 +48,6 @@ _SENT_HEAD: Final = struct.Struct("<16sI")
 _POLLED_HEAD: Final = struct.Struct("<QBQ16sII")
 _FIRST_HEAD: Final = struct.Struct("<QQ16sI")
 _NULL: Final = HeaderValue(HeaderKind.BOOL, b"\x01")
-_NO_HEADERS: Final = Headers()
 _KEY_BEGIN: Final = Headers({KEY_HEADER: b""}).as_bytes()[:-4]
 """The header of a key up to its length."""
 _NULL_WHOLE: Final = Headers({NULL_HEADER: _NULL}).as_bytes()
@@ -147,7 +146,7 @@ def encode_polled(messages: Iterable[Message], *, dialect: Dialect = "binary") -
 
 def decode_polled(
     data: BytesLike, *, topic: str | None = None, partition: int | None = None, dialect: Dialect = "binary"
-) -> list[Message]:
+) -> list[ReceivedMessage]:
     """Return stored or polled messages.
 
     Args:
@@ -161,7 +160,7 @@ def decode_polled(
     """
     view = memoryview(data).cast("B") if len(data) else memoryview(b"")
     head = _POLLED_HEAD if dialect == "binary" else _FIRST_HEAD
-    messages, at, size = list[Message](), 0, len(view)
+    messages, at, size = list[ReceivedMessage](), 0, len(view)
     while at < size:
         block_at = at + head.size
         if block_at > size:
@@ -176,7 +175,7 @@ def decode_polled(
         if at > size:
             _pull_body(Reader(data, block_at), block_size)  # says what is cut short
         payload: bytes | None = bytes(view[payload_at:at])
-        key, headers = None, _NO_HEADERS
+        key, headers = None, NO_HEADERS
         if block_size:
             key, headers, payload = _take_reserved(bytes(view[block_at : payload_at - 4]), block_at, payload)
         messages.append(
@@ -215,7 +214,7 @@ def _pull_body(reader: Reader, headers_size: int) -> tuple[bytes | None, Headers
     at = reader.at
     block = reader.pull_bytes(headers_size, "the headers of a message") if headers_size else b""
     payload = reader.pull_bytes(reader.pull_u32("the payload's length"), "the payload of a message")
-    return _take_reserved(block, at, payload) if block else (None, _NO_HEADERS, payload)
+    return _take_reserved(block, at, payload) if block else (None, NO_HEADERS, payload)
 
 
 def _take_reserved(block: bytes, at: int, payload: bytes | None) -> tuple[bytes | None, Headers, bytes | None]:
@@ -234,13 +233,13 @@ def _take_reserved(block: bytes, at: int, payload: bytes | None) -> tuple[bytes 
         payload = None
         begin += len(_NULL_WHOLE)
     if begin:
-        headers = unopened(block[begin:], at + begin) if begin < len(block) else _NO_HEADERS
+        headers = unopened(block[begin:], at + begin) if begin < len(block) else NO_HEADERS
     return key, headers, payload
 
 
 def _open(block: bytes, at: int) -> Headers:
     """Return the headers of a block that is checked as a whole."""
-    headers = unopened(block, at) if block else _NO_HEADERS
+    headers = unopened(block, at) if block else NO_HEADERS
     if not is_block(block):
         headers.items()  # says what is wrong, and where
     return headers

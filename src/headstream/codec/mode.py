@@ -11,13 +11,15 @@ import importlib.machinery
 import importlib.util
 import os
 import sys
+import warnings
 from collections.abc import Sequence
 from types import ModuleType
 from typing import Final
 
-__all__ = ["InterpretedFinder", "choose", "compiled", "describe"]
+__all__ = ["InterpretedFinder", "choose", "compiled", "describe", "warn_if_interpreted"]
 
 _PREFIX: Final = "headstream."
+_has_warned = False
 
 
 class InterpretedFinder(importlib.abc.MetaPathFinder):
@@ -37,10 +39,29 @@ class InterpretedFinder(importlib.abc.MetaPathFinder):
         return None
 
 
+def _is_asked_for() -> bool:
+    return os.environ.get("HEADSTREAM_INTERPRETED", "") not in ("", "0")
+
+
 def choose() -> None:
     """Make all modules run interpreted if the environment asks for it."""
-    if os.environ.get("HEADSTREAM_INTERPRETED", "") not in ("", "0"):
+    if _is_asked_for():
         sys.meta_path.insert(0, InterpretedFinder())
+
+
+def warn_if_interpreted() -> None:
+    """Warn once a process where the kernels run interpreted although the environment does not ask for that."""
+    global _has_warned
+    if _has_warned or _is_asked_for() or compiled():
+        return
+    _has_warned = True
+    warnings.warn(
+        "Headstream's kernels run interpreted, 20 to 100 times slower: the package was installed without a C compiler. Install "
+        "one (Debian: apt-get install gcc python3-dev) and run: pip install --force-reinstall --no-deps headstream. "
+        "HEADSTREAM_INTERPRETED=1 takes it as it is",
+        RuntimeWarning,
+        stacklevel=4,  # where connect() is called
+    )
 
 
 def compiled() -> bool:

@@ -17,7 +17,7 @@ from typing import Final, Protocol, TypeAlias
 from headstream.errors import DecodeError, HeaderError
 from headstream.model.header_values import HeaderValue, value_of
 
-__all__ = ["BINARY", "MAX_KEY_BYTES", "HeaderBlock", "HeaderLayout", "HeaderPlace", "Pair"]
+__all__ = ["BINARY", "MAX_KEY_BYTES", "HeaderBlock", "HeaderLayout", "HeaderPlace", "Pair", "check_key"]
 
 MAX_KEY_BYTES: Final = 255
 """A header key has 1 to 255 bytes of UTF-8 in every dialect."""
@@ -27,6 +27,26 @@ HeaderPlace: TypeAlias = tuple[str, int, int]
 """A key, where its kind and value begin in the block, and where they end."""
 
 _HEADER_END: Final = struct.Struct("<BI")
+
+
+def check_key(key: str) -> str:
+    """Return a header key if it can be one: 1 to 255 bytes of UTF-8, its case kept.
+
+    Raises:
+        HeaderError: it cannot.
+    """
+    if not isinstance(key, str):
+        raise HeaderError(f"a header key is a str, not {type(key).__name__}")
+    if key.isascii():
+        size = len(key)
+    else:
+        try:
+            size = len(key.encode("utf-8"))
+        except UnicodeEncodeError as error:
+            raise HeaderError(f"character {error.start} of the header key has no UTF-8 spelling", where=repr(key[:40])) from None
+    if not 1 <= size <= MAX_KEY_BYTES:
+        raise HeaderError(f"a header key has 1 to {MAX_KEY_BYTES} bytes, this one has {size}", where=repr(key[:40]))
+    return key
 
 
 class HeaderLayout(Protocol):

@@ -8,6 +8,8 @@ The kinds and the bytes of each are told in header_kinds.py.
 
 from __future__ import annotations
 
+import operator
+from collections.abc import Callable
 from typing import Any, Final
 
 from headstream.errors import HeaderError
@@ -100,6 +102,42 @@ class HeaderValue:
 
     def __str__(self) -> str:
         return str(self.value)
+
+    # -- where its number does, the value does: arithmetic needs int() or float() first ----------------------
+
+    def __int__(self) -> int:
+        return self.to_int()
+
+    def __float__(self) -> float:
+        return self.to_float()
+
+    def __index__(self) -> int:
+        value = self.value
+        if isinstance(value, int) and not isinstance(value, bool):
+            return value
+        raise TypeError(f"a {self.kind_name} header cannot be an index")
+
+    def __bytes__(self) -> bytes:
+        return self.data
+
+    def __format__(self, spec: str) -> str:
+        return format(self.value, spec)
+
+    def __lt__(self, other: object) -> bool:
+        return self._compare(other, operator.lt)
+
+    def __le__(self, other: object) -> bool:
+        return self._compare(other, operator.le)
+
+    def __gt__(self, other: object) -> bool:
+        return self._compare(other, operator.gt)
+
+    def __ge__(self, other: object) -> bool:
+        return self._compare(other, operator.ge)
+
+    def _compare(self, other: object, compare: Callable[[Any, Any], bool]) -> bool:
+        """Compare values, of whatever kinds; TypeError where Python cannot compare the two values."""
+        return compare(self.value, other.value if isinstance(other, HeaderValue) else other)
 
     def __repr__(self) -> str:
         if self.kind not in KIND_NAMES:

@@ -8,30 +8,20 @@ from typing import Any, Final, NamedTuple, TypeAlias, Union
 from headstream.errors import HeaderError
 from headstream.model import constructors as kinds
 from headstream.model.constructors import HeaderInput, header_value
-from headstream.model.header_block import BINARY, MAX_KEY_BYTES, HeaderBlock, HeaderLayout, Pair
+from headstream.model.header_block import BINARY, MAX_KEY_BYTES, HeaderBlock, HeaderLayout, Pair, check_key
 from headstream.model.header_values import HeaderKind, HeaderValue, PlainValue
 
-__all__ = ["MAX_KEY_BYTES", "HeaderKind", "HeaderValue", "Headers", "HeadersInput", "Serializer", "check_key", "unopened"]
-
-
-def check_key(key: str) -> str:
-    """Return a header key if it can be one: 1 to 255 bytes of UTF-8, its case kept.
-
-    Raises:
-        HeaderError: it cannot.
-    """
-    if not isinstance(key, str):
-        raise HeaderError(f"a header key is a str, not {type(key).__name__}")
-    if key.isascii():
-        size = len(key)
-    else:
-        try:
-            size = len(key.encode("utf-8"))
-        except UnicodeEncodeError as error:
-            raise HeaderError(f"character {error.start} of the header key has no UTF-8 spelling", where=repr(key[:40])) from None
-    if not 1 <= size <= MAX_KEY_BYTES:
-        raise HeaderError(f"a header key has 1 to {MAX_KEY_BYTES} bytes, this one has {size}", where=repr(key[:40]))
-    return key
+__all__ = [
+    "MAX_KEY_BYTES",
+    "NO_HEADERS",
+    "HeaderKind",
+    "HeaderValue",
+    "Headers",
+    "HeadersInput",
+    "Serializer",
+    "check_key",
+    "unopened",
+]
 
 
 HeadersInput: TypeAlias = Union["Headers", Mapping[str, Any], Iterable[tuple[str, Any]]]
@@ -45,11 +35,13 @@ class Serializer(NamedTuple):
 
 
 class Headers:
-    """An ordered multimap of typed values: order and repeats are kept, and nothing can be changed.
+    """An ordered multimap of typed values: order and repeats are kept.
 
     `headers["k"]` is the last value of a repeated key, `headers.getall("k")` all of them in order.
     Iterating gives each distinct key once, in order of first appearance; `items()` gives every pair.
-    Whatever adds or leaves out headers returns new ones, as the methods of str do.
+    put() and put_string() ... put_bytes() append in place and return the same headers, so that calls can be chained.
+    Headers of a message, and headers that were hashed, are read-only; `Headers(message.headers)` is a copy that is not.
+    with_() and without() always return new headers.
 
     Headers that came as bytes stay bytes until somebody looks: a value is decoded at the first look at it,
     and untouched headers go out as the very bytes they came as.
@@ -61,9 +53,10 @@ class Headers:
         HeaderError: a key or value is not legal.
     """
 
-    __slots__ = ("_block", "_pairs", "_serializers")
+    __slots__ = ("_block", "_pairs", "_read_only", "_serializers")
     _pairs: tuple[Pair, ...] | None
     _block: HeaderBlock | None
+    _read_only: bool
     _serializers: Mapping[str, Serializer]
 
     def __init__(self, source: HeadersInput = ()) -> None:
@@ -77,6 +70,7 @@ class Headers:
         _set_pairs(self, pairs)
         _set_block(self, block)
         _set_serializers(self, serializers)
+        _set_read_only(self, False)
 
     @classmethod
     def from_bytes(cls, data: bytes | bytearray | memoryview, layout: HeaderLayout = BINARY, *, at: int = 0) -> Headers:
@@ -92,6 +86,15 @@ class Headers:
             where the value is.
         """
         return _make(None, HeaderBlock(bytes(data), at, layout), _NO_SERIALIZERS) if len(data) else cls()
+
+    @property
+    def read_only(self) -> bool:
+        """Whether put() is refused: these are the headers of a message, or were hashed."""
+        return self._read_only
+
+    def as_read_only(self) -> Headers:
+        """Return these headers where they are read-only, else a read-only copy of them."""
+        return self if self._read_only else _make(self._pairs, self._block, self._serializers, read_only=True)
 
     def as_bytes(self, layout: HeaderLayout = BINARY) -> bytes:
         """Return the block of these headers: the very bytes they came as where they came in that layout.
@@ -111,7 +114,7 @@ class Headers:
         return block.data if block is not None and block.layout.name == layout.name else None
 
     def __setattr__(self, name: str, value: object) -> None:
-        raise AttributeError("Headers are frozen: build new ones with with_(), put() or Headers(...)")
+        raise AttributeError(f"headers have no attribute {name} that can be set: add headers with put(), or use with_()")
 
     def __getitem__(self, key: str) -> HeaderValue:
         if self._pairs is None and self._block is not None:
@@ -196,52 +199,52 @@ class Headers:
             raise HeaderError(f"the header {key!r} repeats, which a dict cannot hold", advice="Use items() or getall()")
         return {name: value.value for name, value in self.items()}
 
-    # -- one put a type of the typed-headers proposal (KIP-82): new headers with one more at the end -------------
+    # -- one put a type of the typed-headers proposal (KIP-82): appended in place, as there -----------------------
 
     def put_boolean(self, key: str, value: bool) -> Headers:
-        """Return new headers with a bool after the present ones."""
-        return self._plus(key, kinds.bool_(value))
+        """Append a bool; return these headers."""
+        return self._append(key, kinds.bool_(value))
 
     def put_byte(self, key: str, value: int) -> Headers:
-        """Return new headers with an int8 after the present ones."""
-        return self._plus(key, kinds.int8(value))
+        """Append an int8; return these headers."""
+        return self._append(key, kinds.int8(value))
 
     def put_char(self, key: str, value: str) -> Headers:
-        """Return new headers with a char, one UTF-16 code unit, after the present ones."""
-        return self._plus(key, kinds.char(value))
+        """Append a char, one UTF-16 code unit,; return these headers."""
+        return self._append(key, kinds.char(value))
 
     def put_short(self, key: str, value: int) -> Headers:
-        """Return new headers with an int16 after the present ones."""
-        return self._plus(key, kinds.int16(value))
+        """Append an int16; return these headers."""
+        return self._append(key, kinds.int16(value))
 
     def put_integer(self, key: str, value: int) -> Headers:
-        """Return new headers with an int32 after the present ones."""
-        return self._plus(key, kinds.int32(value))
+        """Append an int32; return these headers."""
+        return self._append(key, kinds.int32(value))
 
     def put_long(self, key: str, value: int) -> Headers:
-        """Return new headers with an int64 after the present ones."""
-        return self._plus(key, kinds.int64(value))
+        """Append an int64; return these headers."""
+        return self._append(key, kinds.int64(value))
 
     def put_float(self, key: str, value: float) -> Headers:
-        """Return new headers with a float32 after the present ones."""
-        return self._plus(key, kinds.float32(value))
+        """Append a float32; return these headers."""
+        return self._append(key, kinds.float32(value))
 
     def put_double(self, key: str, value: float) -> Headers:
-        """Return new headers with a float64 after the present ones."""
-        return self._plus(key, kinds.float64(value))
+        """Append a float64; return these headers."""
+        return self._append(key, kinds.float64(value))
 
     def put_string(self, key: str, value: str) -> Headers:
-        """Return new headers with a string after the present ones."""
-        return self._plus(key, kinds.string(value))
+        """Append a string; return these headers."""
+        return self._append(key, kinds.string(value))
 
     def put_bytes(self, key: str, value: bytes) -> Headers:
-        """Return new headers with raw bytes after the present ones."""
-        return self._plus(key, kinds.raw(value))
+        """Append raw bytes; return these headers."""
+        return self._append(key, kinds.raw(value))
 
     # -- objects of one's own behind a key --------------------------------------------------------------------
 
     def register(self, key: str, encode: Callable[[Any], HeaderInput], decode: Callable[[Any], Any]) -> Headers:
-        """Return these headers, knowing how the object behind a key travels: for put() and load().
+        """Return new headers that know how the object behind a key travels: for put() and load().
 
         Args:
             key: The header's key.
@@ -251,7 +254,7 @@ class Headers:
         return _make(self._pairs, self._block, {**self._serializers, check_key(key): Serializer(encode, decode)})
 
     def registered_as(self, other: Headers) -> Headers:
-        """Return these headers with what is registered with others, as for headers that just came.
+        """Return new headers with what is registered with others, as for headers that were just received.
 
         Args:
             other: Headers that register() returned.
@@ -259,9 +262,13 @@ class Headers:
         return _make(self._pairs, self._block, {**self._serializers, **other._serializers})
 
     def put(self, key: str, value: Any) -> Headers:
-        """Return new headers with one more at the end: a typed or plain value, or an object of what is registered."""
+        """Append a typed or plain value, or an object whose key is registered; return these headers.
+
+        Raises:
+            HeaderError: the key or value is not legal, or the headers are read-only.
+        """
         serializer = self._serializers.get(key)
-        return self.with_((key, value if serializer is None else serializer.encode(value)))
+        return self._append(key, _named(key, value if serializer is None else serializer.encode(value)))
 
     def load(self, key: str) -> Any:
         """Return the last value of a key, as the object that is registered for it, or else the plain value.
@@ -280,8 +287,16 @@ class Headers:
             return self._block.keys()
         return [name for name, _ in self._pairs or ()]
 
-    def _plus(self, key: str, value: HeaderValue) -> Headers:
-        return _make((*self.items(), (check_key(key), value)), None, self._serializers)
+    def _append(self, key: str, value: HeaderValue) -> Headers:
+        if self._read_only:
+            raise HeaderError(
+                "these headers are read-only: they belong to a message, or were hashed",
+                where=f"header {key!r}",
+                advice="Use with_(), or put into a copy: Headers(message.headers)",
+            )
+        _set_pairs(self, (*self.items(), (check_key(key), value)))
+        _set_block(self, None)
+        return self
 
     def _with_pairs(self, pairs: tuple[Pair, ...]) -> Headers:
         return _make(pairs, None, self._serializers)
@@ -307,6 +322,7 @@ class Headers:
         return self.items() == other.items()
 
     def __hash__(self) -> int:
+        _set_read_only(self, True)  # a set or dict that holds them must find them again
         return hash(self.items())
 
     def __repr__(self) -> str:
@@ -325,23 +341,31 @@ def unopened(data: bytes, at: int) -> Headers:
         data: The whole block.
         at: The byte position of the block in its input, for errors.
     """
-    return _make(None, HeaderBlock(data, at, BINARY), _NO_SERIALIZERS)
+    return _make(None, HeaderBlock(data, at, BINARY), _NO_SERIALIZERS, read_only=True)
 
 
 _NO_SERIALIZERS: Final[Mapping[str, Serializer]] = {}
 _set_pairs: Final[Any] = Headers.__dict__["_pairs"].__set__
 _set_block: Final[Any] = Headers.__dict__["_block"].__set__
 _set_serializers: Final[Any] = Headers.__dict__["_serializers"].__set__
+_set_read_only: Final[Any] = Headers.__dict__["_read_only"].__set__
 _new: Final[Any] = Headers.__new__
 
 
-def _make(pairs: tuple[Pair, ...] | None, block: HeaderBlock | None, serializers: Mapping[str, Serializer]) -> Headers:
+def _make(
+    pairs: tuple[Pair, ...] | None, block: HeaderBlock | None, serializers: Mapping[str, Serializer], *, read_only: bool = False
+) -> Headers:
     """Return headers of pairs that are checked, or of a block."""
     headers: Headers = _new(Headers)
     _set_pairs(headers, pairs)
     _set_block(headers, block)
     _set_serializers(headers, serializers)
+    _set_read_only(headers, read_only)
     return headers
+
+
+NO_HEADERS: Final = _make((), None, _NO_SERIALIZERS, read_only=True)
+"""The headers of a message that has none."""
 
 
 def _pairs_of(source: Iterable[tuple[str, Any]]) -> Iterator[tuple[str, Any]]:

@@ -5,23 +5,36 @@ from __future__ import annotations
 import enum
 import zlib
 from dataclasses import dataclass, field
-from typing import Any, Final
+from typing import TYPE_CHECKING, Any, Final
 
 from headstream.errors import InvalidInputError
-from headstream.model.headers import Headers
+from headstream.model.headers import NO_HEADERS, Headers
 
-__all__ = ["Message", "MessageState", "StateChange", "checksum", "parse_state", "state_name", "stored_message"]
+__all__ = ["Message", "MessageState", "ReceivedMessage", "StateChange", "checksum", "parse_state", "state_name", "stored_message"]
 
 _MAX_ID: Final = (1 << 128) - 1
 
 
 class MessageState(enum.IntEnum):
-    """The state of a stored message; the codes are Iggy's."""
+    """The state of a stored message; the codes are Iggy's.
+
+    A code that this version does not know, 0 to 255, is a member without a name of its own:
+    `MessageState(99).name` is "unknown(99)", and iterating over the states does not give it.
+    """
 
     AVAILABLE = 1
     UNAVAILABLE = 10
     POISONED = 20
     MARKED_FOR_DELETION = 30
+
+    @classmethod
+    def _missing_(cls, value: object) -> MessageState | None:
+        if not isinstance(value, int) or not 0 <= value <= 255:
+            return None
+        unknown = int.__new__(cls, value)
+        unknown._name_, unknown._value_ = f"unknown({value})", value
+        # Cached as the standard library's own flags are: the same code is the same object.
+        return cls._value2member_map_.setdefault(value, unknown)  # type: ignore[return-value]
 
 
 @dataclass(frozen=True, slots=True)
@@ -49,14 +62,11 @@ def state_name(state: int) -> str:
     Args:
         state: A state code, 0 to 255.
     """
-    try:
-        return MessageState(state).name.lower()
-    except ValueError:
-        return f"unknown({state})"
+    return MessageState(state).name.lower() if 0 <= state <= 255 else f"unknown({state})"
 
 
-def parse_state(name: str) -> int:
-    """Return the code of a state name, `unknown(n)` included.
+def parse_state(name: str) -> MessageState:
+    """Return the state of a name, `unknown(n)` included.
 
     Args:
         name: A name as state_name() gives it; case does not matter.
@@ -66,9 +76,9 @@ def parse_state(name: str) -> int:
     """
     text = name.strip().lower()
     if text.startswith("unknown(") and text.endswith(")") and text[8:-1].isdecimal() and int(text[8:-1]) < 256:
-        return int(text[8:-1])
+        return MessageState(int(text[8:-1]))
     try:
-        return MessageState[text.upper()].value
+        return MessageState[text.upper()]
     except KeyError:
         names = ", ".join(state.name.lower() for state in MessageState)
         raise InvalidInputError(f"{name!r} is not a message state", advice=f"Use one of {names}") from None
@@ -83,7 +93,7 @@ def checksum(payload: bytes) -> int:
     return zlib.crc32(payload)
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@dataclass(frozen=True, slots=True, kw_only=True, eq=False)
 class Message:
     """One message.
 
@@ -94,7 +104,7 @@ class Message:
         id: Unsigned 128-bit; 0 means that the log makes one.
         offset: Place in the partition, from 0; None before the message is stored.
         timestamp: When the log appended it, microseconds since 1970 UTC; None before it is stored.
-        state: A MessageState, or the plain number of a state this version does not know.
+        state: A MessageState, or its code from 0 to 255.
         checksum: CRC-32 of the payload; computed where it is not given.
         topic: `stream/topic` it was read from; not part of equality.
         partition: The partition it was read from; not part of equality.
@@ -104,12 +114,12 @@ class Message:
     """
 
     payload: bytes | None
-    headers: Headers = field(default_factory=Headers)
+    headers: Headers = NO_HEADERS
     key: bytes | None = None
     id: int = 0
     offset: int | None = None
     timestamp: int | None = None
-    state: int = MessageState.AVAILABLE
+    state: MessageState = MessageState.AVAILABLE
     checksum: int = -1
     topic: str | None = field(default=None, compare=False)
     partition: int | None = field(default=None, compare=False)
@@ -123,21 +133,45 @@ class Message:
         if not 0 <= self.id <= _MAX_ID:
             raise InvalidInputError(f"message id {self.id} is not an unsigned 128-bit number")
         if not isinstance(self.headers, Headers):
-            object.__setattr__(self, "headers", Headers(self.headers))
+            object.__setattr__(self, "headers", Headers(self.headers).as_read_only())
+        elif not self.headers.read_only:  # what is put into the sender's own headers later is no part of this message
+            object.__setattr__(self, "headers", self.headers.as_read_only())
         if self.checksum == -1:
             object.__setattr__(self, "checksum", zlib.crc32(self.payload or b""))
         if not isinstance(self.state, MessageState):
-            if not 0 <= self.state <= 255:
+            if not isinstance(self.state, int) or not 0 <= self.state <= 255:
                 raise InvalidInputError(f"state {self.state} is not a number from 0 to 255")
-            if self.state in _STATES:
-                object.__setattr__(self, "state", _STATES[self.state])
+            object.__setattr__(self, "state", MessageState(self.state))
 
     def verify(self) -> bool:
         """Return whether the checksum matches the payload."""
         return self.checksum == zlib.crc32(self.payload or b"")
 
+    def __eq__(self, other: object) -> bool:
+        if not isinstance(other, Message):
+            return NotImplemented
+        return all(getattr(self, name) == getattr(other, name) for name in _COMPARED)
 
-_STATES: Final = {state.value: state for state in MessageState}
+    def __hash__(self) -> int:
+        return hash(tuple(getattr(self, name) for name in _COMPARED))
+
+
+_COMPARED: Final = ("payload", "headers", "key", "id", "offset", "timestamp", "state", "checksum")
+"""What makes two messages equal: not where they were read, nor whether they were received or made."""
+
+
+class ReceivedMessage(Message):
+    """A message that was read from a log: its topic, partition, offset and timestamp are known."""
+
+    __slots__ = ()
+    if TYPE_CHECKING:
+        offset: int
+        timestamp: int
+        topic: str
+        partition: int
+
+
+_STATES: Final = tuple(MessageState(code) for code in range(256))
 
 
 def stored_message(
@@ -151,8 +185,8 @@ def stored_message(
     checksum: int,
     topic: str | None,
     partition: int | None,
-) -> Message:
-    """Return what Message(...) does of fields that are known to be good, as those are which were read from a log.
+) -> ReceivedMessage:
+    """Return what ReceivedMessage(...) does of fields that are known to be good, as those are which were read from a log.
 
     Args:
         payload: As for Message, as are the others.
@@ -166,14 +200,14 @@ def stored_message(
         topic: `stream/topic`.
         partition: Its number.
     """
-    message: Message = _new(Message)
+    message: ReceivedMessage = _new(ReceivedMessage)
     _set_payload(message, payload)
     _set_headers(message, headers)
     _set_key(message, key)
     _set_id(message, id)
     _set_offset(message, offset)
     _set_timestamp(message, timestamp)
-    _set_state(message, _STATES.get(state, state))
+    _set_state(message, _STATES[state])
     _set_checksum(message, zlib.crc32(payload or b"") if checksum == -1 else checksum)
     _set_topic(message, topic)
     _set_partition(message, partition)

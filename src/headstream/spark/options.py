@@ -21,14 +21,14 @@ missing without a word; here that has to be asked for.
 from __future__ import annotations
 
 import difflib
-import re
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from typing import Final, Literal, TypeAlias, get_args
 
 from headstream.codec.batch.results import WantedHeader
 from headstream.errors import InvalidInputError, InvalidOptionError
 from headstream.model.message import MessageState, parse_state
+from headstream.model.quantities import parse_duration_us, parse_size_bytes
 from headstream.spark.bounds import BOUND_OPTIONS, ENDING_OPTIONS, Bound, parse_ending, parse_starting
 from headstream.spark.header_columns import parse_header_columns
 from headstream.spark.limits import DEFAULT_DELAY_US, Limits
@@ -72,29 +72,6 @@ _NAMES: Final = (
 _MAX_TASKS: Final = 100_000
 """More tasks than this are a slip of the finger, and cost more than the reading."""
 _MAX_INT64: Final = (1 << 63) - 1
-_DURATION_US: Final = {
-    "": 1000,
-    "us": 1,
-    "ms": 1000,
-    "s": 10**6,
-    "m": 60 * 10**6,
-    "min": 60 * 10**6,
-    "h": 3600 * 10**6,
-    "d": 86400 * 10**6,
-}
-_SIZE_BYTES: Final = {
-    "": 1,
-    "b": 1,
-    "k": 1 << 10,
-    "kb": 1 << 10,
-    "m": 1 << 20,
-    "mb": 1 << 20,
-    "g": 1 << 30,
-    "gb": 1 << 30,
-    "t": 1 << 40,
-    "tb": 1 << 40,
-}
-"""Units as Spark reads them: of a duration without one milliseconds; a kilobyte has 1024 bytes."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -277,19 +254,26 @@ def _limits(given: Mapping[str, str]) -> Limits:
         raise InvalidOptionError(f"minOffsetsPerTrigger={least} is more than maxOffsetsPerTrigger={most}")
     if least is None and "maxtriggerdelay" in given:
         raise InvalidOptionError("maxTriggerDelay is for minOffsetsPerTrigger, which is not given")
-    size = _measure(given, "maxBytesPerTrigger", _SIZE_BYTES, "a number of bytes, as 500m or 2g")
-    delay = _measure(given, "maxTriggerDelay", _DURATION_US, "a duration, as 90s or 15m")
+    size = _measure(given, "maxBytesPerTrigger", parse_size_bytes, "a number of bytes, as 500m or 2g")
+    delay = _measure(given, "maxTriggerDelay", _milliseconds_or_duration, "a duration, as 90s or 15m")
     return Limits(most, size, least, DEFAULT_DELAY_US if delay is None else delay)
 
 
-def _measure(given: Mapping[str, str], option: str, units: Mapping[str, int], what: str) -> int | None:
+def _milliseconds_or_duration(text: str) -> int:
+    return parse_duration_us(text, plain_unit="ms")  # as Spark reads a duration without a unit
+
+
+def _measure(given: Mapping[str, str], option: str, read: Callable[[str], int], what: str) -> int | None:
     text = given.get(option.lower())
     if text is None:
         return None
-    found = re.fullmatch(r"(\d+)\s*([a-z]*)", text.strip().lower())
-    if found is None or found[2] not in units or not 1 <= int(found[1]) * units[found[2]] <= _MAX_INT64:
+    try:
+        measure = read(text)
+    except InvalidInputError:
+        measure = 0
+    if not 1 <= measure <= _MAX_INT64:
         raise InvalidOptionError(f"{option}={text} is not {what}")
-    return int(found[1]) * units[found[2]]
+    return measure
 
 
 def _number(given: Mapping[str, str], option: str, maximum: int) -> int | None:

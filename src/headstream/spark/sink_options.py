@@ -21,6 +21,7 @@ from headstream.errors import HeaderError, InvalidInputError, InvalidOptionError
 from headstream.model.header_values import HeaderKind
 from headstream.model.headers import Headers
 from headstream.model.identifiers import TopicName
+from headstream.model.quantities import parse_duration_us
 from headstream.model.reserved import check_unreserved
 from headstream.spark.log_urls import LogPlace, parse_log
 
@@ -29,7 +30,6 @@ __all__ = ["SinkOptions", "parse_header_kinds", "parse_sink_options"]
 _NAMES: Final = ("url", "topic", "headerColumns", "badRowsPath", "commitTimeout", "txnAppId", "txnVersion")
 _SPARKS_OWN: Final = frozenset({"path", "checkpointlocation", "queryname"})
 _MAX_WRITER: Final = 200
-_UNITS: Final = {"ms": 0.001, "s": 1.0, "m": 60.0}
 _HEADER: Final = re.compile(r"\s*(?:`(?P<quoted>(?:[^`]|``)+)`|(?P<name>[\w.\-]+))(?:\s+(?P<kind>\w+))?\s*(?:,|$)")
 
 
@@ -148,10 +148,10 @@ def _path(text: str | None) -> str | None:
 
 
 def _seconds(text: str) -> float:
-    match = re.fullmatch(r"\s*(\d+(?:\.\d+)?)\s*(ms|s|m)?\s*", text)
-    if match is None:
-        raise InvalidOptionError(f"commitTimeout={text} is no time", advice="Write 500ms, 60s or 5m")
-    return float(match[1]) * _UNITS[match[2] or "s"]
+    try:
+        return parse_duration_us(text, plain_unit="s") / 1_000_000
+    except InvalidInputError as error:
+        raise InvalidOptionError(f"commitTimeout: {error.what}", advice=error.advice) from None
 
 
 def _transaction(app: str | None, version: str | None) -> tuple[str, int] | None:

@@ -5,21 +5,14 @@ The unit is the largest of EiB, EB, PiB, PB, ... KiB, KB in which the size is at
 
 from __future__ import annotations
 
-import re
-from fractions import Fraction
 from typing import Any, Final
 
-from headstream.errors import DecodeError
+from headstream.errors import DecodeError, InvalidInputError
+from headstream.model.quantities import SIZE_UNITS, parse_size_bytes
 
 __all__ = ["format_size", "parse_size"]
 
-_UNITS: Final = [
-    (f"{prefix}{suffix}", base**power)
-    for power, prefix in reversed(list(enumerate("KMGTPE", start=1)))
-    for suffix, base in (("iB", 1024), ("B", 1000))
-]
-_SCALES: Final = {name.lower(): scale for name, scale in _UNITS} | {"b": 1, "": 1}
-_SIZE: Final = re.compile(r"([0-9]{1,20})(?:\.([0-9]{1,18}))?\s*([a-zA-Z]{0,3})", re.ASCII)
+_UNITS: Final = list(reversed(SIZE_UNITS.items()))[:-1]
 
 
 def format_size(size: int) -> str:
@@ -45,13 +38,9 @@ def parse_size(spelled: Any, where: str = "size") -> int:
     Raises:
         DecodeError: it is neither, or beyond 64 bits.
     """
-    if type(spelled) is int:
-        size = Fraction(spelled)
-    else:
-        found = _SIZE.fullmatch(spelled.strip()) if isinstance(spelled, str) else None
-        if found is None or found[3].lower() not in _SCALES:
-            raise DecodeError(f"a size is a number of bytes or a text such as '1.5 KB', not {spelled!r:.40}", 0, where=where)
-        size = Fraction(f"{found[1]}.{found[2] or 0}") * _SCALES[found[3].lower()]
-    if not 0 <= size < 1 << 64:
-        raise DecodeError("a size is from 0 to 2^64-1 bytes", 0, where=where)
-    return int(size)
+    try:
+        return parse_size_bytes(spelled)
+    except InvalidInputError:
+        raise DecodeError(
+            f"a size is a number of bytes from 0 to 2^64-1 or a text such as '1.5 KB', not {spelled!r:.40}", 0, where=where
+        ) from None

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 from typing import Any
 
 from headstream.codec.binary import decode_polled, encode_sent
@@ -98,7 +98,7 @@ def poll(
     return peer.ask(PollMessages(consumer, stream, topic, partition, kind, value, count, auto_commit))
 
 
-def polled(reply: PolledMessages) -> list[Message]:
+def polled(reply: PolledMessages) -> Sequence[Message]:
     """Return the messages of a reply."""
     messages = decode_polled(reply.messages)
     assert len(messages) == reply.count

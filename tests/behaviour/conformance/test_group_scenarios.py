@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 
 import pytest
 
@@ -40,7 +40,7 @@ def owned(peer: TcpPeer) -> dict[int, tuple[int, ...]]:
     return {member.id: member.partitions for member in group.members}
 
 
-def take(peer: TcpPeer, count: int = 1) -> list[Message]:
+def take(peer: TcpPeer, count: int = 1) -> Sequence[Message]:
     """Poll as a member, whose turn says which partition."""
     return polled(poll(peer, PollingKind.NEXT, count=count, partition=0, consumer=GROUP, auto_commit=True))
 

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import struct
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 
 import pytest
 import xxhash
@@ -28,14 +28,14 @@ def make_message(number: int, size: int) -> Message:
     return Message(payload=b"%d." % number + b"x" * size, id=number + 1, headers=headers)
 
 
-def batches(size: int) -> Iterator[list[Message]]:
+def batches(size: int) -> Iterator[Sequence[Message]]:
     begin = 0
     for count in BATCHES:
         yield [make_message(number, size) for number in range(begin, begin + count)]
         begin += count
 
 
-def numbers(messages: list[Message]) -> list[int]:
+def numbers(messages: Sequence[Message]) -> list[int]:
     """Return which messages those are, having checked that nothing of them has changed."""
     found = []
     for message in messages:

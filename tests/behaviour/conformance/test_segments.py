@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from pathlib import Path
 
 import pytest
@@ -52,7 +52,7 @@ def partition(peer: TcpPeer) -> Partition:
     return topic.partitions[0]
 
 
-def check_whole(messages: list[Message], numbers: range) -> None:
+def check_whole(messages: Sequence[Message], numbers: range) -> None:
     assert [message.offset for message in messages] == list(numbers)
     for message, number in zip(messages, numbers, strict=True):
         sent = make_message(number)

@@ -22,7 +22,7 @@ _TYPED = Headers([("attempt", hs.uint8(3)), ("source", "web"), ("source", "app")
 _MESSAGES = [
     Message(payload=b"paid", key=b"42", headers=_TYPED, id=7, timestamp=1_700_000_000_123_456),
     Message(payload=None, key=b"42", headers=Headers({"why": "asked"}), timestamp=1_700_000_000_124_000),
-    Message(payload=b"bad", state=20, timestamp=1_700_000_000_125_000),
+    Message(payload=b"bad", state=hs.MessageState.POISONED, timestamp=1_700_000_000_125_000),
     Message(payload=b"", timestamp=1_700_000_000_126_000),
 ]
 

@@ -68,7 +68,7 @@ def test_a_group_is_moved_and_deleted(url: str) -> None:
     assert [row["lag"] for row in run(url, "seek", "shop/orders", "billing", "2", "--partition", "2")] == [0, 2]
     assert [row["lag"] for row in run(url, "seek", "shop/orders", "new", "last")] == [0, 0]
     assert [row["group"] for row in run(url, "list", "shop/orders")] == ["billing", "new"]
-    assert run(url, "delete", "shop/orders", "new") == {"deleted": "new", "topic": "shop/orders"}
+    assert run(url, "delete", "shop/orders", "new", "--yes") == {"deleted": "new", "topic": "shop/orders"}
     assert [row["group"] for row in run(url, "list", "shop/orders")] == ["billing"]
 
 
@@ -81,5 +81,5 @@ def test_what_cannot_be_is_refused(url: str) -> None:
         result = CliRunner().invoke(cli, ["group", *arguments, "--url", url])
         assert (result.exit_code, text in result.output) == (code, True), result.output
     with hs.connect(url) as log, log.consumer("shop/orders", group="billing"):
-        result = CliRunner().invoke(cli, ["group", "delete", "shop/orders", "billing", "--url", url])
+        result = CliRunner().invoke(cli, ["group", "delete", "shop/orders", "billing", "--yes", "--url", url])
         assert (result.exit_code, "is being read for" in result.output) == (1, True)

@@ -42,7 +42,7 @@ def test_line_has_the_form_that_is_promised() -> None:
         "partition": 1,
         "key": "NDI=",
         "payload": "aGVsbG8=",
-        "id": 7,
+        "id": "07000000-0000-0000-0000-000000000000",
         "headers": [{"key": "attempt", "kind": "uint8", "value": 3}],
         "timestamp_us": 9,
         "offset": 5,

@@ -136,9 +136,9 @@ def test_misuse_ends_with_2(arguments: list[str]) -> None:
     "arguments",
     [
         ["stream", "show", "shop"],
-        ["stream", "delete", "shop"],
+        ["stream", "delete", "shop", "--yes"],
         ["topic", "show", "shop/orders"],
-        ["topic", "delete", "shop/orders"],
+        ["topic", "delete", "shop/orders", "--yes"],
         ["send", "shop/orders", "x"],
         ["poll", "shop/orders"],
         ["tail", "shop/orders"],

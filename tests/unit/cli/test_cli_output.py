@@ -7,9 +7,9 @@ from collections.abc import Iterator
 import pytest
 from rich.cells import cell_len
 
-from headstream.cli.message_view import describe_bytes, print_message_lines, print_message_table
+from headstream.cli.message_view import MessageForm, describe_bytes, print_message_lines, print_message_table
 from headstream.cli.output import escape, format_time, print_object, print_objects, write_json_list
-from headstream.model.message import Message
+from headstream.model.message import MessageState, ReceivedMessage
 from tests.cli_inputs import ALL_KINDS
 
 ROWS = [{"name": "shop", "id": 1, "topics": ["a", "b"]}, {"name": "[red]zoo", "id": 12, "topics": []}]
@@ -102,20 +102,22 @@ def test_format_time_is_iso_8601_in_utc(time_us: int, shown: str) -> None:
 
 
 def test_messages_are_one_line_each_whatever_is_in_them(capsys: pytest.CaptureFixture[str]) -> None:
-    message = Message(payload=b"a\nb", headers=ALL_KINDS, key=b"\n", offset=3, timestamp=0, partition=1, state=20)
-    print_message_lines([message], "table")
+    message = ReceivedMessage(
+        payload=b"a\nb", headers=ALL_KINDS, key=b"\n", offset=3, timestamp=0, partition=1, state=MessageState.POISONED
+    )
+    print_message_lines([message], MessageForm("table"))
     (line,) = capsys.readouterr().out.splitlines()
     assert line.startswith("1:3  1970-01-01T00:00:00.000000Z  poisoned  key \\n  raw=raw:AP8= string=string:grün")
     assert line.endswith("  a\\nb")
     assert line.isprintable()
-    print_message_table([message], "table")
+    print_message_table([message], MessageForm("table"))
     head, row = capsys.readouterr().out.splitlines()
     assert head.split() == ["partition", "offset", "time", "state", "key", "headers", "payload"]
     assert "poisoned" in row
 
 
 def test_state_is_a_column_only_where_a_message_is_not_available(capsys: pytest.CaptureFixture[str]) -> None:
-    print_message_table([Message(payload=b"a", offset=0, timestamp=0, partition=1)], "table")
+    print_message_table([ReceivedMessage(payload=b"a", offset=0, timestamp=0, partition=1)], MessageForm("table"))
     assert "state" not in capsys.readouterr().out
 
 
@@ -127,7 +129,9 @@ def test_a_terminal_that_is_too_narrow_for_a_table_of_messages_shows_lines(
     monkeypatch.setenv("COLUMNS", str(width))
     monkeypatch.setenv("TERM", "dumb")
     payload = b"payload " * 20
-    print_message_table([Message(payload=payload, headers=ALL_KINDS, offset=1, timestamp=0, partition=1)], "table")
+    print_message_table(
+        [ReceivedMessage(payload=payload, headers=ALL_KINDS, offset=1, timestamp=0, partition=1)], MessageForm("table")
+    )
     shown = capsys.readouterr().out
     assert shown.startswith("partition") is is_table
     assert shown.count("payload") >= 20

@@ -11,7 +11,7 @@ from click.testing import CliRunner
 
 import headstream as hs
 from headstream.cli.main import cli
-from headstream.cli.topic_options import parse_age_us, parse_compaction_us, parse_deduplication, parse_size_bytes
+from headstream.cli.topic_options import parse_age_us, parse_compaction_us, parse_deduplication, parse_topic_size
 from headstream.errors import InvalidInputError
 
 OPTIONS = ("retention", "retention_bytes", "compaction", "deduplication")
@@ -46,8 +46,8 @@ def test_partitions_are_listed_and_shown(url: str) -> None:
 
 def test_partitions_are_created_and_deleted(url: str) -> None:
     assert run(url, "partition", "create", "shop/orders", "--count", "3") == {"topic": "shop/orders", "partitions": 5}
-    assert run(url, "partition", "delete", "shop/orders", "--count", "4") == {"topic": "shop/orders", "partitions": 1}
-    refused = CliRunner().invoke(cli, ["partition", "delete", "shop/orders", "--url", url])
+    assert run(url, "partition", "delete", "shop/orders", "--count", "4", "--yes") == {"topic": "shop/orders", "partitions": 1}
+    refused = CliRunner().invoke(cli, ["partition", "delete", "shop/orders", "--yes", "--url", url])
     assert (refused.exit_code, "1 of 1 partitions cannot be deleted" in refused.output) == (2, True)
 
 
@@ -65,7 +65,7 @@ def test_states_are_set_and_shown_with_their_reason(url: str) -> None:
 
 
 def test_a_topic_is_purged(url: str) -> None:
-    assert run(url, "topic", "purge", "shop/orders") == {"purged": "shop/orders"}
+    assert run(url, "topic", "purge", "shop/orders", "--yes") == {"purged": "shop/orders"}
     assert run(url, "topic", "show", "shop/orders")["messages"] == 0
 
 
@@ -86,13 +86,13 @@ def test_ages_and_sizes_are_read() -> None:
     assert [parse_age_us(text) for text in ("1s", "2m", "3 h", "forever")] == [10**6, 120 * 10**6, 10800 * 10**6, None]
     assert [parse_compaction_us(text) for text in ("0s", "1d", "None")] == [0, 86400 * 10**6, None]
     assert [parse_deduplication(text) for text in ("100", " 7 ", "none")] == [100, 7, None]
-    assert [parse_size_bytes(text) for text in ("7", "7B", "2kb", "3 MB", "unlimited")] == [7, 7, 2000, 3_000_000, None]
-    for text in ("", "1", "d", "-1d", "1.5h"):
+    assert [parse_topic_size(text) for text in ("7", "7B", "2kb", "3 MB", "unlimited")] == [7, 7, 2000, 3_000_000, None]
+    for text in ("", "1", "d", "-1d", "1.5x"):
         with pytest.raises(InvalidInputError, match="is not an age"):
             parse_age_us(text)
-    for text in ("", "GB", "-1", "1PB"):
+    for text in ("", "GB", "-1", "1XB"):
         with pytest.raises(InvalidInputError, match="is not a size"):
-            parse_size_bytes(text)
+            parse_topic_size(text)
 
 
 @pytest.mark.parametrize(

@@ -7,12 +7,12 @@ import pytest
 from headstream.client.fetching import Fetching
 from headstream.errors import OffsetOutOfRangeError
 from headstream.model.groups import Assignment
-from headstream.model.message import Message
+from headstream.model.message import ReceivedMessage
 from headstream.model.polling import Polled
 
 
 def feed(fetching: Fetching, partition: int, *offsets: int, next_offset: int | None = None, end_offset: int = 100) -> None:
-    messages = [Message(payload=b"%d" % offset, offset=offset, partition=partition) for offset in offsets]
+    messages = [ReceivedMessage(payload=b"%d" % offset, offset=offset, partition=partition) for offset in offsets]
     after = next_offset if next_offset is not None else offsets[-1] + 1
     fetching.feed(Polled(partition, end_offset, after, len(messages), ()), messages)
 

@@ -56,9 +56,11 @@ def test_encode_sent_spells_every_field() -> None:
 
 
 def test_encode_polled_spells_every_field() -> None:
-    message = Message(payload=b"alpha", headers=Headers({"attempt": kinds.uint8(3)}), id=7, offset=9, timestamp=11, state=20)
+    message = Message(
+        payload=b"alpha", headers=Headers({"attempt": kinds.uint8(3)}), id=7, offset=9, timestamp=11, state=MessageState.POISONED
+    )
     assert encode_polled([message]) == stored(
-        b"alpha", header("attempt", 9, b"\x03"), offset=9, state=20, timestamp_us=11, message_id=7
+        b"alpha", header("attempt", 9, b"\x03"), offset=9, state=MessageState.POISONED, timestamp_us=11, message_id=7
     )
 
 

@@ -238,4 +238,56 @@ def test_the_same_message_through_every_transport_is_the_same_message(headers: d
 
 
 def test_every_policy_is_told() -> None:
-    assert set(POLICIES) == {"error", "drop", "widen", "text"}
+    assert set(POLICIES) == {"error", "drop", "widen", "text", "bare"}
+
+
+@pytest.mark.parametrize(
+    "headers",
+    [[(f"k{number}", 1) for number in range(1025)], [(f"k{number}", b"x" * 65536) for number in range(20)]],
+    ids=["count", "bytes"],
+)
+def test_plan_says_what_convert_refuses_of_the_whole_message(headers: list[tuple[str, Any]]) -> None:
+    whole = hs.Message(payload=b"x", headers=hs.Headers(headers))
+    (finding,) = plan_conversion(whole, to="kip82")
+    assert finding.is_loss
+    assert "at most 1024 headers of 1048576 bytes" in finding.reason
+    with pytest.raises(hs.LimitError, match="at most 1024 headers"):
+        convert(whole, to="kip82")
+
+
+@pytest.mark.parametrize(
+    "to", [name for name, dialect in DIALECTS.items() if name.endswith("wide") or name in ("kip82", "kafka", "row")]
+)
+def test_the_largest_key_and_value_of_a_wide_topic_fit_every_dialect_of_wide_messages(to: str) -> None:
+    largest = hs.Message(payload=b"x", key=b"k" * 65536, headers=hs.Headers({"k" * 255: b"v" * 65536, "s": "v" * 65536}))
+    with hs.connect("memory://") as log:
+        log.create_topic("shop/wide", limits="wide")
+        with log.producer("shop/wide") as producer:
+            producer.send(largest.payload, key=largest.key, headers=largest.headers)
+        (stored,) = log.poll("shop/wide")
+        with pytest.raises(hs.LimitError), log.producer("shop/wide") as producer:
+            producer.send(b"x", headers={"a": b"v" * 65537})
+    assert stored.headers == largest.headers
+    assert [finding for finding in plan_conversion(largest, to=to) if finding.is_loss] == []
+    written = convert(largest, to=to)
+    if DIALECTS[to].read is not None:
+        assert read_messages(written, dialect=to)[0].headers == largest.headers
+
+
+def test_bare_leaves_out_what_would_travel_as_headers() -> None:
+    sent = hs.Message(payload=b"x", id=7, offset=3, timestamp=1_690_000_000_123_456)
+    plain = hs.Message(payload=b"x", offset=3, timestamp=1_690_000_000_123_000)
+    assert convert(sent, to="kip82", on_loss="bare") == convert(plain, to="kip82")
+    assert len(convert(sent, to="kip82")) > len(convert(plain, to="kip82"))
+    assert convert(sent, to="kafka", on_loss=("bare", "drop")).headers == ()
+    assert convert(sent, to="binary", on_loss="bare") == convert(sent, to="binary")
+
+
+def test_a_limit_of_a_whole_batch_names_what_helps() -> None:
+    with hs.connect("memory://") as log:
+        log.create_topic("shop/orders")
+        with log.producer("shop/orders") as producer, pytest.raises(hs.LimitError) as error:
+            producer.send(b"x" * 10_000_001)
+    assert "10000001 bytes of payload in one batch" in error.value.what
+    assert "which take 10000000" in error.value.what
+    assert (error.value.advice or "").startswith("It is one message: make it smaller, or use a topic with limits wide")

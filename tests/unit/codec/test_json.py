@@ -78,7 +78,7 @@ def test_every_state_goes_by_its_name_and_an_id_has_128_bits() -> None:
         (30, "marked_for_deletion"),
         (77, "unknown(77)"),
     ]:
-        message = hs.Message(payload=b"x", id=(1 << 128) - 1, offset=3, timestamp=4, state=state)
+        message = hs.Message(payload=b"x", id=(1 << 128) - 1, offset=3, timestamp=4, state=hs.MessageState(state))
         data = json_transport.encode_polled([message], 2, 9)
         assert json.loads(data)["messages"][0]["state"] == name
         assert b"340282366920938463463374607431768211455" in data

@@ -21,7 +21,7 @@ from headstream.errors import HeaderError, InvalidInputError
 from headstream.model.constructors import bool_
 from headstream.model.header_values import HeaderValue
 from headstream.model.headers import Headers
-from headstream.model.message import Message
+from headstream.model.message import Message, MessageState
 
 _ALL = [
     ("name", hs.string("Zoë")), ("empty", hs.string("")), ("bytes", hs.raw(b"\x00\xff")), ("no bytes", hs.raw(b"")),
@@ -36,7 +36,15 @@ _ALL = [
 
 
 def test_encode_record_gives_back_every_kind_when_it_is_decoded() -> None:
-    message = Message(payload=b"p", key=b"", headers=Headers(_ALL), id=77, state=20, timestamp=1_700_000_000_123_456, checksum=5)
+    message = Message(
+        payload=b"p",
+        key=b"",
+        headers=Headers(_ALL),
+        id=77,
+        state=MessageState.POISONED,
+        timestamp=1_700_000_000_123_456,
+        checksum=5,
+    )
     record = encode_record(message)
     assert decode_record(record) == message
     assert record.timestamp_ms == 1_700_000_000_123

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
@@ -40,7 +41,7 @@ def fill(log: Log, sends: int = 60) -> TopicRecord:
     return topic
 
 
-def read(log: Log, topic: TopicRecord) -> list[Message]:
+def read(log: Log, topic: TopicRecord) -> Sequence[Message]:
     return read_all(log.files, log.partition_directory(topic, 1))
 
 

@@ -218,3 +218,22 @@ def test_converting_accessors_take_what_means_the_same(value: hs.HeaderValue, ac
 def test_converting_accessors_refuse_what_would_lose(value: hs.HeaderValue, accessor: str) -> None:
     with pytest.raises(hs.HeaderError, match=r"cannot be read as .* without loss"):
         getattr(value, accessor)()
+
+
+def test_values_work_where_their_number_does() -> None:
+    attempt = hs.uint8(3)
+    assert int(attempt) == 3
+    assert float(hs.float64(12.5)) == 12.5
+    assert f"{attempt:03d} {hs.float64(12.5):.2f} {hs.string('web'):>5}" == "003 12.50   web"
+    assert "abcd"[attempt] == "d"
+    assert attempt > 2
+    assert attempt <= 3
+    assert 2 < attempt < hs.int64(4)
+    assert sorted([hs.string("b"), hs.string("a")]) == ["a", "b"]
+    assert bytes(hs.raw(b"x")) == b"x"
+    with pytest.raises(TypeError):
+        assert attempt < "x"
+    with pytest.raises(TypeError, match="a string header cannot be an index"):
+        "abc"[hs.string("1")]
+    with pytest.raises(hs.HeaderError, match="cannot be read as a whole number"):
+        int(hs.float64(1.5))

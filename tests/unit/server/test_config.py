@@ -139,11 +139,11 @@ def test_config_refuses_a_promise_that_is_not_kept(tmp_path: Path, text: str, ke
         ('[tcp]\naddress = "127.0.0.1:65536"', "is no address"),
         ('[tcp]\nipv6 = true\naddress = "127.0.0.1:1"', "not one of IPv6"),
         ('[tcp]\nenabled = "yes"', "true or false belongs here"),
-        ('[heartbeat]\ninterval = "5 parsecs"', "is no duration"),
+        ('[heartbeat]\ninterval = "5 parsecs"', "is not a duration"),
         ('[system.segment]\nsize = "2 GB"', "is not from 4096 to 1073741824 bytes"),
         ('[system.topic]\nmax_size = "1 MB"', "smaller than system.segment.size"),
-        ('[system.topic]\nmax_size = "server_default"', "is no size"),
-        ('[system.segment]\nmessage_expiry = "server_default"', "is no duration"),
+        ('[system.topic]\nmax_size = "server_default"', "is not a size"),
+        ('[system.segment]\nmessage_expiry = "server_default"', "is not a duration"),
         ('[http.jwt]\nalgorithm = "RS256"', "one of HS256, HS384, HS512"),
         ('[http.jwt]\nencoding_secret = "one of them"\ndecoding_secret = "another"', "differ"),
         ('[http.jwt]\nencoding_secret = "%%%"\nuse_base64_secret = true', "it is not base64"),
@@ -238,9 +238,9 @@ def test_parse_microseconds_reads_durations_as_the_original_spells_them(spelled:
     assert parse_microseconds(spelled) == microseconds
 
 
-@pytest.mark.parametrize("spelled", ["", "5", "s", "-1 s", "1.5 s", "5 parsecs", "1 s x", True, None, 1.5, "9" * 18 + " y"])
+@pytest.mark.parametrize("spelled", ["", "5", "s", "-1 s", "5 parsecs", "1 s x", "1.5.5 s", True, None, 1.5, "9" * 18 + " y"])
 def test_parse_microseconds_refuses_what_is_no_duration(spelled: Any) -> None:
-    with pytest.raises(ValueError, match=r"is no duration|is longer"):
+    with pytest.raises(ValueError, match=r"is not a duration"):
         parse_microseconds(spelled)
 
 

@@ -7,7 +7,7 @@ import socket
 import ssl
 from collections.abc import Callable
 from contextlib import suppress
-from typing import Any, Protocol, TypeVar
+from typing import Any, Final, Protocol, TypeVar
 
 from headstream.client.remote.address import Address
 from headstream.errors import (
@@ -36,6 +36,8 @@ __all__ = [
 ]
 
 _R = TypeVar("_R")
+_TLS_PROBE_S: Final = 2.0
+"""How long a handshake may take that only makes an error's text better."""
 
 
 class Connection(Protocol):
@@ -99,19 +101,43 @@ def login_of(address: Address) -> Command[LoggedIn]:
 
 def unreachable(address: Address, error: Exception) -> ServerUnreachableError:
     """Return the error for a connection that cannot be made."""
+    advice = "See that it runs there, and that the URL is right"
     if isinstance(error, TimeoutError):
         reason = f"no answer within {address.options.connect_timeout_ms} ms"
     elif isinstance(error, ssl.SSLCertVerificationError):
         reason = f"its certificate is not trusted: {error.verify_message}"
     elif isinstance(error, ssl.SSLError) and error.reason == "WRONG_VERSION_NUMBER":
+        is_http = address.scheme == "https"
         reason = "it does not speak TLS there"
+        advice = "Begin the URL with http://" if is_http else "Leave out tls=true; or use the port where it speaks TLS"
+    elif _is_refusal_of_plain_bytes(error) and not address.options.tls and _speaks_tls(address):
+        reason = "it speaks TLS there, and plain bytes were sent"
+        advice = "Begin the URL with https://" if address.scheme == "http" else "Add tls=true to the URL, as in ...:8090?tls=true"
     elif isinstance(error, HeadstreamError):
         reason = error.what
     else:
         reason = getattr(error, "strerror", None) or str(error) or type(error).__name__
-    return ServerUnreachableError(
-        f"the server cannot be reached: {reason}", where=address.place, advice="See that it runs there, and that the URL is right"
-    )
+    return ServerUnreachableError(f"the server cannot be reached: {reason}", where=address.place, advice=advice)
+
+
+def _is_refusal_of_plain_bytes(error: Exception) -> bool:
+    """Return whether a server that expects TLS may have ended a connection like that: closed, reset, or by an alert."""
+    return isinstance(error, (OutcomeUnknownError, ConnectionError)) and not isinstance(error, ConnectionRefusedError)
+
+
+def _speaks_tls(address: Address) -> bool:
+    """Return whether a TLS handshake succeeds where plain bytes were refused; whose certificate it is does not matter here."""
+    context = ssl.create_default_context()
+    context.check_hostname, context.verify_mode = False, ssl.CERT_NONE
+    timeout_s = min(address.options.connect_timeout_ms / 1000, _TLS_PROBE_S)
+    try:
+        with (
+            socket.create_connection((address.host, address.port), timeout_s) as link,
+            context.wrap_socket(link, server_hostname=address.host),
+        ):
+            return True
+    except OSError:
+        return False
 
 
 def lost(address: Address, error: Exception | str) -> OutcomeUnknownError:

@@ -10,14 +10,12 @@ The check reads every length and header before a byte is written, so a batch is 
 
 from __future__ import annotations
 
-import struct
-from typing import TYPE_CHECKING, Final, NoReturn
+from typing import TYPE_CHECKING, Final
 
-from headstream.codec.batch.faults import decode_error
+from headstream.codec.batch.limit_errors import NOTES, raise_fault
 from headstream.codec.batch.results import Stamped
 from headstream.codec.buffer import BytesLike
 from headstream.errors import DecodeError, InvalidInputError, LimitError
-from headstream.model.header_values import KIND_NAMES
 
 if TYPE_CHECKING:
     from headstream.codec import uncompiled as cython
@@ -318,7 +316,7 @@ def stamp(sent: BytesLike, base_offset: int, timestamp_us: int, seed: bytes, wid
     with cython.nogil:
         count = check_sent(p, size, is_wide, notes)
     if count < 0:
-        _raise(-count, view.cast("B"), noted, wide)
+        raise_fault(-count, view.cast("B"), noted, wide)
     if not (0 <= base_offset <= _MAX_INT64 - count and 0 <= timestamp_us <= _MAX_INT64 and len(seed) == 16):
         raise InvalidInputError(
             f"offset {base_offset}, time {timestamp_us} or a seed of {len(seed)} bytes is out of range",
@@ -355,46 +353,9 @@ def find_fault(sent: BytesLike, wide: bool) -> tuple[int, DecodeError | LimitErr
     if count >= 0 or -count in (VALUES_TOTAL, PAYLOADS_TOTAL):
         return None
     try:
-        _raise(-count, view.cast("B"), noted, wide)
+        raise_fault(-count, view.cast("B"), noted, wide)
     except (DecodeError, LimitError) as error:
-        return _NOTES.unpack(noted)[4], error
+        return NOTES.unpack(noted)[4], error
 
 
-_NOTES: Final = struct.Struct("<5q")
 _MAX_INT64: Final = (1 << 63) - 1
-_LIMITS: Final = {
-    KEY_SIZE: "a header key has 1 to {need} bytes, this one has {have}",
-    KIND: "a header of kind {kind} is beyond the limits {limits}",
-    VALUE_SIZE: "a header value of {have} bytes is beyond the limits {limits}, which take {least} to {need}",
-    VALUES_TOTAL: "{have} bytes of header values in one batch are beyond the limits {limits}, which take {need}",
-    PAYLOAD_EMPTY: "a message without payload is beyond the limits {limits}",
-    PAYLOADS_TOTAL: "{have} bytes of payload in one batch are beyond the limits {limits}, which take {need}",
-}
-_STATUSES: Final = {KEY_SIZE: 4018, KIND: 3, VALUE_SIZE: 4019, VALUES_TOTAL: 4017, PAYLOAD_EMPTY: 4024, PAYLOADS_TOTAL: 4022}
-"""By which number a server says it."""
-_WITH_KEY: Final = {VALUE_CUT, KEY_TEXT, VALUE_TEXT, VALUE_BOOL, VALUE_WIDTH, KEY_SIZE, KIND, VALUE_SIZE}
-_ADVICE: Final = {
-    KIND: "Topics with limits wide take the kinds null and char",
-    VALUE_SIZE: "Topics with limits wide take values of 0 to 65536 bytes",
-    PAYLOAD_EMPTY: "Topics with limits wide take it",
-    VALUES_TOTAL: "Send fewer messages at once",
-    PAYLOADS_TOTAL: "Send fewer messages at once",
-}
-
-
-def _raise(code: int, view: memoryview, noted: bytearray, wide: bool) -> NoReturn:
-    """Raise the error that check_sent() noted."""
-    at, need, have, key_at, index = _NOTES.unpack(noted)
-    where = f"message {index} of the batch"
-    if code in _WITH_KEY:
-        key_size = int.from_bytes(view[key_at - 4 : key_at], "little")
-        key = bytes(view[key_at : key_at + min(key_size, 40)]).decode("utf-8", "backslashreplace")
-        where = f"header {key!r} of {where}"
-    if code not in _LIMITS:
-        raise decode_error(code, at, need, have, where)
-    limits, kind = ("wide", "iggy")[not wide], KIND_NAMES.get(have, f"unknown({have})")
-    what = _LIMITS[code].format(need=need, have=have, kind=kind, limits=limits, least=0 if wide else 1)
-    whole_batch = code in (VALUES_TOTAL, PAYLOADS_TOTAL)
-    error = LimitError(what, where=None if whole_batch else where, advice=None if wide else _ADVICE.get(code))
-    error.status = _STATUSES[code]
-    raise error

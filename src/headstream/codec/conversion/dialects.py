@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import Any, Final
 
@@ -15,7 +15,7 @@ from headstream.codec.conversion.values import fit_any_headstream, fit_iggy, fit
 from headstream.codec.kafka import KafkaRecord, encode_record
 from headstream.codec.kip82 import LENIENT, decode_set, down_convert, encode_message, from_message, to_message
 from headstream.codec.replicate.envelope import decode_envelope, encode_envelope
-from headstream.errors import DecodeError, InvalidInputError, InvalidOptionError
+from headstream.errors import DecodeError, HeaderError, HeadstreamError, InvalidInputError, InvalidOptionError, LimitError
 from headstream.model.headers import Headers
 from headstream.model.identifiers import format_message_id
 from headstream.model.message import Message, MessageState, state_name
@@ -34,8 +34,8 @@ class Dialect:
     """
 
     spelling: Spelling
-    write: Callable[[list[Message]], Any]
-    read: Callable[[BytesLike], list[Message]] | None
+    write: Callable[[Sequence[Message]], Any]
+    read: Callable[[BytesLike], Sequence[Message]] | None
 
 
 def plan_conversion(message: Message, *, to: str) -> tuple[Finding, ...]:
@@ -52,7 +52,16 @@ def plan_conversion(message: Message, *, to: str) -> tuple[Finding, ...]:
         InvalidOptionError: there is no such dialect.
     """
     spelling = _dialect(to).spelling
-    return (*find_in_fields(message, spelling), *(finding for _, finding in find_in_headers(message, spelling)))
+    findings = (*find_in_fields(message, spelling), *(finding for _, finding in find_in_headers(message, spelling)))
+    if any(finding.is_loss and not finding.remedies for finding in findings):
+        return findings
+    try:  # what only the whole message shows, such as a dialect's limit on headers in all, is asked of what writes it
+        _dialect(to).write([fit_message(message, to=to, on_loss=_EVERY_POLICY)])
+    except (LimitError, HeaderError) as error:
+        return (*findings, Finding(error.where or "message", error.what))
+    except HeadstreamError:  # a payload or field that is none of the dialect: no question of what is lost
+        pass
+    return findings
 
 
 def fit_message(message: Message, *, to: str, on_loss: OnLoss = "error") -> Message:
@@ -68,7 +77,7 @@ def fit_message(message: Message, *, to: str, on_loss: OnLoss = "error") -> Mess
         InvalidOptionError: there is no such dialect or policy.
     """
     spelling, policies = _dialect(to).spelling, policies_of(on_loss)
-    changes: dict[str, Any] = {}
+    changes: dict[str, Any] = _bare(message) if "bare" in policies and to in _CARRYING else {}
     for finding in find_in_fields(message, spelling):
         choose(finding, policies, to)
         changes |= _without(finding.part, message)
@@ -84,6 +93,12 @@ def fit_message(message: Message, *, to: str, on_loss: OnLoss = "error") -> Mess
                 pairs.append((key, fitted))
         changes["headers"] = Headers(pairs)
     return replace(message, **changes) if changes else message
+
+
+def _bare(message: Message) -> dict[str, Any]:
+    """Return the changes to a message of which nothing but state and a wrong checksum travels as a header."""
+    timestamp = message.timestamp
+    return {"id": 0} | ({} if timestamp is None else {"timestamp": timestamp // 1000 * 1000})
 
 
 def _without(part: str, message: Message) -> dict[str, Any]:
@@ -106,7 +121,8 @@ def convert(message: Message, *, to: str, on_loss: OnLoss = "error") -> Any:
         message: Any; read_messages() makes one of bytes.
         to: One of DIALECTS.
         on_loss: `error` refuses what has no spelling there; `drop` leaves it out, `widen` and `text` make it a value of a
-            wider kind or its text; several are tried in order.
+            wider kind or its text; `bare` leaves id and microseconds out that would travel as headers. Several are tried in
+            order.
 
     Returns:
         Bytes, a KafkaRecord for `kafka`, a dict for `row`.
@@ -133,7 +149,7 @@ def convert_all(messages: Iterable[Message], *, to: str, on_loss: OnLoss = "erro
     return _dialect(to).write([fit_message(message, to=to, on_loss=on_loss) for message in messages])
 
 
-def read_messages(data: BytesLike, *, dialect: str) -> list[Message]:
+def read_messages(data: BytesLike, *, dialect: str) -> Sequence[Message]:
     """Return the messages in some bytes.
 
     Args:
@@ -157,15 +173,15 @@ def _dialect(name: str) -> Dialect:
     return dialect
 
 
-def _are_stored(messages: list[Message]) -> bool:
+def _are_stored(messages: Sequence[Message]) -> bool:
     return all(message.offset is not None and message.timestamp is not None for message in messages)
 
 
-def _write_binary(messages: list[Message]) -> bytes:
+def _write_binary(messages: Sequence[Message]) -> bytes:
     return binary.encode_polled(messages) if _are_stored(messages) else binary.encode_sent(messages)
 
 
-def _read_binary(data: BytesLike) -> list[Message]:
+def _read_binary(data: BytesLike) -> Sequence[Message]:
     try:
         return binary.decode_polled(data)
     except DecodeError as error:
@@ -175,7 +191,7 @@ def _read_binary(data: BytesLike) -> list[Message]:
             raise error from None
 
 
-def _write_json(messages: list[Message]) -> bytes:
+def _write_json(messages: Sequence[Message]) -> bytes:
     if not _are_stored(messages):
         return json_transport.encode_sent(messages)
     partitions = {message.partition or 0 for message in messages}
@@ -185,7 +201,7 @@ def _write_json(messages: list[Message]) -> bytes:
     return json_transport.encode_polled(messages, partitions.pop() if partitions else 0, newest)
 
 
-def _read_json(data: BytesLike) -> list[Message]:
+def _read_json(data: BytesLike) -> Sequence[Message]:
     try:
         return json_transport.decode_polled(data).messages
     except DecodeError as error:
@@ -194,22 +210,22 @@ def _read_json(data: BytesLike) -> list[Message]:
         return json_transport.decode_sent(data).messages
 
 
-def _write_kip82(messages: list[Message]) -> bytes:
+def _write_kip82(messages: Sequence[Message]) -> bytes:
     return b"".join(encode_message(from_message(message)) for message in messages)
 
 
-def _write_kip82_old(magic: int) -> Callable[[list[Message]], bytes]:
+def _write_kip82_old(magic: int) -> Callable[[Sequence[Message]], bytes]:
     return lambda messages: b"".join(encode_message(down_convert(from_message(message), magic)[0]) for message in messages)
 
 
-def _read_kip82(data: BytesLike) -> list[Message]:
+def _read_kip82(data: BytesLike) -> Sequence[Message]:
     found = decode_set(data, layout=LENIENT)
     if found.incomplete_bytes:
         raise DecodeError("the last message is cut short", found.end, have=found.incomplete_bytes)
     return [to_message(message) for message in found.messages]
 
 
-def _write_replicate(messages: list[Message]) -> bytes:
+def _write_replicate(messages: Sequence[Message]) -> bytes:
     message = _only(messages, "replicate")
     if message.payload is None:
         raise InvalidInputError("a null payload is no Replicate envelope")
@@ -218,13 +234,13 @@ def _write_replicate(messages: list[Message]) -> bytes:
     return encode_envelope(replace(envelope, headers=headers or None))
 
 
-def _read_replicate(data: BytesLike) -> list[Message]:
+def _read_replicate(data: BytesLike) -> Sequence[Message]:
     envelope = decode_envelope(bytes(data))
     bare = encode_envelope(replace(envelope, headers=None))
     return [Message(payload=bare, headers=Headers(envelope.headers or {}))]
 
 
-def _write_row(messages: list[Message]) -> dict[str, Any]:
+def _write_row(messages: Sequence[Message]) -> dict[str, Any]:
     message = _only(messages, "row")
     return {
         "key": message.key,
@@ -240,16 +256,19 @@ def _write_row(messages: list[Message]) -> dict[str, Any]:
     }
 
 
-def _write_kafka(messages: list[Message]) -> KafkaRecord:
+def _write_kafka(messages: Sequence[Message]) -> KafkaRecord:
     return encode_record(_only(messages, "kafka"))
 
 
-def _only(messages: list[Message], dialect: str) -> Message:
+def _only(messages: Sequence[Message], dialect: str) -> Message:
     if len(messages) != 1:
         raise InvalidInputError(f"{dialect} is one message, not {len(messages)}", advice="Convert each by itself")
     return messages[0]
 
 
+_EVERY_POLICY: Final = ("widen", "text", "drop")
+_CARRYING: Final = ("kip82", "kafka")
+"""Dialects in which a message's id and microseconds are reserved headers."""
 _NO_STATE: Final = frozenset(("key", "id", "offset", "timestamp", "micros"))
 
 DIALECTS: Final[Mapping[str, Dialect]] = {

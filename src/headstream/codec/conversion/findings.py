@@ -10,7 +10,7 @@ from headstream.errors import InvalidOptionError, LimitError
 
 __all__ = ["DROPPED", "POLICIES", "Finding", "OnLoss", "Policy", "choose", "policies_of"]
 
-Policy: TypeAlias = Literal["error", "drop", "widen", "text"]
+Policy: TypeAlias = Literal["error", "drop", "widen", "text", "bare"]
 OnLoss: TypeAlias = Policy | Sequence[Policy]
 
 POLICIES: Final[Mapping[str, str]] = {
@@ -18,6 +18,7 @@ POLICIES: Final[Mapping[str, str]] = {
     "drop": "what cannot be spelled is left out",
     "widen": "a value becomes one of a wider kind: a char a string, a value of an unknown kind raw bytes",
     "text": "a value becomes its text",
+    "bare": "id and microseconds are left out where they would travel as headers (kip82, kafka)",
 }
 
 

@@ -82,8 +82,8 @@ def fit_kip82(key: str, value: HeaderValue) -> tuple[HeaderValue, Finding | None
     kind = value.kind
     if kind == HeaderKind.CHAR and int.from_bytes(value.data, "little") in _SURROGATES:
         return value, _loss(key, "half of a surrogate pair is no character", {"text": string(spell_text(value))})
-    if len(value.data) + 1 > MAX_VALUE_BYTES:
-        return value, _loss(key, f"a value has at most {MAX_VALUE_BYTES - 1} bytes, this one {len(value.data)}")
+    if len(value.data) > MAX_VALUE_BYTES:
+        return value, _loss(key, f"a value has at most {MAX_VALUE_BYTES} bytes, this one {len(value.data)}")
     if kind == HeaderKind.NULL or kind in KIP82_KINDS:
         return value, None
     if kind not in _WIDENED:

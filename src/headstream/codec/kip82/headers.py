@@ -53,6 +53,8 @@ _CODES: Final[dict[int, int]] = {kind.value: code for code, kind in enumerate(KI
 _I32: Final = struct.Struct(">i")
 _WIDTHS: Final = tuple(KIND_WIDTHS.get(kind) for kind in KINDS)
 _FOREIGN: Final = 256
+_TYPE_BYTES: Final = 1
+"""What the length of a value counts besides the value: its type code."""
 _SURROGATES: Final = range(0xD800, 0xE000)
 
 
@@ -64,7 +66,7 @@ class HeaderLimits:
         block_bytes: The whole block.
         count: Headers of a message.
         key_bytes: A key; more than 255 no other dialect can hold.
-        value_bytes: A value; W3C baggage needs 8192.
+        value_bytes: A value without its type code: what the largest value of a wide topic has.
     """
 
     block_bytes: int = 1 << 20
@@ -108,7 +110,7 @@ class TypedHeaders:
                 raise DecodeError("the key of a header is empty", at + begin)
             value_end = key_end + 4
             if block[key_end:value_end] != b"\xff\xff\xff\xff":
-                value_end += self._length(block, key_end, at, key, limits.value_bytes)
+                value_end += self._length(block, key_end, at, key, limits.value_bytes + _TYPE_BYTES)
             places.append((key, key_end, value_end))
             begin = value_end
         return places
@@ -165,9 +167,10 @@ class TypedHeaders:
         for key, value in pairs:
             name = (check_key(key) if self.strict else key).encode("utf-8")
             body = self._spell(key, value)
-            if len(name) > self.limits.key_bytes or len(body) > self.limits.value_bytes:
+            if len(name) > self.limits.key_bytes or len(body) > self.limits.value_bytes + _TYPE_BYTES:
                 raise LimitError(
-                    f"a key has at most {self.limits.key_bytes} bytes and a value {self.limits.value_bytes}",
+                    f"a header of KIP-82 has a key of at most {self.limits.key_bytes} bytes and a value of at most "
+                    f"{self.limits.value_bytes}; this one has {len(name)} and {len(value.data)}",
                     where=f"header {key!r:.60}",
                 )
             size = len(body) if value.kind != HeaderKind.NULL else -1
@@ -175,7 +178,10 @@ class TypedHeaders:
             count += 1
         block = b"".join(parts)
         if count > self.limits.count or len(block) > self.limits.block_bytes:
-            raise LimitError(f"{count} headers of {len(block)} bytes, of {self.limits.count} and {self.limits.block_bytes}")
+            raise LimitError(
+                f"a message of KIP-82 has at most {self.limits.count} headers of {self.limits.block_bytes} bytes in all; "
+                f"this one has {count} of {len(block)}"
+            )
         return block
 
     def _spell(self, key: str, value: HeaderValue) -> bytes:

@@ -23,8 +23,6 @@ __all__ = [
     "ReplicateConfig",
     "find_problems",
     "is_kafka",
-    "parse_duration_us",
-    "parse_size",
 ]
 
 OnMissingSchema = Literal["delayed", "dead-letter", "fail"]
@@ -33,37 +31,8 @@ OnIncompleteTransaction = Literal["wait", "apply", "fail"]
 MAX_MESSAGES_PER_BATCH: Final = 200_000
 """Messages of one micro-batch: enough to spread a merge's fixed cost, few enough to hold decoded in the driver."""
 
-_UNITS_US: Final = {"us": 1, "ms": 1_000, "s": 1_000_000, "m": 60_000_000, "h": 3_600_000_000, "d": 86_400_000_000}
 _UNUSABLE_PLACE: Final = re.compile(r"%[0-9A-Fa-f]{2}|[][^|\\\x00-\x1f\x7f]")
 """What deltalake fails on in the path of a table: it decodes paths twice, and takes some characters for a URL's."""
-_UNITS_BYTES: Final = {
-    "": 1, "b": 1, "kb": 1000, "mb": 1000**2, "gb": 1000**3, "tb": 1000**4,
-    "kib": 1 << 10, "mib": 1 << 20, "gib": 1 << 30, "tib": 1 << 40,
-}  # fmt: skip
-
-
-def parse_duration_us(text: str) -> int:
-    """Return the microseconds that a text such as `60s`, `500ms`, `5m` or `2h` spells.
-
-    Raises:
-        InvalidOptionError: it is not a number with one of the units us, ms, s, m, h, d.
-    """
-    match = re.fullmatch(r"\s*(\d+(?:\.\d+)?)\s*(us|ms|s|m|h|d)\s*", text)
-    if match is None:
-        raise InvalidOptionError(f"{text!r} is not a duration", advice="Write a number and a unit: 500ms, 60s, 5m, 2h or 1d")
-    return round(float(match[1]) * _UNITS_US[match[2]])
-
-
-def parse_size(text: str) -> int:
-    """Return the bytes that a text such as `10GB`, `512 MiB` or `4096` spells.
-
-    Raises:
-        InvalidOptionError: it is not a number with one of the units B, KB, MB, GB, TB, KiB, MiB, GiB, TiB.
-    """
-    match = re.fullmatch(r"\s*(\d+(?:\.\d+)?)\s*([a-zA-Z]*)\s*", text)
-    if match is None or match[2].lower() not in _UNITS_BYTES:
-        raise InvalidOptionError(f"{text!r} is not a size", advice="Write a number and a unit: 512MiB or 10GB")
-    return round(float(match[1]) * _UNITS_BYTES[match[2].lower()])
 
 
 def is_kafka(source: str | None) -> bool:

@@ -17,13 +17,12 @@ from typing import Any, Final, get_args, get_type_hints
 
 from headstream.codec.replicate.formats import HEADER_FIELDS, MessageFormat
 from headstream.errors import InvalidOptionError, StorageError
+from headstream.model.quantities import parse_duration_us, parse_size_bytes
 from headstream.spark.replicate.config import (
     OnIncompleteTransaction,
     OnMissingSchema,
     ReplicateConfig,
     find_problems,
-    parse_duration_us,
-    parse_size,
 )
 from headstream.spark.replicate.registry import RegistrySettings
 from headstream.spark.replicate.table_settings import TableRule, TableRules, TableSettings, find_table_problems
@@ -76,7 +75,7 @@ def _duration(value: Any) -> int:
 
 
 def _size(value: Any) -> int:
-    return value if type(value) is int else parse_size(_text(value))
+    return value if type(value) is int else parse_size_bytes(_text(value))
 
 
 def _choice(*options: Any) -> _Reader:

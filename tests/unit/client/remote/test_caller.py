@@ -271,18 +271,18 @@ def test_a_wrong_payload_is_polled_again_once_and_then_named() -> None:
     bad = good[:-1] + b"X"
     with ScriptedServer(Script(FetchMessages, fetched(bad, next_offset=1), fetched(good, next_offset=1))) as server:
         with hs.connect(server.url) as log:
-            assert [message.payload for message in log.poll("shop/orders")] == [b"payload"]
+            assert [message.payload for message in log.poll("shop/orders", 1)] == [b"payload"]
         assert len(server.commands) == 2
     before, behind = stored(b"before", offset=0), stored(b"behind", offset=2)
     good = stored(b"payload", offset=1)
     script = Script(FetchMessages, fetched(before, good[:-1] + b"X", behind, next_offset=3), fetched(good, behind, next_offset=3))
     with ScriptedServer(script) as server, hs.connect(server.url) as log:
-        assert [message.payload for message in log.poll("shop/orders", count=3)] == [b"before", b"payload", b"behind"]
+        assert [message.payload for message in log.poll("shop/orders", 1, count=3)] == [b"before", b"payload", b"behind"]
         asked = [(command.value, command.count) for command in server.commands if isinstance(command, FetchMessages)]
         assert asked == [(0, 3), (1, 2)]
     with ScriptedServer(Script(FetchMessages, fetched(bad, next_offset=1))) as server, hs.connect(server.url) as log:
         with pytest.raises(hs.ChecksumError, match=r"offset 0 .*\(shop/orders, partition 1\)"):
-            log.poll("shop/orders")
+            log.poll("shop/orders", 1)
         assert len(server.commands) == 2
 
 

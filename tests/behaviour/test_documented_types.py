@@ -1,0 +1,66 @@
+"""The Python of README and docs, and the names that the package exports, pass a strict type checker."""
+
+from __future__ import annotations
+
+import re
+import subprocess
+import sys
+from pathlib import Path
+
+import headstream as hs
+
+ROOT = Path(__file__).parents[2]
+
+USE = """
+import asyncio
+import headstream as hs
+
+async def send(log: hs.AsyncClient, producer: hs.AsyncProducer, consumer: hs.AsyncConsumer) -> None:
+    async for message in consumer:
+        reveal_type(message.offset)
+        reveal_type(message.partition)
+        reveal_type(message.timestamp)
+        reveal_type(message.state)
+        total: int = message.offset + int(message.headers["attempt"])
+
+def make(log: hs.Client, server: hs.Server) -> hs.Message:
+    reveal_type(hs.Message(payload=b"").offset)
+    return log.poll("shop/orders", start="-1h")[0]
+
+log = hs.conect("memory://")
+"""
+
+
+def check(*files: Path) -> str:
+    command = [sys.executable, "-m", "mypy", "--config-file", "", "--strict", "--ignore-missing-imports", "--no-incremental"]
+    done = subprocess.run(
+        [*command, "--follow-imports", "silent", *map(str, files)], cwd=ROOT / "src", capture_output=True, text=True, check=False
+    )
+    return done.stdout
+
+
+def test_python_of_the_pages_and_annotations_with_the_exported_names_pass_a_strict_type_checker(tmp_path: Path) -> None:
+    pages = [ROOT / "README.md", *sorted((ROOT / "docs").glob("*.md"))]
+    files = [tmp_path / "use.py"]
+    files[0].write_text(USE, "utf-8")
+    for page in pages:
+        blocks = re.findall(r"```python\n(.*?)```", page.read_text("utf-8"), re.DOTALL)
+        if blocks:
+            files.append(tmp_path / f"{page.stem.replace('-', '_')}.py")
+            files[-1].write_text("\n".join(blocks), "utf-8")
+    assert len(files) > 5
+    told = [line.partition("use.py:")[2] or line for line in check(*files).splitlines()]
+    assert [line.partition(": ")[2] for line in told if "Revealed" in line] == [
+        'note: Revealed type is "int"',
+        'note: Revealed type is "int"',
+        'note: Revealed type is "int"',
+        'note: Revealed type is "headstream.model.message.MessageState"',
+        'note: Revealed type is "int | None"',
+    ]
+    errors = [line for line in told if "error:" in line]
+    assert len(errors) == 1, errors  # the misspelt name, and nothing else
+    assert 'Module has no attribute "conect"' in errors[0]
+
+
+def test_every_exported_name_is_there() -> None:
+    assert [name for name in hs.__all__ if not hasattr(hs, name)] == []
