@@ -42,8 +42,8 @@ _TOLD_EACH: Final = 50
 """So many histories between two signs of life of a campaign."""
 _T = TypeVar("_T")
 _LONGEST_DELAY_S: Final = 0.2
-_PATIENT_MS: Final = 60_000
-_END_S: Final = 90.0
+_PATIENT_MS: Final = 600_000
+_END_S: Final = 300.0
 """Longer than anything may take: who waits longer hangs."""
 
 

@@ -72,7 +72,7 @@ def place(http: Http) -> Place:
     return made
 
 
-ROOTS_PRODUCER = producer_id_of(5, 1)
+NUMBER = {"producer_id": producer_id_of(5, 1), "epoch": 0, "sequence": 0}
 
 CASES: dict[str, tuple[str, Any]] = {
     "ping": ("/ping", None),
@@ -156,11 +156,8 @@ CASES: dict[str, tuple[str, Any]] = {
     "consumer_offset.list": ("{t}/consumer-offsets/committed?consumer=consumer:7", None),
     "log.identity": ("/open/identity", None),
     "producer.init": ("/producers", {}),
-    "message.append_numbered": (
-        "{t}/partitions/2/messages/append-numbered",
-        {"producer_id": ROOTS_PRODUCER, "epoch": 0, "sequence": 0, "messages": [MESSAGE, MESSAGE]},
-    ),
-    "producer.release": (f"{{t}}/producers/{ROOTS_PRODUCER}", None),
+    "message.append_numbered": ("{t}/partitions/2/messages/append-numbered", {**NUMBER, "messages": [MESSAGE]}),
+    "producer.release": ("{t}/producers/" + str(NUMBER["producer_id"]), None),
 }
 SPECIAL = {"user.logout", "personal_access_token.login"}
 

@@ -33,7 +33,7 @@ __all__ = ["PolledAhead", "RemoteMessages"]
 
 _AVAILABLE: Final = frozenset({MessageState.AVAILABLE.value})
 _ALL_STATES: Final = tuple(range(1, 256))
-_NO_SUCH_COMMAND: Final = (Status.INVALID_COMMAND, 404, None)
+_NO_SUCH_COMMAND: Final = (Status.INVALID_COMMAND, 404)
 """What a server says of a command that it does not know; over HTTP, of a path."""
 _RELEASE_S: Final = 1.0
 """For so long is tried to have a producer forgotten."""
