@@ -7,7 +7,7 @@ KERNELS := $(shell find src/headstream/codec -name '*.py' -o -name '*.h') $(shel
 TESTED := tests/unit tests/property tests/vectors
 
 .DEFAULT_GOAL := help
-.PHONY: help setup jars demo test unit soak check vectors format bench clean
+.PHONY: help setup jars demo test unit soak check vectors docs format bench clean
 
 help: ## this list
 	@grep -hE '^[a-z]+:.*## ' $(MAKEFILE_LIST) | awk -F':.*## ' '{printf "  make %-8s %s\n", $$1, $$2}'
@@ -54,6 +54,9 @@ check: setup ## format, lint, types, layers, sizes
 
 vectors: setup ## write vectors/*.json, the bytes of every dialect for other implementers
 	@$(BIN)/python tools/make_vectors.py
+
+docs: setup ## write docs/api.md, the reference of all names, from the docstrings
+	@$(BIN)/python tools/make_api_reference.py
 
 format: setup ## mend what ruff can mend
 	@$(BIN)/ruff check --fix --quiet .; $(BIN)/ruff format --quiet .

@@ -24,7 +24,7 @@ def test_every_block_of_the_page_runs(spark: SparkSession, url: str) -> None:
     assert len(blocks) == 3
     names: dict[str, Any] = {"spark": spark}
     for block in blocks:  # they check themselves what they have written
-        code = block.replace("file:///tmp/shop", url).replace("spark = session()\n", "")
+        code = block.replace("file:///tmp/shop-write", url).replace("spark = session()\n", "")
         exec(compile(code, "docs/spark-sink.md", "exec"), names)
 
 

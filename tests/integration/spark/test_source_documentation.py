@@ -23,7 +23,11 @@ def test_every_block_of_the_page_runs(spark: SparkSession, url: str, capsys: pyt
     assert len(blocks) >= 6
     names: dict[str, Any] = {"spark": spark}
     for block in blocks:
-        code = block.replace("file:///tmp/shop", url).replace("/tmp/shop", urlsplit(url).path).replace("spark = session()\n", "")
+        code = (
+            block.replace("file:///tmp/shop-read", url)
+            .replace("/tmp/shop-read", urlsplit(url).path)
+            .replace("spark = session()\n", "")
+        )
         exec(compile(code, "docs/spark-source.md", "exec"), names)
     assert "headstream_source_lag" in capsys.readouterr().out
 
