@@ -39,7 +39,14 @@ def test_every_name_of_the_client_is_there() -> None:
 
     assert names(AsyncClient) == names(hs.Client) - {"interrupt"}
     assert names(AsyncServer) == names(Server)
-    assert names(AsyncProducer) == names(hs.Producer) - {"flush_within", "is_full", "raise_again", "wait_for", "watch"}
+    assert names(AsyncProducer) == names(hs.Producer) - {
+        "flush_within",
+        "is_full",
+        "raise_again",
+        "close_soon",
+        "wait_for",
+        "watch",
+    }
     assert names(AsyncConsumer) == names(hs.Consumer) - {"fetch", "finish", "is_ready", "may_wait", "take"}
 
 

@@ -296,7 +296,7 @@ def test_a_wrong_payload_is_polled_again_once_and_then_named() -> None:
             r"it speaks HTTP there: begin the URL with http://\) \(head[^ ]*\)\. See",
         ),
         ("http", b"\x00\x01\x02\n", r"broke: it does not speak HTTP there \(http://[^ ]*\)\. See"),
-        ("https", b"no TLS at all", r"cannot be reached: it does not speak TLS there \(https://[^ ]*\)\. See"),
+        ("https", b"no TLS at all", r"cannot be reached: it does not speak TLS there \(https://[^ ]*\)\. Begin"),
     ],
 )
 def test_a_server_of_something_else_is_told_in_plain_words(scheme: str, said: bytes, text: str) -> None:
