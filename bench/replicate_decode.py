@@ -55,7 +55,7 @@ def make_messages(tables: list[TableMetadata], count: int) -> list[bytes]:
     return [writers[n % len(writers)].write("INSERT", n, n) for n in range(count)]
 
 
-def decode_ours(messages: DataFrame, zone: Path) -> int:
+def decode_ours(messages: DataFrame, zone: SchemaZone) -> int:
     """Decode as the pipeline does; return how many changes that gave."""
     table = messages.mapInArrow(decode_partitions(zone, DecodeOptions()), DECODED_SPARK_SCHEMA).toArrow()
     decoded = Decoded.from_table(table)
@@ -111,7 +111,7 @@ def bench_spark(report: Report, directory: Path, spark: SparkSession, ids: int, 
     messages = spark.createDataFrame(made).coalesce(2).persist()
     messages.count()
     runs: dict[str, Callable[[], int]] = {
-        "ours": lambda: decode_ours(messages, zone.directory),
+        "ours": lambda: decode_ours(messages, zone),
         "from_avro": lambda: decode_by_from_avro(messages, schemas),
         "fastavro": lambda: decode_by_fastavro(messages, schemas),
     }

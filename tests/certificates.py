@@ -39,6 +39,7 @@ def write_certificate(directory: Path, host: str) -> TlsFiles:
     files = TlsFiles(certificate=directory / "certificate.pem", key=directory / "key.pem")
     files.certificate.write_bytes(certificate.public_bytes(Encoding.PEM))
     (directory / "key.pem").write_bytes(key.private_bytes(Encoding.PEM, PrivateFormat.PKCS8, NoEncryption()))
+    (directory / "key.pem").chmod(0o600)
     return files
 
 

@@ -28,7 +28,7 @@ URL_VARIABLE: Final = "HEADSTREAM_URL"
 _KINDS: Final = "file:///directory, memory:// or headstream://user:password@host:8090"
 _ELSEWHERE: Final = ("headstreams", "iggy", "iggy+tcp", "quic", "tcp")
 _SERVERS: Final = ("headstream", "http", "https")
-_EMBEDDED_OPTIONS: Final = ("segment_bytes",)
+_EMBEDDED_OPTIONS: Final = ("segment_bytes", "group_access")
 _REMOTE_OPTIONS: Final = ("tls", "tls_ca_file", "tls_domain", "connect_timeout_ms", "timeout_ms", "retry_timeout_ms")
 
 
@@ -40,9 +40,10 @@ def connect(url: str | None = None, **options: Any) -> Client:
             `http(s)://user:password@host`; the environment's HEADSTREAM_URL where none is given. Credentials may stand in
             HEADSTREAM_USERNAME and HEADSTREAM_PASSWORD; `:token@` is a personal access token.
         **options: For an embedded log `segment_bytes`, the size at which a partition's file is followed by a new one
-            (4 KiB to 2 GiB; 256 MiB unless said otherwise). For a server, also in the URL's query: `tls` (true or false),
-            `tls_ca_file`, `tls_domain`, `connect_timeout_ms`, `timeout_ms` (of an answer), `retry_timeout_ms` (for how long
-            a connection that broke is made again).
+            (4 KiB to 2 GiB; 256 MiB unless said otherwise), and for one in a directory `group_access`: what the directory's
+            group may do with the files of a log that is made, `none` (the default), `read` or `write`. For a server, also in
+            the URL's query: `tls` (true or false), `tls_ca_file`, `tls_domain`, `connect_timeout_ms`, `timeout_ms` (of an
+            answer), `retry_timeout_ms` (for how long a connection that broke is made again).
 
     Raises:
         InvalidUrlError: the URL cannot be used.
@@ -131,6 +132,7 @@ def _make_embedded(text: str, parts: SplitResult, options: dict[str, Any]) -> Cl
     if parts.scheme == "memory":
         if parts.path.strip("/"):
             raise InvalidUrlError(f"{text!r} has a path, a log in memory has a name", advice="Use memory://name")
+        _check_options(options, _EMBEDDED_OPTIONS[:1])
         return Client(Broker(open_memory(unquote(parts.netloc) or None, **options)))
     raise _refusal(text, parts)
 

@@ -232,3 +232,49 @@ def test_what_cannot_be_copied_or_copied_to_is_refused(tmp_path: Path) -> None:
     assert not (tmp_path / "copy").exists()
     for arguments in (["copy"], ["--url", "memory://", "copy"], [root, "copy", "more"]):
         assert CliRunner().invoke(cli, ["backup", *arguments], env={"HEADSTREAM_URL": ""}).exit_code == 2
+
+
+def test_a_partition_that_is_deleted_and_added_again_meanwhile_has_no_offsets_of_the_one_before(tmp_path: Path) -> None:
+    root = str(tmp_path / "log")
+    with hs.connect(f"file://{root}") as log:
+        log.create_topic("shop/orders", partitions=2)
+
+        def send(count: int) -> None:
+            with log.producer("shop/orders", linger_ms=0) as producer:
+                for number in range(count):
+                    producer.send(b"%d" % number, partition=2)
+
+        def make_anew() -> None:
+            log.delete_partitions("shop/orders", 1)
+            log.create_partitions("shop/orders", 1)
+            send(30)
+
+        send(130)
+        with log.consumer("shop/orders", group="g", partitions=[2]) as consumer:
+            assert len(consumer.poll(1000)) == 130
+            consumer.commit()
+        files = MeanwhileFiles(make_anew)
+        backup = Backup(root, str(tmp_path / "copy"), files)
+        files.is_armed = True
+        backup.run(None)
+    with hs.connect((tmp_path / "copy").as_uri()) as copy:
+        assert copy.offsets("shop/orders", "g").get(2, 0) <= copy.topic("shop/orders").partitions[1].end_offset
+        with copy.consumer("shop/orders", group="g", partitions=[2]) as consumer:
+            assert len(consumer.poll(1000)) == 30
+
+
+def test_a_log_on_a_read_only_mount_is_copied(tmp_path: Path) -> None:
+    root, view, target = tmp_path / "log", tmp_path / "view", tmp_path / "copy"
+    view.mkdir()
+    with hs.connect(root.as_uri()) as log:
+        log.create_topic("shop/orders")
+        with log.producer("shop/orders") as producer:
+            producer.send(b"x")
+    mount = f"mount --bind {root} {view} && mount -o remount,ro,bind {view}"
+    if subprocess.run(["unshare", "-m", "sh", "-c", mount], check=False, capture_output=True).returncode:
+        pytest.skip("this user may not mount")
+    command = f"{mount} && ! touch {view}/x 2>/dev/null && {sys.executable} -m headstream.cli backup {view} {target}"
+    done = subprocess.run(["unshare", "-m", "sh", "-c", command], check=False, capture_output=True, text=True)
+    assert done.returncode == 0, done.stderr
+    with hs.connect(target.as_uri()) as copy:
+        assert [message.payload for message in copy.poll("shop/orders")] == [b"x"]

@@ -149,6 +149,23 @@ def test_seek_goes_anywhere(log: hs.Client, send: Send) -> None:
         consumer.seek(2, 0)
 
 
+def test_a_seek_is_what_the_next_commit_or_message_makes_durable(log: hs.Client, send: Send) -> None:
+    send(*(b"%d" % number for number in range(10)))
+    with log.consumer("shop/orders", group="g") as consumer:
+        consumer.seek(1, 5)
+        assert log.offsets("shop/orders", "g") == {}
+        consumer.commit()
+        assert log.offsets("shop/orders", "g") == {1: 5}
+        assert [message.offset for message in consumer.poll(2)] == [5, 6]
+        consumer.seek(1, 2)
+    assert log.offsets("shop/orders", "g") == {1: 5}
+    with log.consumer("shop/orders", group="g", timeout_ms=0) as consumer:
+        assert next(consumer).offset == 5
+        consumer.seek(1, 8)
+        assert next(consumer).offset == 8
+        assert log.offsets("shop/orders", "g") == {1: 8}
+
+
 def test_start_says_where_a_new_consumer_begins(log: hs.Client, send: Send) -> None:
     send(b"0", b"1", b"2")
     between = log.poll("shop/orders", start=2)[0].timestamp or 0

@@ -217,6 +217,18 @@ def test_a_member_that_is_silent_for_too_long_loses_its_partition_and_its_commit
     assert log.offsets("shop/orders", "g") == {1: 3}
 
 
+def test_a_member_delivers_nothing_that_another_has_committed_while_it_paused(log: hs.Client, send: Send) -> None:
+    send(b"a", b"b", b"c")
+    with log.consumer("shop/orders", group="g", session_timeout_ms=1e-3, timeout_ms=0) as paused:
+        assert paused.fetch(10_000)
+        with log.consumer("shop/orders", group="g", timeout_ms=10_000) as other:
+            assert next(other).payload == b"a"
+            other.finish()
+            assert log.offsets("shop/orders", "g") == {1: 1}
+            message = paused.take()
+            assert message is None or message.payload == b"b"
+
+
 def test_iteration_goes_on_after_the_consumer_was_too_slow(log: hs.Client, send: Send) -> None:
     send(b"a", b"b", b"c")
     with log.consumer("shop/orders", group="g", session_timeout_ms=1e-3, timeout_ms=0) as slow:

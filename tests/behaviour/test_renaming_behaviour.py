@@ -3,11 +3,14 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from pathlib import Path
+from typing import Any
 
 import pytest
 
 import headstream as hs
 from headstream.errors import AlreadyExistsError, InvalidInputError, StreamNotFoundError, TopicNotFoundError
+from headstream.log.log import Log
 from tests.behaviour.conftest import Place
 
 
@@ -26,6 +29,25 @@ def test_a_topic_keeps_everything_but_its_name_when_it_is_renamed(log: hs.Client
         log.topic("shop/orders")
     log.create_topic("shop/orders")
     assert log.poll("shop/orders") == []
+
+
+def test_what_is_sent_while_its_topic_is_renamed_is_stored_once_and_acknowledged(tmp_path: Path) -> None:
+    with hs.connect((tmp_path / "log").as_uri()) as log:
+        log.create_topic("shop/orders")
+        append = Log.append
+
+        def rename_behind(self: Log, *arguments: Any) -> int:
+            first = append(self, *arguments)
+            if any(topic.name == "orders" for topic in log.topics()):
+                log.rename_topic("shop/orders", "purchases")
+            return first
+
+        with pytest.MonkeyPatch.context() as patch:
+            patch.setattr(Log, "append", rename_behind)
+            with log.producer("shop/orders") as producer:
+                producer.send(b"once")
+                producer.flush()
+        assert [message.payload for message in log.poll("shop/purchases")] == [b"once"]
 
 
 def test_a_stream_keeps_its_topics_when_it_is_renamed(place: Place, log: hs.Client, send: Callable[..., None]) -> None:

@@ -1,21 +1,25 @@
-"""Generated histories of kills, power cuts and failing disks: nothing acknowledged is lost, nothing torn is kept."""
+"""Generated histories of kills, power cuts, failing disks and damaged files: nothing acknowledged is lost without a word."""
 
 from __future__ import annotations
 
 import pytest
 from click.testing import CliRunner
 
-from headstream.log import recovery
+from headstream.log import compaction_pass, recovery
+from headstream.log.closed_segments import Closed, look_at_closed
 from headstream.log.commits import StagedCommits
+from headstream.log.files import Files
 from headstream.log.partition import Partition
 from headstream.log.states import MessageStates
 from headstream.segments.layout import INDEX_ENTRY_BYTES
+from headstream.segments.segment import Segment
+from headstream.testing.damage_histories import DamageHistory
 from headstream.testing.fault_campaign import main, run_history
 from headstream.testing.fault_histories import FaultHistory
 from headstream.testing.log_histories import LogHistory
 
 
-def run_histories(first: int, count: int, kind: type[FaultHistory] = FaultHistory) -> None:
+def run_histories(first: int, count: int, kind: type[FaultHistory | DamageHistory] = FaultHistory) -> None:
     for seed in range(first, first + count):
         run_history(seed, kind=kind)
 
@@ -40,10 +44,35 @@ def test_a_whole_log_keeps_its_promises_in_1000_histories() -> None:
     run_histories(1000, 1000, LogHistory)
 
 
+@pytest.mark.parametrize("seed", range(50))
+def test_damage_loses_nothing_in_silence_whatever_compaction_and_repair_do(seed: int) -> None:
+    run_history(seed, kind=DamageHistory)
+
+
+@pytest.mark.soak
+def test_damage_loses_nothing_in_silence_in_2000_histories() -> None:
+    run_histories(1000, 2000, DamageHistory)
+
+
+def test_a_pass_that_believes_each_index_is_found_out(monkeypatch: pytest.MonkeyPatch) -> None:
+    def believe(directory: str, files: Files) -> list[Closed]:
+        return [segment._replace(fault="") for segment in look_at_closed(directory, files)]
+
+    monkeypatch.setattr(compaction_pass, "look_at_closed", believe)
+    with pytest.raises(AssertionError, match=r"(?s)seed \d+: .*Again: python -m headstream.testing.faulty_files .* --damage"):
+        run_histories(0, 50, DamageHistory)
+
+
+def test_a_reader_that_believes_each_index_is_found_out(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(Segment, "_check_end", lambda self, from_offset, until_offset, next_base: None)
+    with pytest.raises(AssertionError, match="is lost, and readers are not told"):
+        run_histories(0, 50, DamageHistory)
+
+
 def test_a_log_that_does_not_finish_commits_is_found_out(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(StagedCommits, "resume", lambda self: None)
     with pytest.raises(AssertionError, match="seed"):
-        run_histories(0, 60, LogHistory)
+        run_histories(100, 80, LogHistory)
 
 
 def test_a_log_that_does_not_finish_states_is_found_out(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -22,7 +22,9 @@ from tests.whole_transactions import halves_in_changes, halves_in_rows
 TABLES = tuple(table for table in SHOP_TABLES if table.name in ("customers", "order_lines", "documents", "devices"))
 
 
-def deliver(directory: Path, seed: int, *, crashes: int, scd_type: Literal[1, 2], atomic: bool = True) -> list[str]:
+def deliver(
+    directory: Path, seed: int, *, crashes: int, scd_type: Literal[1, 2], atomic: bool = True, failures: float = 0.0
+) -> list[str]:
     """Let one seed's messages go through; return what is seen in part, having compared the end with the source."""
     random = Random(seed)
     source = SourceDatabase(seed, tables=TABLES, rows=random.randrange(8), transactions=random.randrange(8, 30))
@@ -33,7 +35,7 @@ def deliver(directory: Path, seed: int, *, crashes: int, scd_type: Literal[1, 2]
     passed_over = random.choice([(), ("SHOP.customers",), ("LAB.*", "SHOP.documents")])
     sent = [message.value for message in source.capture(options)]
     arrived = repeat(shuffle(sent, seed=seed, window=random.choice([None, 5, 40])), seed=seed, fraction=0.2)
-    changes = directory / "changes" if seed % 2 else None
+    changes = directory / "changes" if seed % 2 or failures else None
     work = Work(
         directory,
         atomic=atomic,
@@ -42,7 +44,7 @@ def deliver(directory: Path, seed: int, *, crashes: int, scd_type: Literal[1, 2]
     )
     parts = [work.raw(part) for part in split(arrived, random.randint(3, 8), seed=seed)]
     with pytest.MonkeyPatch.context() as patch:
-        fault = Crashes(patch)
+        fault = Crashes(patch, failures, seed)
         for batch_id, part in enumerate(parts):
             crashed = random.random() < 0.1
             while fault.count < crashes and random.random() < 0.8:
@@ -58,6 +60,8 @@ def deliver(directory: Path, seed: int, *, crashes: int, scd_type: Literal[1, 2]
                     work.processor.sweep()  # what waits is looked after before the next micro-batch comes
             for _ in range(1 + crashed):
                 work.process(part, batch_id)
+            work.now_us += random.choice([0, 1, 2, 20]) * 1_000_000
+    work.now_us += 3600 * 1_000_000
     while work.processor.sweep(last=True):
         pass
     assert work.ledger.waiting().count == 0, f"seed {seed}"
@@ -69,6 +73,8 @@ def deliver(directory: Path, seed: int, *, crashes: int, scd_type: Literal[1, 2]
             found += halves_in_rows(table_path(work.config.tables, table.schema, table.name), source, table)
             if changes is not None:
                 found += halves_in_changes(table_path(changes, table.schema, table.name), source, table)
+                offsets = [row["_hs_offset"] for row in work.rows(table.schema, table.name, changes)]
+                assert len(set(offsets)) == len(offsets), f"{table.qualified_name}, seed {seed}"
     assert not atomic or work.ledger.rows("SELECT key FROM open_transactions") == []
     work.close()
     return found
@@ -80,6 +86,20 @@ def test_every_version_of_a_table_has_whole_transactions_under_hostile_delivery(
     tmp_path: Path, seed: int, scd_type: Literal[1, 2]
 ) -> None:
     assert deliver(tmp_path, seed, crashes=3, scd_type=scd_type) == []
+
+
+@pytest.mark.parametrize(("seed", "crashes", "scd_type"), [(31, 4, 1), (419, 8, 2), (427, 8, 2)])
+def test_transactions_are_whole_and_told_once_when_the_engine_fails_now_and_then(
+    tmp_path: Path, seed: int, crashes: int, scd_type: Literal[1, 2]
+) -> None:
+    assert deliver(tmp_path, seed, crashes=crashes, scd_type=scd_type, failures=0.15) == []
+
+
+@pytest.mark.soak
+@pytest.mark.parametrize("seed", range(400, 700))
+@pytest.mark.parametrize("scd_type", [1, 2])
+def test_transactions_are_whole_and_told_once_for_long(tmp_path: Path, seed: int, scd_type: Literal[1, 2]) -> None:
+    assert deliver(tmp_path, seed, crashes=8, scd_type=scd_type, failures=0.15) == []
 
 
 @pytest.mark.parametrize("scd_type", [1, 2])

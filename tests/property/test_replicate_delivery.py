@@ -14,6 +14,7 @@ import pyarrow as pa
 import pytest
 
 from headstream.codec.replicate import decode_envelope
+from headstream.errors import StorageError
 from headstream.spark.replicate.apply.deltalake import DeltaLakeEngine
 from headstream.spark.replicate.ledger import Ledger
 from headstream.spark.replicate.parking import ParkingLot
@@ -36,8 +37,10 @@ STEPS: list[tuple[type, str]] = [
     (Ledger, "finish_release"),
     (DeltaLakeEngine, "merge"),
     (DeltaLakeEngine, "append"),
+    (DeltaLakeEngine, "add_columns"),
+    (DeltaLakeEngine, "widen"),
 ]
-"""Where a crash can be: before or after any call of these."""
+"""Where a crash can be: before or after any call of these. A call of the engine may also fail, and the run goes on."""
 
 
 class CrashError(Exception):
@@ -45,21 +48,33 @@ class CrashError(Exception):
 
 
 class Crashes:
-    """Lets a call of one of STEPS fail, before or after it is done, when its turn comes."""
+    """Lets a call of one of STEPS fail, before or after it is done, when its turn comes.
 
-    def __init__(self, patch: pytest.MonkeyPatch) -> None:
+    Args:
+        patch: Undoes it.
+        failures: The share of the engine's calls that fail by themselves, before or after they are done.
+        seed: Of those.
+    """
+
+    def __init__(self, patch: pytest.MonkeyPatch, failures: float = 0.0, seed: int = 0) -> None:
         self.left: int | None = None
         self.after = False
         self.count = 0
+        self.failures = failures
+        self._random = Random(seed)
         for owner, name in STEPS:
-            patch.setattr(owner, name, self._wrap(getattr(owner, name)))
+            patch.setattr(owner, name, self._wrap(getattr(owner, name), owner is DeltaLakeEngine))
 
     def plan(self, random: Random) -> None:
         """Crash at one of the next calls."""
         self.left, self.after = random.randrange(12), random.random() < 0.5
 
-    def _wrap(self, original: Any) -> Any:
+    def _wrap(self, original: Any, may_fail: bool) -> Any:
         def call(*arguments: Any, **options: Any) -> Any:
+            if may_fail and self._random.random() < self.failures:
+                if self._random.random() < 0.5:
+                    original(*arguments, **options)
+                raise StorageError("a disk that fails now and then")
             if self.left is None:
                 return original(*arguments, **options)
             self.left -= 1
@@ -99,7 +114,9 @@ def write_messages(source: SourceDatabase, random: Random, seed: int, *, in_orde
     return [message.value for message in source.capture(options)]
 
 
-def deliver(directory: Path, seed: int, *, crashes: int, scd_type: Literal[1, 2] = 1, in_order: bool = False) -> None:
+def deliver(
+    directory: Path, seed: int, *, crashes: int, scd_type: Literal[1, 2] = 1, in_order: bool = False, failures: float = 0.0
+) -> None:
     """Let one seed's messages go through, and compare."""
     random = Random(seed)
     source = SourceDatabase(seed, tables=PLAIN_TABLES, rows=random.randrange(12), transactions=random.randrange(5, 40))
@@ -107,11 +124,11 @@ def deliver(directory: Path, seed: int, *, crashes: int, scd_type: Literal[1, 2]
     sent = write_messages(source, random, seed, in_order=in_order) + junk
     window = random.choice([None, 3, 40])
     arrived = repeat(sent if in_order else shuffle(sent, seed=seed, window=window), seed=seed, fraction=0.2)
-    changes = directory / "changes" if seed % 2 else None
+    changes = directory / "changes" if seed % 2 or failures else None
     work = Work(directory, change_tables=changes, rules=TableRules(defaults=TableSettings(scd_type=scd_type)))
     parts = [work.raw(part) for part in split(arrived, random.randint(1, 5), seed=seed)]
     with pytest.MonkeyPatch.context() as patch:
-        fault = Crashes(patch)
+        fault = Crashes(patch, failures, seed)
         for batch_id, part in enumerate(parts):
             crashed = random.random() < 0.1  # sometimes a batch is run again although it was whole
             while fault.count < crashes and random.random() < 0.8:
@@ -121,6 +138,7 @@ def deliver(directory: Path, seed: int, *, crashes: int, scd_type: Literal[1, 2]
                 work.restart()
             for _ in range(1 + crashed):
                 work.process(part, batch_id)
+            work.now_us += random.choice([0, 1, 2, 20]) * 1_000_000
     work.now_us += 3600 * 1_000_000
     while work.processor.sweep(last=True):
         pass
@@ -168,6 +186,19 @@ def test_tables_equal_the_source_when_changes_of_key_leave_columns_out(tmp_path:
 @pytest.mark.parametrize("seed", range(11, 14))
 def test_open_versions_equal_the_source_under_hostile_delivery(tmp_path: Path, seed: int) -> None:
     deliver(tmp_path, seed, crashes=3, scd_type=2)
+
+
+@pytest.mark.parametrize("seed", range(31, 34))
+@pytest.mark.parametrize("scd_type", [1, 2])
+def test_each_change_is_told_once_when_the_engine_fails_now_and_then(tmp_path: Path, seed: int, scd_type: Literal[1, 2]) -> None:
+    deliver(tmp_path, seed, crashes=4, scd_type=scd_type, failures=0.15)
+
+
+@pytest.mark.soak
+@pytest.mark.parametrize("seed", range(400, 700))
+@pytest.mark.parametrize("scd_type", [1, 2])
+def test_each_change_is_told_once_when_the_engine_fails_for_long(tmp_path: Path, seed: int, scd_type: Literal[1, 2]) -> None:
+    deliver(tmp_path, seed, crashes=8, scd_type=scd_type, failures=0.15)
 
 
 @pytest.mark.soak

@@ -91,10 +91,10 @@ class Appends:
             try:
                 appended = append(record)
             except LogError:
-                if not self._is_made_anew(record, partition):
+                if self._is_there(record, partition) or not self._is_made_anew(record, partition):
                     raise
             else:
-                if log.snapshot() is known or not self._is_made_anew(record, partition):
+                if log.snapshot() is known or self._is_there(record, partition) or not self._is_made_anew(record, partition):
                     return appended
             # What was appended to a partition that was just being purged or deleted is gone with it: send it again.
 
@@ -124,6 +124,12 @@ class Appends:
         for number in range(1, record.partitions + 1):
             if log.writing_end(record, number) is not None:  # one that was not opened since is forgotten by its age
                 log.partition(record, number).forget_producer(producer_id)
+
+    def _is_there(self, record: TopicRecord, partition: int) -> bool:
+        """Return whether a partition is still what it was, whatever its topic and stream are called by now."""
+        topics = (topic for stream in self._backing.log.snapshot().values() for topic in stream.topics.values())
+        now = next((topic for topic in topics if topic.number == record.number), None)
+        return now is not None and partition <= now.partitions and now.generation(partition) == record.generation(partition)
 
     def _is_made_anew(self, record: TopicRecord, partition: int) -> bool:
         """Return whether a partition has been purged or deleted and made again; raises where it is no more."""

@@ -15,7 +15,7 @@ import click
 from headstream.cli.inspecting.recognition import recognize
 from headstream.cli.lines import decode_line, encode_line
 from headstream.cli.output import print_objects
-from headstream.cli.parameters import output_option
+from headstream.cli.parameters import LocalPath, output_option
 from headstream.codec.conversion import DIALECTS, POLICIES, convert_all, fit_message, plan_conversion, read_messages
 from headstream.errors import HeadstreamError, InvalidInputError, InvalidOptionError
 from headstream.model.message import Message
@@ -47,7 +47,7 @@ def _read_policies(ctx: click.Context, param: click.Parameter, value: str) -> tu
     metavar="POLICY,...",
     help="What becomes of what has no spelling there: error, drop, widen, text; the first that can accept it.",
 )
-@click.option("--out", type=click.Path(dir_okay=False, path_type=Path), help="Where to write; standard output if not given.")
+@click.option("--out", type=LocalPath(directory=False), help="Where to write; standard output if not given.")
 @click.option("--report", is_flag=True, help="Print what would be lost, and write nothing.")
 @output_option
 def convert_(

@@ -11,6 +11,7 @@ import click
 from rich.console import Console
 from rich.table import Table
 
+from headstream.cli.parameters import LocalPath
 from headstream.connect import connect
 from headstream.errors import InvalidInputError
 from headstream.model.constructors import uint8
@@ -43,7 +44,7 @@ _SAMPLE_ROW: Final = ("employees", "salaries")
 )
 @click.option(
     "--directory",
-    type=click.Path(path_type=Path),
+    type=LocalPath(),
     default=Path("headstream-demo"),
     show_default=True,
     help="Where to put log, state and tables; made anew.",

@@ -3,12 +3,14 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final, TypeVar
 
 import click
 
 from headstream.errors import HeadstreamError, InvalidInputError
 from headstream.model.identifiers import TopicName, check_name
+from headstream.model.local_paths import parse_local_path
 from headstream.model.message import parse_state
 from headstream.model.polling import PollingKind, PollingStrategy
 
@@ -18,6 +20,7 @@ if TYPE_CHECKING:
 __all__ = [
     "FORMS",
     "Checked",
+    "LocalPath",
     "complete_names",
     "open_log",
     "output_option",
@@ -66,6 +69,31 @@ class Checked(_ParamType):
             return self._read(value)
         except HeadstreamError as error:
             self.fail(str(error), param, ctx)
+
+
+class LocalPath(click.Path):
+    """A path of this machine, as a Path; one with a scheme that cannot be served is a misuse of the command.
+
+    Args:
+        is_table: Whether Delta tables lie there, so that a catalog's name is refused too.
+        directory: Whether it has to be a directory where it exists, else a file.
+        exists: Whether it has to exist.
+    """
+
+    def __init__(self, *, is_table: bool = False, directory: bool = True, exists: bool = False) -> None:
+        super().__init__(exists=exists, file_okay=not directory, dir_okay=directory, path_type=Path)
+        self._is_table = is_table
+
+    def convert(self, value: Any, param: click.Parameter | None, ctx: click.Context | None) -> Any:
+        """Return the path that a text names; a usage error where it names none of this machine."""
+        if isinstance(value, str):
+            try:
+                value = parse_local_path(value, is_table=self._is_table)
+            except HeadstreamError as error:
+                self.fail(str(error), param, ctx)
+            if value.startswith("."):
+                value = str(Path(value).absolute())  # pathlib drops the ./ that says that no name of a catalog is meant
+        return super().convert(value, param, ctx)
 
 
 def parse_states(text: str) -> tuple[str, ...] | None:

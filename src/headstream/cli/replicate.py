@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
+import logging
 import signal
 import sys
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from contextlib import contextmanager, suppress
 from dataclasses import replace
 from pathlib import Path
@@ -15,9 +16,9 @@ import click
 
 from headstream.cli.inspection import inspect
 from headstream.cli.output import print_object, print_table, print_text
-from headstream.cli.parameters import Checked, output_option
+from headstream.cli.parameters import Checked, LocalPath, output_option
 from headstream.cli.replicate_operation import parked, redrive, reload, schemas, status
-from headstream.errors import ReplicateError
+from headstream.errors import InvalidInputError, ReplicateError
 from headstream.model.quantities import parse_duration_us, parse_size_bytes
 
 if TYPE_CHECKING:
@@ -34,9 +35,18 @@ __all__ = ["replicate"]
 _INTERRUPTED: Final = 130
 _SIGNALS: Final = (signal.SIGINT, signal.SIGTERM)
 _TOPICS: Final = Checked("topic,...", lambda text: tuple(name.strip() for name in text.split(",")))
-_PLACE: Final = click.Path(file_okay=False, path_type=Path)
+_PLACE: Final = LocalPath()
+_TABLE_PLACE: Final = LocalPath(is_table=True)
 
 
+def _setting(text: str) -> tuple[str, str]:
+    name, equals, value = text.partition("=")
+    if not (name.startswith("spark.") and equals):
+        raise InvalidInputError(f"{text!r} is no setting of Spark", advice="Write it as in spark.driver.memory=4g")
+    return name, value
+
+
+_SETTING: Final = Checked("setting", _setting)
 _DURATION: Final = Checked("duration", parse_duration_us)
 _SIZE: Final = Checked("size", parse_size_bytes)
 
@@ -77,7 +87,7 @@ for _command in (inspect, status, schemas, parked, redrive, reload):
 )
 @click.option("--topics", type=_TOPICS, metavar="A,B", help="Topics with data messages.")
 @click.option("--metadata", type=_TOPICS, default=(), metavar="C", help="Topics with metadata messages, if not among those.")
-@click.option("--tables", type=_PLACE, help="Where the Delta tables are.")
+@click.option("--tables", type=_TABLE_PLACE, help="Where the Delta tables are.")
 @click.option("--checkpoint", type=_PLACE, help="Where the pipeline's own state is.")
 @click.option("--zone", type=_PLACE, help="The schema zone.  [default: CHECKPOINT/zone]")
 @click.option(
@@ -107,16 +117,21 @@ for _command in (inspect, status, schemas, parked, redrive, reload):
     type=click.Choice(["wait", "apply", "fail"]),
     help="Then wait on with a warning, apply what there is, or stop.  [default: wait]",
 )
-@click.option("--change-tables", type=_PLACE, help="Write every change as it came into a Delta table a target, in there.")
-@click.option("--dead-letter-table", type=_PLACE, help="Write the dead letter into a Delta table, too.")
-@click.option("--metrics", type=click.Path(dir_okay=False, path_type=Path), help="Keep metrics in this file (OpenMetrics).")
+@click.option("--change-tables", type=_TABLE_PLACE, help="Write every change as it came into a Delta table a target, in there.")
+@click.option("--dead-letter-table", type=_TABLE_PLACE, help="Write the dead letter into a Delta table, too.")
+@click.option("--metrics", type=LocalPath(directory=False), help="Keep metrics in this file (OpenMetrics).")
 @click.option("--max-parked-count", type=click.IntRange(1), help="The most messages that may wait.  [default: 10 million]")
 @click.option("--max-parked-bytes", type=_SIZE, help="The most bytes of them: 20GiB.  [default: 20GiB]")
 @click.option("--max-parked-age", "max_parked_age_us", type=_DURATION, help="Warn of any that wait longer.  [default: 1d]")
 @click.option("--max-dead-rate", type=click.FloatRange(0, 1), help="Stop when more than this share is given up.  [default: 0.1]")
 @click.option("--take-over", is_flag=True, help="Go on with tables of another pipeline, whose checkpoint is gone.")
 @click.option("--once", is_flag=True, help="End when everything that is there now is applied.")
-@click.option("--max-messages-per-batch", type=click.IntRange(1), help="The most messages of one micro-batch.")
+@click.option("--max-messages-per-batch", type=click.IntRange(1), help="The most messages of one micro-batch.  [default: 200000]")
+@click.option(
+    "--max-bytes-per-batch", type=_SIZE, help="The most bytes of them: 500MiB.  [default: an eighth of Spark's driver memory]"
+)
+@click.option("--driver-memory", metavar="SIZE", help="Memory of Spark's driver: 4g.  [default: Spark's, 1g]")
+@click.option("--conf", "spark", type=_SETTING, multiple=True, metavar="NAME=VALUE", help="A setting of Spark; may be repeated.")
 @click.option(
     "--mask-order",
     type=click.Choice(["auto", "little", "big"]),
@@ -132,7 +147,7 @@ def run(context: click.Context, /, config_file: Path | None, output: str, **opti
     Run again with the same checkpoint, it goes on where it ended. Ctrl-C or SIGTERM ends it after the micro-batch that is
     being applied, and the summary is printed: with exit code 0, which is how a run without --once ends; with 130 where
     --once was to apply more. A second Ctrl-C ends it at once, which costs nothing either. Spark runs on this machine,
-    or where SPARK_MASTER says.
+    or where SPARK_MASTER, --conf spark.master=... or [spark] of the file say.
 
     \b
     Example:
@@ -164,12 +179,16 @@ def _configure(context: click.Context, config_file: Path | None, options: dict[s
         if value is not None and (config_file is None or context.get_parameter_source(name) is not default)
     }
     mask_order = given.pop("mask_order", None)
+    spark = dict(given.pop("spark", ()))
+    if "driver_memory" in given:
+        spark["spark.driver.memory"] = given.pop("driver_memory")
     if config_file is None:
         for name in ("source", "topics", "tables", "checkpoint"):
             if name not in given:
                 raise click.UsageError(f"Missing option '--{name}': give it, or a --config FILE", context)
-        return ReplicateConfig(**given, rules=TableRules(defaults=TableSettings(mask_order=mask_order)))
+        return ReplicateConfig(**given, spark=spark, rules=TableRules(defaults=TableSettings(mask_order=mask_order)))
     config = load_config(config_file, given)
+    config = replace(config, spark={**config.spark, **spark})
     if mask_order is None:
         return config
     return replace(config, rules=replace(config.rules, defaults=replace(config.rules.defaults, mask_order=mask_order)))
@@ -179,9 +198,10 @@ def _run(config: ReplicateConfig) -> tuple[Summary, bool]:
     """Run a pipeline to its end, or until a signal; return what it has done, and whether a signal came."""
     from headstream.spark.replicate.pipeline import ReplicatePipeline
 
+    _show_log()
     with _progress() as show, _kept_handlers():
         show("starting Spark")
-        with _session() as spark:
+        with _session(config.spark) as spark:
             pipeline = ReplicatePipeline(spark, config, on_progress=lambda summary: show(_describe(summary)))
             came = _stop_by_signals(pipeline)
             show("waiting for messages")
@@ -195,12 +215,22 @@ def _run(config: ReplicateConfig) -> tuple[Summary, bool]:
                 ) from error
 
 
+def _show_log() -> None:
+    """Write what the pipeline logs, from INFO on, to standard error."""
+    logger = logging.getLogger("headstream")
+    if not logger.hasHandlers():
+        handler = logging.StreamHandler()
+        handler.setFormatter(logging.Formatter("%(asctime)s %(levelname)s %(message)s"))
+        logger.addHandler(handler)
+        logger.setLevel(logging.INFO)
+
+
 @contextmanager
-def _session() -> Iterator[SparkSession]:
+def _session(settings: Mapping[str, str]) -> Iterator[SparkSession]:
     """Yield a session, and end it; an error in the body is not hidden by a Spark that is gone already."""
     from headstream.spark import session, stop
 
-    spark = session("headstream-replicate")
+    spark = session("headstream-replicate", config=settings)
     try:
         yield spark
     except BaseException:

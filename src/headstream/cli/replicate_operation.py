@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Any, Final, TypeVar
 import click
 
 from headstream.cli.output import format_time, print_object, print_objects, print_text
-from headstream.cli.parameters import Checked, output_option
+from headstream.cli.parameters import Checked, LocalPath, output_option
 from headstream.errors import InvalidInputError
 
 if TYPE_CHECKING:
@@ -48,7 +48,7 @@ _TIME: Final = Checked("time", _read_time)
 _TABLE: Final = Checked("schema.table", _read_table)
 _checkpoint_option = click.option(
     "--checkpoint",
-    type=click.Path(exists=True, file_okay=False, path_type=Path),
+    type=LocalPath(exists=True),
     required=True,
     help="Where the pipeline's own state is.",
 )
@@ -96,7 +96,7 @@ def status(checkpoint: Path, watch: bool, output: str) -> None:
 
 @click.command()
 @_checkpoint_option
-@click.option("--zone", type=click.Path(file_okay=False, path_type=Path), help="The schema zone, where it is elsewhere.")
+@click.option("--zone", type=LocalPath(), help="The schema zone, where it is elsewhere.")
 @click.option("--table", type=_TABLE, metavar="SCHEMA.TABLE", help="The history of one source table.")
 @output_option
 def schemas(checkpoint: Path, zone: Path | None, table: tuple[str, str] | None, output: str) -> None:

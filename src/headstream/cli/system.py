@@ -107,7 +107,7 @@ def list_clients(url: str, output: str) -> None:
     with open_log(url) as log:
         names = {user.id: user.username for user in log.server.users()}
         rows = [{**_summary(found), "username": names.get(found.user_id)} for found in log.server.clients()]
-    print_objects(rows, ("id", "username", "transport", "address", "groups"), output)
+    print_objects(rows, ("id", "username", "transport", "address", "groups_count"), output)
 
 
 @client.command()
@@ -131,7 +131,7 @@ def _summary(found: Client) -> dict[str, Any]:
         "user_id": found.user_id or None,
         "transport": found.transport.name.lower(),
         "address": found.address,
-        "groups": found.groups_count,
+        "groups_count": found.groups_count,
     }
 
 

@@ -17,6 +17,7 @@ from headstream.cli.output import print_object
 from headstream.cli.parameters import (
     FORMS,
     Checked,
+    LocalPath,
     open_log,
     output_option,
     start_parameter,
@@ -41,9 +42,7 @@ __all__ = ["export", "import_"]
 @click.command("import")
 @click.argument("file", type=click.Path(exists=True, dir_okay=False, allow_dash=True, path_type=Path))
 @click.option("--topic", type=Checked("topic", lambda text: str(TopicName.parse(text))), help="For lines that name no topic.")
-@click.option(
-    "--bad-lines", type=click.Path(dir_okay=False, path_type=Path), metavar="FILE", help="Put bad lines there and go on."
-)
+@click.option("--bad-lines", type=LocalPath(directory=False), metavar="FILE", help="Put bad lines there and go on.")
 @click.option(
     "--partitions",
     type=click.IntRange(1, MAX_PARTITIONS),
@@ -103,7 +102,7 @@ def import_(file: Path, topic: str | None, bad_lines: Path | None, partitions: i
     help="Where to begin in each partition: an offset, a time, or first, the oldest message.",
 )
 @until_option
-@click.option("--file", type=click.Path(dir_okay=False, path_type=Path), help="Write there, not to standard output.")
+@click.option("--file", type=LocalPath(directory=False), help="Write there, not to standard output.")
 @states_option
 @url_option
 @click.option("--output", type=click.Choice(FORMS), default="jsonl", show_default=True, help="jsonl is what import takes.")

@@ -144,9 +144,10 @@ class Consumer:
 
     def take(self) -> ReceivedMessage | None:
         """Return the next message if it is here already, having committed the one before; else None."""
+        self._fetching.settle_seeks()
         self.finish()
-        if self._share is not None and self._share.is_resting:
-            self._follow()
+        if self._share is not None and (self._share.is_resting or self._share.is_due):
+            self._follow()  # what was fetched may be another member's by now
         return self._fetching.deliver()
 
     def finish(self) -> None:
@@ -219,7 +220,7 @@ class Consumer:
         self._commit_done(is_by_hand=True)
 
     def seek(self, partition: int, offset: StartInput) -> None:
-        """Continue at another place in a partition; the next commit makes it durable.
+        """Continue at another place in a partition; the next commit makes it durable, and so does the next message of a loop.
 
         Args:
             partition: One of the consumer's.

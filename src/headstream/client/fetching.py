@@ -4,6 +4,7 @@
     fetching.feed(polled, messages)    what came of it
     fetching.deliver()                 the next message, to the body of a loop
     fetching.finish()                  the body is done with it: its offset may be committed
+    fetching.seek(partition, offset)   go on elsewhere; the place itself is committed with what comes next, or by release()
     fetching.hand_out(count)           messages at once, to a caller who says by release() when they are done
     fetching.committable()             partition -> offset to commit, once
     fetching.follow(assignment)        a member of a group: what it loses, what it can give up, what it gets
@@ -39,6 +40,7 @@ class Fetching:
         self._delivered: tuple[int, int] | None = None
         self._handed_out: dict[int, int] = {}
         self._done: dict[int, int] = {}
+        self._sought: dict[int, int] = {}
         self._generations: dict[int, int] = {}
         self._ends: dict[int, int] = {}
         self._assignment = Assignment(-1)
@@ -55,8 +57,8 @@ class Fetching:
 
     @property
     def is_idle(self) -> bool:
-        """Whether nothing is in hand: delivered or handed out, and not done or not committed."""
-        return self._delivered is None and not self._handed_out and not self._done
+        """Whether nothing is in hand: delivered, handed out or sought, and not done or not committed."""
+        return self._delivered is None and not self._handed_out and not self._done and not self._sought
 
     @property
     def is_empty(self) -> bool:
@@ -113,6 +115,8 @@ class Fetching:
             self._delivered = partition, next_offset
         elif partition in self._handed_out:
             self._handed_out[partition] = next_offset
+        elif partition in self._sought:
+            self._sought[partition] = next_offset
         else:
             self._done[partition] = next_offset
 
@@ -131,6 +135,12 @@ class Fetching:
             self._done[partition] = next_offset
             self._delivered = None
 
+    def settle_seeks(self) -> None:
+        """Take note that the places sought are where the consumer goes on from, by iteration or by a commit."""
+        if self._sought:
+            self._done.update(self._sought)
+            self._sought.clear()
+
     def hand_out(self, count: int) -> list[ReceivedMessage]:
         """Return up to so many messages; release() says when they are done."""
         messages: list[ReceivedMessage] = []
@@ -141,7 +151,8 @@ class Fetching:
         return messages
 
     def release(self) -> None:
-        """Take note that everything delivered or handed out is done."""
+        """Take note that everything delivered or handed out is done, and that what was sought is where it goes on."""
+        self.settle_seeks()
         self._done.update(self._handed_out)
         self._handed_out.clear()
         self.finish()
@@ -164,11 +175,16 @@ class Fetching:
 
     def seek(self, partition: int, offset: int) -> None:
         """Go on from another offset in a partition; what was not yet delivered of it is dropped."""
+        self._move(partition, offset)
+        self._sought[partition] = offset
+
+    def _move(self, partition: int, offset: int) -> None:
         self._buffer = deque(entry for entry in self._buffer if entry[1] != partition)
         self._positions[partition] = offset
         self._generations.pop(partition, None)
         self._handed_out.pop(partition, None)
         self._done.pop(partition, None)
+        self._sought.pop(partition, None)
         if self._delivered is not None and self._delivered[0] == partition:
             self._delivered = None
 
@@ -207,10 +223,10 @@ class Fetching:
 
     def _is_in_hand(self, partition: int) -> bool:
         is_delivered = self._delivered is not None and self._delivered[0] == partition
-        return is_delivered or partition in self._handed_out or partition in self._done
+        return is_delivered or partition in self._handed_out or partition in self._done or partition in self._sought
 
     def _end(self, partition: int) -> None:
         if partition in self._positions:
-            self.seek(partition, 0)
+            self._move(partition, 0)
             del self._positions[partition]
             self._turn.remove(partition)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import time
 import weakref
 from collections.abc import Iterable, Mapping
 from typing import Final
@@ -13,6 +14,9 @@ from headstream.model.identifiers import TopicName
 
 __all__ = ["Membership"]
 
+_REPORTS_A_SESSION: Final = 3
+"""So often a member reports while it hands out what it has fetched: as long as it has been silent for less than its session's
+timeout, nobody else has its partitions."""
 _MOST_JOINS: Final = 10
 """A member may be gone again before its first report: over a network it goes with its connection."""
 
@@ -34,7 +38,13 @@ class Membership:
         self._session_timeout_ms = session_timeout_ms
         self.generation = -1
         self.is_resting = True
+        self._reported_s = time.monotonic()
         self._join()
+
+    @property
+    def is_due(self) -> bool:
+        """Whether it has been silent for so long that it has to report before it delivers what it fetched earlier."""
+        return (time.monotonic() - self._reported_s) * 1000 * _REPORTS_A_SESSION > self._session_timeout_ms
 
     def _join(self) -> None:
         groups = self._transport.groups
@@ -61,6 +71,7 @@ class Membership:
 
     def _report(self, released: Iterable[int]) -> Assignment:
         groups = self._transport.groups
+        self._reported_s = time.monotonic()  # before it is sent: the group has it later, so it counts from later
         assignment = groups.report(self._topic, self.member, released=released, is_resting=self.is_resting)
         self.generation = assignment.generation
         return assignment

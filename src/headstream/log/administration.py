@@ -181,8 +181,7 @@ def add_partitions(log: Log, topic: TopicRecord, count: int, now_us: int) -> Non
             directory = log.partition_directory(topic, number)
             log.files.remove_directory(directory)  # one that was deleted, up to a crash
             log.files.make_directory(directory)
-            for consumer in offsets.consumers():
-                offsets.forget(consumer, number)
+            offsets.forget_partition(number)
         log.files.sync_directory(topic_directory(log.root, topic.stream_number, topic.number))
 
 

@@ -26,10 +26,10 @@ import sqlite3
 from contextlib import closing, suppress
 from dataclasses import replace
 from typing import Any, Final
-from urllib.parse import quote
 
 from headstream.errors import InvalidOptionError, NotALogError, OffsetOutOfRangeError, PartitionNotFoundError, StorageError
 from headstream.log.catalog import Catalog, TopicRecord
+from headstream.log.catalog_connection import connect
 from headstream.log.commit_records import pending_commits
 from headstream.log.files import Files
 from headstream.log.log import Log
@@ -63,6 +63,7 @@ _COPY_BYTES: Final = 1 << 20
 _COMMITS: Final = "SELECT writer, epoch, state, places FROM commits ORDER BY writer"
 
 _Ends = dict[tuple[int, int], int]
+_Partitions = dict[int, tuple[int, ...]]
 _States = dict[tuple[int, int, int], StateChange]
 
 
@@ -142,27 +143,30 @@ class Backup:
             self._note_states(catalog, topics, before)
         finally:
             catalog.close()
+        now = self._partitions(f"{self._root}/{CATALOG_NAME}")
+        if any(now.get(topic.number, ())[: topic.partitions] != topic.partitions_created_us for topic in topics):
+            raise _GoneError  # one was deleted, and perhaps added again: its offsets and messages would not be of one partition
         return size_bytes
 
     # -- catalog, staged commits, states --------------------------------------------------------------------
 
     def _copy_catalog(self) -> _Ends:
         for _ in range(_ATTEMPTS):
-            commits, ends = self._look_at_ends()
+            commits, ends, partitions = self._look_at_ends()
             self._files.remove_directory(f"{self._target}/{STAGED_NAME}")
             self._copy_staged()
             path = f"{self._target}/{CATALOG_NAME}"
             for suffix in ("", "-wal", "-shm"):
                 self._files.remove(path + suffix)
             try:
-                address = f"file:{quote(self._root)}/{CATALOG_NAME}?mode=ro"
-                with closing(sqlite3.connect(address, uri=True)) as source, closing(sqlite3.connect(path)) as copy:
+                source_path = f"{self._root}/{CATALOG_NAME}"
+                with closing(connect(source_path, is_writer=False)) as source, closing(connect(path, is_writer=True)) as copy:
                     source.backup(copy)
             except sqlite3.Error as error:
                 raise StorageError(
                     f"the catalog cannot be copied: {error}", where=path, advice="headstream verify says whether it is damaged"
                 ) from error
-            if self._is_all_staged(path, commits):
+            if self._is_all_staged(path, commits) and self._partitions(path) == partitions:
                 return ends
         raise self._too_fast(f"{self._root}/{STAGED_NAME}")
 
@@ -172,11 +176,22 @@ class Backup:
             for epoch in self._files.list_names(f"{self._root}{staged}/{writer}") or []:
                 self._copy_directory(f"{staged}/{writer}/{epoch}")
 
-    def _look_at_ends(self) -> tuple[list[Any], _Ends]:
-        """Copy the offsets of consumers, and return the commits and then the end of each partition."""
+    @staticmethod
+    def _partitions(path: str) -> _Partitions:
+        """Return the partitions of a catalog, each with the number that tells it from an earlier one of its number."""
+        catalog = Catalog(path, is_writer=False)
+        try:
+            topics = [topic for stream in catalog.snapshot().values() for topic in stream.topics.values()]
+            return {topic.number: topic.partitions_created_us for topic in topics}
+        finally:
+            catalog.close()
+
+    def _look_at_ends(self) -> tuple[list[Any], _Ends, _Partitions]:
+        """Copy the offsets of consumers, and return the commits, then the end of each partition, and the partitions before."""
         catalog = Catalog(f"{self._root}/{CATALOG_NAME}", is_writer=False)
         try:
             topics = [topic for stream in catalog.snapshot().values() for topic in stream.topics.values()]
+            partitions = {topic.number: topic.partitions_created_us for topic in topics}
             for topic in topics:
                 self._copy_offsets(topic)
             commits = catalog.select(_COMMITS, since=5)
@@ -188,7 +203,7 @@ class Backup:
             for number in range(1, topic.partitions + 1):
                 with suppress(PartitionNotFoundError), PartitionFollower(f"{directory}/{number}", self._files) as follower:
                     ends[topic.number, number] = follower.end_offset
-        return commits, ends
+        return commits, ends, partitions
 
     def _is_all_staged(self, path: str, commits: list[Any]) -> bool:
         """Return whether the copied catalog has these commits, and the copy all that is staged for those under way."""
@@ -303,9 +318,12 @@ class Backup:
             if names is None:
                 raise _GoneError
             bases = base_offsets(names)
-            # One in any case: where all have been dropped meanwhile that begin before the end, the oldest tells the next offset.
-            wanted = [base for base in bases if base < end_offset] or ([] if sizes else bases[:1])
+            # Also one that begins at the end: the one before it says that it is there. And one in any case: where all have
+            # been dropped meanwhile that begin before the end, the oldest tells the next offset.
+            wanted = [base for base in bases if base <= end_offset] or ([] if sizes else bases[:1])
             newest = max(sizes, default=-1)
+            if sizes and newest not in bases:
+                raise _GoneError  # it was the newest and so not at its end, and has been merged with another meanwhile
             if not wanted or wanted[-1] <= newest:
                 return sum(sizes.values())
             for base in wanted:
@@ -325,7 +343,7 @@ class Backup:
         try:
             if index.last is None or index.is_compacted or index.last.end_offset <= end_offset:
                 return 0 if index.last is None else index.last.end_position
-            count = index.find_offset_from(end_offset)
+            count = index.find_offset_from(end_offset)  # without the seal too: what follows is not copied
             size_bytes = index.entry(count - 1).end_position if count else 0
         finally:
             index.close()

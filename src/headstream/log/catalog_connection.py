@@ -2,14 +2,16 @@
 
 from __future__ import annotations
 
+import os
 import sqlite3
 from collections.abc import Iterator
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from pathlib import Path
 from typing import Final
 from urllib.parse import quote
 
 from headstream.errors import CorruptLogError, DiskFullError, StorageError
+from headstream.log.access import open_private
 
 __all__ = ["connect", "translated"]
 
@@ -50,6 +52,8 @@ def connect(path: str | None, *, is_writer: bool) -> sqlite3.Connection:
     if path is None:
         return _open(":memory:", uri=False)
     if is_writer:
+        with suppress(OSError):  # SQLite says it better; its other files get the rights of this one
+            os.close(open_private(path))
         return _open(path, uri=False)
     address = f"file:{quote(path)}?mode=ro"
     try:

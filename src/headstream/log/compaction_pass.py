@@ -6,20 +6,27 @@
     3  <base>.index-new renamed to <base>.index                    the group's messages are in the new files from here on
     4  the old .log and the group's other segments removed
 
-Until step 3 nothing that is there has changed; from it on, what is left of the old files is superfluous: finish_pass()
+The new index ends with a seal that says up to which offset the group went. Until step 3 nothing that is there has
+changed; from it on, what is left of the old files is superfluous: finish_pass()
 removes both, whenever the process died. A group is done after all older ones, so that a null payload never goes
-before what it removes. Segments of a group that is empty are dropped, but for the partition's first one, which says from
-where on offsets have been there.
+before what it removes. A group of which nothing is left stays as a segment without messages, until a later pass makes it
+a part of a neighbour: its seal says that nothing is missing there.
 
 A message stays where no newer one of its key is in a dirty segment. A null payload that is older than the topic's delay
 goes, and what is marked for deletion, which still takes the place of what is older. What has no key stays, it was sent
-before compaction was asked for. What is copied is checked against its index entry, so that no damage gets a new checksum.
+before compaction was asked for.
+
+A pass touches what it has proved whole: by its index, whose entries follow each other up to the end of the .log; by the
+messages, each send against its entry; by its neighbours, of which each begins where the one before it ends. It ends before
+the first segment that is not: that one and all newer ones stay as they are, since what they replace may be needed again
+when the damage is repaired.
 
 Memory is bounded: the dirty segments are taken in parts of 3 million messages, or of one segment where that has more.
 """
 
 from __future__ import annotations
 
+import itertools
 import threading
 from collections.abc import Callable, Iterator
 from contextlib import suppress
@@ -28,20 +35,20 @@ from typing import Final
 
 from headstream.codec.batch.compact import keep_last, new_key_table, note_keys
 from headstream.codec.batch.results import Kept
-from headstream.codec.batch.scan import scan
 from headstream.errors import CorruptLogError, StorageError
+from headstream.log.closed_reading import UnwantedError, read_closed
 from headstream.log.closed_segments import Closed, finish_pass, look_at_closed
 from headstream.log.files import Files
 from headstream.log.segment_removal import drop_segment, open_index
 from headstream.model.message import MessageState
-from headstream.segments.files import BufferPool, ReadFile
-from headstream.segments.index import IndexReader
+from headstream.segments.files import BufferPool
 from headstream.segments.layout import (
     INDEX_HEADER_BYTES,
     INDEX_SUFFIX,
     REPLACING_SUFFIX,
-    IndexEntry,
+    Seal,
     encode_header,
+    encode_seal,
     log_suffix,
     segment_path,
 )
@@ -50,7 +57,6 @@ __all__ = ["CompactionPass", "Outcome", "Surroundings"]
 
 _KEYS_AT_ONCE: Final = 3_000_000
 """Messages of one part, at most: a table of 100 to 200 MiB."""
-_CHUNK_BYTES: Final = 4 << 20
 _MOST_OFFSETS: Final = 1 << 31
 """Offsets that one segment spans, at most: they are 32 bits in its index."""
 _MARKED: Final = MessageState.MARKED_FOR_DELETION.value
@@ -86,10 +92,6 @@ class Surroundings:
     state_changes: Callable[[], int] = lambda: 0
 
 
-class _UnwantedError(Exception):
-    """The pass has no business here any more."""
-
-
 class CompactionPass:
     """One pass over a partition.
 
@@ -121,6 +123,7 @@ class CompactionPass:
         self._buffers = BufferPool()
         self._outcome = Outcome()
         self._copied = Outcome()
+        self._damage: CorruptLogError | None = None
 
     def run(self) -> Outcome:
         """Go through all closed segments.
@@ -133,25 +136,42 @@ class CompactionPass:
             with self._around.lock:
                 self._check_wanted()
                 finish_pass(self._directory, self._files)
-                closed = look_at_closed(self._directory, self._files)
+                found = look_at_closed(self._directory, self._files)
+            closed = list(itertools.takewhile(lambda segment: not segment.fault, found))
             done = next((number for number, segment in enumerate(closed) if not segment.is_compacted), len(closed))
             while True:
                 until = self._end_of_part(closed, done)
-                table = self._note(closed[done:until])
+                table, whole = self._note(closed[done:until])
+                if done + whole < until:
+                    until, closed = done + whole, closed[: done + whole]
                 clean = []
                 for group in self._groups(closed[:until]):
-                    clean += self._compact(group, table, is_first=group[0] is closed[0])
+                    clean.append(self._compact(group, table))
                 closed[:until] = clean
                 done = len(clean)
                 if done == len(closed):
-                    return self._outcome
-        except _UnwantedError:
+                    break
+            self._check_all_whole(found)
+            return self._outcome
+        except UnwantedError:
             self._outcome.is_whole = False
             return self._outcome
 
+    def _check_all_whole(self, found: list[Closed]) -> None:
+        """Report the first segment that is damaged; what is older has been compacted."""
+        if self._damage is not None:
+            raise self._damage
+        for segment in found:
+            if segment.fault:
+                raise CorruptLogError(
+                    f"a segment is damaged: {segment.fault}. It and all newer ones are not compacted",
+                    where=segment_path(self._directory, segment.base_offset, INDEX_SUFFIX),
+                    advice="Run headstream verify --repair, and restore what it cannot repair from a copy",
+                )
+
     def _check_wanted(self) -> None:
         if not self._around.is_wanted():
-            raise _UnwantedError
+            raise UnwantedError
 
     @staticmethod
     def _end_of_part(closed: list[Closed], begin: int) -> int:
@@ -161,20 +181,24 @@ class CompactionPass:
             end += 1
         return end
 
-    def _note(self, segments: list[Closed]) -> bytearray:
-        """Return the newest offset of each key in these segments."""
+    def _note(self, segments: list[Closed]) -> tuple[bytearray, int]:
+        """Return the newest offset of each key in the first of these segments, and how many they are: up to a damaged one."""
         table = new_key_table(sum(segment.messages_count for segment in segments))
-        for segment in segments:
-            for chunk in self._chunks(segment):
-                note_keys(chunk, table, self._seed)
-        return table
+        for number, segment in enumerate(segments):
+            try:
+                for chunk in self._chunks(segment):
+                    note_keys(chunk, table, self._seed)
+            except CorruptLogError as error:
+                self._damage = error
+                return self._note(segments[:number])
+        return table, len(segments)
 
     def _groups(self, segments: list[Closed]) -> Iterator[list[Closed]]:
         """Yield neighbours that fit into one segment together."""
         group: list[Closed] = []
         size_bytes = 0
         for segment in segments:
-            is_far = bool(group) and segment.base_offset + segment.messages_count - group[0].base_offset > _MOST_OFFSETS
+            is_far = bool(group) and segment.until_offset - group[0].base_offset > _MOST_OFFSETS
             if group and (size_bytes + segment.size_bytes > self._segment_bytes or is_far):
                 yield group
                 group, size_bytes = [], 0
@@ -183,54 +207,8 @@ class CompactionPass:
         if group:
             yield group
 
-    # -- reading ----------------------------------------------------------------------------------------------
-
     def _chunks(self, segment: Closed) -> Iterator[memoryview]:
-        """Yield the messages of a segment, sends together as far as they are not too many, each one checked."""
-        index = open_index(self._directory, segment.base_offset, self._files)
-        path = segment_path(self._directory, segment.base_offset, log_suffix(segment.generation))
-        data = self._files.open_read(path)
-        if index is None or data is None or index.generation != segment.generation:
-            for file in (index, data):
-                if file is not None:
-                    file.close()
-            raise _UnwantedError  # dropped meanwhile
-        try:
-            number = 0
-            while number < index.count:
-                entries = self._next_entries(index, number)
-                number += len(entries)
-                yield self._read(data, path, entries)
-        finally:
-            index.close()
-            data.close()
-
-    @staticmethod
-    def _next_entries(index: IndexReader, number: int) -> list[IndexEntry]:
-        entries = [index.entry(number)]
-        begin = entries[0].byte_position
-        while (number := number + 1) < index.count:
-            entry = index.entry(number)
-            if entry.end_position - begin > _CHUNK_BYTES:
-                break
-            entries.append(entry)
-        return entries
-
-    def _read(self, data: ReadFile, path: str, entries: list[IndexEntry]) -> memoryview:
-        begin, end = entries[0].byte_position, entries[-1].end_position
-        chunk = self._buffers.take(end - begin)
-        got = data.read_into(chunk, begin)
-        for entry in entries:
-            found = scan(chunk[entry.byte_position - begin : min(got, entry.end_position - begin)])
-            if (found.end, found.count, found.crc32c, found.first_offset) != (
-                entry.size_bytes, entry.messages_count, entry.crc32c, entry.first_offset,
-            ):  # fmt: skip
-                raise CorruptLogError(
-                    f"offsets {entry.first_offset} to {entry.end_offset - 1} are damaged: this partition is not compacted",
-                    where=f"{path}, byte {entry.byte_position}",
-                    advice="Run headstream verify, and restore what it names from a copy",
-                )
-        return chunk
+        return read_closed(self._directory, segment, self._files, self._buffers)
 
     def _keep(self, chunk: memoryview, table: bytearray, byte_position: int, base: int) -> Kept:
         return keep_last(
@@ -245,10 +223,10 @@ class CompactionPass:
 
     # -- writing ----------------------------------------------------------------------------------------------
 
-    def _compact(self, group: list[Closed], table: bytearray, *, is_first: bool) -> list[Closed]:
-        """Compact a group into its first segment; return that, or nothing where nothing is left of it."""
+    def _compact(self, group: list[Closed], table: bytearray) -> Closed:
+        """Compact a group into its first segment, and return that."""
         if len(group) == 1 and not self._would_drop(group[0], table):
-            return [self._mark(group[0])]
+            return self._mark(group[0])
         try:
             with self._around.lock:
                 changes = self._around.state_changes()
@@ -257,8 +235,8 @@ class CompactionPass:
                 if self._around.state_changes() != changes:  # states were set in what has been copied: once more, and nobody
                     made = self._copy(group, table)  # sets any meanwhile
                 self._check_wanted()
-                return self._swap(group, made, is_first=is_first)
-        except (StorageError, CorruptLogError, _UnwantedError):
+                return self._swap(group, made)
+        except (StorageError, CorruptLogError, UnwantedError):
             self._discard(group[0])
             raise
 
@@ -279,18 +257,18 @@ class CompactionPass:
         base = segment.base_offset
         with self._around.lock:
             self._check_wanted()
-            index = self._files.open_read(segment_path(self._directory, base, INDEX_SUFFIX))
+            index = open_index(self._directory, base, self._files)
             if index is None:
-                raise _UnwantedError
-            rows = memoryview(bytearray(index.size_bytes()))
-            rows = rows[: index.read_into(rows, 0)]
+                raise UnwantedError
+            rows = index.rows(0, index.count)
             index.close()
             path = segment_path(self._directory, base, REPLACING_SUFFIX)
             file = self._files.open_write(path)
             try:
                 file.truncate(0)
                 file.write_at(encode_header(base, segment.generation), 0)
-                file.write_at(rows[INDEX_HEADER_BYTES:], INDEX_HEADER_BYTES)
+                file.write_at(rows, INDEX_HEADER_BYTES)
+                file.write_at(encode_seal(Seal(segment.size_bytes, segment.until_offset), base), INDEX_HEADER_BYTES + len(rows))
                 file.sync()
             finally:
                 file.close()
@@ -305,7 +283,7 @@ class CompactionPass:
             self._check_wanted()
             data = self._files.open_write(segment_path(self._directory, base, log_suffix(generation)))
             index = self._files.open_write(segment_path(self._directory, base, REPLACING_SUFFIX))
-        outcome = Outcome()
+        outcome, until = Outcome(), group[-1].until_offset
         position, index_position, count = 0, INDEX_HEADER_BYTES, 0
         try:
             data.truncate(0)
@@ -322,48 +300,42 @@ class CompactionPass:
                     count += kept.count
                     outcome.dropped_count += kept.dropped_count
                     outcome.oldest_null_us = _older(outcome.oldest_null_us, kept.oldest_null_us)
+            index.write_at(encode_seal(Seal(position, until), base), index_position)
             data.sync()
             index.sync()
         finally:
             data.close()
             index.close()
         self._copied = outcome
-        end = group[-1].base_offset + group[-1].messages_count
-        return Closed(base, generation, True, position, end - base if count else 0, group[0].first_us if count else 0)
+        return Closed(base, until, generation, True, position, until - base if count else 0, group[0].first_us if count else 0)
 
-    def _swap(self, group: list[Closed], made: Closed, *, is_first: bool) -> list[Closed]:
+    def _swap(self, group: list[Closed], made: Closed) -> Closed:
         """Put the new files in the place of the old ones; the lock is held."""
         for segment in group:
             index = open_index(self._directory, segment.base_offset, self._files)
             if index is None:
-                raise _UnwantedError  # dropped meanwhile
+                raise UnwantedError  # dropped meanwhile
             index.close()
         path = segment_path(self._directory, made.base_offset, REPLACING_SUFFIX)
         self._outcome.dropped_count += self._copied.dropped_count
         self._outcome.oldest_null_us = _older(self._outcome.oldest_null_us, self._copied.oldest_null_us)
-        if not made.messages_count and not is_first:
-            self._discard(group[0])
-            for segment in group:
-                drop_segment(self._directory, segment.base_offset, segment.generation, self._files)
-            return []
         self._files.sync_directory(self._directory)  # the new .log's name before the index that needs it
         self._files.rename(path, segment_path(self._directory, made.base_offset, INDEX_SUFFIX))
         self._files.sync_directory(self._directory)
         self._files.remove(segment_path(self._directory, made.base_offset, log_suffix(group[0].generation)))
         for segment in group[1:]:
             drop_segment(self._directory, segment.base_offset, segment.generation, self._files)
-        return [made]
+        return made
 
     def _discard(self, head: Closed) -> None:
         """Remove the new files of a group that keeps its old ones; what stays behind, finish_pass() removes."""
         with suppress(StorageError), self._around.lock:
             index = open_index(self._directory, head.base_offset, self._files)
             if index is not None:
-                is_old = index.generation == head.generation
                 index.close()
-                if is_old:
-                    self._files.remove(segment_path(self._directory, head.base_offset, REPLACING_SUFFIX))
-                    self._files.remove(segment_path(self._directory, head.base_offset, log_suffix(head.generation + 1)))
+            if index is None or index.generation == head.generation:
+                self._files.remove(segment_path(self._directory, head.base_offset, REPLACING_SUFFIX))
+                self._files.remove(segment_path(self._directory, head.base_offset, log_suffix(head.generation + 1)))
 
 
 def _older(one: int | None, other: int | None) -> int | None:

@@ -11,6 +11,8 @@ import os
 import weakref
 from typing import Final
 
+from headstream.log.access import open_private
+
 __all__ = ["FileLock"]
 
 
@@ -32,7 +34,7 @@ class FileLock:
 
     def _open(self) -> int:
         """Return a descriptor of the file, which is made where there is none."""
-        return os.open(self._path, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o644)
+        return open_private(self._path)
 
     def _hold(self, descriptor: int) -> None:
         """Keep a descriptor that has been locked, until release()."""

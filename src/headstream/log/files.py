@@ -24,6 +24,7 @@ from contextlib import suppress
 from pathlib import Path
 from typing import Final, Protocol
 
+from headstream.log.access import make_private_directory, open_private
 from headstream.log.linux import reserve, start_writing
 from headstream.segments.files import OsReadFile, OsReadFiles, ReadFile, ReadFiles, storage_error
 
@@ -166,7 +167,7 @@ class OsFiles(OsReadFiles):
     def open_write(self, path: str) -> OsFile:
         """Return the file opened for reading and writing, made where there is none."""
         try:
-            return OsFile(path, os.open(path, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o644))
+            return OsFile(path, open_private(path))
         except OSError as error:
             raise storage_error(error, "open a file", path) from error
 
@@ -174,7 +175,7 @@ class OsFiles(OsReadFiles):
         """Make a directory and those above it; it may be there already."""
         for left in reversed(range(_MOST_TRIES)):
             try:
-                Path(path).mkdir(parents=True, exist_ok=True)
+                make_private_directory(path)
                 break
             except OSError as error:
                 if not (left and isinstance(error, FileNotFoundError)):  # one above it, being empty, was just removed

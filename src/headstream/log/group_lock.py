@@ -8,8 +8,8 @@ from __future__ import annotations
 
 import fcntl
 import os
-from pathlib import Path
 
+from headstream.log.access import make_private_directory
 from headstream.log.file_lock import FileLock
 from headstream.segments.files import storage_error
 
@@ -32,7 +32,7 @@ class GroupLock(FileLock):
         if self.is_held:
             return True
         try:
-            Path(self._path).parent.mkdir(exist_ok=True)
+            make_private_directory(os.path.dirname(self._path))  # noqa: PTH120
             descriptor = self._open()
         except OSError as error:
             raise storage_error(error, "open the lock of a consumer group", self._path) from error

@@ -22,8 +22,11 @@ from headstream.segments.layout import (
     INDEX_ENTRY_BYTES,
     INDEX_HEADER_BYTES,
     INDEX_SUFFIX,
+    Seal,
     decode_entry,
+    decode_seal,
     encode_header,
+    encode_seal,
     log_suffix,
     segment_path,
 )
@@ -107,7 +110,9 @@ class IndexRebuild:
             is_short = bool(self._generation) and self._next_base is not None and proven.offset < self._next_base
             if self._next_base is not None and proven.offset != self._next_base and not is_short:
                 return []
-            index = encode_header(self._base, self._generation or None) + b"".join(proven.rows)
+            seal = self._seal(before, proven)
+            header = encode_header(self._base, self._generation or None, is_sealed=seal is not None)
+            index = header + b"".join(proven.rows) + (b"" if seal is None else encode_seal(seal, self._base))
             if index == before:
                 return []  # what is wrong with it is what the messages say too
             return [*self._keep_rest(data, proven.position), self._replace(index)]
@@ -115,6 +120,19 @@ class IndexRebuild:
             return []
         finally:
             data.close()
+
+    def _seal(self, before: bytes, proven: _Proven) -> Seal | None:
+        """Return the seal, where it is known up to which offset the segment went.
+
+        Of a segment where no offset is missing, its end is the proof; of a compacted one it stands in the present seal alone.
+        """
+        if not self._generation:
+            return None if self._next_base is None else Seal(proven.position, self._next_base)
+        for at in range(len(before) - len(before) % INDEX_ENTRY_BYTES - INDEX_ENTRY_BYTES, 0, -INDEX_ENTRY_BYTES):
+            seal = decode_seal(before[at : at + INDEX_ENTRY_BYTES], self._base)
+            if seal is not None:
+                return seal if seal.end_position == proven.position and seal.until_offset >= proven.offset else None
+        return None
 
     def _keep_rest(self, data: ReadFile, end: int) -> list[Action]:
         """Copy what follows the last proven send to a file of its own: it is cut off then."""

@@ -18,7 +18,8 @@ import hashlib
 import struct
 import threading
 from collections import OrderedDict
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
+from contextlib import suppress
 from functools import lru_cache
 from typing import Final
 
@@ -124,18 +125,47 @@ class OffsetStore:
         finally:
             file.close()
 
+    def forget_partition(self, partition: int) -> None:
+        """Make it that nobody has committed anything in a partition."""
+        for path, _ in self._heads():
+            file = self._files.open_write(path)
+            try:
+                if file.size_bytes() > _position(partition):
+                    file.write_at(_EMPTY, _position(partition))
+            finally:
+                file.close()
+
+    def greatest(self, partition: int) -> int:
+        """Return the greatest offset that anybody has committed in a partition, 0 where there is none that can be read."""
+        found = [0]
+        for consumer in self.consumers():
+            with suppress(CorruptLogError):
+                found.append(self.committed(consumer, partition) or 0)
+        return max(found)
+
     def consumers(self) -> list[Consumer]:
-        """Return who has committed something here, by kind and name."""
-        found = []
-        for name in self._files.list_names(self._directory) or []:
-            if name.endswith(_SUFFIX):
-                file = self._files.open_read(f"{self._directory}/{name}")
-                if file is not None:
-                    head = memoryview(bytearray(_HEAD_BYTES))
-                    file.read_into(head, 0)
-                    file.close()
-                    found.append(_decode_head(bytes(head), f"{self._directory}/{name}"))
+        """Return who has committed something here, by kind and name.
+
+        A file without a whole head is left out. It is that of a first commit that did not end, and nothing is committed in
+        it; or the head was damaged, and the consumer's next commit writes it again.
+        """
+        found = [consumer for _, head in self._heads() if (consumer := _decode_head(head)) is not None]
         return sorted(found, key=lambda consumer: (consumer.kind, consumer.name))
+
+    def damaged_heads(self) -> list[tuple[str, bool]]:
+        """Return the paths of files whose head does not say whose they are, and whether that is an unfinished first commit."""
+        return [(path, len(head) < _HEAD_BYTES or not any(head)) for path, head in self._heads() if _decode_head(head) is None]
+
+    def _heads(self) -> Iterator[tuple[str, bytes]]:
+        """Yield each file's path, and its head as far as it is there."""
+        for name in sorted(self._files.list_names(self._directory) or []):
+            path = f"{self._directory}/{name}"
+            file = self._files.open_read(path) if name.endswith(_SUFFIX) else None
+            if file is not None:
+                head = memoryview(bytearray(_HEAD_BYTES))
+                got = file.read_into(head, 0)
+                file.close()
+                yield path, bytes(head[:got])
 
     def close(self) -> None:
         """Let go of all files."""
@@ -145,18 +175,22 @@ class OffsetStore:
         return f"{self._directory}/{_file_name(consumer)}"
 
     def _write(self, consumer: Consumer, partition: int, slot: bytes) -> None:
-        position = _HEAD_BYTES + _SLOT.size * (partition - 1)
-        self._opened.write(self._directory, consumer, self._open_write, slot, position)
+        self._opened.write(self._directory, consumer, self._open_write, slot, _position(partition))
 
     def _open_write(self, consumer: Consumer) -> WriteFile:
         file = self._files.open_write(self._path(consumer))
-        if file.size_bytes() < _HEAD_BYTES:
-            file.write_at(_encode_head(consumer), 0)
+        try:
+            head, there = _encode_head(consumer), memoryview(bytearray(_HEAD_BYTES))
+            # Damaged, or half of it: a process was killed, or the disk was full, at the first commit.
+            if file.read_into(there, 0) < _HEAD_BYTES or there != head:
+                file.write_at(head, 0)
+        except BaseException:
+            file.close()
+            raise
         return file
 
     def _read(self, file: ReadFile, consumer: Consumer, partition: int) -> int | None:
-        slot = memoryview(bytearray(_SLOT.size))
-        position = _HEAD_BYTES + _SLOT.size * (partition - 1)
+        slot, position = memoryview(bytearray(_SLOT.size)), _position(partition)
         for _ in range(_ATTEMPTS):
             if file.read_into(slot, position) < _SLOT.size or slot == _EMPTY:
                 return None
@@ -181,8 +215,15 @@ def _encode_head(consumer: Consumer) -> bytes:
     return (_HEAD.pack(_MAGIC, _VERSION, consumer.kind, len(name), 0) + name).ljust(_HEAD_BYTES, b"\0")
 
 
-def _decode_head(head: bytes, path: str) -> Consumer:
+def _position(partition: int) -> int:
+    return _HEAD_BYTES + _SLOT.size * (partition - 1)
+
+
+def _decode_head(head: bytes) -> Consumer | None:
+    """Return whose offsets these are, or None where the head is not whole."""
+    if len(head) < _HEAD_BYTES:
+        return None
     magic, version, kind, name_length, _ = _HEAD.unpack_from(head)
     if magic != _MAGIC or version != _VERSION or kind not in tuple(ConsumerKind):
-        raise CorruptLogError("the head of an offsets file is damaged", where=path, advice="Move the file away")
+        return None
     return Consumer(ConsumerKind(kind), head[_HEAD.size : _HEAD.size + name_length].decode("utf-8", "replace"))

@@ -13,6 +13,7 @@ from dataclasses import dataclass, field
 from typing import Final
 
 from headstream.errors import InvalidOptionError
+from headstream.log.access import share_with_group
 from headstream.log.files import MemoryFiles, OsFiles
 from headstream.log.log import Log
 from headstream.log.segment_size import DEFAULT_SEGMENT_BYTES, check_segment_bytes
@@ -20,12 +21,13 @@ from headstream.log.segment_size import DEFAULT_SEGMENT_BYTES, check_segment_byt
 __all__ = ["close_log", "open_directory", "open_memory"]
 
 
-def open_directory(directory: str, segment_bytes: int | None = None) -> Log:
+def open_directory(directory: str, segment_bytes: int | None = None, group_access: str = "none") -> Log:
     """Return the log in a directory, the same one for all who open it in this process.
 
     Args:
         directory: It may be missing or empty, and is made at the first write then.
         segment_bytes: Size at which a segment is followed by a new one, 256 MiB unless said otherwise.
+        group_access: What the directory's group may do with a log that is made here: none, read or write.
 
     Raises:
         NotALogError: there is something else in the directory.
@@ -33,6 +35,7 @@ def open_directory(directory: str, segment_bytes: int | None = None) -> Log:
         InvalidOptionError: the size is out of range, or not the one the log is open with.
     """
     root = os.path.realpath(directory)
+    share_with_group(root, group_access)
     return _REGISTRY.share(f"file:{root}", segment_bytes, lambda size: Log(root, OsFiles(), is_memory=False, segment_bytes=size))
 
 

@@ -29,6 +29,7 @@ from headstream.log.files import Files, WriteFile
 from headstream.log.partition_end import NO_SEGMENT, PartitionEnd
 from headstream.log.producer_states import ProducerStates, check_number
 from headstream.log.recovery import Tail, note_failed_sync, recover
+from headstream.log.sealing import seal_segment
 from headstream.log.segment_size import check_sent_bytes
 from headstream.log.syncing import GroupCommit, closed_error
 from headstream.log.taking_back import take_back
@@ -317,6 +318,7 @@ class Partition:
             self._index = self._files.open_write(segment_path(self.directory, base, INDEX_SUFFIX))
             self._index.write_at(encode_header(base), 0)
             self._sync_names(self._index)
+            seal_segment(end, base, self._files)
             end.base_offset = base
             end.byte_position = 0
             end.entries = 0

@@ -29,7 +29,6 @@ told of the offsets that are missing, and a copy of the file can be put back at 
 
 from __future__ import annotations
 
-import re
 from contextlib import suppress
 from dataclasses import dataclass
 from typing import Final
@@ -38,6 +37,7 @@ from headstream.codec.batch.sends import check_sends
 from headstream.errors import CorruptLogError, StorageError
 from headstream.log.files import Files, WriteFile
 from headstream.log.findings import report
+from headstream.log.index_healing import heal_indexes
 from headstream.log.index_rebuild import IndexRebuild, free_aside_name
 from headstream.segments.files import ReadFile
 from headstream.segments.index import IndexReader
@@ -54,13 +54,12 @@ from headstream.segments.layout import (
     segment_path,
 )
 
-__all__ = ["SYNC_FAILED_NAME", "Tail", "note_failed_sync", "recover"]
+__all__ = ["SYNC_FAILED_NAME", "Tail", "begin_segment", "note_failed_sync", "recover"]
 
 _SCAN_BYTES: Final = 4 << 20
 _UNSYNCED_US: Final = 60_000_000
 _MAX_CHECKED: Final = 100_000
 _NEVER: Final = "no whole send is there, what was never acknowledged"
-_LOG_NAME: Final = re.compile(r"(\d{20})\.log")
 
 
 @dataclass(frozen=True, slots=True)
@@ -108,71 +107,64 @@ def recover(directory: str, files: Files, known: Tail | None = None) -> Tail:
         raise CorruptLogError(
             "a partition's directory is missing", where=directory, advice="Restore it from a copy, or delete the topic"
         )
-    logs = sorted(int(match[1]) for name in names if (match := _LOG_NAME.fullmatch(name)))
-    indexed = base_offsets(names)
-    if indexed and (not logs or indexed[-1] > logs[-1]):
-        logs.append(_begin_behind(directory, indexed[-1], files))
-        indexed.append(logs[-1])
-    if not logs:
+    bases = heal_indexes(directory, names, files)
+    if not bases:
         return Tail(None, 0, 0, 0, 0)
-    for number, base in enumerate(logs[:-1]):
-        if base not in indexed:
-            _rebuild(directory, base, logs[number + 1], files)
-    if logs[-1] not in indexed:
-        _rebuild(directory, logs[-1], None, files)
-    elif known is None:
-        _mend_head(directory, logs[-1], files)
-    tail = _repair_newest(directory, logs, files, known)
+    newest = bases[-1]
+    if known is None:
+        _mend_head(directory, newest, files)
+    newest = _find_newest(directory, newest, files)
+    tail = _repair_newest(directory, newest, files, known)
     if SYNC_FAILED_NAME in names:
-        _write_again(directory, logs[-1], files)
+        _write_again(directory, newest, files)
         files.remove(f"{directory}/{SYNC_FAILED_NAME}")
     return tail
 
 
-def _begin_behind(directory: str, base: int, files: Files) -> int:
-    """Begin a segment behind the newest one, whose messages are gone: readers are told of those, and appends go on.
+def _find_newest(directory: str, newest: int, files: Files) -> int:
+    """Return the first offset of the segment that is appended to: the newest, or one behind it, begun now.
 
     Raises:
-        CorruptLogError: its index does not say where it ended.
+        CorruptLogError: the newest segment's files are missing, or its index does not say where it ended.
     """
-    path = segment_path(directory, base, INDEX_SUFFIX)
+    path = segment_path(directory, newest, INDEX_SUFFIX)
+    has_data = files.exists(segment_path(directory, newest, LOG_SUFFIX))
     index = files.open_write(path)
     try:
-        end = base
-        if index.size_bytes() > INDEX_HEADER_BYTES:
-            last = IndexReader(index, path, base).last
-            end = base if last is None else last.end_offset
+        if index.size_bytes() < INDEX_HEADER_BYTES:
+            end, is_closed = newest, False
+        else:
+            reader = IndexReader(index, path, newest)
+            if reader.seal is not None:
+                raise CorruptLogError(
+                    f"the newest segment's files are missing: the messages from offset {reader.seal.until_offset} on",
+                    where=directory,
+                    advice="Restore them from a copy; without one, headstream verify --repair begins a segment behind what "
+                    "consumers have committed, so that no offset is given again",
+                )
+            end, is_closed = newest if reader.last is None else reader.last.end_offset, reader.is_compacted
     finally:
         index.close()
-    report(segment_path(directory, base, LOG_SUFFIX), f"the messages are missing, from offset {base} on: restore it from a copy")
-    files.open_write(segment_path(directory, end, LOG_SUFFIX)).close()
-    files.sync_directory(directory)
-    if end != base:
-        index = files.open_write(segment_path(directory, end, INDEX_SUFFIX))
-        try:
-            index.write_at(encode_header(end), 0)
-            index.sync()
-        finally:
-            index.close()
-        files.sync_directory(directory)
+    if has_data and not is_closed:
+        return newest
+    what = "the segment behind it is missing" if is_closed else f"the messages are missing, from offset {newest} on"
+    report(segment_path(directory, newest, LOG_SUFFIX), f"{what}: restore it from a copy")
+    begin_segment(directory, end, files)
     return end
 
 
-def _rebuild(directory: str, base: int, next_base: int | None, files: Files) -> None:
-    """Build a missing index from the messages; where they do not prove it, readers are told of an earlier segment's.
-
-    Raises:
-        CorruptLogError: the newest segment's messages do not prove it.
-    """
-    path = segment_path(directory, base, LOG_SUFFIX)
-    actions = IndexRebuild(directory, base, next_base, files).run()
-    for action in actions:
-        report(action.path, action.what)
-    if not actions:
-        what = "a segment's index is missing, and its messages do not prove it: they cannot be read"
-        if next_base is None:
-            raise CorruptLogError(what, where=path, advice="Restore the segment's two files from a copy")
-        report(path, what)
+def begin_segment(directory: str, base: int, files: Files) -> None:
+    """Make the files of an empty segment where there are none; the index is the last."""
+    files.open_write(segment_path(directory, base, LOG_SUFFIX)).close()
+    files.sync_directory(directory)
+    index = files.open_write(segment_path(directory, base, INDEX_SUFFIX))
+    try:
+        if index.size_bytes() < INDEX_HEADER_BYTES:
+            index.write_at(encode_header(base), 0)
+            index.sync()
+    finally:
+        index.close()
+    files.sync_directory(directory)
 
 
 def _write_again(directory: str, base: int, files: Files) -> None:
@@ -191,8 +183,7 @@ def _write_again(directory: str, base: int, files: Files) -> None:
     files.sync_directory(directory)
 
 
-def _repair_newest(directory: str, logs: list[int], files: Files, known: Tail | None) -> Tail:
-    base = logs[-1]
+def _repair_newest(directory: str, base: int, files: Files, known: Tail | None) -> Tail:
     data = files.open_write(segment_path(directory, base, LOG_SUFFIX))
     index = files.open_write(segment_path(directory, base, INDEX_SUFFIX))
     try:

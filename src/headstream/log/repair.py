@@ -15,13 +15,16 @@ from headstream.log.files import Files
 from headstream.log.findings import Finding, FindingKind
 from headstream.log.index_rebuild import Action, IndexRebuild, free_aside_name
 from headstream.log.lock import WriterLock
+from headstream.log.offsets import OffsetStore
 from headstream.log.partition_verification import verify_partition
-from headstream.log.recovery import recover
+from headstream.log.recovery import begin_segment, recover
+from headstream.log.segment_removal import open_index
 from headstream.log.verification import Place, Verification
 from headstream.segments.files import BufferPool
 from headstream.segments.layout import (
     INDEX_SUFFIX,
     LOCK_NAME,
+    OFFSETS_NAME,
     base_offsets,
     log_offsets,
     segment_path,
@@ -60,11 +63,20 @@ def repair_log(root: str, files: Files) -> list[Action]:
 
 
 def _repair_place(place: Place, files: Files) -> list[Action]:
-    return [] if files.list_names(place.directory) is None else repair_partition(place.directory, files)
+    if files.list_names(place.directory) is None:
+        return []
+    offsets = OffsetStore(f"{place.directory.rpartition('/')[0]}/{OFFSETS_NAME}", files)
+    return repair_partition(place.directory, files, offsets.greatest(place.partition))
 
 
-def repair_partition(directory: str, files: Files) -> list[Action]:
-    """Do what is safe to mend a partition, and return what was done; the caller holds the log's lock."""
+def repair_partition(directory: str, files: Files, committed: int = 0) -> list[Action]:
+    """Do what is safe to mend a partition, and return what was done.
+
+    Args:
+        directory: The partition's; the caller holds the log's lock.
+        files: Where it is.
+        committed: The greatest offset that a consumer has committed in it: the partition had messages up to there.
+    """
     actions: list[Action] = []
     buffers = BufferPool()
     findings = list(verify_partition(directory, files, buffers))
@@ -81,10 +93,28 @@ def repair_partition(directory: str, files: Files) -> list[Action]:
             if len(generations.get(base, ())) == 1:  # of two, only the index says which holds
                 actions += IndexRebuild(directory, base, next_base, files, generations[base][0]).run()
     newest = segment_path(directory, bases[-1], INDEX_SUFFIX) if bases else ""
+    actions += _begin_behind_missing(directory, bases[-1], committed, files) if bases else []
     is_rebuilt = any(action.path == newest for action in actions)
     if is_rebuilt or any(_is_of_newest(finding, bases) for finding in findings):
         actions += _recover(directory, files)
     return actions
+
+
+def _begin_behind_missing(directory: str, newest: int, committed: int, files: Files) -> list[Action]:
+    """Begin a segment in place of the newest, if its files are missing; readers are told of the offsets between."""
+    try:
+        index = open_index(directory, newest, files)
+    except CorruptLogError:
+        return []
+    if index is None:
+        return []
+    index.close()
+    if index.seal is None:
+        return []
+    base = max(index.seal.until_offset, committed)
+    begin_segment(directory, base, files)
+    what = f"the newest segment's files are missing, from offset {index.seal.until_offset} on: a segment is begun at {base}"
+    return [Action(directory, what)]
 
 
 def _is_of_newest(finding: Finding, bases: list[int]) -> bool:

@@ -130,11 +130,12 @@ class Retention:
         known = self._looked.get(directory)
         if known is not None and known[0] == changed and [each.base_offset for each in known[1]] == bases:
             return known[1]
-        found = []
+        found: list[_Closed] = []
         for base in bases:
             last = self._last_entry(directory, base)
-            # Without messages it was never filled before a power cut, or compaction has emptied it: it goes like an old one.
-            last = IndexEntry(0, 0, base, 0, 0, 0) if last is None else last
+            # Without messages it was never filled before a power cut, or compaction has emptied it: it goes with those before it.
+            before_us = found[-1].timestamp_us if found else 0
+            last = IndexEntry(0, 0, base, 0, before_us, 0) if last is None else last
             found.append(_Closed(last.timestamp_us, number, base, last.end_position, last.end_offset))
         self._looked[directory] = changed, found
         return found

@@ -12,7 +12,7 @@ from __future__ import annotations
 
 from headstream.log.files import Files
 from headstream.segments.index import IndexReader
-from headstream.segments.layout import DROPPED_SUFFIX, INDEX_SUFFIX, log_suffix, segment_path
+from headstream.segments.layout import DROPPED_SUFFIX, INDEX_SUFFIX, REPLACING_SUFFIX, log_suffix, segment_path
 
 __all__ = ["drop_segment", "finish_drops", "open_index"]
 
@@ -44,7 +44,16 @@ def drop_segment(directory: str, base: int, generation: int, files: Files) -> No
         files: Where it is.
     """
     dropped = segment_path(directory, base, DROPPED_SUFFIX)
-    files.rename(segment_path(directory, base, log_suffix(generation)), dropped)
+    # What an interrupted compaction left beside it would look like a segment whose index was lost.
+    suffixes = [REPLACING_SUFFIX, *(log_suffix(other) for other in (generation - 1, generation + 1) if other >= 0)]
+    for left_over in (segment_path(directory, base, suffix) for suffix in suffixes):
+        if files.exists(left_over):
+            files.remove(left_over)
+    path = segment_path(directory, base, log_suffix(generation))
+    if files.exists(path):
+        files.rename(path, dropped)
+    else:
+        files.open_write(dropped).close()  # its messages were lost before: the segment goes all the same
     files.sync_directory(directory)  # after a power cut too each step is there with those before it
     files.remove(segment_path(directory, base, INDEX_SUFFIX))
     files.sync_directory(directory)

@@ -9,11 +9,13 @@ import struct
 import zlib
 from bisect import bisect_right
 from collections.abc import Callable, Iterator
+from dataclasses import replace
 from typing import Final
 
 from headstream.codec.batch.scan import find_states, find_timestamp, scan
 from headstream.codec.batch.sends import check_sends
 from headstream.log.findings import Finding, FindingKind
+from headstream.log.seal_verification import MERGED, REBUILD, verify_seal
 from headstream.model.message import MessageState
 from headstream.segments.files import BufferPool, ReadFile, ReadFiles
 from headstream.segments.index import read_generation
@@ -23,9 +25,12 @@ from headstream.segments.layout import (
     INDEX_HEADER_BYTES,
     INDEX_SUFFIX,
     INDEX_VERSION,
+    UNSEALED_VERSION,
     IndexEntry,
+    Seal,
     decode_entry,
     decode_header,
+    decode_seal,
     log_suffix,
     segment_path,
 )
@@ -42,7 +47,6 @@ _LENGTH: Final = struct.Struct("<I")
 
 
 _RESTORE: Final = "Restore the segment's two files from a copy; all other messages can be read"
-_REBUILD: Final = "Run headstream verify --repair: the index is built again where the messages prove it"
 _CUT_OFF: Final = "Nothing needs to be done: the next writer cuts it off; it was never acknowledged"
 
 
@@ -72,6 +76,7 @@ class SegmentCheck:
         buffers: BufferPool,
         on_bytes: Callable[[int], None],
     ) -> None:
+        self._directory = directory
         self._base = base
         self._next_base = next_base
         self._files = files
@@ -79,6 +84,8 @@ class SegmentCheck:
         self._on_bytes = on_bytes
         self.generation = read_generation(files, segment_path(directory, base, INDEX_SUFFIX))
         self._is_compacted = False
+        self._needs_seal = False
+        self._seal: Seal | None = None
         self._data_path = segment_path(directory, base, log_suffix(generation if self.generation is None else self.generation))
         self._dropped_path = segment_path(directory, base, DROPPED_SUFFIX)
         self._index_path = segment_path(directory, base, INDEX_SUFFIX)
@@ -105,7 +112,7 @@ class SegmentCheck:
         """Say what it means that one of the files is missing; both are where the segment has been deleted since."""
         if self._files.exists(self._dropped_path) or not self._files.exists(self._index_path if index else self._data_path):
             return  # retention is removing it, or has
-        if index is not None and index.size_bytes() > INDEX_HEADER_BYTES:
+        if index is not None and (index.size_bytes() > INDEX_HEADER_BYTES or self._next_base is not None):
             count = (index.size_bytes() - INDEX_HEADER_BYTES) // INDEX_ENTRY_BYTES
             yield self._finding(
                 FindingKind.DATA_MISSING,
@@ -120,7 +127,7 @@ class SegmentCheck:
                     FindingKind.INDEX_MISSING,
                     self._index_path,
                     "the index is missing: the segment's messages cannot be read",
-                    _REBUILD,
+                    REBUILD,
                     (self._base, self._next_base),
                 )
             else:
@@ -139,13 +146,14 @@ class SegmentCheck:
                 FindingKind.UNREADABLE if newer else FindingKind.INDEX_HEAD,
                 self._index_path,
                 "a newer Headstream wrote this index" if newer else "the index's head is damaged: nothing can be read through it",
-                "Use the Headstream that wrote it" if newer else _REBUILD,
+                "Use the Headstream that wrote it" if newer else REBUILD,
                 (self._base, self._next_base),
                 (0, INDEX_HEADER_BYTES),
             )
             if newer:
                 return
         self._is_compacted = header is not None and header.is_compacted
+        self._needs_seal = header is not None and header.version > UNSEALED_VERSION
         yield from self._entries(data, data_bytes, index)
         yield from self._end(data, data_bytes)
 
@@ -155,6 +163,11 @@ class SegmentCheck:
         damaged: list[int] = []
         size_bytes = index.size_bytes()
         count = max(0, size_bytes - INDEX_HEADER_BYTES) // INDEX_ENTRY_BYTES
+        if count:
+            row = memoryview(bytearray(INDEX_ENTRY_BYTES))
+            index.read_into(row, INDEX_HEADER_BYTES + (count - 1) * INDEX_ENTRY_BYTES)
+            self._seal = decode_seal(row, self._base)
+            count -= self._seal is not None
         for start in range(0, count, _ENTRIES_AT_ONCE):
             rows = memoryview(bytearray(min(_ENTRIES_AT_ONCE, count - start) * INDEX_ENTRY_BYTES))
             index.read_into(rows, INDEX_HEADER_BYTES + start * INDEX_ENTRY_BYTES)
@@ -178,6 +191,13 @@ class SegmentCheck:
                 damaged.clear()
                 self._position, self._offset, self._timestamp_us = entry.end_position, entry.end_offset, entry.timestamp_us
                 yield from self._send(data, data_bytes, entry)
+        if damaged == [count - 1] and self._next_base == self._offset:
+            at = INDEX_HEADER_BYTES + damaged.pop() * INDEX_ENTRY_BYTES
+            what = "a torn seal behind the last entry, as a power cut leaves it: no message is concerned"
+            yield replace(
+                self._finding(FindingKind.INDEX_ENTRY, self._index_path, what, REBUILD, span=(at, at + INDEX_ENTRY_BYTES)),
+                is_damage=False,
+            )
         yield from self._damaged(damaged, None)
         rest = (size_bytes - INDEX_HEADER_BYTES) % INDEX_ENTRY_BYTES if size_bytes > INDEX_HEADER_BYTES else 0
         if rest:
@@ -218,7 +238,7 @@ class SegmentCheck:
                 FindingKind.INDEX_ENTRY,
                 self._index_path,
                 f"index entry {number} is damaged: its send cannot be read",
-                _REBUILD,
+                REBUILD,
                 (self._offset, self._next_base if following is None else following.first_offset),
                 (at, at + INDEX_ENTRY_BYTES),
             )
@@ -240,7 +260,7 @@ class SegmentCheck:
             FindingKind.INDEX_ORDER,
             self._index_path,
             what,
-            _REBUILD,
+            REBUILD,
             (entry.first_offset, entry.end_offset),
             (at, at + INDEX_ENTRY_BYTES),
         )
@@ -295,15 +315,18 @@ class SegmentCheck:
     # -- the end ----------------------------------------------------------------------------------------------
 
     def _end(self, data: ReadFile, data_bytes: int) -> Iterator[Finding]:
-        if self._is_compacted and self._next_base is not None and data_bytes == self._position:
+        if self._seal is not None or self._needs_seal:
+            end = self._offset, self._position
+            yield from verify_seal(self._directory, self._index_path, self._seal, end, self._next_base, self._files)
+        elif self._is_compacted and self._next_base is not None and data_bytes == self._position:
             if self._offset > self._next_base:
-                yield self._note_tail(self._index_path, "the next segment is merged into this one, and not yet removed", 0, 0)
+                yield self._note_tail(self._index_path, MERGED, 0, 0)
         elif self._next_base is not None and self._offset != self._next_base:
             yield self._finding(
                 FindingKind.INDEX_SHORT if data_bytes > self._position else FindingKind.GAP,
                 self._index_path,
                 f"the index ends at offset {self._offset}, the next segment begins at {self._next_base}",
-                _REBUILD if data_bytes > self._position else _RESTORE,
+                REBUILD if data_bytes > self._position else _RESTORE,
                 (self._offset, self._next_base),
             )
         elif data_bytes > self._position:
@@ -322,7 +345,7 @@ class SegmentCheck:
                     FindingKind.INDEX_SHORT,
                     self._index_path,
                     "messages of several sends lie behind the index's end: it is too short",
-                    _REBUILD,
+                    REBUILD,
                     (self._offset, found.last_offset + 1),
                     span,
                 )

@@ -271,8 +271,9 @@ def sweep_abandoned(root: str, files: Files, now_us: int) -> None:
         for epoch in files.list_names(_writer_directory(root, writer)) or ():
             directory = f"{_writer_directory(root, writer)}/{epoch}"
             paths = [directory, *(f"{directory}/{name}" for name in files.list_names(directory) or ())]
-            written_us = max(files.changed(path) or 0 for path in paths) // 1000
-            if written_us < now_us - _ABANDONED_US and f"{quoted}-{epoch}" not in wanted:
+            changed_ns = [files.changed(path) or 0 for path in paths]
+            is_new = min(changed_ns) < 0 or max(changed_ns) // 1000 >= now_us - _ABANDONED_US
+            if not is_new and f"{quoted}-{epoch}" not in wanted:
                 files.remove_directory(directory)
         files.remove_empty_directory(_writer_directory(root, writer))
 

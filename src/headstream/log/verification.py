@@ -8,17 +8,20 @@ from __future__ import annotations
 
 import uuid
 from collections.abc import Callable, Iterator
+from contextlib import suppress
 from dataclasses import dataclass, replace
 from typing import Final
 
-from headstream.errors import CorruptLogError, InvalidInputError, NotALogError, StorageError
+from headstream.errors import CorruptLogError, InvalidInputError, NotALogError, PartitionNotFoundError, StorageError
 from headstream.log.catalog import Catalog, Snapshot, TopicRecord
 from headstream.log.files import Files
 from headstream.log.findings import SET_ASIDE, Finding, FindingKind
 from headstream.log.marker import Marker, read_marker
 from headstream.log.offsets import OffsetStore
 from headstream.log.partition_verification import verify_partition
+from headstream.model.polling import Consumer
 from headstream.segments.files import BufferPool, ReadFiles
+from headstream.segments.follower import PartitionFollower
 from headstream.segments.layout import (
     CATALOG_NAME,
     MARKER_NAME,
@@ -183,17 +186,39 @@ class Verification:
             directory = f"{self._topic_directory(topic)}/{OFFSETS_NAME}"
             store = OffsetStore(directory, self._files)
             advice = "Move the file away, and seek to where the consumer is to go on"
-            try:
-                consumers = store.consumers()
-            except CorruptLogError as error:
-                yield Finding(FindingKind.OFFSETS, directory, str(error), advice, str(topic.name))
-                continue
-            for consumer in consumers:
+            for path, is_empty in store.damaged_heads():
+                yield self._damaged_head(path, str(topic.name), is_empty=is_empty)
+            for consumer in store.consumers():
                 for number in range(1, topic.partitions + 1):
                     try:
-                        store.committed(consumer, number)
+                        committed = store.committed(consumer, number)
                     except CorruptLogError as error:
                         yield Finding(FindingKind.OFFSETS, directory, str(error), advice, str(topic.name), number)
+                    else:
+                        yield from self._check_committed(topic, number, consumer, committed or 0)
+
+    @staticmethod
+    def _damaged_head(path: str, topic: str, *, is_empty: bool) -> Finding:
+        if is_empty:
+            what = "a first commit that did not end: nothing is committed in it"
+            advice = "Nothing needs to be done: the consumer's next commit writes the file whole"
+        else:
+            what = "the head of an offsets file is damaged: it does not say whose it is"
+            advice = "Nothing needs to be done: the consumer's next commit writes it again"
+        return Finding(FindingKind.OFFSETS, path, what, advice, topic, is_damage=not is_empty)
+
+    def _check_committed(self, topic: TopicRecord, number: int, consumer: Consumer, committed: int) -> Iterator[Finding]:
+        """Say where a consumer has come further than its partition goes: messages are missing that it has had."""
+        directory = f"{self._topic_directory(topic)}/{number}"
+        with suppress(CorruptLogError, StorageError, PartitionNotFoundError):
+            with PartitionFollower(directory, self._files) as follower:
+                end = follower.end_offset
+            if committed > end:
+                what = f"{consumer} has committed offset {committed}, and the partition ends at {end}: its last messages are lost"
+                advice = "Restore the newest segment from a copy, or seek to where the consumer is to go on"
+                yield Finding(
+                    FindingKind.OFFSETS, directory, what, advice, str(topic.name), number, from_offset=end, until_offset=committed
+                )
 
     def _strange_directories(self, snapshot: Snapshot) -> Iterator[Finding]:
         known = {self._topic_directory(topic) for topic in _topics(snapshot)}

@@ -10,11 +10,11 @@ from collections.abc import Callable
 from typing import Final
 
 from headstream.codec.batch.sends import check_sends, extend_crc32c, new_check
-from headstream.errors import CorruptSendError
+from headstream.errors import CorruptLogError, CorruptSendError
 from headstream.segments.files import ReadFile
 from headstream.segments.layout import IndexEntry
 
-__all__ = ["SendChecks", "corrupt_offsets", "said_offsets"]
+__all__ = ["SendChecks", "corrupt_offsets", "missing_offsets", "no_message", "said_offsets"]
 
 _MAX_REMEMBERED: Final = 256
 """How many sends read in parts are remembered: more than readers go through one segment at a time."""
@@ -124,4 +124,23 @@ def corrupt_offsets(what: str, where: str, from_offset: int, until_offset: int) 
         f"to go on without these messages, read on from offset {until_offset}",
         from_offset=from_offset,
         until_offset=until_offset,
+    )
+
+
+def missing_offsets(directory: str, base_offset: int, from_offset: int, until_offset: int) -> CorruptSendError:
+    """Return the error of offsets that a segment's index does not hold, though a later segment is there."""
+    return corrupt_offsets(
+        f"{said_offsets(from_offset, until_offset)} cannot be read: no index holds them, and later ones are there",
+        f"{directory}, behind segment {base_offset}",
+        from_offset,
+        until_offset,
+    )
+
+
+def no_message(path: str, position: int) -> CorruptLogError:
+    """Return the error of a byte position of a .log at which a message should begin and none does."""
+    return CorruptLogError(
+        f"there is no whole message at byte {position}",
+        where=path,
+        advice="The file was altered after it was written: restore it from a copy",
     )

@@ -10,6 +10,7 @@ truncated file into the death of the process, and fresh memory for each read can
 from __future__ import annotations
 
 import errno
+import itertools
 import os
 import threading
 import time
@@ -33,6 +34,7 @@ _ADVICE: Final = {
 }
 
 
+_UNSETTLED: Final = itertools.count(1)
 _TICK_NS: Final = 20_000_000
 """More than the time between two ticks of a system's clock, by which a directory's time is set: 10 ms at most."""
 
@@ -76,7 +78,8 @@ class ReadFiles(Protocol):
     def changed(self, directory: str) -> int | None:
         """Return a number that changes when names come and go in a directory, or None where there is none.
 
-        In a file system it is a time, nanoseconds since 1970 UTC, and of a file that of its last write.
+        In a file system it is a time, nanoseconds since 1970 UTC, and of a file that of its last write; a number below 0, each
+        time another, where it may still change without that time changing.
         """
 
     def exists(self, path: str) -> bool:
@@ -151,10 +154,9 @@ class OsReadFiles:
             return None
         except OSError as error:
             raise storage_error(error, "look at a directory", directory) from error
-        now_ns = time.time_ns()
         # A name that goes within the same tick of the system's clock leaves this time as it was: while that can be, another
-        # number is returned each time.
-        return changed_ns if changed_ns < now_ns - _TICK_NS else now_ns
+        # number is returned each time. It is no time: a clock may stand still, or be set back.
+        return changed_ns if changed_ns < time.time_ns() - _TICK_NS else -next(_UNSETTLED)
 
     def exists(self, path: str) -> bool:
         """Return whether there is a file or directory of that path."""

@@ -17,6 +17,7 @@ from __future__ import annotations
 import os
 from bisect import bisect_right
 from collections.abc import Iterator
+from contextlib import suppress
 from types import TracebackType
 from typing import Final
 
@@ -26,6 +27,8 @@ from headstream.segments.files import BufferPool, OsReadFiles, ReadFiles
 from headstream.segments.layout import INDEX_SUFFIX, base_offsets, segment_path
 from headstream.segments.second_look import second_look
 from headstream.segments.segment import Segment
+from headstream.segments.segment_end import find_unindexed
+from headstream.segments.times import find_later
 
 __all__ = ["DEFAULT_CHUNK_BYTES", "PartitionFollower"]
 
@@ -100,10 +103,16 @@ class PartitionFollower:
             )
         if self._segments:
             self._newest().refresh()
-        if changed != self._changed or self._has_rolled():
+        # Without a segment there is nothing that the first could be told by but its name: a clock may have been set back.
+        if changed != self._changed or not self._segments or self._has_rolled():
             self._changed = changed  # taken before the listing: what changes during it is listed next time
             self._list()
         self._end_offset = self._newest().end_offset if self._segments else 0
+
+    def renew(self) -> None:
+        """Refresh, whatever the directory's time says: something that was listed is gone."""
+        self._changed = None
+        self.refresh()
 
     def _has_rolled(self) -> bool:
         """Whether a segment follows the newest known one: directories' times can be too coarse to say."""
@@ -117,8 +126,12 @@ class PartitionFollower:
         names = self._files.list_names(self._directory) or []
         known = {segment.base_offset: segment for segment in self._segments}
         self._segments = []
-        for base in base_offsets(names):
-            segment = known.pop(base) if base in known else self._make_segment(base)
+        bases = base_offsets(names)
+        unindexed = find_unindexed(self._directory, names, bases[-1], self._files) if bases else {}
+        for base in sorted({*bases, *unindexed}):
+            segment = None if base in unindexed else known.pop(base, None)
+            if segment is None:
+                segment = Segment(self._directory, base, self._files, self._buffers, self._verify, unindexed.get(base))
             self._segments.append(segment)
         for gone in known.values():
             gone.close()
@@ -129,9 +142,6 @@ class PartitionFollower:
         self._first_times_us.clear()
         for segment in self._segments:
             segment.refresh()  # the last appends before a roll may have come after the look at what was the newest then
-
-    def _make_segment(self, base: int) -> Segment:
-        return Segment(self._directory, base, self._files, self._buffers, verify=self._verify)
 
     def _newest(self) -> Segment:
         return self._segments[-1]
@@ -273,7 +283,9 @@ class PartitionFollower:
         number = self._segment_number(from_offset)
         segment_end = self._segment_end(number)
         try:
-            chunk, reached = self._open(number).read_chunk(from_offset, min(until_offset, segment_end), size_bytes)
+            segment = self._open(number)
+            next_base = self._next_base(number)
+            chunk, reached = segment.read_chunk(from_offset, min(until_offset, segment_end), size_bytes, next_base)
             return chunk, min(reached, segment_end)  # one that has been merged with the next may reach into that
         except CorruptSendError:
             raise
@@ -283,6 +295,9 @@ class PartitionFollower:
     def _segment_end(self, number: int) -> int:
         is_newest = number == len(self._segments) - 1
         return self._end_offset if is_newest else self._segments[number + 1].base_offset
+
+    def _next_base(self, number: int) -> int | None:
+        return None if number == len(self._segments) - 1 else self._segments[number + 1].base_offset
 
     @staticmethod
     def _unreadable(error: CorruptLogError, from_offset: int, until_offset: int) -> CorruptSendError:
@@ -302,7 +317,7 @@ class PartitionFollower:
         while offset < self._end_offset:
             number = self._segment_number(offset)
             try:
-                self._open(number).check(offset)
+                self._open(number).check(offset, self._next_base(number))
             except CorruptSendError as error:
                 offset = max(error.until_offset, offset + 1)
             except CorruptLogError:
@@ -356,26 +371,18 @@ class PartitionFollower:
             timestamp_us: Microseconds since 1970 UTC.
         """
         # The last segment that begins before that time holds the place, or ends just before it.
-        # One that compaction has left nothing of has no time: it can only be the first.
-        low = 1 if len(self._segments) > 1 and self._first_time_us(0) is None else 0
-        high = len(self._segments)
-        while low < high:
-            middle = (low + high) // 2
-            first = self._first_time_us(middle)
-            if first is not None and first < timestamp_us:
-                low = middle + 1
-            else:
-                high = middle
-        if low == 0:
+        later = find_later(len(self._segments), self._first_time_us, timestamp_us)
+        if later == 0:
             return self.first_offset
-        return min(self._open(low - 1).find_timestamp(timestamp_us), self._end_offset)
+        return min(self._open(later - 1).find_timestamp(timestamp_us), self._end_offset)
 
     def _first_time_us(self, number: int) -> int | None:
         """Return the time of a segment's first message, or None where there is none; only once it is read for that."""
         base = self._segments[number].base_offset
         first = self._first_times_us.get(base)
         if first is None:
-            first = self._open(number).first_timestamp_us
+            with suppress(CorruptLogError):  # whoever reads it is told
+                first = self._open(number).first_timestamp_us
             if first is not None:
                 self._first_times_us[base] = first
         return first

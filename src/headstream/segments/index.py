@@ -17,9 +17,12 @@ from headstream.segments.layout import (
     INDEX_ENTRY_BYTES,
     INDEX_HEADER_BYTES,
     INDEX_VERSION,
+    UNSEALED_VERSION,
     IndexEntry,
+    Seal,
     decode_entry,
     decode_header,
+    decode_seal,
     peek_entry,
     sum_counts,
 )
@@ -44,7 +47,10 @@ class IndexReader:
         LogVersionError: a newer Headstream wrote it.
     """
 
-    __slots__ = ("_block", "_buffer", "_decoded", "_file", "base_offset", "count", "generation", "is_compacted", "last", "path")
+    __slots__ = (
+        "_block", "_buffer", "_decoded", "_file", "base_offset", "count", "generation", "is_compacted", "last", "needs_seal",
+        "path", "seal",
+    )  # fmt: skip
     count: int
     generation: int
     is_compacted: bool
@@ -61,6 +67,8 @@ class IndexReader:
         self.last = None
         self.generation = 0
         self.is_compacted = False
+        self.needs_seal = False
+        self.seal: Seal | None = None
         self._check_header()
         self.refresh()
 
@@ -82,6 +90,7 @@ class IndexReader:
                 advice="Read it with the Headstream that wrote it, or a newer one",
             )
         self.generation, self.is_compacted = header.generation, header.is_compacted
+        self.needs_seal = header.version > UNSEALED_VERSION
 
     def refresh(self) -> None:
         """Take in what the writer has committed since: the last whole, valid entry is the end."""
@@ -92,6 +101,8 @@ class IndexReader:
             if entry is not None:
                 self.count, self.last = number + 1, entry
                 return
+            if self.seal is None:
+                self.seal = decode_seal(self._buffer, self.base_offset)
 
     def _read(self, number: int) -> IndexEntry | None:
         got = self._file.read_into(self._buffer, INDEX_HEADER_BYTES + number * INDEX_ENTRY_BYTES)
@@ -175,9 +186,36 @@ class IndexReader:
         )
 
     def find_offset_from(self, offset: int) -> int:
-        """Return the number of the first entry that holds this offset or later ones, `count` where there is none."""
+        """Return the number of the first entry that holds this offset or later ones, `count` where there is none.
+
+        Raises:
+            CorruptSendError: a damaged entry may hold it.
+        """
         number = bisect_right(range(self.count), offset, key=lambda number: self._peek(number)[0])
-        return number - 1 if number and self.entry(number - 1).end_offset > offset else number
+        before = self.find_entry(number - 1) if number else None
+        if (number and before is None) or (number < self.count and self.find_entry(number) is None):
+            return self._find_from_among_damaged(offset)
+        return number - 1 if before is not None and before.end_offset > offset else number
+
+    def _find_from_among_damaged(self, offset: int) -> int:
+        """Do what find_offset_from() does by a look at all entries: a search that met a damaged one goes astray."""
+        from_offset, damaged = offset, -1
+        for number in range(self.count):
+            entry = self._read(number)
+            if entry is None:
+                damaged = number
+            elif entry.end_offset <= offset:
+                damaged = -1
+            elif entry.first_offset <= offset or damaged < 0:
+                return number
+            else:
+                raise corrupt_offsets(
+                    f"{said_offsets(from_offset, entry.first_offset)} cannot be found: entry {damaged} of the index is damaged",
+                    f"{self.path}, byte {INDEX_HEADER_BYTES + damaged * INDEX_ENTRY_BYTES}",
+                    from_offset,
+                    entry.first_offset,
+                )
+        return self.count
 
     def size_before(self, offset: int) -> int:
         """Return about how many bytes lie before an offset, by the index alone: a send that it cuts counts in proportion.

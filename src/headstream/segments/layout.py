@@ -16,10 +16,14 @@ Index, little-endian, 32 bytes each so that no entry crosses a page:
 
     header   magic "HSINDEX\\0" | version u32 | entry_size u32 | base_offset u64 | generation u32 | check u32
     entry    byte_position u32 | size_bytes u32 | relative_offset u32 | count u32 | timestamp_us u64 | crc32c u32 | check u32
+    seal     end_position u32  | zero u32       | relative_until u32  | zero u32  | zero u64         | zero u32   | check u32
 
-A header of version 2 is a compacted segment's: its entries are runs of messages whose offsets follow each other, and
+A header of version 3 is a compacted segment's: its entries are runs of messages whose offsets follow each other, and
 between two of them, and behind the last one, offsets may be missing. generation tells which .log is meant, 0 the plain
-one. In version 1 nothing is missing and generation is 0.
+one. Behind the last entry is the seal: the .log's size, and the offset at which the next segment begins. So a compacted
+segment that was cut, or one that is missing behind it, differs from messages that compaction has dropped. Version 2 is
+the same without a seal; older Headstreams wrote it, and it is what an index is that had to be built again. In version 1
+nothing is missing and generation is 0; its seal is there once the segment is closed and the next one exists.
 
 relative_offset counts from base_offset. All messages of an entry have its timestamp, and timestamps never decrease
 within a partition. crc32c is the CRC-32C of the entry's bytes in the .log with each state byte taken as 0; check is
@@ -48,6 +52,7 @@ __all__ = [
     "LOCK_NAME",
     "LOG_SUFFIX",
     "MARKER_NAME",
+    "MAX_BASE_OFFSET",
     "MAX_SEGMENT_BYTES",
     "OFFSETS_NAME",
     "PRODUCERS_NAME",
@@ -55,25 +60,34 @@ __all__ = [
     "STAGED_NAME",
     "STREAMS_NAME",
     "SYNC_FAILED_NAME",
+    "UNSEALED_VERSION",
     "IndexEntry",
     "IndexHeader",
+    "Seal",
     "base_offsets",
     "decode_entry",
     "decode_header",
+    "decode_seal",
     "encode_entry",
     "encode_header",
+    "encode_seal",
     "log_offsets",
     "log_suffix",
     "peek_entry",
     "segment_path",
     "sum_counts",
     "topic_directory",
+    "unindexed_logs",
 ]
 
 FORMAT_VERSION: Final = 1
 """The version of the whole directory that this Headstream writes."""
-INDEX_VERSION: Final = 2
+INDEX_VERSION: Final = 3
 """The newest that this Headstream reads; only compaction writes it, all else is version 1."""
+UNSEALED_VERSION: Final = 2
+"""That of a compacted segment's index without a seal."""
+MAX_BASE_OFFSET: Final = (1 << 63) - (1 << 32)
+"""A segment's first offset at most: the offsets in it, which are 32 bits more, stay signed 64-bit numbers."""
 
 MARKER_NAME: Final = "headstream.json"
 LOCK_NAME: Final = "headstream.lock"
@@ -104,6 +118,7 @@ _ENTRY: Final = struct.Struct("<IIIIQII")
 _CHECK: Final = struct.Struct("<I")
 INDEX_HEADER_BYTES: Final = _HEADER.size
 INDEX_ENTRY_BYTES: Final = _ENTRY.size
+_DIGITS: Final = 20
 _SEGMENT_NAME: Final = re.compile(r"(\d{20})\.index")
 _LOG_NAME: Final = re.compile(r"(\d{20})(?:-(\d+))?\.log")
 
@@ -143,14 +158,27 @@ class IndexEntry(NamedTuple):
         return self.first_offset + self.messages_count
 
 
-def encode_header(base_offset: int, generation: int | None = None) -> bytes:
+class Seal(NamedTuple):
+    """What an index says of its segment's end.
+
+    Args:
+        end_position: The size of the .log, bytes.
+        until_offset: Where the next segment begins.
+    """
+
+    end_position: int
+    until_offset: int
+
+
+def encode_header(base_offset: int, generation: int | None = None, *, is_sealed: bool = True) -> bytes:
     """Return the head of a new index file.
 
     Args:
         base_offset: The segment's first offset.
         generation: Of a compacted segment, which .log is meant; None for one that is not compacted.
+        is_sealed: Whether a compacted segment's index ends with a seal.
     """
-    version = 1 if generation is None else 2
+    version = 1 if generation is None else INDEX_VERSION if is_sealed else UNSEALED_VERSION
     body = _HEADER.pack(_MAGIC, version, INDEX_ENTRY_BYTES, base_offset, generation or 0, 0)[:-4]
     return body + _CHECK.pack(crc32c(body, base_offset & 0xFFFFFFFF))
 
@@ -170,6 +198,22 @@ def encode_entry(entry: IndexEntry, base_offset: int) -> bytes:
     position, size, first, count, timestamp, checksum = entry
     body = _ENTRY.pack(position, size, first - base_offset, count, timestamp, checksum, 0)[:-4]
     return body + _CHECK.pack(crc32c(body, base_offset & 0xFFFFFFFF))
+
+
+def encode_seal(seal: Seal, base_offset: int) -> bytes:
+    """Return the bytes of the seal in the index of the segment that begins at `base_offset`."""
+    body = _ENTRY.pack(seal.end_position, 0, seal.until_offset - base_offset, 0, 0, 0, 0)[:-4]
+    return body + _CHECK.pack(crc32c(body, base_offset & 0xFFFFFFFF))
+
+
+def decode_seal(data: bytes | bytearray | memoryview, base_offset: int) -> Seal | None:
+    """Return the seal that 32 bytes hold, or None where they hold none."""
+    position, size, relative, count, timestamp, checksum, check = _ENTRY.unpack(data)
+    if size or count or timestamp or checksum or relative == 0:
+        return None
+    if check != crc32c(data[: INDEX_ENTRY_BYTES - 4], base_offset & 0xFFFFFFFF):
+        return None
+    return Seal(position, base_offset + relative)
 
 
 def peek_entry(data: bytes | bytearray | memoryview, base_offset: int) -> tuple[int, int]:
@@ -207,7 +251,8 @@ def log_suffix(generation: int) -> str:
 
 def log_offsets(names: list[str]) -> list[tuple[int, int]]:
     """Return base offset and generation of each .log among the names of a partition's files, ascending."""
-    return sorted((int(match[1]), int(match[2] or 0)) for name in names if (match := _LOG_NAME.fullmatch(name)))
+    found = (match for name in names if (match := _LOG_NAME.fullmatch(name)) and int(match[1]) <= MAX_BASE_OFFSET)
+    return sorted((int(match[1]), int(match[2] or 0)) for match in found)
 
 
 def base_offsets(names: list[str]) -> list[int]:
@@ -216,7 +261,23 @@ def base_offsets(names: list[str]) -> list[int]:
     A segment exists from the moment its index does, until its .log is called dropped.
     """
     dropped = {name.removesuffix(DROPPED_SUFFIX) for name in names if name.endswith(DROPPED_SUFFIX)}
-    return sorted(int(match[1]) for name in names if (match := _SEGMENT_NAME.fullmatch(name)) and match[1] not in dropped)
+    found = (match[1] for name in names if (match := _SEGMENT_NAME.fullmatch(name)) and match[1] not in dropped)
+    return sorted(base for base in map(int, found) if base <= MAX_BASE_OFFSET)
+
+
+def unindexed_logs(names: list[str]) -> dict[int, list[int]]:
+    """Return the generations of the .log files of segments without an index, by base offset, among a partition's files.
+
+    A writer makes a .log before its index, and a segment that is being dropped has neither name any more: so of all but
+    the newest segment it means that the index was lost.
+    """
+    # Asked at each look at a directory, where there is mostly none: names are compared before they are parsed.
+    known = {name[:_DIGITS] for name in names if name.endswith((INDEX_SUFFIX, DROPPED_SUFFIX))}
+    lone = [name for name in names if name.endswith(LOG_SUFFIX) and name[:_DIGITS] not in known]
+    found: dict[int, list[int]] = {}
+    for base, generation in log_offsets(lone):
+        found.setdefault(base, []).append(generation)
+    return found
 
 
 def topic_directory(root: str, stream_number: int, topic_number: int) -> str:

@@ -22,7 +22,7 @@ class _Renewable(Protocol):
     is_asked: bool
     """Whether a question is being answered: those that it asks in turn fail with it."""
 
-    def refresh(self) -> None: ...
+    def renew(self) -> None: ...
 
 
 _Asked = TypeVar("_Asked", bound=_Renewable)
@@ -32,7 +32,7 @@ _Question = Callable[Concatenate[_Asked, _Arguments], _Answer]
 
 
 def second_look(question: _Question[_Asked, _Arguments, _Answer]) -> _Question[_Asked, _Arguments, _Answer]:
-    """Have a method ask again, after refresh(), where a segment has gone meanwhile.
+    """Have a method ask again, after renew(), where a segment has gone meanwhile.
 
     Args:
         question: The method; it changes nothing.
@@ -48,7 +48,7 @@ def second_look(question: _Question[_Asked, _Arguments, _Answer]) -> _Question[_
                 return question(asked, *arguments, **options)
             except OffsetOutOfRangeError:
                 asked.is_asked = False
-                asked.refresh()
+                asked.renew()
             finally:
                 asked.is_asked = False
         return question(asked, *arguments, **options)

@@ -8,22 +8,16 @@ Compaction puts another index in the place of a closed segment's, which names an
 
 from __future__ import annotations
 
-from typing import Final
-
 from headstream.codec.batch.scan import take_whole
 from headstream.errors import CorruptLogError, CorruptSendError, OffsetOutOfRangeError
-from headstream.segments.checking import SendChecks, corrupt_offsets, said_offsets
+from headstream.segments.checking import SendChecks, corrupt_offsets, missing_offsets, no_message, said_offsets
 from headstream.segments.files import BufferPool, ReadFile, ReadFiles
 from headstream.segments.index import IndexReader, read_generation
 from headstream.segments.layout import DROPPED_SUFFIX, INDEX_SUFFIX, LOG_SUFFIX, IndexEntry, log_suffix, segment_path
+from headstream.segments.segment_end import MissingIndex, prove_end
+from headstream.segments.send_places import SendPlaces
 
 __all__ = ["Segment"]
-
-_MAX_PLACES: Final = 64
-"""How many places inside sends are remembered: as many readers as can go through one segment without searching."""
-
-_SEARCH_BYTES: Final = 128 << 10
-"""How much of a send is read at once to find an offset in it: on the average, half of a send is."""
 
 
 class _ReplacedError(Exception):
@@ -39,6 +33,7 @@ class Segment:
         files: Where they are.
         buffers: What chunks are read into.
         verify: Whether each send is checked before its messages are given out.
+        unindexed: The generation of its .log, where the index beside it is missing; None where it is there.
     """
 
     __slots__ = (
@@ -50,11 +45,20 @@ class Segment:
         "_index",
         "_near",
         "_places",
+        "_unindexed",
         "base_offset",
         "buffers",
     )
 
-    def __init__(self, directory: str, base_offset: int, files: ReadFiles, buffers: BufferPool, *, verify: bool = True) -> None:
+    def __init__(
+        self,
+        directory: str,
+        base_offset: int,
+        files: ReadFiles,
+        buffers: BufferPool,
+        verify: bool = True,
+        unindexed: int | None = None,
+    ) -> None:
         self._checks = SendChecks(segment_path(directory, base_offset, LOG_SUFFIX), base_offset) if verify else None
         self.base_offset = base_offset
         self.buffers = buffers
@@ -64,7 +68,8 @@ class Segment:
         self._index: IndexReader | None = None
         self._near = 0
         self._generation = 0
-        self._places: dict[int, int] = {}
+        self._places = SendPlaces(self._read, self._damaged)
+        self._unindexed = unindexed
 
     @property
     def is_open(self) -> bool:
@@ -132,14 +137,24 @@ class Segment:
     def _opened(self) -> IndexReader:
         if self._index is None:
             path = segment_path(self._directory, self.base_offset, INDEX_SUFFIX)
-            self._index = IndexReader(self._open(path), path, self.base_offset)
+            self._index = IndexReader(self._open_index(path), path, self.base_offset)
             if self._index.generation != self._generation:
                 self._generation = self._index.generation
                 self._near = 0
-                self._places.clear()
+                self._places.forget()
                 if self._checks is not None:
                     self._checks = SendChecks(self.data_path, self.base_offset)
         return self._index
+
+    def _open_index(self, path: str) -> ReadFile:
+        """Return the index file, or one without entries where it is missing: readers are told which offsets that concerns."""
+        if self._unindexed is None:
+            return self._open(path)
+        file = self._files.open_read(path)
+        if file is not None:
+            return file
+        self._open(segment_path(self._directory, self.base_offset, log_suffix(self._unindexed))).close()
+        return MissingIndex()
 
     def _open(self, path: str) -> ReadFile:
         file = self._files.open_read(path)
@@ -153,7 +168,9 @@ class Segment:
 
     # -- reading ------------------------------------------------------------------------------------------
 
-    def read_chunk(self, from_offset: int, until_offset: int, size_bytes: int) -> tuple[memoryview, int]:
+    def read_chunk(
+        self, from_offset: int, until_offset: int, size_bytes: int, next_base: int | None = None
+    ) -> tuple[memoryview, int]:
         """Return stored messages from an offset on, and the offset to go on from.
 
         Where compaction has left nothing of the range there are no bytes, and the offset is the next one that is there, or
@@ -163,6 +180,7 @@ class Segment:
             from_offset: The first one wanted; committed in this segment.
             until_offset: One past the last one wanted; at most end_offset, or the next segment's first offset.
             size_bytes: About how much to read; one message comes whatever its size.
+            next_base: Where the next segment begins, or None where this is the newest.
 
         Raises:
             CorruptSendError: the first ones are damaged.
@@ -170,31 +188,54 @@ class Segment:
         while True:
             try:
                 if self._opened().is_compacted:
-                    return self._read_compacted(from_offset, until_offset, size_bytes)
+                    return self._read_compacted(from_offset, until_offset, size_bytes, next_base)
                 return self._read_chunk(from_offset, until_offset, size_bytes)
             except _ReplacedError:
                 self.close()
 
-    def _read_compacted(self, from_offset: int, until_offset: int, size_bytes: int) -> tuple[memoryview, int]:
+    def _read_compacted(
+        self, from_offset: int, until_offset: int, size_bytes: int, next_base: int | None
+    ) -> tuple[memoryview, int]:
         """Go to the next offset that is there, and read on from it."""
         index = self._opened()
         number = self._next_number(index, from_offset)
         if number == index.count:
+            self._check_end(from_offset, until_offset, next_base)
             return memoryview(b""), until_offset
         first = max(index.entry(number).first_offset, from_offset)
         if first >= until_offset:
             return memoryview(b""), first
         return self._read_chunk(first, until_offset, size_bytes)
 
+    def _data_bytes(self) -> int:
+        """Return the size of its .log, -1 where that is missing."""
+        try:
+            return self._opened_data().size_bytes()
+        except CorruptSendError:
+            return -1
+
+    def _check_end(self, from_offset: int, until_offset: int, next_base: int | None) -> None:
+        """Return if no message before an offset can be missing behind the last entry of a compacted segment.
+
+        Raises:
+            CorruptSendError: the index was cut, or the segments behind this one are missing.
+        """
+        index = self._opened()
+        proven, what = prove_end(index, self._data_bytes, next_base)
+        if what and proven < until_offset:
+            begin = max(proven, from_offset)
+            end = until_offset if next_base is None else next_base
+            raise corrupt_offsets(f"{said_offsets(begin, end)} cannot be read: {what}", index.path, begin, end)
+
     def _read_chunk(self, from_offset: int, until_offset: int, size_bytes: int) -> tuple[memoryview, int]:
         index = self._opened()
         if index.last is None or from_offset >= index.last.end_offset:
-            raise self._missing(from_offset, until_offset)
+            raise missing_offsets(self._directory, self.base_offset, from_offset, until_offset)
         number = self._entry_number(index, from_offset)
         entry = index.entry(number)
         if self._checks is not None and from_offset > entry.first_offset:
             self._checks.check(entry, self._read_what_is_there)
-        start = self._position_in(entry, from_offset)
+        start = self._places.find(entry, from_offset)
         # A quarter more is taken where that ends with a send: to cut one is dearer than to read a little more.
         last = index.find_last_within(number, until_offset, start + size_bytes + size_bytes // 4)
         self._near = max(number, last)
@@ -229,14 +270,15 @@ class Segment:
         if index.is_compacted:
             return index.find_offset_from(offset)
         if index.last is None or offset >= index.last.end_offset:
-            raise self._missing(offset, offset + 1)
+            raise missing_offsets(self._directory, self.base_offset, offset, offset + 1)
         return self._entry_number(index, offset)
 
-    def check(self, offset: int) -> None:
+    def check(self, offset: int, next_base: int | None = None) -> None:
         """Return if the send that holds an offset can be read.
 
         Args:
             offset: In this segment, before the next one's base offset.
+            next_base: Where the next segment begins, or None where this is the newest.
 
         Raises:
             CorruptLogError: it is damaged or missing.
@@ -245,6 +287,8 @@ class Segment:
         number = self._next_number(index, offset)
         if number < index.count:
             SendChecks(self.data_path, self.base_offset).check(index.entry(number), self._read_what_is_there)
+        else:
+            self._check_end(offset, offset + 1, next_base)
 
     def position_of(self, offset: int) -> int:
         """Return the byte position of a message.
@@ -265,7 +309,7 @@ class Segment:
                     advice="Name offsets that are there",
                 )
             try:
-                return self._position_in(index.entry(number), offset)
+                return self._places.find(index.entry(number), offset)
             except _ReplacedError:
                 self.close()
 
@@ -285,7 +329,7 @@ class Segment:
             if span == rest:
                 raise self._damaged(start)
             span = min(rest, max(span * 2, 4096))
-        self._remember(from_offset + count, start + end)
+        self._places.remember(from_offset + count, start + end)
         return chunk[:end], from_offset + count
 
     def find_timestamp(self, timestamp_us: int) -> int:
@@ -306,38 +350,6 @@ class Segment:
                 if entry is not None and entry.first_offset <= offset < entry.end_offset:
                     return number
         return index.find_offset(offset)
-
-    def _position_in(self, entry: IndexEntry, offset: int) -> int:
-        """Return the byte position of an offset within a send."""
-        if offset == entry.first_offset:
-            return entry.byte_position
-        position = self._places.get(offset)
-        if position is not None:
-            return position
-        position, at = entry.byte_position, entry.first_offset
-        while at < offset:
-            chunk, reached = self._search(entry, position, offset - at)
-            position, at = position + len(chunk), at + reached
-        self._remember(offset, position)
-        return position
-
-    def _search(self, entry: IndexEntry, position: int, count: int) -> tuple[memoryview, int]:
-        """Return up to so many messages of a send from a byte position on, and how many they are."""
-        rest = entry.end_position - position
-        span = min(rest, _SEARCH_BYTES)
-        while True:
-            chunk = self._read(position, span)
-            end, taken = take_whole(chunk, count, span)
-            if taken:
-                return chunk[:end], taken
-            if span == rest:
-                raise self._damaged(position)
-            span = min(rest, span * 2)
-
-    def _remember(self, offset: int, position: int) -> None:
-        self._places[offset] = position
-        if len(self._places) > _MAX_PLACES:
-            del self._places[next(iter(self._places))]
 
     def _read(self, position: int, size_bytes: int) -> memoryview:
         chunk = self._read_what_is_there(position, size_bytes)
@@ -379,17 +391,5 @@ class Segment:
             )
         return self._open(path)
 
-    def _missing(self, from_offset: int, until_offset: int) -> CorruptSendError:
-        return corrupt_offsets(
-            f"{said_offsets(from_offset, until_offset)} cannot be read: no index holds them, and later ones are there",
-            f"{self._directory}, behind segment {self.base_offset}",
-            from_offset,
-            until_offset,
-        )
-
     def _damaged(self, position: int) -> CorruptLogError:
-        return CorruptLogError(
-            f"there is no whole message at byte {position}",
-            where=self.data_path,
-            advice="The file was altered after it was written: restore it from a copy",
-        )
+        return no_message(self.data_path, position)

@@ -90,7 +90,9 @@ class Server:
             note(logging.INFO, "settings read", files=config.read_from)
         self._remove_if_fresh()
         log = (
-            open_memory(None, config.segment_bytes) if config.data is None else open_directory(config.data, config.segment_bytes)
+            open_memory(None, config.segment_bytes)
+            if config.data is None
+            else open_directory(config.data, config.segment_bytes, config.group_access)
         )
         broker = Broker(log)
         self._ends.callback(broker.close)
@@ -210,7 +212,7 @@ class Server:
         if self._config.data is None:
             return None
         path = Path(self._config.data) / self._config.runtime
-        path.mkdir(exist_ok=True)
+        path.mkdir(0o700, exist_ok=True)  # the secret of tokens is in it: no group's business
         return path
 
     def _write_down(self) -> None:
@@ -224,7 +226,8 @@ class Server:
             if address is not None:
                 values[f"{door}.address"] = str(address)
         partial = runtime / f"{CURRENT_CONFIG}.{os.getpid()}"
-        partial.write_text(format_toml(values.items()), encoding="utf-8")
+        with os.fdopen(os.open(partial, os.O_WRONLY | os.O_CREAT | os.O_TRUNC, 0o600), "w", encoding="utf-8") as file:
+            file.write(format_toml(values.items()))
         partial.replace(runtime / CURRENT_CONFIG)
 
     def _kept_secret(self) -> bytes:

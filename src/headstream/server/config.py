@@ -14,6 +14,7 @@ from typing import Any, Final
 
 from headstream.broker.settings import ServerSettings
 from headstream.errors import InvalidInputError, InvalidOptionError
+from headstream.model.local_paths import find_path_problem
 from headstream.model.topology import Fsync
 from headstream.server.addresses import Address
 from headstream.server.config_file import Said, read_file, read_variables, unknown
@@ -51,6 +52,7 @@ class ServerConfig:
         has_secret: Whether their secret was chosen; else the one that is kept beside the log takes its place.
         settings: What is decided for everybody.
         segment_bytes: Size at which a segment is followed by a new one.
+        group_access: What the directory's group may do with the files of a log that is made: none, read or write.
         runtime: The directory, within `data`, for what describes the running server.
         allow_default_password: Whether other machines may reach it while the root user has the password that everybody knows.
         token_sweep_s: How often expired tokens are removed; None is never.
@@ -74,6 +76,7 @@ class ServerConfig:
     has_secret: bool = False
     settings: ServerSettings = field(default_factory=ServerSettings)
     segment_bytes: int | None = None
+    group_access: str = "none"
     runtime: str = "runtime"
     allow_default_password: bool = False
     token_sweep_s: float | None = 60.0
@@ -174,7 +177,7 @@ class _Loader:
         level = value["system.logging.level"]
         cleaning = "personal_access_token.cleaner"
         return ServerConfig(
-            data=value["system.path"],
+            data=self._data(),
             tcp_address=self._address("tcp"),
             http_address=self._address("http"),
             tcp_tls=TlsFiles(
@@ -193,6 +196,7 @@ class _Loader:
             has_secret=bool(value["http.jwt.encoding_secret"] or value["http.jwt.decoding_secret"]),
             settings=self._settings(),
             segment_bytes=value["system.segment.size"],
+            group_access=value["headstream.group_access"],
             runtime=self._runtime(),
             allow_default_password=value["headstream.allow_default_password"],
             token_sweep_s=seconds(f"{cleaning}.interval") if value[f"{cleaning}.enabled"] else None,
@@ -206,6 +210,13 @@ class _Loader:
     def _seconds(self, key: str) -> float:
         value = self._values[key]
         return math.inf if value is None else float(value) / _SECOND_US
+
+    def _data(self) -> str | None:
+        path: str | None = self._values["system.path"]
+        problem = None if path is None else find_path_problem(path)
+        if problem is not None:
+            raise InvalidOptionError(problem[0], where="system.path", advice=problem[1])
+        return path
 
     def _address(self, door: str) -> Address | None:
         if not self._values[f"{door}.enabled"]:

@@ -237,6 +237,7 @@ KEYS: Final[dict[str, Key]] = {
     "headstream.login_timeout": Key("10 m", _us(100_000, _DAY_US, none=("none", "unlimited", "disabled"))),
     "headstream.drain_timeout": Key("10 s", _us(0, _DAY_US)),
     "headstream.password_rounds": Key(10, _count(4, 16)),
+    "headstream.group_access": Key("none", _choice("none", "read", "write")),
     "headstream.log_format": Key("text", _choice("text", "json")),
     "headstream.tcp_key_file": Key("", _text),
     "headstream.root_username": Key("", _text),

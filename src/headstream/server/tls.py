@@ -37,7 +37,7 @@ def make_tls(files: TlsFiles) -> ssl.SSLContext:
 
     Raises:
         StorageError: a file cannot be read.
-        InvalidOptionError: there is no certificate with its key in them, or the password is wrong.
+        InvalidOptionError: there is no certificate with its key in them, the password is wrong, or others can read the key.
     """
     try:
         data = files.certificate.read_bytes()
@@ -45,6 +45,8 @@ def make_tls(files: TlsFiles) -> ssl.SSLContext:
             files.key.read_bytes()
     except OSError as error:
         raise StorageError(f"a certificate or key cannot be read: {error.strerror}", where=error.filename) from error
+    if files.key is not None or b"PRIVATE KEY" in data or b"-----BEGIN" not in data:
+        _check_private(files.certificate if files.key is None else files.key)
     context = ssl.create_default_context(ssl.Purpose.CLIENT_AUTH)
     context.minimum_version = ssl.TLSVersion.TLSv1_2
     try:
@@ -59,6 +61,17 @@ def make_tls(files: TlsFiles) -> ssl.SSLContext:
             advice="Give a PEM file and its key, or a PKCS#12 file and its password",
         ) from None
     return context
+
+
+def _check_private(key: Path) -> None:
+    """Refuse a key that other users can read or change; of another user's key, as root's, a group may have been given it."""
+    found = key.stat()
+    if found.st_mode & 0o007 or (found.st_uid == os.getuid() and found.st_mode & 0o077):
+        raise InvalidOptionError(
+            f"others can read or change the key: its mode is {found.st_mode & 0o777:04o}",
+            where=str(key),
+            advice=f"Take their rights: chmod 600 {key}. If somebody may have read it, make another",
+        )
 
 
 def _load_pkcs12(context: ssl.SSLContext, data: bytes, files: TlsFiles) -> None:

@@ -52,8 +52,9 @@ def parse_log(given: Mapping[str, str]) -> LogPlace:
         return _directory(parts, bare)
     if parts.scheme == "kafka":
         raise InvalidUrlError(
-            f"{bare!r}: this session does not know how to read or write Kafka",
-            advice="Take the session from headstream.spark.session(), or call headstream.spark.register(spark) once",
+            f"{bare!r}: Kafka is read and written through DataFrames, not by SQL, and not by a session without register()",
+            advice="In SQL use a view of a DataFrame: frame.createOrReplaceTempView('orders'). "
+            "For a DataFrame take the session from headstream.spark.session(), or call headstream.spark.register(spark) once",
         )
     if parts.scheme in ("http", "https"):
         raise InvalidUrlError(

@@ -137,9 +137,13 @@ class Offsets:
         changed = [topic for topic, number in self.topics.items() if now.topics.get(topic, number) != number]
         if self.log == now.log and not changed:
             return
-        what = "the log" if self.log != now.log else f"topic {changed[0]}"
+        if self.log != now.log:
+            what, where = "the log", f"log {now.log}, was {self.log}"
+        else:
+            topic = changed[0]
+            what, where = f"topic {topic}", f"its number is {now.topics[topic]}, was {self.topics[topic]}"
         raise LogError(
             f"{what} has been deleted and made again since this query last read it; its offsets now count other messages",
-            where=f"log {now.log}, was {self.log}",
+            where=where,
             advice="Start the query with a new checkpointLocation; it then reads from startingOffsets",
         )

@@ -40,6 +40,7 @@ __all__ = [
     "HeaderShape",
     "RowShape",
     "SourceOptions",
+    "check_no_table",
     "parse_options",
     "parse_shape",
     "parse_states",
@@ -155,6 +156,7 @@ def parse_options(options: Mapping[str, str]) -> SourceOptions:
         InvalidUrlError: the URL names nothing that can be read here.
     """
     given = {name.lower(): value for name, value in options.items()}
+    check_no_table(given)
     known = {name.lower(): name for name in _NAMES}
     for name in given:
         if name not in known and name != "path":
@@ -174,6 +176,22 @@ def parse_options(options: Mapping[str, str]) -> SourceOptions:
         fail_on_data_loss=_truth(given.get("failondataloss", "true"), "failOnDataLoss"),
         given=frozenset(given),
     )
+
+
+def check_no_table(given: Mapping[str, str]) -> None:
+    """Check that options are not those of a table in a catalog, which has its provider among them.
+
+    Args:
+        given: Options by their lower-case names.
+
+    Raises:
+        InvalidOptionError: they are; Spark makes such a table, but Delta's catalog cannot read it.
+    """
+    if "provider" in given:
+        raise InvalidOptionError(
+            "CREATE TABLE ... USING headstream is not supported",
+            advice="Write CREATE TEMPORARY VIEW ... USING headstream OPTIONS (url '...', subscribe '...'), or use a DataFrame",
+        )
 
 
 def parse_shape(given: Mapping[str, str]) -> RowShape:

@@ -1,19 +1,22 @@
 """session(): a SparkSession with the jars, the settings and the source in place.
 
-What it sets, and why, stands in _common_settings() and _local_settings(); every one of them gives way to `config`.
+What it sets, and why, stands in _common_settings() and _local_settings(). They are defaults: what spark-submit was given,
+what spark-defaults.conf says (given_settings.py) and `config` win over them, in this order.
 """
 
 from __future__ import annotations
 
+import logging
 import os
 import re
 import sys
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from pathlib import Path
-from typing import TYPE_CHECKING, Final
+from typing import TYPE_CHECKING, Any, Final
 
 from headstream.errors import EnvironmentSetupError
+from headstream.spark.given_settings import conf_directory, find_given, note_launched
 from headstream.spark.jars import fetch
 from headstream.spark.java import find_java
 from headstream.spark.kafka.urls import install
@@ -24,18 +27,27 @@ if TYPE_CHECKING:
 
 __all__ = ["register", "session", "stop"]
 
+_LOGGER: Final = logging.getLogger("headstream.spark")
 _DELTA: Final = {
     "spark.sql.extensions": "io.delta.sql.DeltaSparkSessionExtension",
     "spark.sql.catalog.spark_catalog": "org.apache.spark.sql.delta.catalog.DeltaCatalog",
 }
 _JAVA_OPTIONS: Final = "spark.driver.extraJavaOptions"
 _LOCAL_MASTER: Final = re.compile(r"local(?:\[(\*|\d+)(?:,\s*\d+)?\])?|local-cluster\[\s*(\d+)\s*,\s*(\d+)\s*,.*\]")
+_JOINED: Final = {
+    _JAVA_OPTIONS: " ",
+    "spark.driver.extraClassPath": os.pathsep,
+    "spark.executor.extraClassPath": os.pathsep,
+    "spark.jars": ",",
+    "spark.sql.extensions": ",",
+}
+"""Settings that hold several things, and what stands between them."""
 _EXIT_SECONDS: Final = 120
 """A JVM that writes a class archive at its end takes its time; another ends at once."""
 
 
 def session(
-    app_name: str = "headstream",
+    app_name: str | None = None,
     *,
     master: str | None = None,
     config: Mapping[str, str] | None = None,
@@ -45,15 +57,18 @@ def session(
     """Return a SparkSession that reads `headstream`, Delta, Avro and Kafka, starting one where none runs.
 
     Where a session runs already in this process it is returned, with those settings of `config` that can change while
-    it runs.
+    it runs; a warning of the logger headstream.spark names the others.
 
     Args:
-        app_name: What Spark shows it as.
-        master: Where it runs; by default SPARK_MASTER or spark.master of `config`, else `local[*]`.
-        config: Spark settings; they win over what is set here. Java options of the driver are added to ours.
+        app_name: What Spark shows it as; by default what spark-submit was given, else `headstream`.
+        master: Where it runs; by default spark.master of `config`, what spark-submit or spark-defaults.conf says,
+            SPARK_MASTER, else `local[*]`.
+        config: Spark settings; they win over what spark-submit was given, and that wins over what is set here. Java options
+            of the driver are added to ours.
         jars: Whether to have Delta, Avro and Kafka; without them nothing is fetched.
-        quick_start: Whether to trade throughput for a quicker start (a simpler JIT compiler and garbage collector): for
-            tests and demos. Every local session starts in half the time where headstream.spark.class_archive.make() ran.
+        quick_start: Whether to trade throughput and Spark's web page for a quicker start (a simpler JIT compiler and garbage
+            collector): for tests and demos. Every local session starts in half the time where
+            headstream.spark.class_archive.make() ran.
 
     Raises:
         MissingExtraError: PySpark or PyArrow is not installed.
@@ -65,28 +80,67 @@ def session(
     settings = dict(config or {})
     running = _find_running(jars=jars)
     if running is not None:
-        for key, value in settings.items():
-            if running.conf.isModifiable(key):
-                running.conf.set(key, value)
+        _apply_settings(running, settings | ({} if master is None else {"spark.master": master}))
         register(running)
         return running
-    master = master or settings.get("spark.master") or os.environ.get("SPARK_MASTER") or "local[*]"
+    given = find_given(os.environ, pyspark)
+    said = given | settings
+    master = master or said.get("spark.master") or os.environ.get("SPARK_MASTER") or "local[*]"
+    app_name = app_name or said.get("spark.app.name") or "headstream"
     java = find_java()
     paths = fetch() if jars else []
     is_local = _count_cores(master) > 0
+    conf = conf_directory(os.environ, pyspark)
     home = link_home(pyspark) if is_local and "SPARK_HOME" not in os.environ else None
     archive = archive_path(java, pyspark, paths)
-    ours = _settings(master, paths, home, archive if archive.is_file() else None, quick_start=quick_start)
-    if _JAVA_OPTIONS in settings and _JAVA_OPTIONS in ours:
-        settings[_JAVA_OPTIONS] = f"{ours[_JAVA_OPTIONS]} {settings[_JAVA_OPTIONS]}"
-    environment = {"PYSPARK_PYTHON": os.environ.get("PYSPARK_PYTHON", sys.executable)}
-    if is_local:
-        environment["SPARK_LOCAL_IP"] = "127.0.0.1"
+    has_log_settings = (conf / LOG_SETTINGS_NAME).is_file()
+    ours = _settings(
+        master,
+        paths,
+        None if has_log_settings else home,
+        archive if archive.is_file() else None,
+        quick_start=quick_start,
+    )
+    chosen = _yield_to(ours, given, settings) | {"spark.app.name": app_name, "spark.master": master}
+    environment = {"PYSPARK_PYTHON": os.environ.get("PYSPARK_PYTHON") or said.get("spark.pyspark.python") or sys.executable}
+    if "spark.driver.host" in ours and not {"spark.driver.host", "spark.driver.bindAddress"} & said.keys():
+        environment["SPARK_LOCAL_IP"] = os.environ.get("SPARK_LOCAL_IP", "127.0.0.1")
     if home is not None:
         environment["SPARK_HOME"] = str(home)
-    started = _start({**ours, **settings, "spark.app.name": app_name, "spark.master": master}, environment)
+        if conf.is_dir():
+            environment["SPARK_CONF_DIR"] = str(conf)
+    started = _start(chosen, environment, paths)
     register(started)
     return started
+
+
+def _yield_to(ours: Mapping[str, str], given: Mapping[str, str], config: Mapping[str, str]) -> dict[str, str]:
+    """Return what a session is started with: our defaults where nobody has said anything else, and the caller's settings.
+
+    Lists (class path, jars) and Java options are joined: who adds a jar of their own does not take Delta's away.
+
+    Args:
+        ours: Our defaults.
+        given: What spark-submit or spark-defaults.conf says, which Spark has already.
+        config: What the caller says.
+    """
+    said = {**given, **config}
+    chosen = {key: value for key, value in ours.items() if key not in said} | dict(config)
+    for key, separator in _JOINED.items():
+        if key in ours and said.get(key):
+            parts = [ours[key], said[key]] if separator == " " else [*ours[key].split(separator), *said[key].split(separator)]
+            chosen[key] = separator.join(dict.fromkeys(parts))
+    return chosen
+
+
+def _apply_settings(running: SparkSession, settings: Mapping[str, str]) -> None:
+    """Change what can be changed of a session that runs, and name what cannot."""
+    for key, value in settings.items():
+        if running.conf.isModifiable(key):
+            running.conf.set(key, value)
+        elif running.conf.get(key, None) != value:
+            _LOGGER.warning("%s=%s has no effect: a session runs already in this process, with %s=%s; stop it first",
+                            key, value, key, running.conf.get(key, "its default"))  # fmt: skip
 
 
 def register(spark: SparkSession) -> None:
@@ -137,11 +191,15 @@ def _find_running(*, jars: bool) -> SparkSession | None:
     return running
 
 
-def _start(settings: Mapping[str, str], environment: Mapping[str, str]) -> SparkSession:
-    from pyspark import SparkConf
+def _start(settings: Mapping[str, str], environment: Mapping[str, str], jars: list[Path]) -> SparkSession:
+    from pyspark import SparkConf, SparkContext
     from pyspark.errors import PySparkException
     from pyspark.sql import SparkSession
 
+    if SparkContext._gateway is None:
+        note_launched(settings)
+    else:
+        _add_to_class_path(SparkContext._jvm, jars)
     with _changed_environment(environment):
         try:
             return SparkSession.builder.config(conf=SparkConf().setAll(list(settings.items()))).getOrCreate()
@@ -149,6 +207,23 @@ def _start(settings: Mapping[str, str], environment: Mapping[str, str]) -> Spark
             raise EnvironmentSetupError(
                 f"Spark did not start: {error}", where=settings["spark.master"], advice="Java has printed the reason above"
             ) from error
+
+
+def _add_to_class_path(jvm: Any, jars: list[Path]) -> None:
+    """Put jars on the class path of a JVM that somebody else has started, such as spark-submit."""
+    from py4j.protocol import Py4JError
+
+    loader = jvm.Thread.currentThread().getContextClassLoader()
+    try:
+        there = {url.getFile().rpartition("/")[2] for url in loader.getURLs()}
+        for jar in jars:
+            if jar.name not in there:
+                loader.addURL(jvm.java.io.File(str(jar)).toURI().toURL())
+    except Py4JError as error:
+        raise EnvironmentSetupError(
+            "the jars of Delta, Avro and Kafka cannot be added to a JVM that runs already",
+            advice="Give them to spark-submit: --jars and what `headstream jars --output json` lists, joined by commas",
+        ) from error
 
 
 @contextmanager
@@ -179,6 +254,8 @@ def _count_cores(master: str) -> int:
 
 def _settings(master: str, jars: list[Path], home: Path | None, archive: Path | None, *, quick_start: bool) -> dict[str, str]:
     settings = _common_settings()
+    if quick_start:
+        settings["spark.ui.enabled"] = "false"  # a second, and nobody looks at it
     if jars:
         settings |= _DELTA
     cores = _count_cores(master)
@@ -194,7 +271,6 @@ def _settings(master: str, jars: list[Path], home: Path | None, archive: Path | 
 
 def _common_settings() -> dict[str, str]:
     return {
-        "spark.ui.enabled": "false",
         "spark.ui.showConsoleProgress": "false",
         # Commits of a micro-batch's offsets: 20 ms instead of 75 to 110.
         "spark.sql.streaming.checkpointFileManagerClass": (
@@ -216,6 +292,8 @@ def _local_settings(cores: int, jars: list[Path]) -> dict[str, str]:
         "spark.driver.bindAddress": "127.0.0.1",
         # Workers that end without a word when their task has seen enough.
         "spark.python.daemon.module": "headstream.spark.worker_daemon",
+        # Each session takes a port for its web page, from 4040 on; Spark gives up after 16 that are taken.
+        "spark.port.maxRetries": "200",
         # 200 and 50 are for clusters: here each is a task of its own, and costs more than its work.
         "spark.sql.shuffle.partitions": str(cores),
         "spark.databricks.delta.snapshotPartitions": str(min(cores, 4)),

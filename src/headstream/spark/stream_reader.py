@@ -26,6 +26,7 @@ from headstream.spark.log_view import LogView
 from headstream.spark.offsets import Offsets, Place
 from headstream.spark.options import SourceOptions
 from headstream.spark.planning import open_view, plan_partitions, read_partition
+from headstream.spark.worker_endings import end_quietly
 
 __all__ = ["HeadstreamStreamReader"]
 
@@ -125,3 +126,6 @@ class HeadstreamStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow
         else:
             self._view.refresh()
         return self._view
+
+
+end_quietly()  # a pipeline's source comes to the processes that make and plan it without the module of the sink

@@ -2,7 +2,8 @@
 
     python -m headstream.testing.faulty_files --seeds 1000
 
-What a history is, and what it checks, is in fault_histories.py (partitions) and log_histories.py (a whole log).
+What a history is, and what it checks, is in fault_histories.py (partitions), log_histories.py (a whole log) and
+damage_histories.py (damaged files, compaction, repair and readers).
 """
 
 from __future__ import annotations
@@ -13,19 +14,23 @@ import logging
 import click
 
 from headstream.errors import HeadstreamError
+from headstream.testing.damage_histories import DamageHistory
 from headstream.testing.fault_histories import FaultHistory
 from headstream.testing.log_histories import LogHistory
 
 __all__ = ["main", "run_history"]
 
 
-def run_history(seed: int, steps: int = 120, kind: type[FaultHistory] = FaultHistory) -> None:
+_KINDS = (FaultHistory, LogHistory, DamageHistory)
+
+
+def run_history(seed: int, steps: int = 120, kind: type[FaultHistory | DamageHistory] = FaultHistory) -> None:
     """Run one history.
 
     Args:
         seed: What decides it.
         steps: How many steps it has.
-        kind: Of partitions alone, or of a whole log.
+        kind: Of partitions alone, of a whole log, or of damage.
 
     Raises:
         AssertionError: something was not as promised; the message tells the seed and the last steps.
@@ -45,13 +50,15 @@ def run_history(seed: int, steps: int = 120, kind: type[FaultHistory] = FaultHis
 @click.option("--seeds", type=click.IntRange(1), default=1000, show_default=True, help="How many histories.")
 @click.option("--from", "first", type=click.IntRange(0), default=0, show_default=True, help="The first one's seed.")
 @click.option("--steps", type=click.IntRange(1), default=120, show_default=True, help="Steps of each.")
-@click.option("--partitions", is_flag=True, help="Partitions alone, which is quicker; else each seed drives a whole log too.")
-def main(seeds: int, first: int, steps: int, *, partitions: bool) -> None:
+@click.option("--partitions", is_flag=True, help="Histories of partitions alone; without such an option each seed has all kinds.")
+@click.option("--damage", is_flag=True, help="Histories of damage, compaction and repair alone.")
+def main(seeds: int, first: int, steps: int, *, partitions: bool, damage: bool) -> None:
     """Drive a log and its partitions through generated histories of faults; ends at the first that breaks a promise."""
     logger = logging.getLogger("headstream.log")
     logger.disabled = True  # what it mends is told thousands of times
     try:
-        for seed, kind in itertools.product(range(first, first + seeds), (FaultHistory, LogHistory)[: 1 if partitions else 2]):
+        kinds = [kind for kind, is_wanted in ((FaultHistory, partitions), (DamageHistory, damage)) if is_wanted] or _KINDS
+        for seed, kind in itertools.product(range(first, first + seeds), kinds):
             run_history(seed, steps, kind)
     except AssertionError as error:
         raise click.ClickException(str(error)) from error

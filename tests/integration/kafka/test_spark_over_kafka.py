@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import time
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -9,7 +10,7 @@ import pytest
 
 import headstream as hs
 from headstream.codec.kafka import decode_record, encode_record
-from headstream.errors import InvalidOptionError
+from headstream.errors import InvalidOptionError, LogError
 from headstream.model.constructors import bool_
 from headstream.model.headers import Headers
 from headstream.model.message import Message
@@ -227,3 +228,52 @@ def test_stream_copies_a_topic_to_another_when_both_are_in_kafka(
     copied = receive(kafka_broker, "shop.streamed", 3)
     assert [message.payload for message in copied] == [b"paid", None, b""]
     assert copied[0].headers == _TYPED
+
+
+def _copy(spark: SparkSession, url: str, subscribe: str, checkpoint: Path, **options: str) -> list[bytes]:
+    """Run a query once over topics; return the payloads that it took."""
+    taken: list[bytes] = []
+    frame = spark.readStream.format("headstream").options(url=url, subscribe=subscribe, **options).load()
+    writer = frame.writeStream.foreachBatch(lambda batch, number: taken.extend(row.payload for row in batch.collect()))
+    writer.option("checkpointLocation", str(checkpoint)).trigger(availableNow=True).start().awaitTermination()
+    return taken
+
+
+def test_stream_is_refused_when_a_topic_was_deleted_and_made_again(
+    spark: SparkSession, kafka_broker: KafkaBroker, tmp_path: Path
+) -> None:
+    from confluent_kafka.admin import AdminClient
+
+    topic = "shop.again"
+    kafka_broker.create_topic(topic)
+    send(kafka_broker, topic, [Message(payload=b"old %d" % number) for number in range(10)])
+    assert len(_copy(spark, kafka_broker.url, topic, tmp_path / "c")) == 10
+    assert _copy(spark, kafka_broker.url, topic, tmp_path / "c") == []
+    admin = AdminClient({"bootstrap.servers": kafka_broker.bootstrap_servers})
+    admin.delete_topics([topic])[topic].result(30)
+    deadline = time.monotonic() + 30
+    while topic in admin.list_topics(timeout=10).topics and time.monotonic() < deadline:
+        time.sleep(0.1)
+    kafka_broker.create_topic(topic)
+    send(kafka_broker, topic, [Message(payload=b"new %d" % number) for number in range(20)])
+    with pytest.raises(LogError, match=r"topic shop\.again has been deleted and made again"):
+        _copy(spark, kafka_broker.url, topic, tmp_path / "c")
+    assert len(_copy(spark, kafka_broker.url, topic, tmp_path / "another")) == 20
+
+
+def test_stream_names_a_topic_that_is_left_out_and_one_that_comes_back(
+    spark: SparkSession, kafka_broker: KafkaBroker, tmp_path: Path, caplog: pytest.LogCaptureFixture
+) -> None:
+    for topic in ("shop.kept", "shop.dropped"):
+        kafka_broker.create_topic(topic)
+        send(kafka_broker, topic, [Message(payload=topic.encode())])
+    both = "shop.kept,shop.dropped"
+    assert sorted(_copy(spark, kafka_broker.url, both, tmp_path / "c")) == [b"shop.dropped", b"shop.kept"]
+    assert caplog.messages == []
+    send(kafka_broker, "shop.kept", [Message(payload=b"more")])
+    assert _copy(spark, kafka_broker.url, "shop.kept", tmp_path / "c", failOnDataLoss="false") == [b"more"]
+    assert ["topic shop.dropped is not read any more" in text for text in caplog.messages] == [True]
+    caplog.clear()
+    send(kafka_broker, "shop.kept", [Message(payload=b"more")])
+    assert sorted(_copy(spark, kafka_broker.url, both, tmp_path / "c")) == [b"more", b"shop.dropped"]
+    assert ["topic shop.dropped is read again" in text for text in caplog.messages] == [True]

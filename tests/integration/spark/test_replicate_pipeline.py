@@ -12,7 +12,7 @@ from deltalake import DeltaTable, QueryBuilder
 from pyspark.sql import SparkSession
 
 from headstream.connect import connect
-from headstream.errors import HeadstreamError, SchemaError, StorageError
+from headstream.errors import HeadstreamError, InvalidOptionError, SchemaError, StorageError
 from headstream.spark.replicate.apply.scd1 import Scd1Table
 from headstream.spark.replicate.config import ReplicateConfig
 from headstream.spark.replicate.ledger import Ledger
@@ -276,3 +276,13 @@ def test_pipeline_refuses_a_ledger_that_is_none(run: Run) -> None:
     (run.directory / "checkpoint" / "ledger.sqlite").write_bytes(b"something else entirely, and long enough to be read")
     with pytest.raises(StorageError, match=r"ledger\.sqlite"):
         run.pipeline()
+
+
+def test_pipeline_refuses_spark_connect_before_it_makes_anything(tmp_path: Path) -> None:
+    from pyspark.sql.connect.session import SparkSession as ConnectSession
+
+    config = ReplicateConfig(source="file:///x", topics=("a/b",), tables=tmp_path / "t", checkpoint=tmp_path / "c")
+    client: Any = object.__new__(ConnectSession)  # one with a server would cost a minute, and is not asked anything
+    with pytest.raises(InvalidOptionError, match="does not run over Spark Connect"):
+        ReplicatePipeline(client, config)
+    assert list(tmp_path.iterdir()) == []

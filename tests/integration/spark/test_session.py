@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import os
 import subprocess
 import sys
@@ -87,6 +88,52 @@ for round in range(2):
     assert (ran.returncode, ran.stdout) == (0, "stopped\nstopped\n"), ran.stderr
     # Java itself has this one line to say, whatever a log's settings are.
     assert set(ran.stderr.splitlines()) <= {"WARNING: Using incubator modules: jdk.incubator.vector"}
+
+
+SUBMITTED = """
+import json, sys
+from headstream.spark import session
+spark = session()
+table = sys.argv[1]
+spark.range(3).write.format("delta").save(table)
+keys = ("spark.sql.shuffle.partitions", "spark.driver.memory", "spark.app.name", "spark.python.unix.domain.socket.enabled")
+found = {key: spark.conf.get(key, None) for key in keys}
+found |= {"rows": spark.read.format("delta").load(table).count(), "master": spark.sparkContext.master}
+found["page"] = spark.sparkContext.uiWebUrl is not None
+print("FOUND", json.dumps(found))
+"""
+
+
+@pytest.mark.parametrize("way", ["spark-submit", "python"])
+def test_session_keeps_what_spark_was_told_when_it_starts(tmp_path: Path, way: str) -> None:
+    job = tmp_path / "job.py"
+    job.write_text(SUBMITTED)
+    told = ["--master", "local[1]", "--name", "mine", "--conf", "spark.sql.shuffle.partitions=7", "--driver-memory", "700m"]
+    environment = {**os.environ, "PYSPARK_PYTHON": sys.executable}
+    if way == "spark-submit":
+        command = [str(Path(sys.executable).with_name("spark-submit")), *told, str(job), str(tmp_path / "table")]
+    else:
+        command = [sys.executable, str(job), str(tmp_path / "table")]
+        environment["PYSPARK_SUBMIT_ARGS"] = " ".join([*told, "pyspark-shell"])
+    ran = subprocess.run(command, cwd=tmp_path, env=environment, capture_output=True, text=True, timeout=400)
+    (line,) = [line for line in ran.stdout.splitlines() if line.startswith("FOUND ")] or [ran.stderr]
+    assert json.loads(line.removeprefix("FOUND ")) == {
+        "spark.sql.shuffle.partitions": "7",
+        "spark.driver.memory": "700m",
+        "spark.app.name": "mine",
+        "spark.python.unix.domain.socket.enabled": "true",
+        "rows": 3,
+        "master": "local[1]",
+        "page": True,
+    }
+
+
+def test_session_names_the_settings_that_a_running_one_cannot_take(spark: SparkSession, caplog: pytest.LogCaptureFixture) -> None:
+    assert session(master="local[7]", config={"spark.driver.memory": "9g", "spark.ui.enabled": "false"}) is spark
+    assert [record.getMessage().partition(" has no effect")[0] for record in caplog.records] == [
+        "spark.driver.memory=9g",
+        "spark.master=local[7]",
+    ]
 
 
 def test_jars_say_what_to_do_when_nothing_answers(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -103,9 +103,37 @@ def test_seek_drops_what_was_fetched_of_that_partition() -> None:
     fetching.seek(1, 50)
     fetching.finish()
     assert fetching.committable() == {}
+    assert not fetching.is_idle
     assert fetching.positions == {1: 50, 2: 1}
     assert deliver(fetching) == (2, 0)
     assert fetching.is_empty
+
+
+def test_a_seek_is_committable_when_it_is_settled_or_released() -> None:
+    fetching = Fetching({1: 0, 2: 0})
+    fetching.seek(1, 50)
+    fetching.feed(Polled(1, 100, 60, 0, ()), [])  # stepped over
+    assert fetching.committable() == {}
+    fetching.settle_seeks()
+    assert fetching.committable() == {1: 60}
+    fetching.seek(2, 7)
+    fetching.seek(2, 8)
+    feed(fetching, 1, 60)
+    assert len(fetching.hand_out(5)) == 1
+    fetching.release()
+    assert fetching.committable() == {1: 61, 2: 8}
+    assert fetching.is_idle
+
+
+def test_a_partition_is_given_up_when_a_seek_in_it_is_committed() -> None:
+    fetching = Fetching({})
+    fetching.follow(Assignment(1, {1: 1}, {}))
+    fetching.begin(1, 0)
+    fetching.seek(1, 5)
+    assert fetching.follow(Assignment(2, {}, {1: 1})) == ([], [])
+    fetching.release()
+    assert fetching.committable() == {1: 5}
+    assert fetching.follow(Assignment(2, {}, {1: 1})) == ([1], [])
 
 
 def test_feed_refuses_a_position_that_was_never_written() -> None:

@@ -27,11 +27,11 @@ def test_repeats_go_and_all_else_stays_whatever_the_capacity(repeats: ModuleType
     noted: list[int] = []
     for _ in range(300):
         ids = [rng.choice([0, rng.randint(1, capacity * 2 + 3)]) for _ in range(rng.randint(1, 6))]
-        seen, new = set(noted[-capacity:]), []
-        for each in ids:
-            if each == 0 or each not in seen:
+        newest, new = noted[-capacity:], []
+        for each in ids:  # as if each were sent alone: what is kept takes the place of the oldest
+            if each == 0 or each not in newest[-capacity:]:
                 new.append(each)
-                seen.add(each)
+                newest.append(each)
         batch, expected = (b"".join(sent(b"p%d" % each, b"", each) for each in some) for some in (ids, new))
         found = repeats.drop_repeats(batch, window)
         assert (batch if found is None else bytes(found)) == expected

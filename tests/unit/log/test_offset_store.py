@@ -104,9 +104,39 @@ def test_committed_refuses_a_damaged_slot(tmp_path: Path, byte: int) -> None:
         OffsetStore(directory, files).committed(BILLING, 1)
 
 
-def test_consumers_refuses_a_damaged_head(tmp_path: Path) -> None:
+@pytest.mark.parametrize("left", [b"", b"HSOFF", bytes(512)], ids=["empty", "half a head", "zeros"])
+def test_a_first_commit_that_did_not_end_is_read_as_none_and_written_whole_by_the_next(tmp_path: Path, left: bytes) -> None:
     files, directory = make_files("os", tmp_path)
     OffsetStore(directory, files).commit(BILLING, 1, 1, 1)
-    next(Path(directory).iterdir()).write_bytes(bytes(600))
-    with pytest.raises(CorruptLogError, match="head of an offsets file is damaged"):
-        OffsetStore(directory, files).consumers()
+    (path,) = Path(directory).iterdir()
+    whole = path.read_bytes()
+    path.write_bytes(left)
+    store = OffsetStore(directory, files)
+    assert (store.consumers(), store.committed(BILLING, 1)) == ([], None)
+    assert store.damaged_heads() == [(str(path), True)]
+    store.commit(BILLING, 1, 1, 1)
+    assert (store.consumers(), store.committed(BILLING, 1)) == ([BILLING], 1)
+    assert path.read_bytes() == whole
+
+
+def test_a_damaged_head_hides_no_offset_and_the_next_commit_writes_it_again(tmp_path: Path) -> None:
+    files, directory = make_files("os", tmp_path)
+    OffsetStore(directory, files).commit(BILLING, 2, 7, 1)
+    (path,) = Path(directory).iterdir()
+    path.write_bytes(b"\xff" + path.read_bytes()[1:])
+    store = OffsetStore(directory, files)
+    assert (store.consumers(), store.damaged_heads()) == ([], [(str(path), False)])
+    assert store.committed(BILLING, 2) == 7
+    store.commit(BILLING, 1, 3, 1)
+    assert (store.consumers(), store.damaged_heads()) == ([BILLING], [])
+
+
+def test_a_partition_is_forgotten_by_consumers_whose_head_is_damaged_too(tmp_path: Path) -> None:
+    files, directory = make_files("os", tmp_path)
+    for number in (1, 2):
+        OffsetStore(directory, files).commit(BILLING, number, 7, 1)
+    (path,) = Path(directory).iterdir()
+    path.write_bytes(b"\xff" + path.read_bytes()[1:])
+    store = OffsetStore(directory, files)
+    store.forget_partition(2)
+    assert (store.committed(BILLING, 1), store.committed(BILLING, 2)) == (7, None)

@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import os
 import tempfile
+import time
 from collections.abc import Callable
 from pathlib import Path
 
@@ -164,8 +166,8 @@ def test_offset_of_finds_the_first_message_of_a_time_or_later(place: Place) -> N
     files, directory = place
     partition = open_partition(files, directory, segment_bytes=150)
     times = [10, 10, 20, 30, 30, 30, 40]
-    for time in times:
-        partition.append(batch(b"a" * 30, b"b"), time, SEED)
+    for time_us in times:
+        partition.append(batch(b"a" * 30, b"b"), time_us, SEED)
     with PartitionFollower(directory, files) as follower:
         for asked in range(50):
             expected = next((2 * number for number, time in enumerate(times) if time >= asked), 2 * len(times))
@@ -254,3 +256,18 @@ def test_sizes_follow_from_the_indexes(sends: list[list[bytes]], data: st.DataOb
             while expected < len(sends) and sum(sizes[first : expected + 1]) <= room:
                 expected += 1
             assert follower.offset_after(edges[first], room) == edges[expected]
+
+
+def test_refresh_sees_the_first_message_though_the_clock_stands_still(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(time, "time_ns", lambda: 4 * 10**18)
+    files, directory = make_files("os", tmp_path)
+    os.utime(directory, ns=(1, 1))
+    with PartitionFollower(directory, files) as follower:
+        assert follower.end_offset == 0
+        partition = open_partition(files, directory, segment_bytes=60)
+        for number in range(3):
+            partition.append(batch(b"%d" % number), 0, SEED)
+            os.utime(directory, ns=(1, 1))
+            follower.refresh()
+            assert follower.end_offset == number + 1
+        partition.close()

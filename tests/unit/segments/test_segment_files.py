@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import errno
+import os
 import threading
+import time
 from pathlib import Path
 
 import pytest
@@ -38,9 +40,21 @@ def test_changed_differs_when_names_come_and_go(tmp_path: Path) -> None:
     before = files.changed(str(tmp_path))
     (tmp_path / "new").mkdir()
     after = files.changed(str(tmp_path))
-    assert before is not None
-    assert after is not None
-    assert after >= before
+    assert None not in (before, after)
+    assert after != before
+
+
+@pytest.mark.parametrize("clock_ns", [1, 10**18, 4 * 10**18], ids=["set back", "frozen", "ahead"])
+def test_changed_differs_whatever_the_clock_says(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, clock_ns: int) -> None:
+    monkeypatch.setattr(time, "time_ns", lambda: clock_ns)
+    written_ns = 10**18  # in the same tick as the look at the clock, or as the clock will say only later
+    os.utime(tmp_path, ns=(written_ns, written_ns))
+    files = OsReadFiles()
+    looks = [files.changed(str(tmp_path)) for _ in range(3)]
+    if clock_ns > written_ns:
+        assert looks == [written_ns] * 3
+    else:
+        assert len(set(looks)) == 3
 
 
 @pytest.mark.parametrize("operation", ["open_read", "list_names", "changed", "exists"])

@@ -286,3 +286,9 @@ def test_the_settings_of_the_page_about_production_are_taken_without_a_warning(t
     assert config.tcp_tls is not None
     assert config.http_tls is not None
     assert config.warnings == ()
+
+
+def test_config_refuses_a_directory_when_its_scheme_is_not_served(tmp_path: Path) -> None:
+    assert "system.path: 's3://lake/log': the scheme s3: is not supported here" in refusal_of(
+        tmp_path, '[system]\npath = "s3://lake/log"\n'
+    )

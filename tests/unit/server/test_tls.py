@@ -41,6 +41,8 @@ def files(tmp_path_factory: pytest.TempPathFactory) -> Path:
         serialize_key_and_certificates(b"server", key, certificate, None, BestAvailableEncryption(b"secret"))
     )
     (directory / "nothing.pfx").write_bytes(b"this is no certificate")
+    for name in ("key.pem", "both.pem", "both.pfx", "nothing.pfx"):
+        (directory / name).chmod(0o600)
     return directory
 
 
@@ -103,3 +105,17 @@ def test_tls_says_what_is_wrong_with_its_files(
     assert str(files) in str(refused.value)
     assert password not in str(refused.value) or not password
     assert password not in repr(given) or not password
+
+
+@pytest.mark.parametrize("form", ["two files", "one file", "PKCS#12"])
+@pytest.mark.parametrize("mode", [0o604, 0o640, 0o620])
+def test_tls_refuses_a_key_that_others_can_read_or_change(files: Path, form: str, mode: int) -> None:
+    given = forms(files)[form]
+    key = given.certificate if given.key is None else given.key
+    key.chmod(mode)
+    try:
+        with pytest.raises(InvalidOptionError, match=rf"its mode is {mode:04o} .*{key.name}.*chmod 600"):
+            make_tls(given)
+    finally:
+        key.chmod(0o600)
+    make_tls(given)

@@ -55,7 +55,7 @@ def test_decode_gives_blocks_in_order_when_some_rows_are_left_to_the_record_func
 
 
 def test_decode_warns_with_place_and_count_when_headers_are_dropped(caplog: pytest.LogCaptureFixture) -> None:
-    decoder = HeaderDecoder(RowShape((), "none", (WantedHeader("n", "string"),)))
+    decoder = HeaderDecoder(RowShape(("headers",), "binary"))
     with caplog.at_level(logging.WARNING, "headstream.spark"):
         decoder.decode(arrays([[("n", b"3")], _LOSSY, [*_SPRING, ("", b"")]]), places(3))
     assert [record.getMessage() for record in caplog.records] == [
@@ -106,3 +106,18 @@ def test_encode_refuses_what_is_no_header_when_it_is_written() -> None:
         encode_header_lists(pa.array([[{"key": "a", "kind": "decimal", "value": b"1"}]], _ARRAY))
     with pytest.raises(DecodeError, match="a int32 header has 4 bytes, this one has 1"):
         encode_header_lists(pa.array([[{"key": "a", "kind": "int32", "value": b"1"}]], _ARRAY))
+
+
+def test_decode_warns_once_when_a_declared_header_is_there_and_has_another_type(caplog: pytest.LogCaptureFixture) -> None:
+    decoder = HeaderDecoder(RowShape((), "none", (WantedHeader("n", "int32"), WantedHeader("missing", "string"))))
+    number, text, nothing = (typed(Headers(pairs)) for pairs in ({"n": 3}, {"n": "x", "m": 1}, {"n": None}))
+    with caplog.at_level(logging.WARNING, "headstream.spark"):
+        decoder.decode(arrays([number, nothing, [], None]), places(4))
+        assert caplog.messages == []
+        decoded = decoder.decode(arrays([number, text, [("n", b"7")], None, nothing]), places(5))
+        decoder.decode(arrays([text]), places(1))
+    assert decoded.field("n").to_pylist() == [3, None, None, None, None]
+    assert caplog.messages == [
+        "topic t, partition 2, offset 41 and after: the header 'n' is there and is not of the type INT32 that headerColumns "
+        "declares (2 of 5 rows), so its column is null; a record without hs.kinds has raw headers"
+    ]

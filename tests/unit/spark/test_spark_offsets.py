@@ -49,3 +49,12 @@ def test_offsets_check_same_log_notices_a_recreated_log_and_a_recreated_topic() 
         before.check_same_log(Offsets({A: 9}, "log-2", {"shop/orders": "1/1"}))
     with pytest.raises(LogError, match="topic shop/orders has been deleted and made again"):
         before.check_same_log(Offsets({A: 9}, "log-1", {"shop/orders": "1/4"}))
+
+
+def test_offsets_name_both_numbers_of_a_topic_when_it_was_made_again() -> None:
+    before = Offsets({Place("shop/orders", 1): 5}, "log-a", {"shop/orders": "1/4"})
+    now = Offsets({Place("shop/orders", 1): 2}, "log-a", {"shop/orders": "1/7"})
+    with pytest.raises(LogError, match=r"topic shop/orders .* \(its number is 1/7, was 1/4\)"):
+        before.check_same_log(now)
+    with pytest.raises(LogError, match=r"the log .* \(log log-b, was log-a\)"):
+        before.check_same_log(Offsets({}, "log-b", {}))

@@ -165,3 +165,9 @@ def test_options_refuse_in_a_batch_what_is_for_streams_and_the_other_way_round()
     both = parse_options({**LEAST, "startingOffsets": "earliest", "minPartitions": "3"})
     both.check_batch()
     both.check_stream()
+
+
+def test_options_are_refused_when_they_are_those_of_a_table_in_a_catalog() -> None:
+    table = {"url": "file:///x", "subscribe": "shop/orders", "provider": "headstream", "owner": "me", "option.url": "file:///x"}
+    with pytest.raises(InvalidOptionError, match=r"CREATE TABLE .* is not supported.*CREATE TEMPORARY VIEW"):
+        parse_options(table)

@@ -132,3 +132,17 @@ def test_processes_of_the_users_are_left_alone(name: str | None, monkeypatch: py
     monkeypatch.setitem(sys.modules, "__main__", main)
     end_quietly()
     assert (main.worker, sys.excepthook) == (work, hook)
+
+
+def test_workers_end_quietly_when_they_only_make_or_plan_the_source_of_a_pipeline() -> None:
+    code = """
+import importlib.util, sys
+main = sys.modules["__main__"]
+main.__spec__ = importlib.util.spec_from_loader("pyspark.daemon", None)
+main.worker = lambda sock, authenticated: 0
+import headstream.spark.replicate.log_source
+assert hasattr(main.worker, "__wrapped__")
+assert "headstream.spark.sink" not in sys.modules
+"""
+    ran = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, timeout=TIMEOUT_S)
+    assert ran.returncode == 0, ran.stderr

@@ -11,7 +11,7 @@ from headstream.errors import DecodeError, HeadstreamError
 from headstream.model.header_block import BINARY, HeaderLayout
 from headstream.model.headers import Headers
 from headstream.model.message import Message, state_name
-from headstream.segments.layout import INDEX_ENTRY_BYTES, INDEX_HEADER_BYTES, decode_entry, decode_header
+from headstream.segments.layout import INDEX_ENTRY_BYTES, INDEX_HEADER_BYTES, decode_entry, decode_header, decode_seal
 
 __all__ = ["INDEX_MAGIC", "walk_block", "walk_index", "walk_json", "walk_lines"]
 
@@ -37,6 +37,12 @@ def walk_index(reader: FieldReader) -> None:
         data = reader.data[at : at + INDEX_ENTRY_BYTES]
         reader.skip_to(at + INDEX_ENTRY_BYTES)
         entry = decode_entry(data, header.base_offset)
+        seal = decode_seal(data, header.base_offset)
+        if seal is not None:
+            reader.evidence += 1
+            what = f"sealed at byte {seal.end_position}, the next segment begins at offset {seal.until_offset}"
+            reader.note(at, INDEX_ENTRY_BYTES, "", what)
+            continue
         if entry is None:
             reader.note(at, INDEX_ENTRY_BYTES, "", "damaged" if any(data) else "zeros")
             reader.notes.append(f"the entry at byte {at} holds none: torn, altered, or of another file")

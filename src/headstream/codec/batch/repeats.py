@@ -162,13 +162,20 @@ def _drop(
     own: cython.p_uchar,
     own_mask: cython.longlong,
 ) -> cython.longlong:
-    """Copy the messages whose ids are new, in pieces as long as can be; return the end of the copy."""
+    """Copy the messages whose ids are new, in pieces as long as can be; return the end of the copy.
+
+    Each is compared with the newest messages before it, those of its own batch among them: as if it were sent alone.
+    """
     at: cython.longlong = 0
     to: cython.longlong = 0
     start: cython.longlong = 0
     end: cython.longlong
     slot: cython.longlong
     seed: cython.ulonglong = load64(w, 16)
+    capacity: cython.longlong = load64(w, 0)
+    newest: cython.longlong = load64(w, 8) - 1
+    numbers: cython.longlong = 4 * (own_mask + 1)
+    kept: cython.longlong = 0
     is_repeat: cython.bint
     while at < size:
         low: cython.ulonglong = load64(p, at)
@@ -177,12 +184,19 @@ def _drop(
         end += 4 + load32(p, end)
         is_repeat = False
         if low != 0 or high != 0:
-            is_repeat = _slot_of(w, HEAD, w, begin, mask, ID, seed, low, high) >= 0
-            if not is_repeat:  # an id's slot here holds where its message begins, + 1
-                slot = _slot_of(p, 0, own, 0, own_mask, 1, seed, low, high)
-                is_repeat = slot >= 0
-                if not is_repeat:
-                    store32(own, 4 * (-1 - slot), at + 1)
+            # An id's slot here holds where its message begins, + 1; and behind all slots, how many were kept before that.
+            slot = _slot_of(p, 0, own, 0, own_mask, 1, seed, low, high)
+            if slot >= 0:
+                is_repeat = kept - load32(own, numbers + 4 * slot) <= capacity
+            else:
+                place: cython.longlong = _slot_of(w, HEAD, w, begin, mask, ID, seed, low, high)
+                if place >= 0:
+                    is_repeat = (newest - (load32(w, begin + 4 * place) - 1)) % capacity + kept < capacity
+                slot = -1 - slot
+            if not is_repeat:
+                store32(own, 4 * slot, at + 1)
+                store32(own, numbers + 4 * slot, kept)
+        kept += not is_repeat
         if is_repeat:
             copy(q, to, p, start, at - start)
             to += at - start
@@ -260,7 +274,10 @@ def note_ids(stored: BytesLike, window: bytearray) -> None:
 
 
 def drop_repeats(sent: BytesLike, window: bytearray) -> bytearray | None:
-    """Return a sent batch without the messages whose ids are remembered, or come a second time in it; None if all are new.
+    """Return a sent batch without the messages whose ids are those of the newest messages before them; None if all are new.
+
+    How many those are is the window's capacity, message by message: what is kept of the batch takes the place of the oldest
+    that are remembered, and an id that comes a second time in it is a repeat as long as it is among the newest.
 
     A message without an id, which is one of 0, is always new. Nothing is noted.
 
@@ -284,7 +301,7 @@ def drop_repeats(sent: BytesLike, window: bytearray) -> bytearray | None:
     begin: cython.longlong = 32 + 16 * capacity
     mask: cython.longlong = (1 << (2 * capacity).bit_length()) - 1
     own_slots = 1 << (2 * count).bit_length()
-    owned = bytearray(4 * own_slots)
+    owned = bytearray(8 * own_slots)
     own_mask: cython.longlong = own_slots - 1
     data = new_bytes(size)
     w: cython.p_const_uchar = writable(window)

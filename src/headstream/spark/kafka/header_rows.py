@@ -13,6 +13,7 @@ from itertools import accumulate
 from typing import Final, TypeAlias
 
 import pyarrow as pa
+import pyarrow.compute as pc
 
 from headstream.codec.batch.blocks import BlockBuilder
 from headstream.codec.batch.kafka_decoding import LEFT_ROW, LOSSY_ROW, KafkaDecoded, decode_kafka_headers
@@ -58,6 +59,7 @@ class HeaderDecoder:
     def __init__(self, shape: RowShape) -> None:
         self._shape = shape
         self._fields = list(arrow_schema(shape))
+        self._told: set[str] = set()
 
     def decode(self, headers: pa.ListArray, places: Places | None = None) -> pa.StructArray:
         """Return a struct of the columns, one a row.
@@ -85,7 +87,30 @@ class HeaderDecoder:
                 found.dropped_count,
                 found.flags.count(LOSSY_ROW),
             )
+        self._tell_of_mismatches(headers, columns, places)
         return columns
+
+    def _tell_of_mismatches(self, headers: pa.ListArray, columns: pa.StructArray, places: Places | None) -> None:
+        """Warn, once for each declared column and task, of rows whose header is there and does not fit, so that it is null."""
+        for column in self._shape.header_columns:
+            values = columns.field(column.name)
+            if column.name in self._told or not values.null_count:
+                continue
+            entries = headers.flatten()
+            has_value = pc.and_(pc.equal(entries.field("key"), column.name), entries.field("value").is_valid())
+            rows = pc.unique(pc.list_parent_indices(headers).filter(has_value))
+            misfits = rows.filter(values.take(rows).is_null())
+            if len(misfits):
+                self._told.add(column.name)
+                _LOGGER.warning(
+                    "%s and after: the header %r is there and is not of the type %s that headerColumns declares (%d of %d rows), "
+                    "so its column is null; a record without hs.kinds has raw headers",
+                    _where(misfits[0].as_py(), places),
+                    column.name,
+                    column.type.upper(),
+                    len(misfits),
+                    len(headers),
+                )
 
     def columns_of(self, count: int, blocks: VariedColumn) -> pa.StructArray:
         """Return a struct of the columns, one a header block.

@@ -24,6 +24,7 @@ from headstream.model.reserved import APPENDED_HEADER, CHECKSUM_HEADER, ID_HEADE
 from headstream.spark.arrow_functions import arrow_function
 from headstream.spark.kafka.header_rows import HeaderDecoder
 from headstream.spark.kafka.options import parse_read_options
+from headstream.spark.kafka.topics import MARKER
 from headstream.spark.options import RowShape
 from headstream.spark.source import spark_schema
 
@@ -62,6 +63,7 @@ def read_kafka(spark: SparkSession, options: Mapping[str, str], *, streaming: bo
     needs_own = parsed.states is not None or bool({"state", "id", "checksum", "timestamp"} & set(wanted))
     has_decoded = bool(decoded.columns or decoded.header_columns)
     reader = (spark.readStream if streaming else spark.read).format("kafka").options(**parsed.source)
+    reader = reader.option(MARKER, "true")
     frame = reader.option("includeHeaders", str(needs_own or has_decoded).lower()).load()
     columns = {name: sf.col(name) for name in frame.columns}
     if needs_own:

@@ -10,7 +10,7 @@ Subclasses given out by one session would not do: a frame's `write` belongs to t
 from __future__ import annotations
 
 import functools
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from typing import TYPE_CHECKING, Any, Final
 
 from headstream.errors import InvalidOptionError
@@ -83,6 +83,8 @@ def _dispatching(method: Callable[..., Any], hand_over: Callable[[Any, dict[str,
         }
         if isinstance(path, str):
             options["path"] = path
+        if method.__name__ == "start":
+            _check_start(self, options, named)
         if (format or source or "").lower() != _FORMAT:
             return method(self, path, format, *arguments, **named)
         if not is_kafka_url(options):
@@ -101,6 +103,45 @@ def _dispatching(method: Callable[..., Any], hand_over: Callable[[Any, dict[str,
         return hand_over(self, {name: _text(value) for name, value in options.items() if value is not None})
 
     return dispatch
+
+
+def _check_start(writer: Any, options: Mapping[str, Any], named: Mapping[str, Any]) -> None:
+    """Check what a query reads before it starts: its trigger, and topics of Kafka that are not those of its checkpoint."""
+    from headstream.spark.kafka.topics import check_topics_of_query
+
+    frame: Any = getattr(writer, "_df", None)
+    if not hasattr(frame, "_jdf"):  # of Spark Connect, whose JVM is elsewhere
+        return
+    triggers = [words for name, _, words in getattr(writer, _MARK) if name == "trigger"]
+    for word, kind in (("continuous", "a continuous trigger"), ("realTime", "a real-time trigger")):
+        if triggers and triggers[-1].get(word) is not None and f"{_FORMAT}, " in _streams_of(frame):
+            raise InvalidOptionError(
+                f"trigger({word}=...): the headstream source does not support {kind}",
+                advice='It is read in micro-batches: trigger(processingTime="0 seconds") is the quickest',
+            )
+    given = {name.lower(): value for name, value in options.items()}
+    checkpoint = given.get("checkpointlocation")
+    name = named.get("queryName") or _last_name(writer)
+    root = frame.sparkSession.conf.get("spark.sql.streaming.checkpointLocation", None)
+    if checkpoint is None and root and name:
+        checkpoint = f"{root}/{name}"
+    if checkpoint is not None:
+        check_topics_of_query(frame, str(checkpoint))
+
+
+def _last_name(writer: Any) -> str | None:
+    names = [(*words, *named.values())[0] for name, words, named in getattr(writer, _MARK) if name == "queryName"]
+    return names[-1] if names else None
+
+
+def _streams_of(frame: Any) -> str:
+    """Return the names of the sources of a frame's streams, each with a comma and a space behind it."""
+    leaves = frame._jdf.queryExecution().analyzed().collectLeaves()
+    return "".join(
+        f"{leaf.sourceName()}, "
+        for leaf in (leaves.apply(index) for index in range(leaves.size()))
+        if leaf.getClass().getSimpleName() == "StreamingRelationV2"
+    )
 
 
 def _said(self: Any) -> tuple[str | None, dict[str, Any]]:

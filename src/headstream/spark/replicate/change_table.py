@@ -10,7 +10,8 @@
     _hs_before_<column>: the row before
 
 It is appended to after the merge, by the same unit and number: what a merge did not take is not here yet, and whatever is
-killed, each message is here once.
+killed, each message is here once: a unit that may bring messages again (begun before a crash, given back after a failure or from
+the dead letter) is compared with the coordinates that are here.
 """
 
 from __future__ import annotations
@@ -20,6 +21,7 @@ from pathlib import Path
 from typing import Final
 
 import pyarrow as pa
+import pyarrow.compute as pc
 
 from headstream.codec.replicate import decode_mask
 from headstream.errors import StorageError
@@ -28,8 +30,9 @@ from headstream.spark.replicate.apply.scd1 import fit_columns, in_table_types
 from headstream.spark.replicate.apply.scd2_rows import commit_times
 from headstream.spark.replicate.changes import OPERATIONS, RESERVED_PREFIX
 from headstream.spark.replicate.conversion import arrow_type
-from headstream.spark.replicate.raw import CHANGE_COORDINATES, Coordinates, coordinates_table, leave_out
+from headstream.spark.replicate.raw import CHANGE_COORDINATES, COORDINATE_COLUMNS, Coordinates, coordinates_table, leave_out
 from headstream.spark.replicate.schemas import BEFORE_PREFIX, TableSchema
+from headstream.spark.replicate.spelling import in_table_spelling
 
 __all__ = ["ChangeTable"]
 
@@ -77,7 +80,16 @@ class ChangeTable:
             self._opened = self._open_engine(self._path)
         return self._opened
 
-    def append(self, changes: pa.Table, schema: TableSchema, rejected: Iterable[Coordinates], app_id: str, version: int) -> None:
+    def append(
+        self,
+        changes: pa.Table,
+        schema: TableSchema,
+        rejected: Iterable[Coordinates],
+        app_id: str,
+        version: int,
+        *,
+        repeated: bool = False,
+    ) -> None:
         """Append changes in one commit that remembers (app_id, version); nothing where it is there already.
 
         Args:
@@ -86,11 +98,13 @@ class ChangeTable:
             rejected: Where those came from that the merge could not apply; they are left out.
             app_id: Names what is applied.
             version: Number of this application, rising.
+            repeated: Whether some of the changes may be here already, by another unit or structure: those are left out.
 
         Raises:
             SchemaError: a column's types in table and schema cannot be reconciled.
             StorageError: the table cannot be written.
         """
+        changes, schema = in_table_spelling(changes, schema, self.engine.columns)
         wanted = schema.types | {BEFORE_PREFIX + name: kind for name, kind in schema.types.items()}
         if not self.engine.columns:
             self.engine.create({**schema.types, **_BOOKKEEPING, **wanted})
@@ -98,6 +112,8 @@ class ChangeTable:
             return
         fit_columns(self.engine, self._own_columns(), wanted)
         rows = leave_out(changes, CHANGE_COORDINATES, coordinates_table(rejected))
+        if repeated and rows.num_rows:
+            rows = leave_out(rows, CHANGE_COORDINATES, self._present(rows))
         if rows.num_rows:
             try:
                 self.engine.append(self._to_rows(rows, schema), app_id, version)
@@ -105,6 +121,12 @@ class ChangeTable:
                 self._opened = None  # the commit may be there all the same, and then the changes must not come again
                 if not self._has(app_id, version):
                     raise
+
+    def _present(self, changes: pa.Table) -> pa.Table:
+        """Return the coordinates of what is here already, of all that changes may have come from."""
+        bounds = pc.min_max(changes["_hs_offset"]).as_py()
+        found = self.engine.read(CHANGE_COORDINATES, f"_hs_offset BETWEEN {bounds['min']} AND {bounds['max']}")
+        return found.rename_columns(list(COORDINATE_COLUMNS))
 
     def _has(self, app_id: str, version: int) -> bool:
         applied = self.engine.last_applied(app_id)

@@ -11,12 +11,15 @@ from typing import Any, Final, Literal, NamedTuple, get_args
 from headstream.codec.replicate.formats import MessageFormat
 from headstream.errors import InvalidInputError, InvalidOptionError
 from headstream.model.identifiers import TopicName
+from headstream.model.local_paths import find_path_problem
 from headstream.spark.replicate.loads import LOAD_GAP_US
 from headstream.spark.replicate.registry import RegistrySettings
 from headstream.spark.replicate.table_settings import TableRules, find_table_problems
 
 __all__ = [
     "MAX_MESSAGES_PER_BATCH",
+    "PATH_SETTINGS",
+    "TABLE_PLACES",
     "OnIncompleteTransaction",
     "OnMissingSchema",
     "Problem",
@@ -30,6 +33,10 @@ OnIncompleteTransaction = Literal["wait", "apply", "fail"]
 
 MAX_MESSAGES_PER_BATCH: Final = 200_000
 """Messages of one micro-batch: enough to spread a merge's fixed cost, few enough to hold decoded in the driver."""
+
+PATH_SETTINGS: Final = ("tables", "checkpoint", "zone", "schemas", "change_tables", "dead_letter_table", "metrics")
+TABLE_PLACES: Final = frozenset({"tables", "change_tables", "dead_letter_table"})
+"""Those of them where Delta tables lie."""
 
 _UNUSABLE_PLACE: Final = re.compile(r"%[0-9A-Fa-f]{2}|[][^|\\\x00-\x1f\x7f]")
 """What deltalake fails on in the path of a table: it decodes paths twice, and takes some characters for a URL's."""
@@ -85,6 +92,9 @@ class ReplicateConfig:
         take_over: Whether tables that another pipeline has written become this one's; without, they are refused.
         once: Stop when all that was there at the start has been applied.
         max_messages_per_batch: Most messages of one micro-batch.
+        max_bytes_per_batch: Most stored bytes of one micro-batch, give or take a send; None for an eighth of the heap of Spark's
+            driver. A log's alone: Spark's Kafka source has no such limit.
+        spark: Settings of the Spark session, `spark.driver.memory` and the like, for who starts one.
         change_tables: Directory of change tables, all changes of each table as they came, at `<schema>/<table>`; None for none.
         dead_letter_table: Directory of a Delta table of the dead letter, beside its topic; None for none.
         metrics: File that metrics are written to in the OpenMetrics format; None for none.
@@ -125,6 +135,8 @@ class ReplicateConfig:
     take_over: bool = False
     once: bool = False
     max_messages_per_batch: int = MAX_MESSAGES_PER_BATCH
+    max_bytes_per_batch: int | None = None
+    spark: Mapping[str, str] = field(default_factory=dict)
     change_tables: Path | None = None
     dead_letter_table: Path | None = None
     metrics: Path | None = None
@@ -168,6 +180,7 @@ _AT_LEAST: Final = {
     "max_parked_age_us": (0, "a wait cannot be negative"),
     "dead_rate_messages": (1, "a share is told of at least one message"),
     "max_messages_per_batch": (1, "a micro-batch has at least one message"),
+    "max_bytes_per_batch": (1, "a micro-batch has at least one byte"),
     "tombstones_kept_us": (0, "a time cannot be negative"),
     "compact_every_us": (0, "a time cannot be negative"),
     "vacuum_every_us": (0, "a time cannot be negative"),
@@ -202,7 +215,12 @@ def find_problems(settings: Mapping[str, Any]) -> list[Problem]:
         problems.append(Problem("max_dead_rate", "a share is between 0 and 1", "Write 0.1 for one message in ten"))
     if settings.get("kafka") and not is_kafka(settings.get("source")):
         problems.append(Problem("kafka", "settings of Kafka's clients, and the source is not Kafka"))
-    return problems + _place_problems(settings)
+    if settings.get("max_bytes_per_batch") is not None and is_kafka(settings.get("source")):
+        problems.append(Problem("max_bytes_per_batch", "Spark's Kafka source has no such limit", "Use max_messages_per_batch"))
+    for name in settings.get("spark", ()):
+        if not name.startswith("spark."):
+            problems.append(Problem("spark", f"{name!r} is no setting of Spark", "Their names begin with spark."))
+    return problems + _path_problems(settings) + _place_problems(settings)
 
 
 def _topic_problem(setting: str, name: str) -> list[Problem]:
@@ -211,6 +229,17 @@ def _topic_problem(setting: str, name: str) -> list[Problem]:
     except InvalidInputError as error:
         return [Problem(setting, error.what, error.advice)]
     return []
+
+
+def _path_problems(settings: Mapping[str, Any]) -> list[Problem]:
+    """Paths with a scheme that is not served, and names of a catalog's tables where a directory belongs."""
+    problems = []
+    for name in PATH_SETTINGS:
+        if settings.get(name) is not None:
+            found = find_path_problem(str(settings[name]), is_table=name in TABLE_PLACES)
+            if found is not None:
+                problems.append(Problem(name, *found))
+    return problems
 
 
 def _place_problems(settings: Mapping[str, Any]) -> list[Problem]:

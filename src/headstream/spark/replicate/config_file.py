@@ -2,7 +2,8 @@
 
 At the top stand the pipeline's own settings, under the names of ReplicateConfig (times as "60s", sizes as "10GB"), and
 include, exclude. [defaults] has the settings of every table, [table."pattern"] what differs for some, in their order;
-[registry], [format], [topic_tables] and [kafka] are the fields of those names. Relative paths count from the file's directory.
+[registry], [format], [topic_tables] and [kafka] are the fields of those names. [spark] has settings of the Spark session,
+`driver.memory = "4g"` or under their whole names. Relative paths count from the file's directory.
 """
 
 from __future__ import annotations
@@ -17,8 +18,11 @@ from typing import Any, Final, get_args, get_type_hints
 
 from headstream.codec.replicate.formats import HEADER_FIELDS, MessageFormat
 from headstream.errors import InvalidOptionError, StorageError
+from headstream.model.local_paths import parse_local_path
 from headstream.model.quantities import parse_duration_us, parse_size_bytes
 from headstream.spark.replicate.config import (
+    PATH_SETTINGS,
+    TABLE_PLACES,
     OnIncompleteTransaction,
     OnMissingSchema,
     ReplicateConfig,
@@ -50,6 +54,26 @@ def _pairs(value: Any) -> dict[str, str]:
     if not isinstance(value, dict) or not all(isinstance(item, str) and item for item in value.values()):
         raise ValueError('a table of texts belongs here, as in {"a" = "b"}')
     return dict(value)
+
+
+def _spark_settings(value: Any) -> dict[str, str]:
+    """Return Spark's settings: a dot in a name without quotes makes a table of its own in TOML."""
+    if not isinstance(value, dict):
+        raise ValueError('it is a section, [spark], as in driver.memory = "4g"')
+    found: dict[str, str] = {}
+    for name, item in value.items():
+        if isinstance(item, dict):
+            found |= {f"{name}.{rest}": text for rest, text in _spark_settings(item).items()}
+        elif isinstance(item, (str, int, float)):
+            found[name] = str(item).lower() if isinstance(item, bool) else str(item)
+        else:
+            raise ValueError(f"{name} is a text, a number, true or false")
+    return found
+
+
+def _session_settings(value: Any) -> dict[str, str]:
+    settings = _spark_settings(value)
+    return {name if name.startswith("spark.") else f"spark.{name}": text for name, text in settings.items()}
 
 
 def _count(value: Any) -> int:
@@ -107,8 +131,8 @@ def _table_readers() -> dict[str, _Reader]:
     return readers
 
 
-def _path(base: Path) -> _Reader:
-    return lambda value: base / Path(_text(value)).expanduser()
+def _path(base: Path, *, is_table: bool = False) -> _Reader:
+    return lambda value: base / Path(parse_local_path(_text(value), is_table=is_table)).expanduser()
 
 
 def _pipeline_readers(base: Path) -> dict[str, tuple[str, _Reader]]:
@@ -118,15 +142,14 @@ def _pipeline_readers(base: Path) -> dict[str, tuple[str, _Reader]]:
         "on_missing_schema": _choice(*get_args(OnMissingSchema)), "delayed": _text, "max_parked_count": _count,
         "atomic": _flag, "take_over": _flag, "on_incomplete_transaction": _choice(*get_args(OnIncompleteTransaction)),
         "max_parked_bytes": _size, "max_dead_rate": _share, "dead_rate_messages": _count, "once": _flag,
-        "max_messages_per_batch": _count,
+        "max_messages_per_batch": _count, "max_bytes_per_batch": _size, "spark": _session_settings,
     }  # fmt: skip
-    paths = ("tables", "checkpoint", "zone", "schemas", "change_tables", "dead_letter_table", "metrics")
     times = (
         "schema_wait", "transaction_wait", "max_parked_age", "tombstones_kept", "compact_every", "vacuum_every", "vacuum_kept",
         "load_gap",
     )  # fmt: skip
     readers = {name: (name, reader) for name, reader in plain.items()}
-    readers |= {name: (name, _path(base)) for name in paths}
+    readers |= {name: (name, _path(base, is_table=name in TABLE_PLACES)) for name in PATH_SETTINGS}
     return readers | {name: (f"{name}_us", _duration) for name in times}
 
 

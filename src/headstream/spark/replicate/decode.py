@@ -35,7 +35,7 @@ from headstream.spark.replicate.registry import RegistrySchemas, framed_ids
 from headstream.spark.replicate.rows import decode_avro_events, decode_avro_rows
 from headstream.spark.replicate.schema_catalog import DecodeOptions, SchemaCatalog, Unwanted
 from headstream.spark.replicate.schemas import TableSchema
-from headstream.spark.replicate.zone import SchemaZone
+from headstream.spark.replicate.zone import SchemaZone, check_zone
 
 __all__ = ["DECODED_SCHEMA", "DECODED_SPARK_SCHEMA", "Decoded", "Decoder", "decode_partitions", "open_zone"]
 
@@ -272,16 +272,17 @@ class Decoder:
         return groups | {key: np.array(rows, np.int64) for key, rows in others.items()}
 
 
-def decode_partitions(
-    zone_directory: Path, options: DecodeOptions
-) -> Callable[[Iterator[pa.RecordBatch]], Iterator[pa.RecordBatch]]:
+def decode_partitions(zone: SchemaZone, options: DecodeOptions) -> Callable[[Iterator[pa.RecordBatch]], Iterator[pa.RecordBatch]]:
     """Return the function that Spark runs over each partition of raw messages, giving batches of DECODED_SCHEMA.
 
     Args:
-        zone_directory: The schema zone, readable from every executor.
+        zone: The schema zone; its directory has to be seen by every executor, which each checks.
         options: What decoding needs of the configuration.
+
+    Raises:
+        StorageError: the zone's directory cannot be written to.
     """
-    packed = pickle.dumps((zone_directory, options))
+    packed = pickle.dumps((zone.directory, zone.mark(), options))
 
     def decode(batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
         decoder = _kept_decoder(packed)
@@ -309,5 +310,6 @@ def _gathered(batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
 @functools.lru_cache(maxsize=_KEPT_DECODERS)
 def _kept_decoder(packed: bytes) -> Decoder:
     """Return a decoder that a worker keeps: what it has read of the zone never changes."""
-    directory, options = pickle.loads(packed)
+    directory, mark, options = pickle.loads(packed)
+    check_zone(directory, mark)
     return Decoder(open_zone(directory, options), options)

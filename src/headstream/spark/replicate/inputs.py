@@ -26,6 +26,7 @@ from headstream.errors import DecodeError, InvalidOptionError, SchemaError, Stor
 from headstream.spark.arrow_functions import arrow_function
 from headstream.spark.kafka.header_rows import HeaderDecoder
 from headstream.spark.options import RowShape
+from headstream.spark.replicate.collecting import collect
 from headstream.spark.replicate.config import ReplicateConfig, is_kafka
 from headstream.spark.replicate.decode import DECODED_SPARK_SCHEMA
 from headstream.spark.replicate.log_source import FORMAT, READ_COLUMNS, Decode, decoding_source
@@ -33,6 +34,9 @@ from headstream.spark.replicate.zone import SchemaZone, ZoneEntry
 
 __all__ = ["Input", "add_declared_schemas", "check_topics", "open_input"]
 
+_HEAP_SHARE: Final = 8
+"""Of the driver's heap a micro-batch is one part in so many, at most: decoded and collected, it is there several times over."""
+_LEAST_DEFAULT_BYTES: Final = 16 << 20
 _NEEDED: Final = ("topic", "partition", "offset")
 _BLOCKS: Final = HeaderDecoder(RowShape(("headers",), "binary", (), False))
 
@@ -59,15 +63,21 @@ class Input(Protocol):
     def stream(self) -> DataFrame:
         """Return the stream."""
 
-    def decode(self, batch: DataFrame) -> pa.Table:
-        """Return what the messages of a micro-batch come to, the columns of decode.DECODED_SCHEMA."""
+    def decode(self, batch: DataFrame, *, in_pieces: bool) -> pa.Table:
+        """Return what the messages of a micro-batch come to, the columns of decode.DECODED_SCHEMA.
 
-    def read_again(self, batch: DataFrame, wanted: pa.Table) -> pa.Table:
+        Args:
+            batch: The micro-batch.
+            in_pieces: Whether it is fetched in pieces that fit into the driver of Spark.
+        """
+
+    def read_again(self, batch: DataFrame, wanted: pa.Table, *, in_pieces: bool) -> pa.Table:
         """Return messages of a micro-batch, the columns of raw.SOURCE_COLUMNS, those wanted and others.
 
         Args:
             batch: The micro-batch.
             wanted: With raw.COORDINATE_COLUMNS.
+            in_pieces: Whether it is fetched in pieces that fit into the driver of Spark.
         """
 
 
@@ -109,14 +119,14 @@ class FrameInput:
         """Return the stream: the messages."""
         return self._messages
 
-    def decode(self, batch: DataFrame) -> pa.Table:
+    def decode(self, batch: DataFrame, *, in_pieces: bool) -> pa.Table:
         """Return what the messages of a micro-batch come to."""
-        return batch.mapInArrow(self._decode, DECODED_SPARK_SCHEMA).toArrow()
+        return collect(batch.mapInArrow(self._decode, DECODED_SPARK_SCHEMA), in_pieces=in_pieces)
 
-    def read_again(self, batch: DataFrame, wanted: pa.Table) -> pa.Table:
+    def read_again(self, batch: DataFrame, wanted: pa.Table, *, in_pieces: bool) -> pa.Table:
         """Return the messages of a micro-batch between the least and the greatest offset wanted."""
         ends = pc.min_max(wanted["offset"])
-        return batch.where(f"offset BETWEEN {ends['min']} AND {ends['max']}").toArrow()
+        return collect(batch.where(f"offset BETWEEN {ends['min']} AND {ends['max']}"), in_pieces=in_pieces)
 
 
 class LogInput:
@@ -129,8 +139,9 @@ class LogInput:
     """
 
     def __init__(self, spark: SparkSession, config: ReplicateConfig, decode: Decode) -> None:
+        size = default_max_bytes(spark) if config.max_bytes_per_batch is None else config.max_bytes_per_batch
         self._spark = spark
-        self._options = _subscription(config)
+        self._options = _subscription(config) | {"maxBytesPerTrigger": str(size)}
         self._url = str(config.source)
         self._decode = decode
 
@@ -139,11 +150,11 @@ class LogInput:
         self._spark.dataSource.register(decoding_source(self._decode))
         return self._spark.readStream.format(FORMAT).options(headers="binary", columns=READ_COLUMNS, **self._options).load()
 
-    def decode(self, batch: DataFrame) -> pa.Table:
+    def decode(self, batch: DataFrame, *, in_pieces: bool) -> pa.Table:
         """Return what the messages of a micro-batch come to."""
-        return batch.toArrow()
+        return collect(batch, in_pieces=in_pieces)
 
-    def read_again(self, batch: DataFrame, wanted: pa.Table) -> pa.Table:
+    def read_again(self, batch: DataFrame, wanted: pa.Table, *, in_pieces: bool) -> pa.Table:
         """Return the log's messages between the least and the greatest offset wanted of each partition."""
         ends = wanted.group_by(["topic", "partition"]).aggregate([("offset", "min"), ("offset", "max")]).to_pylist()
         starting: dict[str, dict[str, int]] = {}
@@ -160,7 +171,7 @@ class LogInput:
             startingOffsets=json.dumps(starting),
             endingOffsets=json.dumps(ending),
         )
-        return _to_raw(read.load()).toArrow()
+        return collect(_to_raw(read.load()), in_pieces=in_pieces)
 
 
 def _subscription(config: ReplicateConfig) -> dict[str, str]:
@@ -170,6 +181,16 @@ def _subscription(config: ReplicateConfig) -> dict[str, str]:
         "startingOffsets": "earliest",
         "maxOffsetsPerTrigger": str(config.max_messages_per_batch),
     }
+
+
+def default_max_bytes(spark: SparkSession) -> int:
+    """Return how many bytes a micro-batch has at most where nobody has said so: what the heap of Spark's driver holds.
+
+    Args:
+        spark: A session that has its JVM in reach.
+    """
+    heap_bytes: int = spark._jvm.java.lang.Runtime.getRuntime().maxMemory()  # type: ignore[union-attr]
+    return max(heap_bytes // _HEAP_SHARE, _LEAST_DEFAULT_BYTES)
 
 
 def _to_raw(messages: DataFrame) -> DataFrame:

@@ -254,7 +254,10 @@ class Ledger:
         """
         ids, ready = set(schema_ids), set(tables)
         bundles: dict[Hashable, list[Parcel]] = {}
+        failing = self.waiting_tables() - ready
         for parcel in self._select(_MAY_COME_BACK, ()):
+            if parcel.cause == "transaction" and parcel.state != "called" and parcel.table in failing:
+                continue  # the rest of its transaction waits for the table, and comes back with it
             wanted = ready if parcel.cause == "table" else ids
             is_ready = (parcel.table if parcel.cause == "table" else parcel.schema_id) in wanted
             if is_ready or parcel.state == "called" or parcel.cause == "transaction":

@@ -62,11 +62,18 @@ class Release:
         number: The release's number, the same when it is done again after a crash.
         parcels: What it is made of.
         messages: RAW_SCHEMA, in the order of the parcels.
+        resumed: Whether it was begun before: by a run that ended within it.
     """
 
     number: int
     parcels: list[Parcel]
     messages: pa.Table
+    resumed: bool = False
+
+    @property
+    def repeats(self) -> bool:
+        """Whether some of its messages may have been applied before: by itself, or before they were set aside."""
+        return self.resumed or any(parcel.cause not in ("schema", "transaction") for parcel in self.parcels)
 
 
 class ParkingLot:
@@ -178,12 +185,13 @@ class ParkingLot:
             tables: Tables to be tried again.
         """
         number = self._ledger.unfinished_release()
+        resumed = number is not None
         if number is None:
             number = self._ledger.begin_release(schema_ids, tables, MAX_RELEASE)
         if number is None:
             return None
         parcels = self._ledger.released(number)
-        return Release(number, parcels, self._read_all(parcels))
+        return Release(number, parcels, self._read_all(parcels), resumed)
 
     def finish_release(
         self,

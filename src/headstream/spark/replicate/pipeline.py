@@ -14,12 +14,13 @@ from collections.abc import Callable
 from typing import Any
 
 import pyarrow as pa
-from py4j.protocol import Py4JError
+from py4j.protocol import Py4JError, Py4JJavaError
 from pyspark.errors import PySparkException
 from pyspark.sql import DataFrame, SparkSession
 
-from headstream.errors import ReplicateError
+from headstream.errors import InvalidOptionError, ReplicateError
 from headstream.spark.replicate.apply.engines import Engines
+from headstream.spark.replicate.collecting import find_planned_batch, is_too_big
 from headstream.spark.replicate.config import ReplicateConfig
 from headstream.spark.replicate.decode import Decoded, Decoder, decode_partitions, open_zone
 from headstream.spark.replicate.inputs import Input, add_declared_schemas, check_topics, open_input
@@ -48,6 +49,9 @@ class ReplicatePipeline:
         source: A streaming DataFrame to read in place of the source's topics, with the columns of Spark's Kafka source.
         on_progress: Called with the summary so far after every micro-batch.
         clock: The time in nanoseconds since 1970 UTC.
+
+    Raises:
+        InvalidOptionError: the session is a client of Spark Connect.
     """
 
     def __init__(
@@ -59,6 +63,7 @@ class ReplicatePipeline:
         on_progress: Callable[[Summary], None] | None = None,
         clock: Callable[[], int] = time.time_ns,
     ) -> None:
+        _check_session(spark)
         self._spark = spark
         self._config = config
         self._source = source
@@ -74,6 +79,8 @@ class ReplicatePipeline:
         self._summary = Summary()
         self._noted_us = 0
         self._schema_count = -1
+        self._is_collecting = False
+        self._planned: int | None = None
         self._tables = TargetTables.of(config, Engines(spark).open, self._ledger.pipeline_id)
         self._processor = Processor(config, self._zone, self._decoder, self._ledger, self._tables, self._summary, self._now_us)
 
@@ -101,18 +108,11 @@ class ReplicatePipeline:
                 query.stop()
             self._sweep(last=True)
             finished = True
-        except PySparkException as error:
-            if self._failure is not None:
-                raise self._failure from None
-            raise ReplicateError(f"the Spark query failed: {_reason(error)}", where=self._config.source) from error
-        except (Py4JError, ConnectionError) as error:
-            if self._failure is not None:
-                raise self._failure from None
-            raise ReplicateError(
-                "Spark's Java process has ended",
-                where=self._config.source,
-                advice="Java says why above; run again with the same checkpoint, which goes on where this run ended",
-            ) from error
+        except (PySparkException, Py4JError, ConnectionError) as error:
+            cause = error if self._failure is None else self._failure
+            if isinstance(cause, (PySparkException, Py4JError, ConnectionError)):
+                raise self._explain(cause) from cause
+            raise cause from None
         finally:
             self._count_waiting()
             self._note_status("ended" if finished else f"failed: {sys.exception()}")
@@ -121,6 +121,28 @@ class ReplicatePipeline:
             self._ledger.close()
         return self._summary
 
+    def _explain(self, error: Exception) -> ReplicateError:
+        """Return what a failure of Spark means to its user."""
+        is_lost = isinstance(error, (Py4JError, ConnectionError)) and not isinstance(error, Py4JJavaError)
+        if is_too_big(error) or (is_lost and self._is_collecting):
+            what = "Spark's driver has too little memory for a micro-batch"
+            if is_lost:
+                what = "Spark's Java process has ended while it collected a micro-batch, most likely for lack of memory"
+            return ReplicateError(
+                what,
+                where=self._config.source,
+                advice="Run again with the same checkpoint: the micro-batch is then fetched in pieces. For those after it, give "
+                "Spark more memory (--driver-memory 4g, or spark.driver.memory), or lower max_bytes_per_batch or "
+                "max_messages_per_batch",
+            )
+        if not is_lost:
+            return ReplicateError(f"the Spark query failed: {_reason(error)}", where=self._config.source)
+        return ReplicateError(
+            "Spark's Java process has ended",
+            where=self._config.source,
+            advice="Java says why above; run again with the same checkpoint, which goes on where this run ended",
+        )
+
     def stop(self) -> None:
         """End run() after the micro-batch that is being applied; may be called from any thread."""
         self._stopping.set()
@@ -128,14 +150,16 @@ class ReplicatePipeline:
     def _start(self) -> Any:
         if self._config.schemas is not None:
             add_declared_schemas(self._zone, self._config.schemas, self._now_us())
-        decode = decode_partitions(self._config.zone_directory, self._decoding)
+        decode = decode_partitions(self._zone, self._decoding)
         source = open_input(self._spark, self._config, decode, self._source)
 
         def run_batch(batch: DataFrame, batch_id: int) -> None:
             self._run_batch(source, batch, batch_id)
 
+        checkpoint = self._config.checkpoint / "spark"
+        self._planned = find_planned_batch(checkpoint)
         writer = source.stream().writeStream.foreachBatch(run_batch)
-        writer = writer.option("checkpointLocation", str(self._config.checkpoint / "spark"))
+        writer = writer.option("checkpointLocation", str(checkpoint))
         return (writer.trigger(availableNow=True) if self._config.once else writer).queryName("headstream-replicate").start()
 
     def _run_batch(self, source: Input, batch: DataFrame, batch_id: int) -> None:
@@ -148,10 +172,17 @@ class ReplicatePipeline:
 
     def _apply_batch(self, source: Input, batch: DataFrame, batch_id: int) -> None:
         began = time.monotonic()
-        decoded = Decoded.from_table(source.decode(batch))
+        in_pieces = batch_id == self._planned
+        self._is_collecting = True
+        decoded = Decoded.from_table(source.decode(batch, in_pieces=in_pieces))
+        self._is_collecting = False
         for finding, count in decoded.findings.items():
             _LOGGER.warning("%s (%d messages)", finding, count)
-        self._processor.process(decoded, lambda wanted: _find_raw(source.read_again(batch, wanted), wanted), batch_id)
+
+        def find_raw(wanted: pa.Table) -> pa.Table:
+            return _find_raw(source.read_again(batch, wanted, in_pieces=in_pieces), wanted)
+
+        self._processor.process(decoded, find_raw, batch_id)
         self._summary.batches += 1
         self._summary.seconds += time.monotonic() - began
         self._report()
@@ -189,6 +220,16 @@ class ReplicatePipeline:
 
     def _now_us(self) -> int:
         return self._clock() // 1000
+
+
+def _check_session(spark: SparkSession) -> None:
+    """Check that the session has its JVM in this process: the pipeline runs in the driver, beside its ledger and its log."""
+    if type(spark).__module__.startswith("pyspark.sql.connect"):
+        raise InvalidOptionError(
+            "ReplicatePipeline does not run over Spark Connect: it works in Spark's driver",
+            where="spark",
+            advice="Take the session from headstream.spark.session(), with the cluster as its master, or use spark-submit",
+        )
 
 
 def _find_raw(found: pa.Table, wanted: pa.Table) -> pa.Table:

@@ -116,7 +116,9 @@ class Processor:
             self.parking.park(decoded.waiting, self._now_us())
         # A batch that is run again tries every table: it took the changes the first time, or they are parked already.
         resting = self.health.resting(self._now_us()) if before is None else {}
-        applied, aside, standing = self._apply(decoded, f"{self._unit}/batch", batch_id, resting)
+        if self._config.atomic:  # an event that comes again must not overtake its transaction, which comes back in a release
+            resting |= self.health.waited_for()
+        applied, aside, standing = self._apply(decoded, f"{self._unit}/batch", batch_id, resting, repeated=before is not None)
         rejected = _rejected(decoded, applied, aside)
         held = []
         if rejected.num_rows or aside:
@@ -193,7 +195,8 @@ class Processor:
             if release is None:
                 return worked
             worked = True
-            failed |= self._bring_back(release, resting)
+            # A release that is done again tries every table: one that failed may have taken a part of it the first time.
+            failed |= self._bring_back(release, {} if release.resumed else resting)
 
     def _bring_back(self, release: Release, resting: dict[Table, str]) -> set[Table]:
         """Apply a release; return the tables that did not take it."""
@@ -201,7 +204,9 @@ class Processor:
         for batch in release.messages.combine_chunks().to_batches():
             decoded.extend(self._decoder.decode(batch))
         self._learn(decoded)
-        applied, aside, standing = self._apply(decoded, f"{self._unit}/release", release.number, resting)
+        applied, aside, standing = self._apply(
+            decoded, f"{self._unit}/release", release.number, resting, repeated=release.repeats
+        )
         held = [Held(part.table, part.reason, _chosen(release.messages, part.messages)) for part in aside]
         decoded.dead += _chosen(release.messages, _rejected(decoded, applied, aside)).to_batches()
         dead = self.parking.finish_release(
@@ -213,14 +218,14 @@ class Processor:
         return {part.table for part in aside if part.cause == "table"}
 
     def _apply(
-        self, decoded: Decoded, unit: str, version: int, resting: dict[Table, str]
+        self, decoded: Decoded, unit: str, version: int, resting: dict[Table, str], *, repeated: bool
     ) -> tuple[Applied, list[Held], Standing]:
         """Merge changes; return what that did, the coordinates of those that wait, and what is now known of transactions."""
         schemas = {schema_id: self._decoder.schema(schema_id) for schema_id in decoded.changes}
         standing = self._transactions.sort_out(decoded, schemas, self._now_us())
         self._summary.untold += standing.untold
         changes = {name: batches for name, batches in decoded.changes.items() if schemas[name].table not in resting}
-        applied = self._tables.apply(changes, schemas, unit, version)
+        applied = self._tables.apply(changes, schemas, unit, version, repeated=repeated)
         if applied.fatal is not None:
             raise applied.fatal
         now_us = self._now_us()

@@ -25,6 +25,7 @@ import pyarrow as pa
 
 from headstream.codec.replicate.derived import derive_metadata, key_fields
 from headstream.errors import InvalidOptionError, SchemaError, StorageError
+from headstream.model.local_paths import find_path_problem
 from headstream.spark.replicate.raw import offsets_and_data
 from headstream.spark.replicate.zone import ZoneEntry
 
@@ -78,6 +79,10 @@ class RegistrySettings:
                 raise InvalidOptionError(
                     "the URL of the schema registry has a password", where="registry", advice="Give user and password"
                 )
+        for path in (self.directory, self.ca_file):
+            problem = None if path is None else find_path_problem(str(path))
+            if problem is not None:
+                raise InvalidOptionError(problem[0], where="registry", advice=problem[1])
         if self.user is not None and self.token is not None:
             raise InvalidOptionError(
                 "user and token both say who asks the schema registry", where="registry", advice="Give one of them"

@@ -78,6 +78,8 @@ class DecodedRows:
 
 
 _REFRESH: Final = OPERATIONS.index("REFRESH")
+_MARKS: Final = "[ .-]"
+"""Characters that effective sequences and versions are put together with, see versions.py; change sequences are digits."""
 _DELETE: Final = OPERATIONS.index("DELETE")
 
 
@@ -242,12 +244,14 @@ def assemble_changes(
 
     columns = {name: fit(name, array) for name, array in parts.data.items()}
     images = {name: fit(name, array) for name, array in parts.before.items()}
+    for key in schema.metadata.key_columns:
+        columns[key], images[key] = _unsigned_zeros(columns[key]), _unsigned_zeros(images[key])
     old = {key: images[key] for key in schema.metadata.key_columns}
     for key, values in old.items():
         if columns[key].null_count:  # a deleted row stands in data or in beforeData, by how the source is captured
             deletes = pc.fill_null(pc.equal(parts.operations, pa.scalar(_DELETE, pa.int8())), False)
             columns[key] = pc.if_else(deletes, pc.coalesce(columns[key], values), columns[key])
-    _check_rows(faults, source_rows, [(key, columns[key]) for key in old], parts.operations, parts.sequences)
+    _check_rows(faults, source_rows, [(key, columns[key], old[key]) for key in old], parts.operations, parts.sequences)
     coordinates = raw.select(["timestamp_us", "topic", "partition", "offset"]).take(pa.array(source_rows, pa.int64()))
     arrays = [
         *columns.values(),
@@ -270,18 +274,30 @@ def assemble_changes(
     return changes
 
 
+def _unsigned_zeros(values: pa.Array) -> pa.Array:
+    """Return the values of a key column, with 0.0 in place of -0.0, which is the same number and not the same to every engine."""
+    return pc.add(values, pa.scalar(0.0, values.type)) if pa.types.is_floating(values.type) else values
+
+
 def _check_rows(
-    faults: Faults, source_rows: RowNumbers, keys: list[tuple[str, pa.Array]], operations: pa.Array, sequences: pa.Array
+    faults: Faults,
+    source_rows: RowNumbers,
+    keys: list[tuple[str, pa.Array, pa.Array]],
+    operations: pa.Array,
+    sequences: pa.Array,
 ) -> None:
-    """Find the rows that have no key, no known verb or no usable change sequence."""
+    """Find the rows that have no usable key, now or before, no known verb or no usable change sequence."""
 
     def refuse(reason: str, bad: pa.Array) -> None:
         for row in pc.indices_nonzero(bad).to_pylist():
             faults.setdefault(int(source_rows[row]), reason)
 
-    for key, values in keys:
+    for key, values, before in keys:
         if values.null_count:
             refuse(f"the key column {key!r} is null", pc.is_null(values))
+        if pa.types.is_floating(values.type):  # engines do not agree on whether a NaN is the same as a NaN
+            refuse(f"the key column {key!r} is NaN, by which no row can be found", pc.fill_null(pc.is_nan(values), False))
+            refuse(f"the key column {key!r} was NaN, by which no row can be found", pc.fill_null(pc.is_nan(before), False))
     if operations.null_count:
         refuse("the operation is none of INSERT, UPDATE, DELETE, REFRESH", pc.is_null(operations))
     lengths = pc.fill_null(pc.utf8_length(sequences), 0)
@@ -289,6 +305,11 @@ def _check_rows(
     if longest and longest > MAX_SEQUENCE_CHARACTERS:
         too_long = pc.greater(lengths, MAX_SEQUENCE_CHARACTERS)
         refuse(f"the change sequence has more than {MAX_SEQUENCE_CHARACTERS} characters", too_long)
+    if longest:
+        refuse(
+            "the change sequence has a point, a space or a hyphen, which would be taken for what orders full loads and columns",
+            pc.fill_null(pc.match_substring_regex(sequences, _MARKS), False),
+        )
     if shortest == 0:
         changes = pc.fill_null(pc.not_equal(operations, pa.scalar(_REFRESH, pa.int8())), False)
         refuse("the change has no change sequence, so its order is unknown", pc.and_(changes, pc.equal(lengths, 0)))

@@ -65,6 +65,11 @@ class TableHealth:
         """Return the tables that are not to be tried yet, and why they failed."""
         return {table: found.reason for table, found in self._failing.items() if found.next_us > now_us}
 
+    def waited_for(self) -> dict[Table, str]:
+        """Return the tables for which changes wait, and why."""
+        reasons = {table: found.reason for table, found in self._failing.items()}
+        return {table: reasons.get(table, "earlier changes of it wait") for table in self._ledger.waiting_tables()}
+
     def note_failure(self, table: Table, reason: str, now_us: int) -> None:
         """Remember that a table did not take its changes."""
         before = self._failing.get(table)

@@ -9,7 +9,7 @@ from __future__ import annotations
 import json
 import sqlite3
 import threading
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
@@ -17,6 +17,7 @@ from typing import Any
 from headstream.errors import StorageError
 from headstream.spark.replicate.apply.evolution import SeenSchema
 from headstream.spark.replicate.loads import Loads
+from headstream.spark.replicate.raw import Coordinates
 
 __all__ = ["TableMemory", "TableState"]
 
@@ -83,6 +84,10 @@ class TableMemory:
                 "CREATE TABLE IF NOT EXISTS tables (schema TEXT, name TEXT, state TEXT NOT NULL, PRIMARY KEY (schema, name)) "
                 "WITHOUT ROWID"
             )
+            self._connection.execute(  # of the newest application of each unit that has given any up
+                "CREATE TABLE IF NOT EXISTS given_up (schema TEXT, name TEXT, unit TEXT, version INTEGER NOT NULL, "
+                "changes TEXT NOT NULL, PRIMARY KEY (schema, name, unit)) WITHOUT ROWID"
+            )
         except (sqlite3.Error, OSError) as error:
             raise StorageError(f"what is known of the tables cannot be opened: {error}", where=str(path)) from error
 
@@ -109,6 +114,41 @@ class TableMemory:
             raise StorageError(
                 f"what is known of table {'.'.join(name)} cannot be read: {error}", where=str(self._path)
             ) from error
+
+    def given_up(self, name: tuple[str, str], unit: str, version: int) -> dict[Coordinates, str]:
+        """Return the changes that an application of a unit has given up, with their reasons.
+
+        Raises:
+            StorageError: the file cannot be read.
+        """
+        found = self._given_up(name, unit)
+        changes = json.loads(found[1]) if found is not None and found[0] == version else []
+        return {(topic, partition, offset): reason for topic, partition, offset, reason in changes}
+
+    def give_up(self, name: tuple[str, str], unit: str, version: int, changes: Mapping[Coordinates, str]) -> None:
+        """Remember which changes an application of a unit gives up; to be done before it is committed.
+
+        Raises:
+            StorageError: the file cannot be written.
+        """
+        if not changes and self._given_up(name, unit) is None:
+            return
+        told = json.dumps([[*coordinates, reason] for coordinates, reason in changes.items()])
+        try:
+            with self._lock:
+                query = "INSERT OR REPLACE INTO given_up VALUES (?, ?, ?, ?, ?)"
+                self._connection.execute(query, (*name, unit, version, told))
+        except sqlite3.Error as error:
+            raise StorageError(f"what is known of the tables cannot be written: {error}", where=str(self._path)) from error
+
+    def _given_up(self, name: tuple[str, str], unit: str) -> tuple[int, str] | None:
+        query = "SELECT version, changes FROM given_up WHERE schema = ? AND name = ? AND unit = ?"
+        try:
+            with self._lock:
+                found: tuple[int, str] | None = self._connection.execute(query, (*name, unit)).fetchone()
+            return found
+        except sqlite3.Error as error:
+            raise StorageError(f"what is known of the tables cannot be read: {error}", where=str(self._path)) from error
 
     def keep(self, name: tuple[str, str], state: TableState) -> None:
         """Remember what is known of a table.

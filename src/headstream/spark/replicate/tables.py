@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import hashlib
 import json
-import re
 import threading
 from collections.abc import Container, Mapping
 from concurrent.futures import ThreadPoolExecutor
@@ -23,6 +22,7 @@ from headstream.spark.replicate.maintenance import Schedule
 from headstream.spark.replicate.raw import Coordinates
 from headstream.spark.replicate.schemas import TableSchema
 from headstream.spark.replicate.table_memory import TableMemory
+from headstream.spark.replicate.table_places import place_table, table_path
 from headstream.spark.replicate.target_owner import Owner
 from headstream.spark.replicate.target_table import OpenEngine, TargetTable
 
@@ -32,26 +32,6 @@ _THREADS: Final = 4
 """Tables merged at a time: the engine works outside the interpreter's lock, and each merge waits for the disk in between."""
 
 Name: TypeAlias = tuple[str, str]
-
-
-def table_path(directory: Path, schema: str, table: str) -> Path:
-    """Return where a source table's Delta table is: `<schema>/<table>`, with `%uXXXX` for what a path cannot hold.
-
-    Letters, digits and ` -_.~$@+` stay as they are, the rest becomes its UTF-16 units. It is not `%XX`: deltalake decodes
-    that twice, and so finds no table below a directory which has it in its name.
-
-    Args:
-        directory: The pipeline's tables.
-        schema: The source schema.
-        table: The source table.
-    """
-    return directory / _encode(schema) / _encode(table)
-
-
-def _encode(name: str) -> str:
-    if name in (".", ".."):
-        return name.replace(".", "%u002E")
-    return re.sub(r"[^\w .~$@+-]", lambda found: re.sub("(....)", r"%u\1", found[0].encode("utf-16-be").hex().upper()), name)
 
 
 @dataclass(slots=True)
@@ -138,7 +118,13 @@ class TargetTables:
         self._memory.close()
 
     def apply(
-        self, changes: Mapping[str, list[pa.RecordBatch]], schemas: Mapping[str, TableSchema], unit: str, version: int
+        self,
+        changes: Mapping[str, list[pa.RecordBatch]],
+        schemas: Mapping[str, TableSchema],
+        unit: str,
+        version: int,
+        *,
+        repeated: bool = False,
     ) -> Applied:
         """Merge decoded changes into their tables: one commit a table and structure, which remembers unit and version.
 
@@ -149,6 +135,7 @@ class TargetTables:
             schemas: Schema id -> the schema.
             unit: Names what is applied, the same when it is applied again after a restart.
             version: Number of this application, rising within the unit.
+            repeated: Whether some of the changes may have been applied by another unit, or by an earlier run of this one.
         """
         tables: dict[Name, dict[str, list[str]]] = {}
         for schema_id, batches in changes.items():
@@ -157,7 +144,7 @@ class TargetTables:
                 structures.setdefault(_structure(schemas[schema_id].metadata), []).append(schema_id)
 
         def apply_table(name: Name) -> Applied:
-            return self._apply_table(name, tables[name], changes, schemas, unit, version)
+            return self._apply_table(name, tables[name], changes, schemas, unit, version, repeated)
 
         applied = Applied()
         if len(tables) == 1:
@@ -175,6 +162,7 @@ class TargetTables:
         schemas: Mapping[str, TableSchema],
         unit: str,
         version: int,
+        repeated: bool,
     ) -> Applied:
         """Merge the changes of one table, one structure after the other."""
         # Older versions first, so that a column dropped and a column added end as the newest schema has them.
@@ -187,7 +175,7 @@ class TargetTables:
             has_loads = table.learn(groups)
             for (structure, ids), group in zip(ordered, groups, strict=True):
                 try:
-                    merged = table.merge(group, schemas[ids[0]], f"{unit}/{structure}", version)
+                    merged = table.merge(group, schemas[ids[0]], f"{unit}/{structure}", version, repeated=repeated)
                 except SchemaChangeError as error:
                     applied.failed[name] = error
                     applied.fatal = applied.fatal or (error if error.stops else None)
@@ -263,8 +251,8 @@ class TargetTables:
     def _table(self, name: Name) -> TargetTable:
         with self._lock:
             if name not in self._open:
-                paths = table_path(self._directory, *name), table_path(self._tombstones, *name)
-                changes = None if self._change_tables is None else table_path(self._change_tables, *name)
+                paths = place_table(self._directory, *name), place_table(self._tombstones, *name)
+                changes = None if self._change_tables is None else place_table(self._change_tables, *name)
                 self._open[name] = TargetTable(
                     name, *paths, self._memory, self._open_engine, self._load_gap_us, changes, self._owner
                 )

@@ -15,6 +15,7 @@ from pathlib import Path
 from typing import Any, Final
 
 from headstream.errors import ReplicateError, StorageError
+from headstream.spark.replicate.table_places import has_table
 
 __all__ = ["OWNER_FILE", "Owner"]
 
@@ -84,8 +85,8 @@ class Owner:
 
 def _check_apart(path: Path) -> None:
     """Refuse a new table's directory in which, or around which, another table lies: one without a schema, named as a schema."""
-    logs = [path.parent / "_delta_log", *path.glob("*/_delta_log")]
-    for other in [log.parent for log in logs if log.is_dir()]:
+    around = [path.parent, *(log.parent for log in path.glob("*/_delta_log"))]
+    for other in [place for place in around if has_table(place)]:
         raise ReplicateError(
             f"the table's directory would lie {'in' if other == path.parent else 'around'} that of another table, {other}",
             where=str(path),

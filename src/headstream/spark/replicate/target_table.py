@@ -5,7 +5,7 @@ changes -> placed among the loads -> schema followed -> one change a key -> merg
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Final, Literal, TypeAlias
@@ -25,6 +25,7 @@ from headstream.spark.replicate.changes import CHANGE_KEY, OPERATIONS, collapse,
 from headstream.spark.replicate.maintenance import Schedule
 from headstream.spark.replicate.raw import Coordinates
 from headstream.spark.replicate.schemas import TableSchema
+from headstream.spark.replicate.spelling import in_table_spelling, spell_names
 from headstream.spark.replicate.table_memory import TableMemory
 from headstream.spark.replicate.table_settings import TableSettings
 from headstream.spark.replicate.target_owner import Owner
@@ -94,7 +95,7 @@ class TargetTable:
         self._keep()
         return has_loads
 
-    def merge(self, changes: pa.Table, schema: TableSchema, app_id: str, version: int) -> Merged:
+    def merge(self, changes: pa.Table, schema: TableSchema, app_id: str, version: int, *, repeated: bool = False) -> Merged:
         """Merge changes of one structure in one commit that remembers (app_id, version); nothing where it is there already.
 
         Where the table has a change table, they are appended to it next, which is remembered in the same way.
@@ -104,6 +105,7 @@ class TargetTable:
             schema: What they were decoded by.
             app_id: Names what is applied.
             version: Number of this application, rising.
+            repeated: Whether some of the changes may have been applied by another unit.
 
         Raises:
             SchemaChangeError: the table does not follow the schema.
@@ -114,7 +116,7 @@ class TargetTable:
         self._claim(self._path, changes_of_it)
         merged = self._merge(changes, schema, app_id, version)
         if changes_of_it is not None:
-            changes_of_it.append(changes, schema, merged.rejected, app_id, version)
+            changes_of_it.append(changes, schema, merged.rejected, app_id, version, repeated=repeated)
             self._claim(self._path, changes_of_it)
         return merged
 
@@ -125,9 +127,11 @@ class TargetTable:
                 self._owner.claim(changes.path)
 
     def _merge(self, changes: pa.Table, schema: TableSchema, app_id: str, version: int) -> Merged:
-        seen = _seen_schema(schema)
+        last = self._state.schema
+        seen = _seen_schema(schema, () if last is None else last.keys)
         self._check_schema(seen, schema.settings)
-        table = self._opened(keys_of(schema.metadata), schema.settings)
+        table = self._opened(list(seen.keys), schema.settings)
+        changes, schema = in_table_spelling(changes, schema, table.columns)
         try:
             table.prepare(schema.types)
         except SchemaError as error:
@@ -139,9 +143,11 @@ class TargetTable:
         if isinstance(table, Scd2Table):
             self._follow(seen)
             events = read_events(placed, schema.metadata, list(table.columns))
-            return Merged(table.merge(events, app_id, version), _by_coordinates(events.rejected))
+            rejected = self._decide(_by_coordinates(events.rejected), table, app_id, version)
+            return Merged(table.merge(events, app_id, version), rejected)
         placed, rejected = self._without_forgotten(placed, table)
         collapsed = collapse(placed, schema.metadata, list(table.columns), table.find_rows)
+        rejected = self._decide(rejected | _by_coordinates(collapsed.rejected), table, app_id, version)
         self._follow(seen)
         counts = table.merge(collapsed, app_id, version)
         assert self._tombstones is not None
@@ -149,7 +155,19 @@ class TargetTable:
             # Afterwards: what is said to be buried and is not found counts as lost.
             self._state.buried = self._tombstones.highest
             self._keep()
-        return Merged(counts, rejected | _by_coordinates(collapsed.rejected))
+        return Merged(counts, rejected)
+
+    def _decide(
+        self, rejected: dict[Coordinates, str], table: Scd1Table | Scd2Table, app_id: str, version: int
+    ) -> dict[Coordinates, str]:
+        """Return what is given up: what was when the unit was applied, if it was; rows and deletions are others since."""
+        changes_of_it = () if self._changes is None or not self._changes.engine.columns else (self._changes.engine,)
+        for engine in (table.engine, *changes_of_it):
+            applied = engine.last_applied(app_id)
+            if applied is not None and applied >= version:
+                return self._memory.given_up(self._name, app_id, version)
+        self._memory.give_up(self._name, app_id, version, rejected)
+        return rejected
 
     def _follow(self, seen: SeenSchema) -> None:
         if self._state.schema is None or seen.version >= self._state.schema.version:
@@ -325,8 +343,9 @@ def _by_coordinates(rejected: Iterable[tuple[str, int, int, str]]) -> dict[Coord
     return {(topic, partition, offset): reason for topic, partition, offset, reason in rejected}
 
 
-def _seen_schema(schema: TableSchema) -> SeenSchema:
+def _seen_schema(schema: TableSchema, keys: Sequence[str]) -> SeenSchema:
+    """Return a schema as it is remembered; its keys as the table spells them."""
     columns = {
         column.name: SeenColumn(column.ordinal, schema.types[column.name], column.nullable) for column in schema.metadata.columns
     }
-    return SeenSchema(schema.metadata.lineage.table_version, tuple(keys_of(schema.metadata)), columns)
+    return SeenSchema(schema.metadata.lineage.table_version, tuple(spell_names(keys_of(schema.metadata), keys)), columns)

@@ -6,15 +6,18 @@ processes may read it while others fill it, and reading it needs neither Java no
     {"arrived_us": 1690000000000000, "topic": "cdc/metadata", "partition": 1, "offset": 0, "metadata": {...}}
 
 A message that names no schema but its table waits for `table:<schema>/<table>`, which find() answers with that table's
-newest schema. Ids of a schema registry, `registry-<id>` and `registry-<id>-<id of the key's schema>`, are asked for there
-when they are first wanted, and then are files like any other.
+newest schema. `.zone` holds a name made for this zone alone, by which a process on another machine knows that it sees the
+same directory and not one of its own at the same path. Ids of a schema registry, `registry-<id>` and `registry-<id>-<id of
+the key's schema>`, are asked for there when they are first wanted, and then are files like any other.
 """
 
 from __future__ import annotations
 
 import json
 import os
+import socket
 import urllib.parse
+import uuid
 from collections.abc import Iterator
 from dataclasses import asdict, dataclass
 from pathlib import Path
@@ -25,12 +28,13 @@ import pyarrow as pa
 from headstream.codec.replicate import TableMetadata
 from headstream.errors import SchemaError, StorageError
 
-__all__ = ["ZONE_SCHEMA", "SchemaProvider", "SchemaZone", "ZoneEntry", "table_id"]
+__all__ = ["ZONE_SCHEMA", "SchemaProvider", "SchemaZone", "ZoneEntry", "check_zone", "table_id"]
 
 _SUFFIX: Final = ".json"
 _MAX_ID_CHARACTERS: Final = 80
 """A schema id becomes a file name, percent-encoded: three characters each at worst, and file names end at 255."""
 _TABLE_PREFIX: Final = "table:"
+_MARK_NAME: Final = ".zone"
 
 ZONE_SCHEMA: Final = pa.schema(
     [
@@ -77,6 +81,30 @@ def table_id(schema: str, table: str) -> str:
         table: The source table.
     """
     return f"{_TABLE_PREFIX}{urllib.parse.quote(schema, safe='')}/{urllib.parse.quote(table, safe='')}"
+
+
+def check_zone(directory: Path, mark: str) -> None:
+    """Check that this process sees the schema zone that another one fills.
+
+    Without it, every schema would look as if it had not come yet, and all messages would wait.
+
+    Args:
+        directory: The zone's directory.
+        mark: What SchemaZone.mark() has returned there.
+
+    Raises:
+        StorageError: it is not there, or is another one.
+    """
+    try:
+        found = (directory / _MARK_NAME).read_text()
+    except OSError:
+        found = None
+    if found != mark:
+        raise StorageError(
+            f"this executor does not see the driver's schema zone: {'there is none' if found is None else 'it is another one'}",
+            where=f"{directory} on {socket.gethostname()}",
+            advice="Put the zone into a directory that driver and executors have at the same path, by --zone or the setting zone",
+        )
 
 
 @dataclass(frozen=True, slots=True)
@@ -153,6 +181,19 @@ class SchemaZone:
         content = json.dumps(document, ensure_ascii=False).encode() + b"\n"
         try:
             return self._write(path, content)
+        except OSError as error:
+            raise StorageError(f"cannot write to the schema zone: {error.strerror}", where=str(path)) from error
+
+    def mark(self) -> str:
+        """Return the zone's own name, made the first time; check_zone() takes it.
+
+        Raises:
+            StorageError: the directory cannot be written to.
+        """
+        path = self.directory / _MARK_NAME
+        try:
+            self._write(path, uuid.uuid4().hex.encode())
+            return path.read_text()
         except OSError as error:
             raise StorageError(f"cannot write to the schema zone: {error.strerror}", where=str(path)) from error
 

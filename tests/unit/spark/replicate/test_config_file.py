@@ -3,12 +3,14 @@
 from __future__ import annotations
 
 from pathlib import Path
+from typing import Any
 
 import pytest
 
 from headstream.errors import InvalidOptionError, StorageError
 from headstream.spark.replicate.config import ReplicateConfig
 from headstream.spark.replicate.config_file import load_config
+from headstream.spark.replicate.registry import RegistrySettings
 
 EXAMPLE = Path(__file__).parents[4] / "examples" / "replicate.toml"
 LEAST = 'source = "file:///x"\ntopics = ["cdc/data"]\ntables = "t"\ncheckpoint = "c"\n'
@@ -109,3 +111,58 @@ def test_load_config_names_what_cannot_be_used(tmp_path: Path, text: str, what: 
 def test_load_config_says_that_a_file_is_not_there(tmp_path: Path) -> None:
     with pytest.raises(StorageError, match=r"nowhere\.toml"):
         load_config(tmp_path / "nowhere.toml")
+
+
+PATHS = ("tables", "checkpoint", "zone", "schemas", "change_tables", "dead_letter_table", "metrics")
+
+
+@pytest.mark.parametrize("setting", PATHS)
+def test_load_config_refuses_a_path_when_its_scheme_is_not_served(tmp_path: Path, setting: str) -> None:
+    lines = [line for line in LEAST.splitlines() if not line.startswith(setting)]
+    with pytest.raises(InvalidOptionError, match=rf":\d+: {setting}: 's3a://lake/x': the scheme s3a: is not supported here"):
+        load_config(write(tmp_path, "\n".join([f'{setting} = "s3a://lake/x"', *lines])))
+    values: dict[str, Any] = {"tables": tmp_path / "t", "checkpoint": tmp_path / "c", setting: Path("hdfs://host/x")}
+    with pytest.raises(InvalidOptionError, match="the scheme hdfs: is not supported here") as caught:
+        ReplicateConfig(source=None, topics=("cdc",), **values)
+    assert caught.value.where == setting
+
+
+@pytest.mark.parametrize("setting", ["directory", "ca_file"])
+def test_load_config_refuses_a_path_of_the_registry_when_its_scheme_is_not_served(tmp_path: Path, setting: str) -> None:
+    url = 'url = "https://h"\n' if setting == "ca_file" else ""
+    text = f'{LEAST}[registry]\n{url}{setting} = "gs://lake/x"\n'
+    with pytest.raises(InvalidOptionError, match=rf"registry.{setting}: 'gs://lake/x': the scheme gs: is not supported here"):
+        load_config(write(tmp_path, text))
+    with pytest.raises(InvalidOptionError, match="the scheme gs: is not supported here"):
+        RegistrySettings(**{"url": "https://h" if url else None, setting: Path("gs://lake/x")})  # type: ignore[arg-type]
+
+
+def test_load_config_refuses_a_catalogs_name_unless_it_is_told_to_be_a_directory(tmp_path: Path) -> None:
+    with pytest.raises(InvalidOptionError, match=r"change_tables: 'main\.cdc\.changes' looks like a table's name in a catalog"):
+        load_config(write(tmp_path, f'change_tables = "main.cdc.changes"\n{LEAST}'))
+    config = load_config(write(tmp_path, f'change_tables = "./main.cdc.changes"\n{LEAST}'))
+    assert config.change_tables == tmp_path / "main.cdc.changes"
+
+
+def test_load_config_takes_file_urls_for_paths(tmp_path: Path) -> None:
+    config = load_config(write(tmp_path, f'zone = "file:///data/zone"\n{LEAST}'))
+    assert config.zone == Path("/data/zone")
+
+
+def test_load_config_reads_how_much_a_micro_batch_takes_and_settings_of_spark(tmp_path: Path) -> None:
+    settings = '[spark]\ndriver.memory = "4g"\n"spark.sql.shuffle.partitions" = 7\nui.enabled = false\n'
+    config = load_config(write(tmp_path, f'max_bytes_per_batch = "500MiB"\n{LEAST}{settings}'))
+    assert config.max_bytes_per_batch == 500 << 20
+    assert config.spark == {
+        "spark.driver.memory": "4g",
+        "spark.sql.shuffle.partitions": "7",
+        "spark.ui.enabled": "false",
+    }
+    with pytest.raises(InvalidOptionError, match="spark: driver is a text, a number, true or false"):
+        load_config(write(tmp_path, f"{LEAST}[spark]\ndriver = [1]\n"))
+    with pytest.raises(InvalidOptionError, match="max_bytes_per_batch: Spark's Kafka source has no such limit"):
+        load_config(write(tmp_path, f"max_bytes_per_batch = 5\n{LEAST.replace('file:///x', 'kafka://h:1')}"))
+    with pytest.raises(InvalidOptionError, match=r"'driver\.memory' is no setting of Spark"):
+        ReplicateConfig(
+            source=None, topics=("cdc",), tables=tmp_path / "t", checkpoint=tmp_path / "c", spark={"driver.memory": "1g"}
+        )

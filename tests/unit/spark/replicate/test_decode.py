@@ -23,6 +23,7 @@ from headstream.codec.replicate import (
     decode_metadata,
     metadata_message,
 )
+from headstream.errors import StorageError
 from headstream.spark.replicate import decode
 from headstream.spark.replicate.decode import Decoded, Decoder, decode_partitions
 from headstream.spark.replicate.schema_catalog import DecodeOptions
@@ -193,7 +194,26 @@ def test_decode_partitions_decodes_small_batches_together_when_there_are_several
     monkeypatch.setattr(decode, "_GATHERED_ROWS", rows)
     monkeypatch.setattr(decode, "_GATHERED_BYTES", size_bytes)
     batches = [raw_batch([b"no envelope %d" % number]) for number in range(5)]
-    told = [Decoded.from_table(pa.Table.from_batches([b])) for b in decode_partitions(tmp_path, DecodeOptions())(iter(batches))]
+    decode_all = decode_partitions(SchemaZone(tmp_path), DecodeOptions())
+    told = [Decoded.from_table(pa.Table.from_batches([b])) for b in decode_all(iter(batches))]
     assert [part.message_count for part in told] == gathered
     payloads = [payload for part in told for batch in part.dead for payload in batch.column("payload").to_pylist()]
     assert payloads == [b"no envelope %d" % number for number in range(5)]
+
+
+def test_decode_partitions_refuses_to_decode_when_the_executor_does_not_see_the_drivers_zone(tmp_path: Path) -> None:
+    zone = SchemaZone(tmp_path / "zone")
+    decode_there = decode_partitions(zone, DecodeOptions())
+    (tmp_path / "zone").rename(tmp_path / "elsewhere")
+    with pytest.raises(StorageError, match="does not see the driver's schema zone: there is none") as caught:
+        list(decode_there(iter([raw_batch([b"x"])])))
+    assert str(caught.value.where).startswith(f"{tmp_path / 'zone'} on ")
+    SchemaZone(tmp_path / "zone").mark()
+    with pytest.raises(StorageError, match="it is another one"):
+        list(decode_there(iter([raw_batch([b"x"])])))
+
+
+def test_zone_has_one_mark_of_its_own_however_often_it_is_opened(tmp_path: Path) -> None:
+    first, other = SchemaZone(tmp_path / "zone"), SchemaZone(tmp_path / "other")
+    assert first.mark() == SchemaZone(tmp_path / "zone").mark() != other.mark()
+    assert first.scan() == 0

@@ -249,3 +249,57 @@ def test_run_ends_with_a_table_of_what_it_wrote_how_late_and_what_fails(monkeypa
         ["SHOP.customers", "no", "space", "left"],
     ]
     assert ["messages", "3"] in lines
+
+
+PATH_FLAGS = ("--tables", "--checkpoint", "--zone", "--change-tables", "--dead-letter-table", "--metrics")
+
+
+@pytest.mark.parametrize("flag", PATH_FLAGS)
+def test_run_refuses_a_path_when_its_scheme_is_not_served(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, flag: str) -> None:
+    monkeypatch.chdir(tmp_path)
+    places = {"--tables": "t", "--checkpoint": "c", flag: "s3://lake/x"}
+    arguments = ["run", "--source", "kafka://h:1", "--topics", "cdc/data", *(text for pair in places.items() for text in pair)]
+    result = CliRunner().invoke(replicate, arguments)
+    assert (result.exit_code, list(tmp_path.iterdir())) == (2, [])
+    assert f"Invalid value for '{flag}': 's3://lake/x': the scheme s3: is not supported here" in result.output
+
+
+def test_run_takes_a_directory_with_dots_when_it_is_said_to_be_one(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    configured: list[ReplicateConfig] = []
+
+    def run_pipeline(config: ReplicateConfig) -> tuple[Summary, bool]:
+        configured.append(config)
+        return Summary(), False
+
+    monkeypatch.setattr("headstream.cli.replicate._run", run_pipeline)
+    monkeypatch.setattr("headstream.spark.java.find_java", lambda: None)
+    monkeypatch.chdir(tmp_path)
+    arguments = ["run", "--source", "kafka://h:1", "--topics", "cdc/data", "--checkpoint", "c", "--tables"]
+    refused = CliRunner().invoke(replicate, [*arguments, "main.cdc.changes"])
+    assert refused.exit_code == 2
+    assert "looks like a table's name in a catalog" in refused.output
+    taken = CliRunner().invoke(replicate, [*arguments, "./main.cdc.changes"], catch_exceptions=False)
+    assert taken.exit_code == 0, taken.output
+    assert configured[0].tables == tmp_path / "main.cdc.changes"
+
+
+def test_run_hands_settings_to_spark_and_prefers_them_to_the_files(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    configured: list[ReplicateConfig] = []
+
+    def run_pipeline(config: ReplicateConfig) -> tuple[Summary, bool]:
+        configured.append(config)
+        return Summary(), False
+
+    monkeypatch.setattr("headstream.cli.replicate._run", run_pipeline)
+    monkeypatch.setattr("headstream.spark.java.find_java", lambda: None)
+    file = tmp_path / "pipeline.toml"
+    file.write_text(
+        'source = "kafka://h:1"\ntopics = ["a/b"]\ntables = "t"\ncheckpoint = "c"\n[spark]\ndriver.memory = "1g"\na = "file"\n'
+    )
+    flags = ["--driver-memory", "3g", "--conf", "spark.b=x=y", "--conf", "spark.c="]
+    result = CliRunner().invoke(replicate, ["run", "--config", str(file), *flags], catch_exceptions=False)
+    assert result.exit_code == 0, result.output
+    assert configured[0].spark == {"spark.driver.memory": "3g", "spark.a": "file", "spark.b": "x=y", "spark.c": ""}
+    refused = CliRunner().invoke(replicate, ["run", "--config", str(file), "--conf", "driver.memory=3g"])
+    assert refused.exit_code == 2
+    assert "'driver.memory=3g' is no setting of Spark" in refused.output

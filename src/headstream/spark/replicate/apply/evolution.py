@@ -5,7 +5,8 @@ answers each such change. And what must the target do to hold a schema's rows (p
 
     added       the column is added; null in old rows
     dropped     the column stays; null in new rows
-    renamed     as dropped and added: a name tells what a column is, a place in the order does not
+    renamed     as dropped and added: a name tells what a column is, a place in the order does not. In case alone: nothing,
+                the column keeps the name that the table has for it
     widened     the column's type grows
     narrowed    the column keeps its type, which holds the narrower one too; where neither holds the other, nothing does
     nullable    nothing: every column of a target may be null
@@ -148,9 +149,17 @@ def compare_schemas(before: SeenSchema, after: SeenSchema) -> list[Difference]:
         was, now = (", ".join(keys) or "none" for keys in (before.keys, after.keys))
         found.append(Difference("on_key_changed", f"the primary key was {was} and is now {now}"))
     gone = {column.ordinal: name for name, column in before.columns.items() if name not in after.columns}
+    respelled = {name.lower(): name for name in gone.values()}
     for name, column in after.columns.items():
         was_column = before.columns.get(name)
         if was_column is not None:
+            found += _compare_columns(name, was_column, column)
+            continue
+        was_spelled = respelled.get(name.lower())
+        if was_spelled is not None and before.columns[was_spelled].ordinal in gone:
+            was_column = before.columns[was_spelled]
+            del gone[was_column.ordinal]
+            found.append(Difference("on_column_renamed", f"column {was_spelled!r} is now {name!r}"))
             found += _compare_columns(name, was_column, column)
             continue
         old_name = gone.get(column.ordinal)

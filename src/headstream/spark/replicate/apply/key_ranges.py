@@ -15,7 +15,7 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from headstream.spark.replicate.apply.plan import quote_name
+from headstream.spark.replicate.apply.plan import quote_name, quote_text
 
 __all__ = ["KeyRanges", "key_ranges", "ranges_sql"]
 
@@ -79,5 +79,4 @@ def _places(values: pa.Array) -> list[tuple[int | datetime.date, int | datetime.
 def _literal(value: int | str | datetime.date) -> str:
     if isinstance(value, int):
         return str(value)
-    text = str(value).replace("'", "''")
-    return f"'{text}'" if isinstance(value, str) else f"DATE '{text}'"
+    return quote_text(value) if isinstance(value, str) else f"DATE '{value}'"

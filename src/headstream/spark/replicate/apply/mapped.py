@@ -125,6 +125,8 @@ def open_session(spark: SparkSession) -> SparkSession:
     beside.conf.set("spark.sql.session.timeZone", "UTC")
     # Spark's default, INT96, is read as nanoseconds by deltalake, which finds other years before 1677 and after 2262.
     beside.conf.set("spark.sql.parquet.outputTimestampType", "TIMESTAMP_MICROS")
+    # The text of a statement is what it says: a value or name may have `${` in it.
+    beside.conf.set("spark.sql.variable.substitute", "false")
     return beside
 
 

@@ -18,7 +18,7 @@ from typing import Final
 
 from headstream.spark.replicate.versions import LOAD_MARK, version_sql
 
-__all__ = ["MergePlan", "plan_merge", "quote_name"]
+__all__ = ["MergePlan", "plan_merge", "quote_name", "quote_text"]
 
 
 # Both rows are of one full load: their sequences differ at most in the log time. Only functions that deltalake can write down.
@@ -55,6 +55,15 @@ def quote_name(name: str) -> str:
     """Return a column name as an SQL identifier."""
     escaped = name.replace("`", "``")
     return f"`{escaped}`"
+
+
+def quote_text(text: str) -> str:
+    """Return a text as an SQL expression that every engine reads alike.
+
+    A backslash stands for itself to deltalake and begins an escape to Spark, so it is given by its number.
+    """
+    parts = [f"'{part}'" for part in text.replace("'", "''").split("\\")]
+    return parts[0] if len(parts) == 1 else f"concat({', chr(92), '.join(parts)})"
 
 
 def plan_merge(

@@ -15,7 +15,7 @@ from headstream.spark.replicate.apply.engine import Counts, TableEngine
 from headstream.spark.replicate.apply.evolution import plan_evolution
 from headstream.spark.replicate.apply.key_ranges import key_ranges, ranges_sql
 from headstream.spark.replicate.apply.moves import Moves
-from headstream.spark.replicate.apply.plan import MergePlan, plan_merge
+from headstream.spark.replicate.apply.plan import MergePlan, plan_merge, quote_text
 from headstream.spark.replicate.apply.soft import DELETED, soften
 from headstream.spark.replicate.apply.tombstones import Tombstones
 from headstream.spark.replicate.changes import CHANGE_KEY, RESERVED_PREFIX, Collapsed
@@ -174,7 +174,7 @@ class Scd1Table:
         """
         if not self._engine.columns:
             return Counts()
-        where = f"_hs_sequence <= '{sequence}'"
+        where = f"_hs_sequence <= {quote_text(sequence)}"
         if self._soft:
             return Counts(deleted=self._engine.update({DELETED: "true"}, f"{where} AND NOT coalesce({DELETED}, false)"))
         return Counts(deleted=self._engine.delete(where))

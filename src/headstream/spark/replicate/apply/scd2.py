@@ -17,7 +17,7 @@ import pyarrow.compute as pc
 
 from headstream.spark.replicate.apply.engine import Counts, TableEngine
 from headstream.spark.replicate.apply.key_ranges import key_ranges, ranges_sql
-from headstream.spark.replicate.apply.plan import MergePlan, quote_name
+from headstream.spark.replicate.apply.plan import MergePlan, quote_name, quote_text
 from headstream.spark.replicate.apply.scd1 import fit_columns, in_table_types
 from headstream.spark.replicate.apply.scd2_events import Events
 from headstream.spark.replicate.apply.scd2_replay import Event, Version, replay, stored_events, stored_version
@@ -118,16 +118,16 @@ class Scd2Table:
             StorageError: the table cannot be written.
         """
         time = commit_times(pa.array([at]))[0].as_py()
-        closing = {"_hs_valid_to": f"'{at}'", "_hs_current": "false"}
+        closing = {"_hs_valid_to": quote_text(at), "_hs_current": "false"}
         if time is not None:
             closing["_hs_valid_to_time"] = f"TIMESTAMP '{time:%Y-%m-%d %H:%M:%S.%f}+00:00'"
-        where = f"_hs_current AND NOT _hs_deleted AND _hs_valid_from <= '{sequence}'"
+        where = f"_hs_current AND NOT _hs_deleted AND _hs_valid_from <= {quote_text(sequence)}"
         return Counts(updated=self._engine.update(closing, where))
 
     def _where(self, rows: pa.Table, lowest: str, alias: str = "") -> str:
         """Return the condition for versions that changes can have to do with: of their keys' range, and not ended before."""
         where = ranges_sql(key_ranges(rows, self.keys), alias)
-        return " AND ".join([f"({alias}_hs_current OR {alias}_hs_valid_to >= '{lowest}')", *where])
+        return " AND ".join([f"({alias}_hs_current OR {alias}_hs_valid_to >= {quote_text(lowest)})", *where])
 
     def _read(self, rows: pa.Table, columns: list[str], lowest: str) -> pa.Table:
         found = self._engine.read(columns, self._where(rows, lowest))

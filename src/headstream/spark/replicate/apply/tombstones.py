@@ -11,9 +11,10 @@ from typing import Final
 
 import pyarrow as pa
 import pyarrow.compute as pc
-from deltalake import DeltaTable, write_deltalake
+from deltalake import DeltaTable, QueryBuilder, write_deltalake
 
 from headstream.spark.replicate.apply.deltalake import Translated
+from headstream.spark.replicate.apply.plan import quote_name, quote_text
 
 __all__ = ["Tombstones"]
 
@@ -86,15 +87,18 @@ class Tombstones:
         lowest = pc.min(rows["_hs_sequence"]).as_py()
         if self._table is None or lowest is None:
             return rows.select(self._keys).slice(0, 0).append_column("_hs_buried", pa.array([], pa.string()))
-        condition = pc.field("_hs_sequence") > lowest
+        conditions = [f"_hs_sequence > {quote_text(lowest)}"]
         for key in self._keys:  # what lies outside is not read, and of what is read little is kept
             if pa.types.is_integer(rows.schema.field(key).type):
                 bounds = pc.min_max(rows[key]).as_py()
-                condition &= (pc.field(key) >= bounds["min"]) & (pc.field(key) <= bounds["max"])
+                conditions.append(f"{quote_name(key)} BETWEEN {bounds['min']} AND {bounds['max']}")
+        names = ", ".join(map(quote_name, [*self._keys, "_hs_sequence"]))
+        # Not by pyarrow: it cannot compare a text with the statistics of a file that deltalake has written after a deletion.
+        query = f"SELECT {names} FROM t WHERE {' AND '.join(conditions)}"
         with self._translated():
-            above = self._table.to_pyarrow_dataset().to_table(filter=condition)
+            above = pa.table(QueryBuilder().register("t", self._table).execute(query).read_all())
         wanted = rows.select(self._keys).group_by(self._keys).aggregate([])
-        above = above.cast(pa.schema([*(wanted.schema.field(key) for key in self._keys), above.schema.field("_hs_sequence")]))
+        above = above.cast(pa.schema([*(wanted.schema.field(key) for key in self._keys), pa.field("_hs_sequence", pa.string())]))
         found = above.join(wanted, self._keys, join_type="inner")
         found = found.group_by(self._keys).aggregate([("_hs_sequence", "max")])
         return found.rename_columns([*self._keys, "_hs_buried"])
@@ -107,7 +111,7 @@ class Tombstones:
         """
         if self._table is not None:
             with self._translated():
-                self._table.delete(f"_hs_sequence <= '{until}'")
+                self._table.delete(f"_hs_sequence <= {quote_text(until)}")
                 self._highest = _highest(self._table)
 
     def compact(self) -> None:

@@ -1,0 +1,64 @@
+"""Paths of this machine, told from what only looks like one: a URL of an object store, or a table's name in a catalog.
+
+Python takes `s3://lake/tables` for a relative path, and a program that writes there succeeds, into `./s3:/lake/tables`.
+"""
+
+from __future__ import annotations
+
+import re
+from typing import Final
+from urllib.parse import unquote, urlsplit
+
+from headstream.errors import InvalidOptionError
+
+__all__ = ["find_path_problem", "parse_local_path"]
+
+_SCHEME: Final = re.compile(r"([A-Za-z][A-Za-z0-9+.-]+):/")
+"""Two characters at least: `C:/data` has a drive. One slash is enough: pathlib folds two into one."""
+_CATALOG_NAME: Final = re.compile(r"[^\W\d][\w{}]*(?:\.[\w{}]+){2}|\{\w+\}\.\{\w+\}|[^\W\d]\w*\.\{\w+\}")
+"""`main.cdc.changes`, `lake.{schema}.{table}`, and two parts where one is a placeholder."""
+
+
+def find_path_problem(text: str, *, is_table: bool = False) -> tuple[str, str] | None:
+    """Return what is wrong with a path and what to do, or None.
+
+    Args:
+        text: The path as it was given, or as pathlib shows it.
+        is_table: Whether Delta tables lie there, so that a catalog's name may be meant.
+    """
+    found = _SCHEME.match(text)
+    if found is not None:
+        scheme = found[1].lower()
+        if scheme == "file":
+            return f"{text!r} names no directory of this machine", "Write an absolute path, or file:/// and an absolute path"
+        return (
+            f"{text!r}: the scheme {scheme}: is not supported here",
+            "Give a path of this machine, where the storage may be mounted; for a directory of that name write ./ before it",
+        )
+    if is_table and _CATALOG_NAME.fullmatch(text):
+        return (
+            f"{text!r} looks like a table's name in a catalog, which is not supported here",
+            f"Give a directory; for one of that name write ./{text} or an absolute path",
+        )
+    return None
+
+
+def parse_local_path(text: str, *, is_table: bool = False) -> str:
+    """Return the path that a text names: itself, or that of a file:// URL of this machine.
+
+    Args:
+        text: As given by a user.
+        is_table: Whether Delta tables lie there, so that a catalog's name may be meant.
+
+    Raises:
+        InvalidOptionError: it has a scheme that cannot be served, or is a catalog's name.
+    """
+    if text[:5].lower() == "file:":
+        parts = urlsplit(text)
+        path = unquote(parts.path)
+        if parts.netloc in ("", "localhost") and path.startswith("/") and not parts.query and not parts.fragment:
+            return path
+    problem = find_path_problem(text, is_table=is_table)
+    if problem is not None:
+        raise InvalidOptionError(problem[0], advice=problem[1])
+    return text

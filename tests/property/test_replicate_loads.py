@@ -1,0 +1,150 @@
+"""Full loads among changes: whatever the reading, the kills and the cut into micro-batches, always the source's rows.
+
+Each seed is a history (tests/load_histories.py): a log of several partitions with loads at any point, given up and begun again,
+tables truncated and changed without a capture, late metadata, all forms of messages. Each is read in several ways, a reader
+ahead in one partition by any amount. The rows must be the source's, which load_model.py also tells from the facts of the
+messages alone; with type 2 and soft deletions every row that is kept must be the same whatever the reading.
+"""
+
+from __future__ import annotations
+
+from pathlib import Path
+from random import Random
+from typing import Any
+
+import pyarrow as pa
+import pytest
+
+from headstream.spark.replicate.table_settings import TableRules, TableSettings
+from tests.load_delivery import Cut, HistoryWork, cut_history, deliver
+from tests.load_histories import History, Row, draw_history
+from tests.load_model import expected_rows
+from tests.load_shrinking import describe, shrink
+from tests.property.test_replicate_delivery import CrashError, Crashes
+
+MODES: dict[str, dict[str, Any]] = {
+    "type 1": {},
+    "soft": {"deletes": "soft"},
+    "type 2": {"scd_type": 2},
+    "type 2, soft": {"scd_type": 2, "deletes": "soft"},
+    "atomic": {"atomic": True},
+}
+_CUTS = 2
+_CRASHES = 3
+
+
+def read_history(directory: Path, history: History, cut: Cut, mode: str, *, seed: int | None = None) -> dict[str, list[Row]]:
+    """Read a history in one way; return every row of its tables. A seed lets steps be cut off, and be done again."""
+    settings = dict(MODES[mode])
+    atomic = settings.pop("atomic", False)
+    options: dict[str, Any] = {"topic_tables": {"cdc/data": "shop.t"}} if history.traits.bare_json else {}
+    rules = TableRules(defaults=TableSettings(**settings))
+    work = HistoryWork(directory, rules=rules, atomic=atomic, change_tables=directory / "changes", **options)
+    with pytest.MonkeyPatch.context() as patch:
+        deliver(work, cut, disturb=None if seed is None else _disturb(work, Crashes(patch), Random(seed)))
+    assert work.ledger.waiting().count == 0, work.ledger.waiting()
+    assert work.dead_count() == 0, [parcel.reason for parcel in work.ledger.parcels("dead")]
+    found = {table: work.table(table) for table in history.rows}
+    told = [(row["_hs_partition"], row["_hs_offset"]) for table in history.rows for row in work.changes(table)]
+    assert len(told) == len(set(told)) == sum(map(len, history.partitions)) - history.metadata_count
+    work.close()
+    return found
+
+
+def _disturb(work: HistoryWork, fault: Crashes, random: Random) -> Any:
+    def disturb(raw: pa.Table, batch_id: int) -> bool:
+        begun = random.random() < 0.1
+        while fault.count < _CRASHES and random.random() < 0.6:
+            fault.plan(random)
+            try:
+                work.process(raw, batch_id)
+                work.processor.sweep()
+            except CrashError:
+                begun = True
+            fault.left = None
+            work.restart()
+            if random.random() < 0.5:
+                work.processor.sweep()
+        return begun
+
+    return disturb
+
+
+def shown(history: History, rows: list[Row], table: str) -> list[tuple[Any, ...]]:
+    """The rows that the source has, by the columns that it has."""
+    there = [row for row in rows if row.get("_hs_current", True) and not row.get("_hs_deleted")]
+    return in_order(history, there, table)
+
+
+def in_order(history: History, rows: list[Row], table: str) -> list[tuple[Any, ...]]:
+    return sorted((tuple(row.get(name) for name in history.columns[table]) for row in rows), key=repr)
+
+
+def kept(history: History, rows: list[Row], table: str) -> list[tuple[Any, ...]]:
+    """Every row that a table keeps, with what it says of when it was there."""
+    names = [*history.columns[table], "_hs_valid_from", "_hs_valid_to", "_hs_current", "_hs_deleted"]
+    return sorted((tuple(row.get(name) for name in names) for row in rows), key=repr)
+
+
+def check(directory: Path, seed: int, mode: str, *, crash: bool = False, **given: Any) -> None:
+    """Read a seed's history in several ways, and compare; a failure says the smallest history that was found."""
+    if MODES[mode].get("scd_type") == 2:  # a history needs keys, and whole changes of them
+        given = {"keyless": False, "key_changes": "whole"} | given
+    history = draw_history(seed, **given)
+    first: dict[str, list[tuple[Any, ...]]] = {}
+    for number in range(_CUTS):
+        cut = cut_history(history, seed * 100 + number)
+        found = read_history(directory / f"{number}", history, cut, mode, seed=seed * 100 + number if crash else None)
+        for table, rows in found.items():
+            expected = in_order(history, list(history.rows[table].values()), table)
+            assert shown(history, rows, table) == expected, (
+                f"seed {seed}, cut {number} ({cut.style}), table {table}, {mode}, {given}"
+            )
+            if mode != "type 1":
+                same = first.setdefault(table, kept(history, rows, table))
+                assert kept(history, rows, table) == same, (
+                    f"seed {seed}, cut {number} ({cut.style}), table {table}, {mode}, {given}"
+                )
+
+
+@pytest.mark.parametrize("seed", range(200))
+def test_model_tells_the_rows_of_the_source_from_the_facts_of_its_messages(seed: int) -> None:
+    history = draw_history(seed)
+    facts = history.facts
+    Random(seed).shuffle(facts)
+    for table, rows in history.rows.items():
+        found = expected_rows(facts, table)
+        assert in_order(history, list(found.values()), table) == in_order(history, list(rows.values()), table)
+
+
+@pytest.mark.parametrize("seed", range(1000, 1006))
+@pytest.mark.parametrize("mode", MODES)
+def test_tables_equal_the_source_with_loads_whatever_the_reading(tmp_path: Path, seed: int, mode: str) -> None:
+    check(tmp_path, seed, mode)
+
+
+@pytest.mark.parametrize("seed", range(2000, 2004))
+@pytest.mark.parametrize("mode", MODES)
+def test_tables_equal_the_source_with_loads_whatever_is_cut_off(tmp_path: Path, seed: int, mode: str) -> None:
+    check(tmp_path, seed, mode, crash=True)
+
+
+@pytest.mark.soak
+@pytest.mark.parametrize("first", range(10_000, 15_000, 50))
+def test_tables_equal_the_source_with_loads_for_long(tmp_path: Path, first: int) -> None:
+    for seed in range(first, first + 50):
+        mode = list(MODES)[seed % len(MODES)]
+        check(tmp_path / str(seed), seed, mode, crash=seed % 3 == 0)
+
+
+def test_shrink_keeps_what_makes_a_history_fail() -> None:
+    history = draw_history(7, keyless=False)
+    cut = cut_history(history, 700)
+    wanted = [message for batch in cut.batches for message in batch if message.fact is not None][3:5]
+
+    def fails(other: Cut) -> bool:
+        return all(any(message is one for batch in other.batches for message in batch) for one in wanted)
+
+    small = shrink(cut, fails)
+    assert [message for batch in small.batches for message in batch] == wanted
+    assert describe(small).count("\n") == 2

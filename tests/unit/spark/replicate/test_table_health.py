@@ -1,0 +1,50 @@
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+
+from headstream.spark.replicate.ledger import Ledger
+from headstream.spark.replicate.table_health import FAILURES_OF_A_POISONED_TABLE, TableHealth
+
+TABLE = ("SHOP", "orders")
+S = 1_000_000
+
+
+@pytest.fixture
+def ledger(tmp_path: Path) -> Ledger:
+    return Ledger(tmp_path / "ledger.sqlite")
+
+
+def test_waits_double_from_the_first_to_the_longest_and_begin_anew_after_a_success(ledger: Ledger) -> None:
+    health, waits = TableHealth(ledger), []
+    for _ in range(12):
+        health.note_failure(TABLE, "why", 100 * S)
+        waits.append((health.failing[TABLE].next_us - 100 * S) / S)
+    assert waits == [1, 2, 4, 8, 16, 32, 64, 128, 256, 300, 300, 300]
+    health.note_success(TABLE)
+    assert health.failing == {}
+    health.note_failure(TABLE, "why", 100 * S)
+    assert health.failing[TABLE].next_us == 101 * S
+
+
+def test_a_table_rests_until_its_next_time_and_no_longer(ledger: Ledger) -> None:
+    health = TableHealth(ledger)
+    health.note_failure(TABLE, "why", 0)
+    assert health.resting(1 * S - 1) == {TABLE: "why"}
+    assert health.resting(1 * S) == {}
+
+
+def test_a_table_is_poisoned_from_the_named_number_of_failures_on_and_survives_a_restart(
+    ledger: Ledger, caplog: pytest.LogCaptureFixture
+) -> None:
+    health = TableHealth(ledger)
+    for number in range(1, FAILURES_OF_A_POISONED_TABLE + 1):
+        assert TABLE not in health.failing or not health.failing[TABLE].is_poisoned
+        health.note_failure(TABLE, f"failure {number}", number * S)
+    found = health.failing[TABLE]
+    assert (found.is_poisoned, found.failures, found.since_us) == (True, FAILURES_OF_A_POISONED_TABLE, 1 * S)
+    assert "poisoned table SHOP.orders" in caplog.text
+    assert TableHealth(ledger).failing == {TABLE: found}
+    health.note_success(TABLE)
+    assert TableHealth(ledger).failing == {}
