@@ -21,6 +21,7 @@ from headstream.log.segment_verification import SegmentCheck
 from headstream.segments.files import BufferPool, ReadFiles
 from headstream.segments.layout import (
     MAX_BASE_OFFSET,
+    PRODUCERS_NAME,
     SYNC_FAILED_NAME,
     base_offsets,
     log_offsets,
