@@ -9,7 +9,7 @@ import threading
 from collections import OrderedDict
 from collections.abc import Callable, Collection, Iterator
 from contextlib import contextmanager, suppress
-from typing import Final
+from typing import Final, TypeVar
 
 from headstream.codec.buffer import BytesLike
 from headstream.errors import ClosedError, CorruptLogError, StorageError
@@ -30,11 +30,13 @@ from headstream.log.sweeping import sweep_directories
 from headstream.log.syncing import IntervalSyncer
 from headstream.log.waiting import Waiting
 from headstream.log.watching import Watching
+from headstream.model.producers import Appended, BatchNumber
 from headstream.model.topology import Limits
 from headstream.segments.layout import CATALOG_NAME, FORMAT_VERSION, GROUPS_NAME, LOCK_NAME, OFFSETS_NAME, topic_directory
 
 __all__ = ["Log"]
 
+_T = TypeVar("_T")
 _MAX_OPEN: Final = 2048
 _MAX_OPEN_OFFSETS: Final = 2048
 """Partitions that hold files open, for writing and for reading each, two or three files; consumer offsets' files too. Of what
@@ -242,15 +244,26 @@ class Log:
 
     def append(self, topic: TopicRecord, number: int, sent: BytesLike, timestamp_us: int, seed: bytes) -> int:
         """Append a batch to a partition and return the offset of its first message; see Partition.append."""
+        return self._append(topic, number, lambda partition: partition.append(sent, timestamp_us, seed, topic.options))
+
+    def append_numbered(
+        self, topic: TopicRecord, number: int, sent: BytesLike, timestamp_us: int, seed: bytes, batch: BatchNumber | None
+    ) -> Appended:
+        """Append a batch that may have been appended before, and return where it is; see Partition.append_numbered."""
+        return self._append(
+            topic, number, lambda partition: partition.append_numbered(sent, timestamp_us, seed, batch, topic.options)
+        )
+
+    def _append(self, topic: TopicRecord, number: int, append: Callable[[Partition], _T]) -> _T:
         while True:
             partition = self.partition(topic, number)
             try:
-                first_offset = partition.append(sent, timestamp_us, seed, topic.options)
+                appended = append(partition)
             except ReservedError:
                 self.commits.resume(topic, number)
             else:
                 self.ring(partition)
-                return first_offset
+                return appended
 
     def ring(self, partition: Partition) -> None:
         """Have all who wait for messages of a partition look again."""

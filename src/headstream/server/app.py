@@ -200,13 +200,17 @@ class Server:
     def _warn_of_exposure(self) -> None:
         """Log what other machines can do or read because of the settings."""
         config = self._config
-        doors = (("tcp", config.tcp_address, config.tcp_tls), ("http", config.http_address, config.http_tls))
-        for transport, address, tls in doors:
+        doors = (
+            ("tcp", config.tcp_address, config.tcp_tls is not None),
+            ("http", config.http_address, config.http_tls is not None),
+            ("quic", config.quic_address, True),
+        )
+        for transport, address, is_encrypted in doors:
             if address is None or address.is_loopback:
                 continue
             if config.allow_default_password:
                 note(logging.WARNING, "other machines may log in with the default password", transport=transport, on=str(address))
-            if tls is None:
+            if not is_encrypted:
                 note(logging.WARNING, "passwords and messages are not encrypted (no TLS)", transport=transport, on=str(address))
 
     def _check_reachable(self) -> None:

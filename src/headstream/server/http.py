@@ -53,6 +53,7 @@ from headstream.wire.codes import Code
 from headstream.wire.commands.messages import PollMessages, SendMessages
 from headstream.wire.commands.sessions import LoggedIn
 from headstream.wire.extensions.messages import AppendMessages, FetchMessages, WaitMessages
+from headstream.wire.extensions.producers import AppendNumbered
 from headstream.wire.records import BINARY, NOTHING, Command
 from headstream.wire.routes import FoundRoute, find_methods, find_route
 from headstream.wire.shapes import Identifier
@@ -265,7 +266,7 @@ class HttpServer:
         """Return whether a command is answered at once, between others: for those another thread costs more than it gains."""
         if isinstance(command, (PollMessages, FetchMessages)):
             return command.count <= _FEW_MESSAGES
-        if isinstance(command, (SendMessages, AppendMessages)):
+        if isinstance(command, (SendMessages, AppendMessages, AppendNumbered)):
             return len(body) < _BIG_BODY_BYTES and not self._is_synced(command.stream, command.topic)
         return command.code in _QUICK
 

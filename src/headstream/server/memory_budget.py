@@ -226,7 +226,7 @@ class MemoryAccount:
             size_bytes: All of the request's.
 
         Raises:
-            ServerUnreachableError: there is no memory for it (20020).
+            ServerUnreachableError: there is no memory for it (20023).
         """
         freed = asyncio.Event()
         try:

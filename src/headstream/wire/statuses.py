@@ -209,8 +209,15 @@ class Status(enum.IntEnum):
     PARTITION_CLOSED = 20006
     CORRUPT_MESSAGES = 20007
     EPOCH_REFUSED = 20008
-    SERVER_BUSY = 20020
     """An epoch that was committed differently, or whose parts are not there."""
+    OUT_OF_SEQUENCE = 20020
+    """A numbered batch does not follow the one before it."""
+    PRODUCER_FENCED = 20021
+    """A numbered batch is of an epoch that has ended."""
+    PRODUCERS_LIMIT = 20022
+    """A partition remembers no more producers now."""
+    SERVER_BUSY = 20023
+    """The server has no memory for a request now."""
 
 
 _NOT_FOUND: Final = frozenset({20, 100, 1009, 2010, 3007, 3021, 4000, 5000, 5003, 5006})

@@ -77,6 +77,8 @@ _SLOW: Final = frozenset(
         Code.GET_GROUP_LAG,
         Code.LIST_GROUP_LAGS,
         Code.SEEK_GROUP,
+        Code.INIT_PRODUCER,  # a block of numbers is taken from the catalog
+        Code.RELEASE_PRODUCER,
     }
 )
 """What may take longer than others should wait: it looks at many files, syncs, or hashes a password."""
@@ -85,7 +87,7 @@ _UNANSWERED: Final = frozenset({SendMessages, Ping, StoreOffset})
 """What is asked for all the time, and answered by a status alone."""
 
 _log: Final = logging.getLogger("headstream.server")
-_APPENDS: Final = frozenset({Code.SEND_MESSAGES, Code.APPEND_MESSAGES})
+_APPENDS: Final = frozenset({Code.SEND_MESSAGES, Code.APPEND_MESSAGES, Code.APPEND_NUMBERED})
 _BIG_BYTES: Final = 256 << 10
 """A send of so many bytes is stamped and written without the interpreter's lock for long enough to gain from another core:
 going to another thread and back costs 50 us, about what 128 KiB take."""
