@@ -21,6 +21,7 @@ from headstream.wire.commands.messages import PollMessages, SendMessages
 from headstream.wire.commands.offsets import ConsumerRef
 from headstream.wire.commands.streams import CreateStream
 from headstream.wire.commands.topics import NEVER, SERVER_DEFAULT, Compression, CreateTopic
+from headstream.wire.extensions.producers import AppendNumbered, InitProducer
 from headstream.wire.frames import encode_request, request_head
 from headstream.wire.refusals import decode_refusal
 from headstream.wire.statuses import Status
@@ -180,9 +181,10 @@ def test_tcp_holds_little_of_strangers_when_thousands_send_half_a_request(make_l
         wait_for(lambda: budget.held_bytes == 200 * STRANGER_BYTES)
 
 
-def test_tcp_refuses_a_request_of_more_than_a_login_has_before_the_login(make_loop: MakeLoop) -> None:
+@pytest.mark.parametrize("code", [Code.LOGIN, Code.APPEND_NUMBERED])
+def test_tcp_refuses_a_request_of_more_than_a_login_has_before_the_login(make_loop: MakeLoop, code: Code) -> None:
     with serving(make_loop=make_loop) as running, running.peer(is_logged_in=False) as stranger:
-        stranger.send(request_head(Code.LOGIN, STRANGER_BYTES) + bytes(100))
+        stranger.send(request_head(code, STRANGER_BYTES) + bytes(100))
         assert stranger.receive() == (Status.UNAUTHENTICATED, b"")
         assert stranger.is_closed()
 
@@ -228,6 +230,33 @@ def test_tcp_reads_no_more_messages_when_replies_that_nobody_takes_fill_the_budg
         assert budget.held_bytes == 0
         with running.peer() as root:
             assert root.ask(poll).count > 0
+
+
+def test_tcp_stores_a_numbered_batch_once_when_it_was_refused_for_memory_and_comes_again(
+    make_loop: MakeLoop, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("headstream.server.memory_budget.WAIT_S", 0.05)
+    with serving(config_of(memory_budget_bytes=TOTAL), make_loop) as running, running.peer(is_extended=True) as root:
+        make_topic(root)
+        producer = root.ask(InitProducer())
+        sent = send_of(100_000).messages
+        command = AppendNumbered("shop", "orders", 1, producer.producer_id, producer.epoch, 0, sent)
+        other = budget_of(running).open(2)
+
+        async def fill() -> None:
+            assert other.hold_requests(TOTAL)
+
+        async def empty() -> None:
+            other.close()
+
+        running.run(fill())
+        root.send(encode_request(command.code, command.encode()))
+        assert root.receive()[0] == Status.SERVER_BUSY
+        assert root.is_closed()
+        running.run(empty())
+        with running.peer(is_extended=True) as again:
+            stored = [again.ask(command) for _ in range(2)]
+        assert [(each.offset, each.is_repeat) for each in stored] == [(0, False), (0, True)]
 
 
 # -- over HTTP -------------------------------------------------------------------------------------------------
