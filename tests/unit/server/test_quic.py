@@ -19,21 +19,28 @@ from aioquic.quic.configuration import QuicConfiguration
 from aioquic.quic.connection import QuicConnection
 
 import headstream as hs
+from headstream.codec.binary import encode_sent
 from headstream.errors import AuthenticationError, ServerUnreachableError
+from headstream.model.message import Message
 from headstream.server.addresses import Address
 from headstream.server.app import QUIC_CERTIFICATE
 from headstream.server.memory_budget import STRANGER_BYTES
 from headstream.server.quic import QuicServer
 from headstream.server.quic_tls import AddressTokens
-from headstream.wire.codes import Code
+from headstream.wire.codes import EXTENSION_CONTEXT, Code
 from headstream.wire.commands.sessions import Login
+from headstream.wire.commands.streams import CreateStream
 from headstream.wire.commands.system import GetMe, TransportKind
+from headstream.wire.commands.topics import NEVER, SERVER_DEFAULT, Compression, CreateTopic
+from headstream.wire.commands.users import CreateUser, UpdateUser, UserStatus
+from headstream.wire.extensions.producers import AppendNumbered, InitProducer
 from headstream.wire.frames import encode_request, request_head
 from headstream.wire.statuses import Status
 from tests.served import Running, config_of, serving, wait_for
 
 PING = encode_request(Code.PING)
 LOGIN = encode_request(Code.LOGIN, Login("iggy", "iggy").encode())
+EXTENDED_LOGIN = encode_request(Code.LOGIN, Login("iggy", "iggy", "", EXTENSION_CONTEXT).encode())
 _TIMEOUT_S = 20.0
 
 MakeLoop = Callable[[], asyncio.AbstractEventLoop]
@@ -233,6 +240,33 @@ def test_quic_ends_the_session_when_the_client_leaves(running: Running) -> None:
     wait_for(lambda: not sessions.list())
     assert quic_of(running).budget.held_bytes == 0
     assert not quic_of(running)._by_id
+
+
+def test_quic_closes_the_connection_and_answers_nothing_more_when_its_user_is_deactivated(running: Running) -> None:
+    with running.peer() as root, RawQuic(address_of(running)) as client:
+        root.ask(CreateUser("alice", "alicealice", UserStatus.ACTIVE))
+        assert client.request(encode_request(Code.LOGIN, Login("alice", "alicealice").encode()))[0] == 0
+        assert client.request(encode_request(Code.ME))[0] == Status.UNAUTHORIZED
+        root.ask(UpdateUser("alice", status=UserStatus.INACTIVE))
+        stream = client.begin(encode_request(Code.ME))
+        client.wait(lambda: client.is_closed)
+        assert stream not in client.whole
+        sessions = running.server.dispatcher.sessions
+        assert not [session for session in sessions.list() if session.transport is TransportKind.QUIC]
+
+
+def test_quic_answers_where_a_numbered_batch_is_when_it_comes_again(running: Running) -> None:
+    with running.peer() as root, RawQuic(address_of(running)) as client:
+        root.ask(CreateStream(0, "shop"))
+        root.ask(CreateTopic("shop", 0, 1, Compression.NONE, NEVER, SERVER_DEFAULT, 0, "orders"))
+        client.request(EXTENDED_LOGIN)
+        init = InitProducer()
+        producer = init.decode_reply(memoryview(client.request(encode_request(init.code, init.encode()))[1]))
+        sent = encode_sent([Message(payload=bytes(100_000))])
+        append = AppendNumbered("shop", "orders", 1, producer.producer_id, producer.epoch, 0, sent)
+        bodies = [client.request(encode_request(append.code, append.encode()))[1] for _ in range(2)]
+        stored = [append.decode_reply(memoryview(body)) for body in bodies]
+        assert [(each.offset, each.is_repeat) for each in stored] == [(0, False), (0, True)]
 
 
 def test_quic_client_trusts_the_certificate_that_the_server_has_made_and_no_other(tmp_path: Path) -> None:
