@@ -18,12 +18,14 @@ from headstream.broker.sessions import Session
 from headstream.codec.buffer import BytesLike
 from headstream.errors import HeadstreamError
 from headstream.model.topology import Fsync
-from headstream.wire.codes import Code
+from headstream.wire.codes import TABLE, Code
 from headstream.wire.commands.messages import PolledMessages, PollMessages, SendMessages
 from headstream.wire.commands.offsets import StoreOffset
 from headstream.wire.commands.sessions import Ping
 from headstream.wire.extensions.messages import FetchedMessages, FetchMessages
 from headstream.wire.records import Command
+from headstream.wire.refusals import refusal
+from headstream.wire.statuses import Status
 from headstream.wire.table import decode_command
 
 __all__ = ["READS", "answer_request", "is_slow"]
@@ -105,6 +107,9 @@ def answer_request(server: Dispatcher, session: Session, code: int, payload: mem
     Raises:
         HeadstreamError: why there is none.
     """
+    entry = TABLE.get(code)
+    if entry is not None and entry.is_extension and not session.is_extended:  # before anything of it is looked at
+        raise refusal(Status.INVALID_COMMAND, f"{entry.name} is not served here")
     command = decode_command(code, payload)
     if _log.isEnabledFor(logging.DEBUG):
         _note_surplus(session, command, payload)
