@@ -155,8 +155,8 @@ def test_history_closes_what_a_full_load_did_not_bring(open_engine: Open, tmp_pa
     rows = Rows(open_engine, tmp_path, history=True)
     rows.merge(change("INSERT", 1, "a", at=1), change("INSERT", 2, "b", at=2), change("INSERT", 3, "c", at=5))
     floor, at = sequence(2), f"{sequence(2)}.1690000000000000"
-    assert Scd2Table(open_engine("t"), ["ID"]).remove_until(floor, at) == Counts(updated=2)
-    assert Scd2Table(open_engine("t"), ["ID"]).remove_until(floor, at) == Counts()
+    assert Scd2Table(open_engine("t"), ["ID"]).close_vanished([(f"{floor}.", at)]) == Counts(updated=2)
+    assert Scd2Table(open_engine("t"), ["ID"]).close_vanished([(f"{floor}.", at)]) == Counts()
     assert {key: found[0][1] for key, found in rows.versions().items()} == {1: at, 2: at, 3: None}
     times = open_engine("t").read(["_hs_valid_to_time"], "ID = 1")["_hs_valid_to_time"].to_pylist()
     assert times == [datetime.fromtimestamp(1_690_000_000, UTC)]
