@@ -29,12 +29,13 @@ def test_a_message_set_aside_is_stepped_over_and_shown_to_who_asks(log: hs.Clien
     assert offsets(log.poll("shop/orders", count=100, states=None)) == list(range(10))
 
 
-def test_states_says_why_by_whom_and_when_until_a_message_is_available_again(log: hs.Client, send: Send) -> None:
+def test_states_says_why_by_whom_and_when_until_a_message_is_available_again(place: Place, log: hs.Client, send: Send) -> None:
     send(b"a", b"b", b"c")
     appended = log.poll("shop/orders", count=1)[0].timestamp or 0
     log.set_state("shop/orders", 1, [0, 2], "poisoned", reason="no JSON", by="billing")
     first, second = log.states("shop/orders", 1)
-    assert (first.offset, first.state, first.reason, first.by) == (0, 20, "no JSON", "billing")
+    author = "iggy" if place.url.startswith(("headstream", "http", "quic")) else "billing"  # on a server it is who is logged in
+    assert (first.offset, first.state, first.reason, first.by) == (0, 20, "no JSON", author)
     assert second.offset == 2
     assert first.changed_us >= appended > 0
     log.set_state("shop/orders", 1, [0, 2], "available")

@@ -25,7 +25,7 @@ def server() -> Iterator[Http]:
 
 def prepare(server: Http) -> None:
     """What random requests may have deleted: a stream, its topic, and who asks."""
-    server.token = server.tokens.issue(1).token
+    server.token = server.tokens.issue(1, 0).token
     server.call("POST", "/streams", {"name": "s"})
     server.call("POST", "/streams/s/topics", TOPIC)
 

@@ -141,7 +141,7 @@ HARMS: dict[str, tuple[type, str, Any]] = {
         partialmethod(skip_names_of_staged_files, sync=FaultyFiles.sync_directory),
     ),
     "partitions are not synced": (Partition, "sync", lambda self: self.end.written),
-    "commits are not finished": (StagedCommits, "resume", lambda self: None),
+    "commits are not finished": (StagedCommits, "_resume", lambda self: []),
 }
 
 

@@ -3,25 +3,21 @@
 from __future__ import annotations
 
 import functools
-from bisect import bisect_left
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping
 from typing import Final
 
+from headstream.broker.appends import Appends
 from headstream.broker.backing import Backing
 from headstream.broker.groups import Groups
 from headstream.broker.states import select
 from headstream.broker.waits import Wait
 from headstream.codec.batch.scan import take
-from headstream.codec.buffer import BytesLike
 from headstream.errors import (
     CorruptLogError,
     CorruptSendError,
-    LogError,
     OffsetOutOfRangeError,
     PartitionNotFoundError,
 )
-from headstream.log.catalog import TopicRecord
-from headstream.log.states import has_exception
 from headstream.model.groups import Member
 from headstream.model.identifiers import TopicName
 from headstream.model.message import MessageState, StateChange
@@ -30,62 +26,18 @@ from headstream.model.topology import MAX_BATCH_BYTES
 from headstream.segments.follower import DEFAULT_CHUNK_BYTES, PartitionFollower
 
 __all__ = ["Messages"]
-
 _ATTEMPTS: Final = 5
 """Polls that retention or a purge takes the files from under, at most: they look again at what is there."""
 
 _AVAILABLE: Final = frozenset({MessageState.AVAILABLE.value})
 
 
-class Messages:
+class Messages(Appends):
     """What can be done with messages."""
 
     def __init__(self, backing: Backing, groups: Groups) -> None:
-        self._backing = backing
+        super().__init__(backing)
         self._groups = groups
-
-    def send(self, topic: TopicName, partition: int, batch: BytesLike) -> int:
-        """Append a batch to a partition and return the offset of its first message; it is committed then.
-
-        A topic may look for repeats: a message is passed over then, as if it had been appended, whose id one of the newest
-        messages of the partition has. The offset is that of the first message that is new, or what the next one gets.
-
-        Args:
-            topic: Stream and topic.
-            partition: From 1.
-            batch: Messages as sent, back to back, at most 64 MiB.
-
-        Raises:
-            TopicNotFoundError, PartitionNotFoundError: there is no such place.
-            LimitError: a message is beyond the topic's limits, or has no key where one is needed; nothing was written.
-            DecodeError: the bytes are no batch; nothing was written.
-            LogLockedError: another process is the writer.
-        """
-        backing = self._backing
-        log = backing.writable_log()
-        while True:
-            known = log.snapshot()
-            record = backing.partition(topic, partition)
-            try:
-                first_offset = log.append(record, partition, batch, backing.clock_us(), backing.entropy(16))
-            except LogError:
-                if self._is_there(record, partition) or not self._is_made_anew(record, partition):
-                    raise
-            else:
-                if log.snapshot() is known or self._is_there(record, partition) or not self._is_made_anew(record, partition):
-                    return first_offset
-            # What was appended to a partition that was just being purged or deleted is gone with it: send it again.
-
-    def _is_there(self, record: TopicRecord, partition: int) -> bool:
-        """Return whether a partition is still what it was, whatever its topic and stream are called by now."""
-        topics = (topic for stream in self._backing.log.snapshot().values() for topic in stream.topics.values())
-        now = next((topic for topic in topics if topic.number == record.number), None)
-        return now is not None and partition <= now.partitions and now.generation(partition) == record.generation(partition)
-
-    def _is_made_anew(self, record: TopicRecord, partition: int) -> bool:
-        """Return whether a partition has been purged or deleted and made again; raises where it is no more."""
-        now = self._backing.partition(record.name, partition)
-        return now is not record and (now.number, now.generation(partition)) != (record.number, record.generation(partition))
 
     def poll(
         self,
@@ -124,14 +76,14 @@ class Messages:
             if consumer is not None and strategy.kind is PollingKind.NEXT:
                 committed = log.offsets(record).committed(consumer, partition)
             written_end = log.written_end(record, partition) or None if log.is_writer else None
-            exceptions = functools.partial(log.states.exceptions, record, partition)
+            next_exception = functools.partial(log.states.next_exception, record, partition)
             try:
                 with log.reading(record, partition) as follower:
                     if attempts_left < _ATTEMPTS - 1:
                         follower.refresh()
                     start = _start(follower, strategy, committed, count, written_end)
                     place = partition, record.generation(partition)
-                    polled = _read(follower, place, start, count, states, size_bytes, exceptions)
+                    polled = _read(follower, place, start, count, states, size_bytes, next_exception)
                 break
             except (OffsetOutOfRangeError, PartitionNotFoundError):  # dropped, purged or deleted at this moment
                 if not attempts_left:
@@ -191,18 +143,20 @@ class Messages:
         log.partition(record, partition).sync()  # a state outlives a power cut, and so what it is the state of has to
         log.states.set(record, partition, offsets, StateChange(-1, state, reason, by, self._backing.clock_us()))
 
-    def states(self, topic: TopicName, partition: int) -> list[StateChange]:
-        """Return every message of a partition that is not available, by offset, with why, by whom and when.
+    def states(self, topic: TopicName, partition: int, from_offset: int = 0, count: int = -1) -> list[StateChange]:
+        """Return the messages of a partition that are not available, by offset, with why, by whom and when.
 
         Args:
             topic: Stream and topic.
             partition: From 1.
+            from_offset: The first offset that is looked at.
+            count: The most messages; less than 0 is all.
 
         Raises:
             TopicNotFoundError, PartitionNotFoundError: there is no such place.
         """
         record = self._backing.partition(topic, partition)
-        return self._backing.log.states.changes(record, partition)
+        return self._backing.log.states.changes(record, partition, from_offset, count)
 
     def wait(
         self,
@@ -320,7 +274,7 @@ def _read(
     count: int,
     states: frozenset[int] | None,
     size_bytes: int,
-    exceptions: Callable[[], Sequence[int]],
+    next_exception: Callable[[int], int | None],
 ) -> Polled:
     """Read on from an offset of a place (partition, generation) until there are as many messages as wanted, or no more.
 
@@ -329,18 +283,18 @@ def _read(
     chunks: list[memoryview] = []
     found, rest, offset, end = 0, size_bytes, start, follower.end_offset
     wants_available = states is None or MessageState.AVAILABLE in states
-    before = exceptions()
-    if before:
+    has_exceptions = next_exception(0) is not None
+    if has_exceptions:
         follower.refresh()  # what was set aside in a segment that has been compacted since stands in its new files alone
     while found < count and offset < end and rest > 0:
+        before = next_exception(offset) if has_exceptions else None
         if not wants_available:
-            later = bisect_left(before, offset)
-            offset = min(before[later], end) if later < len(before) else end
+            offset = end if before is None else min(before, end)
             if offset == end:
                 break
         until, size = min(end, offset + count - found), min(rest, DEFAULT_CHUNK_BYTES)
         try:
-            if before:
+            if has_exceptions:
                 chunk, reached = follower.read_chunk(offset, until, size)
             else:
                 chunk, reached = follower.ahead.read_chunk(follower, offset, until, size)
@@ -348,11 +302,11 @@ def _read(
             if not found:
                 raise
             break  # what is before it is delivered, and the next poll begins with it
-        after = exceptions()
-        if after:
+        has_exceptions = next_exception(0) is not None
+        if has_exceptions:
             follower.ahead.forget()
-        is_mixed = has_exception(before, offset, reached) or has_exception(after, offset, reached)
-        before = after
+        after = next_exception(offset) if has_exceptions else None
+        is_mixed = any(first is not None and first < reached for first in (before, after))
         there = take(chunk, 0, len(chunk), len(chunk))[1] if follower.may_miss(offset) else reached - offset
         parts, selected = select(chunk, there, states if is_mixed or not wants_available else None)
         chunks += parts

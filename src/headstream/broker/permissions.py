@@ -39,8 +39,10 @@ _TABLE: Final[dict[str, _Row]] = {
     "create topics": _Row("manage_streams manage_topics", "manage_topics"),
     "change the topic": _Row("manage_streams manage_topics", "manage_topics", "manage_topic"),
     "poll": _Row("poll_messages", "poll_messages read_stream manage_topics read_topics", "poll_messages read_topic manage_topic"),
+    "set states": _Row("manage_streams manage_topics", "manage_topics", "manage_topic"),
     "send": _Row("send_messages", "send_messages manage_stream manage_topics", "send_messages manage_topic"),
 }
+"""Who sets messages aside hides them from every consumer: that takes the right to manage the topic, which a sender has not."""
 _NOTHING: Final[frozenset[str]] = frozenset()
 
 
@@ -122,6 +124,10 @@ class Rights:
     def send(self, stream: int, topic: int) -> None:
         """Send messages to a topic."""
         self._check("send", stream, topic)
+
+    def set_state(self, stream: int, topic: int) -> None:
+        """Set the states of messages of a topic: poisoned or unavailable ones are delivered to nobody unasked."""
+        self._check("set states", stream, topic)
 
     def send_somewhere(self) -> None:
         """Send messages to some topic, whichever it is."""

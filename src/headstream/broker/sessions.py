@@ -34,6 +34,7 @@ class Session:
         address: The peer's `host:port`.
         transport: How it is connected; None over HTTP.
         user_id: Who is logged in, 0 for nobody.
+        generation: The user's generation that logged in; with another one of the user, the session is not good any more.
         is_extended: Whether the client knows Headstream's own commands and statuses.
         pinged_s: When it last pinged, or came; seconds of a clock that never goes back.
         is_stale: Whether it has been silent for too long: it is not served any more.
@@ -44,20 +45,27 @@ class Session:
     address: str
     transport: TransportKind | None
     user_id: int = 0
+    generation: int = 0
     is_extended: bool = False
     pinged_s: float = 0.0
     is_stale: bool = False
     is_ended: bool = False
 
     @classmethod
-    def over_http(cls, address: str, user_id: int = 0) -> Session:
+    def over_http(cls, address: str, user_id: int = 0, generation: int = 0) -> Session:
         """Return the session of one request over HTTP, which no list of clients shows.
 
         Args:
             address: The peer's `host:port`.
             user_id: Who its token is of, 0 without one.
+            generation: The user's generation that the token was issued to.
         """
-        return cls(0, address, None, user_id, is_extended=True)
+        return cls(0, address, None, user_id, generation, is_extended=True)
+
+    @property
+    def client(self) -> int | str:
+        """Who shares what there is with others: the logged-in user by its number, else the host that it comes from."""
+        return self.user_id or self.address.rpartition(":")[0]
 
     def check_alive(self) -> None:
         """Refuse (30) a session that has been silent for too long."""

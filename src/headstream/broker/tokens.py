@@ -102,8 +102,8 @@ class Tokens:
             )
         return record.user_id
 
-    def revoke(self, token_id: str, expires_s: int) -> None:
-        """Withdraw an access token of HTTP; it is durable when this returns.
+    def revoke(self, token_id: str, expires_s: int) -> bool:
+        """Withdraw an access token of HTTP, durably, and return whether it was good until now.
 
         Args:
             token_id: Its own id.
@@ -111,8 +111,11 @@ class Tokens:
         """
         expires_us = min(expires_s * 1_000_000, _LAST_US)
         with self._lock:
+            if token_id in self._revoked:
+                return False
             accounts.revoke(self._catalog, token_id, expires_us)
             self._revoked[token_id] = expires_us
+            return True
 
     def is_revoked(self, token_id: str) -> bool:
         """Return whether an access token of HTTP was withdrawn."""

@@ -85,6 +85,11 @@ class Users:
     def __contains__(self, user_id: int) -> bool:
         return user_id in self.known
 
+    def is_good(self, user_id: int, generation: int) -> bool:
+        """Return whether what a user has logged in with is still good: a session or token of a generation of it."""
+        user = self.known.get(user_id)
+        return user is not None and user.record.is_active and user.record.generation == generation
+
     def list(self) -> list[User]:
         """Return all users, in the order of their ids."""
         return list(self.known.values())
@@ -134,7 +139,7 @@ class Users:
         return user
 
     def update(self, named: Identifier, *, name: str | None = None, is_active: bool | None = None) -> None:
-        """Give a user another name or status; None leaves it.
+        """Give a user another name or status; None leaves it. What one that is deactivated has logged in with is void.
 
         Raises:
             NotFoundError: there is no such user (20).
@@ -146,7 +151,8 @@ class Users:
                 self._check_free(name)
                 record = replace(record, name=name)
             if is_active is not None:
-                record = replace(record, is_active=is_active)
+                ended = int(record.is_active and not is_active)
+                record = replace(record, is_active=is_active, generation=record.generation + ended)
             self._put(record)
 
     def set_permissions(self, named: Identifier, permissions: Permissions | None) -> None:
@@ -164,8 +170,8 @@ class Users:
                 )
             self._put(replace(record, permissions=_to_bytes(permissions)))
 
-    def change_password(self, named: Identifier, current: str, new: str) -> None:
-        """Give a user another password.
+    def change_password(self, named: Identifier, current: str, new: str) -> User:
+        """Give a user another password, and return it: its tokens are deleted, and what it has logged in with is void.
 
         Raises:
             NotFoundError: there is no such user (20).
@@ -179,7 +185,8 @@ class Users:
             record = self.get(user.id).record
             if record.password_hash != user.record.password_hash:
                 raise refusal(Status.INVALID_CREDENTIALS, "the password was changed at this moment")
-            self._put(replace(record, password_hash=password_hash))
+            changed = replace(record, password_hash=password_hash, generation=record.generation + 1)
+            return self._put(changed, without_tokens=True)
 
     def delete(self, named: Identifier) -> User:
         """Delete a user with its tokens, and return what it was.
@@ -206,7 +213,7 @@ class Users:
         if user is not None:
             self.check_active(user)
         if self._passwords.check(password, None if user is None else user.record.password_hash) and user is not None:
-            return user
+            return user  # should it have been changed meanwhile, its generation is one that is not good
         raise refusal(Status.INVALID_CREDENTIALS, "there is no user of that name and password", advice="See that both are right")
 
     def check_active(self, user: User) -> None:
@@ -218,9 +225,11 @@ class Users:
         if self.find(name) is not None:
             raise refusal(Status.USER_ALREADY_EXISTS, f"there is a user {name!r} already", advice="Use another name")
 
-    def _put(self, record: UserRecord) -> None:
-        accounts.update_user(self._catalog, record)
-        self._know({**self.known, record.id: _user(record)})
+    def _put(self, record: UserRecord, *, without_tokens: bool = False) -> User:
+        accounts.update_user(self._catalog, record, without_tokens=without_tokens)
+        user = _user(record)
+        self._know({**self.known, record.id: user})
+        return user
 
 
 def _user(record: UserRecord) -> User:

@@ -1,6 +1,6 @@
 """What the catalog remembers of a server's users, their tokens, and the access tokens that were withdrawn.
 
-    users      id | name | password_hash | is_active | permissions | created_us
+    users      id | name | password_hash | is_active | permissions | created_us | generation
     tokens     user | name | hash | expires_us
     revoked    id | expires_us
 
@@ -47,6 +47,7 @@ class UserRecord:
         is_active: Whether it may log in.
         permissions: What it may do; None is nothing but what everybody may.
         created_us: Microseconds since 1970 UTC.
+        generation: Grows when what it has logged in with is not good any more: its password was changed, or it deactivated.
     """
 
     id: int
@@ -55,6 +56,7 @@ class UserRecord:
     is_active: bool
     permissions: bytes | None
     created_us: int
+    generation: int = 0
 
 
 @dataclass(frozen=True, slots=True)
@@ -76,8 +78,8 @@ class TokenRecord:
 
 def list_users(catalog: Catalog) -> list[UserRecord]:
     """Return all users, by id."""
-    query = "SELECT id, name, password_hash, is_active, permissions, created_us FROM users ORDER BY id"
-    rows = catalog.select(query, since=_SINCE)
+    query = "SELECT id, name, password_hash, is_active, permissions, created_us, generation FROM users ORDER BY id"
+    rows = catalog.select(query, since=7)
     return [UserRecord(id_, name, hashed, bool(active), *rest) for id_, name, hashed, active, *rest in rows]
 
 
@@ -99,13 +101,15 @@ def insert_user(
         return last_user_id(catalog)
 
 
-def update_user(catalog: Catalog, user: UserRecord) -> None:
-    """Replace what is known of a user, by its id."""
+def update_user(catalog: Catalog, user: UserRecord, *, without_tokens: bool = False) -> None:
+    """Replace what is known of a user, by its id; without tokens, those that it has are deleted with it."""
     with catalog.transaction(()):
         catalog.change(
-            "UPDATE users SET name = ?, password_hash = ?, is_active = ?, permissions = ? WHERE id = ?",
-            user.name, user.password_hash, user.is_active, user.permissions, user.id,
+            "UPDATE users SET name = ?, password_hash = ?, is_active = ?, permissions = ?, generation = ? WHERE id = ?",
+            user.name, user.password_hash, user.is_active, user.permissions, user.generation, user.id,
         )  # fmt: skip
+        if without_tokens:
+            catalog.change("DELETE FROM tokens WHERE user = ?", user.id)
 
 
 def delete_user(catalog: Catalog, user_id: int) -> None:

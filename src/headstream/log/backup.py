@@ -34,8 +34,8 @@ from headstream.log.commit_records import pending_commits
 from headstream.log.files import Files
 from headstream.log.log import Log
 from headstream.log.marker import read_marker, write_marker
-from headstream.log.partition import DEFAULT_SEGMENT_BYTES
 from headstream.log.segment_removal import open_index
+from headstream.log.segment_size import DEFAULT_SEGMENT_BYTES
 from headstream.log.staging import Manifest, epoch_directory
 from headstream.log.state_records import find_states, put_states
 from headstream.model.message import MessageState, StateChange
@@ -46,6 +46,7 @@ from headstream.segments.layout import (
     INDEX_HEADER_BYTES,
     INDEX_SUFFIX,
     OFFSETS_NAME,
+    PRODUCERS_NAME,
     STAGED_NAME,
     base_offsets,
     log_suffix,
@@ -300,6 +301,8 @@ class Backup:
             self._files.make_directory(target)
             try:
                 size_bytes = self._copy_segments(directory, target, end_offset)
+                # Behind the messages: what is remembered of later ones is cleared when the copy is opened.
+                self._copy_file(f"{directory}/{PRODUCERS_NAME}", f"{target}/{PRODUCERS_NAME}")
             except (_GoneError, OffsetOutOfRangeError, PartitionNotFoundError):
                 self._files.remove_directory(target)
             else:

@@ -7,6 +7,7 @@
     5    commits                                                    before: none
     6    topics.compression, topics.replication, groups             before: 1, 1, none
          users, tokens, revoked                                     before: none
+    7    writers, users.generation, states.change, state_changes    before: none, 0, NULL, none
 
 A writer brings an older database up when it opens it; until then readers take what is not there yet for what stands
 under `before`. A reader asks for the version anew each time, since a writer may come in between.
@@ -18,7 +19,7 @@ from typing import Final
 
 __all__ = ["SCHEMA", "STEPS", "VERSION", "topic_columns"]
 
-VERSION: Final = 6
+VERSION: Final = 7
 _STATES: Final = """
 CREATE TABLE IF NOT EXISTS states (
     topic INTEGER NOT NULL, partition INTEGER NOT NULL, offset INTEGER NOT NULL, state INTEGER NOT NULL,
@@ -40,12 +41,26 @@ CREATE TABLE IF NOT EXISTS groups (
 _ACCOUNTS: Final = """
 CREATE TABLE IF NOT EXISTS users (
     id INTEGER PRIMARY KEY AUTOINCREMENT, name TEXT NOT NULL UNIQUE, password_hash TEXT NOT NULL, is_active INTEGER NOT NULL,
-    permissions BLOB, created_us INTEGER NOT NULL);
+    permissions BLOB, created_us INTEGER NOT NULL{generation});
 CREATE TABLE IF NOT EXISTS tokens (
     user INTEGER NOT NULL REFERENCES users (id) ON DELETE CASCADE, name TEXT NOT NULL, hash BLOB NOT NULL UNIQUE,
     expires_us INTEGER, PRIMARY KEY (user, name)) WITHOUT ROWID;
 CREATE TABLE IF NOT EXISTS revoked (id TEXT PRIMARY KEY, expires_us INTEGER NOT NULL) WITHOUT ROWID;
 """
+_GENERATION: Final = "generation INTEGER NOT NULL DEFAULT 0"
+_WRITERS: Final = """
+CREATE TABLE IF NOT EXISTS writers (name TEXT PRIMARY KEY, owner INTEGER NOT NULL, claimed_us INTEGER NOT NULL) WITHOUT ROWID;
+CREATE INDEX IF NOT EXISTS writers_of_owner ON writers (owner);
+"""
+_STATE_CHANGES: Final = """
+ALTER TABLE states ADD COLUMN change INTEGER;
+CREATE INDEX IF NOT EXISTS states_of_change ON states (change) WHERE change IS NOT NULL;
+CREATE TABLE IF NOT EXISTS state_changes (number INTEGER PRIMARY KEY AUTOINCREMENT, reason TEXT NOT NULL, author TEXT NOT NULL);
+CREATE TRIGGER IF NOT EXISTS unused_state_change AFTER DELETE ON states
+    WHEN OLD.change IS NOT NULL AND NOT EXISTS (SELECT 1 FROM states WHERE change = OLD.change)
+    BEGIN DELETE FROM state_changes WHERE number = OLD.change; END;
+"""
+"""What many messages were set aside with is kept once, as long as a message has it; older rows have it beside them."""
 SCHEMA: Final = f"""
 PRAGMA journal_mode = WAL;
 BEGIN IMMEDIATE;
@@ -63,9 +78,11 @@ CREATE TABLE IF NOT EXISTS partitions (
     topic INTEGER NOT NULL REFERENCES topics (number) ON DELETE CASCADE, number INTEGER NOT NULL,
     created_us INTEGER NOT NULL, PRIMARY KEY (topic, number)) WITHOUT ROWID;
 {_STATES}
+{_STATE_CHANGES}
 {_COMMITS}
 {_GROUPS}
-{_ACCOUNTS}
+{_ACCOUNTS.format(generation=f", {_GENERATION}")}
+{_WRITERS}
 PRAGMA user_version = {VERSION};
 COMMIT;
 """
@@ -79,8 +96,10 @@ STEPS: Final = {
     "ALTER TABLE topics ADD COLUMN deduplication_count INTEGER; PRAGMA user_version = 4; COMMIT;",
     4: f"BEGIN IMMEDIATE; {_COMMITS} PRAGMA user_version = 5; COMMIT;",
     5: "BEGIN IMMEDIATE; ALTER TABLE topics ADD COLUMN compression INTEGER NOT NULL DEFAULT 1; "
-    f"ALTER TABLE topics ADD COLUMN replication INTEGER NOT NULL DEFAULT 1; {_GROUPS} {_ACCOUNTS} "
+    f"ALTER TABLE topics ADD COLUMN replication INTEGER NOT NULL DEFAULT 1; {_GROUPS} {_ACCOUNTS.format(generation='')} "
     "PRAGMA user_version = 6; COMMIT;",
+    6: f"BEGIN IMMEDIATE; {_WRITERS} ALTER TABLE users ADD COLUMN {_GENERATION}; {_STATE_CHANGES} "
+    "PRAGMA user_version = 7; COMMIT;",
 }
 """From each older version to the next."""
 

@@ -1,6 +1,7 @@
-"""What the catalog remembers of staged commits: the last epoch of each writer, and an epoch that is being appended.
+"""What the catalog remembers of staged commits: the last epoch of each writer, an epoch that is being appended, and owners.
 
 commits    writer | epoch | state | manifest | places | reason | changed_us
+writers    name | owner | claimed_us         the user of a server who first used a writer; processes beside it have none
 
 pending    an intent: the manifest is being appended; `places` says where each partition's part begins
 done       the epoch and all before it are in the log, once
@@ -15,7 +16,17 @@ from typing import Final, Literal, TypeAlias
 
 from headstream.log.catalog import Catalog
 
-__all__ = ["CommitRecord", "CommitState", "PlaceProgress", "find_commit", "forget_commits", "pending_commits", "record_commit"]
+__all__ = [
+    "CommitRecord",
+    "CommitState",
+    "PlaceProgress",
+    "claim_writer",
+    "find_commit",
+    "find_owner",
+    "forget_commits",
+    "pending_commits",
+    "record_commit",
+]
 
 CommitState: TypeAlias = Literal["pending", "done", "refused"]
 _COLUMNS: Final = "writer, epoch, state, manifest, places, reason, changed_us"
@@ -84,9 +95,40 @@ def record_commit(catalog: Catalog, record: CommitRecord, now_us: int) -> None:
         )  # fmt: skip
 
 
-def forget_commits(catalog: Catalog, prefix: str, before_us: int) -> None:
-    """Forget what was finished before a time by writers that commit once, whose names begin with a prefix."""
+def find_owner(catalog: Catalog, writer: str) -> int | None:
+    """Return the id of the user who owns a writer, or None."""
+    found = catalog.select("SELECT owner FROM writers WHERE name = ?", writer, since=7)
+    return int(found[0][0]) if found else None
+
+
+def claim_writer(catalog: Catalog, writer: str, owner: int, before: int | None, most: int, now_us: int) -> bool:
+    """Make a writer a user's, durably, unless somebody else has done so meanwhile or the user has too many; say whether it is.
+
+    Args:
+        catalog: The log's; this process is its writer.
+        writer: The writer.
+        owner: The user's id.
+        before: The owner as it was found, None for none.
+        most: How many writers a user may own.
+        now_us: The time, microseconds since 1970 UTC.
+    """
     with catalog.transaction(()):
+        owned = catalog.select("SELECT count(*) FROM writers WHERE owner = ?", owner, since=7)
+        if find_owner(catalog, writer) != before or owned[0][0] >= most:
+            return False
+        catalog.change("INSERT OR REPLACE INTO writers (name, owner, claimed_us) VALUES (?, ?, ?)", writer, owner, now_us)
+        return True
+
+
+def forget_commits(catalog: Catalog, prefix: str, before_us: int) -> None:
+    """Forget what was finished before a time by writers that commit once, whose names begin with a prefix; and the owners of
+    writers that have committed nothing since then."""
+    with catalog.transaction(()):
+        catalog.change(
+            "DELETE FROM writers WHERE claimed_us < ? "
+            "AND NOT EXISTS (SELECT 1 FROM commits WHERE writer = name AND substr(name, 1, ?) != ?)",
+            before_us, len(prefix), prefix,
+        )  # fmt: skip
         catalog.change(
             "DELETE FROM commits WHERE state != 'pending' AND changed_us < ? AND substr(writer, 1, ?) = ?",
             before_us, len(prefix), prefix,

@@ -23,23 +23,20 @@ import logging
 import os
 import threading
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import suppress
-from typing import TYPE_CHECKING, Final, NamedTuple
+from typing import TYPE_CHECKING, Final
 
 from headstream.errors import (
     CorruptLogError,
     DecodeError,
     HeadstreamError,
     InvalidInputError,
-    LimitError,
-    NotFoundError,
-    PartitionNotFoundError,
     StorageError,
-    TopicNotFoundError,
 )
 from headstream.log.catalog import Catalog, TopicRecord
+from headstream.log.commit_checks import find_topics
 from headstream.log.commit_records import (
     CommitRecord,
     PlaceProgress,
@@ -48,21 +45,18 @@ from headstream.log.commit_records import (
     pending_commits,
     record_commit,
 )
-from headstream.log.compacted_input import check_keys
+from headstream.log.inbox import take_manifest, waiting_manifests
 from headstream.log.staging import (
-    MANIFEST_SUFFIX,
     TAKEN_SUFFIX,
-    Chunk,
     Manifest,
+    chunks_of,
     epoch_directory,
     inbox_path,
     read_chunk,
-    read_manifest,
     sweep_abandoned,
     sweep_epochs,
 )
-from headstream.model.identifiers import TopicName
-from headstream.model.topology import Fsync, Limits
+from headstream.model.topology import Fsync
 from headstream.segments.layout import INBOX_NAME
 
 if TYPE_CHECKING:
@@ -92,14 +86,6 @@ _MOST_SIDE_BY_SIDE: Final = 4
 _log: Final = logging.getLogger("headstream.log")
 
 
-class _Place(NamedTuple):
-    """One chunk and where its bytes are."""
-
-    path: str
-    position: int
-    chunk: Chunk
-
-
 class StagedCommits:
     """The staged commits of a log; any thread.
 
@@ -119,6 +105,7 @@ class StagedCommits:
         self._clock_us = clock_us
         self._entropy = entropy
         self._reserved: list[Partition] = []
+        self._unfinished: dict[tuple[int, int], StorageError] = {}
         self._stop = threading.Event()
         self._thread: threading.Thread | None = None
 
@@ -168,26 +155,62 @@ class StagedCommits:
         """
         log = self._log
         with log.administration:
-            self.resume()
-            count = 0
-            for name in sorted(log.files.list_names(f"{log.root}/{INBOX_NAME}") or ()):
-                if name.endswith((MANIFEST_SUFFIX, TAKEN_SUFFIX)):
-                    self._take(f"{log.root}/{INBOX_NAME}/{name}")
+            failures, count = self._resume(), 0
+            for path in waiting_manifests(log.root, log.files):
+                try:
+                    manifest = take_manifest(path, log.files)
+                    if manifest is not None:
+                        self._take(manifest)
+                except StorageError as error:  # the next manifest may be of other partitions, or of another disk
+                    failures.append(error)
+                else:
                     count += 1
             if count:
                 forget_commits(self._catalog(), ONCE, self._clock_us() - _REMEMBERED_US)
+            if failures:
+                raise failures[0]
             return count
 
-    def resume(self) -> None:
+    def resume(self, topic: TopicRecord | None = None, number: int = 0) -> None:
         """Finish every commit that was begun: before that, its partitions take nothing else.
+
+        Args:
+            topic: With the number, the one partition that is wanted: whether the others are finished does not matter then.
+            number: The partition's.
 
         Raises:
             StorageError: the system refused; it is tried again at the next call, or opening.
         """
+        failures = self._resume()
+        if topic is None:
+            unfinished = failures[0] if failures else None
+        else:
+            unfinished = self._unfinished.get((topic.number, number))
+        if unfinished is not None:
+            raise unfinished
+
+    def _resume(self) -> list[StorageError]:
+        """Finish what can be finished of what was begun, and return why the rest cannot be just now."""
         with self._log.administration:
+            self._unfinished.clear()
+            failures: list[StorageError] = []
             for record in pending_commits(self._catalog()):
-                self._append(self._settle(record), Manifest.decode(record.manifest, f"commits, {record.writer!r}"))
-            self._release()
+                try:
+                    manifest = Manifest.decode(record.manifest, f"commits, {record.writer!r}")
+                    self._finish(self._settle(record), manifest)
+                except StorageError as error:
+                    failures.append(error)
+                    self._keep_reserved(record, error)
+                except HeadstreamError as error:  # it can never be finished, and holds up nothing else
+                    error.what = f"{error.what}; a part of the commit may be in the log"
+                    self._refuse(record.writer, record.epoch, error)
+                    self._release()
+            return failures
+
+    def _keep_reserved(self, record: CommitRecord, error: StorageError) -> None:
+        """Let nothing be appended to the partitions of a commit that is not finished."""
+        self._unfinished.update(((place.topic, place.partition), error) for place in record.places)
+        self._reserved.clear()
 
     def _catalog(self) -> Catalog:
         catalog = self._log.catalog()
@@ -195,88 +218,51 @@ class StagedCommits:
             raise AssertionError("the log's writer has a catalog")
         return catalog
 
-    def _take(self, path: str) -> None:
-        """Append what one manifest names, unless that was done before."""
-        log = self._log
-        taken = f"{path.rpartition('.')[0]}{TAKEN_SUFFIX}"
-        if path != taken:
-            try:
-                log.files.rename(path, taken)
-            except StorageError:
-                if log.files.exists(path):
-                    raise
-                return  # withdrawn just now
-        try:
-            manifest = read_manifest(taken, log.files)
-        except CorruptLogError as error:
-            _log.error("a staged commit is set aside: %s", error)
-            log.files.rename(taken, f"{taken}.damaged")
-            return
-        if manifest is None:
-            return
+    def _take(self, manifest: Manifest) -> None:
+        """Append what a manifest names, unless that was done before."""
         known = find_commit(self._catalog(), manifest.writer)
-        if known is None or known.epoch < manifest.epoch or (known.epoch == manifest.epoch and known.state == "refused"):
+        if known is not None and known.state == "pending" and known.epoch <= manifest.epoch:
+            if known.epoch < manifest.epoch:  # its record is what the unfinished one is finished from
+                raise StorageError(f"epoch {known.epoch} of writer {manifest.writer!r} is not finished yet", where=self._log.root)
+        elif known is None or known.epoch < manifest.epoch or (known.epoch == manifest.epoch and known.state == "refused"):
             self._begin(manifest)
         else:
-            self._clear(manifest)
+            self._clear(manifest.writer, manifest.epoch)
 
     def _begin(self, manifest: Manifest) -> None:
         """Record the intent, or why there can be none."""
         try:
-            topics = self._find_topics(manifest)
-        except (NotFoundError, LimitError, CorruptLogError) as error:
-            self._refuse(manifest, error)
+            record = self._plan(manifest)
+        except StorageError:
+            self._release()
+            raise
+        except HeadstreamError as error:
+            self._release()
+            self._refuse(manifest.writer, manifest.epoch, error)
             return
+        record_commit(self._catalog(), record, self._clock_us())
+        try:
+            self._finish(record, manifest)
+        except StorageError as error:
+            self._keep_reserved(record, error)
+            raise
+
+    def _plan(self, manifest: Manifest) -> CommitRecord:
+        """Return the intent of a manifest, after checking that all of it can be appended; its partitions are reserved."""
+        topics = find_topics(self._log, manifest)
         if manifest.parts:
             self._log.files.sync_directory(epoch_directory(self._log.root, manifest.writer, manifest.epoch))
         places = []
         for name, number in dict.fromkeys((chunk.topic, chunk.partition) for part in manifest.parts for chunk in part.chunks):
+            unfinished = self._unfinished.get((topics[name].number, number))
+            if unfinished is not None:
+                raise unfinished
             places.append(PlaceProgress(topics[name].number, name, number, self._reserve(topics[name], number).end_offset))
-        record = CommitRecord(manifest.writer, manifest.epoch, "pending", manifest.encode(), tuple(places))
-        record_commit(self._catalog(), record, self._clock_us())
+        return CommitRecord(manifest.writer, manifest.epoch, "pending", manifest.encode(), tuple(places))
+
+    def _finish(self, record: CommitRecord, manifest: Manifest) -> None:
         self._append(record, manifest)
         self._release()
-
-    def _find_topics(self, manifest: Manifest) -> dict[str, TopicRecord]:
-        """Return the topics of a manifest by name, after checking that all of it can be appended."""
-        log = self._log
-        if manifest.identity != log.identity:
-            raise NotFoundError(f"it is meant for another log, {manifest.identity}", where=log.root)
-        topics: dict[str, TopicRecord] = {}
-        for part in manifest.parts:
-            path = f"{epoch_directory(log.root, manifest.writer, manifest.epoch)}/{part.name}"
-            file = log.files.open_read(path)
-            size_bytes = 0
-            if file is not None:
-                size_bytes = file.size_bytes()
-                file.close()
-            if size_bytes < sum(chunk.size_bytes for chunk in part.chunks):
-                raise CorruptLogError("a staged file is missing or cut short", where=path, advice="Send the batch again")
-            position = 0
-            for chunk in part.chunks:
-                topic = topics.get(chunk.topic)
-                if topic is None:
-                    topic = topics[chunk.topic] = self._find_topic(chunk.topic)
-                if chunk.partition > topic.partitions:
-                    raise PartitionNotFoundError(
-                        f"topic {chunk.topic!r} has no partition {chunk.partition} any more",
-                        advice=f"Its partitions are 1 to {topic.partitions}",
-                    )
-                if topic.options.compaction_delay_us is not None:
-                    check_keys(read_chunk(path, log.files, position, chunk), chunk.topic)
-                position += chunk.size_bytes
-        for name, limits in manifest.limits.items():
-            if limits == Limits.WIDE.value and topics[name].limits is Limits.IGGY:
-                raise LimitError(f"topic {name!r} has been made again, with limits iggy", advice="Send the batch again")
-        return topics
-
-    def _find_topic(self, name: str) -> TopicRecord:
-        parsed = TopicName.parse(name)
-        stream = self._log.snapshot().get(parsed.stream)
-        topic = None if stream is None else stream.topics.get(parsed.topic)
-        if topic is None:
-            raise TopicNotFoundError(f"topic {name!r} is not there any more", where=self._log.root, advice="Create it first")
-        return topic
 
     def _reserve(self, topic: TopicRecord, number: int) -> Partition:
         partition = self._log.partition(topic, number)
@@ -296,11 +282,11 @@ class StagedCommits:
             self._append_places(record, manifest)
         except (InvalidInputError, DecodeError, CorruptLogError) as error:
             error.what = f"{error.what}; a part of the commit may be in the log"
-            self._refuse(manifest, error)
+            self._refuse(manifest.writer, manifest.epoch, error)
             return
         done = dataclasses.replace(record, state="done", manifest=b"", places=())
         record_commit(self._catalog(), done, self._clock_us())
-        self._clear(manifest)
+        self._clear(manifest.writer, manifest.epoch)
 
     def _settle(self, record: CommitRecord) -> CommitRecord:
         """Take back what a power cut has damaged of an intent, and have it begin where its partitions end, where that took
@@ -355,7 +341,7 @@ class StagedCommits:
         options = dataclasses.replace(topic.options, compaction_delay_us=None)
         may_drop = options.deduplication_count is not None
         offset = place.from_offset
-        for number, (path, position, chunk) in enumerate(_chunks_of(log.root, manifest, place)):
+        for number, (path, position, chunk) in enumerate(chunks_of(log.root, manifest, place.name, place.partition)):
             if number < place.next_chunk:
                 continue
             if partition.end_offset <= offset:
@@ -372,29 +358,17 @@ class StagedCommits:
             partition.sync()
         return record
 
-    def _refuse(self, manifest: Manifest, error: HeadstreamError) -> None:
-        refused = CommitRecord(manifest.writer, manifest.epoch, "refused", reason=str(error))
-        record_commit(self._catalog(), refused, self._clock_us())
-        _log.error("epoch %d of %s is refused: %s", manifest.epoch, manifest.writer, error)
-        self._clear(manifest)
+    def _refuse(self, writer: str, epoch: int, error: HeadstreamError) -> None:
+        record_commit(self._catalog(), CommitRecord(writer, epoch, "refused", reason=str(error)), self._clock_us())
+        _log.error("a staged commit is refused: writer %r, epoch %d: %s", writer, epoch, error)
+        self._clear(writer, epoch)
 
-    def _clear(self, manifest: Manifest) -> None:
+    def _clear(self, writer: str, epoch: int) -> None:
         """Remove what was staged, and then the manifest."""
         log = self._log
-        sweep_epochs(log.root, log.files, manifest.writer, manifest.epoch)
-        log.files.remove(inbox_path(log.root, manifest.writer, manifest.epoch, TAKEN_SUFFIX))
+        sweep_epochs(log.root, log.files, writer, epoch)
+        log.files.remove(inbox_path(log.root, writer, epoch, TAKEN_SUFFIX))
 
 
 def _is_same(one: PlaceProgress, other: PlaceProgress) -> bool:
     return (one.topic, one.partition) == (other.topic, other.partition)
-
-
-def _chunks_of(root: str, manifest: Manifest, place: PlaceProgress) -> Iterator[_Place]:
-    """Return the chunks of one partition, in the order in which they are appended."""
-    directory = epoch_directory(root, manifest.writer, manifest.epoch)
-    for part in manifest.parts:
-        position = 0
-        for chunk in part.chunks:
-            if (chunk.topic, chunk.partition) == (place.name, place.partition):
-                yield _Place(f"{directory}/{part.name}", position, chunk)
-            position += chunk.size_bytes

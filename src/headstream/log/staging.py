@@ -5,7 +5,8 @@
     DIR/inbox/<writer>-<epoch>.taken               the same, while the log's writer appends what it names
 
 A writer is whoever sends epochs one after the other: a Spark query, say. An epoch is committed once: the log remembers
-the last one of each writer (commit_records.py), and a manifest of it or of an earlier one changes nothing any more.
+the last one of each writer (commit_records.py): a manifest of it changes nothing any more, one of an earlier epoch is
+refused.
 
 Nobody needs the log's lock to stage and to commit. Its writer, whichever process that is, appends what the manifest
 names (commits.py), and whoever committed waits for that (submission.py). What was staged and never committed is swept
@@ -15,9 +16,9 @@ by the same writer's next commit, or after a day.
 from __future__ import annotations
 
 import json
-from collections.abc import Iterable
+from collections.abc import Iterable, Iterator
 from dataclasses import asdict, dataclass
-from typing import Final
+from typing import Any, Final, NamedTuple
 from urllib.parse import quote, unquote
 
 from headstream.codec.batch.scan import crc32c
@@ -28,12 +29,18 @@ from headstream.segments.layout import INBOX_NAME, STAGED_NAME
 
 __all__ = [
     "MANIFEST_SUFFIX",
+    "MAX_EPOCH",
+    "MAX_WRITER_BYTES",
     "TAKEN_SUFFIX",
     "Chunk",
+    "ChunkPlace",
     "Manifest",
     "StagedPart",
     "StagedWriter",
+    "check_epoch",
+    "chunks_of",
     "epoch_directory",
+    "inbox_name",
     "inbox_path",
     "read_chunk",
     "read_manifest",
@@ -46,6 +53,10 @@ __all__ = [
 MANIFEST_SUFFIX: Final = ".json"
 TAKEN_SUFFIX: Final = ".taken"
 _PART_SUFFIX: Final = ".batches"
+MAX_WRITER_BYTES: Final = 200
+"""Of a writer's name as it stands in a file's: with an epoch and every suffix it stays within the 255 that systems take."""
+MAX_EPOCH: Final = (1 << 63) - 1
+"""The greatest number of the catalog."""
 _ABANDONED_US: Final = 86_400 * 1_000_000
 """Nobody commits any more what has not been written to for a day. It would be refused, and staged again."""
 
@@ -117,17 +128,30 @@ class Manifest:
             body = outer["manifest"]
             if crc32c(body.encode()) != outer["check"]:
                 raise ValueError("the checksum does not fit")
-            members = json.loads(body)
-            parts = tuple(
-                StagedPart(part["name"], tuple(Chunk(**chunk) for chunk in part["chunks"])) for part in members["parts"]
-            )
-            return cls(members["writer"], members["epoch"], members["identity"], members["limits"], parts)
+            return _read_members(json.loads(body))
         except (ValueError, TypeError, KeyError, AttributeError) as error:
             raise CorruptLogError(
                 f"the manifest of a staged commit cannot be read: {error}",
                 where=where,
                 advice="Move the file away; the job that wrote it sends its batch again when it is started anew",
             ) from error
+
+
+def _read_members(members: Any) -> Manifest:
+    """Return a manifest out of its JSON; ValueError, TypeError, KeyError or AttributeError where it is none."""
+    parts = tuple(StagedPart(part["name"], tuple(Chunk(**chunk) for chunk in part["chunks"])) for part in members["parts"])
+    manifest = Manifest(members["writer"], members["epoch"], members["identity"], dict(members["limits"]), parts)
+    chunks = [chunk for part in parts for chunk in part.chunks]
+    texts = [manifest.writer, manifest.identity, *(part.name for part in parts), *(chunk.topic for chunk in chunks)]
+    if not all(isinstance(text, str) for text in texts):
+        raise ValueError("a name is no text")
+    numbers = [number for each in chunks for number in (each.partition, each.size_bytes, each.count, each.crc32c)]
+    if not all(type(number) is int and number >= 0 for number in (manifest.epoch, *numbers)):
+        raise ValueError("a number is none, or negative")
+    if any("/" in part.name or "\0" in part.name for part in parts):
+        raise ValueError("a part's name leads out of its directory")
+    check_epoch(manifest.writer, manifest.epoch)
+    return manifest
 
 
 def _writer_directory(root: str, writer: str) -> str:
@@ -139,9 +163,29 @@ def epoch_directory(root: str, writer: str, epoch: int) -> str:
     return f"{_writer_directory(root, writer)}/{epoch}"
 
 
+def inbox_name(writer: str, epoch: int, suffix: str = MANIFEST_SUFFIX) -> str:
+    """Return the name of an epoch's manifest in the inbox."""
+    return f"{quote(writer, safe='')}-{epoch}{suffix}"
+
+
 def inbox_path(root: str, writer: str, epoch: int, suffix: str = MANIFEST_SUFFIX) -> str:
     """Return where the manifest of an epoch is."""
-    return f"{root}/{INBOX_NAME}/{quote(writer, safe='')}-{epoch}{suffix}"
+    return f"{root}/{INBOX_NAME}/{inbox_name(writer, epoch, suffix)}"
+
+
+def check_epoch(writer: str, epoch: int) -> None:
+    """Refuse a writer's name that cannot name a directory, and an epoch that is no number of the catalog.
+
+    Raises:
+        InvalidInputError: one of them cannot be kept.
+    """
+    if writer in ("", ".", "..") or len(quote(writer, safe="", errors="surrogatepass")) > MAX_WRITER_BYTES:
+        raise InvalidInputError(
+            f"{writer!r:.60} cannot name a writer",
+            advice=f"Use 1 to {MAX_WRITER_BYTES} letters, digits, hyphens; any other character counts 3 a byte of its UTF-8",
+        )
+    if not 0 <= epoch <= MAX_EPOCH:
+        raise InvalidInputError(f"epoch {epoch} of writer {writer!r:.60} cannot be kept", advice=f"Use 0 to {MAX_EPOCH}")
 
 
 def read_manifest(path: str, files: Files) -> Manifest | None:
@@ -167,11 +211,13 @@ class StagedWriter:
         name: Of the part, without suffix; no other attempt at the same work may have the same.
         position: Where in the file what comes lies, bytes: others may have begun it.
 
-    Raises, when a batch is added:
-        InvalidInputError: the file does not reach to that position.
+    Raises:
+        InvalidInputError: the writer or the epoch cannot be kept; or, when a batch is added, the file does not reach to
+            that position.
     """
 
     def __init__(self, root: str, files: Files, writer: str, epoch: int, name: str, *, position: int = 0) -> None:
+        check_epoch(writer, epoch)
         self._directory = epoch_directory(root, writer, epoch)
         self._files = files
         self._name = self.file_name(name)
@@ -276,6 +322,25 @@ def sweep_abandoned(root: str, files: Files, now_us: int) -> None:
             if not is_new and f"{quoted}-{epoch}" not in wanted:
                 files.remove_directory(directory)
         files.remove_empty_directory(_writer_directory(root, writer))
+
+
+class ChunkPlace(NamedTuple):
+    """One chunk and where its bytes are."""
+
+    path: str
+    position: int
+    chunk: Chunk
+
+
+def chunks_of(root: str, manifest: Manifest, topic: str, partition: int) -> Iterator[ChunkPlace]:
+    """Return the chunks of one partition, in the order in which they are appended."""
+    directory = epoch_directory(root, manifest.writer, manifest.epoch)
+    for part in manifest.parts:
+        position = 0
+        for chunk in part.chunks:
+            if (chunk.topic, chunk.partition) == (topic, partition):
+                yield ChunkPlace(f"{directory}/{part.name}", position, chunk)
+            position += chunk.size_bytes
 
 
 def read_chunk(path: str, files: Files, position: int, chunk: Chunk) -> memoryview:

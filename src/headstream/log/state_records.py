@@ -1,6 +1,7 @@
 """What the catalog remembers of messages that are set aside in place: states.py says how.
 
-states     topic | partition | offset | state | reason | author | changed_us | is_pending
+states           topic | partition | offset | state | reason | author | changed_us | is_pending | change
+state_changes    number | reason | author        what one change said of all its messages, once; gone with the last of them
 
 A row that is pending is an intent: the message's byte may not say so yet. What changes rows is called within
 Catalog.transaction() alone.
@@ -9,17 +10,47 @@ Catalog.transaction() alone.
 from __future__ import annotations
 
 from collections.abc import Iterable
+from typing import Final
 
 from headstream.log.catalog import Catalog
 from headstream.model.message import StateChange
 
-__all__ = ["find_states", "forget_states", "pending_states", "put_states", "remove_states", "settle_states"]
+__all__ = ["find_exception", "find_states", "forget_states", "pending_states", "put_states", "remove_states", "settle_states"]
 
 
-def find_states(catalog: Catalog, topic: int, partition: int) -> list[StateChange]:
-    """Return every message of a partition that is not available, pending ones included, by offset."""
-    query = "SELECT offset, state, reason, author, changed_us FROM states WHERE topic = ? AND partition = ? ORDER BY offset"
-    return [StateChange(*row) for row in catalog.select(query, topic, partition, since=3)]
+_LAST: Final = (1 << 63) - 1
+"""The greatest number of the catalog."""
+
+
+def find_states(
+    catalog: Catalog, topic: int, partition: int, from_offset: int = 0, until_offset: int = 1 << 62, count: int = -1
+) -> list[StateChange]:
+    """Return the messages of a partition that are not available, pending ones included, by offset.
+
+    Args:
+        catalog: The log's.
+        topic: The topic's number.
+        partition: From 1.
+        from_offset: The first offset that is looked at.
+        until_offset: One past the last one.
+        count: The most messages; less than 0 is all.
+    """
+    since = (topic, partition, min(from_offset, _LAST), min(until_offset, _LAST), count)
+    where = "WHERE topic = ? AND partition = ? AND offset >= ? AND offset < ? ORDER BY offset LIMIT ?"
+    found = catalog.select(
+        "SELECT offset, state, coalesce(kept.reason, states.reason), coalesce(kept.author, states.author), changed_us "
+        f"FROM states LEFT JOIN state_changes AS kept ON kept.number = states.change {where}",
+        *since,
+        since=7,
+    ) or catalog.select(f"SELECT offset, state, reason, author, changed_us FROM states {where}", *since, since=3)
+    return [StateChange(*row) for row in found]
+
+
+def find_exception(catalog: Catalog, topic: int, partition: int, from_offset: int) -> int | None:
+    """Return the offset of the first message at or after an offset that may not be available, or None."""
+    query = "SELECT offset FROM states WHERE topic = ? AND partition = ? AND offset >= ? ORDER BY offset LIMIT 1"
+    found = catalog.select(query, topic, partition, min(from_offset, _LAST), since=3)
+    return int(found[0][0]) if found else None
 
 
 def pending_states(catalog: Catalog) -> list[tuple[int, int, int, int]]:
@@ -30,10 +61,27 @@ def pending_states(catalog: Catalog) -> list[tuple[int, int, int, int]]:
 
 def put_states(catalog: Catalog, topic: int, partition: int, changes: Iterable[StateChange]) -> None:
     """Record what the states of messages are about to be."""
+    wanted = list(changes)
+    # First of all what was recorded goes: with its last message, what a change says goes too.
     catalog.change_each(
-        "INSERT OR REPLACE INTO states VALUES (?, ?, ?, ?, ?, ?, ?, 1)",
-        [(topic, partition, each.offset, each.state, each.reason, each.by, each.changed_us) for each in changes],
+        "DELETE FROM states WHERE topic = ? AND partition = ? AND offset = ?",
+        [(topic, partition, each.offset) for each in wanted],
     )
+    numbers = {said: _put_change(catalog, *said) for said in dict.fromkeys((each.reason, each.by) for each in wanted)}
+    catalog.change_each(
+        "INSERT INTO states (topic, partition, offset, state, reason, author, changed_us, is_pending, change) "
+        "VALUES (?, ?, ?, ?, '', '', ?, 1, ?)",
+        [(topic, partition, each.offset, each.state, each.changed_us, numbers[each.reason, each.by]) for each in wanted],
+    )
+
+
+def _put_change(catalog: Catalog, reason: str, author: str) -> int:
+    """Keep what a change says, unless the last one said the same, and return its number."""
+    last = catalog.select("SELECT number, reason, author FROM state_changes ORDER BY number DESC LIMIT 1", since=7)
+    if last and last[0][1:] == (reason, author):
+        return int(last[0][0])
+    catalog.change("INSERT INTO state_changes (reason, author) VALUES (?, ?)", reason, author)
+    return int(catalog.select("SELECT max(number) FROM state_changes", since=7)[0][0])
 
 
 def settle_states(catalog: Catalog, topic: int, partition: int, offsets: Iterable[int], available: int) -> None:

@@ -16,16 +16,16 @@ asks for the rows before and after reading the bytes: a change in between is in 
 from __future__ import annotations
 
 import threading
-from bisect import bisect_left
 from collections.abc import Callable, Iterable, Sequence
 from contextlib import suppress
 from typing import Final
 
-from headstream.errors import CorruptLogError, InvalidInputError, LogError, OffsetOutOfRangeError
+from headstream.errors import CorruptLogError, InvalidInputError, LimitError, LogError, OffsetOutOfRangeError
 from headstream.log.catalog import Catalog, TopicRecord
 from headstream.log.closed_segments import finish_pass
 from headstream.log.files import Files
 from headstream.log.state_records import (
+    find_exception,
     find_states,
     forget_states,
     pending_states,
@@ -33,10 +33,10 @@ from headstream.log.state_records import (
     remove_states,
     settle_states,
 )
-from headstream.model.message import MessageState, StateChange
+from headstream.model.message import MAX_AUTHOR_BYTES, MAX_REASON_BYTES, MessageState, StateChange
 from headstream.segments.follower import PartitionFollower
 
-__all__ = ["MessageStates", "has_exception"]
+__all__ = ["MessageStates"]
 
 _STATE_AT: Final = 8
 """The state's byte in a stored message: after the offset, an unsigned 64-bit number."""
@@ -67,31 +67,50 @@ class MessageStates:
         self._directory_of = directory_of
         self._lock = lock
         self.writes_count = 0
-        self._known: dict[tuple[int, int], Sequence[int]] = {}
+        self._available: set[tuple[int, int]] = set()
         self._changes = -1
 
-    def exceptions(self, topic: TopicRecord, number: int) -> Sequence[int]:
-        """Return the offsets, ascending, of the messages of a partition that may not be available.
+    def next_exception(self, topic: TopicRecord, number: int, from_offset: int = 0) -> int | None:
+        """Return the offset of the first message at or after an offset that may not be available, or None.
+
+        Where all are available, which is mostly so, nothing is looked up until the catalog changes.
 
         Args:
             topic: The topic.
             number: The partition's, from 1.
+            from_offset: Where to begin.
         """
         changes = self._catalog.changes()
         if changes != self._changes:
-            self._known, self._changes = {}, changes
-        known = self._known
-        found = known.get((topic.number, number))
-        if found is None:
-            found = known[topic.number, number] = [change.offset for change in find_states(self._catalog, topic.number, number)]
+            self._available, self._changes = set(), changes
+        key, available = (topic.number, number), self._available
+        if key in available:
+            return None
+        found = find_exception(self._catalog, topic.number, number, from_offset)
+        if found is None and from_offset == 0:
+            available.add(key)
         return found
 
-    def changes(self, topic: TopicRecord, number: int) -> list[StateChange]:
-        """Return every message of a partition that is not available, by offset, with who made it so, why and when."""
+    def changes(self, topic: TopicRecord, number: int, from_offset: int = 0, count: int = -1) -> list[StateChange]:
+        """Return the messages of a partition that are not available, by offset, with who made it so, why and when.
+
+        Args:
+            topic: The topic.
+            number: The partition's, from 1.
+            from_offset: The first offset that is looked at.
+            count: The most messages; less than 0 is all.
+        """
         with PartitionFollower(self._directory_of(topic, number), self._files) as follower:
             first = follower.first_offset
-        found = find_states(self._catalog, topic.number, number)
-        return [change for change in found if change.state != _AVAILABLE and change.offset >= first]
+        found: list[StateChange] = []
+        at = max(first, from_offset)
+        while count < 0 or len(found) < count:  # a change that is under way may be one that makes messages available
+            rows = find_states(self._catalog, topic.number, number, at, count=count - len(found) if count >= 0 else -1)
+            found += [change for change in rows if change.state != _AVAILABLE]
+            if not rows or count < 0:
+                break
+            at = rows[-1].offset + 1
+        return found
 
     def set(self, topic: TopicRecord, number: int, offsets: Iterable[int], change: StateChange) -> None:
         """Set the state of messages; it is done, and on the disk itself, when this returns.
@@ -109,6 +128,10 @@ class MessageStates:
         wanted = sorted(set(offsets))
         if not 1 <= change.state <= 255:
             raise InvalidInputError(f"state {change.state} is not a number from 1 to 255")
+        for what, text, most in (("reason", change.reason, MAX_REASON_BYTES), ("author", change.by, MAX_AUTHOR_BYTES)):
+            size_bytes = len(text.encode("utf-8", "surrogatepass"))
+            if size_bytes > most:
+                raise LimitError(f"the {what} of a change of states has {size_bytes} bytes", advice=f"Use {most} at most")
         if not wanted:
             return
         directory = self._directory_of(topic, number)
@@ -129,13 +152,14 @@ class MessageStates:
 
     def forget(self, topic: TopicRecord, number: int, until_offset: int) -> None:
         """Forget the states of messages before an offset: they are dropped."""
-        if has_exception(self.exceptions(topic, number), 0, until_offset):
+        first = self.next_exception(topic, number)
+        if first is not None and first < until_offset:
             with self._catalog.transaction(_NO_TOPICS):
                 forget_states(self._catalog, topic.number, number, until_offset)
 
     def forget_missing(self, topic: TopicRecord, number: int) -> None:
         """Forget the states of messages that compaction has taken."""
-        if not self.exceptions(topic, number):
+        if self.next_exception(topic, number) is None:
             return
         with self._lock:
             offsets = [change.offset for change in find_states(self._catalog, topic.number, number)]
@@ -212,15 +236,3 @@ class MessageStates:
                 file.sync()
             finally:
                 file.close()
-
-
-def has_exception(exceptions: Sequence[int], from_offset: int, until_offset: int) -> bool:
-    """Return whether one of these ascending offsets is in a range.
-
-    Args:
-        exceptions: As MessageStates.exceptions() gives them.
-        from_offset: The first offset of the range.
-        until_offset: One past its last.
-    """
-    place = bisect_left(exceptions, from_offset)
-    return place < len(exceptions) and exceptions[place] < until_offset

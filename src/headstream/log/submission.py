@@ -1,6 +1,6 @@
 """Submission: how any process commits what was staged, whoever has the log's lock.
 
-committed before         nothing is to be done
+committed before         nothing is to be done; behind a later epoch of its writer, it is an error
 the lock is free         this process takes it for a moment and appends
 another process has it   that one appends and clears away; it is waited for, and taken over from if it ends
 nobody does              the commit is withdrawn, and the one who has the lock is named
@@ -13,11 +13,11 @@ import uuid
 from collections.abc import Callable
 from typing import Final
 
-from headstream.errors import InvalidInputError, LogLockedError, StorageError
+from headstream.errors import CorruptLogError, InvalidInputError, LogLockedError, StorageError
 from headstream.log.commit_records import CommitRecord
 from headstream.log.log import Log
 from headstream.log.opening import close_log, open_directory
-from headstream.log.staging import MANIFEST_SUFFIX, TAKEN_SUFFIX, Manifest, inbox_path, remove_staged
+from headstream.log.staging import MANIFEST_SUFFIX, TAKEN_SUFFIX, Manifest, check_epoch, inbox_path, remove_staged
 from headstream.segments.layout import INBOX_NAME
 
 __all__ = ["commit_staged", "commit_to", "is_committed", "is_taken_up"]
@@ -75,7 +75,8 @@ def commit_staged(
 
     Raises:
         LogLockedError: the process that has the lock does not append it; the commit is withdrawn, nothing is in the log.
-        InvalidInputError: it cannot be appended, as when a topic is gone; nothing is in the log.
+        InvalidInputError: it cannot be appended, as when a topic is gone, or a later epoch of its writer was committed; nothing
+            is in the log.
         StorageError: the system refused; what was begun is finished by the log's next writer.
     """
     log = open_directory(directory)
@@ -95,8 +96,10 @@ def commit_to(
 ) -> None:
     """Commit what was staged in a log that is open, as commit_staged() does; arguments and errors are the same."""
     writer, epoch = manifest.writer, manifest.epoch
+    check_epoch(writer, epoch)
     path = inbox_path(log.root, writer, epoch)
     before = log.commits.outcome(writer)
+    _check_not_skipped(log, before, epoch)
     if _is_done(before, epoch):
         remove_staged(log.root, log.files, writer, epoch)
         return
@@ -106,11 +109,14 @@ def commit_to(
     is_withdrawable = True
     while True:
         locked: LogLockedError | None = None
+        failure: StorageError | None = None
         try:
             log.start_writing(str(uuid.uuid4()), time.time_ns() // 1000, briefly=True)
             log.commits.take_in()
         except LogLockedError as error:
             locked = error
+        except StorageError as error:
+            failure = error
         record = log.commits.outcome(writer)
         is_refused = record is not None and record != before and record.epoch == epoch and record.state == "refused"
         if is_refused or _is_done(record, epoch):
@@ -119,7 +125,16 @@ def commit_to(
                 continue
             if record is not None and is_refused:
                 raise InvalidInputError(f"a staged commit was refused: {record.reason}", where=log.root)
+            _check_not_skipped(log, record, epoch)
             return
+        if failure is not None:
+            raise failure
+        if locked is None and not _is_in_inbox(log, writer, epoch):
+            raise CorruptLogError(
+                "the manifest of a staged commit was set aside, for a reason that the writer's log tells",
+                where=path,
+                advice="Send the batch again",
+            )
         if monotonic() > until and locked is not None:
             if not is_withdrawable:
                 raise StorageError(
@@ -133,6 +148,17 @@ def commit_to(
             until = monotonic() + timeout_s * _TAKEN_WAIT_FACTOR
         sleep(look_s)
         look_s = min(look_s * 2, _LAST_LOOK_S)
+
+
+def _check_not_skipped(log: Log, record: CommitRecord | None, epoch: int) -> None:
+    """Refuse an epoch that is behind another one of its writer: whether it was committed in its time is not known any more."""
+    if record is not None and record.epoch > epoch:
+        remove_staged(log.root, log.files, record.writer, epoch)
+        raise InvalidInputError(
+            f"epoch {epoch} of writer {record.writer!r} is behind its epoch {record.epoch}: it is not appended",
+            where=log.root,
+            advice="Epochs of a writer ascend; give another job a writer of its own",
+        )
 
 
 def _withdraw(log: Log, path: str) -> bool:

@@ -10,8 +10,24 @@ from typing import TYPE_CHECKING, Any, Final
 from headstream.errors import InvalidInputError
 from headstream.model.headers import NO_HEADERS, Headers
 
-__all__ = ["Message", "MessageState", "ReceivedMessage", "StateChange", "checksum", "parse_state", "state_name", "stored_message"]
+__all__ = [
+    "MAX_AUTHOR_BYTES",
+    "MAX_REASON_BYTES",
+    "MAX_STATE_OFFSETS",
+    "Message",
+    "MessageState",
+    "ReceivedMessage",
+    "StateChange",
+    "checksum",
+    "parse_state",
+    "state_name",
+    "stored_message",
+]
 
+MAX_REASON_BYTES: Final = 1000
+MAX_AUTHOR_BYTES: Final = 255
+MAX_STATE_OFFSETS: Final = 10_000
+"""What one change of states has at most: a sentence or two, a name, and as many messages as are found and synced in a moment."""
 _MAX_ID: Final = (1 << 128) - 1
 
 

@@ -14,6 +14,7 @@ from headstream.server.disclosure import disclose
 from headstream.server.logs import note
 from headstream.server.troubles import TROUBLES
 from headstream.wire.codes import Code, name_of_code
+from headstream.wire.commands.sessions import Login
 from headstream.wire.extensions.messages import WaitMessages, Woken
 from headstream.wire.frames import encode_response, response_head
 from headstream.wire.refusals import encode_refusal, status_of
@@ -57,18 +58,24 @@ class Answers:
         try:
             body = answer_request(self._dispatcher, self.session, code, payload)
         except HeadstreamError as error:
-            return self._refuse(code, error)
+            return self.refuse(code, error, payload)
         except Exception as error:  # a bug of ours must not be the client's end
             self.note(logging.ERROR, "a request failed by a fault in the server", error, command=name_of_code(code))
-            return self._refuse(code, HeadstreamError("the server has a fault, which its log tells"))
+            return self.refuse(code, HeadstreamError("the server has a fault, which its log tells"))
         return (0, [response_head(0, sum(map(len, body))), *body]) if body else _DONE
 
-    def _refuse(self, code: int, error: HeadstreamError) -> Answer:
-        """Return the response to a request that is refused."""
+    def refuse(self, code: int, error: HeadstreamError, payload: memoryview | None = None) -> Answer:
+        """Return the response to a request that is refused, and log what the operator has to know of it.
+
+        Args:
+            code: The request's; 0 where it has not come completely.
+            error: Why.
+            payload: What follows the code; None where it is not there.
+        """
         session = self.session
         status = status_of(error, is_extended=session.is_extended)
         if code in _LOGINS:
-            self.note(logging.WARNING, "login refused", status=status, reason=error.what)
+            self.note(logging.WARNING, "login refused", status=status, reason=error.what, name=_name_tried(code, payload))
         elif isinstance(error, DecodeError):
             self._faults += 1
             if self._faults <= _TOLD_FAULTS:
@@ -90,3 +97,13 @@ class Answers:
         if self._faults > _TOLD_FAULTS:
             self.note(logging.INFO, "requests not understood in all", count=self._faults)
         self._dispatcher.sessions.close(self.session)
+
+
+def _name_tried(code: int, payload: memoryview | None) -> str | None:
+    """Return the name of a login, escaped as all fields of the log are; None where there is none."""
+    if code != Code.LOGIN or payload is None:
+        return None
+    try:
+        return Login.decode(payload).username
+    except DecodeError:
+        return None

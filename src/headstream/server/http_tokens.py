@@ -30,19 +30,20 @@ _CHECKS: Final[Options] = {"require": ["exp", "nbf", "iat", "iss", "aud", "sub",
 
 
 class Claims(NamedTuple):
-    """What a token says: whose it is, its own id, and seconds since 1970 UTC."""
+    """What a token says: whose it is, its own id, seconds since 1970 UTC, and the user's generation that it was issued to."""
 
     user_id: int
     token_id: str
     issued_s: int
     expires_s: int
+    generation: int = 0
 
 
 class Revocations(Protocol):
     """The tokens that are not good any more."""
 
-    def revoke(self, token_id: str, expires_s: int) -> None:
-        """Remember a token until it expires."""
+    def revoke(self, token_id: str, expires_s: int) -> bool:
+        """Remember a token until it expires, and return whether it was good until now."""
 
     def is_revoked(self, token_id: str) -> bool:
         """Return whether a token is not good any more."""
@@ -51,8 +52,8 @@ class Revocations(Protocol):
 class KnownUsers(Protocol):
     """The users that there are."""
 
-    def __contains__(self, user_id: int, /) -> bool:
-        """Return whether there is one of a number."""
+    def is_good(self, user_id: int, generation: int) -> bool:
+        """Return whether what was issued to a user's generation is still good."""
 
 
 class AccessTokens:
@@ -79,8 +80,13 @@ class AccessTokens:
         self._issuers = settings.valid_issuers or (settings.issuer,)
         self._audiences = settings.valid_audiences or (settings.audience,)
 
-    def issue(self, user_id: int) -> AccessToken:
-        """Return a new token of a user."""
+    def issue(self, user_id: int, generation: int) -> AccessToken:
+        """Return a new token of a user.
+
+        Args:
+            user_id: The user.
+            generation: The user's generation that has logged in.
+        """
         import jwt  # a sixth of an idle server's memory, and of its start, for whoever has nobody over HTTP
 
         settings, now = self._settings, self._clock_s()
@@ -93,6 +99,7 @@ class AccessTokens:
             "iat": int(now),
             "nbf": int(now) + settings.not_before_s,
             "exp": expires_s,
+            "gen": generation,
         }
         return AccessToken(jwt.encode(claims, settings.secret, settings.algorithm), expires_s)
 
@@ -125,18 +132,23 @@ class AccessTokens:
             raise _refused("an access token of another algorithm", Status.INVALID_JWT_ALGORITHM) from None
         except (jwt.InvalidTokenError, ValueError, RecursionError) as error:
             raise _refused(f"an access token that is not taken: {error}") from None
-        claims = Claims(found["sub"], found["jti"], found["iat"], found["exp"])
-        if not all(type(number) is int for number in (claims.user_id, claims.issued_s, claims.expires_s)):
+        claims = Claims(found["sub"], found["jti"], found["iat"], found["exp"], found.get("gen", 0))
+        if not all(type(number) is int for number in (claims.user_id, claims.issued_s, claims.expires_s, claims.generation)):
             raise _refused("an access token whose numbers are none")
         if type(claims.token_id) is not str or self._revocations.is_revoked(claims.token_id):
             raise _refused("an access token that was revoked")
-        if claims.user_id not in self._users:
-            raise _refused("an access token of a user that is gone")
+        if not self._users.is_good(claims.user_id, claims.generation):
+            raise _refused("an access token of a user that is gone or inactive, or has another password by now")
         return claims
 
     def revoke(self, claims: Claims) -> None:
-        """Take a token no more."""
-        self._revocations.revoke(claims.token_id, claims.expires_s + self._settings.clock_skew_s)
+        """Take a token no more.
+
+        Raises:
+            AuthenticationError: somebody else has revoked it just now (78).
+        """
+        if not self._revocations.revoke(claims.token_id, claims.expires_s + self._settings.clock_skew_s):
+            raise _refused("an access token that was revoked")
 
 
 def _refused(what: str, status: Status = Status.INVALID_ACCESS_TOKEN) -> HeadstreamError:

@@ -19,6 +19,11 @@ __all__ = ["LogForm", "note", "start_logging"]
 LogForm: TypeAlias = Literal["text", "json"]
 _LOGGER: Final = logging.getLogger("headstream.server")
 _ROOT: Final = "headstream"
+_ESCAPES: Final = {
+    code: json.dumps(chr(code))[1:-1] if code < 0x7F else f"\\u{code:04x}"
+    for code in (*range(32), *range(0x7F, 0xA0), 0x2028, 0x2029)
+}
+"""What starts a line, moves a terminal's cursor or begins a sequence of it: C0, DEL, C1, and Unicode's own line ends."""
 
 
 def note(level: int, event: str, error: BaseException | None = None, /, **fields: object) -> None:
@@ -55,7 +60,7 @@ def _time(record: logging.LogRecord) -> str:
 
 class _TextLines(logging.Formatter):
     def format(self, record: logging.LogRecord) -> str:
-        event = record.getMessage().replace("\n", "\\n")
+        event = record.getMessage().translate(_ESCAPES)
         parts = [_time(record), record.levelname, record.name, event]
         parts += (f"{name}={json.dumps(value, default=str)}" for name, value in _fields(record).items())
         if record.exc_info:

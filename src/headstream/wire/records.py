@@ -5,8 +5,10 @@
         reply = one(StreamDetails)
         stream: StreamId
 
-Bytes: the fields in their order, nothing between them. JSON: an object of the fields; of a command those that its route
-does not have in its path, as query parameters (GET, DELETE) or in the body (POST, PUT). Unknown members are passed over.
+Bytes: the fields in their order, nothing between them. What follows the last one is ignored, in requests and in replies,
+as Iggy's servers and clients do: some clients send more than the command says. JSON: an object of the fields; of a command
+those that its route does not have in its path, as query parameters (GET, DELETE) or in the body (POST, PUT). Unknown members
+are passed over.
 """
 
 from __future__ import annotations
@@ -221,15 +223,19 @@ class Command(Record, Generic[_R]):
 
     @classmethod
     def decode(cls: type[_Self], payload: BytesLike) -> _Self:
-        """Return the command of a request.
+        """Return the command of a request; bytes after its last field are ignored.
 
         Raises:
             DecodeError: the payload is not one of this command: status 3.
         """
+        return cls.pull(Reader(payload))
+
+    @classmethod
+    def count_surplus(cls, payload: BytesLike) -> int:
+        """Return how many bytes follow the last field of a request, which decode() has taken."""
         reader = Reader(payload)
-        command = cls.pull(reader)
-        reader.pull_end(cls.__name__)
-        return command
+        cls.pull(reader)
+        return reader.remaining
 
     def validate(self) -> None:
         """Check what can be checked without a server's state, after decoding and before the login is looked at.
@@ -247,14 +253,12 @@ class Command(Record, Generic[_R]):
 
     @classmethod
     def decode_reply(cls, body: BytesLike) -> _R:
-        """Return the reply in the body of a response.
+        """Return the reply in the body of a response; bytes after its last field are ignored.
 
         Raises:
             DecodeError: it is not one.
         """
-        reader = Reader(body)
-        value: _R = cls.reply.pull(reader, f"the reply to {cls.__name__}")
-        reader.pull_end(f"the reply to {cls.__name__}")
+        value: _R = cls.reply.pull(Reader(body), f"the reply to {cls.__name__}")
         return value
 
     @classmethod

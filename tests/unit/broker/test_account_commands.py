@@ -214,15 +214,6 @@ def test_a_password_is_changed_by_its_user_and_by_who_manages_users(server: Serv
     peer.ask(ChangePassword("alice", "alicealice", "second"))
     server.root().ask(ChangePassword(2, "second", "third"))
     assert [server.connect().status(Login("alice", password)) for password in ("alicealice", "second", "third")] == [42, 42, 0]
-    assert peer.ask(GetUser(2)) is not None  # the session goes on
-
-
-def test_an_inactive_user_goes_on_where_it_is_and_comes_no_more(server: Server) -> None:
-    peer = server.connect_as("alice", READS_USERS)
-    token = peer.ask(CreateToken("own", NEVER)).token
-    server.root().ask(UpdateUser("alice", status=INACTIVE))
-    assert peer.status(ListUsers()) == 0
-    assert [server.connect().status(login) for login in (Login("alice", "alicealice"), LoginWithToken(token))] == [47, 47]
 
 
 def test_deleting_a_user_ends_its_sessions_and_tokens(server: Server) -> None:

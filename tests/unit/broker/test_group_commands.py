@@ -40,6 +40,7 @@ from headstream.wire.extensions.groups import (
     ReportMember,
     SeekGroup,
 )
+from headstream.wire.extensions.topics import CreateOpenTopic
 from headstream.wire.records import Command
 from tests.servers import Peer, Server
 
@@ -259,3 +260,17 @@ def test_member_is_its_users_alone_when_others_name_it(shop: Server) -> None:
     thief.ask(Login("other", "otherother", "1.0.0", EXTENSION_CONTEXT))
     with pytest.raises(ClosedError):
         thief.ask(ReportMember(*AT, "billing", member, (1,), True))
+
+
+def test_group_is_made_by_seeking_only_by_those_who_may_make_one(server: Server) -> None:
+    root = server.connect()
+    root.ask(Login("iggy", "iggy", "1.0.0", EXTENSION_CONTEXT))
+    root.ask(CreateOpenTopic("store", "goods", 1))
+    server.add_user("reader", Permissions(GlobalPermissions(poll_messages=True)))
+    reader = server.connect()
+    reader.ask(Login("reader", "readerreader", "1.0.0", EXTENSION_CONTEXT))
+    seek = SeekGroup("store", "goods", "audit", {1: 0})
+    assert reader.status(seek) == 41
+    assert root.ask(ListGroups("store", "goods")) == ()
+    root.ask(seek)
+    assert reader.status(seek) == 0

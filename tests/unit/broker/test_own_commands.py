@@ -18,20 +18,23 @@ from headstream.broker.commands.table import make_dispatcher
 from headstream.broker.sessions import Session
 from headstream.broker.settings import ServerSettings
 from headstream.codec.binary import decode_polled, encode_sent
+from headstream.errors import InvalidInputError
 from headstream.log.opening import open_directory
 from headstream.model.message import Message, MessageState
 from headstream.model.polling import ConsumerKind, PollingKind
 from headstream.model.topology import Fsync, Limits
+from headstream.segments.layout import INBOX_NAME
 from headstream.wire.codes import EXTENSION_CONTEXT
 from headstream.wire.commands.groups import CreateGroup, JoinGroup
 from headstream.wire.commands.offsets import ConsumerRef
 from headstream.wire.commands.partitions import DeletePartitions
-from headstream.wire.commands.permissions import Permissions, StreamPermissions, TopicPermissions
+from headstream.wire.commands.permissions import GlobalPermissions, Permissions, StreamPermissions, TopicPermissions
 from headstream.wire.commands.sessions import Login
 from headstream.wire.commands.streams import CreateStream
 from headstream.wire.commands.system import GetMe, GetStats, Snapshot, SnapshotCompression, SnapshotType
 from headstream.wire.commands.topics import Compression, CreateTopic, DeleteTopic
-from headstream.wire.extensions.epochs import CommitEpoch, CommittedEpoch, GetEpoch, StageBatch
+from headstream.wire.commands.users import DeleteUser
+from headstream.wire.extensions.epochs import CommitEpoch, CommittedEpoch, GetEpoch, StageBatch, UnstageParts
 from headstream.wire.extensions.groups import CommitOffsets, CommittedOffsets, ListOffsets
 from headstream.wire.extensions.messages import (
     AppendMessages,
@@ -192,6 +195,61 @@ def test_epoch_command_is_refused_when_it_cannot_be_kept(peer: Peer, command: Co
     assert peer.status(command) == status
 
 
+def sender(server: Server, name: str) -> Peer:
+    server.add_user(name, Permissions(GlobalPermissions(send_messages=True)))
+    client = server.connect()
+    client.ask(Login(name, name * 2, "1.0.0", EXTENSION_CONTEXT))
+    return client
+
+
+def test_epoch_that_names_partition_0_is_refused_before_anything_is_written(tmp_path: Path) -> None:
+    server = Server(directory=tmp_path)
+    peer = server.connect()
+    peer.ask(Login("iggy", "iggy", "1.0.0", EXTENSION_CONTEXT))
+    peer.ask(CreateOpenTopic(*AT, 2))
+    batch = peer.ask(StageBatch("job", 1, "part", 0, *AT, 1, True, BATCH))
+    for partition in (0, 3):
+        assert peer.status(CommitEpoch("mad", 1, (replace(batch, partition=partition),))) == 3007
+    assert not (tmp_path / INBOX_NAME).exists()
+    assert peer.ask(CommitEpoch("job", 1, (batch,))) == CommittedEpoch(1)
+    server.broker.close()
+
+
+def test_writer_is_of_the_user_alone_who_first_used_it(server: Server, peer: Peer) -> None:
+    owner, other = sender(server, "owner"), sender(server, "other")
+    batch = owner.ask(StageBatch("job", 4, "part", 0, *AT, 1, True, BATCH))
+    refused: list[Command[Any]] = [
+        CommitEpoch("job", 1 << 62, ()),
+        CommitEpoch("job", 4, (batch,)),
+        StageBatch("job", 4, "part", 0, *AT, 1, True, BATCH),
+        UnstageParts("job", 4, (batch,)),
+        UnstageParts("job", 4, ()),
+    ]
+    for client in (other, peer):
+        assert [client.status(command) for command in refused] == [41] * len(refused)
+    assert owner.ask(CommitEpoch("job", 4, (batch,))) == CommittedEpoch(4)
+    assert owner.ask(GetEpoch("job")) == CommittedEpoch(4)
+    assert (other.status(GetEpoch("job")), peer.status(GetEpoch("job"))) == (41, 41)
+    assert peer.ask(FetchMessages(*AT, 1, PollingKind.LAST, 0, 10)).end_offset == 2
+    server.root().ask(DeleteUser("owner"))
+    assert other.ask(CommitEpoch("job", 5, ())) == CommittedEpoch(5)  # a job goes on as another user
+
+
+def test_epoch_behind_a_later_one_is_refused_when_it_is_committed(server: Server, peer: Peer) -> None:
+    early = peer.ask(StageBatch("job", 1, "part", 0, *AT, 1, True, BATCH))
+    assert peer.ask(CommitEpoch("job", 2, ())) == CommittedEpoch(2)
+    with pytest.raises(InvalidInputError, match="epoch 1 of writer 'job' is behind its epoch 2"):
+        peer.ask(CommitEpoch("job", 1, (early,)))
+    assert peer.ask(FetchMessages(*AT, 1, PollingKind.FIRST, 0, 10)).count == 0
+
+
+def test_writer_whose_name_is_too_long_for_a_file_is_refused_and_told_of_as_no_fault_of_the_disk(peer: Peer) -> None:
+    for writer in ("\u00fc" * 60, "a" * 201, "a/" * 60):
+        with pytest.raises(InvalidInputError, match="cannot name a writer"):
+            peer.ask(StageBatch(writer, 1, "part", 0, *AT, 1, True, BATCH))
+    assert peer.ask(StageBatch("\u00fc" * 33, 1, "part", 0, *AT, 1, True, BATCH)).count == 2
+
+
 def test_empty_epoch_is_committed_by_those_alone_who_may_send_somewhere(server: Server) -> None:
     sends = Permissions(streams={9: StreamPermissions(topics={9: TopicPermissions(send_messages=True)})})
     for name, permissions, expected in (("sender", sends, 0), ("guest", None, 41)):
@@ -204,9 +262,13 @@ def test_empty_epoch_is_committed_by_those_alone_who_may_send_somewhere(server: 
 # -- the system ------------------------------------------------------------------------------------------------
 
 
-def test_stats_say_what_there_is_when_anybody_asks(server: Server, peer: Peer) -> None:
-    stats = server.connect().ask(GetStats())
-    assert (stats.streams_count, stats.topics_count, stats.partitions_count, stats.clients_count) == (1, 1, 2, 2)
+def test_stats_need_a_login_when_a_stranger_asks(server: Server) -> None:
+    assert server.connect().status(GetStats()) == 40
+
+
+def test_stats_say_what_there_is_when_a_user_asks(peer: Peer) -> None:
+    stats = peer.ask(GetStats())
+    assert (stats.streams_count, stats.topics_count, stats.partitions_count, stats.clients_count) == (1, 1, 2, 1)
     assert (stats.server_version, stats.server_semver) == ("0.4.300", 4300)
     assert all([stats.hostname, stats.os_name, stats.os_version, stats.kernel_version, stats.memory_bytes])
 

@@ -27,7 +27,7 @@ from headstream.wire.commands.permissions import GlobalPermissions, Permissions
 from headstream.wire.commands.sessions import Login, Logout, Ping
 from headstream.wire.commands.streams import CreateStream
 from headstream.wire.commands.topics import Compression, CreateTopic, DeleteTopic, PurgeTopic
-from headstream.wire.commands.users import DeleteUser, UpdatePermissions
+from headstream.wire.commands.users import ChangePassword, DeleteUser, UpdatePermissions, UpdateUser, UserStatus
 from headstream.wire.extensions.messages import SetState
 from headstream.wire.extensions.topics import CreateOpenTopic
 from headstream.wire.frames import request_head
@@ -282,3 +282,36 @@ def test_a_wide_topic_has_no_short_way_for_who_cannot_read_it(client: Client) ->
     client.peer.ask(Login("iggy", "iggy"))
     assert not client.is_short(send(b"third", topic="wide"))
     assert not client.is_short(poll(0, topic="wide"))
+
+
+@pytest.mark.parametrize("surplus", [b"\0", b"\1\0\0\0", bytes([1]) + bytes(13), bytes([1]) * 14, bytes([0, 1]) * 9])
+def test_poll_with_bytes_behind_its_last_field_is_answered_as_without(server: Server, ways: ModuleType, surplus: bytes) -> None:
+    client = Client(with_topic(server), ways)
+    client.ask(send(b"a"), send(b"b", first_id=2), send(b"c", first_id=3))
+    plain = client.ask(poll(1, 2))
+    payload = poll(1, 2).encode() + surplus
+    frame = request_head(Code.POLL_MESSAGES, len(payload)) + payload
+    for _ in range(3):
+        assert client.short is not None
+        assert client.short.answer(memoryview(frame), len(frame)) == (0, b"")
+        assert b"".join(client.answers.find(Code.POLL_MESSAGES, memoryview(payload))[1]) == plain
+        assert client.ask(poll(1, 2)) == plain
+
+
+@pytest.mark.parametrize(
+    "command", [UpdateUser("alice", status=UserStatus.INACTIVE), ChangePassword("alice", "alicealice", "another")], ids=repr
+)
+def test_short_way_ends_at_once_for_a_user_that_is_deactivated_or_has_another_password(
+    server: Server, ways: ModuleType, command: Command[Any]
+) -> None:
+    root = with_topic(server)
+    client = Client(server.connect_as("alice", Permissions(ALL_MAY_POLL_AND_SEND)), ways)
+    client.ask(send(b"a"))
+    assert client.is_short(send(b"b", first_id=2))
+    client.ask(poll(0))
+    assert client.is_short(poll(0))
+    root.ask(command)
+    assert not client.is_short(send(b"c", first_id=3))
+    assert not client.is_short(poll(0))
+    assert client.ask(send(b"c", first_id=3)) == struct.pack("<II", 40, 0)
+    assert payloads_of(Client(root, ways).ask(poll(0, 10))) == [b"a", b"b"]

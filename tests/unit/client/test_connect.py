@@ -7,6 +7,7 @@ from pathlib import Path
 import pytest
 
 import headstream as hs
+from headstream.errors import InvalidUrlError
 
 
 def test_file_urls_name_a_directory(tmp_path: Path) -> None:
@@ -54,7 +55,7 @@ def test_memory_urls_are_private_without_a_name_and_shared_with_one() -> None:
             "kafka://host:9092",
             r"Kafka is read and written through Spark, not by connect\(\) .*Use Spark, as in spark\.readStream",
         ),
-        ("quic://host", "this build has no transport for quic:// yet"),
+        ("quic://host", "nobody is named who logs in"),
         ("http://host", "nobody is named who logs in"),
         ("headstream://host/path", "a server.s URL has no path"),
         ("ftp://host", "ftp:// is not a kind of log"),
@@ -134,3 +135,12 @@ def test_fsync_is_kept_and_checked() -> None:
         assert log.topic("shop/payments").fsync == "always"
         with pytest.raises(hs.InvalidOptionError, match=r"'often' is no policy of fsync .*always, interval, never"):
             log.create_topic("shop/carts", fsync="often")
+
+
+@pytest.mark.parametrize("url", ["foo://u:p@ss/rest@host", "foo://u:p/rest@host", "iggy+foo://u:p@ss@re/st@host:1"])
+def test_error_of_a_url_repeats_no_part_of_its_password(url: str) -> None:
+    with pytest.raises(InvalidUrlError) as caught:
+        hs.connect(url)
+    assert "ss" not in str(caught.value).replace("password", "")
+    assert "st@" not in str(caught.value).replace("host", "")
+    assert "...@host" in str(caught.value)

@@ -59,7 +59,8 @@ def test_commit_appends_what_was_staged_once_and_leaves_nothing_behind(tmp_path:
     assert is_swept(tmp_path)
     again = manifest_of("query", 7, stage(tmp_path, "query", 7, "other attempt", ROWS))
     commit(tmp_path, again)
-    commit(tmp_path, manifest_of("query", 6, stage(tmp_path, "query", 6, "0", ROWS)))
+    with pytest.raises(InvalidInputError, match="epoch 6 of writer 'query' is behind its epoch 7: it is not appended"):
+        commit(tmp_path, manifest_of("query", 6, stage(tmp_path, "query", 6, "0", ROWS)))
     assert contents(tmp_path) == BOTH
     assert is_swept(tmp_path)
     commit(tmp_path, manifest_of("query", 8, stage(tmp_path, "query", 8, "0", MORE)))
@@ -134,8 +135,7 @@ class DyingFile(OsFile):
         return None
 
 
-class KilledError(BaseException):
-    pass
+class KilledError(BaseException): ...
 
 
 def run_until_killed(root: Path, changes: int) -> bool:
@@ -319,7 +319,7 @@ def test_commit_is_refused_by_name_when_its_topic_is_gone_and_can_be_tried_again
     ("harm", "what"),
     [
         ("limits", "made again, with limits iggy"),
-        ("partition", "has no partition 9 any more"),
+        ("partition", "has no partition 9"),
         ("identity", "meant for another log"),
         ("missing", "missing or cut short"),
         ("damaged", "is damaged"),

@@ -14,7 +14,7 @@ from headstream.log.administration import create_topic, delete_topic
 from headstream.log.catalog import TopicRecord
 from headstream.log.files import Files, MemoryFiles, OsFiles
 from headstream.log.log import Log
-from headstream.log.states import MessageStates, has_exception
+from headstream.log.states import MessageStates
 from headstream.model.message import Message, StateChange
 from headstream.model.topology import Limits
 from headstream.segments.index import IndexReader
@@ -96,7 +96,7 @@ def test_changes_says_why_by_whom_and_when(log: Log) -> None:
     log.states.set(topic, 1, [3, 4], change(1))
     log.states.set(topic, 1, [5], change(30, "enough"))
     assert log.states.changes(topic, 1) == [StateChange(5, 30, "enough", "me", 9)]
-    assert list(log.states.exceptions(topic, 1)) == [5]
+    assert [each.offset for each in log.states.changes(topic, 1)] == [5]
     assert [message.offset for message in read(log, topic) if message.state != 1] == [5]
 
 
@@ -152,7 +152,7 @@ def test_a_crash_between_the_steps_is_repaired_when_the_log_is_opened(
     log = open_log(tmp_path, OsFiles())
     assert {message.offset: message.state for message in read(log, topic) if message.state != 1} == {2: 20, 150: 20}
     assert [each.offset for each in log.states.changes(topic, 1)] == [2, 150]
-    assert list(log.states.exceptions(topic, 1)) == [2, 150]
+    assert [each.offset for each in log.states.changes(topic, 1)] == [2, 150]
     log.close()
 
 
@@ -169,7 +169,7 @@ def test_repair_leaves_pending_what_a_damaged_partition_does_not_allow(tmp_path:
             log.states.set(topic, 1, [2], change(20))
         log.close()
         log = open_log(tmp_path, OsFiles())
-    assert list(log.states.exceptions(topic, 1)) == [2]
+    assert [each.offset for each in log.states.changes(topic, 1)] == [2]
     assert read(log, topic)[2].state == 1
     log.close()
     log = open_log(tmp_path, OsFiles())
@@ -191,20 +191,13 @@ def test_a_reader_sees_what_a_writer_sets(tmp_path: Path) -> None:
     topic = fill(writer)
     reader = Log(str(tmp_path), OsFiles(), is_memory=False, segment_bytes=4096)
     assert reader.snapshot()["shop"].topics["orders"] == topic
-    assert list(reader.states.exceptions(topic, 1)) == []
+    assert [each.offset for each in reader.states.changes(topic, 1)] == []
     writer.states.set(topic, 1, [3, 90], change(20))
-    assert list(reader.states.exceptions(topic, 1)) == [3, 90]
+    assert [each.offset for each in reader.states.changes(topic, 1)] == [3, 90]
     assert [each.offset for each in reader.states.changes(topic, 1)] == [3, 90]
     writer.states.set(topic, 1, [3], change(1))
-    assert list(reader.states.exceptions(topic, 1)) == [90]
+    assert [each.offset for each in reader.states.changes(topic, 1)] == [90]
     delete_topic(writer, topic)
-    assert list(reader.states.exceptions(topic, 1)) == []
+    assert reader.states.next_exception(topic, 1) is None
     reader.close()
     writer.close()
-
-
-def test_has_exception_looks_at_the_range_alone() -> None:
-    assert [has_exception([3, 7], low, high) for low, high in ((0, 3), (0, 4), (3, 4), (4, 7), (4, 8), (8, 99))] == [
-        False, True, True, False, True, False
-    ]  # fmt: skip
-    assert not has_exception([], 0, 99)

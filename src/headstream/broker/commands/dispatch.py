@@ -12,8 +12,10 @@ from typing import Any, Final, TypeAlias, TypeVar
 
 from headstream.broker.broker import Broker
 from headstream.broker.commands.balance import Balance
+from headstream.broker.commands.counts import Counts
 from headstream.broker.commands.places import Places
 from headstream.broker.connection_groups import ConnectionGroups
+from headstream.broker.login_limits import LoginLimits
 from headstream.broker.members import Members
 from headstream.broker.permissions import Rights
 from headstream.broker.sessions import Session, Sessions
@@ -23,6 +25,7 @@ from headstream.broker.users import Users
 from headstream.errors import AuthenticationError, NotFoundError, PermissionDeniedError
 from headstream.model.topology import MAX_BATCH_BYTES
 from headstream.wire.codes import Entry
+from headstream.wire.commands.system import TransportKind
 from headstream.wire.records import Command
 from headstream.wire.refusals import refusal
 from headstream.wire.statuses import Status
@@ -31,6 +34,9 @@ __all__ = ["Dispatcher", "Handler"]
 
 _PATIENCE: Final = 1.2
 """How many heartbeats a client may take for one."""
+
+QUIC_POLL_BYTES: Final = 1_000_000
+"""Existing command lines take no longer response over QUIC than 1 MiB."""
 
 _R = TypeVar("_R")
 Handler: TypeAlias = Callable[["Dispatcher", Session, Any], Any]
@@ -61,14 +67,17 @@ class Dispatcher:
         self.settings = settings
         self.poll_bytes = MAX_BATCH_BYTES
         self.sessions = Sessions(broker.monotonic)
+        self.login_limits = LoginLimits(broker.monotonic)
         self.places = Places(broker.backing.log)
         self.balance = Balance()
+        self.counts = Counts(broker.backing.log)
         self.connection_groups = ConnectionGroups()
         self.members = Members(broker.groups, broker.monotonic)
         self.sessions.on_close(lambda session: self.connection_groups.end(session.client_id))
         self.sessions.on_close(self.members.end)
         backing = broker.backing
         with backing.writable_log().changing() as catalog:
+            self.catalog = catalog
             self.users = Users(catalog, settings, backing.clock_us())
             self.tokens = Tokens(catalog, settings, backing.clock_us, backing.entropy)
         self._handlers = handlers
@@ -91,7 +100,7 @@ class Dispatcher:
             self.admit(session, entry)
             reply: _R = handler(self, session, command)
         except (NotFoundError, AuthenticationError, PermissionDeniedError):
-            if session.is_stale or not entry.is_lookup:
+            if session.is_stale or session.is_ended or not entry.is_lookup:
                 raise
             return None  # type: ignore[return-value]  # a lookup's reply may be nothing
         return reply
@@ -111,17 +120,23 @@ class Dispatcher:
         session.check_alive()
         if not session.is_extended and entry.is_extension:
             raise refusal(Status.INVALID_COMMAND, f"{entry.name} is not served here")
-        if session.user_id not in self.users:
+        if session.is_ended or not self.users.is_good(session.user_id, session.generation):
             raise refusal(entry.refusal, f"{entry.name} needs a login", advice="Log in first")
+
+    def most_polled_bytes(self, session: Session) -> int:
+        """Return about the most bytes that one poll of a session brings."""
+        if session.transport is TransportKind.QUIC and not session.is_extended:
+            return min(self.poll_bytes, QUIC_POLL_BYTES)
+        return self.poll_bytes
 
     def rights(self, session: Session) -> Rights:
         """Return what the user of a session may do, the same object until that changes."""
         return self.users.rights(session.user_id)
 
-    def end_sessions(self, user_id: int) -> None:
-        """End all sessions of a user."""
+    def end_sessions(self, user_id: int, *, but: Session | None = None) -> None:
+        """End all sessions of a user, but one."""
         for session in self.sessions.list():
-            if session.user_id == user_id:
+            if session.user_id == user_id and session is not but:
                 session.is_ended = True
                 self.sessions.close(session)
 

@@ -2,6 +2,9 @@
 
 A part's file is gone on with by every batch of it: nothing is kept open between two, whatever becomes of who sends them.
 Each batch says where in the file it lies, so that one that is sent again, its answer lost, lies there once.
+
+A writer belongs to the user who first staged or committed for it: others can neither commit, unstage nor look at its epochs.
+The writer of a deleted user belongs to the next user who uses it, so that a job can go on as another one.
 """
 
 from __future__ import annotations
@@ -16,28 +19,58 @@ from headstream.broker.commands.dispatch import Dispatcher, Handler
 from headstream.broker.commands.offsets import check_partition
 from headstream.broker.sessions import Session
 from headstream.codec.batch.stamp import stamp
-from headstream.errors import InvalidInputError
-from headstream.log.staging import Chunk, Manifest, StagedPart, StagedWriter, unstage
+from headstream.errors import InvalidInputError, LimitError
+from headstream.log.commit_records import claim_writer, find_owner
+from headstream.log.staging import Chunk, Manifest, StagedPart, StagedWriter, check_epoch, unstage
 from headstream.log.submission import commit_to, is_taken_up
 from headstream.model.identifiers import TopicName
 from headstream.model.topology import Limits
 from headstream.wire.extensions.epochs import CommitEpoch, CommittedEpoch, GetEpoch, StageBatch, StagedBatch, UnstageParts
 from headstream.wire.records import Command
+from headstream.wire.refusals import refusal
+from headstream.wire.statuses import Status
 
 __all__ = ["HANDLERS"]
 
 _COMMIT_TIMEOUT_S: Final = 60.0
 _PART: Final = re.compile(r"[A-Za-z0-9_-][A-Za-z0-9_.-]{0,99}")
-_MOST_EPOCH: Final = (1 << 63) - 1
+_MOST_WRITERS: Final = 10_000
+"""How many writers a user may own: each Spark query and each batch write of a day is one, and each is a row of the catalog."""
 
 
 def _check_names(writer: str, epoch: int, parts: set[str]) -> None:
     """Refuse what cannot name a file or a number of the catalog."""
-    if writer in (".", "..") or len(writer) > 200 or not 0 <= epoch <= _MOST_EPOCH:
-        raise InvalidInputError(f"writer {writer!r:.60}, epoch {epoch} cannot be kept", advice="Use 1 to 200 characters, 63 bits")
+    check_epoch(writer, epoch)
     for part in parts:
         if not _PART.fullmatch(part):
-            raise InvalidInputError(f"{part!r} cannot name a part", advice="Use 1 to 100 letters, digits, hyphens, dots")
+            raise InvalidInputError(f"{part!r:.60} cannot name a part", advice="Use 1 to 100 letters, digits, hyphens, dots")
+
+
+def _check_owner(server: Dispatcher, session: Session, writer: str) -> int | None:
+    """Return the owner of a writer, None for none; refuse (41) who may send nowhere, and another user's writer."""
+    server.rights(session).send_somewhere()
+    owner = find_owner(server.catalog, writer)
+    if owner is None or owner not in server.users:
+        return owner
+    if owner != session.user_id:
+        raise refusal(
+            Status.UNAUTHORIZED,
+            f"writer {writer!r} belongs to another user",
+            advice="Use a writer of your own: a Spark query takes another one from a new checkpoint",
+        )
+    return owner
+
+
+def _claim(server: Dispatcher, session: Session, writer: str) -> None:
+    """Make a writer that nobody owns the session's user's; refuse (41) another user's."""
+    owner = _check_owner(server, session, writer)
+    if owner == session.user_id:
+        return
+    now_us = server.broker.backing.clock_us()
+    if not claim_writer(server.catalog, writer, session.user_id, owner, _MOST_WRITERS, now_us):
+        _check_owner(server, session, writer)  # another request may have claimed it just now
+        if find_owner(server.catalog, writer) != session.user_id:
+            raise LimitError(f"a user owns {_MOST_WRITERS} writers at most", advice="Use one writer for many epochs")
 
 
 def stage_batch(server: Dispatcher, session: Session, command: StageBatch) -> StagedBatch:
@@ -47,6 +80,7 @@ def stage_batch(server: Dispatcher, session: Session, command: StageBatch) -> St
     check_partition(place, command.partition)
     _check_names(command.writer, command.epoch, {command.part})
     count = stamp(command.messages, 0, 0, bytes(16), place.topic.limits is Limits.WIDE).count
+    _claim(server, session, command.writer)
     log = server.broker.backing.writable_log()
     staged = StagedWriter(log.root, log.files, command.writer, command.epoch, command.part, position=command.position)
     try:
@@ -60,9 +94,9 @@ def stage_batch(server: Dispatcher, session: Session, command: StageBatch) -> St
 
 
 def commit_epoch(server: Dispatcher, session: Session, command: CommitEpoch) -> CommittedEpoch:
-    """Append all batches of an epoch, or nothing where it was committed before."""
+    """Append all batches of an epoch, or nothing where it was committed before; refuse one that is behind a later one."""
     _check_names(command.writer, command.epoch, {batch.part for batch in command.batches})
-    server.rights(session).send_somewhere()  # an epoch may be empty, and is its writer's last one nevertheless
+    _check_owner(server, session, command.writer)  # an epoch may be empty, and is its writer's last one nevertheless
     limits = _check_topics(server, session, command.batches)
     parts = tuple(
         StagedPart(StagedWriter.file_name(part), tuple(_chunk(batch) for batch in batches))
@@ -70,23 +104,26 @@ def commit_epoch(server: Dispatcher, session: Session, command: CommitEpoch) -> 
     )
     log = server.broker.backing.writable_log()
     manifest = Manifest(command.writer, command.epoch, server.broker.identity or "", limits, parts)
+    _claim(server, session, command.writer)
     commit_to(log, manifest, _COMMIT_TIMEOUT_S)
-    return CommittedEpoch(_last_epoch(server, command.writer) or command.epoch)
+    return CommittedEpoch(command.epoch)
 
 
 def get_epoch(server: Dispatcher, session: Session, command: GetEpoch) -> CommittedEpoch | None:
     """Return the last epoch of a writer that was committed."""
+    _check_owner(server, session, command.writer)
     last = _last_epoch(server, command.writer)
     return None if last is None else CommittedEpoch(last)
 
 
 def _check_topics(server: Dispatcher, session: Session, batches: Iterable[StagedBatch]) -> dict[str, str]:
-    """Return the limits of the topics of batches, by name; refuse where one is not the session's to send to."""
+    """Return the limits of the topics of batches, by name; refuse (41, 3007) where one is not the session's to send to."""
     limits: dict[str, str] = {}
-    for name in {batch.topic for batch in batches}:
+    for name, partition in {(batch.topic, batch.partition) for batch in batches}:
         topic = TopicName.parse(name)
         place = server.places.topic(topic.stream, topic.topic)
         server.rights(session).send(place.stream.id, place.topic.id)
+        check_partition(place, partition)
         limits[name] = place.topic.limits.value
     return limits
 
@@ -95,6 +132,7 @@ def unstage_parts(server: Dispatcher, session: Session, command: UnstageParts) -
     """Remove what is not to be committed."""
     parts = {batch.part for batch in command.batches}
     _check_names(command.writer, command.epoch, parts)
+    _check_owner(server, session, command.writer)
     _check_topics(server, session, command.batches)
     log = server.broker.backing.writable_log()
     if not is_taken_up(log, command.writer, command.epoch):

@@ -62,7 +62,10 @@ def list_group_lags(server: Dispatcher, session: Session, command: ListGroupLags
 def seek_group(server: Dispatcher, session: Session, command: SeekGroup) -> GroupLag:
     """Say where a group goes on that nobody reads for; one that is not there is made, so that existing clients can join it."""
     place = _readable(server, session, command.stream, command.topic)
-    found = server.broker.groups.seek(place.topic.name, _name_of(place, command.group), command.offsets)
+    name = _name_of(place, command.group)
+    if name not in {made.name for made in place.topic.groups}:
+        server.rights(session).read_topic(place.stream.id, place.topic.id)  # as who makes a group
+    found = server.broker.groups.seek(place.topic.name, name, command.offsets)
     log = server.broker.backing.writable_log()
     with log.administration:
         place = _readable(server, session, command.stream, command.topic)

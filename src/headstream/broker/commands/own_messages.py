@@ -19,6 +19,7 @@ from headstream.model.identifiers import TopicName
 from headstream.model.polling import Polled, PollingStrategy
 from headstream.model.topology import MAX_BATCH_BYTES
 from headstream.wire.extensions.messages import (
+    PAGE_STATES,
     AppendMessages,
     FetchedMessages,
     FetchMessages,
@@ -46,7 +47,7 @@ def _readable(server: Dispatcher, session: Session, stream: Identifier, topic: I
     return place
 
 
-def _writable(server: Dispatcher, session: Session, command: AppendMessages | SetState) -> TopicName:
+def _writable(server: Dispatcher, session: Session, command: AppendMessages) -> TopicName:
     place = server.places.topic(command.stream, command.topic)
     server.rights(session).send(place.stream.id, place.topic.id)
     check_partition(place, command.partition)
@@ -118,16 +119,19 @@ def append_messages(server: Dispatcher, session: Session, command: AppendMessage
 
 
 def set_state(server: Dispatcher, session: Session, command: SetState) -> None:
-    """Change the state of messages; by whom is who is logged in, where it is not said."""
-    name = _writable(server, session, command)
-    by = command.by or server.users.get(session.user_id).record.name
-    server.broker.messages.set_state(name, command.partition, command.offsets, command.state, reason=command.reason, by=by)
+    """Change the state of messages, as the logged-in user."""
+    place = server.places.topic(command.stream, command.topic)
+    server.rights(session).set_state(place.stream.id, place.topic.id)
+    partition = check_partition(place, command.partition)
+    by = server.users.get(session.user_id).record.name
+    server.broker.messages.set_state(place.topic.name, partition, command.offsets, command.state, reason=command.reason, by=by)
 
 
 def list_states(server: Dispatcher, session: Session, command: ListStates) -> tuple[StateChange, ...]:
-    """Return every message of a partition that is not available."""
+    """Return a page of the messages of a partition that are not available."""
     place = _readable(server, session, command.stream, command.topic)
-    changes = server.broker.messages.states(place.topic.name, check_partition(place, command.partition))
+    partition, count = check_partition(place, command.partition), min(command.count or PAGE_STATES, PAGE_STATES)
+    changes = server.broker.messages.states(place.topic.name, partition, command.from_offset, count)
     return tuple(StateChange(each.offset, each.state, each.reason, each.by, each.changed_us) for each in changes)
 
 

@@ -8,6 +8,7 @@ a head: nothing joins them.
 
 from __future__ import annotations
 
+import logging
 from typing import Any, Final
 
 from headstream.broker.commands.dispatch import Dispatcher
@@ -17,14 +18,20 @@ from headstream.broker.sessions import Session
 from headstream.codec.buffer import BytesLike
 from headstream.errors import HeadstreamError
 from headstream.model.topology import Fsync
-from headstream.wire.codes import Code
+from headstream.wire.codes import TABLE, Code
 from headstream.wire.commands.messages import PolledMessages, PollMessages, SendMessages
 from headstream.wire.commands.offsets import StoreOffset
 from headstream.wire.commands.sessions import Ping
 from headstream.wire.extensions.messages import FetchedMessages, FetchMessages
+from headstream.wire.records import Command
+from headstream.wire.refusals import refusal
+from headstream.wire.statuses import Status
 from headstream.wire.table import decode_command
 
-__all__ = ["answer_request", "is_slow"]
+__all__ = ["READS", "answer_request", "is_slow"]
+
+READS: Final = frozenset({Code.POLL_MESSAGES, Code.FETCH_MESSAGES})
+"""What is answered with messages, as many as there is memory for."""
 
 _SLOW: Final = frozenset(
     {
@@ -72,6 +79,8 @@ _SLOW: Final = frozenset(
         Code.GET_GROUP_LAG,
         Code.LIST_GROUP_LAGS,
         Code.SEEK_GROUP,
+        Code.INIT_PRODUCER,  # a block of numbers is taken from the catalog
+        Code.RELEASE_PRODUCER,
     }
 )
 """What may take longer than others should wait: it looks at many files, syncs, or hashes a password."""
@@ -79,7 +88,8 @@ _SLOW: Final = frozenset(
 _UNANSWERED: Final = frozenset({SendMessages, Ping, StoreOffset})
 """What is asked for all the time, and answered by a status alone."""
 
-_APPENDS: Final = frozenset({Code.SEND_MESSAGES, Code.APPEND_MESSAGES})
+_log: Final = logging.getLogger("headstream.server")
+_APPENDS: Final = frozenset({Code.SEND_MESSAGES, Code.APPEND_MESSAGES, Code.APPEND_NUMBERED})
 _BIG_BYTES: Final = 256 << 10
 """A send of so many bytes is stamped and written without the interpreter's lock for long enough to gain from another core:
 going to another thread and back costs 50 us, about what 128 KiB take."""
@@ -97,7 +107,12 @@ def answer_request(server: Dispatcher, session: Session, code: int, payload: mem
     Raises:
         HeadstreamError: why there is none.
     """
+    entry = TABLE.get(code)
+    if entry is not None and entry.is_extension and not session.is_extended:  # before anything of it is looked at
+        raise refusal(Status.INVALID_COMMAND, f"{entry.name} is not served here")
     command = decode_command(code, payload)
+    if _log.isEnabledFor(logging.DEBUG):
+        _note_surplus(session, command, payload)
     command.validate()
     if isinstance(command, PollMessages):
         server.admit(session, command.entry())
@@ -110,6 +125,14 @@ def answer_request(server: Dispatcher, session: Session, code: int, payload: mem
         return [FetchMessages.encode_reply(head), *found.chunks]
     reply = server.answer(session, command)
     return [] if type(command) in _UNANSWERED else [type(command).encode_reply(reply)]
+
+
+def _note_surplus(session: Session, command: Command[Any], payload: memoryview) -> None:
+    """Log that a client sends more than a command says: its author may mean something by it."""
+    surplus = command.count_surplus(payload)
+    if surplus:
+        fields = {"command": command.entry().name, "bytes": surplus, "address": session.address, "client": session.client_id}
+        _log.debug("bytes after the last field of a request are ignored", extra={"fields": fields})
 
 
 def is_slow(server: Dispatcher, code: int, payload: memoryview, *, is_alone: bool = False) -> bool:

@@ -36,6 +36,7 @@ cdef class ShortRequests:
     cdef object _clock_us
     cdef dict _bells
     cdef long long _user_id
+    cdef long long _generation
     cdef object _users
     cdef object _catalog
     cdef object _topics

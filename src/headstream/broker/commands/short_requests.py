@@ -155,6 +155,7 @@ class ShortRequests:
         self._clock_us = backing.clock_us
         self._bells = backing.log.waiting.bells
         self._user_id = 0
+        self._generation = 0
         self._users: Any = None
         self._catalog: Any = None
         self._topics: Any = None
@@ -222,6 +223,7 @@ class ShortRequests:
             and self._catalog.known is self._topics
             and self._server.users.known is self._users
             and session.user_id == self._user_id
+            and session.generation == self._generation
             and session.is_extended == self._is_extended
         ):
             return True
@@ -234,11 +236,12 @@ class ShortRequests:
         self._polls.forget()
         self._topics = None
         self._users, self._user_id, self._is_extended = users.known, session.user_id, session.is_extended
+        self._generation = session.generation
         try:
             self._catalog = self._log.catalog()
         except HeadstreamError:
             return False
-        if self._catalog is None or session.user_id not in users:
+        if self._catalog is None or not users.is_good(session.user_id, session.generation):
             return False
         self._topics = self._catalog.known  # looked up just now; None where another process may change it
         return self._topics is not None
@@ -356,7 +359,7 @@ class ShortRequests:
             chunk = _read_few(lent.follower, offset, offset + count)
         if way.transactions != self._catalog.transactions:
             way.transactions = self._catalog.transactions
-            way.is_available = not self._log.states.exceptions(topic, way.partition)
+            way.is_available = self._log.states.next_exception(topic, way.partition) is None
         if way.is_available:
             return chunk
         ahead.forget()
@@ -367,6 +370,8 @@ class ShortRequests:
         server, session = self._server, self._session
         try:
             command = PollMessages.decode(payload)
+            if PollMessages.count_surplus(payload):  # its numbers are not at the end, where they are looked for here
+                return None, 0
             place = server.places.topic(command.stream, command.topic)
             server.rights(session).poll(place.stream.id, place.topic.id)
             check_readable(session, place.topic)

@@ -56,10 +56,13 @@ def delete_user(server: Dispatcher, session: Session, command: DeleteUser) -> No
 
 
 def update_user(server: Dispatcher, session: Session, command: UpdateUser) -> None:
-    """Give a user another name or status (20, 46); its sessions go on."""
+    """Give a user another name or status (20, 46); the sessions and tokens of one that is deactivated end."""
     server.rights(session).manage_users()
     is_active = None if command.status is None else command.status is UserStatus.ACTIVE
-    server.users.update(command.user, name=command.username, is_active=is_active)
+    user = server.users.get(command.user)
+    server.users.update(user.id, name=command.username, is_active=is_active)
+    if is_active is False:
+        server.end_sessions(user.id)
 
 
 def update_permissions(server: Dispatcher, session: Session, command: UpdatePermissions) -> None:
@@ -69,9 +72,15 @@ def update_permissions(server: Dispatcher, session: Session, command: UpdatePerm
 
 
 def change_password(server: Dispatcher, session: Session, command: ChangePassword) -> None:
-    """Give a user another password (20, 42), which everybody may do for itself; its sessions go on."""
+    """Give a user another password (20, 42), which everybody may do for itself.
+
+    Its tokens and its other sessions end: whoever knew the old password may have made them.
+    """
     server.rights(session).manage_users(_id_of(server.users.find(command.user)))
-    server.users.change_password(command.user, command.current_password, command.new_password)
+    user = server.users.change_password(command.user, command.current_password, command.new_password)
+    if session.user_id == user.id:
+        session.generation = user.record.generation
+    server.end_sessions(user.id, but=session)
 
 
 def _id_of(user: User | None) -> int:

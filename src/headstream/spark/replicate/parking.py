@@ -166,7 +166,8 @@ class ParkingLot:
     def delay(self, parcels: Iterable[Parcel]) -> None:
         """Move parked messages to the delayed topic."""
         for parcel in parcels:
-            placed, mark = self._delayed.put(self._read_whole(parcel))
+            reason = f"its schema has not come in time: schema id {parcel.schema_id}"
+            placed, mark = self._delayed.put(_with_reason(self._read_whole(parcel), reason))
             moved = _parcels(placed, self._delayed.topic, "delayed", parcel.cause, parcel.since_us, None)
             self._ledger.add((replace(m, reason=None) for m in moved), done=[parcel.id], marks={self._delayed.mark: mark})
 

@@ -150,17 +150,22 @@ class PollMessages(Command[PolledMessages]):
 
     @classmethod
     def decode(cls, payload: BytesLike) -> PollMessages:
-        """Return the command of a request."""
+        """Return the command of a request; bytes after its last field are ignored."""
         data = bytes(payload)
-        begin = len(data) - _POLL_NUMBERS.size
-        if begin < 0:
-            raise DecodeError("a poll is cut short", 0, _POLL_NUMBERS.size, len(data))
+        begin = _end_of_poll_targets(data)
+        if begin + _POLL_NUMBERS.size > len(data):
+            raise DecodeError("a poll is cut short", begin, _POLL_NUMBERS.size, len(data) - begin)
         partition, code, value, count, auto_commit = _POLL_NUMBERS.unpack_from(data, begin)
         kind = _KINDS.get(code)
         if kind is None:
             raise DecodeError(f"a poll begins in one of 5 ways, not in way {code}", begin + 4)
         consumer, stream, topic = _poll_targets(data[:begin])
         return cls(consumer, stream, topic, partition, kind, value, count, auto_commit == 1)
+
+    @classmethod
+    def count_surplus(cls, payload: BytesLike) -> int:
+        """Return how many bytes follow the last field of a request, which decode() has taken."""
+        return max(len(payload) - _end_of_poll_targets(payload) - _POLL_NUMBERS.size, 0)
 
     @classmethod
     def encode_http_reply(cls, value: PolledMessages) -> bytes:
@@ -196,6 +201,11 @@ class SendMessages(Command[None]):
                 raise DecodeError(LATER_GENERATION, 0, advice="Use an SDK before 0.7 (iggy-py before 0.5)") from None
             raise
         return cls(stream, topic, partitioning, view[at:])
+
+    @classmethod
+    def count_surplus(cls, payload: BytesLike) -> int:
+        """Return 0: messages go to the end of a request."""
+        return 0
 
     def validate(self) -> None:
         """Check that there is a message."""
@@ -241,6 +251,14 @@ class FlushMessages(Command[None]):
     topic: TopicId
     partition: PartitionId
     fsync: Annotated[bool, FsyncShape()]
+
+
+def _end_of_poll_targets(data: BytesLike) -> int:
+    """Return where consumer, stream and topic end by the lengths that they say, or the end of the data before that."""
+    at, size = 1, len(data)  # behind the consumer's kind
+    for _ in range(3):
+        at += 2 + data[at + 1] if at + 1 < size else size
+    return min(at, size)
 
 
 @lru_cache(maxsize=4096)

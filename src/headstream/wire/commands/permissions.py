@@ -136,7 +136,7 @@ class Permissions(Record):
 
 
 class SizedPermissions(Shape):
-    """size u32 | permissions."""
+    """size u32 | permissions; of a greater size than they have, the rest is ignored."""
 
     def push(self, writer: Writer, value: Permissions) -> None:
         inner = Writer()
@@ -146,9 +146,7 @@ class SizedPermissions(Shape):
 
     def pull(self, reader: Reader, what: str) -> Permissions:
         inner = Reader(reader.pull_view(reader.pull_u32(f"the length of {what}"), what))
-        value = Permissions.pull(inner)
-        inner.pull_end(what)
-        return value
+        return Permissions.pull(inner)
 
     def spell(self, value: Permissions) -> Any:
         return value.spell()

@@ -193,7 +193,10 @@ class CreateTopic(Command[TopicDetails]):
 
     @classmethod
     def decode(cls, payload: BytesLike) -> CreateTopic:
-        """Return the command of a request of any generation: the newest whose name ends where the payload does."""
+        """Return the command of a request of any generation: the newest whose name ends where the payload does.
+
+        Where no name does, it is of the newest generation, with bytes behind its name, which are ignored.
+        """
         reader = Reader(payload)
         stream = fields_of(cls)[0].shape.pull(reader, "stream")
         for generation in reversed(Generation):
@@ -201,7 +204,13 @@ class CreateTopic(Command[TopicDetails]):
             if at <= reader.end and at + memoryview(payload)[at - 1] == reader.end:
                 return cls._pull_generation(stream, reader, generation)
         Reader(payload, reader.at).pull_bytes(Generation.BEFORE_0_2_0, "a topic to create")
-        raise DecodeError("the name of a topic to create does not end where the payload does", reader.at)
+        return cls._pull_generation(stream, reader, Generation.CURRENT)
+
+    @classmethod
+    def count_surplus(cls, payload: BytesLike) -> int:
+        """Return how many bytes follow the name of a request of the newest generation; one of an older one has none."""
+        command = cls.decode(payload)
+        return len(payload) - len(command.encode())
 
     @classmethod
     def _pull_generation(cls, stream: Any, reader: Reader, generation: Generation) -> CreateTopic:

@@ -1,7 +1,8 @@
 """Atomic appends: batches that wait on the server until they are committed, all together and once.
 
 Whoever writes in parallel stages its batches, each under a part of its own, and hands the receipts to one that commits
-the epoch by them. An epoch of a writer is committed once: again, or an earlier one, changes nothing any more.
+the epoch by them. An epoch of a writer is committed once: again, it changes nothing any more; an earlier
+one is refused (4). A writer belongs to the user who first staged or committed for it (41).
 """
 
 from __future__ import annotations

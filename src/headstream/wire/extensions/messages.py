@@ -6,16 +6,18 @@ fetched   partition u32 | end_offset u64 | next_offset u64 | generation u64 | co
 from __future__ import annotations
 
 from dataclasses import dataclass, replace
-from typing import Annotated, Any
+from typing import Annotated, Any, Final
 
 from headstream.codec import json
 from headstream.codec.binary import decode_polled, encode_polled
 from headstream.codec.buffer import BytesLike
 from headstream.codec.json_text import decode_json
+from headstream.model.message import MAX_AUTHOR_BYTES, MAX_REASON_BYTES, MAX_STATE_OFFSETS
 from headstream.model.polling import PollingKind
 from headstream.wire.codes import Code
+from headstream.wire.commands.checks import check_bytes, check_count
 from headstream.wire.commands.offsets import ConsumerRef
-from headstream.wire.extensions.shapes import ANY_CONSUMER, STATE, ByNumber, Numbers, Sent, States, WideFlag
+from headstream.wire.extensions.shapes import ANY_CONSUMER, STATE, ByNumber, LastNumber, Numbers, Sent, States, WideFlag
 from headstream.wire.records import Command, Record, many, one
 from headstream.wire.refusals import refusal
 from headstream.wire.shapes import (
@@ -37,6 +39,7 @@ from headstream.wire.shapes import (
 from headstream.wire.statuses import Status
 
 __all__ = [
+    "PAGE_STATES",
     "AppendMessages",
     "FetchMessages",
     "FetchedMessages",
@@ -49,6 +52,10 @@ __all__ = [
     "WaitMessages",
     "Woken",
 ]
+
+
+PAGE_STATES: Final = 1000
+"""The greatest page of states: with the longest reasons 1.3 MB."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -200,7 +207,7 @@ class AppendMessages(Command[FirstOffset]):
 
 @dataclass(frozen=True, slots=True)
 class SetState(Command[None]):
-    """Change the state of messages, and say why; by whom is who is logged in, where it is not said."""
+    """Change the state of messages, and say why; the author is the logged-in user, whoever `by` names."""
 
     code = Code.SET_STATE
     stream: StreamId
@@ -210,6 +217,12 @@ class SetState(Command[None]):
     state: Annotated[int, STATE]
     reason: Annotated[Text32, Default("")] = ""
     by: Annotated[Text32, Default("")] = ""
+
+    def validate(self) -> None:
+        """Check how long reason and author are, and how many messages there are."""
+        check_bytes(self.reason, 0, MAX_REASON_BYTES, Status.INVALID_FORMAT, "the reason of a change of states")
+        check_bytes(self.by, 0, MAX_AUTHOR_BYTES, Status.INVALID_FORMAT, "the author of a change of states")
+        check_count(len(self.offsets), 0, MAX_STATE_OFFSETS, Status.INVALID_FORMAT, "the count of offsets of a change of states")
 
 
 @dataclass(frozen=True, slots=True)
@@ -225,13 +238,23 @@ class StateChange(Record):
 
 @dataclass(frozen=True, slots=True)
 class ListStates(Command[tuple[StateChange, ...]]):
-    """Return every message of a partition that is not available."""
+    """Return the messages of a partition that are not available, as many as a page has; what follows is asked for next.
+
+    Args:
+        stream: The stream.
+        topic: The topic.
+        partition: The partition's number.
+        from_offset: The first offset that is looked at.
+        count: The most messages; 0, or more than the greatest page, is the greatest page.
+    """
 
     code = Code.LIST_STATES
     reply = many(StateChange)
     stream: StreamId
     topic: TopicId
     partition: PartitionId
+    from_offset: Annotated[int, LastNumber(8), Default(0)] = 0
+    count: Annotated[int, LastNumber(4), Default(0)] = 0
 
 
 def _read_number(spelled: dict[str, Any], name: str, where: str) -> int:

@@ -41,6 +41,13 @@ __all__ = [
 _U64: Final = Unsigned(8)
 
 
+class LastNumber(Unsigned):
+    """A number at the end of a command that clients before it do not send: 0 where there are no bytes of it."""
+
+    def pull(self, reader: Reader, what: str) -> int:
+        return super().pull(reader, what) if reader.remaining >= self.size else 0
+
+
 class NumbersShape(Shape):
     def push(self, writer: Writer, value: tuple[int, ...]) -> None:
         writer.push_u32(len(value))

@@ -17,6 +17,7 @@ _ENVIRONMENT = {"HEADSTREAM_USERNAME": "ann", "HEADSTREAM_PASSWORD": "hidden"}
     ("url", "address"),
     [
         ("headstream://u:p@host", Address("headstream", "host", 8090, "u", "p")),
+        ("headstream://u:p@ss/rest@host:1", Address("headstream", "host", 1, "u", "p@ss/rest")),
         ("headstream://u:p%40%2F@host:1", Address("headstream", "host", 1, "u", "p@/")),
         ("headstream://:tok@host", Address("headstream", "host", 8090, token="tok")),
         ("headstream://:a/b+c/=@host", Address("headstream", "host", 8090, token="a/b+c/=")),

@@ -1,0 +1,196 @@
+"""Frames as the Go, Node, Java and C# clients of the protocol's generation lay them out, by hand, and what a server does.
+
+Some of these clients send more than a command says: a flag that is counted twice in a length (Go, C#), a number that
+belongs to another command (Node). Each case says how many bytes are behind the last field; Java's have none.
+"""
+
+from __future__ import annotations
+
+import logging
+import struct
+
+import pytest
+
+from headstream.broker.commands.requests import answer_request
+from headstream.errors import PermissionDeniedError
+from headstream.wire.codes import Code
+from headstream.wire.commands.permissions import GlobalPermissions, Permissions, StreamPermissions, TopicPermissions
+from headstream.wire.commands.streams import CreateStream
+from headstream.wire.commands.topics import Compression, CreateTopic, GetTopic
+from headstream.wire.commands.users import GetUser, UserStatus
+from headstream.wire.table import COMMANDS
+from tests.servers import Peer, Server
+
+
+def text8(text: str) -> bytes:
+    return bytes([len(text)]) + text.encode()
+
+
+def by_number(number: int) -> bytes:
+    return struct.pack("<BBI", 1, 4, number)
+
+
+def by_name(name: str) -> bytes:
+    return b"\2" + text8(name)
+
+
+EVERYTHING = bytes([1] * 10)
+POLL_ONLY = bytes([0] * 8 + [1, 0])
+STREAM_7 = struct.pack("<I", 7) + bytes([0, 1, 0, 0, 1, 0])
+TOPIC_3 = struct.pack("<I", 3) + bytes([0, 0, 1, 0])
+
+
+def create_user(rest: bytes) -> bytes:
+    return text8("guest") + text8("secret") + b"\1" + rest
+
+
+def sized(block: bytes) -> bytes:
+    return b"\1" + struct.pack("<I", len(block)) + block
+
+
+CREATED = {
+    # client: payload, bytes behind the last field, permissions
+    "Go, without permissions": (create_user(b"\0"), 0, None),
+    "Go, with permissions": (create_user(sized(EVERYTHING + b"\0")) + b"\0", 1, Permissions(GlobalPermissions.all())),
+    "Go, with a stream": (
+        create_user(sized(POLL_ONLY + b"\1" + STREAM_7 + b"\0\0")) + b"\0",
+        1,
+        Permissions(GlobalPermissions(poll_messages=True), {7: StreamPermissions(read_stream=True, poll_messages=True)}),
+    ),
+    "Node, without permissions": (create_user(b"\0" + struct.pack("<I", 1) + b"\0"), 5, None),
+    "Node, with permissions": (create_user(sized(EVERYTHING + b"\0\0\0\0")), 0, Permissions(GlobalPermissions.all())),
+    "Java, with a stream and a topic": (
+        create_user(sized(POLL_ONLY + b"\1" + STREAM_7 + b"\1" + TOPIC_3 + b"\0\0")),
+        0,
+        Permissions(
+            GlobalPermissions(poll_messages=True),
+            {7: StreamPermissions(read_stream=True, poll_messages=True, topics={3: TopicPermissions(poll_messages=True)})},
+        ),
+    ),
+    "C#, with a stream and a topic": (
+        create_user(sized(POLL_ONLY + b"\1" + STREAM_7 + b"\1" + TOPIC_3 + b"\0\0\0\0")) + b"\0",
+        1,
+        Permissions(
+            GlobalPermissions(poll_messages=True),
+            {7: StreamPermissions(read_stream=True, poll_messages=True, topics={3: TopicPermissions(poll_messages=True)})},
+        ),
+    ),
+}
+
+
+def ask(peer: Peer, code: Code, payload: bytes) -> bytes:
+    return b"".join(bytes(piece) for piece in answer_request(peer.dispatcher, peer.session, code, memoryview(payload)))
+
+
+@pytest.fixture
+def root(server: Server) -> Peer:
+    root = server.root()
+    root.ask(CreateStream(0, "shop"))
+    root.ask(CreateTopic("shop", 0, 3, Compression.NONE, 0, 0, 0, "orders"))
+    return root
+
+
+@pytest.mark.parametrize("client", CREATED)
+def test_create_user_does_what_it_says_when_bytes_follow_its_last_field(root: Peer, client: str) -> None:
+    payload, surplus, permissions = CREATED[client]
+    assert COMMANDS[Code.CREATE_USER].count_surplus(payload) == surplus
+    ask(root, Code.CREATE_USER, payload)
+    user = root.ask(GetUser("guest"))
+    assert user is not None
+    assert (user.status, user.permissions) == (UserStatus.ACTIVE, permissions)
+
+
+@pytest.mark.parametrize(
+    ("payload", "surplus"),
+    [
+        (by_name("guest") + b"\1" + text8("other") + b"\1\2" + b"\0", 1),  # Go, with name and status
+        (by_name("guest") + b"\1" + text8("other") + b"\1\2", 0),  # Java and C#
+    ],
+)
+def test_update_user_does_what_it_says_when_bytes_follow_its_last_field(root: Peer, payload: bytes, surplus: int) -> None:
+    ask(root, Code.CREATE_USER, create_user(b"\0"))
+    assert COMMANDS[Code.UPDATE_USER].count_surplus(payload) == surplus
+    ask(root, Code.UPDATE_USER, payload)
+    user = root.ask(GetUser("other"))
+    assert user is not None
+    assert user.status is UserStatus.INACTIVE
+
+
+@pytest.mark.parametrize("block", [EVERYTHING + b"\0", EVERYTHING + b"\0\0\0\0", EVERYTHING + b"\0" * 9])
+def test_permissions_are_read_when_their_size_says_more_than_they_have(root: Peer, block: bytes) -> None:
+    ask(root, Code.CREATE_USER, create_user(b"\0"))
+    ask(root, Code.UPDATE_PERMISSIONS, by_name("guest") + sized(block))
+    user = root.ask(GetUser("guest"))
+    assert user is not None
+    assert user.permissions == Permissions(GlobalPermissions.all())
+
+
+def test_delete_topic_deletes_when_a_count_of_partitions_follows_as_of_the_node_client(
+    root: Peer, caplog: pytest.LogCaptureFixture
+) -> None:
+    caplog.set_level(logging.DEBUG, "headstream.server")
+    ask(root, Code.DELETE_TOPIC, by_name("shop") + by_number(1) + struct.pack("<I", 3))
+    assert root.ask(GetTopic("shop", "orders")) is None
+    (record,) = [each for each in caplog.records if "after the last field" in each.message]
+    assert vars(record)["fields"] == {
+        "command": "topic.delete",
+        "bytes": 4,
+        "address": root.session.address,
+        "client": root.session.client_id,
+    }
+
+
+LOGINS = {
+    "Go and Java": text8("iggy") + text8("iggy") + struct.pack("<I", 6) + b"0.6.30" + struct.pack("<I", 8) + b"java-sdk",
+    "Node and C#": text8("iggy") + text8("iggy"),
+}
+CONSUMER = b"\1" + by_number(9)
+AT = by_name("shop") + by_name("orders")
+SENT = bytes(16) + struct.pack("<I", 0) + struct.pack("<I", 5) + b"hello"
+
+
+@pytest.mark.parametrize("client", LOGINS)
+@pytest.mark.parametrize("surplus", [0, 1, 4])
+def test_whole_conversation_is_understood_when_bytes_follow_each_request(
+    server: Server, root: Peer, client: str, surplus: int
+) -> None:
+    peer, tail = server.connect(), bytes([1]) * surplus
+    requests: list[tuple[Code, bytes, bytes | None]] = [
+        (Code.PING, b"", b""),
+        (Code.LOGIN, LOGINS[client], struct.pack("<I", 1)),
+        (Code.CREATE_STREAM, struct.pack("<I", 0) + text8("depot"), None),
+        (Code.UPDATE_STREAM, by_name("depot") + text8("store"), b""),
+        (Code.CREATE_TOPIC, by_name("store") + struct.pack("<IIBQQB", 0, 2, 1, 0, 0, 1) + text8("goods"), None),
+        (Code.UPDATE_TOPIC, by_name("store") + by_number(1) + struct.pack("<BQQB", 1, 0, 0, 1) + text8("wares"), b""),
+        (Code.CREATE_PARTITIONS, by_name("store") + by_name("wares") + struct.pack("<I", 1), b""),
+        (Code.DELETE_PARTITIONS, by_name("store") + by_name("wares") + struct.pack("<I", 1), b""),
+        (Code.CREATE_GROUP, AT + struct.pack("<I", 0) + text8("billing"), None),
+        (Code.JOIN_GROUP, AT + by_name("billing"), b""),
+        (Code.LEAVE_GROUP, AT + by_name("billing"), b""),
+        (Code.SEND_MESSAGES, AT + b"\2\4\1\0\0\0" + SENT, b""),
+        (Code.STORE_OFFSET, CONSUMER + AT + struct.pack("<IQ", 1, 0), b""),
+        (Code.GET_OFFSET, CONSUMER + AT + struct.pack("<I", 1), struct.pack("<IQQ", 1, 0, 0)),
+        (Code.POLL_MESSAGES, CONSUMER + AT + struct.pack("<IBQIB", 1, 1, 0, 10, 0), None),
+        (Code.DELETE_OFFSET, CONSUMER + AT + struct.pack("<I", 1), b""),
+        (Code.CREATE_TOKEN, text8("go-token") + struct.pack("<Q", 0), None),
+        (Code.DELETE_TOKEN, text8("go-token"), b""),
+        (Code.CHANGE_PASSWORD, by_number(1) + text8("iggy") + text8("iggy"), b""),
+        (Code.PURGE_TOPIC, AT, b""),
+        (Code.DELETE_GROUP, AT + by_name("billing"), b""),
+        (Code.DELETE_STREAM, by_name("store"), b""),
+        (Code.LOGOUT, b"", b""),
+    ]
+    for code, payload, expected in requests:
+        open_ended = code in (Code.SEND_MESSAGES, Code.LOGIN)  # messages, and texts that may be missing, go to the end
+        body = ask(peer, code, payload if open_ended else payload + tail)
+        assert body == expected if expected is not None else body, code
+        if code is Code.POLL_MESSAGES:
+            assert body.endswith(b"hello")
+        if code is Code.CHANGE_PASSWORD:  # which ends the session
+            peer = server.root()
+
+
+def test_surplus_gives_no_rights_to_a_user_without_any(server: Server, root: Peer) -> None:
+    guest = server.connect_as("nobody")
+    with pytest.raises(PermissionDeniedError):
+        ask(guest, Code.DELETE_TOPIC, AT + struct.pack("<I", 3))

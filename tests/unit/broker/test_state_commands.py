@@ -1,0 +1,133 @@
+"""States by their commands: what one request may cost, who may change them, and in whose name."""
+
+from __future__ import annotations
+
+from time import process_time
+
+import pytest
+
+from headstream.codec.binary import encode_sent
+from headstream.errors import LimitError
+from headstream.log.state_records import put_states
+from headstream.model.message import MAX_REASON_BYTES, MAX_STATE_OFFSETS, Message, MessageState, StateChange
+from headstream.model.polling import PollingKind
+from headstream.wire.codes import EXTENSION_CONTEXT
+from headstream.wire.commands.permissions import GlobalPermissions, Permissions, StreamPermissions, TopicPermissions
+from headstream.wire.commands.sessions import Login
+from headstream.wire.extensions.messages import PAGE_STATES, AppendMessages, FetchMessages, ListStates, SetState
+from headstream.wire.extensions.topics import CreateOpenTopic
+from tests.servers import Peer, Server
+
+AT = ("shop", "orders")
+POISONED = MessageState.POISONED.value
+
+
+def connect(server: Server, name: str) -> Peer:
+    client = server.connect()
+    client.ask(Login(name, "iggy" if name == "iggy" else name * 2, "1.0.0", EXTENSION_CONTEXT))
+    return client
+
+
+@pytest.fixture
+def peer(server: Server) -> Peer:
+    peer = connect(server, "iggy")
+    peer.ask(CreateOpenTopic(*AT, 1))
+    return peer
+
+
+def fill(peer: Peer, count: int) -> None:
+    for begin in range(0, count, 1000):
+        messages = [Message(payload=b"x", id=offset + 1) for offset in range(begin, min(begin + 1000, count))]
+        peer.ask(AppendMessages(*AT, 1, encode_sent(messages)))
+
+
+@pytest.mark.parametrize(
+    "command",
+    [
+        SetState(*AT, 1, (0,), POISONED, "x" * (MAX_REASON_BYTES + 1)),
+        SetState(*AT, 1, (0,), POISONED, "why", "x" * 256),
+        SetState(*AT, 1, tuple(range(MAX_STATE_OFFSETS + 1)), POISONED),
+    ],
+    ids=["reason", "author", "offsets"],
+)
+def test_set_state_is_refused_when_it_says_too_much(peer: Peer, command: SetState) -> None:
+    fill(peer, 1)
+    assert peer.status(command) == 4
+    assert peer.ask(ListStates(*AT, 1)) == ()
+
+
+def test_set_state_refuses_a_long_reason_of_a_process_beside_the_server(server: Server, peer: Peer) -> None:
+    fill(peer, 1)
+    log = server.broker.backing.log
+    with pytest.raises(LimitError, match="the reason of a change of states has 1001 bytes"):
+        log.states.set(log.snapshot()["shop"].topics["orders"], 1, [0], StateChange(-1, POISONED, "x" * 1001, "me", 1))
+
+
+@pytest.mark.parametrize(
+    ("permissions", "status"),
+    [
+        (Permissions(GlobalPermissions(send_messages=True, poll_messages=True, read_topics=True)), 41),
+        (Permissions(GlobalPermissions(manage_topics=True)), 0),
+        (Permissions(GlobalPermissions(manage_streams=True)), 0),
+        (Permissions(streams={1: StreamPermissions(send_messages=True)}), 41),
+        (Permissions(streams={1: StreamPermissions(manage_topics=True)}), 0),
+        (Permissions(streams={1: StreamPermissions(topics={1: TopicPermissions(send_messages=True)})}), 41),
+        (Permissions(streams={1: StreamPermissions(topics={1: TopicPermissions(manage_topic=True)})}), 0),
+        (None, 41),
+    ],
+)
+def test_states_are_set_by_those_who_manage_the_topic_and_in_their_name(
+    server: Server, peer: Peer, permissions: Permissions | None, status: int
+) -> None:
+    fill(peer, 1)
+    server.add_user("alice", permissions)
+    alice = connect(server, "alice")
+    assert alice.status(SetState(*AT, 1, (0,), POISONED, "why", by="iggy")) == status
+    assert [change.by for change in peer.ask(ListStates(*AT, 1))] == ([] if status else ["alice"])
+
+
+def test_reason_is_kept_once_for_all_messages_and_gone_with_the_last_of_them(server: Server, peer: Peer) -> None:
+    fill(peer, 5000)
+    catalog = server.dispatcher.catalog
+
+    def kept() -> list[str]:
+        return [row[0] for row in catalog.select("SELECT reason FROM state_changes ORDER BY number", since=7)]
+
+    peer.ask(SetState(*AT, 1, tuple(range(3000)), POISONED, "a" * MAX_REASON_BYTES))
+    peer.ask(SetState(*AT, 1, (4000,), POISONED, "b"))
+    assert kept() == ["a" * MAX_REASON_BYTES, "b"]
+    (change,) = peer.ask(ListStates(*AT, 1, 2999, 1))
+    assert (change.offset, change.reason, change.by) == (2999, "a" * MAX_REASON_BYTES, "iggy")
+    peer.ask(SetState(*AT, 1, tuple(range(2999)), MessageState.AVAILABLE.value))
+    assert kept() == ["a" * MAX_REASON_BYTES, "b"]
+    peer.ask(SetState(*AT, 1, (2999,), POISONED, "c"))
+    assert kept() == ["b", "c"]
+
+
+def test_states_are_listed_page_by_page(peer: Peer) -> None:
+    fill(peer, 2 * PAGE_STATES + 1)
+    peer.ask(SetState(*AT, 1, tuple(range(2 * PAGE_STATES + 1)), POISONED))
+    pages = [peer.ask(ListStates(*AT, 1, begin, count)) for begin, count in ((0, 0), (PAGE_STATES, 5000), (2000, 10), (2001, 0))]
+    assert [[page[0].offset, page[-1].offset] if page else [] for page in pages] == [[0, 999], [1000, 1999], [2000, 2000], []]
+    assert [each.offset for each in peer.ask(ListStates(*AT, 1, 7, 2))] == [7, 8]
+
+
+def test_poll_costs_what_it_looks_at_when_a_partition_has_200_000_exceptions(server: Server, peer: Peer) -> None:
+    fill(peer, 3000)
+    log, catalog = server.broker.backing.log, server.dispatcher.catalog
+    topic = log.snapshot()["shop"].topics["orders"]
+    with catalog.transaction(()):  # rows alone, as a crash before the bytes were changed leaves them
+        put_states(catalog, topic.number, 1, (StateChange(offset, POISONED, "why", "me", 1) for offset in range(100, 200_100)))
+    peer.ask(SetState(*AT, 1, (2000,), POISONED))
+
+    def measure(offset: int) -> float:
+        with catalog.transaction(()):  # after a change of the catalog nothing is remembered
+            catalog.change("UPDATE users SET name = name")
+        began = process_time()
+        found = peer.ask(FetchMessages(*AT, 1, PollingKind.OFFSET, offset, 10))
+        assert (found.count, found.next_offset) == (10, offset + 10)
+        return process_time() - began
+
+    assert log.states.next_exception(topic, 1, 150) == 150
+    for offset in (0, 95, 1000):
+        assert min(measure(offset) for _ in range(5)) < 0.02  # reading 200,000 rows takes ten times as long
