@@ -118,7 +118,7 @@ def test_read_takes_a_foreign_record_as_it_is_when_nobody_typed_it(spark: SparkS
     ]
 
 
-_OTHER = [("n", b"3"), ("hs", b"a"), ("hs.states", b"poisoned"), ("HS.STATE", b"poisoned")]
+_OTHER: list[tuple[str, str | bytes | None]] = [("n", b"3"), ("hs", b"a"), ("hs.states", b"poisoned"), ("HS.STATE", b"poisoned")]
 
 
 def test_read_gives_no_record_of_another_state_unasked_wherever_its_header_is(
@@ -126,7 +126,7 @@ def test_read_gives_no_record_of_another_state_unasked_wherever_its_header_is(
 ) -> None:
     from confluent_kafka import Producer
 
-    rows: dict[bytes, list[tuple[str, bytes | None]]] = {
+    rows: dict[bytes, list[tuple[str, str | bytes | None]]] = {
         b"none": [],
         b"others": _OTHER,
         b"alone": [("hs.state", b"poisoned")],
