@@ -22,7 +22,6 @@ from headstream.spark.replicate.apply.scd1 import Scd1Table
 from headstream.spark.replicate.apply.scd2 import Scd2Table
 from headstream.spark.replicate.apply.scd2_events import read_events
 from headstream.spark.replicate.apply.tombstones import Tombstones
-from headstream.spark.replicate.changes import collapse
 
 TABLE = make_table(0)
 TYPES = table_types()
@@ -59,7 +58,7 @@ def bench(report: Report, directory: Path, rows: int, size: int, count: int) -> 
             one_s, two_s = [], []
             for version, batch in enumerate(load + batches):
                 began = time.perf_counter()
-                ones.merge(collapse(batch, TABLE, list(TYPES)), "bench", version)
+                ones.merge(ones.collapse(batch, TABLE), "bench", version)
                 between = time.perf_counter()
                 twos.merge(read_events(batch, TABLE, list(TYPES)), "bench", version)
                 one_s.append(between - began)

@@ -32,7 +32,6 @@ from headstream.codec.replicate import ColumnMetadata, TableMetadata
 from headstream.spark.replicate.apply.deltalake import DeltaLakeEngine
 from headstream.spark.replicate.apply.scd1 import Scd1Table
 from headstream.spark.replicate.apply.tombstones import Tombstones
-from headstream.spark.replicate.changes import collapse
 
 CHANGES: Final = 10_000
 _TABLE: Final = make_table(0)
@@ -105,7 +104,7 @@ def merge_seconds(table: Scd1Table, batches: list[pa.Table], metadata: TableMeta
     unit = f"bench/{time.monotonic_ns()}"  # of its own: what a table has applied it passes over
     for batch in batches:
         began = time.perf_counter()
-        table.merge(collapse(batch, metadata, list(table.columns)), unit, len(times))
+        table.merge(table.collapse(batch, metadata), unit, len(times))
         times.append(time.perf_counter() - began)
     return median(times[1:])
 

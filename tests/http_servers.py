@@ -20,6 +20,7 @@ from headstream.log.opening import open_memory
 from headstream.server.http import HttpServer
 from headstream.server.http_settings import HttpSettings, TokenSettings
 from headstream.server.http_tokens import AccessTokens
+from headstream.server.memory_budget import MemoryBudget
 from headstream.server.workers import Workers
 
 __all__ = ["SECRET", "Answer", "Http", "serving"]
@@ -89,7 +90,7 @@ def serving(
     dispatcher = make_dispatcher(broker, ServerSettings(password_rounds=4, most_tokens=10_000))
     access = AccessTokens(tokens or TokenSettings(secret=SECRET), dispatcher.tokens, dispatcher.users)
     workers, traffic = Workers(), Traffic("http")
-    server = HttpServer(dispatcher, settings or HttpSettings(), access, workers, [traffic])
+    server = HttpServer(dispatcher, settings or HttpSettings(), access, workers, [traffic], MemoryBudget(1 << 30))
     loop = make_loop()
     thread = threading.Thread(target=loop.run_forever)
     thread.start()

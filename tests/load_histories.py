@@ -19,226 +19,33 @@ load_model.py, which tells from the facts alone what the tables must come to.
 from __future__ import annotations
 
 import hashlib
-from collections.abc import Callable, Iterable
-from dataclasses import dataclass, field
+from collections.abc import Callable
 from functools import partial
 from random import Random
-from typing import Any, Final, Literal, NamedTuple, TypeAlias
+from typing import Any, NamedTuple
 
 from headstream.codec.json_text import encode_json
-from headstream.codec.replicate import (
-    Change,
-    ColumnMetadata,
-    Lineage,
-    TableMetadata,
-    data_message,
-    data_schema,
-    metadata_message,
+from headstream.codec.replicate import Change, data_message, metadata_message
+from tests.load_tables import (
+    LOAD_GAP_US,
+    MOST_KEYS,
+    MS_US,
+    N_COLUMNS,
+    START_US,
+    T_COLUMNS,
+    T_LATER,
+    U_COLUMNS,
+    Fact,
+    History,
+    Key,
+    LoadedTable,
+    LogMessage,
+    Row,
+    Traits,
+    make_table,
 )
 
-__all__ = ["LOAD_GAP_US", "Fact", "History", "LogMessage", "Traits", "draw_history"]
-
-LOAD_GAP_US: Final = 1_000_000
-_MS: Final = 1_000
-_START_US: Final = 1_700_000_000_000_000
-_KEYS: Final = 7
-"""Keys of a table: few, so that they are used again and again."""
-
-Row: TypeAlias = dict[str, Any]
-Key: TypeAlias = tuple[Any, ...]
-
-
-@dataclass(frozen=True, slots=True)
-class Traits:
-    """What a history has in it; drawn by the seed where it is not given.
-
-    Args:
-        partitions: Partitions of the log.
-        routing: By what messages are spread over them.
-        evolves: Whether the columns of `t` change.
-        partial: Whether updates leave columns out.
-        key_changes: Whether keys change, and whether such a change leaves columns out.
-        shifts: Whether all keys are shifted, or two swapped, within a transaction.
-        resends: Whether the log has some messages twice.
-        unseen: Whether the source changes without a capture before a load.
-        fuzzy: Whether a load's rows are as they are when each is read.
-        late_metadata: Whether metadata may come long after the data.
-        bare_json: Whether some messages are JSON without an envelope.
-        keyless: Whether the table without a key is there.
-        ties: Whether a change may be logged in the very millisecond of a load's last row.
-        steps: Loads and stretches of changes after the first loads.
-    """
-
-    partitions: int
-    routing: Literal["random", "key", "table"]
-    evolves: bool
-    partial: bool
-    key_changes: Literal["none", "whole", "partial"]
-    shifts: bool
-    resends: bool
-    unseen: bool
-    fuzzy: bool
-    late_metadata: bool
-    bare_json: bool
-    keyless: bool
-    ties: bool
-    steps: int
-
-    @classmethod
-    def draw(cls, random: Random, **given: Any) -> Traits:
-        """Return traits, those that are not given drawn."""
-        drawn: dict[str, Any] = {
-            "partitions": random.randint(1, 4),
-            "routing": random.choice(["random", "key", "table"]),
-            "evolves": random.random() < 0.4,
-            "partial": random.random() < 0.6,
-            "key_changes": random.choice(["none", "whole", "whole", "partial"]),
-            "shifts": random.random() < 0.3,
-            "resends": random.random() < 0.4,
-            "unseen": random.random() < 0.7,
-            "fuzzy": random.random() < 0.5,
-            "late_metadata": random.random() < 0.4,
-            "bare_json": random.random() < 0.2,
-            "keyless": random.random() < 0.5,
-            "ties": random.random() < 0.3,
-            "steps": random.randint(2, 6),
-        } | given
-        if drawn["key_changes"] == "partial":  # what a row read late says of other columns is not what the change left out
-            drawn["fuzzy"] = False
-        if drawn["bare_json"]:  # such a message is read by its table's newest schema, whichever that is
-            drawn["evolves"] = False
-        return cls(**drawn)
-
-
-class Fact(NamedTuple):
-    """What a data message says.
-
-    `values` are the columns that it carries, `columns` all of its schema; `load` counts the loads of its table from 1, and
-    `transaction` the transactions of the source; both are 0 where there is none.
-    """
-
-    table: str
-    operation: str
-    sequence: str
-    key: Key
-    before: Key | None
-    values: Row
-    columns: tuple[str, ...]
-    load: int
-    logged_us: int
-    transaction: int
-
-
-@dataclass(slots=True)
-class LogMessage:
-    """A message in the log; `fact` is None for metadata."""
-
-    partition: int
-    logged_us: int
-    value: bytes
-    fact: Fact | None
-    offset: int = -1
-
-
-@dataclass(frozen=True, slots=True)
-class History:
-    """A log by partition, and what the source has at its end.
-
-    Args:
-        seed: That it was drawn by.
-        traits: What it has in it.
-        partitions: Messages by partition, each in the order of its offsets.
-        rows: Table -> its rows at the end, by key; of `n` by a number.
-        columns: Table -> its columns at the end.
-        keys: Table -> its key columns.
-    """
-
-    seed: int
-    traits: Traits
-    partitions: list[list[LogMessage]]
-    rows: dict[str, dict[Key, Row]]
-    columns: dict[str, tuple[str, ...]]
-    keys: dict[str, tuple[str, ...]]
-
-    @property
-    def metadata_count(self) -> int:
-        """How many of the messages are metadata."""
-        return sum(message.fact is None for part in self.partitions for message in part)
-
-    @property
-    def facts(self) -> list[Fact]:
-        """What all data messages say, in no order that means anything."""
-        return [message.fact for part in self.partitions for message in part if message.fact is not None]
-
-
-def _column(name: str, ordinal: int, kind: str, key: int = 0) -> ColumnMetadata:
-    return ColumnMetadata(name, ordinal, kind, 20, 0, 0, key, nullable=not key)
-
-
-_T: Final = (("id", "INT8", 1), ("a", "INT4", 0), ("b", "WSTRING", 0), ("c", "INT4", 0))
-_T_LATER: Final = (
-    (*_T, ("d", "INT4", 0)),
-    (("id", "INT8", 1), ("a", "INT8", 0), ("b", "WSTRING", 0), ("c", "INT4", 0)),
-    (("id", "INT8", 1), ("a", "INT4", 0), ("b", "WSTRING", 0)),
-    (("id", "INT8", 1), ("a", "INT8", 0), ("b", "WSTRING", 0), ("e", "INT4", 0), ("d", "WSTRING", 0)),
-)
-_U: Final = (("x", "WSTRING", 1), ("y", "INT4", 2), ("v", "INT4", 0), ("w", "WSTRING", 0))
-_N: Final = (("p", "INT4", 0), ("q", "WSTRING", 0))
-
-
-@dataclass(slots=True)
-class _Table:
-    """One table of the source while its history is drawn."""
-
-    name: str
-    versions: list[TableMetadata]
-    form: Literal["avro", "json"]
-    rows: dict[Key, Row] = field(default_factory=dict)
-    version: int = 0
-    loads: int = 0
-    next_row: int = 0
-
-    @property
-    def metadata(self) -> TableMetadata:
-        return self.versions[self.version]
-
-    @property
-    def columns(self) -> tuple[str, ...]:
-        return tuple(column.name for column in self.metadata.columns)
-
-    @property
-    def keys(self) -> tuple[str, ...]:
-        return self.metadata.key_columns
-
-    def values(self, random: Random) -> Row:
-        """New values of all columns that are not in the key."""
-        kinds = {column.name: column.type for column in self.metadata.columns if not column.primary_key_position}
-        self.next_row += 1
-        return {name: _value(kind, self.next_row, random) for name, kind in kinds.items()}
-
-    def free_keys(self) -> list[Key]:
-        if not self.keys:
-            return [(self.next_row,)]
-        return [key for key in map(self.key_at, range(_KEYS)) if key not in self.rows]
-
-    def key_at(self, number: int) -> Key:
-        return (number,) if self.name == "t" else ("xyz'"[number % 4], number)
-
-
-def _value(kind: str, number: int, random: Random) -> Any:
-    if random.random() < 0.15:
-        return None
-    return f"{kind[0]}'{number}" if kind == "WSTRING" else number
-
-
-def _make_table(random: Random, name: str, shapes: Iterable[tuple[tuple[str, str, int], ...]]) -> _Table:
-    versions = []
-    for number, shape in enumerate(shapes, start=1):
-        columns = tuple(_column(column, place, kind, key) for place, (column, kind, key) in enumerate(shape, start=1))
-        schema_id = hashlib.md5(f"{name} {number}".encode(), usedforsecurity=False).hexdigest().upper()
-        lineage = Lineage("source", "task", "shop", name, number, "")
-        versions.append(TableMetadata(schema_id, lineage, columns, data_schema(columns, logical_types=True)))
-    return _Table(name, versions, random.choice(["avro", "json"]))
+__all__ = ["LOAD_GAP_US", "Fact", "History", "Key", "LogMessage", "Row", "Traits", "draw_history"]
 
 
 def draw_history(seed: int, **given: Any) -> History:
@@ -268,12 +75,12 @@ class _Source:
 
     def __init__(self, random: Random, traits: Traits) -> None:
         self.random, self.traits = random, traits
-        shapes = [_T, random.choice(_T_LATER)] if traits.evolves else [_T]
-        made = [_make_table(random, "t", shapes), _make_table(random, "u", [_U])]
-        made += [_make_table(random, "n", [_N])] if traits.keyless else []
+        shapes = [T_COLUMNS, random.choice(T_LATER)] if traits.evolves else [T_COLUMNS]
+        made = [make_table(random, "t", shapes), make_table(random, "u", [U_COLUMNS])]
+        made += [make_table(random, "n", [N_COLUMNS])] if traits.keyless else []
         self.tables = {table.name: table for table in made}
         self._log: list[LogMessage] = []
-        self._now_us = _START_US
+        self._now_us = START_US
         self._change_number = 0
         self._transaction = 0
 
@@ -291,7 +98,7 @@ class _Source:
             self._publish(table)
         loaded = [table for table in self.tables.values() if random.random() < 0.7]
         for table in random.sample(loaded, len(loaded)):
-            for _ in range(random.randint(1, _KEYS - 1)):
+            for _ in range(random.randint(1, MOST_KEYS - 1)):
                 self._insert(table)
             self._load(table)
         alter_at = random.randint(0, self.traits.steps) if self.traits.evolves else -1
@@ -310,42 +117,42 @@ class _Source:
 
     def _rest(self) -> None:
         """Let everything that is under way reach the log, and then be quiet for longer than the gap."""
-        latest = max((message.logged_us for message in self._log if message.logged_us < _START_US * 2), default=0)
+        latest = max((message.logged_us for message in self._log if message.logged_us < START_US * 2), default=0)
         self._now_us = max(self._now_us, latest) + 3 * LOAD_GAP_US
 
-    def _publish(self, table: _Table) -> None:
+    def _publish(self, table: LoadedTable) -> None:
         delays = [0, 0, 2, 6, 15, 40] if self.traits.late_metadata else [0]
         at = self._now_us + self.random.choice(delays) * LOAD_GAP_US
         value = metadata_message(table.metadata, form=table.form)
         self._log.append(LogMessage(self.random.randrange(self.traits.partitions), at, value, None))
 
-    def _alter(self, table: _Table) -> None:
+    def _alter(self, table: LoadedTable) -> None:
         table.version += 1
         table.rows = {key: {name: row.get(name) for name in table.columns} for key, row in table.rows.items()}
         self._publish(table)
 
     # what happens to rows; each returns the drafts of messages
 
-    def _put(self, table: _Table, key: Key) -> Key:
+    def _put(self, table: LoadedTable, key: Key) -> Key:
         """Put a row into a table without a word."""
         row = table.values(self.random)
         table.rows[key] = row | (dict(zip(table.keys, key, strict=True)) if table.keys else {})
         return key
 
-    def _insert(self, table: _Table) -> list[_Draft]:
+    def _insert(self, table: LoadedTable) -> list[_Draft]:
         free = table.free_keys()
         if not free:
             return self._delete(table)
         key = self._put(table, self.random.choice(free))
         return [_Draft(table, "INSERT", None, table.rows[key], key, None)]
 
-    def _delete(self, table: _Table) -> list[_Draft]:
+    def _delete(self, table: LoadedTable) -> list[_Draft]:
         if not table.rows or not table.keys:
             return self._insert(table)
         key = self.random.choice(list(table.rows))
         return [_Draft(table, "DELETE", table.rows.pop(key), None, key, None)]
 
-    def _update(self, table: _Table) -> list[_Draft]:
+    def _update(self, table: LoadedTable) -> list[_Draft]:
         if not table.rows or not table.keys:
             return self._insert(table)
         key = self.random.choice(list(table.rows))
@@ -355,20 +162,20 @@ class _Source:
         table.rows[key] = before | {name: fresh[name] for name in names}
         return [_Draft(table, "UPDATE", before, table.rows[key], key, None)]
 
-    def _replace(self, table: _Table) -> list[_Draft]:
+    def _replace(self, table: LoadedTable) -> list[_Draft]:
         drafts = self._delete(table)
         if drafts[0].operation == "DELETE":
             key = self._put(table, drafts[0].key)
             drafts.append(_Draft(table, "INSERT", None, table.rows[key], key, None))
         return drafts
 
-    def _move(self, table: _Table) -> list[_Draft]:
+    def _move(self, table: LoadedTable) -> list[_Draft]:
         free = table.free_keys() if table.keys else []
         if self.traits.key_changes == "none" or not table.rows or not free:
             return self._update(table)
         return [self._moved(table, self.random.choice(list(table.rows)), self.random.choice(free))]
 
-    def _moved(self, table: _Table, old: Key, new: Key) -> _Draft:
+    def _moved(self, table: LoadedTable, old: Key, new: Key) -> _Draft:
         before = table.rows.pop(old)
         fresh = table.values(self.random)
         names = self.random.sample(list(fresh), self.random.randint(0, 1))
@@ -376,17 +183,17 @@ class _Source:
         table.rows[new] = after
         return _Draft(table, "UPDATE", before, after, new, old)
 
-    def _shift(self, table: _Table) -> list[_Draft]:
+    def _shift(self, table: LoadedTable) -> list[_Draft]:
         """Give every row the next key, or swap two: in one transaction, so that a key is left after it was taken."""
         if not self.traits.shifts or self.traits.key_changes == "none" or len(table.rows) < 2 or not table.keys:
             return self._move(table)
-        numbers = {table.key_at(number): number for number in range(2 * _KEYS)}
+        numbers = {table.key_at(number): number for number in range(2 * MOST_KEYS)}
         keys = sorted(table.rows, key=numbers.__getitem__)
         if self.random.random() < 0.5:
             first, second = self.random.sample(keys, 2)
             pairs = [(first, second), (second, first)]
         else:
-            pairs = [(key, table.key_at((numbers[key] + 1) % (2 * _KEYS))) for key in keys]
+            pairs = [(key, table.key_at((numbers[key] + 1) % (2 * MOST_KEYS))) for key in keys]
         old = {key: table.rows[key] for key, _ in pairs}
         for key, _ in pairs:
             del table.rows[key]
@@ -397,15 +204,15 @@ class _Source:
             drafts.append(_Draft(table, "UPDATE", old[key], after, new, key))
         return drafts
 
-    def _changes(self, count: int, *, without: _Table | None = None) -> None:
+    def _changes(self, count: int, *, without: LoadedTable | None = None) -> None:
         tables = [table for table in self.tables.values() if table is not without]
         verbs = [self._insert, self._update, self._update, self._delete, self._replace, self._move, self._shift]
         for _ in range(count):
             chosen = [(self.random.choice(verbs), self.random.choice(tables)) for _ in range(self.random.randint(1, 3))]
             self._transact([partial(verb, table) for verb, table in chosen])
-            self._now_us += self.random.randint(1, 50) * _MS
+            self._now_us += self.random.randint(1, 50) * MS_US
 
-    def _load(self, table: _Table) -> None:
+    def _load(self, table: LoadedTable) -> None:
         """Load a table again, once everything captured of it has reached the log."""
         random, traits = self.random, self.traits
         self._rest()
@@ -423,20 +230,20 @@ class _Source:
         given_up = 0.25 <= fate < 0.4
         for keys in rounds:
             for key in random.sample(keys, random.randint(1, len(keys)) if given_up else len(keys)):
-                self._now_us += random.randint(1, LOAD_GAP_US // _MS // 10) * _MS
+                self._now_us += random.randint(1, LOAD_GAP_US // MS_US // 10) * MS_US
                 row = table.rows.get(key) if traits.fuzzy and table.keys else snapshot[key]
                 if row is not None:
                     self._append(_Draft(table, "REFRESH", None, row, key, None), delay=False)
                 if random.random() < 0.2:
                     self._changes(1, without=table if given_up and not table.keys else None)
         if not traits.ties:
-            self._now_us += _MS
+            self._now_us += MS_US
         self._transact([partial(self._insert, table)])
         if given_up:
             self._changes(random.randint(0, 2))
             self._load(table)
 
-    def _change_unseen(self, table: _Table) -> None:
+    def _change_unseen(self, table: LoadedTable) -> None:
         verbs = [self._insert, self._update, self._delete, self._delete, self._move]
         if self.random.random() < 0.3:
             table.rows.clear()
@@ -452,14 +259,14 @@ class _Source:
             self._change_number += 1
             sequence = f"2023111422132000{self._change_number:019d}"
             self._append(draft, sequence, counter, last=counter == len(drafts))
-        self._now_us += _MS
+        self._now_us += MS_US
 
     def _append(self, draft: _Draft, sequence: str = "", event: int = 0, *, last: bool = False, delay: bool = True) -> None:
         random, traits, table = self.random, self.traits, draft.table
         present = self._present(draft)
         change = self._spell(draft, present, sequence, event, last)
         value = self._encode(table, change, whole=len(present) == len(table.columns))
-        logged_us = self._now_us + (random.choice([0, 0, 1, 20, 60]) * _MS if delay else 0)
+        logged_us = self._now_us + (random.choice([0, 0, 1, 20, 60]) * MS_US if delay else 0)
         row = draft.after if draft.after is not None else draft.before
         assert row is not None
         values = {name: row[name] for name in present} if draft.after is not None else {}
@@ -478,7 +285,7 @@ class _Source:
         )
         self._log.append(LogMessage(self._route(draft), logged_us, value, fact))
         if traits.resends and sequence and random.random() < 0.2:
-            again_us = logged_us + random.choice([1, 30, 900, 4000]) * _MS
+            again_us = logged_us + random.choice([1, 30, 900, 4000]) * MS_US
             self._log.append(LogMessage(self._route(draft), again_us, value, fact._replace(logged_us=again_us)))
 
     def _route(self, draft: _Draft) -> int:
@@ -519,11 +326,11 @@ class _Source:
             f"{self._transaction:032X}", self._mask(table, changed), None if whole else self._mask(table, present), event, last,
         )  # fmt: skip
 
-    def _mask(self, table: _Table, names: list[str]) -> bytes:
+    def _mask(self, table: LoadedTable, names: list[str]) -> bytes:
         number = sum(1 << place for place, name in enumerate(table.columns) if name in names)
         return number.to_bytes(1, "little")
 
-    def _encode(self, table: _Table, change: Change, *, whole: bool) -> bytes:
+    def _encode(self, table: LoadedTable, change: Change, *, whole: bool) -> bytes:
         if not self.traits.bare_json or table.name != "t" or self.random.random() < 0.5:
             return data_message(table.metadata, change, form=table.form)
         headers = {
@@ -541,7 +348,7 @@ class _Source:
 class _Draft(NamedTuple):
     """A change that is not spelled yet; `old` is the key before, where it is another one."""
 
-    table: _Table
+    table: LoadedTable
     operation: str
     before: Row | None
     after: Row | None

@@ -9,7 +9,7 @@ from headstream.codec.binary import decode_polled
 from headstream.log.administration import create_topic
 from headstream.log.files import Files, OsFiles
 from headstream.log.log import Log
-from headstream.log.partition import DEFAULT_SEGMENT_BYTES
+from headstream.log.segment_size import DEFAULT_SEGMENT_BYTES
 from headstream.log.staging import Manifest, StagedPart, StagedWriter
 from headstream.model.topology import Fsync, Limits, TopicOptions
 from headstream.segments.follower import PartitionFollower

@@ -49,15 +49,19 @@ from headstream.errors import (
     PartitionClosedError,
     PartitionNotFoundError,
     PermissionDeniedError,
+    ProducerFencedError,
+    ProducersLimitError,
     RebalancedError,
     ReplicateError,
     RowError,
     SchemaError,
+    SequenceError,
     ServerError,
     ServerUnreachableError,
     StorageError,
     StreamNotFoundError,
     TopicNotFoundError,
+    WaitTimeoutError,
 )
 from headstream.model.constructors import (
     bool_,
@@ -92,8 +96,11 @@ if TYPE_CHECKING:
     from headstream.client.async_server import AsyncServer
     from headstream.client.client import Client
     from headstream.client.consumer import Consumer
+    from headstream.client.outcomes import ProducerStats
     from headstream.client.producer import Producer
+    from headstream.client.receipts import Delivered, Receipt
     from headstream.client.remote.server import Server
+    from headstream.client.topics_consumer import TopicsConsumer
     from headstream.codec.conversion import convert, plan_conversion
     from headstream.wire.commands.permissions import GlobalPermissions, Permissions, StreamPermissions, TopicPermissions
 
@@ -114,6 +121,7 @@ __all__ = [
     "CorruptLogError",
     "CorruptSendError",
     "DecodeError",
+    "Delivered",
     "DiskFullError",
     "EnvironmentSetupError",
     "Fsync",
@@ -152,11 +160,16 @@ __all__ = [
     "Permissions",
     "PollingStrategy",
     "Producer",
+    "ProducerFencedError",
+    "ProducerStats",
+    "ProducersLimitError",
     "RebalancedError",
+    "Receipt",
     "ReceivedMessage",
     "ReplicateError",
     "RowError",
     "SchemaError",
+    "SequenceError",
     "Server",
     "ServerError",
     "ServerUnreachableError",
@@ -167,6 +180,8 @@ __all__ = [
     "Topic",
     "TopicNotFoundError",
     "TopicPermissions",
+    "TopicsConsumer",
+    "WaitTimeoutError",
     "__version__",
     "char",
     "checksum",
@@ -200,6 +215,9 @@ _LATER = {
     "Client": "headstream.client.client",
     "Consumer": "headstream.client.consumer",
     "Producer": "headstream.client.producer",
+    **dict.fromkeys(("Delivered", "Receipt"), "headstream.client.receipts"),
+    "ProducerStats": "headstream.client.outcomes",
+    "TopicsConsumer": "headstream.client.topics_consumer",
     **dict.fromkeys(("convert", "plan_conversion"), "headstream.codec.conversion"),
     **dict.fromkeys(
         ("GlobalPermissions", "Permissions", "StreamPermissions", "TopicPermissions"), "headstream.wire.commands.permissions"

@@ -4,6 +4,7 @@ file:///var/lib/shop               an embedded log in a directory, which is made
 memory://                          an embedded log in the memory of this process, which nobody else sees
 memory://name                      one that all who give the name share, for as long as one of them has it open
 headstream://user:password@host    a server over TCP, port 8090; encrypted with ?tls=true
+quic://user:password@host          a server over QUIC, port 8080, always encrypted
 http://user:password@host:3000     a server over HTTP, https:// encrypted
 """
 
@@ -26,24 +27,32 @@ __all__ = ["URL_VARIABLE", "connect", "connect_async"]
 
 URL_VARIABLE: Final = "HEADSTREAM_URL"
 _KINDS: Final = "file:///directory, memory:// or headstream://user:password@host:8090"
-_ELSEWHERE: Final = ("headstreams", "iggy", "iggy+tcp", "quic", "tcp")
-_SERVERS: Final = ("headstream", "http", "https")
+_ELSEWHERE: Final = ("headstreams", "iggy", "iggy+tcp", "tcp")
+_SERVERS: Final = ("headstream", "http", "https", "quic")
 _EMBEDDED_OPTIONS: Final = ("segment_bytes", "group_access")
-_REMOTE_OPTIONS: Final = ("tls", "tls_ca_file", "tls_domain", "connect_timeout_ms", "timeout_ms", "retry_timeout_ms")
+_REMOTE_OPTIONS: Final = (
+    "tls",
+    "tls_verify",
+    "tls_ca_file",
+    "tls_domain",
+    "connect_timeout_ms",
+    "timeout_ms",
+    "retry_timeout_ms",
+)
 
 
 def connect(url: str | None = None, **options: Any) -> Client:
     """Return a client of the log at a URL.
 
     Args:
-        url: `file:///directory`, `memory://`, `memory://name`, `headstream://user:password@host:8090` (TCP) or
-            `http(s)://user:password@host`; the environment's HEADSTREAM_URL where none is given. Credentials may stand in
-            HEADSTREAM_USERNAME and HEADSTREAM_PASSWORD; `:token@` is a personal access token.
+        url: `file:///directory`, `memory://`, `memory://name`, `headstream://user:password@host:8090` (TCP),
+            `quic://user:password@host:8080` or `http(s)://user:password@host`; the environment's HEADSTREAM_URL where none is
+            given. Credentials may stand in HEADSTREAM_USERNAME and HEADSTREAM_PASSWORD; `:token@` is a personal access token.
         **options: For an embedded log `segment_bytes`, the size at which a partition's file is followed by a new one
             (4 KiB to 2 GiB; 256 MiB unless said otherwise), and for one in a directory `group_access`: what the directory's
             group may do with the files of a log that is made, `none` (the default), `read` or `write`. For a server, also in
-            the URL's query: `tls` (true or false), `tls_ca_file`, `tls_domain`, `connect_timeout_ms`, `timeout_ms` (of an
-            answer), `retry_timeout_ms` (for how long a connection that broke is made again).
+            the URL's query: `tls` and `tls_verify` (true or false), `tls_ca_file`, `tls_domain`, `connect_timeout_ms`,
+            `timeout_ms` (of an answer), `retry_timeout_ms` (for how long a connection that broke is made again).
 
     Raises:
         InvalidUrlError: the URL cannot be used.

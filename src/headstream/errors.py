@@ -6,6 +6,7 @@
     │   ├── InvalidUrlError                      a URL that connect() cannot use
     │   ├── InvalidOptionError                   an option or setting, by name
     │   └── LimitError                           legal in itself, but beyond what this topic or dialect takes
+    │       └── ProducersLimitError              a partition remembers no more producers now; later it does
     ├── DecodeError (also ValueError)            bytes that are not what they should be: what, at, need, have
     ├── NotFoundError (also LookupError)
     │   ├── StreamNotFoundError
@@ -17,11 +18,14 @@
     ├── AccessError                              what a server does not let this user do
     │   ├── AuthenticationError                  not logged in: no, wrong or expired credentials
     │   └── PermissionDeniedError                logged in, but without the right to do this
+    ├── WaitTimeoutError (also TimeoutError)     a wait has ended before what was waited for; it goes on
     ├── ServerUnreachableError                   a server cannot be reached, or the connection to it broke
     │   └── OutcomeUnknownError                  it broke before the answer: what was asked for may have been done
     ├── ServerError                              any other refusal of a server, by its status
     ├── GroupInUseError                          a consumer group is being read for, so it cannot be changed
     ├── RebalancedError                          a consumer commits where another member of its group reads now
+    ├── SequenceError                            a numbered batch does not follow the one before it
+    │   └── ProducerFencedError                  a newer epoch of its producer has begun
     ├── LogError                                 the embedded log on disk
     │   ├── NotALogError                         a directory with something else in it
     │   ├── LogVersionError                      written by a newer Headstream, or by one too old
@@ -48,6 +52,7 @@ Headstream is a bug.
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from typing import Any
 
 __all__ = [
@@ -82,16 +87,20 @@ __all__ = [
     "PartitionClosedError",
     "PartitionNotFoundError",
     "PermissionDeniedError",
+    "ProducerFencedError",
+    "ProducersLimitError",
     "RebalancedError",
     "ReplicateError",
     "RowError",
     "SchemaChangeError",
     "SchemaError",
+    "SequenceError",
     "ServerError",
     "ServerUnreachableError",
     "StorageError",
     "StreamNotFoundError",
     "TopicNotFoundError",
+    "WaitTimeoutError",
 ]
 
 
@@ -106,6 +115,12 @@ class HeadstreamError(Exception):
 
     status: int | None = None
     """The number by which a server says it, where it came from one or is meant for a client of one."""
+
+    messages: Sequence[Any] = ()
+    """The messages that a producer could not deliver, where it says so: Message values without offsets."""
+
+    in_doubt: Sequence[Any] = ()
+    """Those of them that may be stored or not; all others are not."""
 
     def __init__(self, what: str, *, where: str | None = None, advice: str | None = None) -> None:
         self.what = what
@@ -147,6 +162,10 @@ class InvalidOptionError(InvalidInputError):
 
 class LimitError(InvalidInputError):
     """A message that is legal in itself but beyond what this topic or dialect takes."""
+
+
+class ProducersLimitError(LimitError):
+    """A partition remembers as many producers as it may, all of which have sent lately: it takes no other one now."""
 
 
 class DecodeError(HeadstreamError, ValueError):
@@ -225,6 +244,10 @@ class PermissionDeniedError(AccessError):
     """The user who is logged in has no right to do this."""
 
 
+class WaitTimeoutError(HeadstreamError, TimeoutError):
+    """The time of a wait is over; what was waited for may still come."""
+
+
 class ServerUnreachableError(HeadstreamError):
     """A server cannot be reached, or the connection to it broke; nothing was done unless the error is of the kind below."""
 
@@ -243,6 +266,14 @@ class GroupInUseError(HeadstreamError):
 
 class RebalancedError(HeadstreamError):
     """A consumer commits in a partition that another member of its group has by now; nothing is committed there."""
+
+
+class SequenceError(HeadstreamError):
+    """A numbered batch does not follow the one before it from its producer; it was not appended."""
+
+
+class ProducerFencedError(SequenceError):
+    """A numbered batch is of an epoch that its producer has ended; it was not appended."""
 
 
 class LogError(HeadstreamError):

@@ -13,7 +13,7 @@ import pytest
 import headstream as hs
 from headstream.testing.local_server import LocalServer
 
-KINDS = ("memory", "file", "tcp", "http")
+KINDS = ("memory", "file", "tcp", "http", "quic")
 _NUMBERS = itertools.count()
 
 
@@ -43,11 +43,11 @@ class Place:
 
 @contextmanager
 def open_place(kind: str, directory: Path, segment_bytes: int | None = None) -> Iterator[Place]:
-    """Give a fresh log of a kind: in memory or in a directory of this process, or behind a server, over TCP or HTTP."""
+    """Give a fresh log of a kind: in memory or in a directory of this process, or behind a server, over TCP, HTTP or QUIC."""
     with ExitStack() as stack:
-        if kind in ("tcp", "http"):
-            server = stack.enter_context(LocalServer(segment_bytes=segment_bytes))
-            place = Place(server.url if kind == "tcp" else server.http_url, {})
+        if kind in ("tcp", "http", "quic"):
+            server = stack.enter_context(LocalServer(segment_bytes=segment_bytes, quic=kind == "quic"))
+            place = Place({"tcp": server.url, "http": server.http_url, "quic": server.quic_url}[kind], {})
         else:
             url = f"memory://behaviour-{next(_NUMBERS)}" if kind == "memory" else (directory / "log").as_uri()
             place = Place(url, {} if segment_bytes is None else {"segment_bytes": segment_bytes})

@@ -11,6 +11,7 @@ import pytest
 import headstream as hs
 from headstream.errors import AlreadyExistsError, InvalidInputError, StreamNotFoundError, TopicNotFoundError
 from headstream.log.log import Log
+from headstream.model.producers import Appended
 from tests.behaviour.conftest import Place
 
 
@@ -34,16 +35,16 @@ def test_a_topic_keeps_everything_but_its_name_when_it_is_renamed(log: hs.Client
 def test_what_is_sent_while_its_topic_is_renamed_is_stored_once_and_acknowledged(tmp_path: Path) -> None:
     with hs.connect((tmp_path / "log").as_uri()) as log:
         log.create_topic("shop/orders")
-        append = Log.append
+        append = Log.append_numbered
 
-        def rename_behind(self: Log, *arguments: Any) -> int:
-            first = append(self, *arguments)
+        def rename_behind(self: Log, *arguments: Any) -> Appended:
+            appended = append(self, *arguments)
             if any(topic.name == "orders" for topic in log.topics()):
                 log.rename_topic("shop/orders", "purchases")
-            return first
+            return appended
 
         with pytest.MonkeyPatch.context() as patch:
-            patch.setattr(Log, "append", rename_behind)
+            patch.setattr(Log, "append_numbered", rename_behind)
             with log.producer("shop/orders") as producer:
                 producer.send(b"once")
                 producer.flush()

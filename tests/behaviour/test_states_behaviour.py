@@ -34,7 +34,7 @@ def test_states_says_why_by_whom_and_when_until_a_message_is_available_again(pla
     appended = log.poll("shop/orders", count=1)[0].timestamp or 0
     log.set_state("shop/orders", 1, [0, 2], "poisoned", reason="no JSON", by="billing")
     first, second = log.states("shop/orders", 1)
-    author = "iggy" if place.url.startswith(("headstream", "http")) else "billing"  # on a server it is who is logged in
+    author = "iggy" if place.url.startswith(("headstream", "http", "quic")) else "billing"  # on a server it is who is logged in
     assert (first.offset, first.state, first.reason, first.by) == (0, 20, "no JSON", author)
     assert second.offset == 2
     assert first.changed_us >= appended > 0

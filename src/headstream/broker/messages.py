@@ -6,20 +6,18 @@ import functools
 from collections.abc import Callable, Iterable, Mapping
 from typing import Final
 
+from headstream.broker.appends import Appends
 from headstream.broker.backing import Backing
 from headstream.broker.groups import Groups
 from headstream.broker.states import select
 from headstream.broker.waits import Wait
 from headstream.codec.batch.scan import take
-from headstream.codec.buffer import BytesLike
 from headstream.errors import (
     CorruptLogError,
     CorruptSendError,
-    LogError,
     OffsetOutOfRangeError,
     PartitionNotFoundError,
 )
-from headstream.log.catalog import TopicRecord
 from headstream.model.groups import Member
 from headstream.model.identifiers import TopicName
 from headstream.model.message import MessageState, StateChange
@@ -28,62 +26,18 @@ from headstream.model.topology import MAX_BATCH_BYTES
 from headstream.segments.follower import DEFAULT_CHUNK_BYTES, PartitionFollower
 
 __all__ = ["Messages"]
-
 _ATTEMPTS: Final = 5
 """Polls that retention or a purge takes the files from under, at most: they look again at what is there."""
 
 _AVAILABLE: Final = frozenset({MessageState.AVAILABLE.value})
 
 
-class Messages:
+class Messages(Appends):
     """What can be done with messages."""
 
     def __init__(self, backing: Backing, groups: Groups) -> None:
-        self._backing = backing
+        super().__init__(backing)
         self._groups = groups
-
-    def send(self, topic: TopicName, partition: int, batch: BytesLike) -> int:
-        """Append a batch to a partition and return the offset of its first message; it is committed then.
-
-        A topic may look for repeats: a message is passed over then, as if it had been appended, whose id one of the newest
-        messages of the partition has. The offset is that of the first message that is new, or what the next one gets.
-
-        Args:
-            topic: Stream and topic.
-            partition: From 1.
-            batch: Messages as sent, back to back, at most 64 MiB.
-
-        Raises:
-            TopicNotFoundError, PartitionNotFoundError: there is no such place.
-            LimitError: a message is beyond the topic's limits, or has no key where one is needed; nothing was written.
-            DecodeError: the bytes are no batch; nothing was written.
-            LogLockedError: another process is the writer.
-        """
-        backing = self._backing
-        log = backing.writable_log()
-        while True:
-            known = log.snapshot()
-            record = backing.partition(topic, partition)
-            try:
-                first_offset = log.append(record, partition, batch, backing.clock_us(), backing.entropy(16))
-            except LogError:
-                if self._is_there(record, partition) or not self._is_made_anew(record, partition):
-                    raise
-            else:
-                if log.snapshot() is known or self._is_there(record, partition) or not self._is_made_anew(record, partition):
-                    return first_offset
-            # What was appended to a partition that was just being purged or deleted is gone with it: send it again.
-
-    def _is_there(self, record: TopicRecord, partition: int) -> bool:
-        """Return whether a partition is still what it was, whatever its topic and stream are called by now."""
-        topics = (topic for stream in self._backing.log.snapshot().values() for topic in stream.topics.values())
-        now = next((topic for topic in topics if topic.number == record.number), None)
-        return now is not None and partition <= now.partitions and now.generation(partition) == record.generation(partition)
-
-    def _is_made_anew(self, record: TopicRecord, partition: int) -> bool:
-        """Return whether a partition has been purged or deleted and made again; raises where it is no more."""
-        now = self._backing.partition(record.name, partition)
-        return now is not record and (now.number, now.generation(partition)) != (record.number, record.generation(partition))
 
     def poll(
         self,

@@ -62,6 +62,11 @@ class Session:
         """
         return cls(0, address, None, user_id, generation, is_extended=True)
 
+    @property
+    def client(self) -> int | str:
+        """Who shares what there is with others: the logged-in user by its number, else the host that it comes from."""
+        return self.user_id or self.address.rpartition(":")[0]
+
     def check_alive(self) -> None:
         """Refuse (30) a session that has been silent for too long."""
         if self.is_stale:

@@ -60,7 +60,7 @@ class Traffic:
     """Counts of one transport; only the event loop counts, any thread may look.
 
     Args:
-        transport: `tcp` or `http`.
+        transport: `tcp`, `http` or `quic`.
 
     Attributes:
         commands: What was asked, by the code of the command; all codes that are unknown are 0.

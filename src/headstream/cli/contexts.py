@@ -21,7 +21,7 @@ from headstream.errors import AlreadyExistsError, InvalidInputError, NotFoundErr
 __all__ = ["CONTEXT_VARIABLE", "Context", "Contexts", "contexts_path"]
 
 CONTEXT_VARIABLE: Final = "HEADSTREAM_CONTEXT"
-_SERVERS: Final = ("headstream", "http", "https")
+_SERVERS: Final = ("headstream", "http", "https", "quic")
 
 
 @dataclass(frozen=True, slots=True)

@@ -42,7 +42,7 @@ def resolve_url(url: str | None, *, may_ask: bool = True) -> str | None:
         None where nothing is said anywhere.
     """
     if url:
-        context = Context.of_url(url) if url.startswith(("headstream:", "http:", "https:")) else None
+        context = Context.of_url(url) if url.startswith(("headstream:", "http:", "https:", "quic:")) else None
     else:
         contexts = Contexts(contexts_path())
         name = os.environ.get(CONTEXT_VARIABLE) or contexts.current

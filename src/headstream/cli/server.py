@@ -1,4 +1,4 @@
-"""`headstream server`: serve a log over TCP and HTTP until a signal ends it."""
+"""`headstream server`: serve a log over TCP, HTTP and QUIC until a signal ends it."""
 
 from __future__ import annotations
 
@@ -20,6 +20,7 @@ __all__ = ["server"]
 @click.option("--data", metavar="DIR", help="The directory of the log; it is made where there is none.  [default: local_data]")
 @click.option("--tcp", metavar="HOST:PORT", help="Where to listen for TCP; port 0 is any free one.  [default: 127.0.0.1:8090]")
 @click.option("--http", metavar="HOST:PORT", help="Where to listen for HTTP.  [default: 127.0.0.1:3000]")
+@click.option("--quic", metavar="HOST:PORT", help="Where to listen for QUIC; it is not served else.")
 @click.option("--config", metavar="FILE", type=click.Path(dir_okay=False, path_type=Path), help="Settings, in TOML.")
 @click.option(
     "-c", "--config-provider", type=click.Choice(["file"]), hidden=True, help="Of Iggy's command line: what is here anyway."
@@ -30,7 +31,7 @@ __all__ = ["server"]
 @click.option("--log-format", type=click.Choice(["text", "json"]), help="How lines of the log look.  [default: text]")
 @click.option("--log-level", type=click.Choice(["debug", "info", "warning", "error"]), help="What is logged.  [default: info]")
 def server(config: Path | None, no_http: bool, fresh: bool, **given: Any) -> None:
-    """Serve a log to clients over TCP and HTTP, Iggy's among them.
+    """Serve a log to clients over TCP, HTTP and QUIC, Iggy's among them.
 
     The addresses are printed once it answers, and stand in DIR/runtime/current_config.toml. The log of what happens goes to
     standard error. SIGTERM or Ctrl-C ends it in good order, a second one at once.
@@ -52,12 +53,15 @@ def server(config: Path | None, no_http: bool, fresh: bool, **given: Any) -> Non
         "data": "system.path",
         "tcp": "tcp.address",
         "http": "http.address",
+        "quic": "quic.address",
         "log_format": "headstream.log_format",
         "log_level": "system.logging.level",
     }
     options = {names[name]: value for name, value in given.items() if name in names and value is not None}
     if given["allow_default_password"]:
         options["headstream.allow_default_password"] = True
+    if given["quic"]:
+        options["quic.enabled"] = True
     if no_http:
         options["http.enabled"] = False
     loaded = load_config(config, options=options, is_fresh=fresh)
@@ -67,6 +71,6 @@ def server(config: Path | None, no_http: bool, fresh: bool, **given: Any) -> Non
 
 
 def _show(server: Server) -> None:
-    for name, address in (("tcp", server.tcp_address), ("http", server.http_address)):
+    for name, address in (("tcp", server.tcp_address), ("http", server.http_address), ("quic", server.quic_address)):
         if address is not None:
             print_text(f"{name} {address}", flush=True)

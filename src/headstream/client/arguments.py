@@ -8,6 +8,7 @@ from collections.abc import Iterable
 from datetime import UTC, datetime, timedelta
 from typing import Final, TypedDict
 
+from headstream.client.listening import PartitionsCallback
 from headstream.errors import InvalidInputError, InvalidOptionError
 from headstream.model.identifiers import TopicName, parse_message_id
 from headstream.model.message import parse_state
@@ -16,6 +17,7 @@ from headstream.model.polling import PollingStrategy
 from headstream.model.quantities import parse_duration_us
 
 __all__ = [
+    "ConsumerOptions",
     "MessageIdInput",
     "StartInput",
     "StatesInput",
@@ -38,6 +40,20 @@ class TopicOptionsInput(TypedDict, total=False):
     retention_bytes: int | None
     compaction_delay_us: int | None
     deduplication_count: int | None
+
+
+class ConsumerOptions(TypedDict, total=False):
+    """What Client.consumer() takes."""
+
+    group: str | None
+    name: str | None
+    partitions: Iterable[int] | None
+    start: StartInput
+    states: StatesInput
+    timeout_ms: float | None
+    session_timeout_ms: float
+    on_assigned: PartitionsCallback | None
+    on_revoked: PartitionsCallback | None
 
 
 StartInput = PollingStrategy | int | str | datetime | timedelta

@@ -14,14 +14,16 @@ from collections.abc import AsyncIterator, Awaitable, Callable, Iterable
 from types import TracebackType
 from typing import TYPE_CHECKING, TypedDict, Unpack
 
-from headstream.client.arguments import StartInput, StatesInput, TopicOptionsInput
+from headstream.client.arguments import ConsumerOptions, MessageIdInput, StartInput, StatesInput, TopicOptionsInput
 from headstream.client.async_producer import AsyncProducer, ProducerOptions
 from headstream.client.client import Client
 from headstream.client.consumer import Consumer
+from headstream.client.receipts import Delivered
 from headstream.client.worker import Worker, slices_ms
 from headstream.model.groups import Group
+from headstream.model.headers import HeadersInput
 from headstream.model.identifiers import TopicName
-from headstream.model.message import ReceivedMessage, StateChange
+from headstream.model.message import Message, ReceivedMessage, StateChange
 from headstream.model.polling import Consumer as Committer
 from headstream.model.topology import Stream, Topic
 
@@ -29,18 +31,6 @@ if TYPE_CHECKING:
     from headstream.client.async_server import AsyncServer
 
 __all__ = ["AsyncClient", "AsyncConsumer", "ConsumerOptions"]
-
-
-class ConsumerOptions(TypedDict, total=False):
-    """What Client.consumer() takes."""
-
-    group: str | None
-    name: str | None
-    partitions: Iterable[int] | None
-    start: StartInput
-    states: StatesInput
-    timeout_ms: float | None
-    session_timeout_ms: float
 
 
 class PollOptions(TypedDict, total=False):
@@ -112,9 +102,9 @@ class AsyncConsumer:
         await self._fetch(consumer, timeout_ms)
         return await self._worker.run(consumer.poll, count)
 
-    async def commit(self) -> None:
-        """Commit everything that was delivered until now; see Consumer.commit()."""
-        await self._worker.run((await self._opened()).commit)
+    async def commit(self, message: Message | None = None) -> None:
+        """Commit everything that was delivered until now, or up to one message; see Consumer.commit()."""
+        await self._worker.run((await self._opened()).commit, message)
 
     async def seek(self, partition: int, offset: StartInput) -> None:
         """Go on from another place in a partition; see Consumer.seek()."""
@@ -232,6 +222,20 @@ class AsyncClient:
     def producer(self, topic: str | TopicName, **options: Unpack[ProducerOptions]) -> AsyncProducer:
         """Return what sends messages to a topic; see Client.producer()."""
         return AsyncProducer(functools.partial(self._client.producer, topic, **options), self._client.interrupt)
+
+    async def send(
+        self,
+        topic: str | TopicName,
+        payload: bytes | bytearray | memoryview | None,
+        *,
+        key: bytes | None = None,
+        headers: HeadersInput | None = None,
+        id: MessageIdInput = 0,
+        partition: int | None = None,
+    ) -> Delivered:
+        """Send one message, and return where it is once it is stored; see Client.send()."""
+        send = functools.partial(self._client.send, key=key, headers=headers, id=id, partition=partition)
+        return await self._worker.run(send, topic, payload)
 
     def consumer(self, topic: str | TopicName, **options: Unpack[ConsumerOptions]) -> AsyncConsumer:
         """Return what reads a topic; see Client.consumer()."""

@@ -3,13 +3,17 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 from types import TracebackType
 from typing import ParamSpec, TypedDict, TypeVar
 
+from headstream.client.arguments import MessageIdInput
+from headstream.client.outcomes import ProducerStats
 from headstream.client.producer import Producer
+from headstream.client.receipts import Delivered, Receipt
 from headstream.client.worker import Worker, slices_ms
 from headstream.model.headers import HeadersInput
+from headstream.model.message import Message
 
 __all__ = ["AsyncProducer", "ProducerOptions"]
 
@@ -24,6 +28,7 @@ class ProducerOptions(TypedDict, total=False):
     batch_bytes: int
     batch_count: int
     buffer_bytes: int
+    delivery_timeout_ms: float
 
 
 class AsyncProducer:
@@ -50,15 +55,49 @@ class AsyncProducer:
         *,
         key: bytes | None = None,
         headers: HeadersInput | None = None,
-        id: int = 0,
+        id: MessageIdInput = 0,
         partition: int | None = None,
-    ) -> None:
-        """Send one message; see Producer.send()."""
+    ) -> Receipt:
+        """Send one message; see Producer.send().
+
+        What is awaited is room in the producer's buffer, which mostly is there at once: the message is on its way then,
+        not yet stored. `await` the receipt that is returned, or send_and_wait(), for that.
+        """
         producer = await self._opened()
         if producer.is_full:
-            await self._run(producer, producer.send, payload, key=key, headers=headers, id=id, partition=partition)
-        else:
-            producer.send(payload, key=key, headers=headers, id=id, partition=partition)
+            return await self._run(producer, producer.send, payload, key=key, headers=headers, id=id, partition=partition)
+        return producer.send(payload, key=key, headers=headers, id=id, partition=partition)
+
+    async def send_and_wait(
+        self,
+        payload: bytes | bytearray | memoryview | None,
+        *,
+        key: bytes | None = None,
+        headers: HeadersInput | None = None,
+        id: MessageIdInput = 0,
+        partition: int | None = None,
+    ) -> Delivered:
+        """Send one message without waiting for others to go with, and return where it is once it is stored.
+
+        Where this is cancelled, the message is on its way nevertheless.
+        """
+        return await (await self.send(payload, key=key, headers=headers, id=id, partition=partition))
+
+    async def send_many(self, messages: Iterable[Message | bytes]) -> list[Receipt]:
+        """Send messages one after the other, and return their receipts in the same order; see Producer.send_many()."""
+        receipts = []
+        for each in messages:
+            if isinstance(each, Message):
+                receipts.append(
+                    await self.send(each.payload, key=each.key, headers=each.headers, id=each.id, partition=each.partition)
+                )
+            else:
+                receipts.append(await self.send(each))
+        return receipts
+
+    async def stats(self) -> ProducerStats:
+        """Return what has become of the messages that were sent until now; see Producer.stats()."""
+        return (await self._opened()).stats()
 
     async def flush(self) -> None:
         """Return when all that was sent is stored; see Producer.flush()."""
@@ -90,7 +129,7 @@ class AsyncProducer:
         try:
             return await self._worker.run(call, *args, **kwargs)
         except asyncio.CancelledError:
-            producer.tell_again()
+            producer.raise_again()
             raise
 
     async def __aenter__(self) -> AsyncProducer:

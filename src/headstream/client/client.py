@@ -5,18 +5,31 @@ from __future__ import annotations
 import weakref
 from collections.abc import Iterable
 from types import TracebackType
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Unpack, overload
 
-from headstream.client.arguments import StartInput, StatesInput, committer_of, start_of, state_codes, topic_name
+from headstream.client.arguments import (
+    ConsumerOptions,
+    MessageIdInput,
+    StartInput,
+    StatesInput,
+    committer_of,
+    start_of,
+    state_codes,
+    topic_name,
+)
 from headstream.client.consumer import Consumer
 from headstream.client.producer import Producer
 from headstream.client.progress import Progress
+from headstream.client.receipts import Delivered
 from headstream.client.receiving import poll_checked
+from headstream.client.senders import Senders
 from headstream.client.sending import SendingOptions
+from headstream.client.topics_consumer import TopicsConsumer
 from headstream.client.topology import Topology
 from headstream.client.transport import RemoteAccess, Transport
 from headstream.errors import ClosedError, InvalidOptionError, InvalidUrlError
 from headstream.model.groups import DEFAULT_SESSION_TIMEOUT_MS
+from headstream.model.headers import HeadersInput
 from headstream.model.identifiers import TopicName
 from headstream.model.message import ReceivedMessage, StateChange, parse_state
 from headstream.model.polling import Consumer as Committer
@@ -41,6 +54,7 @@ class Client(Topology, Progress):
         self._server = server
         self._is_closed = False
         self._producers: weakref.WeakSet[Producer] = weakref.WeakSet()
+        self._senders = Senders(lambda topic: self.producer(topic, linger_ms=0))
         self._consumers: weakref.WeakSet[Consumer] = weakref.WeakSet()
 
     @property
@@ -97,6 +111,7 @@ class Client(Topology, Progress):
         batch_bytes: int = 1 << 20,
         batch_count: int = 1000,
         buffer_bytes: int = 32 << 20,
+        delivery_timeout_ms: float = 120_000,
     ) -> Producer:
         """Return a producer, which sends messages to a topic in batches.
 
@@ -106,58 +121,109 @@ class Client(Topology, Progress):
             batch_bytes: A batch of so many bytes goes at once, 1 to 64 MiB.
             batch_count: A batch of so many messages goes at once.
             buffer_bytes: So many bytes may wait to be acknowledged before send() waits too.
+            delivery_timeout_ms: For how long a message is tried, through broken connections and restarts of the server,
+                milliseconds, at most an hour; then it is given up, and an error has it.
 
         Raises:
             TopicNotFoundError: there is no such topic.
             InvalidOptionError: an option is out of range.
         """
-        options = SendingOptions(linger_ms=linger_ms, batch_bytes=batch_bytes, batch_count=batch_count, buffer_bytes=buffer_bytes)
+        options = SendingOptions(
+            linger_ms=linger_ms,
+            batch_bytes=batch_bytes,
+            batch_count=batch_count,
+            buffer_bytes=buffer_bytes,
+            delivery_timeout_ms=delivery_timeout_ms,
+        )
         producer = Producer(self._open_transport(), self.topic(topic), options)
         self._producers.add(producer)
         return producer
 
-    def consumer(
+    def send(
         self,
         topic: str | TopicName,
+        payload: bytes | bytearray | memoryview | None,
         *,
-        group: str | None = None,
-        name: str | None = None,
-        partitions: Iterable[int] | None = None,
-        start: StartInput = "first",
-        states: StatesInput = ("available",),
-        timeout_ms: float | None = None,
-        session_timeout_ms: float = DEFAULT_SESSION_TIMEOUT_MS,
-    ) -> Consumer:
-        """Return a consumer of a topic, which continues where its group or name has committed.
-
-        The consumers of a group, in any threads and clients of one process, share the topic's partitions: each is read by
-        one of them. Those in another process stand by until it has none any more.
+        key: bytes | None = None,
+        headers: HeadersInput | None = None,
+        id: MessageIdInput = 0,
+        partition: int | None = None,
+    ) -> Delivered:
+        """Send one message, and return where it is once it is stored; for many of them a producer() costs much less.
 
         Args:
             topic: `stream/topic`.
-            group: Whose offsets are committed: those of a group,
-            name: or those of a single consumer; with neither, nothing is committed.
-            partitions: Which partitions; None is all, or what the group gives. Partitions named are not shared.
-            start: Where to begin in a partition where nothing is committed: an offset, `first`, `last` (after the newest:
-                what is appended from now on), or a PollingStrategy.
-            states: States to deliver, others are stepped over; None delivers all.
-            timeout_ms: Iteration ends after so long without a message; None waits for ever.
-            session_timeout_ms: A consumer of a group that neither polls, commits nor finishes a message for so long loses its
-                partitions, if others wait for them; its later commits there are refused.
+            payload: As for Producer.send(), as are the others.
+            key: See Producer.send().
+            headers: See Producer.send().
+            id: See Producer.send().
+            partition: See Producer.send().
+
+        Raises:
+            TopicNotFoundError: there is no such topic.
+            OutcomeUnknownError: the message may be stored or not.
+            HeadstreamError: it is not stored.
+        """
+        receipt = self._senders.send(
+            topic_name(topic),
+            lambda producer: producer.send(payload, key=key, headers=headers, id=id, partition=partition),
+        )
+        return receipt.result()
+
+    @overload
+    def consumer(self, topic: str | TopicName, **options: Unpack[ConsumerOptions]) -> Consumer: ...
+
+    @overload
+    def consumer(self, topic: list[str], **options: Unpack[ConsumerOptions]) -> TopicsConsumer: ...
+
+    def consumer(self, topic: str | TopicName | list[str], **options: Unpack[ConsumerOptions]) -> Consumer | TopicsConsumer:
+        """Return a consumer of a topic, or of several, which continues where its group or name has committed.
+
+        The consumers of a group share the partitions of each topic: each partition is read by one of them. Over a server they
+        may be in any processes; those of an embedded log share in one process, and those in another one wait until it has
+        none any more.
+
+        Args:
+            topic: `stream/topic`; or a list of such names, and of patterns with `*`, `?` and `[...]`: topics that one matches
+                are read as long as they are there, those that are made later from their beginning on.
+            options: group: Whose offsets are committed: those of a group, or by
+                name: those of a single consumer; with neither, nothing is committed.
+                partitions: Which partitions; None is all, or what the group gives. Partitions named are not shared.
+                start: Where to begin in a partition where nothing is committed: an offset, `first` (the default), `last` (after
+                the newest: what is appended from now on), or a PollingStrategy.
+                states: States to deliver, `available` where nothing is said, others are stepped over; None delivers all.
+                timeout_ms: Iteration ends after so long without a message; None waits until there is one.
+                session_timeout_ms: A consumer of a group that neither polls, commits nor finishes a message for so long loses
+                its partitions, if others wait for them; its later commits there are refused.
+                on_assigned, on_revoked: Called with `stream/topic` and the partitions that the consumer begins to read, and
+                with those that it reads no longer; by the consumer's own calls, in their thread.
 
         Raises:
             TopicNotFoundError, PartitionNotFoundError: there is no such place.
             InvalidInputError: an option cannot be used.
         """
+        if isinstance(topic, (str, TopicName)):
+            return self._make_consumer(topic, options)
+
+        def make(name: TopicName, is_new: bool) -> Consumer:
+            return self._make_consumer(name, {**options, "start": "first"} if is_new else options)
+
+        return TopicsConsumer(
+            topic, make, lambda: [f"{each.stream}/{each.name}" for each in self.topics()], options.get("timeout_ms")
+        )
+
+    def _make_consumer(self, topic: str | TopicName, options: ConsumerOptions) -> Consumer:
         consumer = Consumer(
             self._open_transport(),
             self.topic(topic),
-            committer=committer_of(group, name),
-            partitions=partitions,
-            start=start,
-            states=state_codes(states),
-            timeout_ms=timeout_ms,
-            session_timeout_ms=session_timeout_ms,
+            committer=committer_of(options.get("group"), options.get("name")),
+            partitions=options.get("partitions"),
+            start=options.get("start", "first"),
+            states=state_codes(options.get("states", ("available",))),
+            timeout_ms=options.get("timeout_ms"),
+            session_timeout_ms=options.get("session_timeout_ms", DEFAULT_SESSION_TIMEOUT_MS),
+            on_assigned=options.get("on_assigned"),
+            on_revoked=options.get("on_revoked"),
         )
         self._consumers.add(consumer)
         return consumer

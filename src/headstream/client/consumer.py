@@ -20,8 +20,9 @@ from typing import Final
 from headstream.client.ahead import FETCH_BYTES, FETCH_COUNT, Ahead
 from headstream.client.arguments import StartInput, start_of
 from headstream.client.fetching import Fetching
+from headstream.client.listening import Listener, PartitionsCallback
 from headstream.client.membership import Membership
-from headstream.client.places import check_start, find_offset
+from headstream.client.places import check_partitions, check_start, find_offset, place_of
 from headstream.client.receiving import poll_checked
 from headstream.client.transport import RemoteAccess, Transport
 from headstream.errors import (
@@ -35,7 +36,7 @@ from headstream.errors import (
 )
 from headstream.model.groups import DEFAULT_SESSION_TIMEOUT_MS
 from headstream.model.identifiers import TopicName
-from headstream.model.message import ReceivedMessage
+from headstream.model.message import Message, ReceivedMessage
 from headstream.model.polling import Consumer as Committer
 from headstream.model.polling import ConsumerKind, Polled, PollingKind, PollingStrategy
 from headstream.model.topology import Topic
@@ -59,6 +60,8 @@ class Consumer:
         states: State codes to deliver; None is all.
         timeout_ms: Iteration ends after so long without a message; None waits for ever.
         session_timeout_ms: How long a member of a group may be silent while others wait for its partitions.
+        on_assigned: Called with the topic and the partitions that the consumer begins to read, by a call of the consumer.
+        on_revoked: Called with those that it reads no longer, before another member begins with them where it can be.
 
     Raises:
         PartitionNotFoundError: the topic has no such partition.
@@ -76,6 +79,8 @@ class Consumer:
         states: frozenset[int] | None,
         timeout_ms: float | None = None,
         session_timeout_ms: float = DEFAULT_SESSION_TIMEOUT_MS,
+        on_assigned: PartitionsCallback | None = None,
+        on_revoked: PartitionsCallback | None = None,
     ) -> None:
         self._transport = transport
         self._name = TopicName(topic.stream, topic.name)
@@ -87,7 +92,8 @@ class Consumer:
         self._share: Membership | None = None
         self._damaged: dict[int, CorruptSendError] = {}
         self._ahead = Ahead(transport.messages, self._name, states)
-        numbers = self._check_partitions(topic, partitions)
+        numbers = check_partitions(topic, partitions)
+        self._listener = Listener(str(self._name), on_assigned, on_revoked)
         self._known = frozenset(numbers)
         if committer is not None and committer.kind is ConsumerKind.GROUP and partitions is None:
             self._fetching = Fetching({})
@@ -98,20 +104,7 @@ class Consumer:
             self._fetching = Fetching(
                 {number: committed[number] if number in committed else self._find(number) for number in numbers}
             )
-
-    def _check_partitions(self, topic: Topic, partitions: Iterable[int] | None) -> list[int]:
-        known = [partition.number for partition in topic.partitions]
-        if partitions is None:
-            return known
-        wanted = sorted(set(partitions))
-        for number in wanted:
-            if number not in known:
-                raise PartitionNotFoundError(
-                    f"topic {str(self._name)!r} has no partition {number}", advice=f"Its partitions are 1 to {len(known)}"
-                )
-        if not wanted:
-            raise InvalidOptionError("no partition is named", where=str(self._name), advice="Leave the option out for all")
-        return wanted
+            self._listener.begin(numbers)
 
     def _find(self, partition: int) -> int:
         return find_offset(self._transport, self._name, partition, self._strategy)
@@ -197,10 +190,15 @@ class Consumer:
                 messages += self._fetching.hand_out(count - len(messages))
         return messages
 
-    def commit(self) -> None:
-        """Commit everything that was delivered until now, the message in hand included.
+    def commit(self, message: Message | None = None) -> None:
+        """Commit everything that was delivered until now, the message in hand included; or up to one message.
+
+        Args:
+            message: One that this consumer has delivered: its partition is committed up to and with it, other partitions are
+                not. None commits everything.
 
         Raises:
+            InvalidInputError: the message is not from this topic.
             RebalancedError: another member of the group has one of the partitions by now, since this one was silent for
                 longer than session_timeout_ms; what was delivered of it comes again to the other.
         """
@@ -211,7 +209,14 @@ class Consumer:
                 where=str(self._name),
                 advice='Say who it is, as in log.consumer("shop/orders", group="billing")',
             )
-        self._fetching.release()
+        if message is None:
+            self._fetching.release()
+        elif not self._fetching.finish_up_to(*place_of(message, self._name)):
+            raise RebalancedError(
+                f"the consumer does not read partition {message.partition} any more",
+                where=str(self._name),
+                advice="Another member of the group may have it: it gets the message again",
+            )
         self._commit_done(is_by_hand=True)
 
     def seek(self, partition: int, offset: StartInput) -> None:
@@ -314,13 +319,16 @@ class Consumer:
         if share is None:
             return
         released, added = self._report(share, is_resting=is_resting)
+        self._listener.end_others(self._fetching.positions)
         if released:
             _, added = self._report(share, released, is_resting=is_resting)
+            self._listener.end_others(self._fetching.positions)
         if added and self._committer is not None:
             committed = self._transport.offsets.committed(self._name, self._committer)
             for partition in added:
                 self._damaged.pop(partition, None)
                 self._fetching.begin(partition, committed[partition] if partition in committed else self._begin(partition))
+            self._listener.begin(added)
 
     def _report(self, share: Membership, released: Iterable[int] = (), *, is_resting: bool) -> tuple[list[int], list[int]]:
         """Report to the group and return what follows from it; see Fetching.follow()."""
@@ -357,6 +365,7 @@ class Consumer:
             try:
                 if commit:
                     self.finish()
+                self._listener.end_others(())
             finally:
                 self._is_closed = True
                 self._ahead.cancel()

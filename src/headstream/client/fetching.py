@@ -157,6 +157,17 @@ class Fetching:
         self._handed_out.clear()
         self.finish()
 
+    def finish_up_to(self, partition: int, offset: int) -> bool:
+        """Take note that a message is done, with all before it in its partition, and return whether that is read still."""
+        if partition not in self._positions:
+            return False
+        self._done[partition] = offset + 1
+        if self._handed_out.get(partition, offset + 2) <= offset + 1:
+            del self._handed_out[partition]
+        if self._delivered is not None and self._delivered[0] == partition and self._delivered[1] <= offset + 1:
+            self._delivered = None
+        return True
+
     def committable(self) -> dict[int, int]:
         """Return partition -> offset of what is done since the last time; the caller commits it."""
         done, self._done = self._done, {}

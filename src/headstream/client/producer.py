@@ -1,50 +1,58 @@
 """Producer: sends messages in batches, in the background.
 
-send() encodes and checks a message and puts it into a batch (sending.py); one thread of the producer's own sends the
-batches that are due. So an interrupt (Ctrl-C), which Python delivers to the main thread, never hits the middle of an
-append, and what was sent is flushed after it. Locks and queues here are those written in C: unlike a Condition, they
-leave nothing half done when they are interrupted.
+send() encodes and checks a message (encoding.py) and puts it into a batch (sending.py); one thread of the producer's own
+delivers the batches that are due (delivery.py), one after the other. So an interrupt (Ctrl-C), which Python delivers to the
+main thread, never hits the middle of an append, and what was sent is flushed after it. Locks and queues here are those
+written in C: unlike a Condition, they leave nothing half done when they are interrupted.
 """
 
 from __future__ import annotations
 
 import atexit
-import os
 import threading
 import time
 import weakref
+from collections.abc import Callable, Iterable
 from contextlib import suppress
 from queue import Empty, SimpleQueue
 from types import TracebackType
 from typing import Final
 
+from headstream.client import forks
+from headstream.client.arguments import MessageIdInput
+from headstream.client.delivery import Delivery
+from headstream.client.encoding import SentEncoder
+from headstream.client.outcomes import Counts, ProducerStats, call_all, explain
+from headstream.client.receipts import Delivered, Receipt
 from headstream.client.sending import Batch, Sending, SendingOptions
 from headstream.client.transport import Transport
-from headstream.codec.batch.stamp import stamp
-from headstream.errors import ClosedError, InvalidInputError, LimitError, OutcomeUnknownError, PartitionNotFoundError
-from headstream.model.headers import Headers, HeadersInput
+from headstream.errors import (
+    ClosedError,
+    OutcomeUnknownError,
+    PartitionClosedError,
+    PartitionNotFoundError,
+)
+from headstream.model.headers import HeadersInput
 from headstream.model.identifiers import TopicName
-from headstream.model.reserved import KEY_HEADER, NULL_HEADER, RESERVED_PREFIX, check_unreserved
-from headstream.model.topology import MAX_BATCH_BYTES, Limits, Topic
+from headstream.model.message import Message
+from headstream.model.topology import Topic
 
 __all__ = ["Producer"]
 
-_KEY_HEADER: Final = Headers({KEY_HEADER: b""}).as_bytes()[:-4]
-"""A key's header up to its length."""
 
-_NULL_HEADER: Final = Headers({NULL_HEADER: True}).as_bytes()
-_RESERVED: Final = RESERVED_PREFIX.encode()
-_NO_SEED: Final = bytes(16)
-_MAX_ID: Final = (1 << 128) - 1
-_PLAINLY_SMALL: Final = 1 << 20
-"""A payload of 1 to so many bytes, without headers, is within every limit."""
+_FAREWELL_S: Final = 2.0
+"""So long close() waits for the server to take note that the producer is done; one that does not forgets it in time."""
 
 
 class Producer:
     """Sends messages to one topic; any thread. Made by Client.producer(); use it in a `with` statement.
 
-    Leaving the body flushes. What fails in the background is raised by the next send(), flush() or close(); the
-    producer sends nothing more then.
+    Leaving the body flushes. What send() has taken is stored once, and in each partition in the order of sending, whatever
+    becomes of connections and of the server, if it can be within `delivery_timeout_ms`. What cannot is given up: the next
+    send(), flush() or close() raises an error whose `messages` are all of these, and whose `in_doubt` are those of them that
+    may be stored nevertheless. The producer goes on with the others.
+
+    An error is raised once: by a receipt of each message, where all of them are asked, else by the producer.
 
     Args:
         transport: What is behind the client.
@@ -53,13 +61,13 @@ class Producer:
     """
 
     def __init__(self, transport: Transport, topic: Topic, options: SendingOptions) -> None:
-        self._transport = transport
         self._name = TopicName(topic.stream, topic.name)
         self._partitions = len(topic.partitions)
-        self._is_wide = topic.limits is Limits.WIDE
-        self._needs_key = topic.compaction_delay_us is not None
-        self._gives_ids = topic.deduplication_count is not None  # by which a send that is repeated is found out
-        self._sending = Sending(self._partitions, topic.limits, options)
+        finds_repeats = topic.deduplication_count is not None
+        self._encode = SentEncoder(topic, gives_ids=finds_repeats).encode
+        self._sending = Sending(self._partitions, topic.limits, options, self)
+        self._delivery = Delivery(transport.messages, self._name, finds_repeats=finds_repeats)
+        self._counts = Counts()
         self._lock = threading.Lock()
         self._work: SimpleQueue[None] = SimpleQueue()
         self._waiting: list[SimpleQueue[None]] = []
@@ -67,9 +75,9 @@ class Producer:
         self._runner: int | None = None
         self._is_idle = False
         self._is_closed = False
-        self._error: Exception | None = None
-        self._was_raised = False
-        self._process = os.getpid()
+        self._failed: list[Batch] = []
+        self._raised: list[Batch] = []
+        self._forks = forks.count
         _OPEN.add(self)
 
     @property
@@ -83,17 +91,19 @@ class Producer:
         *,
         key: bytes | None = None,
         headers: HeadersInput | None = None,
-        id: int = 0,
+        id: MessageIdInput = 0,
         partition: int | None = None,
-    ) -> None:
-        """Send one message: it is on its way when this returns, and stored when flush() does.
+    ) -> Receipt:
+        """Send one message: it is on its way when this returns, and stored when its receipt, or flush(), says so.
+
+        The receipt tells where it is (`receipt.result()`); who does not need it drops it.
 
         Args:
             payload: The bytes; None is a null payload, for topics with limits `wide`.
             key: Bytes that choose the partition, and identify the message.
             headers: Typed headers: a dict, a list of pairs (for repeats) or Headers. Names that begin with `hs.` are
                 reserved, but for `hs.timestamp`.
-            id: Unsigned 128-bit; 0 has one made: by the producer where the topic looks for repeats, else by the log.
+            id: Unsigned 128-bit, or a UUID; 0 has one made: by the producer where the topic looks for repeats, else by the log.
             partition: From 1; where none is given the key chooses, and without one all partitions take turns.
 
         Raises:
@@ -102,7 +112,7 @@ class Producer:
             InvalidInputError: an argument is of the wrong type or out of range.
             PartitionNotFoundError: the topic has no such partition.
             ClosedError: the producer is closed.
-            HeadstreamError: an earlier message could not be stored.
+            HeadstreamError: earlier messages could not be stored (`error.messages`); this one was not taken.
         """
         message, header_bytes = self._encode(payload, key, headers, id)
         if partition is not None and not 1 <= partition <= self._partitions:
@@ -113,65 +123,65 @@ class Producer:
             with self._lock:
                 self._check_usable()
                 if not self._sending.is_full:
-                    is_due = self._sending.add(message, header_bytes, key, partition, time.monotonic_ns() // 1000)
+                    batch = self._sending.add(message, header_bytes, key, partition, time.monotonic_ns() // 1000)
+                    receipt = Receipt(batch, batch.count - 1)
+                    is_due = self._sending.is_due
                     break
                 room = self._wait_for_progress()
             room.get()
         if is_due or self._is_idle or self._thread is None:
             self._wake_thread()
+        return receipt
 
-    def _encode(
-        self, payload: bytes | bytearray | memoryview | None, key: bytes | None, headers: HeadersInput | None, id: int
-    ) -> tuple[bytes, int]:
-        """Return the message as sent, and the bytes of its headers, having checked it against the topic's limits."""
-        if not isinstance(payload, (bytes, type(None))):
-            payload = _as_bytes(payload)
-        if not isinstance(key, (bytes, type(None))):
-            raise InvalidInputError(f"a key is bytes, not {type(key).__name__}", advice='Encode it, as in key=b"42"')
-        if key is None and self._needs_key:
-            raise LimitError(
-                "a message without a key",
-                where=str(self._name),
-                advice="The topic keeps the last message of each key, so each needs one: pass key=, or take compaction back",
-            )
-        if not 0 <= id <= _MAX_ID:
-            raise InvalidInputError(f"message id {id} is not an unsigned 128-bit number")
-        if not id and self._gives_ids:
-            id = int.from_bytes(os.urandom(16), "little")
-        # What codec.binary.encode_sent() makes of a Message, without one in between.
-        block = _encode_unreserved(Headers(headers)) if headers else b""
-        if payload is None:
-            payload, block = b"", _NULL_HEADER + block
-        if key is not None:
-            block = b"".join((_KEY_HEADER, len(key).to_bytes(4, "little"), key, block))
-        message = b"".join(
-            (id.to_bytes(16, "little"), len(block).to_bytes(4, "little"), block, len(payload).to_bytes(4, "little"), payload)
-        )
-        if block or not 0 < len(payload) <= _PLAINLY_SMALL:
-            self._check(message)
-        return message, len(block)
+    def send_and_wait(
+        self,
+        payload: bytes | bytearray | memoryview | None,
+        *,
+        key: bytes | None = None,
+        headers: HeadersInput | None = None,
+        id: MessageIdInput = 0,
+        partition: int | None = None,
+    ) -> Delivered:
+        """Send one message without waiting for others to go with, and return where it is once it is stored.
 
-    def _check(self, message: bytes) -> None:
-        """Refuse a message that the log would refuse with the batch it is in: while it can be named."""
-        if len(message) > MAX_BATCH_BYTES:
-            raise LimitError(
-                f"a message of {len(message)} bytes",
-                where=str(self._name),
-                advice=f"One send takes at most {MAX_BATCH_BYTES} bytes: keep big payloads elsewhere and send where",
-            )
-        stamp(message, 0, 0, _NO_SEED, self._is_wide)
+        Arguments and errors are those of send() and of Receipt.result().
+        """
+        return self.send(payload, key=key, headers=headers, id=id, partition=partition).result()
+
+    def send_many(self, messages: Iterable[Message | bytes]) -> list[Receipt]:
+        """Send messages one after the other, and return their receipts in the same order.
+
+        Args:
+            messages: Payloads, or Message values, of which payload, key, headers, id and partition count.
+
+        Raises:
+            HeadstreamError: as send() does, of the message at which it stops; those before it are on their way.
+        """
+        send = self.send
+        return [
+            send(each.payload, key=each.key, headers=each.headers, id=each.id, partition=each.partition)
+            if isinstance(each, Message)
+            else send(each)
+            for each in messages
+        ]
+
+    def stats(self) -> ProducerStats:
+        """Return what has become of the messages that were sent until now."""
+        with self._lock:
+            sending = self._sending
+            return self._counts.describe(sending.pending_count, sending.pending_bytes, self._delivery.producer_id)
 
     def flush(self) -> None:
         """Return when all that was sent is stored.
 
         Raises:
-            HeadstreamError: something could not be stored.
+            HeadstreamError: something could not be stored; everything else is.
             ClosedError: the producer is closed.
         """
         with self._lock:
             self._check_usable()
             last = self._sending.close_all()
-        self._wait_until_acknowledged(last)
+        self._wait_until_settled(last)
 
     def flush_within(self, timeout_s: float) -> bool:
         """Flush for so long, and return whether all that was sent is stored; of a closed producer too.
@@ -184,39 +194,60 @@ class Producer:
         """
         with self._lock:
             last = self._sending.close_all()
-        return self._wait_until_acknowledged(last, timeout_s)
+        return self._wait_until_settled(last, timeout_s)
 
-    def tell_again(self) -> None:
+    def raise_again(self) -> None:
         """Have the next call raise once more what was raised last, because nobody saw it."""
-        self._was_raised = False
+        with self._lock:
+            self._failed[:0], self._raised = self._raised, []
 
     def close(self) -> None:
         """Flush and end; closing again is fine, and goes on waiting where a first time was interrupted.
 
         Raises:
-            HeadstreamError: something could not be stored, and nobody was told yet.
+            HeadstreamError: something could not be stored, and that was not raised yet.
         """
-        if self._process != os.getpid():
+        if self._forks != forks.count:
             return
         with self._lock:
             self._is_closed = True
             last = self._sending.close_all()
-        if not self._was_raised:
-            self._wait_until_acknowledged(last)
+        try:
+            self._wait_until_settled(last)
+        finally:
+            with self._lock:
+                is_over = self._sending.is_settled(last)
+            if is_over:
+                _OPEN.discard(self)
+                self._work.put(None)
+        if self._thread is not None and self._thread is not threading.current_thread():
+            self._thread.join(_FAREWELL_S)
+
+    def close_soon(self) -> None:
+        """Take nothing more, and end when all that was sent is settled, without waiting for it."""
+        with self._lock:
+            self._is_closed = True
+            self._sending.close_all()
         self._work.put(None)
-        _OPEN.discard(self)
 
     def _check_usable(self) -> None:
-        if self._process != os.getpid():
-            raise ClosedError("the producer was made before this process was forked", advice="Connect in this process")
-        self._raise_error()
+        if self._forks != forks.count:
+            raise self._forked()
+        if self._failed:
+            self._raise_failed()
         if self._is_closed:
             raise ClosedError("the producer is closed", where=str(self._name), advice="Make another with log.producer()")
 
-    def _raise_error(self) -> None:
-        if self._error is not None:
-            self._was_raised = True
-            raise self._error
+    @staticmethod
+    def _forked() -> ClosedError:
+        return ClosedError("the producer was made before this process was forked", advice="Connect in this process")
+
+    def _raise_failed(self) -> None:
+        """Raise the error of what was given up and no receipt has told of; called with the lock."""
+        failed = [batch for batch in self._failed if batch.watched < batch.count]
+        self._failed, self._raised = [], failed
+        if failed:
+            raise explain(failed, self._name)
 
     # -- the thread, and those who wait for it ----------------------------------------------------------------
 
@@ -229,25 +260,65 @@ class Producer:
             self._work.put(None)
 
     def _wait_for_progress(self) -> SimpleQueue[None]:
-        """Return what is put to when a batch has been stored; called with the lock."""
+        """Return what is put to when a batch has been settled; called with the lock."""
         bell: SimpleQueue[None] = SimpleQueue()
         self._waiting.append(bell)
         return bell
 
-    def _wait_until_acknowledged(self, number: int, timeout_s: float | None = None) -> bool:
-        """Return whether all batches up to a number are stored, having waited for it; None waits for ever."""
+    def _wait_until_settled(self, number: int, timeout_s: float | None = None) -> bool:
+        """Return whether all batches up to a number are stored, having waited for it; None waits as long as it takes.
+
+        Raises:
+            HeadstreamError: some are not stored and will not be.
+        """
+        if not self._wait(lambda: self._sending.is_settled(number), timeout_s):
+            return False
+        with self._lock:
+            self._raise_failed()
+        return True
+
+    def _wait(self, is_over: Callable[[], bool], timeout_s: float | None) -> bool:
         until_s = None if timeout_s is None else time.monotonic() + timeout_s
         while True:
+            if self._forks != forks.count:
+                raise self._forked()
             with self._lock:
-                if self._sending.is_acknowledged(number):
+                if is_over():
                     return True
-                self._raise_error()
                 progress = self._wait_for_progress()
             self._wake_thread()
-            try:
-                progress.get(timeout=None if until_s is None else max(0, until_s - time.monotonic()))
-            except Empty:
+            if until_s is not None and until_s <= time.monotonic():
                 return False
+            with suppress(Empty):
+                progress.get(timeout=None if until_s is None else max(0, until_s - time.monotonic()))
+
+    def wait_for(self, batch: Batch, timeout_s: float | None) -> bool:
+        """Send a batch now, wait until it is settled, and return whether it is; receipts ask this.
+
+        Args:
+            batch: One of this producer's.
+            timeout_s: How long to wait, seconds; 0 does not, None waits until it is settled.
+        """
+        with self._lock:
+            self._sending.close_batch(batch)
+        return self._wait(lambda: batch.is_settled, timeout_s)
+
+    def watch(self, batch: Batch, callback: Callable[[], object] | None) -> None:
+        """Take note that somebody hears of one of a batch's messages, and call back when it is settled; receipts ask this.
+
+        Args:
+            batch: One of this producer's.
+            callback: What to call, at once where it is settled; None calls nothing.
+        """
+        with self._lock:
+            batch.watched += 1
+            if callback is not None and not batch.is_settled:
+                if batch.callbacks is None:
+                    batch.callbacks = []
+                batch.callbacks.append(callback)
+                return
+        if callback is not None:
+            call_all([callback])
 
     def _run(self) -> None:
         """Send what is due, until the producer is closed."""
@@ -261,40 +332,38 @@ class Producer:
                 batch = self._sending.take(now_us)
                 due_us = self._sending.next_due_us()
                 self._is_idle = batch is None and due_us is None
-                if batch is None and (self._is_closed or self._error is not None):
-                    return
+                is_over = batch is None and self._is_closed
+            if is_over:
+                self._delivery.release()
+                return
             if batch is not None:
-                if not self._send(batch):
-                    return
+                self._send(batch)
                 continue
             with suppress(Empty):
                 self._work.get(timeout=None if due_us is None else max(0, due_us - now_us) / 1e6)
 
-    def _send(self, batch: Batch) -> bool:
-        """Send a batch and return whether it is stored."""
+    def _send(self, batch: Batch) -> None:
+        """Deliver a batch, or give it up, and tell all who wait for it."""
         error: Exception | None = None
         try:
-            self._transport.messages.send(self._name, batch.partition, batch.data)
+            batch.appended = self._delivery.deliver(batch)
         except Exception as caught:  # whatever it is, it is raised where somebody sees it
             error = caught
         with self._lock:
+            self._sending.settle(batch)
             if error is None:
-                self._sending.acknowledge(batch)
+                batch.data = bytearray()  # a receipt may live long
             else:
-                error.add_note(self._describe_loss(batch, error))
-                self._error = error
+                batch.is_in_doubt = isinstance(error, (OutcomeUnknownError, PartitionClosedError))
+                batch.error = explain([batch], self._name, error)
+                self._failed.append(batch)
+            self._counts.add(batch)
+            callbacks, batch.callbacks = batch.callbacks, None
             waiting, self._waiting = self._waiting, []
         for bell in waiting:
             bell.put(None)
-        return error is None
-
-    def _describe_loss(self, batch: Batch, error: Exception) -> str:
-        """Return what became of the messages that are not acknowledged, now that a batch of them has failed."""
-        count, end = self._sending.pending_count, "this producer sends no more."
-        if not isinstance(error, OutcomeUnknownError):
-            return f"{count} messages sent to {self._name} were not stored; {end}"
-        unsent = f", {count - batch.count} others were not" if count > batch.count else ""
-        return f"{batch.count} messages sent to {self._name} may have been stored or not{unsent}; {end}"
+        if callbacks:
+            call_all(callbacks)
 
     def __enter__(self) -> Producer:
         return self
@@ -308,24 +377,6 @@ class Producer:
             self.close()
         except Exception as also:
             error.add_note(f"Closing the producer failed too: {also}")
-
-
-def _encode_unreserved(headers: Headers) -> bytes:
-    """Return the block of a sender's headers, none of which has a reserved name."""
-    block = headers.as_bytes()
-    if _RESERVED in block:  # in a name perhaps, seldom: one look at the bytes is quicker than one at each name
-        check_unreserved(headers)
-    return block
-
-
-def _as_bytes(payload: object) -> bytes | None:
-    if payload is None or isinstance(payload, bytes):
-        return payload
-    if isinstance(payload, (bytearray, memoryview)):
-        return bytes(payload)
-    raise InvalidInputError(
-        f"a payload is bytes or None, not {type(payload).__name__}", advice='Encode it, as in "text".encode()'
-    )
 
 
 _OPEN: Final[weakref.WeakSet[Producer]] = weakref.WeakSet()

@@ -2,26 +2,34 @@
 
     sending.add(message, key, partition, now_us)     into the open batch of its partition
     sending.take(now_us)                             the next batch that is due: full, lingered, or flushed
-    sending.acknowledge(batch)                       it is stored
+    sending.settle(batch)                            it is stored, or given up
 
 The partition is the one asked for; else that of the key, by its hash; else all in turn, a batch at a time. A batch
-that is taken stays first in line until it is acknowledged, and batches of one partition are taken in the order of
+that is taken stays first in line until it is settled, and batches of one partition are taken in the order of
 their messages.
 
 One thread at a time, under the caller's lock. An exception that Ctrl-C throws in between leaves nothing in doubt but
-whether that one message is in: a batch is one list entry from its making to its acknowledgement, never moved.
+whether that one message is in: a batch is one list entry from its making to its end, never moved.
 """
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from dataclasses import dataclass, field
-from typing import Final
+from typing import TYPE_CHECKING, Final
 
 from headstream.errors import InvalidOptionError
 from headstream.model.polling import partition_of
+from headstream.model.producers import Appended
 from headstream.model.topology import MAX_BATCH_BYTES, Limits
 
-__all__ = ["Batch", "Sending", "SendingOptions"]
+if TYPE_CHECKING:
+    from headstream.client.receipts import BatchOwner
+
+__all__ = ["MAX_DELIVERY_TIMEOUT_MS", "Batch", "Sending", "SendingOptions"]
+
+MAX_DELIVERY_TIMEOUT_MS: Final = 3_600_000
+"""A log remembers a producer for longer than this after its last batch (log/producer_states.py)."""
 
 _MAX_IGGY_BATCH_BYTES: Final = 10_000_000
 _MAX_IGGY_HEADER_BYTES: Final = 100_000
@@ -38,6 +46,7 @@ class SendingOptions:
         batch_bytes: A batch of so many bytes goes at once, 1 to 64 MiB.
         batch_count: A batch of so many messages goes at once.
         buffer_bytes: So many bytes may wait to be acknowledged before send() waits too.
+        delivery_timeout_ms: For how long a batch is tried once its linger is over, milliseconds; then it is given up.
 
     Raises:
         InvalidOptionError: one is out of range.
@@ -47,6 +56,7 @@ class SendingOptions:
     batch_bytes: int = 1 << 20
     batch_count: int = 1000
     buffer_bytes: int = 32 << 20
+    delivery_timeout_ms: float = 120_000
 
     def __post_init__(self) -> None:
         if not 0 <= self.linger_ms <= 3_600_000:
@@ -57,6 +67,9 @@ class SendingOptions:
             raise InvalidOptionError(f"batch_count is {self.batch_count}", advice="Use 1 or more")
         if self.buffer_bytes < 1:
             raise InvalidOptionError(f"buffer_bytes is {self.buffer_bytes}", advice="Use 1 or more")
+        if not 0 < self.delivery_timeout_ms <= MAX_DELIVERY_TIMEOUT_MS:
+            advice = f"Use more than 0, at most {MAX_DELIVERY_TIMEOUT_MS}"
+            raise InvalidOptionError(f"delivery_timeout_ms is {self.delivery_timeout_ms}", advice=advice)
 
 
 @dataclass(slots=True, eq=False)
@@ -67,19 +80,38 @@ class Batch:
         number: Ascending in the order of making.
         partition: From 1.
         due_us: When it goes, full or not.
+        deadline_us: When it is given up.
+        owner: Whose it is.
         data: The messages as sent, back to back.
         count: How many they are.
         header_bytes: The bytes of their headers.
         is_closed: Whether no more go in.
+        appended: Where they are, once they are stored.
+        error: Why they were given up, if they were.
+        is_in_doubt: Whether they may be stored nevertheless.
+        watched: How many of their receipts somebody has asked.
+        callbacks: What to call when the batch is settled.
     """
 
     number: int
     partition: int
     due_us: int
+    deadline_us: int
+    owner: BatchOwner
     data: bytearray = field(default_factory=bytearray)
     count: int = 0
     header_bytes: int = 0
     is_closed: bool = False
+    appended: Appended | None = None
+    error: Exception | None = None
+    is_in_doubt: bool = False
+    watched: int = 0
+    callbacks: list[Callable[[], object]] | None = None
+
+    @property
+    def is_settled(self) -> bool:
+        """Whether they are stored, or given up."""
+        return self.appended is not None or self.error is not None
 
 
 class Sending:
@@ -89,9 +121,16 @@ class Sending:
         partitions: How many partitions the topic has.
         limits: The topic's.
         options: How messages are put together.
+        owner: Whose batches they are.
+
+    Attributes:
+        is_due: Whether a batch has become full by the message that was added last.
     """
 
-    def __init__(self, partitions: int, limits: Limits, options: SendingOptions) -> None:
+    def __init__(self, partitions: int, limits: Limits, options: SendingOptions, owner: BatchOwner) -> None:
+        self.is_due = False
+        self._owner = owner
+        self._delivery_us = int(options.delivery_timeout_ms * 1000)
         self._partitions = partitions
         self._linger_us = int(options.linger_ms * 1000)
         self._batch_count = options.batch_count
@@ -116,8 +155,13 @@ class Sending:
         """How many messages are not acknowledged."""
         return sum(batch.count for batch in self._batches)
 
-    def add(self, message: bytes, header_bytes: int, key: bytes | None, partition: int | None, now_us: int) -> bool:
-        """Put a message into the open batch of its partition, and return whether a batch is full by that.
+    @property
+    def pending_bytes(self) -> int:
+        """How many bytes are not acknowledged."""
+        return self._pending_bytes
+
+    def add(self, message: bytes, header_bytes: int, key: bytes | None, partition: int | None, now_us: int) -> Batch:
+        """Put a message into the open batch of its partition, as the last one, and return that batch.
 
         Args:
             message: One message as sent.
@@ -145,7 +189,8 @@ class Sending:
         if batch.count >= self._batch_count or len(data) >= self._batch_bytes or self._linger_us == 0:
             self._close(batch)
             closed = True
-        return closed
+        self.is_due = closed
+        return batch
 
     def _open_batch(self, partition: int | None) -> Batch | None:
         """Return the batch that a partition's next message goes into, or that of the partition whose turn it is."""
@@ -157,7 +202,7 @@ class Sending:
 
     def _begin(self, partition: int, now_us: int) -> Batch:
         self._made += 1
-        batch = Batch(self._made, partition, now_us + self._linger_us)
+        batch = Batch(self._made, partition, now_us + self._linger_us, now_us + self._linger_us + self._delivery_us, self._owner)
         self._batches.append(batch)
         self._open[partition] = batch
         return batch
@@ -167,6 +212,11 @@ class Sending:
         if batch.partition == self._turn:
             self._turn = self._turn % self._partitions + 1
 
+    def close_batch(self, batch: Batch) -> None:
+        """Make a batch due."""
+        if not batch.is_closed:
+            self._close(batch)
+
     def close_all(self) -> int:
         """Make all that is here due, and return the number of the last batch."""
         for batch in self._batches:
@@ -174,12 +224,12 @@ class Sending:
                 self._close(batch)
         return self._made
 
-    def is_acknowledged(self, number: int) -> bool:
-        """Return whether all batches up to a number are."""
+    def is_settled(self, number: int) -> bool:
+        """Return whether all batches up to a number are stored, or given up."""
         return not self._batches or self._batches[0].number > number
 
     def take(self, now_us: int) -> Batch | None:
-        """Return the next batch that is due, or None; the one taken before must be acknowledged first."""
+        """Return the next batch that is due, or None; the one taken before must be settled first."""
         if self._taken is not None:
             return self._taken
         for batch in self._batches:
@@ -194,8 +244,8 @@ class Sending:
         """Return when the next batch is due if no other message comes, or None where there is none."""
         return self._batches[0].due_us if self._batches else None
 
-    def acknowledge(self, batch: Batch) -> None:
-        """Let go of a batch that is stored."""
+    def settle(self, batch: Batch) -> None:
+        """Let go of a batch that is stored, or given up."""
         self._taken = None
         self._batches.remove(batch)
         # An interrupted add() may not have counted its bytes: with nothing pending the count is right again.

@@ -14,12 +14,14 @@ from headstream.model.groups import Assignment, Group, Member
 from headstream.model.identifiers import TopicName
 from headstream.model.message import StateChange
 from headstream.model.polling import Consumer, Polled, PollingStrategy
+from headstream.model.producers import Appended, BatchNumber, ProducerId
 from headstream.model.topology import Fsync, Limits, Stream, Topic, TopicOptions
 
 __all__ = [
     "AheadCommands",
     "GroupCommands",
     "MessageCommands",
+    "NumberedCommands",
     "OffsetCommands",
     "PartitionCommands",
     "PolledAhead",
@@ -99,6 +101,17 @@ class MessageCommands(Protocol):
     def send(self, topic: TopicName, partition: int, batch: BytesLike) -> int:
         """Append a batch to a partition and return the offset of its first message."""
 
+    def append(
+        self,
+        topic: TopicName,
+        partition: int,
+        batch: BytesLike,
+        number: BatchNumber | None = ...,
+        *,
+        patience_s: float | None = ...,
+    ) -> Appended:
+        """Append a batch to a partition, by its number once however often it is sent, and return where it is."""
+
     def poll(
         self,
         topic: TopicName,
@@ -131,6 +144,17 @@ class MessageCommands(Protocol):
         generation: int = ...,
     ) -> bool:
         """Wait until a partition has a message at or after an offset, or a member's group has changed."""
+
+
+@runtime_checkable
+class NumberedCommands(Protocol):
+    """What can be done with messages besides, where an answer may be lost on its way: numbering what is sent."""
+
+    def init_producer(self, *, patience_s: float | None = ...) -> ProducerId | None:
+        """Return an id to number batches with, None where they cannot be numbered."""
+
+    def release_producer(self, topic: TopicName, producer_id: int) -> None:
+        """Have a producer forgotten, which sends nothing more to a topic."""
 
 
 class PolledAhead(Protocol):

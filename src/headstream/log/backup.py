@@ -34,8 +34,8 @@ from headstream.log.commit_records import pending_commits
 from headstream.log.files import Files
 from headstream.log.log import Log
 from headstream.log.marker import read_marker, write_marker
-from headstream.log.partition import DEFAULT_SEGMENT_BYTES
 from headstream.log.segment_removal import open_index
+from headstream.log.segment_size import DEFAULT_SEGMENT_BYTES
 from headstream.log.staging import Manifest, epoch_directory
 from headstream.log.state_records import find_states, put_states
 from headstream.model.message import MessageState, StateChange
@@ -46,6 +46,7 @@ from headstream.segments.layout import (
     INDEX_HEADER_BYTES,
     INDEX_SUFFIX,
     OFFSETS_NAME,
+    PRODUCERS_NAME,
     STAGED_NAME,
     base_offsets,
     log_suffix,
@@ -142,8 +143,8 @@ class Backup:
             self._note_states(catalog, topics, before)
         finally:
             catalog.close()
-        now = self._partitions(f"{self._root}/{CATALOG_NAME}")
-        if any(now.get(topic.number, ())[: topic.partitions] != topic.partitions_created_us for topic in topics):
+        copied = {topic.number: topic.partitions_created_us for topic in topics}
+        if not _are_the_same(copied, self._partitions(f"{self._root}/{CATALOG_NAME}")):
             raise _GoneError  # one was deleted, and perhaps added again: its offsets and messages would not be of one partition
         return size_bytes
 
@@ -165,7 +166,7 @@ class Backup:
                 raise StorageError(
                     f"the catalog cannot be copied: {error}", where=path, advice="headstream verify says whether it is damaged"
                 ) from error
-            if self._is_all_staged(path, commits) and self._partitions(path) == partitions:
+            if self._is_all_staged(path, commits) and _are_the_same(self._partitions(path), partitions):
                 return ends
         raise self._too_fast(f"{self._root}/{STAGED_NAME}")
 
@@ -300,6 +301,8 @@ class Backup:
             self._files.make_directory(target)
             try:
                 size_bytes = self._copy_segments(directory, target, end_offset)
+                # Behind the messages: what is remembered of later ones is cleared when the copy is opened.
+                self._copy_file(f"{directory}/{PRODUCERS_NAME}", f"{target}/{PRODUCERS_NAME}")
             except (_GoneError, OffsetOutOfRangeError, PartitionNotFoundError):
                 self._files.remove_directory(target)
             else:
@@ -363,3 +366,8 @@ class Backup:
                         log.partition(topic, number)
         finally:
             log.close()
+
+
+def _are_the_same(before: _Partitions, after: _Partitions) -> bool:
+    """Return whether no partition was deleted, and perhaps added again, of the topics in both; others may come and go."""
+    return all(after.get(number, made)[: len(made)] == made for number, made in before.items())

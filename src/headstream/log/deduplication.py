@@ -16,7 +16,7 @@ from headstream.codec.buffer import BytesLike
 from headstream.segments.files import ReadFiles
 from headstream.segments.follower import PartitionFollower
 
-__all__ = ["REREAD_BYTES", "RecentIds"]
+__all__ = ["REREAD_BYTES", "RecentIds", "Repeats"]
 
 REREAD_BYTES: Final = 1 << 30
 """So much of the newest messages, by whole segments, is read again at the first append: a second, where it is cached."""
@@ -58,3 +58,44 @@ class RecentIds:
             stored: Whole stored messages, back to back.
         """
         note_ids(stored, self._window)
+
+
+class Repeats:
+    """What a partition drops of the batches that are sent to it: messages whose ids it has, where its topic says so.
+
+    Args:
+        directory: The partition's.
+        files: Where it is.
+    """
+
+    def __init__(self, directory: str, files: ReadFiles) -> None:
+        self._directory = directory
+        self._files = files
+        self._recent: RecentIds | None = None
+
+    def drop(self, sent: BytesLike, count: int | None, seed: bytes) -> bytearray | None:
+        """Return a sent batch without the messages that are there, or None where all are to be stored.
+
+        Args:
+            sent: Whole sent messages, back to back.
+            count: How many ids are remembered, as the topic says now; None looks for no repeats.
+            seed: 8 random bytes or more.
+
+        Raises:
+            CorruptLogError: the newest messages cannot be read.
+        """
+        if count is None:
+            self._recent = None
+            return None
+        if self._recent is None or self._recent.count != count:
+            self._recent = RecentIds(self._directory, self._files, count, seed)
+        return self._recent.drop_repeats(sent)
+
+    def note(self, stored: BytesLike) -> None:
+        """Remember the ids of messages that have been written; see RecentIds.note()."""
+        if self._recent is not None:
+            self._recent.note(stored)
+
+    def forget(self) -> None:
+        """Read the newest messages again when their ids are needed."""
+        self._recent = None

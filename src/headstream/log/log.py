@@ -9,7 +9,7 @@ import threading
 from collections import OrderedDict
 from collections.abc import Callable, Collection, Iterator
 from contextlib import contextmanager, suppress
-from typing import Final
+from typing import Final, TypeVar
 
 from headstream.codec.buffer import BytesLike
 from headstream.errors import ClosedError, CorruptLogError, StorageError
@@ -30,15 +30,17 @@ from headstream.log.sweeping import sweep_directories
 from headstream.log.syncing import IntervalSyncer
 from headstream.log.waiting import Waiting
 from headstream.log.watching import Watching
+from headstream.model.producers import Appended, BatchNumber
 from headstream.model.topology import Limits
 from headstream.segments.layout import CATALOG_NAME, FORMAT_VERSION, GROUPS_NAME, LOCK_NAME, OFFSETS_NAME, topic_directory
 
 __all__ = ["Log"]
 
+_T = TypeVar("_T")
 _MAX_OPEN: Final = 2048
 _MAX_OPEN_OFFSETS: Final = 2048
-"""Partitions that hold files open, for writing and for reading each, two or three files; consumer offsets' files too. With what
-this process may open, half is left to the program. Enough of them matter: to close one is a sync and a search for its end."""
+"""Partitions that hold files open, for writing and for reading each, two or three files; consumer offsets' files too. Of what
+this process may open, three eighths are theirs. Enough of them matter: to close one is a sync and a search for its end."""
 
 _TOLD_LOOK_S: Final = 1.0
 """How often those who wait look for new messages though they would be told of them: for what tells no one, such as a
@@ -65,7 +67,7 @@ class Log:
         self.segment_bytes = segment_bytes
         self.is_memory = is_memory
         self._lock = threading.RLock()
-        self._max_open = min(_MAX_OPEN, max(64, max_open_files() // 8))
+        self._max_open = min(_MAX_OPEN, max(16, max_open_files() // 16))
         self.administration = threading.RLock()
         self.background = Background(self)
         self._states: MessageStates | None = None
@@ -77,7 +79,7 @@ class Log:
         self._writing: OrderedDict[tuple[int, int], Partition] = OrderedDict()
         self._readers = Readers(files, self._max_open)
         self._offsets: dict[int, OffsetStore] = {}
-        self._open_offsets = OpenOffsets(min(_MAX_OPEN_OFFSETS, max(64, max_open_files() // 16)))
+        self._open_offsets = OpenOffsets(min(_MAX_OPEN_OFFSETS, max(16, max_open_files() // 16)))
         self._syncer = IntervalSyncer()
         self.waiting = Waiting()
         self._watching = Watching(self.waiting)
@@ -242,15 +244,26 @@ class Log:
 
     def append(self, topic: TopicRecord, number: int, sent: BytesLike, timestamp_us: int, seed: bytes) -> int:
         """Append a batch to a partition and return the offset of its first message; see Partition.append."""
+        return self._append(topic, number, lambda partition: partition.append(sent, timestamp_us, seed, topic.options))
+
+    def append_numbered(
+        self, topic: TopicRecord, number: int, sent: BytesLike, timestamp_us: int, seed: bytes, batch: BatchNumber | None
+    ) -> Appended:
+        """Append a batch that may have been appended before, and return where it is; see Partition.append_numbered."""
+        return self._append(
+            topic, number, lambda partition: partition.append_numbered(sent, timestamp_us, seed, batch, topic.options)
+        )
+
+    def _append(self, topic: TopicRecord, number: int, append: Callable[[Partition], _T]) -> _T:
         while True:
             partition = self.partition(topic, number)
             try:
-                first_offset = partition.append(sent, timestamp_us, seed, topic.options)
+                appended = append(partition)
             except ReservedError:
                 self.commits.resume(topic, number)
             else:
                 self.ring(partition)
-                return first_offset
+                return appended
 
     def ring(self, partition: Partition) -> None:
         """Have all who wait for messages of a partition look again."""

@@ -16,7 +16,7 @@ from headstream.errors import InvalidOptionError
 from headstream.log.access import share_with_group
 from headstream.log.files import MemoryFiles, OsFiles
 from headstream.log.log import Log
-from headstream.log.partition import DEFAULT_SEGMENT_BYTES, check_segment_bytes
+from headstream.log.segment_size import DEFAULT_SEGMENT_BYTES, check_segment_bytes
 
 __all__ = ["close_log", "open_directory", "open_memory"]
 

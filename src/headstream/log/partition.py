@@ -22,16 +22,19 @@ from typing import Final
 from headstream.codec.batch.results import Stamped
 from headstream.codec.batch.stamp import stamp
 from headstream.codec.buffer import BytesLike
-from headstream.errors import InvalidInputError, InvalidOptionError, LimitError, PartitionClosedError, StorageError
+from headstream.errors import StorageError
 from headstream.log.compacted_input import check_keys
-from headstream.log.deduplication import RecentIds
+from headstream.log.deduplication import Repeats
 from headstream.log.files import Files, WriteFile
 from headstream.log.partition_end import NO_SEGMENT, PartitionEnd
+from headstream.log.producer_states import ProducerStates, check_number
 from headstream.log.recovery import Tail, note_failed_sync, recover
 from headstream.log.sealing import seal_segment
-from headstream.log.syncing import GroupCommit
+from headstream.log.segment_size import check_sent_bytes
+from headstream.log.syncing import GroupCommit, closed_error
 from headstream.log.taking_back import take_back
-from headstream.model.topology import MAX_BATCH_BYTES, Fsync, TopicOptions
+from headstream.model.producers import Appended, BatchNumber
+from headstream.model.topology import Fsync, TopicOptions
 from headstream.segments.layout import (
     INDEX_ENTRY_BYTES,
     INDEX_HEADER_BYTES,
@@ -43,27 +46,9 @@ from headstream.segments.layout import (
     segment_path,
 )
 
-__all__ = ["DEFAULT_SEGMENT_BYTES", "Partition", "ReservedError", "check_segment_bytes"]
-
-DEFAULT_SEGMENT_BYTES: Final = 256 << 20
-"""Retention drops whole segments, and a partition is looked through by segment: small enough for the one, big enough
-that 10 GB are 40 of them."""
+__all__ = ["Partition", "ReservedError"]
 
 _NO_OPTIONS: Final = TopicOptions()
-_MIN_SEGMENT_BYTES: Final = 4096
-_MAX_SEGMENT_BYTES: Final = 2 << 30
-"""With one send of the greatest size behind it, and what stamping adds, positions still fit 32 bits."""
-
-
-def check_segment_bytes(segment_bytes: int) -> int:
-    """Return a segment size if it can be one.
-
-    Raises:
-        InvalidOptionError: it is not 4 KiB to 2 GiB.
-    """
-    if not _MIN_SEGMENT_BYTES <= segment_bytes <= _MAX_SEGMENT_BYTES:
-        raise InvalidOptionError(f"segment_bytes is {segment_bytes}", advice=f"Use {_MIN_SEGMENT_BYTES} to {_MAX_SEGMENT_BYTES}")
-    return segment_bytes
 
 
 class ReservedError(Exception):
@@ -110,12 +95,13 @@ class Partition:
         self._synced = 0
         self._are_names_synced = False
         self._failure: str | None = None
-        self._recent: RecentIds | None = None
+        self._repeats = Repeats(directory, files)
         self._is_reserved = False
         self.end = PartitionEnd(directory)
         self._take_over(recover(directory, files))
 
     def _take_over(self, tail: Tail) -> None:
+        self._producers = ProducerStates(self.directory, self._files, tail.end_offset)
         end = self.end
         end.base_offset = NO_SEGMENT if tail.base_offset is None else tail.base_offset
         end.end_offset = tail.end_offset
@@ -155,7 +141,8 @@ class Partition:
             self._settle()
             self._close_files()
             if from_offset < self.end.end_offset and take_back(self.directory, self._files, from_offset):
-                self._recent, self._are_names_synced = None, False
+                self._repeats.forget()
+                self._are_names_synced = False
                 self._take_over(recover(self.directory, self._files))
 
     def append(
@@ -181,40 +168,65 @@ class Partition:
             StorageError: the system refused to write; nothing is committed.
             ReservedError: the partition is another's just now; nothing was written.
         """
-        size_bytes = memoryview(sent).nbytes
-        if size_bytes > MAX_BATCH_BYTES:
-            raise LimitError(
-                f"a batch of {size_bytes} bytes",
-                where=self.directory,
-                advice=f"One send takes at most {MAX_BATCH_BYTES} bytes: send less at a time, or keep big payloads elsewhere",
-            )
-        if size_bytes == 0:
-            raise InvalidInputError("a batch without a message", where=self.directory, advice="Send one message or more")
+        size_bytes = check_sent_bytes(sent, self.directory)
         if not (is_reserved or options.looks_into_messages):
             first = self.end.append(memoryview(sent), 0, size_bytes, timestamp_us)
             if first >= 0:
                 return first
+        return self._append(sent, timestamp_us, seed, options, None, is_reserved).offset
+
+    def append_numbered(
+        self, sent: BytesLike, timestamp_us: int, seed: bytes, number: BatchNumber | None, options: TopicOptions = _NO_OPTIONS
+    ) -> Appended:
+        """Append a batch, unless its number says that it is there already, and return where it is; it is committed then.
+
+        The number may be None; the other arguments are those of append().
+
+        Raises, beside what append() does:
+            SequenceError, ProducerFencedError: the batch does not follow the one before it; nothing was written.
+            ProducersLimitError: too many producers have sent lately; nothing was written.
+        """
+        check_sent_bytes(sent, self.directory)
+        if number is not None:
+            check_number(number)
+        return self._append(sent, timestamp_us, seed, options, number, False)
+
+    def forget_producer(self, producer_id: int) -> None:
+        """Forget a producer, which will not repeat anything."""
+        with self._lock:
+            self._settle()
+            self._producers.forget(producer_id)
+
+    def _append(
+        self, sent: BytesLike, now_us: int, seed: bytes, options: TopicOptions, number: BatchNumber | None, is_reserved: bool
+    ) -> Appended:
         with self._lock:
             if self._is_reserved and not is_reserved:
                 raise ReservedError
             self._settle()
-            first = self.end.end_offset
-            time_us = max(timestamp_us, self.end.timestamp_us)
-            stamped = self._stamp(sent, time_us, seed, options)
-            if stamped.count:
-                self._write(stamped, time_us)
-            number = self.end.written
+            time_us = max(now_us, self.end.timestamp_us)
+            stamped = stamp(sent, self.end.end_offset, time_us, seed, self._wide)
+            appended = None if number is None else self._producers.find(number, stamped.count)
+            if appended is None:
+                if options.compaction_delay_us is not None:
+                    check_keys(sent, self.directory)
+                count, new = stamped.count, self._repeats.drop(sent, options.deduplication_count, seed)
+                if new is not None:
+                    stamped = stamp(new, self.end.end_offset, time_us, seed, self._wide)
+                appended = Appended(self.end.end_offset, time_us, stamped.count)
+                self._write(stamped, time_us, number, count)
+            written = self.end.written
             if not self._is_reserved:
                 self._open_short_way(options, seed)
         if is_reserved:
-            return first
+            return appended
         if self._group is not None:
-            self._group.wait(number)
+            self._group.wait(written)
         elif not self.end.is_announced:
             self.end.is_announced = True
             if self._on_dirty is not None:
                 self._on_dirty(self.sync)
-        return first
+        return appended
 
     def _settle(self) -> None:
         """Make sure that something can be done; the caller has the lock."""
@@ -232,36 +244,30 @@ class Partition:
             until = min(data[1], self._segment_bytes)
             self.end.open((data[0], until), index, seed[8:] + seed[:8], wide=self._wide)
 
-    def _stamp(self, sent: BytesLike, time_us: int, seed: bytes, options: TopicOptions) -> Stamped:
-        """Return the stored messages of those that are to be appended; all are checked."""
-        stamped = stamp(sent, self.end.end_offset, time_us, seed, self._wide)
-        if options.compaction_delay_us is not None:
-            check_keys(sent, self.directory)
-        if options.deduplication_count is None:
-            self._recent = None
-            return stamped
-        if self._recent is None or self._recent.count != options.deduplication_count:
-            self._recent = RecentIds(self.directory, self._files, options.deduplication_count, seed)
-        new = self._recent.drop_repeats(sent)
-        return stamped if new is None else stamp(new, self.end.end_offset, time_us, seed, self._wide)
-
-    def _write(self, stamped: Stamped, time_us: int) -> None:
-        """Write stored messages and their index entry: then they are committed."""
-        data, index = self._place_for(len(stamped.data))
+    def _write(self, stamped: Stamped, time_us: int, number: BatchNumber | None, count: int) -> None:
+        """Write stored messages and their index entry: then they are committed; before them, what is known of their number."""
+        if not stamped.count and number is None:
+            return
         end, size_bytes = self.end, len(stamped.data)
-        entry = IndexEntry(end.byte_position, size_bytes, end.end_offset, stamped.count, time_us, stamped.crc32c)
+        data, index = self._place_for(size_bytes) if stamped.count else (None, None)
         end.is_doubtful = True
-        data.write_at(stamped.data, entry.byte_position)
-        index.write_at(encode_entry(entry, end.base_offset), INDEX_HEADER_BYTES + end.entries * INDEX_ENTRY_BYTES)
-        end.advance(size_bytes, stamped.count, time_us)
-        if self._recent is not None:
-            self._recent.note(stamped.data)
+        record = None
+        if number is not None:
+            record = self._producers.write(number, count, end.end_offset, stamped.count, time_us)
+        if data is not None and index is not None:
+            entry = IndexEntry(end.byte_position, size_bytes, end.end_offset, stamped.count, time_us, stamped.crc32c)
+            data.write_at(stamped.data, entry.byte_position)
+            index.write_at(encode_entry(entry, end.base_offset), INDEX_HEADER_BYTES + end.entries * INDEX_ENTRY_BYTES)
+            end.advance(size_bytes, stamped.count, time_us)
+            self._repeats.note(stamped.data)
+        if number is not None and record is not None:
+            self._producers.note(number.producer_id, record)
         end.is_doubtful = False
 
     def _recover(self) -> None:
         """Take what is on disk for the truth, after an append that did not end."""
         with self._sync_lock:
-            self._recent = None
+            self._repeats.forget()
             self._close_files()
             end = self.end
             base = None if end.base_offset == NO_SEGMENT else end.base_offset
@@ -296,7 +302,7 @@ class Partition:
             self._files.sync_directory(self.directory)
         except StorageError as error:
             self._fail(error)
-            raise self._closed_error() from error
+            raise closed_error(self.directory, self._failure) from error
         self._are_names_synced = True
 
     def _begin_segment(self, base: int) -> None:
@@ -345,11 +351,12 @@ class Partition:
             if written > self._synced and self.end.base_offset != NO_SEGMENT:
                 data, index = self._opened()
                 try:
+                    self._producers.sync()
                     data.sync()
                     index.sync()
                 except StorageError as error:
                     self._fail(error)
-                    raise self._closed_error() from error
+                    raise closed_error(self.directory, self._failure) from error
                 self._synced = written
             return written
 
@@ -361,15 +368,7 @@ class Partition:
 
     def _check_usable(self) -> None:
         if self._failure is not None:
-            raise self._closed_error()
-
-    def _closed_error(self) -> PartitionClosedError:
-        return PartitionClosedError(
-            f"this partition takes no more messages, since a sync to the disk failed: {self._failure}",
-            where=self.directory,
-            advice="See what the kernel's log says of the disk; then close the log in this process and open it again, "
-            "which recovers what is there. What was sent and not acknowledged may be there or not",
-        )
+            raise closed_error(self.directory, self._failure)
 
     def close(self) -> None:
         """Let go of the files, synced unless the policy is `never`; the next append opens them again.
@@ -397,3 +396,4 @@ class Partition:
                     file.trim()
                 file.close()
         self._data = self._index = None
+        self._producers.close()

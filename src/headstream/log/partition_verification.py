@@ -19,7 +19,15 @@ from typing import Final
 from headstream.log.findings import SET_ASIDE, Finding, FindingKind
 from headstream.log.segment_verification import SegmentCheck
 from headstream.segments.files import BufferPool, ReadFiles
-from headstream.segments.layout import MAX_BASE_OFFSET, SYNC_FAILED_NAME, base_offsets, log_offsets, log_suffix, segment_path
+from headstream.segments.layout import (
+    MAX_BASE_OFFSET,
+    PRODUCERS_NAME,
+    SYNC_FAILED_NAME,
+    base_offsets,
+    log_offsets,
+    log_suffix,
+    segment_path,
+)
 
 __all__ = ["verify_partition"]
 
@@ -78,5 +86,5 @@ def _strange_files(directory: str, names: list[str]) -> Iterator[Finding]:
                 "See what the kernel's log says of the disk; the next writer writes it again",
                 is_damage=False,
             )
-        elif (match := _FILE_NAME.fullmatch(name)) is None or int(match[1]) > MAX_BASE_OFFSET:
+        elif name != PRODUCERS_NAME and ((match := _FILE_NAME.fullmatch(name)) is None or int(match[1]) > MAX_BASE_OFFSET):
             yield Finding(FindingKind.FILE_STRANGE, path, "a file that is no part of a log", "Move it elsewhere", is_damage=False)

@@ -13,9 +13,9 @@ from collections.abc import Callable
 from contextlib import suppress
 from typing import Final
 
-from headstream.errors import StorageError
+from headstream.errors import PartitionClosedError, StorageError
 
-__all__ = ["SYNC_INTERVAL_S", "GroupCommit", "IntervalSyncer"]
+__all__ = ["SYNC_INTERVAL_S", "GroupCommit", "IntervalSyncer", "closed_error"]
 
 SYNC_INTERVAL_S: Final = 1.0
 """What a power cut may cost a topic whose policy is `interval`."""
@@ -24,6 +24,21 @@ _QUIET_S: Final = 0.005
 _GATHERING_S: Final = 0.02
 """A sync is put off until all who were sending lately have written too, or none of them came for the one time, or the
 other has passed in all."""
+
+
+def closed_error(directory: str, failure: str | None) -> PartitionClosedError:
+    """Return the error for a partition that could not be synced.
+
+    Args:
+        directory: The partition's.
+        failure: What the system said.
+    """
+    return PartitionClosedError(
+        f"this partition takes no more messages, since a sync to the disk failed: {failure}",
+        where=directory,
+        advice="See what the kernel's log says of the disk; then close the log in this process and open it again, "
+        "which recovers what is there. What was sent and not acknowledged may be there or not",
+    )
 
 
 class GroupCommit:

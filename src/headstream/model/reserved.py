@@ -11,7 +11,7 @@
     hs.kinds         raw       Kafka: the last            the kinds of the other headers (codec/kafka/kinds.py)
     hs.origin.*      several   messages set aside          topic, partition, offset and timestamp they came from
     hs.schema_id     string    messages set aside          the schema that a message waits for
-    hs.reason        string    messages set aside          why a message was given up
+    hs.reason        string    messages set aside          why a message was given up, or is delayed
 
 Times are microseconds since 1970 UTC. Whoever sends gets a name of these refused; what was stored, received or converted
 keeps whatever headers it has.

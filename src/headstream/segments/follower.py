@@ -5,11 +5,9 @@
         columns = decode_columns(chunk)
     follower.refresh()                                      # what has come since
 
-Each send is compared with its checksum on the way. A damaged one raises CorruptSendError, after all before it has been
-given out; `follower.read(follower.next_readable(error.until_offset))` goes on behind it.
-
-It takes no lock and writes nothing. It needs `segments` and `codec` alone: this is what Spark's executors import.
-One thread uses a follower at a time.
+Each send is compared with its checksum. A damaged one raises CorruptSendError after everything before it has been given
+out; `follower.read(follower.next_readable(error.until_offset))` goes on behind it. A follower takes no lock, writes nothing,
+and is used by one thread at a time.
 """
 
 from __future__ import annotations
@@ -96,11 +94,8 @@ class PartitionFollower:
         changed = self._files.changed(self._directory)
         if changed is None:
             self.close()
-            raise PartitionNotFoundError(
-                "there is no such partition, or it has been deleted",
-                where=self._directory,
-                advice="Look the topic up again",
-            )
+            what = "there is no such partition, or it has been deleted"
+            raise PartitionNotFoundError(what, where=self._directory, advice="Look the topic up again")
         if self._segments:
             self._newest().refresh()
         # Without a segment there is nothing that the first could be told by but its name: a clock may have been set back.
@@ -375,6 +370,12 @@ class PartitionFollower:
         if later == 0:
             return self.first_offset
         return min(self._open(later - 1).find_timestamp(timestamp_us), self._end_offset)
+
+    @second_look
+    def last_time(self) -> int | None:
+        """Return when the newest message was appended, microseconds since 1970 UTC; None where there is none."""
+        times = (self._open(number).last_timestamp_us for number in range(len(self._segments) - 1, -1, -1))
+        return next((time_us for time_us in times if time_us is not None), None)
 
     def _first_time_us(self, number: int) -> int | None:
         """Return the time of a segment's first message, or None where there is none; only once it is read for that."""

@@ -8,6 +8,7 @@
         00000000000000000000.log                stored messages back to back and nothing else; named by the first offset
         00000000000000000000.index              a header, then one entry a send
         00000000000000000000-1.log              what compaction has left of a .log, the first time; the index says which holds
+        producers                               who numbers batches, and the newest of each (log/producer_states.py)
       streams/<stream>/<topic>/offsets/         consumer offsets (log/offsets.py)
       staged/ inbox/                            batches that are to be committed together (log/staging.py)
 
@@ -54,6 +55,7 @@ __all__ = [
     "MAX_BASE_OFFSET",
     "MAX_SEGMENT_BYTES",
     "OFFSETS_NAME",
+    "PRODUCERS_NAME",
     "REPLACING_SUFFIX",
     "STAGED_NAME",
     "STREAMS_NAME",
@@ -96,6 +98,8 @@ INBOX_NAME: Final = "inbox"
 GROUPS_NAME: Final = "groups"
 """The directory of the locks of consumer groups: which process reads for each."""
 OFFSETS_NAME: Final = "offsets"
+PRODUCERS_NAME: Final = "producers"
+"""The file of a partition that remembers who numbers batches (log/producer_states.py)."""
 SYNC_FAILED_NAME: Final = "sync-failed"
 """A file that says that a sync failed: what the system still shows may not be on the disk, and is written again."""
 LOG_SUFFIX: Final = ".log"

@@ -116,6 +116,11 @@ class Segment:
         return index.entry(0).timestamp_us if index.count else None
 
     @property
+    def last_timestamp_us(self) -> int | None:
+        """The time of its last message, or None where there is none."""
+        return None if (last := self._opened().last) is None else last.timestamp_us
+
+    @property
     def index(self) -> IndexReader:
         """Its index, as of the last refresh."""
         return self._opened()

@@ -58,14 +58,20 @@ class Answers:
         try:
             body = answer_request(self._dispatcher, self.session, code, payload)
         except HeadstreamError as error:
-            return self._refuse(code, error, payload)
+            return self.refuse(code, error, payload)
         except Exception as error:  # a bug of ours must not be the client's end
             self.note(logging.ERROR, "a request failed by a fault in the server", error, command=name_of_code(code))
-            return self._refuse(code, HeadstreamError("the server has a fault, which its log tells"))
+            return self.refuse(code, HeadstreamError("the server has a fault, which its log tells"))
         return (0, [response_head(0, sum(map(len, body))), *body]) if body else _DONE
 
-    def _refuse(self, code: int, error: HeadstreamError, payload: memoryview | None = None) -> Answer:
-        """Return the response to a request that is refused."""
+    def refuse(self, code: int, error: HeadstreamError, payload: memoryview | None = None) -> Answer:
+        """Return the response to a request that is refused, and log what the operator has to know of it.
+
+        Args:
+            code: The request's; 0 where it has not come completely.
+            error: Why.
+            payload: What follows the code; None where it is not there.
+        """
         session = self.session
         status = status_of(error, is_extended=session.is_extended)
         if code in _LOGINS:

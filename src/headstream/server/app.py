@@ -11,6 +11,7 @@ import contextlib
 import importlib
 import logging
 import os
+import tempfile
 from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final
@@ -20,7 +21,7 @@ from headstream.broker.commands.dispatch import Dispatcher
 from headstream.broker.commands.table import make_dispatcher
 from headstream.broker.settings import DEFAULT_PASSWORD, DEFAULT_USERNAME
 from headstream.broker.traffic import Traffic
-from headstream.errors import HeadstreamError, InvalidOptionError
+from headstream.errors import HeadstreamError, InvalidOptionError, MissingExtraError
 from headstream.log.files import OsFiles
 from headstream.log.linux import max_open_files
 from headstream.log.opening import open_directory, open_memory
@@ -29,6 +30,7 @@ from headstream.server.addresses import Address
 from headstream.server.config import PUBLISHED_SECRETS, ServerConfig
 from headstream.server.config_file import format_toml
 from headstream.server.logs import note
+from headstream.server.memory_budget import MemoryBudget, default_budget_bytes
 from headstream.server.tcp import TcpServer
 from headstream.server.tls import make_tls
 from headstream.server.workers import Workers
@@ -36,11 +38,21 @@ from headstream.wire.commands.sessions import Login
 
 if TYPE_CHECKING:
     from headstream.server.http import HttpServer
+    from headstream.server.quic import QuicServer
 
-__all__ = ["CURRENT_CONFIG", "Server"]
+__all__ = ["CURRENT_CONFIG", "QUIC_CERTIFICATE", "Server"]
+
+QUIC_CERTIFICATE: Final = "quic_certificate.pem"
+"""The certificate for localhost that a server has made for itself, in the same directory: for clients to trust."""
+
+_QUIC_KEY: Final = "quic_key.pem"
 
 CURRENT_CONFIG: Final = "current_config.toml"
 """What the server was told, with the addresses it really has: for programs that let it choose its ports."""
+
+_CONNECTIONS_SHARE: Final = 4
+"""The part of the files that may be open which one door's connections may be: two doors leave half of them to the log and the
+program."""
 
 _SECRET_NAME: Final = "access_tokens.key"
 _SECRET_BYTES: Final = 64
@@ -59,8 +71,10 @@ class Server:
         self._dispatcher: Dispatcher | None = None
         self._tcp: TcpServer | None = None
         self._http: HttpServer | None = None
+        self._quic: QuicServer | None = None
         self.tcp_address: Address | None = None
         self.http_address: Address | None = None
+        self.quic_address: Address | None = None
 
     @property
     def dispatcher(self) -> Dispatcher:
@@ -103,21 +117,31 @@ class Server:
         self._warn_of_exposure()
         workers = Workers()
         self._ends.callback(workers.close)
+        budget = MemoryBudget(config.memory_budget_bytes or default_budget_bytes())
         if config.tcp_address is not None:
             most = self._room_for_connections(config.tcp.max_connections, "tcp")
-            self._tcp = TcpServer(self._dispatcher, workers, replace(config.tcp, max_connections=most))
+            self._tcp = TcpServer(self._dispatcher, workers, replace(config.tcp, max_connections=most), budget)
             self.tcp_address = await self._tcp.start(config.tcp_address, tcp_tls)
             self._ends.push_async_callback(self._tcp.stop, 0)
         if config.http_address is not None:
-            await self._start_http(config.http_address, http_tls, workers)
+            await self._start_http(config.http_address, http_tls, workers, budget)
+        if config.quic_address is not None:
+            await self._start_quic(config.quic_address, workers, budget)
         sweeping = asyncio.get_running_loop().create_task(self._sweep_often())
         self._ends.callback(sweeping.cancel)
         self._write_down()
         for warning in config.warnings:
             note(logging.WARNING, "setting without meaning", what=warning)
-        note(logging.INFO, "ready", tcp=self._spell(self.tcp_address), http=self._spell(self.http_address), data=config.data)
+        note(
+            logging.INFO,
+            "ready",
+            tcp=self._spell(self.tcp_address),
+            http=self._spell(self.http_address),
+            quic=self._spell(self.quic_address),
+            data=config.data,
+        )
 
-    async def _start_http(self, address: Address, tls: Any, workers: Workers) -> None:
+    async def _start_http(self, address: Address, tls: Any, workers: Workers, budget: MemoryBudget) -> None:
         await asyncio.to_thread(importlib.import_module, "headstream.server.http")  # half of a start: TCP answers meanwhile
         from headstream.server.http import HttpServer
         from headstream.server.http_tokens import AccessTokens
@@ -127,15 +151,41 @@ class Server:
         traffic = [Traffic("http")] if self._tcp is None else [Traffic("http"), self._tcp.traffic]
         tokens = AccessTokens(settings, self.dispatcher.tokens, self.dispatcher.users)
         http = replace(config.http, max_connections=self._room_for_connections(config.http.max_connections, "http"))
-        self._http = HttpServer(self.dispatcher, http, tokens, workers, traffic)
+        self._http = HttpServer(self.dispatcher, http, tokens, workers, traffic, budget)
         host, port = await self._http.start(address.host, address.port, tls)
         self.http_address = Address(host, port)
         self._ends.push_async_callback(self._http.stop)
 
+    async def _start_quic(self, address: Address, workers: Workers, budget: MemoryBudget) -> None:
+        config = self._config
+        try:
+            await asyncio.to_thread(importlib.import_module, "headstream.server.quic")
+        except ImportError as error:
+            raise MissingExtraError(f"QUIC needs {error.name}", where="quic.enabled", advice="Install headstream[quic]") from None
+        from headstream.server.quic import QuicServer, QuicSettings
+        from headstream.server.quic_tls import make_self_signed
+
+        with contextlib.ExitStack() as stack:
+            files = config.quic_files
+            if files is None:
+                kept = self._runtime() or Path(stack.enter_context(tempfile.TemporaryDirectory()))
+                files = make_self_signed(kept / QUIC_CERTIFICATE, kept / _QUIC_KEY)
+            settings = QuicSettings(
+                files=files,
+                max_connections=config.tcp.max_connections,
+                idle_s=config.quic_idle_s,
+                limits=config.tcp.limits,
+            )
+            self._quic = QuicServer(self.dispatcher, workers, settings, budget)
+        self.quic_address = self._quic.start(address)
+        self._ends.callback(self._quic.stop)
+        if self._http is not None:
+            self._http.show(self._quic.traffic)
+
     @staticmethod
     def _room_for_connections(wanted: int, transport: str) -> int:
         """Return how many connections one door takes: idle ones leave enough of the files that may be open to the log."""
-        most = min(wanted, max_open_files() * 3 // 8)
+        most = min(wanted, max_open_files() // _CONNECTIONS_SHARE)
         if most < wanted:
             note(logging.INFO, "fewer connections than allowed", most=most, wanted=wanted, transport=transport)
         return most
@@ -150,19 +200,23 @@ class Server:
     def _warn_of_exposure(self) -> None:
         """Log what other machines can do or read because of the settings."""
         config = self._config
-        doors = (("tcp", config.tcp_address, config.tcp_tls), ("http", config.http_address, config.http_tls))
-        for transport, address, tls in doors:
+        doors = (
+            ("tcp", config.tcp_address, config.tcp_tls is not None),
+            ("http", config.http_address, config.http_tls is not None),
+            ("quic", config.quic_address, True),
+        )
+        for transport, address, is_encrypted in doors:
             if address is None or address.is_loopback:
                 continue
             if config.allow_default_password:
                 note(logging.WARNING, "other machines may log in with the default password", transport=transport, on=str(address))
-            if tls is None:
+            if not is_encrypted:
                 note(logging.WARNING, "passwords and messages are not encrypted (no TLS)", transport=transport, on=str(address))
 
     def _check_reachable(self) -> None:
         """Refuse to serve other machines as long as the root user has the password that everybody knows."""
         config = self._config
-        doors = [address for address in (config.tcp_address, config.http_address) if address is not None]
+        doors = [address for address in (config.tcp_address, config.http_address, config.quic_address) if address is not None]
         if all(address.is_loopback for address in doors) or config.allow_default_password:
             return
         advice = "Listen on 127.0.0.1, choose another one, or allow it by --allow-default-password"
@@ -209,6 +263,8 @@ class Server:
         if self._http is not None:
             doors.append(self._http.stop())
         await asyncio.gather(*doors)
+        if self._quic is not None:
+            self._quic.stop()
         await self._ends.aclose()
         note(logging.INFO, "stopped")
 
@@ -234,7 +290,7 @@ class Server:
         if runtime is None:
             return
         values = dict(self._config.values)
-        for door, address in (("tcp", self.tcp_address), ("http", self.http_address)):
+        for door, address in (("tcp", self.tcp_address), ("http", self.http_address), ("quic", self.quic_address)):
             values[f"{door}.enabled"] = address is not None
             if address is not None:
                 values[f"{door}.address"] = str(address)

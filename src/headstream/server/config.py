@@ -44,6 +44,9 @@ class ServerConfig:
         data: The directory of the log; None keeps it in memory.
         tcp_address: Where to listen for TCP, None for nowhere.
         http_address: Where to listen for HTTP, None for nowhere.
+        quic_address: Where to listen for QUIC, None for nowhere.
+        quic_files: What QUIC is encrypted with; None makes a certificate for localhost, which is kept beside the log.
+        quic_idle_s: How long a connection over QUIC may be silent, seconds.
         tcp_tls: What TCP is encrypted with, None for not at all.
         http_tls: The same for HTTP.
         tcp: What is decided for TCP.
@@ -51,6 +54,7 @@ class ServerConfig:
         tokens: How access tokens are made.
         has_secret: Whether their secret was chosen; else the one that is kept beside the log takes its place.
         settings: What is decided for everybody.
+        memory_budget_bytes: The most bytes of requests and responses in hand, of all clients; None is a quarter of the memory.
         segment_bytes: Size at which a segment is followed by a new one.
         group_access: What the directory's group may do with the files of a log that is made: none, read or write.
         runtime: The directory, within `data`, for what describes the running server.
@@ -68,6 +72,9 @@ class ServerConfig:
     data: str | None = None
     tcp_address: Address | None = field(default_factory=lambda: Address("127.0.0.1", 8090))
     http_address: Address | None = field(default_factory=lambda: Address("127.0.0.1", 3000))
+    quic_address: Address | None = None
+    quic_files: TlsFiles | None = None
+    quic_idle_s: float = 10.0
     tcp_tls: TlsFiles | None = None
     http_tls: TlsFiles | None = None
     tcp: TcpSettings = field(default_factory=TcpSettings)
@@ -75,6 +82,7 @@ class ServerConfig:
     tokens: TokenSettings = field(default_factory=lambda: TokenSettings(secret=os.urandom(64)))
     has_secret: bool = False
     settings: ServerSettings = field(default_factory=ServerSettings)
+    memory_budget_bytes: int | None = None
     segment_bytes: int | None = None
     group_access: str = "none"
     runtime: str = "runtime"
@@ -180,6 +188,11 @@ class _Loader:
             data=self._data(),
             tcp_address=self._address("tcp"),
             http_address=self._address("http"),
+            quic_address=self._address("quic"),
+            quic_files=None
+            if value["quic.certificate.self_signed"]
+            else TlsFiles(certificate=Path(value["quic.certificate.cert_file"]), key=Path(value["quic.certificate.key_file"])),
+            quic_idle_s=seconds("quic.max_idle_timeout"),
             tcp_tls=TlsFiles(
                 certificate=Path(value["tcp.tls.certificate"]),
                 key=Path(value["headstream.tcp_key_file"]) if value["headstream.tcp_key_file"] else None,
@@ -195,6 +208,7 @@ class _Loader:
             tokens=self._tokens(),
             has_secret=bool(value["http.jwt.encoding_secret"] or value["http.jwt.decoding_secret"]),
             settings=self._settings(),
+            memory_budget_bytes=value["headstream.memory_budget"],
             segment_bytes=value["system.segment.size"],
             group_access=value["headstream.group_access"],
             runtime=self._runtime(),

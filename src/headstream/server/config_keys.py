@@ -111,7 +111,10 @@ def _like(default: Any) -> Callable[[Any], Any]:
     return read
 
 
-_QUIC: Final = "QUIC is not served"
+_QUIC: Final = "a datagram has 1,200 bytes, and what is sent follows what is acknowledged"
+_QUIC_STREAMS: Final = "a connection has 100 requests under way at most"
+_QUIC_WINDOWS: Final = "before the login 32 KiB are taken ahead, then 512 KiB"
+_QUIC_PINGS: Final = "clients keep their connections alive themselves"
 _AT_ONCE: Final = "every send is written before it is acknowledged, so nothing is saved later"
 _RETENTION: Final = "what a topic may drop is looked after all the time"
 _CATALOG: Final = "streams, topics and users are in a database, whose changes are durable one by one"
@@ -183,10 +186,16 @@ KEYS: Final[dict[str, Key]] = {
     "tcp.socket.keepalive": Key(False, _flag),
     "tcp.socket.nodelay": Key(True, _flag, "small answers are always sent at once"),
     "tcp.socket.linger": Key("0 s", _us(0, 60 * _MINUTES)),
-    **_ignored("quic", _QUIC, enabled=False, address="0.0.0.0:8080", max_concurrent_bidi_streams=10_000),
+    "quic.enabled": Key(False, _flag),
+    "quic.address": Key("127.0.0.1:8080", _text),
+    "quic.max_idle_timeout": Key("10 s", _us(1_000_000, _DAY_US)),
+    **_ignored("quic", _QUIC_STREAMS, max_concurrent_bidi_streams=10_000),
     **_ignored("quic", _QUIC, datagram_send_buffer_size="100 KB", initial_mtu="8 KB", send_window="100 KB"),
-    **_ignored("quic", _QUIC, receive_window="100 KB", keep_alive_interval="5 s", max_idle_timeout="10 s"),
-    **_ignored("quic.certificate", _QUIC, self_signed=True, cert_file="", key_file=""),
+    **_ignored("quic", _QUIC_WINDOWS, receive_window="100 KB"),
+    **_ignored("quic", _QUIC_PINGS, keep_alive_interval="5 s"),
+    "quic.certificate.self_signed": Key(True, _flag),
+    "quic.certificate.cert_file": Key("certs/iggy_cert.pem", _text),
+    "quic.certificate.key_file": Key("certs/iggy_key.pem", _text),
     **_ignored("message_cleaner", _RETENTION, enabled=True, interval="1 m"),
     **_ignored("message_saver", _AT_ONCE, enabled=True, enforce_fsync=True, interval="30 s"),
     "personal_access_token.max_tokens_per_user": Key(100, _count(0, 1_000_000)),
@@ -232,6 +241,7 @@ KEYS: Final[dict[str, Key]] = {
     "headstream.max_frame_size": Key("65 MiB", _bytes(1024, 1 << 30)),
     "headstream.max_unsent_size": Key("256 KiB", _bytes(1024, 1 << 30)),
     "headstream.max_unsent_total": Key("256 MiB", _bytes(1024, 1 << 40)),
+    "headstream.memory_budget": Key("auto", _bytes(1 << 20, 1 << 50, none=("auto",))),
     "headstream.request_timeout": Key("30 s", _us(100_000, _DAY_US)),
     "headstream.stall_timeout": Key("60 s", _us(100_000, _DAY_US)),
     "headstream.login_timeout": Key("10 m", _us(100_000, _DAY_US, none=("none", "unlimited", "disabled"))),

@@ -6,7 +6,7 @@
                                       slow ones on a worker's thread, a wait on none: the rest of the connection's frames wait
 
 Nothing is read while a worker or a wait has the turn, nor while the client does not take its answers. What one client
-can hold is so one frame, one answer and a full write buffer.
+can hold is so one frame, one answer and a full write buffer, within the memory budget of all.
 """
 
 from __future__ import annotations
@@ -18,56 +18,27 @@ from concurrent.futures import Future
 from contextlib import suppress
 from functools import partial
 from time import perf_counter
-from typing import Final, Protocol, cast
+from typing import Final, cast
 
-from headstream.broker.commands.dispatch import Dispatcher
-from headstream.broker.commands.requests import is_slow
+from headstream.broker.commands.requests import READS, is_slow
 from headstream.broker.commands.short_requests import ShortRequests
 from headstream.broker.sessions import Session
-from headstream.broker.traffic import Traffic
 from headstream.codec.buffer import BytesLike
 from headstream.server.addresses import Address
 from headstream.server.answers import Answer, Answers
-from headstream.server.intake import Intake
+from headstream.server.memory_budget import STRANGER_BYTES, MemoryAccount
 from headstream.server.patience import Patience
 from headstream.server.pending_wait import WAITS, PendingWait
 from headstream.server.reading import Reading
-from headstream.server.tcp_settings import ConnectionLimits
-from headstream.server.workers import Workers
-from headstream.wire.frames import BufferPool, Frame, FrameBuffer, response_head
+from headstream.server.shared import Shared
+from headstream.server.sockets import write_pieces
+from headstream.wire.frames import Frame, FrameBuffer, response_head
 from headstream.wire.statuses import Status
 
-__all__ = ["Connection", "Shared"]
+__all__ = ["Connection"]
 
 _FRAMES_A_TURN: Final = 256
 """After so many small frames of one connection, others have their turn."""
-
-_JOINED_BYTES: Final = 32 << 10
-"""Up to here it is quicker to write one copy than many pieces."""
-
-_STRANGER_BYTES: Final = 1 << 20
-"""What a request may have before the login: room for all that is answered then, and not for much of our memory."""
-
-
-class Shared(Protocol):
-    """What the connections of one server share."""
-
-    dispatcher: Dispatcher
-    limits: ConnectionLimits
-    pool: BufferPool
-    scratch: memoryview
-    intake: Intake | None
-    traffic: Traffic
-    workers: Workers
-
-    def joined(self, connection: Connection) -> bool:
-        """Take note of a new connection; return whether there is room for it."""
-
-    def left(self, connection: Connection) -> None:
-        """Take note that a connection has ended, and that nothing of it is under way."""
-
-    def hold(self, more_bytes: int) -> None:
-        """Take note of how many bytes of answers more, or less, clients have not taken yet."""
 
 
 class Connection(asyncio.BufferedProtocol):
@@ -81,14 +52,14 @@ class Connection(asyncio.BufferedProtocol):
     def __init__(self, shared: Shared, loop: asyncio.AbstractEventLoop) -> None:
         self._shared = shared
         self._loop = loop
-        self._frames = FrameBuffer.for_requests(shared.pool, min(_STRANGER_BYTES, shared.limits.frame_bytes))
+        self._frames = FrameBuffer.for_requests(shared.pool, min(STRANGER_BYTES, shared.limits.frame_bytes))
         self._is_stranger = True
         self._todo: list[Frame] = []
         self._at = 0
         self._transport: asyncio.Transport
         self._reading: Reading
-        self._answers: Answers | None = None
-        self._short: ShortRequests | None = None
+        self._answers: Answers
+        self._short: ShortRequests
         self._is_in_scratch = False
         self._wait: PendingWait | None = None
         self._is_busy = False
@@ -96,7 +67,7 @@ class Connection(asyncio.BufferedProtocol):
         self._is_lost = False
         self._is_leaving = False
         self._patience = Patience(shared.limits, loop.time())
-        self._held_bytes = 0
+        self._memory: MemoryAccount
 
     # -- what the transport calls ---------------------------------------------------------------------------
 
@@ -109,9 +80,9 @@ class Connection(asyncio.BufferedProtocol):
             return
         limit = self._shared.limits.unsent_bytes
         self._transport.set_write_buffer_limits(high=limit, low=limit // 4)
-        dispatcher = self._shared.dispatcher
-        peer = transport.get_extra_info("peername")
+        dispatcher, peer = self._shared.dispatcher, transport.get_extra_info("peername")
         session = dispatcher.sessions.open(str(Address(*peer[:2])) if peer else "unknown:0")
+        self._memory = self._shared.budget.open(session.client)
         self._answers = Answers(dispatcher, session)
         self._short = ShortRequests(dispatcher, session, self._shared.traffic)
         self._reading = Reading(self._transport, self._short, self._shared.intake)
@@ -124,9 +95,7 @@ class Connection(asyncio.BufferedProtocol):
     def buffer_updated(self, nbytes: int) -> None:
         """Answer what is whole now."""
         self._shared.traffic.received_bytes += nbytes
-        if self._is_stranger and self._answers is not None and self._answers.session.user_id:
-            self._is_stranger = False
-            self._frames.allow(self._shared.limits.frame_bytes)
+        self._recognize()
         if self._is_in_scratch:
             at = self._answer_short(nbytes)
             self._reading.note(self, is_short=at == nbytes)
@@ -134,6 +103,13 @@ class Connection(asyncio.BufferedProtocol):
                 return
             nbytes = self._frames.take_in(self._shared.scratch[at:nbytes])
         self._received(nbytes)
+
+    def _recognize(self) -> None:
+        """Let a client that has logged in have what users have."""
+        if self._is_stranger and self._answers.session.user_id:
+            self._is_stranger = False
+            self._memory.log_in(self._answers.session.user_id)
+            self._frames.allow(self._shared.limits.frame_bytes)
 
     def take(self, received: memoryview) -> None:
         """Answer what the intake has read, and cannot answer; nothing where nothing more comes."""
@@ -162,9 +138,9 @@ class Connection(asyncio.BufferedProtocol):
 
     def _answer_short(self, count: int) -> int:
         """Answer what can be answered out of the scratch buffer; return where the rest begins."""
-        if self._short is None or self._is_stranger or self._wait is not None:
+        if self._is_stranger or self._wait is not None:
             return 0
-        if self._is_leaving or self._is_busy or self._is_full:
+        if self._is_leaving or self._is_busy or self._is_full or self._memory.is_waiting:
             return 0
         at, response = self._short.answer(self._shared.scratch, count)
         if response:
@@ -176,13 +152,13 @@ class Connection(asyncio.BufferedProtocol):
         self._is_full = True
         unsent = self._transport.get_write_buffer_size()
         self._patience.begin_stall(self._loop.time(), unsent)
-        self._hold(unsent)
+        self._note_unsent(unsent)
         self._reading.pause()
 
     def resume_writing(self) -> None:
         """Go on answering."""
         self._is_full = False
-        self._hold(0)
+        self._note_unsent(0)
         if not self._is_busy:
             self._go_on()
 
@@ -198,9 +174,9 @@ class Connection(asyncio.BufferedProtocol):
             return
         self._is_lost = True
         self._reading.end()
-        self._hold(0)
+        self._memory.close()
         if self._frames.pending_bytes:
-            self._note(logging.INFO, "client left in the middle of a request", bytes=self._frames.pending_bytes)
+            self._answers.note(logging.INFO, "client left in the middle of a request", bytes=self._frames.pending_bytes)
         self._forget_wait()
         if not self._is_busy:
             self._end()
@@ -228,11 +204,15 @@ class Connection(asyncio.BufferedProtocol):
         answers, transport = self._answers, self._transport
         pending = None if self._reading.is_paused else self._frames.pending_bytes
         unsent = transport.get_write_buffer_size() if self._is_full or transport.is_closing() else None
-        is_known = self._is_busy or answers is None or answers.session.user_id != 0
-        fault = self._patience.find_fault(now_s, pending, unsent, is_known=is_known)
+        if self._memory.has_waited_too_long(now_s):
+            refused = answers.refuse(0, self._shared.budget.busy())
+            self._close_with(*refused, "no memory for a request", bytes=self._frames.needed_bytes)
+            return
+        is_known = self._is_busy or answers.session.user_id != 0
+        fault = self._patience.find_fault(now_s, pending, unsent, is_known=is_known, is_tight=self._shared.budget.is_tight)
         if fault is not None:
             why, fields = fault
-            self._note(logging.WARNING, f"closed: {why}", **fields)
+            self._answers.note(logging.WARNING, f"closed: {why}", **fields)
             self.abort()
 
     # -- one frame after the other --------------------------------------------------------------------------
@@ -240,13 +220,16 @@ class Connection(asyncio.BufferedProtocol):
     def _go_on(self) -> None:
         """Answer frames until there is no more, or somebody else has the turn; what was answered is written at once."""
         answers = self._answers
-        if answers is None or self._is_lost or self._is_busy or self._is_full:
+        if self._is_lost or self._is_busy or self._is_full or self._memory.is_waiting:
             return
         todo, pieces, size = self._todo, list[BytesLike](), 0
         until = min(self._at + _FRAMES_A_TURN, len(todo))
         limit = self._shared.limits.unsent_bytes
         while self._at < until and size < limit:
             code, payload = todo[self._at]
+            if code in READS and self._shared.budget.is_full:
+                self._wait_for_memory()
+                break
             self._at += 1
             if code in WAITS and self._begin_wait(answers.session, code, payload):
                 break
@@ -277,21 +260,37 @@ class Connection(asyncio.BufferedProtocol):
         self._shared.traffic.sent_bytes += size
         if self._transport.is_closing():
             return
-        if size <= _JOINED_BYTES:
-            self._transport.write(b"".join(pieces))
-        else:
-            self._transport.writelines(cast(list[bytes], pieces))
+        write_pieces(self._transport, pieces, size, is_joined=self._shared.budget.is_in_use)
 
-    def _hold(self, count_bytes: int) -> None:
-        self._shared.hold(count_bytes - self._held_bytes)
-        self._held_bytes = count_bytes
+    def _note_unsent(self, count_bytes: int) -> None:
+        self._memory.note_responses(count_bytes)
+        self._shared.adapt_polls()
+
+    def _wait_for_memory(self) -> None:
+        """Read and answer nothing until others hold less; what waits too long is refused by check()."""
+        self._reading.pause()
+        self._memory.wait(self._loop.time(), self._try_again)
+
+    def _try_again(self) -> None:
+        """Go on if there is memory now."""
+        if self._shared.budget.is_full if self._todo else not self._memory.hold_requests(self._frames.needed_bytes):
+            self._memory.wait(self._loop.time(), self._try_again)
+            return
+        self._memory.end_wait()
+        self._go_on()
+
+    def _close_with(self, status: int, pieces: list[BytesLike], why: str, **fields: object) -> None:
+        """Write a last response, and close."""
+        self._answers.note(logging.WARNING, f"closed: {why}", status=status, **fields)
+        self._write(pieces, sum(map(len, pieces)))
+        self._reading.close()
 
     def _settle(self) -> None:
         """See what comes next, with nothing under way: more frames, more bytes, or the end."""
-        if self._is_lost or self._is_full or self._is_busy or self._reading.is_over():
+        if self._is_lost or self._is_full or self._is_busy or self._memory.is_waiting or self._reading.is_over():
             return
-        answers, frames = self._answers, self._frames
-        if answers is not None and answers.session.is_ended:
+        frames = self._frames
+        if self._answers.session.is_ended:
             self._reading.close()
             return
         if self._at < len(self._todo):
@@ -304,18 +303,24 @@ class Connection(asyncio.BufferedProtocol):
             self._patience.end_frame()
         frames.done()
         if frames.fault is not None:
-            self._note(logging.WARNING, "closed: a request is too long", reason=str(frames.fault))
+            self._recognize()
+            if frames.fault is None:
+                self._received(0)
+                return
             is_never_taken = (frames.fault.need or 0) > self._shared.limits.frame_bytes
-            answer = response_head(Status.INVALID_COMMAND if is_never_taken else Status.UNAUTHENTICATED, 0)
-            self._write([answer], len(answer))
-            self._reading.close()
+            status = Status.INVALID_COMMAND if is_never_taken else Status.UNAUTHENTICATED
+            self._close_with(status, [response_head(status, 0)], "a request is too long", reason=str(frames.fault))
         elif frames.pending_bytes:
             self._patience.begin_frame(self._loop.time())
             self._reading.go_on_alone()
-            self._resume()
+            if self._memory.hold_requests(frames.needed_bytes):
+                self._resume()
+            else:
+                self._wait_for_memory()
         elif self._is_leaving:
             self._reading.close()
         else:
+            self._memory.hold_requests(0)
             self._resume()
 
     def _resume(self) -> None:
@@ -326,7 +331,7 @@ class Connection(asyncio.BufferedProtocol):
 
     def _hand_over(self, answers: Answers, code: int, payload: memoryview) -> None:
         """Have a frame answered by a worker."""
-        future = self._shared.workers.submit(code, partial(answers.find, code, payload))
+        future = self._shared.workers.submit(code, partial(answers.find, code, payload), answers.session.client)
         future.add_done_callback(partial(self._call_loop, partial(self._finish, code, perf_counter())))
 
     def _call_loop(self, function: Callable[..., None], *arguments: object) -> None:
@@ -377,11 +382,11 @@ class Connection(asyncio.BufferedProtocol):
 
     def _end_wait(self, answer: Answer | None = None) -> None:
         """Answer what has waited: something has come, its time is up, or the server leaves; and go on."""
-        waiting, answers = self._wait, self._answers
-        if waiting is None or answers is None:
+        waiting = self._wait
+        if waiting is None:
             return
         self._forget_wait()
-        self._respond(waiting.code, waiting.began_s, *(answer or answers.find(waiting.code, waiting.payload)))
+        self._respond(waiting.code, waiting.began_s, *(answer or self._answers.find(waiting.code, waiting.payload)))
         if not self._is_full:
             self._go_on()
 
@@ -391,10 +396,5 @@ class Connection(asyncio.BufferedProtocol):
         """Let go of everything; nothing is under way any more."""
         self._todo = []
         self._frames.close()
-        if self._answers is not None:
-            self._answers.close()
+        self._answers.close()
         self._shared.left(self)
-
-    def _note(self, level: int, event: str, **fields: object) -> None:
-        if self._answers is not None:
-            self._answers.note(level, event, **fields)

@@ -28,6 +28,7 @@ from headstream.broker.sessions import Session
 from headstream.broker.traffic import Traffic
 from headstream.errors import AuthenticationError, DecodeError, NotFoundError
 from headstream.model.topology import Fsync
+from headstream.server.addresses import Address
 from headstream.server.http_connections import HttpConnections
 from headstream.server.http_cors import cors_headers, preflight_headers
 from headstream.server.http_pages import Pages
@@ -44,12 +45,15 @@ from headstream.server.http_requests import (
 from headstream.server.http_settings import HttpSettings
 from headstream.server.http_tokens import AccessTokens, Claims
 from headstream.server.logs import note
-from headstream.server.tls import FAREWELL_S
+from headstream.server.memory_budget import STRANGER_BYTES, MemoryAccount, MemoryBudget
+from headstream.server.sockets import listen
+from headstream.server.tls_listener import TlsListener
 from headstream.server.workers import Workers
 from headstream.wire.codes import Code
 from headstream.wire.commands.messages import PollMessages, SendMessages
 from headstream.wire.commands.sessions import LoggedIn
 from headstream.wire.extensions.messages import AppendMessages, FetchMessages, WaitMessages
+from headstream.wire.extensions.producers import AppendNumbered
 from headstream.wire.records import BINARY, NOTHING, Command
 from headstream.wire.routes import FoundRoute, find_methods, find_route
 from headstream.wire.shapes import Identifier
@@ -70,6 +74,15 @@ _MOST_IN_JSON: Final = 10_000
 _QUICK: Final = frozenset({Code.PING, Code.GET_OFFSET, Code.STORE_OFFSET, Code.DELETE_OFFSET, Code.WAIT_MESSAGES})
 """What neither looks into many files nor waits for the disk."""
 
+_QUICK_BYTES: Final = 128 << 10
+"""So much memory has to be left for few messages to be read."""
+
+_JSON_GROWTH: Final = 2
+"""Messages are so many times as long in JSON, at least."""
+
+_HANDSHAKES_SHARE: Final = 4
+"""The part of the connections that may be without a finished handshake."""
+
 _T = TypeVar("_T")
 
 
@@ -82,22 +95,34 @@ class HttpServer:
         tokens: Makes access tokens and checks them.
         workers: The threads for what may take a while; whoever made them closes them.
         traffic: What each transport has done, `http` among them: shown by the metrics.
+        budget: The memory for what clients send and are sent.
     """
 
     def __init__(
-        self, dispatcher: Dispatcher, settings: HttpSettings, tokens: AccessTokens, workers: Workers, traffic: list[Traffic]
+        self,
+        dispatcher: Dispatcher,
+        settings: HttpSettings,
+        tokens: AccessTokens,
+        workers: Workers,
+        traffic: list[Traffic],
+        budget: MemoryBudget,
     ) -> None:
         self._dispatcher = dispatcher
         self._log = dispatcher.broker.backing.log
         self._settings = settings
         self._tokens = tokens
         self._workers = workers
+        self._budget = budget
         self._traffic = next(one for one in traffic if one.transport == "http")
         self._pages = Pages(dispatcher, settings, tokens, traffic)
-        self._listener: asyncio.Server | None = None
+        self._listener: asyncio.Server | TlsListener | None = None
         self._handlers: HttpConnections | None = None
         self._is_stopping = False
         self._waits: set[asyncio.Event] = set()
+
+    def show(self, traffic: Traffic) -> None:
+        """Have the metrics show what another transport has done."""
+        self._pages.show(traffic)
 
     @property
     def waiting_count(self) -> int:
@@ -114,11 +139,15 @@ class HttpServer:
         """
         settings = self._settings
         handlers = self._handlers = HttpConnections(settings.max_connections, self._traffic, self._handle, settings.idle_s)
-        self._listener = await asyncio.get_running_loop().create_server(
-            handlers, host, port, ssl=ssl, ssl_shutdown_timeout=None if ssl is None else FAREWELL_S, backlog=1024
+        if ssl is None:
+            server = self._listener = await asyncio.get_running_loop().create_server(handlers, host, port, backlog=1024)
+            address = server.sockets[0].getsockname()
+            return address[0], address[1]
+        sock, bound = listen(Address(host, port))
+        self._listener = TlsListener(
+            sock, ssl, handlers, handlers.count_room, handlers.refuse, max(settings.max_connections // _HANDSHAKES_SHARE, 1)
         )
-        address = self._listener.sockets[0].getsockname()
-        return address[0], address[1]
+        return bound
 
     async def stop(self) -> None:
         """Take no more requests, finish those that are being answered, and close; stopping twice is fine."""
@@ -133,15 +162,24 @@ class HttpServer:
         await handlers.shutdown(self._settings.drain_s)
 
     async def _handle(self, request: web.BaseRequest) -> web.StreamResponse:
+        memory = self._budget.open(peer_of(request))
+        try:
+            return await self._respond(request, memory)
+        finally:
+            memory.close()
+
+    async def _respond(self, request: web.BaseRequest, memory: MemoryAccount) -> web.StreamResponse:
         started = time.perf_counter()
         cors = self._settings.cors
         code = 0
         if request.method == "OPTIONS" and cors is not None:
             reply = Reply(200, headers=preflight_headers(cors, request.headers))
         else:
-            code, reply = await self._answer(request)
+            code, reply = await self._answer(request, memory)
             if cors is not None:
                 reply = reply._replace(headers={**reply.headers, **cors_headers(cors, request.headers)})
+        memory.hold_requests(0)
+        memory.note_responses(len(reply.body))
         headers = {"Server": "headstream", **reply.headers}
         if reply.content_type is not None:
             headers["Content-Type"] = reply.content_type
@@ -164,7 +202,7 @@ class HttpServer:
         traffic.received_bytes += request.content.total_bytes
         traffic.sent_bytes += len(reply.body)
 
-    async def _answer(self, request: web.BaseRequest) -> tuple[int, Reply]:
+    async def _answer(self, request: web.BaseRequest, memory: MemoryAccount) -> tuple[int, Reply]:
         """Return the code of the command that was asked for, 0 for none, and the reply."""
         code = 0
         try:
@@ -172,20 +210,24 @@ class HttpServer:
             path = request.rel_url.raw_path
             page = self._pages.find(method, path)
             if page is not None:
-                body = await self._read_body(request, 0) if method == "POST" else b""
-                return code, await self._run(code, page, body)
+                body = await self._read_body(request, memory, is_stranger=True) if method == "POST" else b""
+                pool = Code.STATS if path == self._settings.metrics_path else 0
+                return code, await self._run(pool, peer_of(request).rpartition(":")[0], page, body)
             found = find_route(method, path)
             claims = None
             if found is None or found.entry.needs_login:
                 claims = self._verify(request)
                 if claims is None:
                     return code, UNAUTHORIZED
+                memory.log_in(claims.user_id)
             if found is None:
                 return code, self._missing(path)
             code = int(found.entry.code)
             most_binary_bytes = self._settings.max_binary_bytes if COMMANDS[found.entry.code].has_messages else 0
-            body = await self._read_body(request, most_binary_bytes) if method in ("POST", "PUT") else b""
-            return code, await self._answer_command(request, found, claims, body)
+            body = b""
+            if method in ("POST", "PUT"):
+                body = await self._read_body(request, memory, most_binary_bytes, is_stranger=claims is None)
+            return code, await self._answer_command(request, found, claims, body, memory)
         except RefusedBodyError as refused:
             return code, refused.reply
         except DecodeError as error:
@@ -193,14 +235,16 @@ class HttpServer:
         except Exception as error:
             return code, refused_reply(error, self._log)
 
-    async def _answer_command(self, request: web.BaseRequest, found: FoundRoute, claims: Claims | None, body: bytes) -> Reply:
+    async def _answer_command(
+        self, request: web.BaseRequest, found: FoundRoute, claims: Claims | None, body: bytes, memory: MemoryAccount
+    ) -> Reply:
         code = found.entry.code
         kind = COMMANDS[code]
         if body and is_binary(request):
             decode = functools.partial(kind.decode_binary_http, found.path, body)
         else:
             decode = functools.partial(kind.decode_http, found.path, read_query(request.rel_url.raw_query_string), body)
-        command: Command[Any] = decode() if len(body) < _BIG_BODY_BYTES else await self._run(0, decode)
+        command: Command[Any] = decode() if len(body) < _BIG_BODY_BYTES else await self._run(0, 0, decode)
         user = (claims.user_id, claims.generation) if claims else (0, 0)
         session = Session.over_http(peer_of(request), *user)
         try:
@@ -211,7 +255,10 @@ class HttpServer:
             if not in_binary:
                 command = _bounded(command)
             reply_to = functools.partial(self._reply_to, session, command, claims, in_binary)
-            return reply_to() if self._is_quick(command, body) else await self._run(code, reply_to)
+            is_quick = self._is_quick(command, body)
+            if isinstance(command, (PollMessages, FetchMessages)):
+                await memory.hold_soon(len(body) + self._expected_bytes(is_quick=is_quick, in_binary=in_binary))
+            return reply_to() if is_quick else await self._run(code, session.client, reply_to)
         except DecodeError as error:  # the command was spelled well: what it carries is not
             return refused_reply(error, self._log)
 
@@ -219,9 +266,16 @@ class HttpServer:
         """Return whether a command is answered at once, between others: for those another thread costs more than it gains."""
         if isinstance(command, (PollMessages, FetchMessages)):
             return command.count <= _FEW_MESSAGES
-        if isinstance(command, (SendMessages, AppendMessages)):
+        if isinstance(command, (SendMessages, AppendMessages, AppendNumbered)):
             return len(body) < _BIG_BODY_BYTES and not self._is_synced(command.stream, command.topic)
         return command.code in _QUICK
+
+    def _expected_bytes(self, *, is_quick: bool, in_binary: bool) -> int:
+        """Return for how many bytes there has to be memory before messages are read, which are counted once they are there."""
+        if is_quick:  # nothing else is read meanwhile
+            return _QUICK_BYTES
+        most_bytes = self._dispatcher.poll_bytes
+        return min(most_bytes if in_binary else _JSON_GROWTH * min(most_bytes, JSON_BYTES), self._budget.total_bytes // 8)
 
     def _is_synced(self, stream: Identifier, topic: Identifier) -> bool:
         """Return whether a send waits for the disk."""
@@ -273,12 +327,15 @@ class HttpServer:
             note(logging.INFO, "access token refused", address=peer_of(request), reason=error.what)
             return None
 
-    async def _read_body(self, request: web.BaseRequest, most_binary_bytes: int) -> bytes:
-        return await read_body(request, self._settings.max_body_bytes, self._settings.body_s, most_binary_bytes)
+    async def _read_body(
+        self, request: web.BaseRequest, memory: MemoryAccount, most_binary_bytes: int = 0, *, is_stranger: bool
+    ) -> bytes:
+        most_bytes = STRANGER_BYTES if is_stranger else self._settings.max_body_bytes
+        return await read_body(request, most_bytes, self._settings.body_s, memory.hold_soon, most_binary_bytes)
 
-    async def _run(self, code: int, work: Callable[..., _T], *arguments: Any) -> _T:
-        """Run something on a worker thread that suits a command."""
-        return await asyncio.wrap_future(self._workers.submit(code, functools.partial(work, *arguments)))
+    async def _run(self, code: int, client: int | str, work: Callable[..., _T], *arguments: Any) -> _T:
+        """Run something for a client on a worker thread that suits a command."""
+        return await asyncio.wrap_future(self._workers.submit(code, functools.partial(work, *arguments), client))
 
     def _missing(self, path: str) -> Reply:
         methods = sorted({*find_methods(path), *self._pages.find_methods(path)})

@@ -77,6 +77,14 @@ class HttpConnections(web.Server):
             lingering_time=_LINGERING_S,
         )
 
+    def count_room(self) -> int:
+        """Return how many more connections there may be."""
+        return self._most - self._traffic.connections
+
+    def refuse(self) -> None:
+        """Count a connection that was closed because there was no room."""
+        self._traffic.refused_connections += 1
+
     @staticmethod
     def _request(message: Any, payload: StreamReader, protocol: web.RequestHandler, writer: Any, task: Any) -> web.BaseRequest:
         assert isinstance(protocol, _HttpConnection)

@@ -8,7 +8,8 @@ from functools import cached_property
 from typing import Final, NamedTuple, TypeAlias
 
 from headstream.broker.commands.dispatch import Dispatcher
-from headstream.broker.sessions import Session
+from headstream.broker.commands.system import measure
+from headstream.broker.kept_value import KeptValue
 from headstream.broker.traffic import Traffic
 from headstream.codec.json_text import decode_json
 from headstream.errors import DecodeError, HeadstreamError, NotFoundError
@@ -18,7 +19,6 @@ from headstream.server.http_settings import HttpSettings
 from headstream.server.http_tokens import AccessTokens
 from headstream.wire.codes import Method
 from headstream.wire.commands.sessions import LoggedIn
-from headstream.wire.commands.system import GetStats
 from headstream.wire.commands.tokens import LoginWithToken, RawToken
 from headstream.wire.records import Record
 
@@ -70,6 +70,7 @@ class Pages:
         self._tokens = tokens
         self._traffic = traffic
         self._tells_groups = settings.metrics_of_groups
+        self._metrics = KeptValue[bytes]()
         pages: dict[PageRoute, Page] = {
             PageRoute("GET", "/", "Tell what answers here.", "text/plain"): lambda _: text_reply(200, _ROOT),
             PageRoute("GET", "/health", "Tell whether requests are taken.", _JSON): lambda _: json_reply({"status": "ready"}),
@@ -80,6 +81,10 @@ class Pages:
             pages[PageRoute("GET", settings.metrics_path, "Return the metrics.", _METRICS)] = self._measure
         self._routes = tuple(pages)
         self._pages: dict[tuple[str, str], Page] = {(route.method, route.path): page for route, page in pages.items()}
+
+    def show(self, traffic: Traffic) -> None:
+        """Have the metrics show what another transport has done."""
+        self._traffic = [*self._traffic, traffic]
 
     def find(self, method: str, path: str) -> Page | None:
         """Return the page of a method and a path, or None."""
@@ -111,12 +116,15 @@ class Pages:
         )
 
     def _measure(self, _: bytes) -> Reply:
+        return Reply(200, self._metrics.get(self._expose), _METRICS)
+
+    def _expose(self) -> bytes:
         from headstream.server.metrics import expose
 
-        stats = self._dispatcher.answer(Session.over_http("metrics"), GetStats())
+        stats = measure(self._dispatcher)
         groups = self._groups_behind() if self._tells_groups else ()
         users = len(self._dispatcher.users.list())
-        return Reply(200, expose(self._traffic, stats, users, groups), _METRICS)
+        return expose(self._traffic, stats, users, groups)
 
     def _groups_behind(self) -> Iterator[tuple[str, str, str, int]]:
         broker = self._dispatcher.broker

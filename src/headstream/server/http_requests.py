@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Mapping
+from collections.abc import Awaitable, Callable, Mapping
 from typing import Final
 from urllib.parse import parse_qsl
 
@@ -74,13 +74,20 @@ def wants_binary(request: BaseRequest) -> bool:
     return BINARY in request.headers.get(hdrs.ACCEPT, "")
 
 
-async def read_body(request: BaseRequest, most_bytes: int, most_s: float, most_binary_bytes: int = 0) -> bytes:
+async def read_body(
+    request: BaseRequest,
+    most_bytes: int,
+    most_s: float,
+    hold: Callable[[int], Awaitable[None]],
+    most_binary_bytes: int = 0,
+) -> bytes:
     """Return a request's body of JSON, or a binary one where that is taken.
 
     Args:
         request: The request.
         most_bytes: How long it may be.
         most_s: How long it may take, seconds.
+        hold: Waits until there is memory for so many bytes, or refuses.
         most_binary_bytes: How long a binary one may be; 0 takes none.
 
     Raises:
@@ -98,13 +105,16 @@ async def read_body(request: BaseRequest, most_bytes: int, most_s: float, most_b
     if request.headers.get(hdrs.EXPECT, "").lower() == "100-continue":
         await request.writer.write(b"HTTP/1.1 100 Continue\r\n\r\n")
         request.writer.output_size = 0  # not a part of the response
-    body = bytearray()
+    body, held_bytes = bytearray(), 0
     try:
         async with asyncio.timeout(most_s):
             async for piece in request.content.iter_any():
                 body += piece
                 if len(body) > most_bytes:
                     raise too_long
+                if len(body) > held_bytes:
+                    held_bytes = min(2 * len(body), most_bytes)
+                    await hold(held_bytes)
     except TimeoutError:
         raise RefusedBodyError(text_reply(408, f"the body took more than {most_s:g} seconds", Status.INVALID_COMMAND)) from None
     except RequestPayloadError:

@@ -2,9 +2,15 @@
 
 from __future__ import annotations
 
+from typing import Final
+
 from headstream.server.tcp_settings import ConnectionLimits
 
 __all__ = ["Patience"]
+
+_TIGHT_S: Final = 3.0
+"""The time for a request to come, and for a client to take some of its answers, while there is little memory: shorter than others
+wait for it."""
 
 
 class Patience:
@@ -41,7 +47,7 @@ class Patience:
         self._stalled_s, self._stalled_bytes = now_s, unsent_bytes
 
     def find_fault(
-        self, now_s: float, pending_bytes: int | None, unsent_bytes: int | None, *, is_known: bool
+        self, now_s: float, pending_bytes: int | None, unsent_bytes: int | None, *, is_known: bool, is_tight: bool = False
     ) -> tuple[str, dict[str, float]] | None:
         """Return why a client is not waited for any longer, and what the log tells beside it; None where it is.
 
@@ -50,17 +56,21 @@ class Patience:
             pending_bytes: How much of a request is there; None while nothing is read.
             unsent_bytes: How much of the answers is left; None while they are taken.
             is_known: Whether somebody is logged in, or that is being looked at.
+            is_tight: Whether there is little memory left: then clients that dawdle have less time.
         """
         limits, began_s = self._limits, self._frame_began_s
         if is_known:
             self._known_s = now_s
         frame_s = 0.0 if began_s is None else now_s - began_s
-        if pending_bytes is not None and frame_s > limits.frame_s + pending_bytes / limits.bytes_a_second:
+        most_frame_s, most_stall_s = limits.frame_s, limits.stall_s
+        if is_tight:
+            most_frame_s, most_stall_s = min(most_frame_s, _TIGHT_S), min(most_stall_s, _TIGHT_S)
+        if pending_bytes is not None and frame_s > most_frame_s + pending_bytes / limits.bytes_a_second:
             return "a request did not come to its end", {"bytes": pending_bytes}
         if unsent_bytes is not None:
             if unsent_bytes != self._stalled_bytes:
                 self.begin_stall(now_s, unsent_bytes)
-            elif now_s - self._stalled_s > limits.stall_s:
+            elif now_s - self._stalled_s > most_stall_s:
                 return "the client does not take its answers", {"bytes": unsent_bytes}
         elif now_s - self._known_s > limits.login_s:
             return "nobody has logged in", {"after_s": limits.login_s}

@@ -2,14 +2,20 @@
 
 from __future__ import annotations
 
+import asyncio
 import socket
 import struct
 from dataclasses import dataclass
+from typing import Final, cast
 
+from headstream.codec.buffer import BytesLike
 from headstream.errors import EnvironmentSetupError
 from headstream.server.addresses import Address
 
-__all__ = ["SocketOptions", "listen"]
+__all__ = ["SocketOptions", "listen", "write_pieces"]
+
+_JOINED_BYTES: Final = 32 << 10
+"""Up to here it is quicker to write one copy than many pieces."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -57,6 +63,21 @@ def listen(address: Address, options: SocketOptions | None = None) -> tuple[sock
         sock.close()
         raise EnvironmentSetupError(f"cannot listen: {error.strerror or error}", where=str(address), advice=advice) from None
     return sock, Address(address.host, sock.getsockname()[1])
+
+
+def write_pieces(transport: asyncio.WriteTransport, pieces: list[BytesLike], size_bytes: int, *, is_joined: bool) -> None:
+    """Write a response.
+
+    Args:
+        transport: What to write it to.
+        pieces: The response.
+        size_bytes: How long they are together.
+        is_joined: Whether to write one copy: a piece that is not taken at once keeps all of the buffer that it is a part of.
+    """
+    if is_joined or size_bytes <= _JOINED_BYTES:
+        transport.write(b"".join(pieces))
+    else:
+        transport.writelines(cast(list[bytes], pieces))
 
 
 def _set(sock: socket.socket, options: SocketOptions) -> None:

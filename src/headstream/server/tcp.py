@@ -16,20 +16,26 @@ from headstream.server.connection import Connection
 from headstream.server.intake import Intake
 from headstream.server.logs import note
 from headstream.server.memory import give_back_memory
+from headstream.server.memory_budget import MemoryBudget
 from headstream.server.sockets import listen
 from headstream.server.tcp_settings import TcpSettings
-from headstream.server.tls import FAREWELL_S
+from headstream.server.tls_listener import TlsListener
 from headstream.server.workers import Workers
 from headstream.wire.frames import BufferPool
 
 __all__ = ["TcpServer"]
 
+_GIVE_BACK_S: Final = 3.0
+"""While much of the memory budget is taken, what the C library keeps besides is given back so often."""
 _CHECK_S: Final = 1.0
 """How often connections are looked at, at least; more often where a limit is short."""
-_HANDSHAKE_S: Final = 10.0
+_HANDSHAKES_SHARE: Final = 4
+"""The part of the connections that may be without a finished handshake."""
 _SCRATCH_BYTES: Final = 64 << 10
 """Where bytes are received first, of one connection after the other."""
-_SMALL_POLL_BYTES: Final = 1 << 20
+_SMALL_POLL_BYTES: Final = 256 << 10
+_POLL_SHARE: Final = 4
+"""A poll brings such a part of the memory that is left."""
 
 
 class TcpServer:
@@ -39,10 +45,12 @@ class TcpServer:
         dispatcher: What answers.
         workers: The threads for what is slow.
         settings: What is decided.
+        budget: The memory for what clients send and are sent.
     """
 
-    def __init__(self, dispatcher: Dispatcher, workers: Workers, settings: TcpSettings) -> None:
+    def __init__(self, dispatcher: Dispatcher, workers: Workers, settings: TcpSettings, budget: MemoryBudget) -> None:
         self.dispatcher = dispatcher
+        self.budget = budget
         self.workers = workers
         self.limits = settings.limits
         self.pool = BufferPool()
@@ -52,11 +60,9 @@ class TcpServer:
         self.scratch = memoryview(self._room)
         self._settings = settings
         self._connections: set[Connection] = set()
-        self._server: asyncio.Server | None = None
+        self._server: asyncio.Server | TlsListener | None = None
         self._checking: asyncio.Task[None] | None = None
         self._is_empty = asyncio.Event()
-        self._unsent_bytes = 0
-        self._was_crowded = False
 
     async def start(self, address: Address, tls: ssl.SSLContext | None = None) -> Address:
         """Accept connections, and return where.
@@ -72,41 +78,48 @@ class TcpServer:
         sock, bound = listen(address, self._settings.socket)
         if tls is None and hasattr(select, "epoll"):
             self.intake = Intake(loop, self._room, self.traffic)
-        self._server = await loop.create_server(
-            lambda: Connection(self, loop),
-            sock=sock,
-            backlog=1024,
-            ssl=tls,
-            ssl_handshake_timeout=None if tls is None else _HANDSHAKE_S,
-            ssl_shutdown_timeout=None if tls is None else FAREWELL_S,
-        )
+        if tls is None:
+            self._server = await loop.create_server(lambda: Connection(self, loop), sock=sock, backlog=1024)
+        else:
+            most = self._settings.max_connections
+            self._server = TlsListener(
+                sock,
+                tls,
+                lambda: Connection(self, loop),
+                lambda: most - len(self._connections),
+                self._refuse,
+                max(most // _HANDSHAKES_SHARE, 1),
+            )
         self._checking = loop.create_task(self._check_often())
         return bound
 
     def joined(self, connection: Connection) -> bool:
         """Take note of a new connection; return whether there is room for it."""
         if len(self._connections) >= self._settings.max_connections:
-            if not self.traffic.refused_connections % 1000:
-                note(logging.WARNING, "connections refused", most=self._settings.max_connections)
-            self.traffic.refused_connections += 1
+            self._refuse()
             return False
         self._connections.add(connection)
         self.traffic.connections = len(self._connections)
         return True
 
+    def _refuse(self) -> None:
+        if not self.traffic.refused_connections % 1000:
+            note(logging.WARNING, "connections refused", most=self._settings.max_connections)
+        self.traffic.refused_connections += 1
+
     def left(self, connection: Connection) -> None:
         """Take note that a connection has ended, and that nothing of it is under way."""
         self._connections.discard(connection)
         self.traffic.connections = len(self._connections)
+        self.adapt_polls()
         if not self._connections:
             self._is_empty.set()
 
-    def hold(self, more_bytes: int) -> None:
-        """Take note of how many bytes of answers more, or less, clients have not taken yet; the more, the less a poll brings."""
-        self._unsent_bytes += more_bytes
-        room_bytes = self._settings.unsent_bytes - self._unsent_bytes
+    def adapt_polls(self) -> None:
+        """Have a poll bring as much as there is memory for now: the more is held, the less."""
+        budget = self.budget
+        room_bytes = min(self._settings.unsent_bytes - budget.held_bytes, budget.room_bytes // _POLL_SHARE)
         self.dispatcher.poll_bytes = max(_SMALL_POLL_BYTES, min(MAX_BATCH_BYTES, room_bytes))
-        self._was_crowded |= room_bytes < MAX_BATCH_BYTES
 
     async def stop(self, drain_s: float) -> None:
         """Accept no more, answer what has been received, and close every connection.
@@ -137,11 +150,12 @@ class TcpServer:
 
     async def _check_often(self) -> None:
         loop = asyncio.get_running_loop()
+        given_s = loop.time()
         every_s = min(_CHECK_S, self.limits.frame_s / 4, self.limits.stall_s / 4, self.limits.login_s / 4)
         while True:
             await asyncio.sleep(every_s)
             for connection in tuple(self._connections):
                 connection.check(loop.time())
-            if self._was_crowded and not self._unsent_bytes:
-                self._was_crowded = False
+            if self.budget.take_relief() or (self.budget.is_in_use and loop.time() - given_s > _GIVE_BACK_S):
                 await asyncio.to_thread(give_back_memory)
+                given_s = loop.time()

@@ -67,6 +67,11 @@ class DirectoryView(LogView):
         with self._follow(place) as follower:
             return follower.offset_of(timestamp_us)
 
+    def last_time(self, place: Place) -> int | None:
+        """Return when a partition's newest message was appended, microseconds since 1970 UTC; None where there is none."""
+        with self._follow(place) as follower:
+            return follower.last_time()
+
     def size_between(self, place: Place, from_offset: int, until_offset: int) -> int:
         """Return about how many stored bytes a range of a partition has; 0 where a damaged index cannot say."""
         with self._follow(place) as follower:

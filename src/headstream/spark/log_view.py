@@ -86,6 +86,10 @@ class LogView(ABC):
         """Return the first offset of a partition of this time or later, where it ends if there is none."""
 
     @abstractmethod
+    def last_time(self, place: Place) -> int | None:
+        """Return when a partition's newest message was appended, microseconds since 1970 UTC; None where there is none."""
+
+    @abstractmethod
     def size_between(self, place: Place, from_offset: int, until_offset: int) -> int:
         """Return about how many stored bytes a range of a partition has; 0 where a damaged index cannot say."""
 

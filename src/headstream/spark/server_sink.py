@@ -9,6 +9,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from contextlib import suppress
 from dataclasses import dataclass
+from typing import Final
 
 from headstream.client.remote.address import Address
 from headstream.client.remote.topology import RemoteTopics
@@ -24,6 +25,9 @@ from headstream.wire.extensions.epochs import CommitEpoch, GetEpoch, StageBatch,
 from headstream.wire.extensions.topics import GetIdentity
 
 __all__ = ["ServerSink"]
+
+_DELIVERY_S: Final = 120.0
+"""For so long a batch is tried through broken connections and restarts of the server, as a producer's is."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -71,7 +75,8 @@ class ServerSink:
                 advice="Start the query anew; nothing was written",
             )
         command = CommitEpoch(manifest.writer, manifest.epoch, _receipts(manifest.parts))
-        committed = caller_of(self.address).call(command, wait_ms=timeout_s * 1000).epoch
+        wait_ms, patience_s = timeout_s * 1000, _DELIVERY_S + timeout_s
+        committed = caller_of(self.address).call(command, wait_ms=wait_ms, patience_s=patience_s).epoch
         if committed != manifest.epoch:  # as servers answered that passed over an epoch behind a later one
             raise LogError(
                 f"epoch {manifest.epoch} was not committed: the server has committed epoch {committed} of writer "
@@ -119,7 +124,8 @@ class _ServerPart:
             return
         name, partition, sent = self._waiting
         receipt = caller_of(self._address).call(
-            StageBatch(self._writer, self._epoch, self._name, self._position, name.stream, name.topic, partition, is_last, sent)
+            StageBatch(self._writer, self._epoch, self._name, self._position, name.stream, name.topic, partition, is_last, sent),
+            patience_s=_DELIVERY_S,
         )
         self._waiting = None
         self._position += receipt.size_bytes

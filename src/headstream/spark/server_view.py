@@ -5,6 +5,7 @@ from __future__ import annotations
 from headstream.client.remote.address import Address
 from headstream.client.remote.messages import RemoteMessages
 from headstream.client.remote.topology import RemoteTopics
+from headstream.codec.batch.columns import decode_columns
 from headstream.errors import CorruptSendError, NotALogError
 from headstream.model.identifiers import TopicName
 from headstream.model.polling import PollingStrategy
@@ -60,6 +61,13 @@ class ServerView(LogView):
         except CorruptSendError as error:  # whoever reads there reports the damage
             return error.from_offset
         return int.from_bytes(polled.chunks[0][:8], "little") if polled.count else polled.end_offset
+
+    def last_time(self, place: Place) -> int | None:
+        """Return when a partition's newest message was appended, microseconds since 1970 UTC; None where there is none."""
+        topic = TopicName.parse(place.topic)
+        polled = self._messages.poll(topic, place.partition, PollingStrategy.last(), 1, states=None, size_bytes=1)
+        times = [decode_columns(chunk, headers="none", ids=False).timestamp for chunk in polled.chunks if polled.count]
+        return int.from_bytes(times[-1][-8:], "little") if times else None
 
     def size_between(self, place: Place, from_offset: int, until_offset: int) -> int:
         """Return about how many stored bytes a range of a partition has; 0 where a damaged index cannot say."""

@@ -95,8 +95,12 @@ class HeadstreamStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow
             return start
         if waiting:
             self._admitted_us = now_us
+        return Offsets(self._admit(view, known, latest, limits), now.log, now.topics).encode()
+
+    def _admit(self, view: LogView, known: Mapping[Place, int], latest: Mapping[Place, int], limits: Limits) -> dict[Place, int]:
+        """Return where a micro-batch ends that begins at some positions, with what is there and some limits."""
         positions = latest if limits.max_bytes is None else admit_bytes(known, latest, limits.max_bytes, view)
-        return Offsets(admit(known, positions, limits.max_offsets), now.log, now.topics).encode()
+        return admit(known, positions, limits.max_offsets)
 
     def reportLatestOffset(self) -> dict[str, Any]:  # noqa: N802
         """Return where the log ends, for the query's progress."""

@@ -30,14 +30,23 @@ class LocalServer:
     Args:
         directory: Where its log is; None keeps it in memory, where a restart loses it.
         segment_bytes: Size at which a partition's file is followed by a new one.
-        tls: What both doors are encrypted with; None for not at all.
+        tls: What TCP and HTTP are encrypted with; None for not at all.
+        quic: Whether it serves QUIC too, which needs headstream[quic].
     """
 
-    def __init__(self, directory: Path | None = None, *, segment_bytes: int | None = None, tls: TlsFiles | None = None) -> None:
+    def __init__(
+        self,
+        directory: Path | None = None,
+        *,
+        segment_bytes: int | None = None,
+        tls: TlsFiles | None = None,
+        quic: bool = False,
+    ) -> None:
         self._directory = directory
         self._segment_bytes = segment_bytes
         self._tls = tls
-        self._tcp_port = self._http_port = 0
+        self._quic = quic
+        self._tcp_port = self._http_port = self._quic_port = 0
         self._loop: asyncio.AbstractEventLoop | None = None
         self._stopping: asyncio.Event | None = None
         self._thread: threading.Thread | None = None
@@ -54,6 +63,11 @@ class LocalServer:
         """The same over HTTP."""
         scheme = "http" if self._tls is None else "https"
         return f"{scheme}://{DEFAULT_USERNAME}:{DEFAULT_PASSWORD}@{_HOST}:{self._http_port}"
+
+    @property
+    def quic_url(self) -> str:
+        """The same over QUIC; its certificate, which the server made for itself, is not checked."""
+        return f"quic://{DEFAULT_USERNAME}:{DEFAULT_PASSWORD}@{_HOST}:{self._quic_port}?tls_verify=false"
 
     @property
     def tcp_address(self) -> tuple[str, int]:
@@ -97,6 +111,7 @@ class LocalServer:
             data=None if self._directory is None else str(self._directory),
             tcp_address=Address(_HOST, self._tcp_port),
             http_address=Address(_HOST, self._http_port),
+            quic_address=Address(_HOST, self._quic_port) if self._quic else None,
             tcp_tls=self._tls,
             http_tls=self._tls,
             segment_bytes=self._segment_bytes,
@@ -107,6 +122,8 @@ class LocalServer:
             assert running.tcp_address is not None
             assert running.http_address is not None
             self._tcp_port, self._http_port = running.tcp_address.port, running.http_address.port
+            if running.quic_address is not None:
+                self._quic_port = running.quic_address.port
             ready.set()
             await self._stopping.wait()
 

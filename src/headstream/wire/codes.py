@@ -99,6 +99,9 @@ class Code(enum.IntEnum):
     COMMIT_OFFSETS = 10_040
     LIST_OFFSETS = 10_041
     GET_IDENTITY = 10_050
+    INIT_PRODUCER = 10_060
+    APPEND_NUMBERED = 10_061
+    RELEASE_PRODUCER = 10_062
 
 
 class Route(NamedTuple):
@@ -146,7 +149,7 @@ _OFFSETS: Final = _T + "/consumer-offsets"
 
 _ENTRIES: Final = (
     Entry(Code.PING, "ping", False, Route("GET", "/ping")),
-    Entry(Code.STATS, "stats", False, Route("GET", "/stats")),
+    Entry(Code.STATS, "stats", True, Route("GET", "/stats")),
     Entry(Code.SNAPSHOT, "snapshot", True, Route("POST", "/snapshot")),
     Entry(Code.ME, "me"),
     Entry(Code.GET_CLIENT, "client.get", True, Route("GET", _CLIENT), is_lookup=True),
@@ -216,6 +219,9 @@ _ENTRIES: Final = (
     Entry(Code.COMMIT_OFFSETS, "consumer_offset.commit", True, Route("PUT", _OFFSETS + "/committed", 204)),
     Entry(Code.LIST_OFFSETS, "consumer_offset.list", True, Route("GET", _OFFSETS + "/committed")),
     Entry(Code.GET_IDENTITY, "log.identity", True, Route("GET", "/open/identity")),
+    Entry(Code.INIT_PRODUCER, "producer.init", True, Route("POST", "/producers", 201)),
+    Entry(Code.APPEND_NUMBERED, "message.append_numbered", True, Route("POST", _P + "/messages/append-numbered")),
+    Entry(Code.RELEASE_PRODUCER, "producer.release", True, Route("DELETE", _T + "/producers/{producer_id}", 204)),
 )
 
 TABLE: Final[dict[int, Entry]] = {entry.code: entry for entry in _ENTRIES}

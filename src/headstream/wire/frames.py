@@ -43,6 +43,8 @@ MAX_FRAME_BYTES: Final = 65 << 20
 append of our own has up to 64 MiB of messages, and names around them."""
 
 _SMALLEST: Final = 64 << 10
+_SMALLEST_SHARE: Final = 2
+"""A buffer that is so many times as long as the smallest is given back for one, once little is pending."""
 _POOLED_BYTES: Final = 32 << 20
 _HEAD: Final = struct.Struct("<II")
 
@@ -79,16 +81,16 @@ class BufferPool:
         return self._size_bytes
 
     def take(self, size: int) -> bytearray:
-        """Return a buffer of at least `size` bytes: the one that was given last if it is large enough."""
-        if self._free and len(self._free[-1]) >= size:
+        """Return a buffer of at least `size` bytes: the one that was given last if it is large enough, and much is asked for."""
+        if self._free and _SMALLEST <= size <= len(self._free[-1]):  # who asks for little may keep it for long
             buffer = self._free.pop()
             self._size_bytes -= len(buffer)
             return buffer
-        return bytearray(max(size, _SMALLEST))
+        return bytearray(size)
 
     def give(self, buffer: bytearray) -> None:
         """Take a buffer back that nobody reads any more."""
-        if self._size_bytes + len(buffer) <= self._most_bytes:
+        if _SMALLEST <= len(buffer) <= self._most_bytes - self._size_bytes:
             self._free.append(buffer)
             self._size_bytes += len(buffer)
 
@@ -99,15 +101,16 @@ class FrameBuffer:
     Args:
         is_request: Whether they are requests, or else responses.
         pool: Where buffers come from.
-        most_bytes: The most bytes a frame may have in all.
+        most_bytes: The most bytes a frame may have in all; a buffer begins with no more than these.
     """
 
-    __slots__ = ("_begin", "_buffer", "_end", "_fault", "_is_request", "_most_bytes", "_need", "_pool", "_view")
+    __slots__ = ("_begin", "_buffer", "_end", "_fault", "_is_request", "_most_bytes", "_need", "_pool", "_smallest", "_view")
 
     def __init__(self, *, is_request: bool, pool: BufferPool | None = None, most_bytes: int = MAX_FRAME_BYTES) -> None:
         self._is_request = is_request
         self._pool = BufferPool() if pool is None else pool
         self._most_bytes = most_bytes
+        self._smallest = min(_SMALLEST, most_bytes)
         self._buffer: bytearray | None = None
         self._view = memoryview(b"")
         self._begin = self._end = 0
@@ -130,8 +133,23 @@ class FrameBuffer:
         return self._fault
 
     def allow(self, most_bytes: int) -> None:
-        """Let the frames that come from now on have so many bytes in all."""
+        """Let frames have so many bytes in all; one that was too long until now, and is not any more, is read by received(0)."""
         self._most_bytes = most_bytes
+        if self._fault is not None and (self._fault.need or 0) <= most_bytes:
+            self._fault = None
+        self._smallest = min(_SMALLEST, most_bytes)
+
+    @property
+    def needed_bytes(self) -> int:
+        """How long the buffer is once writable() has made room for more; 0 where nothing is pending."""
+        if self._buffer is None:
+            return 0
+        return len(self._buffer) if self._end < len(self._buffer) else self._grown()
+
+    def _grown(self) -> int:
+        """Return how long a buffer is to be that is full: for twice of what is pending, or what its frame needs."""
+        pending = self._end - self._begin
+        return max(min(2 * pending, max(self._need, pending + 1)), self._smallest)
 
     @property
     def pending_bytes(self) -> int:
@@ -142,10 +160,10 @@ class FrameBuffer:
         """Return room for at least one more byte; what stands in it counts once received() says so."""
         buffer = self._buffer
         if buffer is None:
-            buffer = self._buffer = self._pool.take(_SMALLEST)
+            buffer = self._buffer = self._pool.take(self._smallest)
             self._view = memoryview(buffer)
         elif self._end == len(buffer):
-            self._move(max(2 * (self._end - self._begin), _SMALLEST))
+            self._move(self._grown())
         return self._view[self._end :]
 
     def take_in(self, data: memoryview) -> int:
@@ -154,6 +172,9 @@ class FrameBuffer:
         Args:
             data: At most 64 KiB, while nothing is pending.
         """
+        if self._buffer is None and len(data) > self._smallest:
+            self._buffer = self._pool.take(_SMALLEST)
+            self._view = memoryview(self._buffer)
         self.writable()[: len(data)] = data
         return len(data)
 
@@ -200,7 +221,9 @@ class FrameBuffer:
         if self._begin == self._end:
             self.close()
         elif len(self._buffer) - self._begin < min(self._need, 2 * (self._end - self._begin)):
-            self._move(min(self._need, max(2 * (self._end - self._begin), _SMALLEST)))
+            self._move(min(self._need, max(2 * (self._end - self._begin), self._smallest)))
+        elif len(self._buffer) > _SMALLEST_SHARE * self._smallest and self._need <= self._smallest:
+            self._move(self._smallest)
 
     def close(self) -> None:
         """Give the buffer back, and forget what is in it."""

@@ -35,7 +35,10 @@ from headstream.errors import (
     PartitionClosedError,
     PartitionNotFoundError,
     PermissionDeniedError,
+    ProducerFencedError,
+    ProducersLimitError,
     RebalancedError,
+    SequenceError,
     ServerError,
     ServerUnreachableError,
     StorageError,
@@ -64,10 +67,14 @@ _CLASSES: Final[dict[type[HeadstreamError], tuple[int, ...]]] = {
     PartitionNotFoundError: (3007, 3008),
     GroupNotFoundError: (5000, 5003),
     AlreadyExistsError: (46, 51, 1011, 1012, 2012, 2013, 5001, 5004),
+    ServerUnreachableError: (Status.SERVER_BUSY,),
     ClosedError: (8, 61, 63, 206),
     OffsetOutOfRangeError: (4100,),
     GroupInUseError: (Status.GROUP_IN_USE,),
     RebalancedError: (Status.REBALANCED,),
+    SequenceError: (Status.OUT_OF_SEQUENCE,),
+    ProducerFencedError: (Status.PRODUCER_FENCED,),
+    ProducersLimitError: (Status.PRODUCERS_LIMIT,),
     LogLockedError: (Status.LOG_LOCKED,),
     DiskFullError: (Status.DISK_FULL,),
     PartitionClosedError: (Status.PARTITION_CLOSED,),
@@ -106,6 +113,9 @@ _STATUS_OF_CLASS: Final[dict[type[BaseException], int]] = {
     OffsetOutOfRangeError: Status.INVALID_OFFSET,
     GroupInUseError: Status.GROUP_IN_USE,
     RebalancedError: Status.REBALANCED,
+    ProducersLimitError: Status.PRODUCERS_LIMIT,
+    ProducerFencedError: Status.PRODUCER_FENCED,
+    SequenceError: Status.OUT_OF_SEQUENCE,
     LogLockedError: Status.LOG_LOCKED,
     DiskFullError: Status.DISK_FULL,
     PartitionClosedError: Status.PARTITION_CLOSED,
@@ -120,6 +130,7 @@ _OWN: Final = {
     Status.DISK_FULL: Status.CANNOT_SAVE_MESSAGES_TO_SEGMENT,
     Status.PARTITION_CLOSED: Status.CANNOT_APPEND_MESSAGE,
     Status.CORRUPT_MESSAGES: Status.CANNOT_READ_MESSAGE,
+    Status.SERVER_BUSY: Status.DISCONNECTED,  # they connect again, and repeat the command once
 }
 """What existing clients are told, who know none of our numbers; `error` where nothing is nearer."""
 

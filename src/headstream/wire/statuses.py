@@ -210,6 +210,14 @@ class Status(enum.IntEnum):
     CORRUPT_MESSAGES = 20007
     EPOCH_REFUSED = 20008
     """An epoch that was committed differently, or whose parts are not there."""
+    OUT_OF_SEQUENCE = 20020
+    """A numbered batch does not follow the one before it."""
+    PRODUCER_FENCED = 20021
+    """A numbered batch is of an epoch that has ended."""
+    PRODUCERS_LIMIT = 20022
+    """A partition remembers no more producers now."""
+    SERVER_BUSY = 20023
+    """The server has no memory for a request now."""
 
 
 _NOT_FOUND: Final = frozenset({20, 100, 1009, 2010, 3007, 3021, 4000, 5000, 5003, 5006})
@@ -251,6 +259,8 @@ def http_status(status: int) -> int:
         return 404
     if status in _UNAUTHENTICATED:
         return 401
+    if status == Status.SERVER_BUSY:
+        return 503
     return 403 if status == Status.UNAUTHORIZED else 400
 
 

@@ -10,13 +10,14 @@ from headstream.wire.commands import groups, messages, offsets, partitions, sess
 from headstream.wire.extensions import epochs
 from headstream.wire.extensions import groups as own_groups
 from headstream.wire.extensions import messages as own_messages
+from headstream.wire.extensions import producers as own_producers
 from headstream.wire.extensions import topics as own_topics
 from headstream.wire.records import Command
 
 __all__ = ["COMMANDS", "decode_command"]
 
 _MODULES: Final = (groups, messages, offsets, partitions, sessions, streams, system, tokens, topics, users)
-_EXTENSIONS: Final = (epochs, own_groups, own_messages, own_topics)
+_EXTENSIONS: Final = (epochs, own_groups, own_messages, own_producers, own_topics)
 
 
 def _find_commands() -> dict[int, type[Command[Any]]]:

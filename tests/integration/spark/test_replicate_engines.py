@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import itertools
 from collections.abc import Callable, Iterator
+from dataclasses import replace
 from datetime import UTC, date, datetime
 from decimal import Decimal
 from pathlib import Path
@@ -23,10 +24,10 @@ from headstream.spark.replicate.apply.scd1 import Scd1Table
 from headstream.spark.replicate.apply.scd2 import Scd2Table
 from headstream.spark.replicate.apply.scd2_events import read_events
 from headstream.spark.replicate.apply.tombstones import Tombstones
-from headstream.spark.replicate.changes import collapse
 from headstream.spark.replicate.conversion import arrow_type
 from tests.unit.spark.replicate.change_tables import METADATA, NAMES, TYPES, change, sequence, table
 from tests.unit.spark.replicate.histories import amount, current, deliver, random_history, tell
+from tests.unit.spark.replicate.moving_rows import MovingSource
 
 pytestmark = pytest.mark.spark
 
@@ -49,8 +50,9 @@ def open_engine(request: pytest.FixtureRequest, spark: SparkSession, tmp_path: P
 class Rows:
     """A table of either SCD type whose engine is opened anew for every merge."""
 
-    def __init__(self, open_engine: Open, directory: Path, *, history: bool = False) -> None:
+    def __init__(self, open_engine: Open, directory: Path, *, history: bool = False, soft: bool = False) -> None:
         self._open = open_engine
+        self._soft = soft
         self._directory = directory
         self._history = history
         self._version = 0
@@ -61,13 +63,13 @@ class Rows:
         if self._history:
             history = Scd2Table(self._open("t"), ["ID"])
             history.prepare(TYPES)
-            return history.merge(read_events(table(*changes), METADATA, list(history.columns)), "test", number)
-        rows = Scd1Table(self._open("t"), ["ID"], Tombstones(self._directory / "tombstones", ["ID"]))
+            return history.merge(read_events(table(*changes), METADATA, NAMES), "test", number)
+        rows = Scd1Table(self._open("t"), ["ID"], Tombstones(self._directory / "tombstones", ["ID"]), soft=self._soft)
         rows.prepare(TYPES)
-        return rows.merge(collapse(table(*changes), METADATA, list(rows.columns)), "test", number)
+        return rows.merge(rows.collapse(table(*changes), METADATA), "test", number)
 
     def content(self) -> dict[int, tuple[Any, ...]]:
-        rows = self._open("t").read(NAMES, "true").to_pylist()
+        rows = self._open("t").read(NAMES, "NOT _hs_deleted" if self._soft else "true").to_pylist()
         assert len({row["ID"] for row in rows}) == len(rows)
         return {row["ID"]: (row["name"], row["total"], row["note"]) for row in rows}
 
@@ -110,6 +112,32 @@ def test_rows_are_those_of_the_sorted_history_when_changes_are_shuffled(open_eng
     rows.merge(*changes[20:])
     rows.merge(*changes[:20])
     assert rows.content() == current(tell(changes))
+
+
+@pytest.mark.parametrize("soft", [False, True])
+@pytest.mark.parametrize("open_engine", ["spark"], indirect=True)
+def test_rows_equal_the_source_when_they_change_keys_and_batches_are_swapped(
+    open_engine: Open, tmp_path: Path, soft: bool
+) -> None:
+    source = MovingSource(1003)
+    source.live(12)
+    rows = Rows(open_engine, tmp_path, soft=soft)
+    middle = len(source.changes) // 2
+    rows.merge(*source.changes[middle:])
+    rows.merge(*source.changes[:middle])
+    assert rows.merge(*source.changes) == Counts()
+    assert rows.content() == source.expected()
+
+
+def test_rows_do_not_carry_a_column_of_an_older_schema_that_comes_late(open_engine: Open, tmp_path: Path) -> None:
+    tombstones = Tombstones(tmp_path / "tombstones", ["ID"])
+    newer = replace(METADATA, columns=METADATA.columns[:3])
+    rows = Scd1Table(open_engine("t"), ["ID"], tombstones)
+    rows.prepare({name: TYPES[name] for name in NAMES[:3]})
+    rows.merge(rows.collapse(table(change("UPDATE", 1, "b", at=2)), newer), "test", 0)
+    rows.prepare(TYPES, older=True)
+    rows.merge(rows.collapse(table(change("INSERT", 1, "a", None, "7", at=1)), METADATA), "test", 1)
+    assert rows.engine.read(["name", "note"], "true").to_pylist() == [{"name": "b", "note": "7"}]
 
 
 @pytest.mark.parametrize("open_engine", ["in turn"], indirect=True)

@@ -262,9 +262,13 @@ def test_empty_epoch_is_committed_by_those_alone_who_may_send_somewhere(server: 
 # -- the system ------------------------------------------------------------------------------------------------
 
 
-def test_stats_say_what_there_is_when_anybody_asks(server: Server, peer: Peer) -> None:
-    stats = server.connect().ask(GetStats())
-    assert (stats.streams_count, stats.topics_count, stats.partitions_count, stats.clients_count) == (1, 1, 2, 2)
+def test_stats_need_a_login_when_a_stranger_asks(server: Server) -> None:
+    assert server.connect().status(GetStats()) == 40
+
+
+def test_stats_say_what_there_is_when_a_user_asks(peer: Peer) -> None:
+    stats = peer.ask(GetStats())
+    assert (stats.streams_count, stats.topics_count, stats.partitions_count, stats.clients_count) == (1, 1, 2, 1)
     assert (stats.server_version, stats.server_semver) == ("0.4.300", 4300)
     assert all([stats.hostname, stats.os_name, stats.os_version, stats.kernel_version, stats.memory_bytes])
 

@@ -15,6 +15,7 @@ from headstream.client.async_client import AsyncClient, AsyncConsumer
 from headstream.client.async_producer import AsyncProducer
 from headstream.client.async_server import AsyncServer
 from headstream.client.remote.server import Server
+from headstream.model.producers import Appended
 
 
 def run(body: Callable[[AsyncClient], Coroutine[Any, Any, None]]) -> None:
@@ -38,7 +39,14 @@ def test_every_name_of_the_client_is_there() -> None:
 
     assert names(AsyncClient) == names(hs.Client) - {"interrupt"}
     assert names(AsyncServer) == names(Server)
-    assert names(AsyncProducer) == names(hs.Producer) - {"flush_within", "is_full", "tell_again"}
+    assert names(AsyncProducer) == names(hs.Producer) - {
+        "flush_within",
+        "is_full",
+        "raise_again",
+        "close_soon",
+        "wait_for",
+        "watch",
+    }
     assert names(AsyncConsumer) == names(hs.Consumer) - {"fetch", "finish", "is_ready", "may_wait", "take"}
 
 
@@ -197,15 +205,15 @@ def test_a_cancelled_flush_ends_and_what_becomes_of_its_messages_is_told_by_the_
     fails: bool, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     is_open = threading.Event()
-    store = Messages.send
+    store = Messages.append
 
-    def hold(*arguments: Any) -> int:
+    def hold(*arguments: Any, **options: Any) -> Appended:
         is_open.wait(10)
         if fails:
             raise hs.StorageError("no room")
-        return store(*arguments)
+        return store(*arguments, **options)
 
-    monkeypatch.setattr(Messages, "send", hold)
+    monkeypatch.setattr(Messages, "append", hold)
 
     async def body(log: AsyncClient) -> None:
         producer = log.producer("shop/orders")

@@ -55,7 +55,7 @@ def test_memory_urls_are_private_without_a_name_and_shared_with_one() -> None:
             "kafka://host:9092",
             r"Kafka is read and written through Spark, not by connect\(\) .*Use Spark, as in spark\.readStream",
         ),
-        ("quic://host", "this build has no transport for quic:// yet"),
+        ("quic://host", "nobody is named who logs in"),
         ("http://host", "nobody is named who logs in"),
         ("headstream://host/path", "a server.s URL has no path"),
         ("ftp://host", "ftp:// is not a kind of log"),

@@ -19,6 +19,7 @@ from headstream.codec.binary import decode_sent, encode_sent
 from headstream.codec.buffer import BytesLike
 from headstream.log.opening import open_memory
 from headstream.model.identifiers import TopicName
+from headstream.model.producers import Appended, BatchNumber
 
 
 class Gate:
@@ -32,13 +33,15 @@ class Gate:
         self.error: Exception | None = None
         self.batches: list[tuple[int, list[bytes | None]]] = []
 
-    def send(self, topic: TopicName, partition: int, batch: BytesLike) -> int:
+    def append(
+        self, topic: TopicName, partition: int, batch: BytesLike, number: BatchNumber | None = None, **options: Any
+    ) -> Appended:
         self.arrived.release()
         self.is_open.wait()
         if self.error is not None:
             raise self.error
         self.batches.append((partition, [message.payload for message in decode_sent(batch)]))
-        return self._messages.send(topic, partition, batch)
+        return self._messages.append(topic, partition, batch, number, **options)
 
     def __getattr__(self, name: str) -> Any:
         return getattr(self._messages, name)
@@ -138,16 +141,17 @@ def test_an_error_in_the_background_is_raised_by_the_next_call(gated: Gated, cal
     gated.gate.error = hs.StorageError("no room")
     producer = gated.log.producer("shop/orders", linger_ms=0)
     producer.send(b"lost")
-    while producer._error is None:
+    while not producer._failed:
         threading.Event().wait(0.001)
     arguments = (b"next",) if call == "send" else ()
     with pytest.raises(hs.StorageError, match="no room") as caught:
         getattr(producer, call)(*arguments)
-    assert caught.value.__notes__ == ["1 messages sent to shop/orders were not stored; this producer sends no more."]
-    with pytest.raises(hs.StorageError, match="no room"):
-        producer.send(b"again")
-    producer.close()  # it has been told
-    gated.gate.error = None
+    assert caught.value.__notes__ == [
+        "1 messages sent to shop/orders were not stored: error.messages has them, the producer goes on with others."
+    ]
+    assert [(message.payload, message.topic) for message in caught.value.messages] == [(b"lost", "shop/orders")]
+    assert not caught.value.in_doubt
+    producer.close()
     assert gated.stored() == []
 
 
@@ -189,7 +193,7 @@ def test_an_interrupted_flush_loses_nothing(gated: Gated, monkeypatch: pytest.Mo
         raise KeyboardInterrupt
 
     with monkeypatch.context() as patch:
-        patch.setattr(producer, "_wait_until_acknowledged", interrupt)
+        patch.setattr(producer, "_wait_until_settled", interrupt)
         with pytest.raises(KeyboardInterrupt):
             producer.flush()
         with pytest.raises(KeyboardInterrupt):
@@ -208,7 +212,7 @@ def test_an_interrupted_close_of_the_log_loses_nothing(gated: Gated, monkeypatch
         raise KeyboardInterrupt
 
     with monkeypatch.context() as patch:
-        patch.setattr(producer, "_wait_until_acknowledged", interrupt)
+        patch.setattr(producer, "_wait_until_settled", interrupt)
         with pytest.raises(KeyboardInterrupt):
             gated.log.close()
     gated.gate.is_open.set()
@@ -335,7 +339,7 @@ def test_closing_the_log_closes_all_and_raises_what_could_not_be_stored(gated: G
     with pytest.raises(hs.StorageError, match="no room"):
         gated.log.close()
     for producer in producers:
-        with pytest.raises(hs.StorageError, match="no room"):
+        with pytest.raises(hs.ClosedError, match="the producer is closed"):
             producer.send(b"more")
     with pytest.raises(hs.ClosedError, match="the log is closed"):
         gated.log.topics()

@@ -34,7 +34,7 @@ class Noisy:
         return dataclasses.replace(polled, chunks=chunks)
 
     def __getattr__(self, name: str) -> Any:
-        return getattr(self._broker.messages if name in ("send", "wait", "states") else self._broker, name)
+        return getattr(self._broker.messages if name in ("append", "wait", "states") else self._broker, name)
 
 
 @pytest.fixture

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections import defaultdict
+from collections.abc import Callable
 
 import pytest
 from hypothesis import given, settings
@@ -15,14 +16,30 @@ from headstream.model.topology import Limits
 
 
 def sending(partitions: int = 1, limits: Limits = Limits.WIDE, **options: float) -> Sending:
-    return Sending(partitions, limits, SendingOptions(**options))  # type: ignore[arg-type]
+    return Sending(partitions, limits, SendingOptions(**options), Owner())  # type: ignore[arg-type]
+
+
+class Owner:
+    """Nobody asks for receipts here."""
+
+    def wait_for(self, batch: Batch, timeout_s: float | None) -> bool:
+        raise AssertionError
+
+    def watch(self, batch: Batch, callback: Callable[[], object] | None) -> None:
+        raise AssertionError
+
+
+def fills(core: Sending, message: bytes, now_us: int = 0) -> bool:
+    """Return whether a batch is full by a message."""
+    core.add(message, 0, None, None, now_us)
+    return core.is_due
 
 
 def take_all(core: Sending, now_us: int) -> list[Batch]:
     taken = []
     while (batch := core.take(now_us)) is not None:
         taken.append(batch)
-        core.acknowledge(batch)
+        core.settle(batch)
     return taken
 
 
@@ -33,8 +50,8 @@ def shapes(batches: list[Batch]) -> list[tuple[int, bytes]]:
 def test_take_gives_nothing_before_the_linger_is_over() -> None:
     core = sending(linger_ms=5)
     assert core.next_due_us() is None
-    assert not core.add(b"a", 0, None, None, 1000)
-    assert not core.add(b"b", 0, None, None, 3000)
+    assert not fills(core, b"a", 1000)
+    assert not fills(core, b"b", 3000)
     assert core.next_due_us() == 6000
     assert core.take(5999) is None
     assert shapes(take_all(core, 6000)) == [(1, b"ab")]
@@ -43,22 +60,22 @@ def test_take_gives_nothing_before_the_linger_is_over() -> None:
 
 def test_add_makes_a_batch_due_by_count() -> None:
     core = sending(batch_count=2)
-    assert [core.add(bytes([n]), 0, None, None, 0) for n in range(5)] == [False, True, False, True, False]
+    assert [fills(core, bytes([n])) for n in range(5)] == [False, True, False, True, False]
     assert [len(batch.data) for batch in take_all(core, 0)] == [2, 2]
 
 
 def test_add_makes_a_batch_due_by_bytes_and_never_fills_it_beyond() -> None:
     core = sending(batch_bytes=10)
-    assert not core.add(b"x" * 6, 0, None, None, 0)
-    assert core.add(b"y" * 5, 0, None, None, 0)
-    assert core.add(b"z" * 50, 0, None, None, 0)
+    assert not fills(core, b"x" * 6)
+    assert fills(core, b"y" * 5)
+    assert fills(core, b"z" * 50)
     assert [batch.count for batch in take_all(core, 0)] == [1, 1, 1]
 
 
 def test_add_makes_everything_due_when_there_is_no_linger() -> None:
     core = sending(linger_ms=0)
-    assert core.add(b"a", 0, None, None, 0)
-    assert core.add(b"b", 0, None, None, 0)
+    assert fills(core, b"a")
+    assert fills(core, b"b")
     assert shapes(take_all(core, 0)) == [(1, b"a"), (1, b"b")]
 
 
@@ -114,7 +131,7 @@ def test_batches_keep_below_the_limits_of_a_send_of_an_iggy_topic() -> None:
     assert [batch.count for batch in take_all(core, 0)] == [2, 2, 1]
 
 
-def test_is_full_until_something_is_acknowledged_and_makes_open_batches_due() -> None:
+def test_is_full_until_something_is_settled_and_makes_open_batches_due() -> None:
     core = sending(2, linger_ms=1000, buffer_bytes=10)
     core.add(b"x" * 6, 0, None, 1, 0)
     assert not core.is_full
@@ -123,12 +140,12 @@ def test_is_full_until_something_is_acknowledged_and_makes_open_batches_due() ->
     batch = core.take(0)
     assert batch is not None
     assert core.is_full
-    core.acknowledge(batch)
+    core.settle(batch)
     assert not core.is_full
     assert core.take(0) is None
 
 
-def test_take_gives_the_same_batch_until_it_is_acknowledged() -> None:
+def test_take_gives_the_same_batch_until_it_is_settled() -> None:
     core = sending(linger_ms=0)
     core.add(b"a", 0, None, None, 0)
     core.add(b"b", 0, None, None, 0)
@@ -136,23 +153,23 @@ def test_take_gives_the_same_batch_until_it_is_acknowledged() -> None:
     assert core.take(0) is first
     assert core.pending_count == 2
     assert first is not None
-    core.acknowledge(first)
+    core.settle(first)
     second = core.take(0)
     assert second is not first
     assert core.pending_count == 1
 
 
-def test_is_acknowledged_up_to_what_was_there_at_a_flush() -> None:
+def test_is_settled_up_to_what_was_there_at_a_flush() -> None:
     core = sending(2, linger_ms=1000)
     core.add(b"a", 0, None, 1, 0)
     core.add(b"b", 0, None, 2, 0)
     last = core.close_all()
     core.add(b"c", 0, None, 1, 0)
-    assert not core.is_acknowledged(last)
+    assert not core.is_settled(last)
     assert len(take_all(core, 0)) == 2
-    assert core.is_acknowledged(last)
+    assert core.is_settled(last)
     assert core.pending_count == 1
-    assert core.is_acknowledged(0)
+    assert core.is_settled(0)
 
 
 @settings(max_examples=200)

@@ -10,7 +10,8 @@ import pytest
 
 from headstream.errors import DecodeError, InvalidInputError, InvalidOptionError, LimitError, StorageError
 from headstream.log.files import Files, OsFiles
-from headstream.log.partition import Partition, check_segment_bytes
+from headstream.log.partition import Partition
+from headstream.log.segment_size import check_segment_bytes
 from headstream.model.topology import MAX_BATCH_BYTES
 from headstream.segments.layout import IndexEntry, decode_entry
 from tests.batches import header, sent

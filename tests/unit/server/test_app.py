@@ -45,7 +45,7 @@ def test_connections_leave_files_to_the_log_when_few_may_be_open(monkeypatch: py
             head = b"GET /ping HTTP/1.1\r\nHost: x\r\n\r\n"
             return over_tcp, await asyncio.to_thread(count_served, server.http_address, head, 20)
 
-    assert asyncio.run(asyncio.wait_for(run(), 60)) == (12, 12)
+    assert asyncio.run(asyncio.wait_for(run(), 60)) == (8, 8)
 
 
 @pytest.mark.parametrize("is_allowed", [True, False])
@@ -55,7 +55,12 @@ def test_server_warns_of_plain_tcp_and_of_the_default_password_when_other_machin
     settings = ServerSettings(password_rounds=4, root_password="iggy" if is_allowed else "another")
     anywhere = Address("0.0.0.0", 0)
     config = ServerConfig(
-        data=None, tcp_address=anywhere, http_address=None, settings=settings, allow_default_password=is_allowed
+        data=None,
+        tcp_address=anywhere,
+        http_address=None,
+        quic_address=anywhere,
+        settings=settings,
+        allow_default_password=is_allowed,
     )
 
     async def run() -> None:
@@ -64,6 +69,8 @@ def test_server_warns_of_plain_tcp_and_of_the_default_password_when_other_machin
 
     with caplog.at_level("WARNING", "headstream"):
         asyncio.run(asyncio.wait_for(run(), 60))
-    password = ["other machines may log in with the default password"] if is_allowed else []
-    wanted = [*password, "passwords and messages are not encrypted (no TLS)"]
-    assert [each.message for each in caplog.records if each.message != "fewer connections than allowed"] == wanted
+    password = "other machines may log in with the default password"
+    plain = [("passwords and messages are not encrypted (no TLS)", "tcp")]
+    wanted = [(password, "tcp"), *plain, (password, "quic")] if is_allowed else plain
+    found = [(each.message, each.__dict__["fields"].get("transport")) for each in caplog.records]
+    assert [each for each in found if each[0] != "fewer connections than allowed"] == wanted

@@ -110,7 +110,7 @@ def test_config_takes_every_key_of_the_original_and_names_those_without_meaning(
     told = ", ".join(config.warnings)
     for key in original:
         assert (key in told) == (KEYS[key].without is not None and KEYS[key].only is None and key not in SECRETS), key
-    assert "quic.enabled" in told
+    assert "quic.keep_alive_interval" in told
     assert "system.cache.size" in told
 
 

@@ -15,7 +15,7 @@ from headstream.model.polling import ConsumerKind, PollingKind
 from headstream.model.topology import Fsync, Limits
 from headstream.wire.codes import TABLE
 from headstream.wire.commands.offsets import ConsumerRef
-from headstream.wire.extensions import epochs, groups, messages, topics
+from headstream.wire.extensions import epochs, groups, messages, producers, topics
 from headstream.wire.records import Command
 from headstream.wire.refusals import status_of
 from headstream.wire.routes import find_route
@@ -67,6 +67,9 @@ EXAMPLES: list[Command[Any]] = [
     groups.CommitMember("s", "t", "billing", 3, 7, {1: 5}, {1: 6}, False),
     groups.CommitOffsets("s", "t", BILLING, {1: 5}, {}),
     groups.ListOffsets("s", "t", ConsumerRef(ConsumerKind.CONSUMER, 7)),
+    producers.InitProducer(),
+    producers.AppendNumbered("s", "t", 3, 1 << 62, 7, (1 << 31) - 1, SENT),
+    producers.ReleaseProducer("s", "t", 1 << 62),
 ]
 
 REPLIES: list[tuple[type[Command[Any]], Any]] = [
@@ -87,6 +90,8 @@ REPLIES: list[tuple[type[Command[Any]], Any]] = [
     (groups.ReportMember, groups.MemberAssignment(7, {1: 5}, {2: 6})),
     (groups.CommitMember, groups.GroupGeneration(7)),
     (groups.ListOffsets, groups.CommittedOffsets({1: 5, 2: 0})),
+    (producers.InitProducer, producers.NewProducer(1 << 62, 0)),
+    (producers.AppendNumbered, producers.AppendedBatch(77, 1_700_000_000_000_000, 2, True)),
 ]
 
 

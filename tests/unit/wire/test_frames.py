@@ -88,8 +88,30 @@ def test_a_pool_keeps_no_more_than_it_should() -> None:
     pool.give(bytearray(65_536))
     pool.give(bytearray(65_536))
     assert pool.size_bytes == 65_536
-    assert len(pool.take(100)) == 65_536
+    assert len(pool.take(100)) == 100, "who asks for little may keep it for long"
+    assert len(pool.take(65_536)) == 65_536
     assert pool.size_bytes == 0
+    pool.give(bytearray(100))
+    assert pool.size_bytes == 0
+
+
+def test_a_frame_buffer_holds_little_when_little_is_allowed_and_pending() -> None:
+    frames = FrameBuffer.for_requests(most_bytes=4096)
+    burst = encode_request(1) * 1000 + request_head(1, 1000)
+    assert len(frames.received(frames.take_in(memoryview(burst)))) == 1000
+    frames.done()
+    assert (frames.pending_bytes, frames.needed_bytes) == (8, 4096)
+
+
+def test_a_frame_buffer_reads_what_was_too_long_when_more_is_allowed() -> None:
+    frames = FrameBuffer.for_requests(most_bytes=1000)
+    sent = encode_request(1) + encode_request(101, bytes(2000)) + encode_request(2)
+    assert [frame.number for frame in frames.received(frames.take_in(memoryview(sent)))] == [1]
+    assert frames.fault is not None
+    frames.done()
+    frames.allow(4096)
+    assert frames.fault is None
+    assert [frame.number for frame in frames.received(0)] == [101, 2]
 
 
 def test_feed_keeps_payloads_good() -> None:

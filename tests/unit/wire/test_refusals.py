@@ -122,7 +122,6 @@ def test_the_table_has_every_code_once_and_no_route_twice() -> None:
     assert len(set(routes)) == len(routes)
     assert {entry.name for entry in TABLE.values() if not entry.needs_login} == {
         "ping",
-        "stats",
         "user.login",
         "personal_access_token.login",
     }

@@ -12,6 +12,7 @@ from typing import Any, Final, TypeAlias, TypeVar
 
 from headstream.broker.broker import Broker
 from headstream.broker.commands.balance import Balance
+from headstream.broker.commands.counts import Counts
 from headstream.broker.commands.places import Places
 from headstream.broker.connection_groups import ConnectionGroups
 from headstream.broker.login_limits import LoginLimits
@@ -31,6 +32,7 @@ from headstream.errors import (
 )
 from headstream.model.topology import MAX_BATCH_BYTES
 from headstream.wire.codes import Entry
+from headstream.wire.commands.system import TransportKind
 from headstream.wire.records import Command
 from headstream.wire.refusals import refusal
 from headstream.wire.statuses import Status
@@ -39,6 +41,9 @@ __all__ = ["Dispatcher", "Handler"]
 
 _PATIENCE: Final = 1.2
 """How many heartbeats a client may take for one."""
+
+QUIC_POLL_BYTES: Final = 1_000_000
+"""Existing command lines take no longer response over QUIC than 1 MiB."""
 
 _R = TypeVar("_R")
 Handler: TypeAlias = Callable[["Dispatcher", Session, Any], Any]
@@ -72,6 +77,7 @@ class Dispatcher:
         self.login_limits = LoginLimits(broker.monotonic)
         self.places = Places(broker.backing.log)
         self.balance = Balance()
+        self.counts = Counts(broker.backing.log)
         self.connection_groups = ConnectionGroups()
         self.members = Members(broker.groups, broker.monotonic)
         self.sessions.on_close(lambda session: self.connection_groups.end(session.client_id))
@@ -143,6 +149,12 @@ class Dispatcher:
             stream = 0 if named is None else self.places.stream(named).id
         rights = self.rights(session)
         return error if rights.knows_of(stream) else rights.unknown()
+
+    def most_polled_bytes(self, session: Session) -> int:
+        """Return about the most bytes that one poll of a session brings."""
+        if session.transport is TransportKind.QUIC and not session.is_extended:
+            return min(self.poll_bytes, QUIC_POLL_BYTES)
+        return self.poll_bytes
 
     def rights(self, session: Session) -> Rights:
         """Return what the user of a session may do, the same object until that changes."""

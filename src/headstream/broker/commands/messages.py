@@ -20,7 +20,7 @@ from headstream.errors import HeadstreamError, LimitError
 from headstream.log.catalog import TopicRecord
 from headstream.model.partitioning import Partitioning, PartitioningKind
 from headstream.model.polling import Polled, partition_of
-from headstream.model.topology import Limits
+from headstream.model.topology import MAX_BATCH_BYTES, Limits
 from headstream.wire.commands.messages import FlushMessages, PolledMessages, PollMessages, SendMessages
 from headstream.wire.records import Command
 from headstream.wire.refusals import refusal
@@ -79,7 +79,7 @@ def polled(server: Dispatcher, session: Session, command: PollMessages) -> Polle
         partition,
         command.strategy,
         command.count,
-        size_bytes=server.poll_bytes if session.transport is not None else min(server.poll_bytes, JSON_BYTES),
+        size_bytes=min(server.most_polled_bytes(session), JSON_BYTES if session.transport is None else MAX_BATCH_BYTES),
         consumer=consumer,
         auto_commit=command.auto_commit,
     )

@@ -18,15 +18,20 @@ from headstream.broker.sessions import Session
 from headstream.codec.buffer import BytesLike
 from headstream.errors import HeadstreamError, NotFoundError
 from headstream.model.topology import Fsync
-from headstream.wire.codes import Code
+from headstream.wire.codes import TABLE, Code
 from headstream.wire.commands.messages import PolledMessages, PollMessages, SendMessages
 from headstream.wire.commands.offsets import StoreOffset
 from headstream.wire.commands.sessions import Ping
 from headstream.wire.extensions.messages import FetchedMessages, FetchMessages
 from headstream.wire.records import Command
+from headstream.wire.refusals import refusal
+from headstream.wire.statuses import Status
 from headstream.wire.table import decode_command
 
-__all__ = ["answer_request", "is_slow"]
+__all__ = ["READS", "answer_request", "is_slow"]
+
+READS: Final = frozenset({Code.POLL_MESSAGES, Code.FETCH_MESSAGES})
+"""What is answered with messages, as many as there is memory for."""
 
 _SLOW: Final = frozenset(
     {
@@ -74,6 +79,8 @@ _SLOW: Final = frozenset(
         Code.GET_GROUP_LAG,
         Code.LIST_GROUP_LAGS,
         Code.SEEK_GROUP,
+        Code.INIT_PRODUCER,  # a block of numbers is taken from the catalog
+        Code.RELEASE_PRODUCER,
     }
 )
 """What may take longer than others should wait: it looks at many files, syncs, or hashes a password."""
@@ -82,7 +89,7 @@ _UNANSWERED: Final = frozenset({SendMessages, Ping, StoreOffset})
 """What is asked for all the time, and answered by a status alone."""
 
 _log: Final = logging.getLogger("headstream.server")
-_APPENDS: Final = frozenset({Code.SEND_MESSAGES, Code.APPEND_MESSAGES})
+_APPENDS: Final = frozenset({Code.SEND_MESSAGES, Code.APPEND_MESSAGES, Code.APPEND_NUMBERED})
 _BIG_BYTES: Final = 256 << 10
 """A send of so many bytes is stamped and written without the interpreter's lock for long enough to gain from another core:
 going to another thread and back costs 50 us, about what 128 KiB take."""
@@ -100,6 +107,9 @@ def answer_request(server: Dispatcher, session: Session, code: int, payload: mem
     Raises:
         HeadstreamError: why there is none.
     """
+    entry = TABLE.get(code)
+    if entry is not None and entry.is_extension and not session.is_extended:  # before anything of it is looked at
+        raise refusal(Status.INVALID_COMMAND, f"{entry.name} is not served here")
     command = decode_command(code, payload)
     if _log.isEnabledFor(logging.DEBUG):
         _note_surplus(session, command, payload)

@@ -34,13 +34,13 @@ def get_stream(server: Dispatcher, session: Session, command: GetStream) -> Stre
     """Return a stream with its topics."""
     stream = server.places.stream(command.stream)
     server.rights(session).read_stream(stream.id)
-    return detail_stream(server, stream)
+    return detail_stream(server.counts, stream)
 
 
 def list_streams(server: Dispatcher, session: Session, command: ListStreams) -> tuple[Stream, ...]:
     """Return all streams, in the order of their ids."""
     server.rights(session).list_streams()
-    return tuple(describe_stream(server, stream) for stream in server.places.snapshot().values())
+    return tuple(describe_stream(server.counts, stream) for stream in server.places.snapshot().values())
 
 
 def create_stream(server: Dispatcher, session: Session, command: CreateStream) -> StreamDetails:
@@ -54,7 +54,7 @@ def create_stream(server: Dispatcher, session: Session, command: CreateStream) -
         if any(stream.id == command.id for stream in streams.values()):
             raise refusal(Status.STREAM_ID_ALREADY_EXISTS, f"there is a stream {command.id} already", advice="Use another id")
         add_stream(log, command.name, backing.clock_us(), command.id or None)
-        return detail_stream(server, log.snapshot()[command.name])
+        return detail_stream(server.counts, log.snapshot()[command.name])
 
 
 def delete_stream(server: Dispatcher, session: Session, command: DeleteStream) -> None:

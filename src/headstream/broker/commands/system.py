@@ -7,7 +7,6 @@ import os
 import platform
 from typing import TYPE_CHECKING, Any, Final
 
-from headstream.broker.commands.counts import describe_partitions
 from headstream.broker.commands.dispatch import Dispatcher, Handler
 from headstream.broker.commands.snapshot import make_archive
 from headstream.broker.sessions import Session
@@ -30,7 +29,7 @@ from headstream.wire.statuses import Status
 if TYPE_CHECKING:
     import psutil
 
-__all__ = ["HANDLERS"]
+__all__ = ["HANDLERS", "measure"]
 
 
 @functools.cache
@@ -41,12 +40,16 @@ def _process() -> psutil.Process:
 
 
 def get_stats(server: Dispatcher, session: Session, command: GetStats) -> Stats:
-    """Return statistics; cpu usage is since the last time somebody asked."""
+    """Return statistics."""
+    return measure(server)
+
+
+def measure(server: Dispatcher) -> Stats:
+    """Return statistics of a server; processor usage is since the last call."""
     import psutil
 
-    process, memory, snapshot = _process(), psutil.virtual_memory(), server.places.snapshot()
-    topics = [topic for stream in snapshot.values() for topic in stream.topics.values()]
-    partitions = [partition for topic in topics for partition in describe_partitions(server, topic)]
+    totals = server.counts.totals(server.places.snapshot())
+    process, memory = _process(), psutil.virtual_memory()
     with process.oneshot():
         read_bytes, written_bytes = _traffic(process)
         start_us = int(process.create_time() * 1_000_000)
@@ -61,14 +64,14 @@ def get_stats(server: Dispatcher, session: Session, command: GetStats) -> Stats:
             start_time_us=start_us,
             read_bytes=read_bytes,
             written_bytes=written_bytes,
-            messages_size_bytes=sum(partition.size_bytes for partition in partitions),
-            streams_count=len(snapshot),
-            topics_count=len(topics),
-            partitions_count=len(partitions),
-            segments_count=sum(partition.segments_count for partition in partitions),
-            messages_count=sum(partition.messages_count for partition in partitions),
+            messages_size_bytes=totals.size_bytes,
+            streams_count=totals.streams_count,
+            topics_count=totals.topics_count,
+            partitions_count=totals.partitions_count,
+            segments_count=totals.segments_count,
+            messages_count=totals.messages_count,
             clients_count=len(server.sessions.list()),
-            groups_count=sum(len(topic.groups) for topic in topics),
+            groups_count=totals.groups_count,
             hostname=platform.node(),
             os_name=platform.system(),
             os_version=_os_version(),

@@ -44,14 +44,14 @@ def get_topic(server: Dispatcher, session: Session, command: GetTopic) -> TopicD
     """Return a topic with its partitions."""
     place = server.places.topic(command.stream, command.topic)
     server.rights(session).read_topic(place.stream.id, place.topic.id)
-    return detail_topic(server, place.topic)
+    return detail_topic(server.counts, place.topic)
 
 
 def list_topics(server: Dispatcher, session: Session, command: ListTopics) -> tuple[Topic, ...]:
     """Return the topics of a stream, in the order of their ids."""
     stream = server.places.stream(command.stream)
     server.rights(session).list_topics(stream.id)
-    return tuple(describe_topic(server, topic) for topic in stream.topics.values())
+    return tuple(describe_topic(server.counts, topic) for topic in stream.topics.values())
 
 
 def create_topic(server: Dispatcher, session: Session, command: CreateTopic) -> TopicDetails:
@@ -78,7 +78,7 @@ def create_topic(server: Dispatcher, session: Session, command: CreateTopic) -> 
             id_=command.id or None,
         )
         log.background.start(backing.clock_us)
-        return detail_topic(server, log.snapshot()[stream.name].topics[command.name])
+        return detail_topic(server.counts, log.snapshot()[stream.name].topics[command.name])
 
 
 def update_topic(server: Dispatcher, session: Session, command: UpdateTopic) -> None:

@@ -24,7 +24,7 @@ __all__ = [
 USERNAME_VARIABLE: Final = "HEADSTREAM_USERNAME"
 PASSWORD_VARIABLE: Final = "HEADSTREAM_PASSWORD"
 TOKEN_VARIABLE: Final = "HEADSTREAM_TOKEN"
-SCHEMES: Final = {"headstream": 8090, "http": 80, "https": 443}
+SCHEMES: Final = {"headstream": 8090, "http": 80, "https": 443, "quic": 8080}
 """What a server is asked by -> the port where none is given."""
 
 _LONGEST_MS: Final = 3_600_000
@@ -36,7 +36,8 @@ class RemoteOptions:
     """How a server is talked to.
 
     Args:
-        tls: Whether headstream:// is encrypted; https:// always is.
+        tls: Whether headstream:// is encrypted; https:// and quic:// always are.
+        tls_verify: Whether the server's certificate is checked; without it anybody on the way can read and change everything.
         tls_ca_file: A file with the certificates that are trusted, PEM; None is those of the system.
         tls_domain: The name that the server's certificate is of, where it is not the host.
         connect_timeout_ms: How long a connection may take to make.
@@ -48,6 +49,7 @@ class RemoteOptions:
     """
 
     tls: bool = False
+    tls_verify: bool = True
     tls_ca_file: str | None = None
     tls_domain: str | None = None
     connect_timeout_ms: int = 5000
@@ -55,8 +57,9 @@ class RemoteOptions:
     retry_timeout_ms: int = 30_000
 
     def __post_init__(self) -> None:
-        if not isinstance(self.tls, bool):
-            raise InvalidOptionError(f"tls is {self.tls!r}", advice="Use True or False")
+        for name in ("tls", "tls_verify"):
+            if not isinstance(getattr(self, name), bool):
+                raise InvalidOptionError(f"{name} is {getattr(self, name)!r}", advice="Use True or False")
         for name, least in (("connect_timeout_ms", 1), ("timeout_ms", 1), ("retry_timeout_ms", 0)):
             value = getattr(self, name)
             if not isinstance(value, (int, float)) or not least <= value <= _LONGEST_MS:
@@ -68,7 +71,7 @@ class Address:
     """Where a server is, who asks, and how.
 
     Args:
-        scheme: `headstream`, `http` or `https`.
+        scheme: `headstream`, `http`, `https` or `quic`.
         host: A name or an address.
         port: 1 to 65535.
         username: Who logs in, or None where a token does.
@@ -157,11 +160,11 @@ def _read_options(parts: SplitResult, given: Mapping[str, Any]) -> RemoteOptions
             raise InvalidOptionError(what, advice=f"There is {', '.join(kinds)}")
         said[name] = _read_option(name, text, str(kinds[name]))
     options = RemoteOptions(**(said | dict(given)))
-    if parts.scheme == "https":
+    if parts.scheme in ("https", "quic"):
         options = replace(options, tls=True)
     elif parts.scheme == "http" and options.tls:
         raise InvalidOptionError("http:// is not encrypted", advice="Use https://")
-    if not options.tls and (options.tls_ca_file or options.tls_domain):
+    if not options.tls and (options.tls_ca_file or options.tls_domain or not options.tls_verify):
         raise InvalidOptionError("options of TLS without TLS", advice="Add tls=true")
     return options
 

@@ -17,12 +17,13 @@ class Backoff:
     Args:
         limit_s: For how long in all to try, from the first failure on.
         random: Returns a number from 0 to 1.
+        until_s: Until when to try instead, seconds of the clock that next_wait() is told; None counts from the first failure.
     """
 
-    def __init__(self, limit_s: float, random: Callable[[], float]) -> None:
+    def __init__(self, limit_s: float, random: Callable[[], float], *, until_s: float | None = None) -> None:
         self._limit_s = limit_s
         self._random = random
-        self._until_s: float | None = None
+        self._until_s = until_s
         self._next_s = _FIRST_S
 
     def next_wait(self, now_s: float) -> float | None:

@@ -54,6 +54,12 @@ _ONCE_ONLY: Final = frozenset(
 )
 """Commands that do something else when they are done twice, or are refused the second time."""
 
+_LEAST_S: Final = 0.1
+"""So long an answer is waited for, however little time is left."""
+
+_KEEPS_DOUBT: Final = _ONCE_ONLY | {Code.APPEND_NUMBERED}
+"""Commands of which it matters whether they were done, though some of them may be done twice."""
+
 _FORGOTTEN: Final = (Status.STALE_CLIENT, Status.UNAUTHENTICATED)
 """The server does not know the connection any more, and has done nothing: another one serves."""
 
@@ -109,6 +115,7 @@ class Caller:
         wait_ms: float = 0,
         may_repeat: Callable[[], bool] | None = None,
         is_patient: bool = True,
+        patience_s: float | None = None,
     ) -> _R:
         """Return the reply to a command.
 
@@ -117,6 +124,8 @@ class Caller:
             wait_ms: How much longer than usual the answer may take.
             may_repeat: Says, of a command that is not to be done twice, whether it may be repeated nevertheless.
             is_patient: Whether a connection that broke is made again for as long as the options say, or not at all.
+            patience_s: For how long in all to try, seconds, instead of what the options say; the last answer, too, has to come
+                within it.
 
         Raises:
             ClosedError: the caller is closed.
@@ -126,19 +135,32 @@ class Caller:
         """
         self._interrupted.discard(threading.get_ident())
         doubt: OutcomeUnknownError | None = None
-        backoff = Backoff(self.address.options.retry_timeout_ms / 1000 if is_patient else 0, random.random)
+        until_s = None if patience_s is None else time.monotonic() + patience_s
+        backoff = Backoff(self.address.options.retry_timeout_ms / 1000 if is_patient else 0, random.random, until_s=until_s)
         while True:
             self.open()
             try:
                 connection = self._take()
-                return self._ask_over(connection, command, wait_ms)
+                return self._ask_over(connection, command, self._shortened(wait_ms, until_s))
             except OutcomeUnknownError as error:
                 if not (_may_repeat(command) or (may_repeat is not None and may_repeat())):
                     raise
-                doubt = error if command.code in _ONCE_ONLY else None
+                doubt = error if command.code in _KEEPS_DOUBT else None
                 self._pause(backoff, error)
             except ServerUnreachableError as error:
                 self._pause(backoff, doubt or error)
+            except HeadstreamError as error:
+                if doubt is None:
+                    raise
+                doubt.add_note(f"When it was asked again, the server refused: {error}")
+                raise doubt from error
+
+    def _shortened(self, wait_ms: float, until_s: float | None) -> float:
+        """Return how much longer or shorter than usual an answer may take, where there is an end to all trying."""
+        if until_s is None:
+            return wait_ms
+        left_ms = max(_LEAST_S, until_s - time.monotonic()) * 1000
+        return min(wait_ms, left_ms - self.address.options.timeout_ms)
 
     def begin(self, command: Command[_R]) -> Pending[_R]:
         """Send a command whose reply is looked at later; it must be one that may be repeated.

@@ -169,13 +169,17 @@ def make_tls(address: Address) -> ssl.SSLContext:
         InvalidOptionError: the file of trusted certificates cannot be used.
     """
     try:
-        return ssl.create_default_context(cafile=address.options.tls_ca_file)
+        context = ssl.create_default_context(cafile=address.options.tls_ca_file)
     except OSError as error:
         raise InvalidOptionError(
             f"tls_ca_file cannot be used: {error.strerror or error}",
             where=address.options.tls_ca_file,
             advice="Name a PEM file with certificates",
         ) from None
+    if not address.options.tls_verify:
+        context.check_hostname = False
+        context.verify_mode = ssl.CERT_NONE
+    return context
 
 
 def break_link(link: socket.socket) -> None:

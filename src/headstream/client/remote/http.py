@@ -187,6 +187,9 @@ class HttpConnection:
             raise lost(self._address, "it does not speak HTTP there") from error
         except (OSError, http.client.HTTPException) as error:
             raise lost(self._address, error) from error
+        if response.status != 204 and response.getheader("Content-Length", response.getheader("Transfer-Encoding")) is None:
+            # The headers themselves were cut short: what looks like an answer without a body is none.
+            raise lost(self._address, "the server closed it in the middle of an answer")
         is_json = (response.getheader("Content-Type") or "").partition(";")[0].strip() == _JSON
         if response.status >= 300:
             refused = self._refusal(response.status, body if is_json else b"")

@@ -10,11 +10,12 @@ from headstream.client.remote.caller import Caller, Pending
 from headstream.client.remote.topology import RemoteTopics
 from headstream.codec.binary import decode_sent
 from headstream.codec.buffer import BytesLike
-from headstream.errors import ClosedError, HeadstreamError, ServerUnreachableError
+from headstream.errors import ClosedError, HeadstreamError, NotFoundError, ServerError, ServerUnreachableError
 from headstream.model.groups import Member
 from headstream.model.identifiers import TopicName
 from headstream.model.message import MAX_STATE_OFFSETS, MessageState, StateChange
 from headstream.model.polling import Consumer, Polled, PollingStrategy, check_poll
+from headstream.model.producers import Appended, BatchNumber, ProducerId
 from headstream.model.topology import MAX_BATCH_BYTES
 from headstream.wire.commands.offsets import ConsumerRef
 from headstream.wire.extensions.messages import (
@@ -25,11 +26,17 @@ from headstream.wire.extensions.messages import (
     SetState,
     WaitMessages,
 )
+from headstream.wire.extensions.producers import AppendNumbered, InitProducer, ReleaseProducer
+from headstream.wire.statuses import Status
 
 __all__ = ["PolledAhead", "RemoteMessages"]
 
 _AVAILABLE: Final = frozenset({MessageState.AVAILABLE.value})
 _ALL_STATES: Final = tuple(range(1, 256))
+_NO_SUCH_COMMAND: Final = (Status.INVALID_COMMAND, 404)
+"""What a server says of a command that it does not know; over HTTP, of a path."""
+_RELEASE_S: Final = 1.0
+"""For so long is tried to have a producer forgotten."""
 _LONGEST_WAIT_MS: Final = 60_000
 """One wait; who waits for longer asks again."""
 
@@ -69,6 +76,51 @@ class RemoteMessages:
         """
         command = AppendMessages(topic.stream, topic.topic, partition, batch)
         return self._caller.call(command, may_repeat=lambda: self._finds_repeats(topic, batch)).offset
+
+    def append(
+        self,
+        topic: TopicName,
+        partition: int,
+        batch: BytesLike,
+        number: BatchNumber | None = None,
+        *,
+        patience_s: float | None = None,
+    ) -> Appended:
+        """Append a batch to a partition, by its number once however often it is sent; see Appends.append().
+
+        Args:
+            topic: Stream and topic.
+            partition: From 1.
+            batch: Messages as sent, back to back.
+            number: Of the batch; None sends it without, as send() does.
+            patience_s: For how long to try, seconds; None is as long as the options say.
+
+        Raises:
+            OutcomeUnknownError: it may be stored or not.
+        """
+        if number is None:
+            return Appended(self.send(topic, partition, batch), None, -1)
+        command = AppendNumbered(topic.stream, topic.topic, partition, *number, batch)
+        found = self._caller.call(command, patience_s=patience_s)
+        return Appended(found.offset, found.timestamp_us, found.count, found.is_repeat)
+
+    def init_producer(self, *, patience_s: float | None = None) -> ProducerId | None:
+        """Return an id to number batches with, None from a server that knows no numbers.
+
+        Args:
+            patience_s: For how long to try, seconds; None is as long as the options say.
+        """
+        try:
+            found = self._caller.call(InitProducer(), patience_s=patience_s)
+        except (ServerError, NotFoundError) as error:
+            if error.status in _NO_SUCH_COMMAND:
+                return None
+            raise
+        return ProducerId(found.producer_id, found.epoch)
+
+    def release_producer(self, topic: TopicName, producer_id: int) -> None:
+        """Have the server forget a producer, which sends nothing more to a topic; it is not tried for long."""
+        self._caller.call(ReleaseProducer(topic.stream, topic.topic, producer_id), patience_s=_RELEASE_S)
 
     def _finds_repeats(self, topic: TopicName, batch: BytesLike) -> bool:
         """Return whether a topic passes over what it has of a batch already, as far as the server can be asked."""

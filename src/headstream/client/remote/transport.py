@@ -19,6 +19,10 @@ def connector_of(address: Address) -> Connector:
         from headstream.client.remote.tcp import TcpConnector
 
         return TcpConnector(address)
+    if address.scheme == "quic":
+        from headstream.client.remote.quic import QuicConnector
+
+        return QuicConnector(address)
     from headstream.client.remote.http import HttpConnector
 
     return HttpConnector(address)

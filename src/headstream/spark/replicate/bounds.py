@@ -110,6 +110,8 @@ class WaitingBounds:
         ids, tables = self._ledger.waiting_ids(), sorted(self._ledger.waiting_tables())
         parts = [f"schema id {_first(ids)}"] if ids else []
         parts += [f"table {_first([f'{schema}.{name}' for schema, name in tables])}"] if tables else []
+        loads = self._ledger.waiting("load").count
+        parts += [f"partitions that are behind {loads:,} rows of full loads"] if loads else []
         return " and ".join(parts) or "their schemas"
 
 

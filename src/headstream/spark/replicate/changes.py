@@ -13,11 +13,13 @@ A decoded batch has the table's own columns first, in their own types, then the 
     _hs_old.<key>   <type>   the key column's value before the change, null where it is not told
     _hs_topic, _hs_partition, _hs_offset   where it came from
 
-collapse() gives the table's columns and, of each key's changes, what they come to:
+collapse() gives the table's columns and, of each key whose changes all carry the whole row, the last one:
 
-    _hs_delete      bool     the key's last change deletes it
-    _hs_sequence    string   the last change's sequence
-    _hs_versions    string   null: every column is of that sequence; else the version of each column, see versions.py
+    _hs_delete      bool     it deletes the row
+    _hs_sequence    string   its sequence
+    _hs_versions    string   null: every column is of that sequence, see row_versions.py
+
+and all changes of the other keys as they are: of those that leave columns out, and of those that changes of key connect.
 
 A table without a key has one of its own, `_hs_change` (string): a change's sequence, or where a loaded row came from. Its
 rows are appended, each once; whoever wants updates and deletes of such a table names its key columns.
@@ -25,9 +27,9 @@ rows are appended, each once; whoever wants updates and deletes of such a table 
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
-from dataclasses import dataclass
-from typing import Any, Final, TypeAlias
+from collections.abc import Callable, Iterable
+from dataclasses import dataclass, field
+from typing import Final, TypeAlias
 
 import numpy as np
 import pyarrow as pa
@@ -35,17 +37,25 @@ import pyarrow.compute as pc
 
 from headstream.codec.replicate import TableMetadata
 from headstream.spark.replicate.column_masks import ColumnMasks, ask_masks
-from headstream.spark.replicate.folding import Fold, Key, Move, fold_changes
-from headstream.spark.replicate.versions import LOAD_MARK
+from headstream.spark.replicate.versions import LATE_MARK, LOAD_MARK
 
-__all__ = ["BOOKKEEPING", "CHANGE_KEY", "OLD_PREFIX", "OPERATIONS", "RESERVED_PREFIX", "Collapsed", "collapse", "keys_of"]
+__all__ = [
+    "BOOKKEEPING",
+    "CHANGE_KEY",
+    "OLD_PREFIX",
+    "OPERATIONS",
+    "RESERVED_PREFIX",
+    "Collapsed",
+    "collapse",
+    "departures",
+    "keys_of",
+]
 
 OPERATIONS: Final = ("INSERT", "UPDATE", "DELETE", "REFRESH")
 _INSERT, _UPDATE, _DELETE, _REFRESH = range(4)
 RESERVED_PREFIX: Final = "_hs_"
 OLD_PREFIX: Final = "_hs_old."
 CHANGE_KEY: Final = "_hs_change"
-"""Types that a change mask never speaks of."""
 
 BOOKKEEPING: Final = [
     pa.field("_hs_operation", pa.int8()),
@@ -62,27 +72,35 @@ BOOKKEEPING: Final = [
 ]
 
 
-FindRows: TypeAlias = Callable[[list[Key]], Mapping[Key, dict[str, Any]]]
-"""Keys -> the rows that a table has of them, as they are before a merge."""
+_NOT_OF_EVENTS: Final = frozenset({"_hs_changed", "_hs_last_event", "_hs_logged_us", "_hs_topic", "_hs_partition", "_hs_offset"})
+Asked: TypeAlias = Callable[[pa.Table], pa.ChunkedArray]
+"""Rows with key columns -> which of them may have keys whose changes are all wanted."""
 
 
 @dataclass(frozen=True, slots=True)
 class Collapsed:
-    """One change a key.
+    """What changes come to as far as they alone tell it.
 
     Args:
-        changes: The table's columns, `_hs_delete`, `_hs_sequence`, `_hs_versions`.
+        changes: One change a key: the schema's columns, `_hs_delete`, `_hs_sequence`, `_hs_versions`.
         count: Changes that went in.
-        partial: Whether any row has versions of its own for its columns.
         rejected: Rows that cannot be applied: (topic, partition, offset, reason).
-        moves: Changes of key that did not carry every column: what comes late for the key before belongs to the one after.
+        events: All changes of the other keys: the schema's columns, the key before as `_hs_old.<key>`, `_hs_sequence`,
+            `_hs_operation`, `_hs_delete`, `_hs_moved` (a change of key), `_hs_partial` (columns are left out), `_hs_columns`,
+            `_hs_transaction`, `_hs_event`; None if there are none.
+        present: Column mask -> the columns that a change carries.
+        deletions: The highest deletion of each key that has one: key columns, `_hs_sequence`.
+        columns: The columns that the table has from its source. An insert writes all of them, those that its schema does not
+            have with null.
     """
 
     changes: pa.Table
     count: int
-    partial: bool
-    rejected: list[tuple[str, int, int, str]]
-    moves: list[Move]
+    rejected: list[tuple[str, int, int, str]] = field(default_factory=list)
+    events: pa.Table | None = None
+    present: Callable[[bytes | None], frozenset[str]] = lambda mask: frozenset()
+    deletions: pa.Table | None = None
+    columns: tuple[str, ...] = ()
 
 
 def keys_of(metadata: TableMetadata) -> list[str]:
@@ -90,16 +108,20 @@ def keys_of(metadata: TableMetadata) -> list[str]:
     return list(metadata.key_columns) or [CHANGE_KEY]
 
 
-def collapse(changes: pa.Table, metadata: TableMetadata, columns: list[str], find_rows: FindRows = lambda keys: {}) -> Collapsed:
-    """Return what many changes of one table come to: the last one of each key, key changes split, absent columns kept absent.
+def collapse(
+    changes: pa.Table, metadata: TableMetadata, columns: Iterable[str], wanted: Asked | None = None, *, soft: bool = False
+) -> Collapsed:
+    """Return the last change of each key whose changes are whole, and all changes of the others.
 
     Args:
         changes: Decoded changes, in any order, repeats allowed.
         metadata: The columns and keys of the schema they were decoded by.
-        columns: The target table's columns in its own order, which `_hs_versions` follows; those of the schema are among them.
-        find_rows: Reads the table's rows, for changes of key that do not carry every column.
+        deletions: The highest deletion of each key that has one: key columns, `_hs_sequence`.
+        columns: The columns that the table has from its source; those of the schema are among them.
+        wanted: Says of which keys all changes are wanted anyway; None: of none.
+        soft: Whether a deleted row keeps its values, so that what comes before its deletion is wanted.
     """
-    names = [column.name for column in metadata.columns]
+    names, columns = [column.name for column in metadata.columns], tuple(columns)
     keys = list(metadata.key_columns)
     if not keys:
         return _collapse_keyless(changes, names)
@@ -108,23 +130,43 @@ def collapse(changes: pa.Table, metadata: TableMetadata, columns: list[str], fin
         old = pc.coalesce(changes[OLD_PREFIX + key], changes[key])
         changes = changes.set_column(place, changes.schema.field(place), old)
     masks = ColumnMasks(metadata)
-    partial = _partial_rows(masks, changes)
     moved = _key_moved(changes, keys)
-    rows = changes.append_column("_hs_partial", partial).append_column("_hs_moved", pc.and_(moved, partial))
+    rows = changes.append_column("_hs_partial", _partial_rows(masks, changes)).append_column("_hs_moved", moved)
     rows = rows.append_column("_hs_delete", pc.equal(changes["_hs_operation"], pa.scalar(_DELETE, pa.int8())))
     idle = pc.and_not(_idle_rows(masks, changes), moved)
     if pc.any(idle).as_py():
-        rows, moved = rows.filter(pc.invert(idle)), moved.filter(pc.invert(idle))
-    rows = pa.concat_tables([rows, _departures(rows.filter(moved), keys)])
-    bookkeeping = ["_hs_delete", "_hs_sequence", "_hs_columns", "_hs_partial", "_hs_moved", *(OLD_PREFIX + key for key in keys)]
-    ordered = _ordered(rows.select([*names, *bookkeeping]))
-    if pc.any(ordered["_hs_partial"]).as_py():
-        result, moves = _fold_partial(ordered, keys, Fold(keys, columns, masks.of), find_rows)
-        has_versions = result["_hs_versions"].null_count < result.num_rows
-        return Collapsed(result, changes.num_rows, has_versions, [], moves)
+        rows = rows.filter(pc.invert(idle))
+    marks = pc.or_(rows["_hs_partial"], rows["_hs_moved"])
+    if not set(names).issuperset(columns):  # the source has dropped a column: an update says nothing of it
+        marks = pc.or_(marks, _are_updates(rows))
+    if wanted is not None:
+        marks = pc.or_(marks, wanted(rows))
+    rows, events = _divide(rows, keys, marks, soft=soft)
+    ordered = _ordered(rows.select([*names, "_hs_delete", "_hs_sequence"]))
     last = ordered.take(_by_key(ordered, keys, ("_hs_place", "max"))["_hs_place_max"])
     last = last.append_column("_hs_versions", pa.nulls(last.num_rows, pa.string()))
-    return Collapsed(last.select([*names, "_hs_delete", "_hs_sequence", "_hs_versions"]), changes.num_rows, False, [], [])
+    deleted = ordered.filter(ordered["_hs_delete"])
+    deleted = deleted.take(_by_key(deleted, keys, ("_hs_place", "max"))["_hs_place_max"]).select([*keys, "_hs_sequence"])
+    return Collapsed(last, changes.num_rows, [], events, masks.of, deleted, columns)
+
+
+def _divide(rows: pa.Table, keys: list[str], marks: pa.ChunkedArray, *, soft: bool) -> tuple[pa.Table, pa.Table | None]:
+    """Return the rows of keys of which the last change is enough, and the rows of the other keys: those with a marked row."""
+    moved, deletes = rows["_hs_moved"], rows["_hs_delete"]
+    deleted_after = soft and pc.any(deletes).as_py() and not pc.all(deletes).as_py()
+    if not deleted_after and not pc.any(marks).as_py():
+        return rows, None
+    marked = rows.select(keys).append_column("_hs_mark", marks).append_column("_hs_delete", deletes)
+    left = _departures(rows.filter(moved), keys).select([*keys, "_hs_moved", "_hs_delete"]).rename_columns(marked.schema.names)
+    grouped = pa.concat_tables([marked, left])
+    groups = _by_key(grouped, keys, ("_hs_mark", "any"), ("_hs_delete", "any"), ("_hs_delete", "all"), ("_hs_place", "list"))
+    told = groups["_hs_mark_any"]
+    if deleted_after:
+        told = pc.or_(told, pc.and_not(groups["_hs_delete_any"], groups["_hs_delete_all"]))
+    places = pc.list_flatten(groups.filter(told)["_hs_place_list"]).combine_chunks()
+    is_event = pc.is_in(pa.array(np.arange(rows.num_rows)), places)
+    names = [name for name in rows.schema.names if name not in _NOT_OF_EVENTS]
+    return rows.filter(pc.invert(is_event)), rows.filter(is_event).select(names)
 
 
 def _collapse_keyless(changes: pa.Table, names: list[str]) -> Collapsed:
@@ -137,12 +179,13 @@ def _collapse_keyless(changes: pa.Table, names: list[str]) -> Collapsed:
     place = [rows["_hs_topic"], *(rows[name].cast(pa.string()) for name in ("_hs_partition", "_hs_offset"))]
     origin = pc.binary_join_element_wise("", *place, LOAD_MARK)
     loaded = pc.equal(rows["_hs_operation"], pa.scalar(_REFRESH, pa.int8()))
-    rows = rows.append_column(CHANGE_KEY, pc.if_else(loaded, origin, rows["_hs_sequence"]))
+    own = pc.replace_substring_regex(rows["_hs_sequence"], f"^.*{LATE_MARK}", "")  # a repeat may have another place, see loads.py
+    rows = rows.append_column(CHANGE_KEY, pc.if_else(loaded, origin, own))
     rows = rows.take(_by_key(rows, [CHANGE_KEY], ("_hs_place", "min"))["_hs_place_min"])
     rows = rows.append_column("_hs_delete", pa.repeat(False, rows.num_rows))
     rows = rows.append_column("_hs_versions", pa.nulls(rows.num_rows, pa.string()))
     result = rows.select([*names, CHANGE_KEY, "_hs_delete", "_hs_sequence", "_hs_versions"])
-    return Collapsed(result, changes.num_rows, False, rejected, [])
+    return Collapsed(result, changes.num_rows, rejected)
 
 
 def _coordinates(changes: pa.Table, reason: str) -> list[tuple[str, int, int, str]]:
@@ -157,6 +200,18 @@ def _key_moved(changes: pa.Table, keys: list[str]) -> pa.ChunkedArray:
     for key in keys:
         moved = pc.or_(moved, pc.fill_null(pc.not_equal(changes[key], changes[OLD_PREFIX + key]), False))
     return pc.and_(is_update, moved)
+
+
+def departures(changes: pa.Table, keys: list[str]) -> pa.Table:
+    """Return, for those of some decoded changes that change their row's key, the deletion of the key before."""
+    if not changes.num_rows or any(OLD_PREFIX + key not in changes.schema.names for key in keys):
+        return changes.slice(0, 0)
+    moved = changes.filter(_key_moved(changes, keys))
+    for key in keys:
+        place = moved.schema.get_field_index(key)
+        moved = moved.set_column(place, moved.schema.field(place), pc.coalesce(moved[OLD_PREFIX + key], moved[key]))
+    place = moved.schema.get_field_index("_hs_operation")
+    return moved.set_column(place, moved.schema.field(place), pa.array([_DELETE] * moved.num_rows, pa.int8()))
 
 
 def _departures(moved: pa.Table, keys: list[str]) -> pa.Table:
@@ -199,23 +254,3 @@ def _partial_rows(masks: ColumnMasks, changes: pa.Table) -> pa.ChunkedArray:
 
 def _are_updates(changes: pa.Table) -> pa.ChunkedArray:
     return pc.equal(changes["_hs_operation"], pa.scalar(_UPDATE, pa.int8()))
-
-
-def _fold_partial(ordered: pa.Table, keys: list[str], fold: Fold, find_rows: FindRows) -> tuple[pa.Table, list[Move]]:
-    """Return one row a key: the last one, or for keys that have partial changes what their changes come to."""
-    groups = _by_key(ordered, keys, ("_hs_place", "max"), ("_hs_place", "list"), ("_hs_partial", "any"))
-    last = ordered.take(groups.filter(pc.invert(groups["_hs_partial_any"]))["_hs_place_max"])
-    last = last.append_column("_hs_versions", pa.nulls(last.num_rows, pa.string()))
-    names = [name for name in fold.columns if name in ordered.schema.names]
-    result_columns = [*names, "_hs_delete", "_hs_sequence", "_hs_versions"]
-    last = last.select(result_columns)
-    places = pc.list_flatten(groups.filter(groups["_hs_partial_any"])["_hs_place_list"])
-    changes = ordered.take(places.take(pc.sort_indices(places))).to_pylist()
-    moves = [
-        Move(tuple(change[OLD_PREFIX + key] for key in keys), tuple(change[key] for key in keys), change["_hs_sequence"])
-        for change in changes
-        if change["_hs_moved"] and not change["_hs_delete"]
-    ]
-    folded = fold_changes(changes, fold, OLD_PREFIX, find_rows([move.before for move in moves]) if moves else {})
-    rows = [{name: row[name] for name in result_columns} for row in folded]
-    return pa.concat_tables([last, pa.Table.from_pylist(rows, schema=last.schema)]), moves

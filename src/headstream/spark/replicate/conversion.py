@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Callable
-from decimal import Context, Decimal
+from decimal import Context, Decimal, InvalidOperation
 from typing import Any, Final
 
 import pyarrow as pa
@@ -18,7 +18,7 @@ from headstream.codec.avro_plan import ColumnBuffers, ColumnPlan
 from headstream.codec.avro_schema import MAX_PRECISION
 from headstream.errors import SchemaError
 
-__all__ = ["array_from_buffers", "array_from_json", "arrow_type", "convert", "find_outside", "time_texts"]
+__all__ = ["array_from_buffers", "array_from_json", "arrow_type", "convert", "find_outside", "number_texts", "time_texts"]
 
 _ARROW_TYPES: Final[dict[str, pa.DataType]] = {
     "TINYINT": pa.int8(),
@@ -204,3 +204,30 @@ def time_texts(texts: pa.StringArray) -> pa.StringArray:
     for pattern, spelled in _TIME_SPELLINGS:
         texts = pc.replace_substring_regex(texts, pattern, spelled)
     return texts
+
+
+def number_texts(texts: pa.StringArray, scale: int | None) -> pa.StringArray:
+    """Return texts of wide numbers in one spelling, so that `1.10` and `1.1` are one key.
+
+    Args:
+        texts: As sources write them; what is no finite number stays as it is.
+        scale: Digits after the point; None: as many as the number needs.
+    """
+    encoded = texts.dictionary_encode()
+    known = pa.array([_number_text(text, scale) for text in encoded.dictionary.to_pylist()], pa.string())
+    return pc.take(known, encoded.indices)
+
+
+def _number_text(text: str, scale: int | None) -> str:
+    try:
+        number = Decimal(text)
+    except InvalidOperation:
+        return text
+    if not number.is_finite():
+        return text
+    plain = f"{number:f}"
+    if scale is None:
+        return plain.rstrip("0").rstrip(".") if "." in plain else plain
+    whole, _, digits = plain.partition(".")
+    kept = digits.rstrip("0").ljust(scale, "0")
+    return f"{whole}.{kept}" if kept else whole

@@ -16,6 +16,7 @@ The same code runs on Spark's executors and in the driver; the zone is read from
 from __future__ import annotations
 
 import functools
+import json
 import pickle
 from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass, field
@@ -28,6 +29,7 @@ import pyarrow as pa
 from headstream.codec import envelopes as forms
 from headstream.codec.envelopes import Envelopes, group_by_schema, split_envelopes, ungrouped_rows
 from headstream.errors import SchemaError
+from headstream.spark.replicate.frame_times import PartitionTimes, times_of
 from headstream.spark.replicate.json_rows import decode_json_rows
 from headstream.spark.replicate.mask_orders import MaskOrders
 from headstream.spark.replicate.raw import offsets_and_data, raw_rows, read_ipc, write_ipc
@@ -51,7 +53,7 @@ _GATHERED_BYTES: Final = 32 << 20
 DECODED_SCHEMA: Final = pa.schema(
     [
         pa.field("kind", pa.string(), nullable=False),
-        pa.field("schema_id", pa.string()),  # of changes; of a finding its text
+        pa.field("schema_id", pa.string()),  # of changes; of a finding its text; of times PartitionTimes as JSON
         pa.field("count", pa.int64(), nullable=False),
         pa.field("content", pa.binary(), nullable=False),  # an Arrow IPC stream, where there is one
     ]
@@ -72,6 +74,7 @@ class Decoded:
         events: Where these stand in their transactions, EVENTS_SCHEMA, where that is wanted.
         findings: What a user should know -> how many messages it is about.
         size_bytes: Size of the messages that went in.
+        times: Log times of all messages by partition, in the order in which they were read.
     """
 
     metadata: list[pa.RecordBatch] = field(default_factory=list)
@@ -82,6 +85,7 @@ class Decoded:
     events: list[pa.RecordBatch] = field(default_factory=list)
     findings: dict[str, int] = field(default_factory=dict)
     size_bytes: int = 0
+    times: list[PartitionTimes] = field(default_factory=list)
 
     @property
     def message_count(self) -> int:
@@ -100,6 +104,7 @@ class Decoded:
         self.unwanted += other.unwanted
         self.events += other.events
         self.size_bytes += other.size_bytes
+        self.times += other.times
         self.note(other.findings)
 
     def note(self, findings: Mapping[str, int]) -> None:
@@ -116,6 +121,7 @@ class Decoded:
         rows = [(kind, schema_id, batch.num_rows, write_ipc(batch)) for kind, schema_id, batch in groups]
         rows += [("finding", finding, count, b"") for finding, count in self.findings.items()]
         rows.append(("bytes", None, self.size_bytes, b""))
+        rows += [("times", json.dumps(times), 0, b"") for times in self.times]
         if self.unwanted:
             rows.append(("unwanted", None, self.unwanted, b""))
         columns = list(zip(*rows, strict=True))
@@ -132,6 +138,8 @@ class Decoded:
                 decoded.unwanted += count
             elif kind == "bytes":
                 decoded.size_bytes += count
+            elif kind == "times":
+                decoded.times.append(PartitionTimes(*json.loads(name)))
             elif kind == "finding":
                 decoded.note({name: count})
             elif kind == "changes":
@@ -174,7 +182,7 @@ class Decoder:
         """
         offsets, data = offsets_and_data(raw.column("payload"))
         ends = np.frombuffer(offsets, np.int32)
-        decoded = Decoded(size_bytes=int(ends[-1] - ends[0]))
+        decoded = Decoded(size_bytes=int(ends[-1] - ends[0]), times=_times_of(raw))
         envelopes = split_envelopes(offsets, data)
         form = np.frombuffer(envelopes.form, np.uint8)
         reasons: dict[int, str] = {row: str(fault) for row, fault in envelopes.faults.items()}
@@ -270,6 +278,11 @@ class Decoder:
             own_schema = text(envelopes.schema_start[row], envelopes.schema_end[row])
             others.setdefault((schema_id or "", own_schema), []).append(row)
         return groups | {key: np.array(rows, np.int64) for key, rows in others.items()}
+
+
+def _times_of(raw: pa.RecordBatch) -> list[PartitionTimes]:
+    partitions, times_us = (raw.column(name).to_numpy(zero_copy_only=False) for name in ("partition", "timestamp_us"))
+    return times_of(raw.column("topic"), partitions, times_us)
 
 
 def decode_partitions(zone: SchemaZone, options: DecodeOptions) -> Callable[[Iterator[pa.RecordBatch]], Iterator[pa.RecordBatch]]:

@@ -26,13 +26,15 @@ from headstream.errors import DecodeError, InvalidOptionError, SchemaError, Stor
 from headstream.spark.arrow_functions import arrow_function
 from headstream.spark.kafka.header_rows import HeaderDecoder
 from headstream.spark.options import RowShape
+from headstream.spark.replicate.aligned_reader import planned_until
 from headstream.spark.replicate.collecting import collect
 from headstream.spark.replicate.config import ReplicateConfig, is_kafka
 from headstream.spark.replicate.decode import DECODED_SPARK_SCHEMA
+from headstream.spark.replicate.frame_times import FrameTimes, PartitionTimes
 from headstream.spark.replicate.log_source import FORMAT, READ_COLUMNS, Decode, decoding_source
 from headstream.spark.replicate.zone import SchemaZone, ZoneEntry
 
-__all__ = ["Input", "add_declared_schemas", "check_topics", "open_input"]
+__all__ = ["Input", "add_declared_schemas", "check_topics", "open_input", "query_checkpoint"]
 
 _HEAP_SHARE: Final = 8
 """Of the driver's heap a micro-batch is one part in so many, at most: decoded and collected, it is there several times over."""
@@ -71,6 +73,14 @@ class Input(Protocol):
             in_pieces: Whether it is fetched in pieces that fit into the driver of Spark.
         """
 
+    def read_until(self, batch_id: int, times: list[PartitionTimes]) -> int | None:
+        """Return the log time before which all partitions are read with a micro-batch; None where that is not told.
+
+        Args:
+            batch_id: The micro-batch, which is planned.
+            times: Those of its messages.
+        """
+
     def read_again(self, batch: DataFrame, wanted: pa.Table, *, in_pieces: bool) -> pa.Table:
         """Return messages of a micro-batch, the columns of raw.SOURCE_COLUMNS, those wanted and others.
 
@@ -81,26 +91,29 @@ class Input(Protocol):
         """
 
 
-def open_input(spark: SparkSession, config: ReplicateConfig, decode: Decode, source: DataFrame | None = None) -> Input:
+def open_input(
+    spark: SparkSession, config: ReplicateConfig, decode: Decode, times: FrameTimes, source: DataFrame | None = None
+) -> Input:
     """Return what a pipeline reads.
 
     Args:
         spark: A session made by headstream.spark.session().
         config: Which topics, of which log or cluster.
         decode: What executors do with raw messages.
+        times: What is known of the log times of a stream that plans by offsets alone.
         source: A streaming DataFrame in place of them.
 
     Raises:
         InvalidOptionError: the DataFrame is not a stream or lacks a column, or there is nothing to read.
     """
     if source is not None:
-        return FrameInput(_from_frame(source), decode)
+        return FrameInput(_from_frame(source), decode, times)
     if config.source is None:
         raise InvalidOptionError("there is nothing to read", where="source", advice="Give a source, or a DataFrame")
     if not is_kafka(config.source):
         return LogInput(spark, config, decode)
     stream = spark.readStream.format("headstream").option("headers", "binary").options(**_subscription(config))
-    return FrameInput(_to_raw(stream.options(**config.kafka).load()), decode)
+    return FrameInput(_to_raw(stream.options(**config.kafka).load()), decode, times)
 
 
 class FrameInput:
@@ -109,11 +122,13 @@ class FrameInput:
     Args:
         messages: The columns of raw.SOURCE_COLUMNS.
         decode: What executors do with them.
+        times: What is known of the log times of the stream.
     """
 
-    def __init__(self, messages: DataFrame, decode: Decode) -> None:
+    def __init__(self, messages: DataFrame, decode: Decode, times: FrameTimes) -> None:
         self._messages = messages
         self._decode = decode
+        self._times = times
 
     def stream(self) -> DataFrame:
         """Return the stream: the messages."""
@@ -122,6 +137,10 @@ class FrameInput:
     def decode(self, batch: DataFrame, *, in_pieces: bool) -> pa.Table:
         """Return what the messages of a micro-batch come to."""
         return collect(batch.mapInArrow(self._decode, DECODED_SPARK_SCHEMA), in_pieces=in_pieces)
+
+    def read_until(self, batch_id: int, times: list[PartitionTimes]) -> int | None:
+        """Return the log time before which all partitions are read with a micro-batch; None where that is not told."""
+        return self._times.read_until(batch_id, times)
 
     def read_again(self, batch: DataFrame, wanted: pa.Table, *, in_pieces: bool) -> pa.Table:
         """Return the messages of a micro-batch between the least and the greatest offset wanted."""
@@ -143,6 +162,7 @@ class LogInput:
         self._spark = spark
         self._options = _subscription(config) | {"maxBytesPerTrigger": str(size)}
         self._url = str(config.source)
+        self._checkpoint = query_checkpoint(config)
         self._decode = decode
 
     def stream(self) -> DataFrame:
@@ -153,6 +173,10 @@ class LogInput:
     def decode(self, batch: DataFrame, *, in_pieces: bool) -> pa.Table:
         """Return what the messages of a micro-batch come to."""
         return collect(batch, in_pieces=in_pieces)
+
+    def read_until(self, batch_id: int, times: list[PartitionTimes]) -> int | None:
+        """Return the log time before which all partitions are read with a micro-batch; None where that is not told."""
+        return planned_until(self._checkpoint, batch_id)
 
     def read_again(self, batch: DataFrame, wanted: pa.Table, *, in_pieces: bool) -> pa.Table:
         """Return the log's messages between the least and the greatest offset wanted of each partition."""
@@ -172,6 +196,11 @@ class LogInput:
             endingOffsets=json.dumps(ending),
         )
         return collect(_to_raw(read.load()), in_pieces=in_pieces)
+
+
+def query_checkpoint(config: ReplicateConfig) -> Path:
+    """Return where the Spark query of a pipeline keeps its checkpoint."""
+    return config.checkpoint / "spark"
 
 
 def _subscription(config: ReplicateConfig) -> dict[str, str]:

@@ -46,7 +46,8 @@ class Parcel:
     Args:
         id: Its number; 0 before the ledger has it.
         state: As the module says.
-        cause: `schema`, `table` or `transaction`, what it waits for, or `message`, which is at fault itself.
+        cause: `schema`, `table`, `transaction` or `load` (that the log is read up to its REFRESH rows), what it waits for, or
+            `message`, which is at fault itself.
         schema_id: The schema that its messages name, where that is known and is one.
         table_schema: The schema of its table, where that is known.
         table_name: The name of its table.
@@ -59,6 +60,9 @@ class Parcel:
         batch: The micro-batch that set it aside.
         release: The release that it is chosen for.
         transaction_key: The transaction that it waits for; its messages are all of that one.
+        logged_from_us: When the source's log took the first of its messages, microseconds since 1970 UTC; None where an older
+            version set it aside.
+        logged_until_us: When it took the last one.
     """
 
     id: int = 0
@@ -76,6 +80,8 @@ class Parcel:
     batch: int | None = None
     release: int | None = None
     transaction_key: str | None = None
+    logged_from_us: int | None = None
+    logged_until_us: int | None = None
 
     @property
     def count(self) -> int:
@@ -212,10 +218,10 @@ class Ledger:
         query = "SELECT state, SUM(until_offset - from_offset) FROM parcels WHERE state <> 'done' GROUP BY state"
         return dict(self._all(query))
 
-    def waiting(self) -> Waiting:
-        """Return how much waits, in whatever state."""
+    def waiting(self, cause: str | None = None) -> Waiting:
+        """Return how much waits, in whatever state; for one cause, or for any."""
         query = f"SELECT TOTAL(until_offset - from_offset), TOTAL(size_bytes), MIN(since_us) FROM parcels WHERE {WAITS}"
-        ((count, size_bytes, oldest_us),) = self._all(query)
+        ((count, size_bytes, oldest_us),) = self._all(f"{query} AND cause = COALESCE(?, cause)", (cause,))
         return Waiting(int(count), int(size_bytes), oldest_us)
 
     def waiting_ids(self) -> list[str]:
@@ -235,19 +241,20 @@ class Ledger:
             transactions_before_us: What waits for its transaction counts when it does so since then or longer.
         """
         query = (
-            "SELECT DISTINCT cause IN ('table', 'transaction'), table_schema, table_name FROM parcels "
+            "SELECT DISTINCT cause IN ('table', 'transaction', 'load'), table_schema, table_name FROM parcels "
             f"WHERE {WAITS} AND (cause <> 'transaction' OR since_us <= ?)"
         )
         found = self._all(query, (transactions_before_us,))
         return {(schema, name) if is_table else None for is_table, schema, name in found}
 
-    def begin_release(self, schema_ids: Iterable[str], tables: Iterable[Table], count: int) -> int | None:
+    def begin_release(self, schema_ids: Iterable[str], tables: Iterable[Table], count: int, read_until_us: int = 0) -> int | None:
         """Choose parcels for a release: those of transactions that are not open, then the oldest first.
 
         Args:
             schema_ids: Schemas that have come.
             tables: Tables to be tried again.
             count: Most messages of one release; a larger parcel, or a transaction, goes alone and whole.
+            read_until_us: The log time before which everything is read: REFRESH rows that wait for that come back.
 
         Returns:
             The release's number, or None where nothing is ready.
@@ -260,6 +267,8 @@ class Ledger:
                 continue  # the rest of its transaction waits for the table, and comes back with it
             wanted = ready if parcel.cause == "table" else ids
             is_ready = (parcel.table if parcel.cause == "table" else parcel.schema_id) in wanted
+            if parcel.cause == "load":
+                is_ready = (parcel.logged_until_us or 0) < read_until_us
             if is_ready or parcel.state == "called" or parcel.cause == "transaction":
                 bundles.setdefault(_bundle_of(parcel), []).append(parcel)
         chosen: list[Parcel] = []

@@ -2,6 +2,8 @@
 
     1    pipeline, parcels, failing, requests
     2    parcels.transaction_key, open_transactions, closed_transactions     before: none
+    3    parcels.logged_from_us, parcels.logged_until_us     before: not known, so that what waits for a schema may be of any time
+         (and table_memory.py: where loads begin is kept otherwise)
 
 Each step leads from the version before to its own; a new ledger takes all of them. Who writes to an older one brings it
 up first. The version stands for all of the checkpoint's databases: it rises too when what is remembered of tables
@@ -38,6 +40,10 @@ STEPS: Final = (
         "key TEXT PRIMARY KEY, last_event INTEGER, events TEXT NOT NULL, since_us INTEGER NOT NULL) WITHOUT ROWID",
         "CREATE TABLE closed_transactions (number INTEGER PRIMARY KEY AUTOINCREMENT, key TEXT NOT NULL UNIQUE)",
         "CREATE INDEX parcels_by_transaction ON parcels (transaction_key) WHERE transaction_key IS NOT NULL",
+    ),
+    (
+        "ALTER TABLE parcels ADD COLUMN logged_from_us INTEGER",
+        "ALTER TABLE parcels ADD COLUMN logged_until_us INTEGER",
     ),
 )
 """What leads to version 1, 2, ..."""
@@ -137,4 +143,6 @@ def _unnumbered(connection: sqlite3.Connection, where: str) -> int:
             where=where,
             advice="Run the pipeline with a new checkpoint and new tables; it reads the source from its start",
         )
+    if "logged_from_us" in columns:
+        return 3
     return 2 if "transaction_key" in columns else 1

@@ -1,22 +1,32 @@
-"""Full loads of a table, and where their rows stand among its changes.
+"""Full loads of a table, and the place of their rows among its changes.
 
-A REFRESH row has no change sequence, so its place is told by when the log took it. A load begins with the first
-REFRESH row that was logged after changes of the table were; its floor is the highest change sequence logged before that
-row. A loaded row gets an effective sequence of its own:
+The rule. H(t) is the highest change sequence of the table that was logged before the time t. A row's place is a text:
+
+    place(change)                        its change sequence, whenever it was logged and however often
+    place(REFRESH row logged at t)       floor, LOAD_MARK, t           of the load that it belongs to
+
+REFRESH rows of a table that are no further apart than `load_gap` belong to one load. After a longer pause, from the row at e
+to the one at a, the row at a begins a new load where a change newer than H(e) was logged in the pause, more than `load_gap`
+before a; its floor is H(a). Else the rows go on with the load before, or begin the first one, whose floor is "". A load that is
+begun by hand at a time has the rows since, and the floor H of that time; if that is the floor of the load before, AGAIN_MARK
+is added to it.
 
     ".1690000000000000"                                        a row of the first load: below every change
     "20230321213416580000000000000000017.1690000000000000"     a row of a later load: floor, a point, log time in us
 
-It beats everything up to the floor, loses to every later change, and to the same row when it is loaded again later.
-Changes that were logged before a load began and are read after it cannot rise above its floor. When a change newer
-than the floor was logged after a load's last row, the load is over, and rows at or below its floor, which it did not
-bring, are no longer in the source.
+A load is over when the table has a change above its floor: rows below its first possible place, which it did not bring, are
+gone from the source. All of this follows from the set of (log time, REFRESH or change sequence) alone: H is a maximum, and
+spans of rows are a union, so neither order, nor cut, nor repetition of reading matters. What must be known is everything
+logged before a REFRESH row (`read_until_us`); until then the row waits (processor.py). Changes never wait for a load.
 
-All of it depends on what the log holds and not on how it is cut into micro-batches, and learning the same again changes nothing.
+A change that comes although everything logged before its load was thought to be read (its schema came after `schema_wait`, it
+was redriven from the dead letter, log times went backwards) and is above the floor of a load that began after it was
+logged has the place `floor,sequence` of the first such load: below all its rows, in the order of such changes.
 """
 
 from __future__ import annotations
 
+from bisect import bisect_left, bisect_right
 from dataclasses import dataclass, field
 from typing import Any, Final
 
@@ -26,7 +36,8 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from headstream.spark.replicate.changes import OPERATIONS
-from headstream.spark.replicate.versions import LOAD_MARK, LOAD_TIME_CHARACTERS
+from headstream.spark.replicate.load_marks import Mark, steps_of, thinned
+from headstream.spark.replicate.versions import AGAIN_MARK, LATE_MARK, LOAD_MARK, LOAD_TIME_CHARACTERS
 
 __all__ = ["LOAD_GAP_US", "Load", "Loads"]
 
@@ -34,8 +45,14 @@ LOAD_GAP_US: Final = 5 * 60 * 1_000_000
 """How long after a change a REFRESH row must be logged to begin a new load. Within it rows of one load and the changes
 around it may stand in the log in any order: partitions, resent batches."""
 
-_MOST_LOADS: Final = 8
-_MOST_MARKS: Final = 64
+MOST_LOADS: Final = 64
+"""Loads that are remembered. A REFRESH row logged before the oldest of them counts as of the first load, below every change."""
+MOST_MARKS: Final = 65_536
+"""Points of H that are kept exactly while a partition is behind. With more of them every second one is dropped: changes logged
+between two marks then count as newer than a load that begins there."""
+MOST_PAST_MARKS: Final = 256
+"""Points of H that are kept of what is read, for loads whose rows come after everything around them; thinned likewise."""
+_BATCH_PAST_MARKS: Final = 16
 _REFRESH: Final = OPERATIONS.index("REFRESH")
 
 
@@ -45,7 +62,7 @@ class Load:
 
     Args:
         begun_us: When the log took its first row, microseconds since 1970 UTC.
-        ended_us: When the log took the last row seen of it.
+        ended_us: When the log took the last row seen of it; before `begun_us` where it has none.
         floor: The highest change sequence logged before it; "" for the first load.
     """
 
@@ -60,23 +77,45 @@ class Loads:
 
     Args:
         loads: The newest ones, oldest first.
-        marks: (log time, highest change sequence until then) after each batch of changes, both rising.
-        changed_us: Log time of the first change that is newer than the newest load and was logged after its last row.
-        settled: Floor of the newest load whose vanished rows have been removed: nothing at or below it counts any more.
+        read_until_us: Everything logged before this time has been learned, and rows logged before it have their place. From
+            the start those at 0, the time of messages whose source has no times: they are of one load.
+        highest: H of that time.
+        changed_us: When the first change newer than everything before the newest load's last row was logged.
+        marks: Steps of H from `read_until_us` on.
+        past: Some steps of H before.
+        spans: First and last log time of REFRESH rows from `read_until_us` on that are no further apart than the gap.
+        begins: Times from `read_until_us` on at which a load begins by hand.
+        ended_us: Until when loads are over by hand, with or without rows.
+        has_below_first: Whether late changes have a place below the first load, below which there is nothing else.
+        settled: What has a place below this text has been removed.
     """
 
     loads: list[Load] = field(default_factory=list)
-    marks: list[tuple[int, str]] = field(default_factory=list)
+    read_until_us: int = 1
+    highest: str = ""
     changed_us: int | None = None
+    marks: list[Mark] = field(default_factory=list)
+    past: list[Mark] = field(default_factory=list)
+    spans: list[tuple[int, int]] = field(default_factory=list)
+    begins: list[int] = field(default_factory=list)
+    ended_us: int = -1
+    has_below_first: bool = False
     settled: str = ""
 
     @property
     def vanished(self) -> str | None:
-        """The floor at and below which rows have vanished from the source, where a load is over and they are still there."""
+        """The text below which places are of rows that have vanished from the source; None where there is nothing to remove."""
         newest = self.loads[-1] if self.loads else None
-        if newest is None or self.changed_us is None or newest.ended_us < newest.begun_us or newest.floor <= self.settled:
+        if newest is None:
             return None
-        return newest.floor
+        if self.ended_us < newest.begun_us and (newest.ended_us < newest.begun_us or self._newest_change <= newest.floor):
+            return None
+        bound = f"{newest.floor}{LOAD_MARK}"
+        return bound if (newest.floor or self.has_below_first) and bound > self.settled else None
+
+    @property
+    def _newest_change(self) -> str:
+        return self.marks[-1][1] if self.marks else self.highest
 
     def begin(self, at_us: int) -> bool:
         """Begin a load by hand: REFRESH rows logged from a time on belong to it.
@@ -85,142 +124,277 @@ class Loads:
             at_us: The time, microseconds since 1970 UTC.
 
         Returns:
-            Whether a load begins then; not where rows logged since are placed in an earlier load already.
+            Whether a load begins then; not where rows logged since have their place in an earlier load already.
         """
         newest = self.loads[-1] if self.loads else None
-        if newest is not None and newest.begun_us < at_us <= newest.ended_us:
-            return False
-        if newest is None or newest.begun_us < at_us:
-            self._add(Load(at_us, at_us - 1, self._floor_at(at_us)))  # no row of it yet, so that it cannot be over
+        if newest is not None and newest.begun_us != at_us and at_us <= newest.ended_us:
+            return newest.begun_us > at_us
+        if newest is not None and newest.begun_us >= at_us:
+            return True
+        if at_us >= self.read_until_us:
+            self.begins = sorted({*self.begins, at_us})
+        else:
+            self._add(Load(at_us, at_us - 1, self._own_floor(self._past_highest(at_us))))
         return True
 
     def end(self) -> None:
-        """Say by hand that the newest load is over, which otherwise the next change says."""
-        if self.loads and self.changed_us is None:
-            self.changed_us = self.loads[-1].ended_us
+        """Say by hand that the newest load is over, which otherwise the next change says; it may have no rows at all."""
+        begun_us = [*(load.begun_us for load in self.loads[-1:]), *self.begins, *(first for first, _ in self.spans)]
+        self.ended_us = max([self.ended_us, *begun_us])
 
     def settle(self) -> None:
         """Remember that what had vanished is removed."""
-        if self.loads:
-            self.settled = max(self.settled, self.loads[-1].floor)
+        self.settled = self.vanished or self.settled
 
-    def learn(self, changes: pa.Table, gap_us: int = LOAD_GAP_US) -> bool:
-        """Learn from a batch of changes which loads there are; return whether rows of a load are among them.
+    def learn(self, changes: pa.Table, read_until_us: int, gap_us: int = LOAD_GAP_US) -> bool:
+        """Learn from a batch of changes which loads there are; return whether REFRESH rows are among them.
+
+        Learning the same again changes nothing.
 
         Args:
-            changes: `_hs_operation`, `_hs_sequence` and `_hs_logged_us` of all of the table's changes in the batch.
+            changes: `_hs_operation`, `_hs_sequence` and `_hs_logged_us` of some of the table's changes.
+            read_until_us: All of the table's changes logged before this time are in this batch or were in earlier ones.
             gap_us: As LOAD_GAP_US.
         """
-        if not changes.num_rows:
-            return False
-        logged = pc.fill_null(changes["_hs_logged_us"], 0).combine_chunks().to_numpy()
-        is_load = _is_load(changes).to_numpy(zero_copy_only=False)
-        batch = _Batch.of(changes, ~is_load, logged)
-        self._learn(np.unique(logged[is_load]), batch, gap_us)
-        if batch.times.size and (not self.marks or self._rises(batch)):
-            self.marks.append((int(batch.times[-1]), batch.highest))
-            self.marks.sort()
-            if len(self.marks) > _MOST_MARKS:
-                del self.marks[: _MOST_MARKS // 2 : 2]
-        return bool(is_load.any())
+        has_loads = False
+        if changes.num_rows:
+            logged = _logged(changes)
+            is_load = _is_load(changes).to_numpy(zero_copy_only=False)
+            has_loads = bool(is_load.any())
+            if has_loads:
+                self._learn_rows(np.sort(logged[is_load]), gap_us)
+            self._learn_changes(changes, np.flatnonzero(~is_load), logged, read_until_us)
+        self._fold(max(read_until_us, self.read_until_us), gap_us)
+        return has_loads
 
-    def place(self, changes: pa.Table) -> pa.Table:
-        """Return changes with effective sequences; what a settled load has made obsolete is left out.
+    def place(self, changes: pa.Table, gap_us: int = LOAD_GAP_US, *, keeps_all: bool = False) -> pa.Table:
+        """Return changes with their places as `_hs_sequence`; what a settled load has removed is left out.
 
         Args:
-            changes: Decoded changes that learn() has seen.
+            changes: Decoded changes that learn() has seen, REFRESH rows only from before `read_until_us`.
+            gap_us: As LOAD_GAP_US.
+            keeps_all: Whether the table keeps what loads have removed: it is merged, and to be removed again.
         """
         sequences = changes["_hs_sequence"].combine_chunks()
         loaded = _is_load(changes)
-        logged = pc.fill_null(changes["_hs_logged_us"], 0).combine_chunks()
-        newest = self.loads[-1] if self.loads else None
-        if newest is not None and newest.floor:
-            late = pc.and_(pc.less(logged, newest.begun_us), pc.greater(sequences, newest.floor))
-            sequences = pc.if_else(pc.and_not(late, loaded), newest.floor, sequences)
+        logged = _logged(changes)
+        if self.loads and logged.size and int(logged.min()) < self.loads[-1].begun_us:
+            sequences = self._place_late(sequences, loaded, logged, gap_us)
         if pc.any(loaded).as_py():
             begins = np.array([load.begun_us for load in self.loads], np.int64)
-            numbers = np.maximum(np.searchsorted(begins, logged.to_numpy(), "right") - 1, 0)
-            floors = pc.take(pa.array([load.floor for load in self.loads], pa.string()), pa.array(numbers))
-            times = pc.utf8_lpad(logged.cast(pa.string()), LOAD_TIME_CHARACTERS, "0")
+            numbers = np.searchsorted(begins, logged, "right")
+            floors = pc.take(pa.array(["", *(load.floor for load in self.loads)], pa.string()), pa.array(numbers))
+            times = pc.utf8_lpad(pa.array(logged).cast(pa.string()), LOAD_TIME_CHARACTERS, "0")
             sequences = pc.if_else(loaded, pc.binary_join_element_wise(floors, times, LOAD_MARK), sequences)
         place = changes.schema.get_field_index("_hs_sequence")
         placed = changes.set_column(place, changes.schema.field(place), sequences)
-        return placed.filter(pc.greater(sequences, self.settled)) if self.settled else placed
+        if not self.settled:
+            return placed
+        if keeps_all:
+            if pc.any(pc.less(sequences, self.settled)).as_py():
+                self.settled = ""
+            return placed
+        return placed.filter(pc.greater_equal(sequences, self.settled))
 
-    def _rises(self, batch: _Batch) -> bool:
-        return int(batch.times[-1]) > self.marks[-1][0] or batch.highest > self.marks[-1][1]
+    def _place_late(self, sequences: pa.Array, loaded: pa.Array, logged: npt.NDArray[np.int64], gap_us: int) -> pa.Array:
+        """Return the sequences with those of late changes below the first load that began after they were logged."""
+        is_placed = loaded
+        for load in self.loads:
+            begun_us = load.begun_us if load.floor else load.begun_us - gap_us  # within the gap it is above the first load
+            before = pc.and_(pa.array(logged < begun_us), pc.greater(sequences, load.floor))
+            late = pc.and_not(before, is_placed)
+            if pc.any(late).as_py():
+                sequences = pc.if_else(late, pc.binary_join_element_wise(load.floor, sequences, LATE_MARK), sequences)
+                is_placed = pc.or_(is_placed, late)
+                self.has_below_first = self.has_below_first or not load.floor
+        return sequences
 
-    def _learn(self, rows_us: npt.NDArray[np.int64], batch: _Batch, gap_us: int) -> None:
-        """Follow the loads through a batch: rows within reach of the newest load extend it, the next one begins another."""
-        while True:
-            newest = self.loads[-1] if self.loads else None
-            ended_us, floor = (-1, "") if newest is None else (newest.ended_us, newest.floor)
-            seen = self.changed_us if self.changed_us is not None and self.changed_us > ended_us else None
-            first = batch.first_after(ended_us, floor)
-            self.changed_us = min((us for us in (seen, first) if us is not None), default=None)
-            later = rows_us[rows_us > ended_us]
-            if not later.size:
-                return
-            reach_us = np.inf if self.changed_us is None else self.changed_us + gap_us
-            within = later[later <= reach_us]
-            if not within.size:
-                begun_us = int(later[0])
-                self._add(Load(begun_us, begun_us, self._floor_at(begun_us, batch)))
-            elif newest is None:
-                self._add(Load(int(within[0]), int(within[-1]), ""))
+    def _learn_rows(self, times_us: npt.NDArray[np.int64], gap_us: int) -> None:
+        for late_us in sorted({*times_us[times_us < self.read_until_us].tolist()}):
+            self._learn_late_row(late_us, gap_us)
+        new = times_us[times_us >= self.read_until_us]
+        if not new.size:
+            return
+        breaks = np.flatnonzero(np.diff(new) > gap_us)
+        firsts, lasts = new[np.concatenate(([0], breaks + 1))].tolist(), new[np.concatenate((breaks, [-1]))].tolist()
+        spans: list[tuple[int, int]] = []
+        for first, last in sorted([*self.spans, *zip(firsts, lasts, strict=True)]):
+            if spans and first - spans[-1][1] <= gap_us:
+                spans[-1] = spans[-1][0], max(last, spans[-1][1])
             else:
-                newest.ended_us = int(within[-1])
+                spans.append((first, last))
+        self.spans = spans
+
+    def _learn_late_row(self, at_us: int, gap_us: int) -> None:
+        """Give a REFRESH row, behind what has its place already, a load: one that is near, or one of its own in between."""
+        number = bisect_right([load.begun_us for load in self.loads], at_us) - 1
+        after = self.loads[number + 1] if number + 1 < len(self.loads) else None
+        if number >= 0 and at_us <= self.loads[number].ended_us + gap_us:
+            self.loads[number].ended_us = max(at_us, self.loads[number].ended_us)
+        elif after is not None and after.begun_us - at_us <= gap_us:
+            after.begun_us = at_us
+        elif number >= 0 or not self.loads:
+            ended_us = self.loads[number].ended_us if number >= 0 else -1
+            known = self._past_highest(ended_us)
+            changed = self.changed_us if after is None else None
+            changed = next((us for us, sequence in self.past if us >= ended_us and sequence > known), changed)
+            if changed is not None and at_us > changed + gap_us:
+                self.loads.insert(number + 1, Load(at_us, at_us, self._past_highest(at_us)))
+            elif number >= 0:
+                self.loads[number].ended_us = max(at_us, self.loads[number].ended_us)
+            else:
+                self.loads.insert(0, Load(at_us, at_us, ""))
+
+    def _past_highest(self, at_us: int) -> str:
+        """Return H of a time that is read already, as far as it is still known."""
+        number = bisect_left(self.past, (at_us, "")) - 1
+        return self.past[number][1] if number >= 0 else ""
+
+    def _learn_changes(
+        self, changes: pa.Table, rows: npt.NDArray[np.int64], logged: npt.NDArray[np.int64], read_until_us: int
+    ) -> None:
+        times, sequences = logged[rows], changes["_hs_sequence"].combine_chunks()
+        sequences = sequences if rows.size == changes.num_rows else sequences.take(pa.array(rows))
+        late = times < self.read_until_us
+        if late.any():
+            self.highest = max(self.highest, pc.max(sequences.filter(pa.array(late))).as_py())
+            times, sequences = times[~late], sequences.filter(pa.array(~late))
+        if not times.size:
+            return
+        if (np.diff(times) < 0).any():
+            order = np.argsort(times, kind="stable")
+            times, sequences = times[order], sequences.take(pa.array(order))
+        if not (self.spans or self.marks or self.begins) and int(times[-1]) < read_until_us:
+            self._pass(times, sequences)
+            return
+        fresh = steps_of(times, sequences)
+        marks: list[Mark] = []
+        for mark in sorted([*self.marks, *fresh]):
+            if mark[1] > (marks[-1][1] if marks else self.highest):
+                if marks and marks[-1][0] == mark[0]:
+                    marks.pop()
+                marks.append(mark)
+        self.marks = thinned(marks, MOST_MARKS)
+
+    def _pass(self, times: npt.NDArray[np.int64], sequences: pa.Array) -> None:
+        """Take in changes between which no load can begin, in the order of their log times."""
+        highest = pc.max(sequences).as_py()
+        if highest <= self.highest:
+            return
+        if self.changed_us is None:
+            self.changed_us = int(times[pc.index(pc.greater(sequences, self.highest), True).as_py()])
+        step = max(1, len(times) // _BATCH_PAST_MARKS)
+        for start in range(0, len(times), step):
+            part = sequences.slice(start, step)
+            self._raise(int(times[min(start + step, len(times)) - 1]), pc.max(part).as_py())
+
+    def _raise(self, at_us: int, sequence: str) -> None:
+        if sequence > self.highest:
+            self.highest = sequence
+            self.past.append((at_us, sequence))
+
+    def _fold(self, until_us: int, gap_us: int) -> None:
+        """Give everything logged before a time its load, in the order of log times."""
+        marks, taken = self.marks, 0
+
+        def take(before_us: int) -> None:
+            """Let H rise to a time; the first step since the newest load's last row is what may end that load."""
+            nonlocal taken
+            while taken < len(marks) and marks[taken][0] < before_us:
+                if self.changed_us is None:
+                    self.changed_us = marks[taken][0]
+                self._raise(*marks[taken])
+                taken += 1
+
+        for first_us, last_us, is_begun in self._due(until_us):
+            take(first_us)
+            newest = self.loads[-1] if self.loads else None
+            if newest is not None and newest.ended_us < newest.begun_us <= first_us and not is_begun:
+                newest.ended_us = last_us  # begun by hand, this is its first row
+            elif is_begun or (self.changed_us is not None and first_us > self.changed_us + gap_us):
+                self._add(Load(first_us, last_us, self._own_floor(self.highest)))
+            elif newest is None:
+                self._add(Load(first_us, last_us, ""))
+            else:
+                newest.ended_us = max(last_us, newest.ended_us)
+            if last_us >= first_us:
+                take(last_us)
+                self.changed_us = None
+        take(until_us)
+        del marks[:taken]
+        self.past = thinned(self.past, MOST_PAST_MARKS)
+        self.read_until_us = until_us
+
+    def _due(self, until_us: int) -> list[tuple[int, int, bool]]:
+        """Take out what begins before a time: (first row, last row before it, False), or (begin by hand, before it, True)."""
+        begins = [at_us for at_us in self.begins if at_us < until_us]
+        due = [(at_us, at_us - 1, True) for at_us in begins]
+        spans: list[tuple[int, int]] = []
+        for first, last in self.spans:
+            start = first
+            for at_us in [at_us for at_us in begins if first < at_us <= last]:
+                due.append((start, at_us - 1, False))
+                start = at_us
+            if start < until_us:
+                due.append((start, min(last, until_us - 1), False))
+            if last >= until_us:
+                spans.append((max(start, until_us), last))
+        self.begins = [at_us for at_us in self.begins if at_us >= until_us]
+        self.spans = spans
+        return sorted(due, key=lambda span: (span[0], not span[2]))
+
+    def _own_floor(self, floor: str) -> str:
+        """Return the floor of the next load: above that of the newest also where nothing changed in between."""
+        newest = self.loads[-1].floor if self.loads else None
+        return f"{newest}{AGAIN_MARK}" if newest is not None and newest >= floor else floor
 
     def _add(self, load: Load) -> None:
         self.loads.append(load)
-        del self.loads[:-_MOST_LOADS]
+        del self.loads[:-MOST_LOADS]
         self.changed_us = None
-
-    def _floor_at(self, at_us: int, batch: _Batch | None = None) -> str:
-        """Return the highest change sequence logged before a time."""
-        known = [sequence for us, sequence in self.marks if us < at_us]
-        here = batch.highest_before(at_us) if batch is not None else ""
-        return max([here, *known])
 
     def to_document(self) -> dict[str, Any]:
         """Return it as JSON has it."""
         loads = [[load.begun_us, load.ended_us, load.floor] for load in self.loads]
-        return {"loads": loads, "marks": self.marks, "changed_us": self.changed_us, "settled": self.settled}
+        names = (
+            "read_until_us",
+            "highest",
+            "changed_us",
+            "marks",
+            "past",
+            "spans",
+            "begins",
+            "ended_us",
+            "has_below_first",
+            "settled",
+        )
+        return {"loads": loads} | {name: getattr(self, name) for name in names}
 
     @classmethod
     def from_document(cls, document: dict[str, Any]) -> Loads:
-        """Return what to_document() wrote."""
+        """Return what to_document() wrote, of this version or of the one that kept a mark a batch."""
         loads = [Load(begun_us, ended_us, floor) for begun_us, ended_us, floor in document["loads"]]
         marks = [(us, sequence) for us, sequence in document["marks"]]
-        return cls(loads, marks, document["changed_us"], document["settled"])
+        if "read_until_us" in document:
+            names = ("read_until_us", "highest", "changed_us", "begins", "ended_us", "has_below_first", "settled")
+            known = {name: document[name] for name in names}
+            past, spans = ([(first, second) for first, second in document[name]] for name in ("past", "spans"))
+            return cls(loads=loads, marks=marks, past=past, spans=spans, **known)
+        steps: list[Mark] = []
+        for us, sequence in sorted(marks):
+            if sequence > (steps[-1][1] if steps else ""):
+                steps.append((us, sequence))
+        # What the older version had placed stays placed: everything seen so far counts as read.
+        until_us = 1 + max([0, *(us for us, _ in steps), *(load.ended_us for load in loads)])
+        settled = f"{document['settled']}{LOAD_MARK}" if document["settled"] else ""
+        highest = steps[-1][1] if steps else ""
+        return cls(loads, until_us, highest, document["changed_us"], past=steps, settled=settled)
 
 
-def _is_load(changes: pa.Table) -> pa.BooleanArray:
+def _is_load(changes: pa.Table) -> pa.Array:
     return pc.equal(changes["_hs_operation"], pa.scalar(_REFRESH, pa.int8())).combine_chunks()
 
 
-@dataclass(frozen=True, slots=True)
-class _Batch:
-    """The changes of a batch by log time: times rising, and the highest sequence up to each."""
-
-    times: npt.NDArray[np.int64]
-    sequences: pa.StringArray
-    highest: str
-
-    @classmethod
-    def of(cls, changes: pa.Table, is_change: npt.NDArray[np.bool_], logged_us: npt.NDArray[np.int64]) -> _Batch:
-        order = np.flatnonzero(is_change)
-        order = order[np.argsort(logged_us[order], kind="stable")]
-        sequences = pc.take(changes["_hs_sequence"].combine_chunks(), pa.array(order))
-        return cls(logged_us[order], sequences, pc.max(sequences).as_py() or "")
-
-    def first_after(self, at_us: int, floor: str) -> int | None:
-        """Return the log time of the first change above a sequence that was logged after a time."""
-        start = int(np.searchsorted(self.times, at_us, "right"))
-        index = pc.index(pc.greater(self.sequences.slice(start), floor), True).as_py()
-        return None if index < 0 else int(self.times[start + index])
-
-    def highest_before(self, at_us: int) -> str:
-        """Return the highest sequence logged before a time."""
-        highest: str | None = pc.max(self.sequences.slice(0, int(np.searchsorted(self.times, at_us, "left")))).as_py()
-        return highest or ""
+def _logged(changes: pa.Table) -> npt.NDArray[np.int64]:
+    logged: npt.NDArray[np.int64] = pc.fill_null(changes["_hs_logged_us"], 0).combine_chunks().to_numpy()
+    return logged

@@ -15,9 +15,9 @@ from pyspark.sql.datasource import DataSource, DataSourceStreamReader, InputPart
 from pyspark.sql.types import StructType
 
 from headstream.spark.options import parse_options
+from headstream.spark.replicate.aligned_reader import AlignedStreamReader
 from headstream.spark.replicate.decode import DECODED_SPARK_SCHEMA
 from headstream.spark.replicate.raw import SOURCE_COLUMNS
-from headstream.spark.stream_reader import HeadstreamStreamReader
 
 __all__ = ["FORMAT", "READ_COLUMNS", "Decode", "decoding_source", "to_raw"]
 
@@ -38,7 +38,7 @@ def decoding_source(decode: Decode) -> type[DataSource]:
         decode: What each task does with the messages that it reads.
     """
 
-    class Reader(HeadstreamStreamReader):
+    class Reader(AlignedStreamReader):
         def read(self, partition: InputPartition) -> Iterator[pa.RecordBatch]:
             return decode(to_raw(batch) for batch in super().read(partition))
 

@@ -51,6 +51,10 @@ def format_metrics(status: dict[str, Any]) -> str:
     ):
         lines += _family(state, "gauge", text, {(): status[state]})
     lines += _family("oldest_wait_seconds", "gauge", "How long the oldest waits.", {(): status["oldest_wait_seconds"] or 0})
+    waiting = {(): status["waiting_for_loads"]}
+    lines += _family(
+        "waiting_for_loads", "gauge", "Rows of full loads that wait until all partitions are read up to them.", waiting
+    )
     oldest = status["oldest_transaction"]
     lines += _family("open_transactions", "gauge", "Transactions that are not whole and wait.", {(): status["open_transactions"]})
     waited = 0 if oldest is None else oldest["wait_seconds"]

@@ -36,22 +36,21 @@ _COORDINATES: Final = pa.schema([RAW_SCHEMA.field(name) for name in COORDINATE_C
 
 @dataclass(frozen=True, slots=True)
 class Held:
-    """Messages of a table that takes no changes at the moment, or, with a column TRANSACTION, of transactions that are not whole.
+    """Messages of a table that wait.
 
     Args:
         table: The table.
         reason: Why they wait.
-        messages: RAW_SCHEMA; before they are read again their coordinates, with schema ids and reasons.
+        messages: RAW_SCHEMA; before they are read again their coordinates, with schema ids and reasons. With `transaction` as
+            the cause also a column TRANSACTION.
+        cause: What they wait for: that the table takes changes again, that their transactions are whole, or that the log is
+            read up to their load.
     """
 
     table: Table
     reason: str
     messages: pa.Table
-
-    @property
-    def cause(self) -> Literal["table", "transaction"]:
-        """What they wait for."""
-        return "transaction" if TRANSACTION in self.messages.column_names else "table"
+    cause: Literal["table", "transaction", "load"] = "table"
 
 
 @dataclass(frozen=True, slots=True)
@@ -73,7 +72,7 @@ class Release:
     @property
     def repeats(self) -> bool:
         """Whether some of its messages may have been applied before: by itself, or before they were set aside."""
-        return self.resumed or any(parcel.cause not in ("schema", "transaction") for parcel in self.parcels)
+        return self.resumed or any(parcel.cause not in ("schema", "transaction", "load") for parcel in self.parcels)
 
 
 class ParkingLot:
@@ -135,7 +134,7 @@ class ParkingLot:
         return int(messages.num_rows)
 
     def hold(self, held: Iterable[Held], now_us: int, also: Record = no_record) -> None:
-        """Set raw messages aside until their table takes changes again, or their transaction is whole.
+        """Set raw messages aside until their table takes changes again, or what else their cause says.
 
         Args:
             held: The messages.
@@ -167,7 +166,8 @@ class ParkingLot:
     def delay(self, parcels: Iterable[Parcel]) -> None:
         """Move parked messages to the delayed topic."""
         for parcel in parcels:
-            placed, mark = self._delayed.put(self._read_whole(parcel))
+            reason = f"its schema has not come in time: schema id {parcel.schema_id}"
+            placed, mark = self._delayed.put(_with_reason(self._read_whole(parcel), reason))
             moved = _parcels(placed, self._delayed.topic, "delayed", parcel.cause, parcel.since_us, None)
             self._ledger.add((replace(m, reason=None) for m in moved), done=[parcel.id], marks={self._delayed.mark: mark})
 
@@ -177,17 +177,18 @@ class ParkingLot:
             dead, marks = self._place_dead(_with_reason(self._read_whole(parcel), reason), now_us)
             self._ledger.add(dead, done=[parcel.id], marks=marks)
 
-    def next_release(self, schema_ids: Iterable[str], tables: Iterable[Table]) -> Release | None:
+    def next_release(self, schema_ids: Iterable[str], tables: Iterable[Table], read_until_us: int = 0) -> Release | None:
         """Take out messages that can come back, first those of a release that a crash interrupted.
 
         Args:
             schema_ids: Schemas that have come.
             tables: Tables to be tried again.
+            read_until_us: As in Ledger.begin_release().
         """
         number = self._ledger.unfinished_release()
         resumed = number is not None
         if number is None:
-            number = self._ledger.begin_release(schema_ids, tables, MAX_RELEASE)
+            number = self._ledger.begin_release(schema_ids, tables, MAX_RELEASE, read_until_us)
         if number is None:
             return None
         parcels = self._ledger.released(number)
@@ -239,7 +240,9 @@ class ParkingLot:
                 keys = part.messages[TRANSACTION].take(pa.array(places[mine]))
                 messages = messages.append_column(TRANSACTION, keys)
                 waits_for = keys[0].as_py()
-            if messages.num_rows == parcel.count and (part.cause == "table" or parcel.transaction_key == waits_for):
+            is_same = part.cause != "transaction" or parcel.transaction_key == waits_for
+            is_timed = part.cause != "load" or parcel.logged_until_us is not None
+            if messages.num_rows == parcel.count and is_same and is_timed:
                 schema, name = part.table
                 kept = replace(parcel, cause=part.cause, transaction_key=waits_for, table_schema=schema, table_name=name)
                 yield replace(kept, reason=part.reason)
@@ -326,6 +329,7 @@ def _parcels(placed: pa.Table, topic: str, state: str, cause: str, since_us: int
         pc.fill_null(pc.binary_length(placed[name]), 0).to_numpy().astype(np.int64) for name in ("payload", "key", "headers")
     )
     ends = [*starts[1:].tolist(), len(offsets)]
+    logged = placed["timestamp_us"].to_numpy()
     shared: dict[str, Any] = {"state": state, "cause": cause, "log_topic": topic, "since_us": since_us, "batch": batch}
     return [
         Parcel(
@@ -335,6 +339,8 @@ def _parcels(placed: pa.Table, topic: str, state: str, cause: str, since_us: int
             until_offset=int(offsets[end - 1]) + 1,
             size_bytes=int(sizes[start:end].sum()),
             transaction_key=placed[TRANSACTION][start].as_py() if has_transactions else None,
+            logged_from_us=int(logged[start:end].min()),
+            logged_until_us=int(logged[start:end].max()),
             **shared,
         )
         for start, end in zip(starts.tolist(), ends, strict=True)

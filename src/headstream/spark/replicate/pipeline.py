@@ -5,6 +5,7 @@ messages -> decode (executors, one pass) -> processor.py (driver): merged, a com
 
 from __future__ import annotations
 
+import functools
 import logging
 import re
 import sys
@@ -23,7 +24,8 @@ from headstream.spark.replicate.apply.engines import Engines
 from headstream.spark.replicate.collecting import find_planned_batch, is_too_big
 from headstream.spark.replicate.config import ReplicateConfig
 from headstream.spark.replicate.decode import Decoded, Decoder, decode_partitions, open_zone
-from headstream.spark.replicate.inputs import Input, add_declared_schemas, check_topics, open_input
+from headstream.spark.replicate.frame_times import FrameTimes
+from headstream.spark.replicate.inputs import Input, add_declared_schemas, check_topics, open_input, query_checkpoint
 from headstream.spark.replicate.ledger import Ledger
 from headstream.spark.replicate.metrics import write_metrics
 from headstream.spark.replicate.processor import Processor
@@ -36,6 +38,8 @@ from headstream.spark.replicate.tables import TargetTables
 __all__ = ["ReplicatePipeline"]
 
 _LOGGER = logging.getLogger("headstream.replicate")
+_TIMES = "partition_times"
+"""What the ledger knows the log times by that were read of each partition."""
 _SWEEP_SECONDS = 0.5
 """How often messages that wait are looked after while no data comes."""
 
@@ -72,6 +76,7 @@ class ReplicatePipeline:
         self._lock = threading.Lock()  # a micro-batch runs on Spark's thread, the sweep on the caller's
         self._stopping = threading.Event()
         self._failure: BaseException | None = None
+        self._query: Any = None
         self._decoding = DecodeOptions.of(config)
         self._zone = open_zone(config.zone_directory, self._decoding)
         self._decoder = Decoder(self._zone, self._decoding)
@@ -103,10 +108,10 @@ class ReplicatePipeline:
                 while not query.awaitTermination(_SWEEP_SECONDS):
                     if self._stopping.is_set():
                         break
-                    self._sweep()
+                    self._sweep(lambda: _is_idle(query))
             finally:
                 query.stop()
-            self._sweep(last=True)
+            self._sweep(lambda: self._config.once and not self._stopping.is_set(), last=True)
             finished = True
         except (PySparkException, Py4JError, ConnectionError) as error:
             cause = error if self._failure is None else self._failure
@@ -151,16 +156,25 @@ class ReplicatePipeline:
         if self._config.schemas is not None:
             add_declared_schemas(self._zone, self._config.schemas, self._now_us())
         decode = decode_partitions(self._zone, self._decoding)
-        source = open_input(self._spark, self._config, decode, self._source)
+        source = open_input(self._spark, self._config, decode, self._frame_times(), self._source)
 
         def run_batch(batch: DataFrame, batch_id: int) -> None:
             self._run_batch(source, batch, batch_id)
 
-        checkpoint = self._config.checkpoint / "spark"
+        checkpoint = query_checkpoint(self._config)
         self._planned = find_planned_batch(checkpoint)
         writer = source.stream().writeStream.foreachBatch(run_batch)
         writer = writer.option("checkpointLocation", str(checkpoint))
-        return (writer.trigger(availableNow=True) if self._config.once else writer).queryName("headstream-replicate").start()
+        writer = writer.trigger(availableNow=True) if self._config.once else writer
+        self._query = writer.queryName("headstream-replicate").start()
+        return self._query
+
+    def _frame_times(self) -> FrameTimes:
+        def progress() -> Any:
+            return None if self._query is None else self._query.lastProgress
+
+        load, save = functools.partial(self._ledger.mark, _TIMES), functools.partial(self._ledger.set_mark, _TIMES)
+        return FrameTimes(query_checkpoint(self._config), progress, load, save)
 
     def _run_batch(self, source: Input, batch: DataFrame, batch_id: int) -> None:
         with self._lock:
@@ -182,14 +196,14 @@ class ReplicatePipeline:
         def find_raw(wanted: pa.Table) -> pa.Table:
             return _find_raw(source.read_again(batch, wanted, in_pieces=in_pieces), wanted)
 
-        self._processor.process(decoded, find_raw, batch_id)
+        self._processor.process(decoded, find_raw, batch_id, source.read_until(batch_id, decoded.times))
         self._summary.batches += 1
         self._summary.seconds += time.monotonic() - began
         self._report()
 
-    def _sweep(self, *, last: bool = False) -> None:
-        with self._lock:
-            if self._processor.sweep(last=last) or self._now_us() - self._noted_us >= HEARTBEAT_US:
+    def _sweep(self, is_all_read: Callable[[], bool], *, last: bool = False) -> None:
+        with self._lock:  # asked within: no micro-batch can begin that has read on since
+            if self._processor.sweep(last=last, all_read=is_all_read()) or self._now_us() - self._noted_us >= HEARTBEAT_US:
                 self._report()
             self._processor.bounds.find_alarm(self._now_us())
 
@@ -237,6 +251,12 @@ def _find_raw(found: pa.Table, wanted: pa.Table) -> pa.Table:
     chosen = found.take(match_rows(found, wanted)[0])
     empty = pa.nulls(chosen.num_rows, pa.string())
     return chosen.append_column("schema_id", empty).append_column("reason", empty).select(RAW_SCHEMA.names).cast(RAW_SCHEMA)
+
+
+def _is_idle(query: Any) -> bool:
+    """Return whether a query has looked for more since its last micro-batch and found nothing: it is at all partitions' ends."""
+    status = query.status
+    return not status["isDataAvailable"] and not status["isTriggerActive"] and query.lastProgress is not None
 
 
 def _reason(error: Exception) -> str:

@@ -11,7 +11,8 @@ from __future__ import annotations
 
 import logging
 from collections.abc import Callable, Container
-from typing import Any, Final
+from dataclasses import replace
+from typing import Any, Final, Literal
 
 import pyarrow as pa
 import pyarrow.compute as pc
@@ -23,6 +24,7 @@ from headstream.spark.replicate.config import ReplicateConfig
 from headstream.spark.replicate.dead_letter_table import DeadLetterTable
 from headstream.spark.replicate.decode import Decoded, Decoder
 from headstream.spark.replicate.ledger import Ledger, Table
+from headstream.spark.replicate.load_waits import LoadWaits, ReadState
 from headstream.spark.replicate.maintenance import Schedule
 from headstream.spark.replicate.parking import TRANSACTION, Held, ParkingLot, Release
 from headstream.spark.replicate.raw import (
@@ -80,6 +82,7 @@ class Processor:
         self.parking = ParkingLot(config.checkpoint, config.delayed, ledger)
         self.health = TableHealth(ledger)
         self.bounds = WaitingBounds(config, ledger)
+        self._loads = LoadWaits(ledger, tables)
         self._requests = Requests(ledger)
         self._transactions = Transactions(config, ledger, clock_us())
         self._dead_rate = DeadRate(config.max_dead_rate, config.dead_rate_messages)
@@ -87,13 +90,21 @@ class Processor:
         place = config.dead_letter_table
         self._dead_letter = None if place is None else DeadLetterTable(place, self.parking.log, self._unit)
 
-    def process(self, decoded: Decoded, find_raw: Callable[[pa.Table], pa.Table], batch_id: int) -> None:
+    def process(
+        self,
+        decoded: Decoded,
+        find_raw: Callable[[pa.Table], pa.Table],
+        batch_id: int,
+        read_until_us: int | None = None,
+    ) -> None:
         """Process a micro-batch.
 
         Args:
             decoded: What its messages came to.
             find_raw: Coordinates, with a schema id and a reason each -> the messages, RAW_SCHEMA.
             batch_id: Its number, the same when it is run again after a crash.
+            read_until_us: All messages of all partitions that were logged before this time are in this micro-batch or in
+                earlier ones, microseconds since 1970 UTC; None where that is not told.
 
         Raises:
             ReplicateError: too much of it can never be applied, or too much waits; it is to be read again then.
@@ -118,13 +129,14 @@ class Processor:
         resting = self.health.resting(self._now_us()) if before is None else {}
         if self._config.atomic:  # an event that comes again must not overtake its transaction, which comes back in a release
             resting |= self.health.waited_for()
-        applied, aside, standing = self._apply(decoded, f"{self._unit}/batch", batch_id, resting, repeated=before is not None)
+        state = self._loads.state(read_us=read_until_us)
+        applied, aside, standing = self._apply(decoded, "batch", batch_id, resting, state, repeated=before is not None)
         rejected = _rejected(decoded, applied, aside)
         held = []
         if rejected.num_rows or aside:
             columns = [*COORDINATE_COLUMNS, "schema_id", "reason"]
             found = find_raw(pa.concat_tables([rejected, *(part.messages.select(columns) for part in aside)]))
-            held = [Held(part.table, part.reason, _chosen(found, part.messages)) for part in aside]
+            held = [replace(part, messages=_chosen(found, part.messages)) for part in aside]
             decoded.dead += _chosen(found, rejected).to_batches()
             self._dead_rate.check(0, _chosen(found, rejected).to_batches())
             self._check_bounds([batch for part in held for batch in part.messages.to_batches()])
@@ -134,11 +146,13 @@ class Processor:
         self.release()
         self._follow_dead_letter()
 
-    def sweep(self, *, last: bool = False) -> bool:
+    def sweep(self, *, last: bool = False, all_read: bool | None = None) -> bool:
         """Release what can be released, carry out requests, and deal with what has waited too long.
 
         Args:
             last: Whether the run ends: failing tables are tried once more then, before their time.
+            all_read: Whether everything that was logged before any message that has been read, has been read too; None: as
+                `last` says.
 
         Returns:
             Whether anything was done.
@@ -147,6 +161,8 @@ class Processor:
             SchemaError: a schema has not come in time, and the policy is `fail`.
         """
         worked = self._carry_out()
+        if last if all_read is None else all_read:
+            self._loads.advance_to_end()
         worked = self.release(every_table=last) or worked
         self._settle({} if last else self.health.resting(self._now_us()))
         worked = self._deal_with_overdue() or worked
@@ -191,7 +207,8 @@ class Processor:
             if not every_table:
                 resting = self.health.resting(self._now_us())
             ready = [schema_id for schema_id in self._ledger.waiting_ids() if self._zone.find(schema_id) is not None]
-            release = self.parking.next_release(ready, self._ledger.waiting_tables() - resting.keys())
+            tables = self._ledger.waiting_tables() - resting.keys()
+            release = self.parking.next_release(ready, tables, self._loads.state().until_us)
             if release is None:
                 return worked
             worked = True
@@ -204,10 +221,9 @@ class Processor:
         for batch in release.messages.combine_chunks().to_batches():
             decoded.extend(self._decoder.decode(batch))
         self._learn(decoded)
-        applied, aside, standing = self._apply(
-            decoded, f"{self._unit}/release", release.number, resting, repeated=release.repeats
-        )
-        held = [Held(part.table, part.reason, _chosen(release.messages, part.messages)) for part in aside]
+        state = self._loads.state(release=release.number, waiting=decoded.waiting)
+        applied, aside, standing = self._apply(decoded, "release", release.number, resting, state, repeated=release.repeats)
+        held = [replace(part, messages=_chosen(release.messages, part.messages)) for part in aside]
         decoded.dead += _chosen(release.messages, _rejected(decoded, applied, aside)).to_batches()
         dead = self.parking.finish_release(
             release, self._now_us(), held=held, waiting=decoded.waiting, dead=decoded.dead, also=standing.record
@@ -218,14 +234,22 @@ class Processor:
         return {part.table for part in aside if part.cause == "table"}
 
     def _apply(
-        self, decoded: Decoded, unit: str, version: int, resting: dict[Table, str], *, repeated: bool
+        self,
+        decoded: Decoded,
+        unit: Literal["batch", "release"],
+        version: int,
+        resting: dict[Table, str],
+        state: ReadState,
+        *,
+        repeated: bool,
     ) -> tuple[Applied, list[Held], Standing]:
         """Merge changes; return what that did, the coordinates of those that wait, and what is now known of transactions."""
         schemas = {schema_id: self._decoder.schema(schema_id) for schema_id in decoded.changes}
+        loading = self._loads.hold(decoded, schemas, unit, version, state)
         standing = self._transactions.sort_out(decoded, schemas, self._now_us())
         self._summary.untold += standing.untold
         changes = {name: batches for name, batches in decoded.changes.items() if schemas[name].table not in resting}
-        applied = self._tables.apply(changes, schemas, unit, version, repeated=repeated)
+        applied = self._tables.apply(changes, schemas, f"{self._unit}/{unit}", version, is_learned=True, repeated=repeated)
         if applied.fatal is not None:
             raise applied.fatal
         now_us = self._now_us()
@@ -243,7 +267,7 @@ class Processor:
                 coordinates = change_coordinates(pa.Table.from_batches(batches), schema_id)
                 aside.setdefault(schemas[schema_id].table, []).append(coordinates)
         failed = [Held(table, reasons[table], pa.concat_tables(parts)) for table, parts in aside.items()]
-        return applied, failed + standing.held, standing
+        return applied, loading + failed + standing.held, standing
 
     def _learn(self, decoded: Decoded) -> bool:
         """Put the schemas of metadata messages into the zone; return whether one of them is new."""

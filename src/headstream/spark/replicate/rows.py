@@ -17,7 +17,7 @@ from headstream.codec.avro_reader import AvroReader
 from headstream.codec.envelopes import Envelopes
 from headstream.codec.replicate import Lineage
 from headstream.spark.replicate.changes import OPERATIONS
-from headstream.spark.replicate.conversion import array_from_buffers, convert, find_outside, time_texts
+from headstream.spark.replicate.conversion import array_from_buffers, convert, find_outside, number_texts, time_texts
 from headstream.spark.replicate.mask_orders import MaskOrders
 from headstream.spark.replicate.raw import offsets_and_data
 from headstream.spark.replicate.row_masks import settle_masks
@@ -240,6 +240,8 @@ def assemble_changes(
             low, high = schema.limits[name]
             for row in find_outside(fitted, low, high):
                 faults.setdefault(int(source_rows[row]), f"column {name!r}: not in the range from {low} to {high}")
+        if name in schema.wide_numbers:
+            return number_texts(fitted, schema.wide_numbers[name])
         return time_texts(fitted) if name in schema.times else fitted
 
     columns = {name: fit(name, array) for name, array in parts.data.items()}

@@ -114,11 +114,20 @@ class SchemaCatalog:
 
     def _find_entry(self, schema_id: str, own_schema: str | None) -> ZoneEntry | None:
         if schema_id:
-            return self._zone.find(schema_id)
+            entry = self._zone.find(schema_id)
+            if entry is not None or own_schema is None:
+                return entry
+            try:
+                return self._find_described(own_schema)
+            except SchemaError:  # neither: the metadata of its id may still come
+                return None
         if own_schema is None:
             raise SchemaError("the message has neither a schema id nor a schema of its own")
-        namespace = parse_schema(own_schema).name.rpartition(".")[0]
-        return self._zone.find_namespace(namespace)
+        return self._find_described(own_schema)
+
+    def _find_described(self, own_schema: str) -> ZoneEntry:
+        """Return the newest schema of the table that the namespace of a message's own schema names."""
+        return self._zone.find_namespace(parse_schema(own_schema).name.rpartition(".")[0])
 
     def _prepare(self, entry: ZoneEntry, own_schema: str | None, avro: bool) -> _Ready:
         key = (entry.metadata.schema_id, own_schema, avro)

@@ -11,6 +11,7 @@ import pyarrow as pa
 
 from headstream.codec.avro_plan import RowPlan, compile_rows
 from headstream.codec.replicate import ColumnMetadata, TableMetadata, target_type
+from headstream.codec.replicate.types import decimal_shape
 from headstream.errors import SchemaError
 from headstream.spark.replicate.changes import BOOKKEEPING, OLD_PREFIX
 from headstream.spark.replicate.column_masks import LOBS
@@ -57,6 +58,8 @@ class TableSchema:
         times: The target's columns that are times of a day, which are text there.
         limits: The target's column -> lowest and highest value of the source's type, where the target's holds more.
         findings: What a user should know about it.
+        wide_numbers: The target's columns that are numbers too wide for a decimal, which are text there -> digits after the
+            point; None where the source does not state them.
     """
 
     metadata: TableMetadata
@@ -73,6 +76,7 @@ class TableSchema:
     times: frozenset[str] = frozenset()
     limits: Mapping[str, tuple[pa.Scalar, pa.Scalar]] = field(default_factory=dict)
     findings: tuple[str, ...] = ()
+    wide_numbers: Mapping[str, int | None] = field(default_factory=dict)
 
     @property
     def has_details(self) -> bool:
@@ -145,7 +149,17 @@ def _table_schema(
         frozenset(column.name for column in target.columns if column.type.upper() == "TIME"),
         {c.name: _limits(c.type.upper(), arrow_type(types[c.name])) for c in target.columns if c.type.upper() in _LIMITS},
         chosen.findings,
+        {column.name: _scale(column) for column in target.columns if _is_wide_number(column, types)},
     )
+
+
+def _is_wide_number(column: ColumnMetadata, types: Mapping[str, str]) -> bool:
+    return column.type.upper() == "NUMERIC" and types[column.name] == "STRING"
+
+
+def _scale(column: ColumnMetadata) -> int | None:
+    precision, scale = decimal_shape(column)
+    return scale if precision else None
 
 
 def _limits(kind: str, target: pa.DataType) -> tuple[pa.Scalar, pa.Scalar]:

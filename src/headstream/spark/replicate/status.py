@@ -81,6 +81,7 @@ def read_status(ledger: Ledger, now_us: int) -> dict[str, Any]:
     status["waiting_bytes"] = waiting.size_bytes
     status["oldest_wait_seconds"] = None if waiting.oldest_us is None else round((now_us - waiting.oldest_us) / 1e6, 3)
     status |= {state: counts.get(state, 0) for state in ("parked", "delayed", "dead")}
+    status["waiting_for_loads"] = ledger.waiting("load").count
     transactions = waiting_transactions(ledger, now_us)
     status["open_transactions"] = len(transactions)
     status["oldest_transaction"] = (

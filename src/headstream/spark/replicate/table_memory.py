@@ -35,6 +35,7 @@ class TableState:
         burials: (time, `buried` then), both rising: what of it is to be forgotten some time.
         compacted_us: When its files were put together last, microseconds since 1970 UTC.
         vacuumed_us: When files that nobody needs were deleted last.
+        columns: The columns that its source has, or has had. What else the table has is not the pipeline's.
     """
 
     loads: Loads = field(default_factory=Loads)
@@ -44,12 +45,13 @@ class TableState:
     burials: list[tuple[int, str]] = field(default_factory=list)
     compacted_us: int = 0
     vacuumed_us: int = 0
+    columns: list[str] = field(default_factory=list)
 
     def to_document(self) -> dict[str, Any]:
         """Return it as JSON has it."""
         schema = None if self.schema is None else self.schema.to_document()
         document = {"loads": self.loads.to_document(), "buried": self.buried, "forgotten": self.forgotten, "schema": schema}
-        return document | {name: getattr(self, name) for name in ("burials", "compacted_us", "vacuumed_us")}
+        return document | {name: getattr(self, name) for name in ("burials", "compacted_us", "vacuumed_us", "columns")}
 
     @classmethod
     def from_document(cls, document: dict[str, Any]) -> TableState:
@@ -58,7 +60,8 @@ class TableState:
         burials = [(us, sequence) for us, sequence in document.get("burials", [])]  # not in checkpoints of older versions
         times = {name: document.get(name, 0) for name in ("compacted_us", "vacuumed_us")}
         loads = Loads.from_document(document["loads"])
-        return cls(loads, document["buried"], document["forgotten"], schema, burials, **times)
+        columns = document.get("columns", [])
+        return cls(loads, document["buried"], document["forgotten"], schema, burials, **times, columns=columns)
 
 
 class TableMemory:

@@ -12,10 +12,12 @@ from pathlib import Path
 from typing import Final, TypeAlias
 
 import pyarrow as pa
+import pyarrow.compute as pc
 
 from headstream.codec.replicate import TableMetadata
 from headstream.errors import HeadstreamError, SchemaChangeError
 from headstream.spark.replicate.apply.engine import Counts
+from headstream.spark.replicate.changes import OPERATIONS
 from headstream.spark.replicate.config import ReplicateConfig
 from headstream.spark.replicate.loads import LOAD_GAP_US
 from headstream.spark.replicate.maintenance import Schedule
@@ -30,6 +32,8 @@ __all__ = ["Applied", "TargetTables", "table_path"]
 
 _THREADS: Final = 4
 """Tables merged at a time: the engine works outside the interpreter's lock, and each merge waits for the disk in between."""
+
+_REFRESH: Final = pa.scalar(OPERATIONS.index("REFRESH"), pa.int8())
 
 Name: TypeAlias = tuple[str, str]
 
@@ -117,6 +121,30 @@ class TargetTables:
         """Close what is open."""
         self._memory.close()
 
+    def learn(
+        self,
+        changes: Mapping[str, list[pa.RecordBatch]],
+        schemas: Mapping[str, TableSchema],
+        read_until_us: int,
+    ) -> dict[Name, int]:
+        """Learn which loads there are from decoded changes, also of tables that take none at the moment.
+
+        Args:
+            changes: Schema id -> decoded changes.
+            schemas: Schema id -> the schema.
+            read_until_us: All changes that were logged before this time have been learned, with these, microseconds since
+                1970 UTC.
+
+        Returns:
+            Table of which REFRESH rows are among them -> the log time from which on their load is not known yet.
+        """
+        tables: dict[Name, list[pa.Table]] = {}
+        for schema_id, batches in changes.items():
+            if any(batch.num_rows for batch in batches):
+                tables.setdefault(schemas[schema_id].table, []).append(pa.Table.from_batches(batches))
+        opened = {name: self._table(name) for name in tables}
+        return {name: table.placed_until_us for name, table in opened.items() if table.learn(tables[name], read_until_us)}
+
     def apply(
         self,
         changes: Mapping[str, list[pa.RecordBatch]],
@@ -125,6 +153,7 @@ class TargetTables:
         version: int,
         *,
         repeated: bool = False,
+        is_learned: bool = False,
     ) -> Applied:
         """Merge decoded changes into their tables: one commit a table and structure, which remembers unit and version.
 
@@ -136,6 +165,7 @@ class TargetTables:
             unit: Names what is applied, the same when it is applied again after a restart.
             version: Number of this application, rising within the unit.
             repeated: Whether some of the changes may have been applied by another unit, or by an earlier run of this one.
+            is_learned: Whether learn() has seen the changes; else they are taken for all that were logged until now.
         """
         tables: dict[Name, dict[str, list[str]]] = {}
         for schema_id, batches in changes.items():
@@ -144,7 +174,7 @@ class TargetTables:
                 structures.setdefault(_structure(schemas[schema_id].metadata), []).append(schema_id)
 
         def apply_table(name: Name) -> Applied:
-            return self._apply_table(name, tables[name], changes, schemas, unit, version, repeated)
+            return self._apply_table(name, tables[name], changes, schemas, unit, version, is_learned, repeated)
 
         applied = Applied()
         if len(tables) == 1:
@@ -162,6 +192,7 @@ class TargetTables:
         schemas: Mapping[str, TableSchema],
         unit: str,
         version: int,
+        is_learned: bool,
         repeated: bool,
     ) -> Applied:
         """Merge the changes of one table, one structure after the other."""
@@ -172,7 +203,9 @@ class TargetTables:
         waiting = {schema_id for _, ids in ordered for schema_id in ids}
         try:
             table = self._table(name)
-            has_loads = table.learn(groups)
+            if not is_learned:
+                table.learn(groups)
+            has_loads = any(pc.any(pc.equal(group["_hs_operation"], _REFRESH)).as_py() for group in groups)
             for (structure, ids), group in zip(ordered, groups, strict=True):
                 try:
                     merged = table.merge(group, schemas[ids[0]], f"{unit}/{structure}", version, repeated=repeated)

@@ -21,7 +21,7 @@ from headstream.spark.replicate.apply.scd2 import Scd2Table
 from headstream.spark.replicate.apply.scd2_events import read_events
 from headstream.spark.replicate.apply.tombstones import Tombstones
 from headstream.spark.replicate.change_table import ChangeTable
-from headstream.spark.replicate.changes import CHANGE_KEY, OPERATIONS, collapse, keys_of
+from headstream.spark.replicate.changes import CHANGE_KEY, OPERATIONS, departures, keys_of
 from headstream.spark.replicate.maintenance import Schedule
 from headstream.spark.replicate.raw import Coordinates
 from headstream.spark.replicate.schemas import TableSchema
@@ -29,7 +29,7 @@ from headstream.spark.replicate.spelling import in_table_spelling, spell_names
 from headstream.spark.replicate.table_memory import TableMemory
 from headstream.spark.replicate.table_settings import TableSettings
 from headstream.spark.replicate.target_owner import Owner
-from headstream.spark.replicate.versions import LOAD_MARK, LOAD_TIME_CHARACTERS
+from headstream.spark.replicate.versions import LOAD_TIME_CHARACTERS
 
 __all__ = ["Merged", "OpenEngine", "TargetTable"]
 
@@ -88,12 +88,25 @@ class TargetTable:
         self._tombstones: Tombstones | None = None
         self._changes = None if changes is None else ChangeTable(changes, self._open_changes)
 
-    def learn(self, groups: list[pa.Table]) -> bool:
-        """Learn where a batch's changes stand among the table's loads; return whether rows of a load are among them."""
+    def learn(self, groups: list[pa.Table], read_until_us: int | None = None) -> bool:
+        """Learn which loads there are from a batch's changes; return whether rows of a load are among them.
+
+        Args:
+            groups: Decoded changes.
+            read_until_us: All of the table's changes logged before this time have been learned, with these; None: of any
+                time, for callers that have no others.
+        """
         told = pa.concat_tables([group.select(["_hs_operation", "_hs_sequence", "_hs_logged_us"]) for group in groups])
-        has_loads = self._state.loads.learn(told, self._load_gap_us)
+        if read_until_us is None:
+            read_until_us = (pc.max(told["_hs_logged_us"]).as_py() or 0) + 1
+        has_loads = self._state.loads.learn(told, read_until_us, self._load_gap_us)
         self._keep()
         return has_loads
+
+    @property
+    def placed_until_us(self) -> int:
+        """The log time from which on the load of a REFRESH row is not known before more of the log has been read."""
+        return self._state.loads.read_until_us
 
     def merge(self, changes: pa.Table, schema: TableSchema, app_id: str, version: int, *, repeated: bool = False) -> Merged:
         """Merge changes of one structure in one commit that remembers (app_id, version); nothing where it is there already.
@@ -133,20 +146,21 @@ class TargetTable:
         table = self._opened(list(seen.keys), schema.settings)
         changes, schema = in_table_spelling(changes, schema, table.columns)
         try:
-            table.prepare(schema.types)
+            table.prepare(schema.types, older=self._state.schema is not None and seen.version < self._state.schema.version)
         except SchemaError as error:
             raise self._stop(error.what, error.advice, stops=False) from None
         self._claim(self._path, None)  # made just now, it is ours; or that of one who was quicker
-        placed = self._state.loads.place(changes)
+        keeps_all = schema.settings.deletes == "soft" or isinstance(table, Scd2Table)  # what vanished is there, marked
+        placed = self._state.loads.place(changes, self._load_gap_us, keeps_all=keeps_all)
         if schema.settings.deletes == "skip":
             placed = placed.filter(pc.not_equal(placed["_hs_operation"], _DELETE))
         if isinstance(table, Scd2Table):
             self._follow(seen)
-            events = read_events(placed, schema.metadata, list(table.columns))
+            events = read_events(placed, schema.metadata, self._known_columns(schema, table))
             rejected = self._decide(_by_coordinates(events.rejected), table, app_id, version)
             return Merged(table.merge(events, app_id, version), rejected)
         placed, rejected = self._without_forgotten(placed, table)
-        collapsed = collapse(placed, schema.metadata, list(table.columns), table.find_rows)
+        collapsed = table.collapse(placed, schema.metadata, self._known_columns(schema, table))
         rejected = self._decide(rejected | _by_coordinates(collapsed.rejected), table, app_id, version)
         self._follow(seen)
         counts = table.merge(collapsed, app_id, version)
@@ -169,6 +183,16 @@ class TargetTable:
         self._memory.give_up(self._name, app_id, version, rejected)
         return rejected
 
+    def _known_columns(self, schema: TableSchema, table: Scd1Table | Scd2Table) -> list[str]:
+        """Return the table's columns that its source has, or has had; the others are not the pipeline's to write."""
+        known = {*self._state.columns, *schema.types}
+        if self._state.schema is not None:
+            known |= self._state.schema.columns.keys()
+        if len(known) > len(self._state.columns):
+            self._state.columns = sorted(known)
+            self._keep()
+        return [name for name in table.columns if name in known]
+
     def _follow(self, seen: SeenSchema) -> None:
         if self._state.schema is None or seen.version >= self._state.schema.version:
             self._state.schema = seen
@@ -176,20 +200,18 @@ class TargetTable:
 
     def settle(self) -> Counts:
         """Remove the rows that a load which is over did not bring, and what need not be remembered since."""
-        floor = self._state.loads.vanished
-        if floor is None or self._state.schema is None:
+        bound = self._state.loads.vanished
+        if bound is None or self._state.schema is None:
             return Counts()
         self._claim(self._path, None)
         table = self._opened(list(self._state.schema.keys))
         if isinstance(table, Scd2Table):
-            at = f"{floor}{LOAD_MARK}{self._state.loads.loads[-1].begun_us:0{LOAD_TIME_CHARACTERS}d}"
-            counts = table.remove_until(floor, at)
+            counts = table.remove_until(bound, f"{bound}{self._state.loads.loads[-1].begun_us:0{LOAD_TIME_CHARACTERS}d}")
         else:
-            counts = table.remove_until(floor)
+            counts = table.remove_until(bound)
         self._state.loads.settle()
         self._keep()
-        assert self._tombstones is not None
-        self._tombstones.prune(floor)
+        table.forget(bound, vanished=True)
         return counts
 
     def begin_load(self, at_us: int) -> bool:
@@ -252,9 +274,7 @@ class TargetTable:
         state.burials = state.burials[len(over) :]
         state.forgotten = max(state.forgotten, over[-1])
         self._keep()  # first: what is forgotten must not be taken for what never was
-        self._opened(keys)
-        assert self._tombstones is not None
-        self._tombstones.prune(over[-1])
+        self._opened(keys).forget(over[-1])
         return True
 
     def _keep(self) -> None:
@@ -289,7 +309,7 @@ class TargetTable:
             raise self._stop("the table has every version of its rows (SCD type 2), and type 1 is asked for", _ANEW, stops=False)
         if keys == [CHANGE_KEY]:
             raise self._stop("the table has no key, so its rows have no history", "Name its key columns in `keys`", stops=False)
-        return Scd2Table(engine, keys, settings.partition_by, soft=soft)
+        return Scd2Table(engine, keys, settings.partition_by, soft=soft, memory=self._tombstones_path)
 
     def _check_schema(self, seen: SeenSchema, settings: TableSettings) -> None:
         """Refuse what the settings, or the table's rows, do not allow to follow."""
@@ -313,7 +333,10 @@ class TargetTable:
         return SchemaChangeError(what, where=f"table {'.'.join(self._name)}", advice=advice, stops=stops)
 
     def _without_forgotten(self, changes: pa.Table, table: Scd1Table) -> tuple[pa.Table, dict[Coordinates, str]]:
-        """Give up changes that may be of deleted rows: older than the tombstones kept, and for keys that are not there."""
+        """Give up changes that may be of deleted rows: older than the tombstones kept, and for keys that are not there.
+
+        Of a change of key the departure takes effect nevertheless: whatever came of the row, it is not at the key before.
+        """
         if not self._state.forgotten:
             return changes, {}
         deletes = pc.equal(changes["_hs_operation"], _DELETE)
@@ -321,22 +344,17 @@ class TargetTable:
         places = pc.indices_nonzero(old).to_pylist()
         if not places:
             return changes, {}
-        assert self._tombstones is not None
         rows = changes.take(pa.array(places, pa.int64()))
+        known = table.find_known(rows) if table.keys[0] in rows.schema.names else set()
         columns = [rows[key].to_pylist() for key in table.keys if key in rows.schema.names]
         keys = list(zip(*columns, strict=True)) if len(columns) == len(table.keys) else []
-        there = table.find_rows(keys)
-        buried = (
-            self._tombstones.find(rows.select(table.keys).append_column("_hs_sequence", rows["_hs_sequence"])) if keys else None
-        )
-        known = set(there) | (
-            set() if buried is None else set(zip(*(buried[key].to_pylist() for key in table.keys), strict=True))
-        )
         lost = {place for place, key in zip(places, keys, strict=False) if key not in known}
         reason = f"older than the deletions that are remembered (from {self._state.forgotten}), and its row is not there"
-        told = changes.select(["_hs_topic", "_hs_partition", "_hs_offset"]).take(pa.array(sorted(lost), pa.int64())).to_pylist()
+        numbers = pa.array(sorted(lost), pa.int64())
+        told = changes.select(["_hs_topic", "_hs_partition", "_hs_offset"]).take(numbers).to_pylist()
         rejected = {(row["_hs_topic"], row["_hs_partition"], row["_hs_offset"]): reason for row in told}
-        return changes.filter(pa.array([place not in lost for place in range(changes.num_rows)])), rejected
+        kept = changes.filter(pa.array([place not in lost for place in range(changes.num_rows)]))
+        return pa.concat_tables([kept, departures(changes.take(numbers), table.keys)]), rejected
 
 
 def _by_coordinates(rejected: Iterable[tuple[str, int, int, str]]) -> dict[Coordinates, str]:

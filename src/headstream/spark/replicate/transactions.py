@@ -155,7 +155,9 @@ class Transactions:
                 decoded.changes[schema_id] = table.filter(pc.invert(waits)).to_batches()
         decoded.changes = {schema_id: batches for schema_id, batches in decoded.changes.items() if batches}
         self._tell_of_untold(untold)
-        parts = [Held(table, "its transaction is not whole", pa.concat_tables(found)) for table, found in held.items()]
+        parts = [
+            Held(table, "its transaction is not whole", pa.concat_tables(found), "transaction") for table, found in held.items()
+        ]
         return Standing(parts, untold, standing.opened, standing.closed)
 
     def deal_with_overdue(self, now_us: int, *, all_read: bool) -> int:

@@ -23,6 +23,8 @@ from typing import Final
 
 __all__ = [
     "ABSENT_VERSION",
+    "AGAIN_MARK",
+    "LATE_MARK",
     "LOAD_MARK",
     "LOAD_TIME_CHARACTERS",
     "MAX_SEQUENCE_CHARACTERS",
@@ -30,13 +32,17 @@ __all__ = [
     "load_floor",
     "moved_version",
     "version_of",
-    "version_sql",
 ]
 
 MAX_SEQUENCE_CHARACTERS: Final = 35
 """A change sequence is 35 characters: 16 of time, 19 of a number."""
 
 LOAD_MARK: Final = "."
+LATE_MARK: Final = ","
+"""Between the floor of a load and the sequence of a change that was logged before that load and is read too late to count for
+its floor: sorts below LOAD_MARK, so below the load's rows, and above the floor. See loads.py."""
+AGAIN_MARK: Final = "/"
+"""At the end of a floor: a load begun by hand while nothing had changed since the one before; sorts above LOAD_MARK."""
 LOAD_TIME_CHARACTERS: Final = 16
 _OWN_CHARACTERS: Final = MAX_SEQUENCE_CHARACTERS + len(LOAD_MARK) + LOAD_TIME_CHARACTERS
 _MOVED_MARK: Final = " "  # sorts below _FILL, so below the change's own version
@@ -73,17 +79,3 @@ def moved_version(version: str, sequence: str) -> str:
     was_moved = version[MAX_SEQUENCE_CHARACTERS] == _MOVED_MARK
     own = version[MAX_SEQUENCE_CHARACTERS + len(_MOVED_MARK) :] if was_moved else version[:_OWN_CHARACTERS]
     return f"{sequence.ljust(MAX_SEQUENCE_CHARACTERS, _FILL)}{_MOVED_MARK}{own}"
-
-
-def version_sql(alias: str, index: int) -> str:
-    """Return SQL for the version of a row's column.
-
-    Args:
-        alias: The row's table alias in the statement.
-        index: The column's place among the table's columns, from 0.
-    """
-    first = index * VERSION_CHARACTERS + 1
-    row = f"rpad({alias}._hs_sequence, {VERSION_CHARACTERS}, '{_FILL}')"
-    # A row written before the column was added has versions for fewer columns than the table: nobody has written it yet.
-    column = f"rpad(substr({alias}._hs_versions, {first}, {VERSION_CHARACTERS}), {VERSION_CHARACTERS}, ' ')"
-    return f"CASE WHEN {alias}._hs_versions IS NULL THEN {row} ELSE {column} END"

@@ -11,7 +11,7 @@ from typing import Any
 import pytest
 
 import headstream as hs
-from headstream.errors import AuthenticationError, OutcomeUnknownError, ServerError, ServerUnreachableError
+from headstream.errors import AuthenticationError, OutcomeUnknownError, SequenceError, ServerError, ServerUnreachableError
 from headstream.model.identifiers import TopicName
 from headstream.model.topology import Fsync, Limits
 from headstream.wire.commands.sessions import Ping
@@ -26,6 +26,7 @@ from headstream.wire.extensions.groups import (
     ReportMember,
 )
 from headstream.wire.extensions.messages import AppendMessages, FetchedMessages, FetchMessages, FirstOffset
+from headstream.wire.extensions.producers import AppendedBatch, AppendNumbered, InitProducer, NewProducer
 from headstream.wire.extensions.topics import GetIdentity, GetOpenTopic, ListOpenTopics, OpenPartition, OpenTopic
 from headstream.wire.records import Command
 from headstream.wire.refusals import refusal
@@ -51,6 +52,10 @@ class Script:
     def __call__(self, command: Command[Any]) -> Any:
         if isinstance(command, GetOpenTopic):
             return self._topic
+        if isinstance(command, InitProducer) and self._kind is not AppendNumbered:
+            raise refusal(3)  # as an older server does
+        if isinstance(command, InitProducer):
+            return NewProducer(7, 0)
         if not isinstance(command, self._kind):
             return None
         answer = self._answers.pop(0) if len(self._answers) > 1 else self._answers[0]
@@ -120,15 +125,18 @@ def test_a_send_without_an_answer_is_repeated_only_where_repeats_are_found(remem
 def test_a_send_without_an_answer_stays_in_doubt_when_the_server_does_not_come_back(remembered: int | None) -> None:
     script = Script(AppendMessages, SILENCE, topic=topic_of(remembered))
     with ScriptedServer(script) as server, hs.connect(server.url + "?timeout_ms=100&retry_timeout_ms=200") as log:
-        producer = log.producer("shop/orders", batch_count=2)
+        producer = log.producer("shop/orders", batch_count=2, linger_ms=60_000)
         server.stop_listening()
         for payload in (b"a", b"b", b"c"):
             producer.send(payload)
         with pytest.raises(OutcomeUnknownError, match="no answer within 100 ms") as caught:
             producer.flush()
         assert caught.value.__notes__ == [
-            "2 messages sent to shop/orders may have been stored or not, 1 others were not; this producer sends no more."
+            "2 messages sent to shop/orders may have been stored or not, 1 messages sent to shop/orders were not stored: "
+            "error.messages has them, the producer goes on with others."
         ]
+        assert [message.payload for message in caught.value.messages] == [b"a", b"b", b"c"]
+        assert [message.payload for message in caught.value.in_doubt] == [b"a", b"b"]
 
 
 def test_a_producer_gives_ids_where_the_topic_looks_for_repeats() -> None:
@@ -139,6 +147,63 @@ def test_a_producer_gives_ids_where_the_topic_looks_for_repeats() -> None:
         first, second = (bytes(c.messages) for c in server.commands if isinstance(c, AppendMessages))
         assert first == second
         assert first[:16] != bytes(16)
+
+
+def numbers_of(server: ScriptedServer) -> list[tuple[int, int, int]]:
+    return [(c.producer_id, c.epoch, c.sequence) for c in server.commands if isinstance(c, AppendNumbered)]
+
+
+def test_a_numbered_batch_without_an_answer_is_sent_again_with_its_number() -> None:
+    script = Script(AppendNumbered, HANG_UP, AppendedBatch(10, 5, 2, True), AppendedBatch(12, 6, 1, False))
+    with (
+        ScriptedServer(script) as server,
+        hs.connect(server.url) as log,
+        log.producer("shop/orders", linger_ms=60_000) as producer,
+    ):
+        first = producer.send_many([b"a", b"b"])
+        assert first[1].result(10) == (1, 11, 5)
+        assert producer.send_and_wait(b"c") == (1, 12, 6)
+        assert numbers_of(server) == [(7, 0, 0), (7, 0, 0), (7, 0, 2)]
+        assert producer.stats().repeated_count == 1
+
+
+def test_a_numbered_batch_that_is_given_up_in_doubt_ends_its_epoch() -> None:
+    script = Script(AppendNumbered, SILENCE, AppendedBatch(10, 5, 1, False))
+    with ScriptedServer(script) as server, hs.connect(server.url) as log:
+        with log.producer("shop/orders", delivery_timeout_ms=150) as producer:
+            doubtful = producer.send(b"a")
+            with pytest.raises(OutcomeUnknownError, match="no answer within") as caught:
+                doubtful.result(10)
+            assert [message.payload for message in caught.value.in_doubt] == [b"a"]
+            assert producer.send_and_wait(b"b") == (1, 10, 5)  # and what a receipt has raised is not raised again
+        assert numbers_of(server)[-1] == (7, 1, 0)
+
+
+def test_a_refusal_after_a_broken_connection_leaves_the_batch_in_doubt() -> None:
+    script = Script(AppendNumbered, HANG_UP, refusal(41))
+    with (
+        ScriptedServer(script) as server,
+        hs.connect(server.url) as log,
+        log.producer("shop/orders") as producer,
+        pytest.raises(OutcomeUnknownError),
+    ):
+        producer.send_and_wait(b"a")
+
+
+def test_a_batch_that_does_not_follow_is_sent_as_the_first_of_another_producer() -> None:
+    script = Script(AppendNumbered, SequenceError("5 is expected"), AppendedBatch(0, 5, 1, False))
+    with ScriptedServer(script) as server, hs.connect(server.url) as log, log.producer("shop/orders") as producer:
+        assert producer.send_and_wait(b"a").offset == 0
+        assert sum(isinstance(command, InitProducer) for command in server.commands) == 2
+
+
+def test_an_older_server_is_sent_to_without_numbers_and_only_the_batch_in_doubt_is_in_doubt() -> None:
+    script = Script(AppendMessages, HANG_UP, FirstOffset(5))
+    with ScriptedServer(script) as server, hs.connect(server.url) as log, log.producer("shop/orders") as producer:
+        with pytest.raises(OutcomeUnknownError) as caught:
+            producer.send_and_wait(b"a")
+        assert [message.payload for message in caught.value.in_doubt] == [b"a"]
+        assert producer.send_and_wait(b"b") == (1, 5, None)
 
 
 def test_the_first_connection_is_tried_once_and_the_error_says_where() -> None:
@@ -231,7 +296,7 @@ def test_a_wrong_payload_is_polled_again_once_and_then_named() -> None:
             r"it speaks HTTP there: begin the URL with http://\) \(head[^ ]*\)\. See",
         ),
         ("http", b"\x00\x01\x02\n", r"broke: it does not speak HTTP there \(http://[^ ]*\)\. See"),
-        ("https", b"no TLS at all", r"cannot be reached: it does not speak TLS there \(https://[^ ]*\)\. See"),
+        ("https", b"no TLS at all", r"cannot be reached: it does not speak TLS there \(https://[^ ]*\)\. Begin"),
     ],
 )
 def test_a_server_of_something_else_is_told_in_plain_words(scheme: str, said: bytes, text: str) -> None:

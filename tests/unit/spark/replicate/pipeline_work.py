@@ -2,17 +2,19 @@
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Iterable
 from pathlib import Path
 from typing import Any
 
 import pyarrow as pa
+import pyarrow.compute as pc
 from deltalake import DeltaTable, QueryBuilder
 
 from headstream.connect import connect
 from headstream.spark.replicate.config import ReplicateConfig
 from headstream.spark.replicate.decode import Decoded, Decoder
-from headstream.spark.replicate.ledger import Ledger
+from headstream.spark.replicate.ledger import Ledger, Table
 from headstream.spark.replicate.parking import DEAD_LETTER_TOPIC
 from headstream.spark.replicate.processor import Processor
 from headstream.spark.replicate.raw import RAW_SCHEMA
@@ -77,16 +79,27 @@ class Work:
         target = DeltaTable(str(table_path(directory or self.config.tables, schema, table)))
         return list(pa.table(QueryBuilder().register("t", target).execute("SELECT * FROM t")).to_pylist())
 
+    def read_until_us(self, raw: pa.Table, batch_id: int) -> int | None:
+        """The log time before which all partitions are read with a micro-batch: here there is one partition."""
+        return (pc.max(raw["timestamp_us"]).as_py() or 0) + 1
+
     def process(self, raw: pa.Table, batch_id: int) -> None:
         decoded = Decoded()
         for batch in raw.combine_chunks().to_batches():
             decoded.extend(self.decoder.decode(batch))
-        self.processor.process(decoded, lambda wanted: raw, batch_id)
+        self.processor.process(decoded, lambda wanted: raw, batch_id, self.read_until_us(raw, batch_id))
 
     def digest(self, source: SourceDatabase, schema: str, table: str) -> bool:
         rows = [row for row in self.rows(schema, table) if row.get("_hs_current", True) and not row.get("_hs_deleted")]
         keys = next(m.key_columns for m in source.tables() if (m.lineage.schema, m.lineage.table) == (schema, table))
         return bool(digest_rows(rows, keys) == source.digest(schema, table))
+
+    def count_waiting(self) -> Counter[tuple[str, Table | None]]:
+        """What messages wait for, and their table -> how many."""
+        found = Counter[tuple[str, Table | None]]()
+        for parcel in self.ledger.parcels("parked", "delayed", "called", "releasing"):
+            found[parcel.cause, parcel.table] += parcel.count
+        return found
 
     def dead_count(self) -> int:
         with connect(f"file://{self.config.checkpoint / 'log'}") as log:

@@ -15,12 +15,14 @@ from deltalake import DeltaTable
 from headstream.codec.replicate import (
     Change,
     ColumnMetadata,
+    Envelope,
     Lineage,
     TableMetadata,
     data_message,
     data_schema,
     decode_envelope,
     decode_metadata,
+    encode_envelope,
     metadata_message,
 )
 from headstream.errors import StorageError
@@ -140,6 +142,30 @@ def test_decoder_finds_the_table_of_a_message_without_schema_id_by_the_namespace
     decoded = Decoder(zone_of(tmp_path, table)).decode(raw_batch(values))
     assert names(decoded, table.schema_id) == ["n0", "n1"]
     assert ["fits no table" in reason for reason in reasons(decoded)] == [True, True]
+
+
+def test_decoder_reads_a_message_of_an_unknown_schema_id_by_its_own_schema_when_that_names_a_table(
+    tmp_path: Path,
+) -> None:
+    table = replace(KEYED, data_schema=data_schema(KEYED.columns, logical_types=True))
+    schema = json.loads(table.data_schema)
+    values = []
+    for number, namespace in enumerate(("shop.kit", "shop.other")):
+        text = json.dumps({**schema, "namespace": namespace})
+        values.append(data_message(text, insert(number), schema_id="not-in-the-zone", own_schema=text))
+    decoded = Decoder(zone_of(tmp_path, table)).decode(raw_batch(values))
+    assert names(decoded, table.schema_id) == ["n0"]
+    assert decoded.dead == []
+    assert [batch.column("offset").to_pylist() for batch in decoded.waiting] == [[1]]  # its metadata may still come
+
+
+def test_decoder_gives_up_a_message_whose_own_schema_is_another_record_with_the_reason(tmp_path: Path) -> None:
+    table = replace(KEYED, data_schema=data_schema(KEYED.columns, logical_types=True))
+    text = json.dumps({"type": "record", "name": "Other", "namespace": "shop.kit", "fields": [{"name": "id", "type": "int"}]})
+    value = encode_envelope(Envelope("DT", b"\x02", None, None, text, "avro"))
+    decoded = Decoder(zone_of(tmp_path, table)).decode(raw_batch([value]))
+    (reason,) = reasons(decoded)
+    assert "data" in reason
 
 
 def test_decoder_takes_the_rows_of_a_table_without_a_primary_key(tmp_path: Path) -> None:

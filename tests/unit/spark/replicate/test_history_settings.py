@@ -68,7 +68,7 @@ def test_soft_deletions_mark_rows_when_the_settings_say_so(tmp_path: Path) -> No
     target.apply(change("DELETE", 1, at=3))
     assert {row["ID"]: row["_hs_deleted"] for row in target.stored()} == {1: True, 2: False}
     target.apply(change("UPDATE", 1, "late", at=2), change("UPDATE", 2, "b4", at=4))
-    assert target.names() == {1: "a", 2: "b4"}
+    assert target.names() == {1: "late", 2: "b4"}  # the last value before the deletion
 
 
 @pytest.mark.parametrize("scd_type", [1, 2])

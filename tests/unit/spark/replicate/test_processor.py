@@ -46,14 +46,16 @@ def test_processor_lets_a_failing_table_wait_and_heals_it_in_order(tmp_path: Pat
             work.process(part, batch_id)
         assert work.processor.health.failing.keys() == {LINES}
         assert work.digest(source, "SHOP", "customers") is False  # the third part has not come
-        waiting = work.ledger.waiting().count
-        assert waiting > 0
+        waiting = work.count_waiting()
+        assert waiting["table", LINES] > 0
+        assert waiting["load", ("SHOP", "customers")] > 0, "logged after data without schema: no longer than schema_wait"
         work.restart()
         for _ in range(6):
             work.now_us += 400 * SECOND_US
             work.processor.sweep()
         assert work.processor.health.failing[LINES].is_poisoned
-        assert work.ledger.waiting().count == waiting, "nothing is lost and nothing is kept twice"
+        rows = {("table", LINES): waiting["table", LINES] + waiting["load", LINES], ("schema", None): waiting["schema", None]}
+        assert work.count_waiting() == rows, "nothing is lost and nothing is kept twice"
     work.process(parts[2], 2)
     work.now_us += 400 * SECOND_US
     work.processor.sweep()

@@ -12,7 +12,6 @@ from headstream.errors import SchemaError
 from headstream.spark.replicate.apply.engine import Counts
 from headstream.spark.replicate.apply.scd1 import Scd1Table
 from headstream.spark.replicate.apply.tombstones import Tombstones
-from headstream.spark.replicate.changes import collapse
 from tests.unit.spark.replicate.change_tables import METADATA, NAMES, TYPES, change, sequence, table
 from tests.unit.spark.replicate.plain_engine import open_plain_engine
 
@@ -23,7 +22,7 @@ def open_table(directory: Path) -> Scd1Table:
 
 def merge(target: Scd1Table, version: int, *changes: dict[str, Any]) -> Counts:
     target.prepare(TYPES)
-    return target.merge(collapse(table(*changes), METADATA, list(target.columns)), "test", version)
+    return target.merge(target.collapse(table(*changes), METADATA), "test", version)
 
 
 def content(directory: Path) -> dict[int, tuple[Any, ...]]:
@@ -183,8 +182,10 @@ def test_soft_deletion_keeps_the_row_and_a_newer_upsert_brings_it_back(tmp_path:
     deleted = {1: ("a", None, True, sequence(3)), 2: (None, None, True, sequence(4))}
     assert soft_content(tmp_path) == deleted
     late = [change("UPDATE", 1, "late", at=2), change("INSERT", 2, "late", at=2)]
-    assert merge_softly(tmp_path, 2, *late) == Counts()
-    assert merge_softly(tmp_path, 3, change("DELETE", 1, at=3)) == Counts()
+    assert merge_softly(tmp_path, 2, *late) == Counts(updated=2)
+    deleted = {1: ("late", None, True, sequence(3)), 2: ("late", None, True, sequence(4))}  # the last values before it
+    assert soft_content(tmp_path) == deleted
+    assert merge_softly(tmp_path, 3, change("DELETE", 1, at=3), change("INSERT", 1, "a", at=1), late[1]) == Counts()
     assert soft_content(tmp_path) == deleted
     merge_softly(tmp_path, 4, change("INSERT", 1, "again", at=5), change("INSERT", 2, "tie", at=4))
     assert soft_content(tmp_path) == {1: ("again", None, False, sequence(5)), 2: ("tie", None, False, sequence(4))}

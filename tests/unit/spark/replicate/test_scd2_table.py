@@ -15,7 +15,6 @@ from headstream.spark.replicate.apply.scd2 import Scd2Table
 from headstream.spark.replicate.apply.scd2_events import Events, read_events
 from headstream.spark.replicate.apply.scd2_rows import commit_times
 from headstream.spark.replicate.apply.tombstones import Tombstones
-from headstream.spark.replicate.changes import collapse
 from headstream.spark.replicate.conversion import arrow_type
 from tests.unit.spark.replicate.change_tables import METADATA, NAMES, TYPES, change, sequence, table
 from tests.unit.spark.replicate.histories import amount, current, deliver, random_history, tell
@@ -28,7 +27,7 @@ def open_history(directory: Path, *, soft: bool = False) -> Scd2Table:
 
 def merge(target: Scd2Table, version: int, *changes: dict[str, Any]) -> Counts:
     target.prepare(TYPES)
-    return target.merge(read_events(table(*changes), METADATA, list(target.columns)), "test", version)
+    return target.merge(read_events(table(*changes), METADATA, NAMES), "test", version)
 
 
 def stored(directory: Path) -> list[dict[str, Any]]:
@@ -183,7 +182,7 @@ def test_open_versions_are_the_rows_of_type_1_when_both_are_shuffled_apart(tmp_p
     rows = Scd1Table(open_plain_engine(tmp_path / "one"), ["ID"], Tombstones(tmp_path / "tombstones", ["ID"]))
     rows.prepare(TYPES)
     for version, batch in enumerate(deliver(changes, seed + 1)):
-        rows.merge(collapse(table(*batch), METADATA, list(rows.columns)), "test", version)
+        rows.merge(rows.collapse(table(*batch), METADATA), "test", version)
     found = open_plain_engine(tmp_path / "one").read(NAMES, "true").to_pylist()
     expected = {row["ID"]: (row["name"], row["total"], row["note"]) for row in found}
     assert current(content(tmp_path)) == expected == current(tell(changes))

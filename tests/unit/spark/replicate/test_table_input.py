@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 from dataclasses import replace
 from datetime import UTC, datetime
 from decimal import Decimal
@@ -99,6 +100,20 @@ def test_decoder_gives_datetimes_without_a_zone_and_wide_numbers_as_text_when_to
     assert decoder.schema(table.schema_id).types["at"] == "TIMESTAMP_NTZ"
     refused = make_decoder(tmp_path, table, settings={"decimal_overflow": "error"}).decode(raw_messages([value]))
     assert "NUMERIC(50,2)" in reasons_of(refused)[0]
+
+
+@pytest.mark.parametrize(("scale", "stored"), [(2, "1.10"), (0, "1")])
+def test_decoder_gives_a_wide_number_one_text_whichever_form_it_has(tmp_path: Path, scale: int, stored: str) -> None:
+    table = make_table(ColumnMetadata("big", 1, "NUMERIC", 0, 50, scale, 1, False))
+    decoder = make_decoder(tmp_path, table)
+    written = Decimal(stored)
+    avro = data_message(table, make_change(1, data={"big": written}))
+    document = json.loads(data_message(table, make_change(1, data={"big": written}), form="json"))
+    found = []
+    for text in (stored, f"{stored}0" if scale else stored, stored.removesuffix("0"), f"0{stored}"):
+        document["message"]["data"]["big"] = text
+        found.append(json.dumps(document).encode())
+    assert {row["big"] for row in rows_of(decoder.decode(raw_messages([avro, *found])))} == {stored}
 
 
 @pytest.mark.parametrize(

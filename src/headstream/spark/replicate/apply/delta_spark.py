@@ -28,6 +28,7 @@ __all__ = ["DeltaSparkEngine"]
 _APP_ID: Final = "spark.databricks.delta.write.txnAppId"
 _VERSION: Final = "spark.databricks.delta.write.txnVersion"
 _SOURCE: Final = "headstream_changes"
+_KEYS: Final = "headstream_keys"
 
 
 class DeltaSparkEngine:
@@ -118,6 +119,17 @@ class DeltaSparkEngine:
         names = ", ".join(map(quote_name, columns))
         with _translated(self.path, "the table cannot be read"):
             rows = self._spark.sql(f"SELECT {names} FROM {self._name} WHERE {where}").toArrow()
+        types = self.columns
+        return rows.cast(pa.schema([pa.field(name, arrow_type(types[name])) for name in columns]))
+
+    def read_keys(self, columns: Sequence[str], where: str, keys: pa.Table) -> pa.Table:
+        """Return columns of the rows that have one of some keys, found by the executors."""
+        names = ", ".join(f"t.{quote_name(name)}" for name in columns)
+        same = " AND ".join(f"t.{quote_name(name)} = k.{quote_name(name)}" for name in keys.column_names)
+        with _translated(self.path, "the table cannot be read"):
+            self._frame(keys).createOrReplaceTempView(_KEYS)
+            table = f"(SELECT * FROM {self._name} WHERE {where})"
+            rows = self._spark.sql(f"SELECT {names} FROM {table} AS t LEFT SEMI JOIN {_KEYS} AS k ON {same}").toArrow()
         types = self.columns
         return rows.cast(pa.schema([pa.field(name, arrow_type(types[name])) for name in columns]))
 

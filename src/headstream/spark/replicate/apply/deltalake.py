@@ -2,10 +2,11 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Final
 
+import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 from deltalake import CommitProperties, DeltaTable, Field, QueryBuilder, Transaction, write_deltalake
@@ -17,7 +18,7 @@ from headstream.spark.replicate.apply.mapped import MappedTables, needs_column_m
 from headstream.spark.replicate.apply.plan import MergePlan, quote_name
 from headstream.spark.replicate.conversion import arrow_type
 
-__all__ = ["DeltaLakeEngine", "TableLog", "Translated"]
+__all__ = ["DeltaLakeEngine", "TableLog", "Translated", "match_keys"]
 
 _SPARK_TYPES: Final = {
     "byte": "TINYINT", "short": "SMALLINT", "integer": "INT", "long": "BIGINT", "float": "FLOAT", "double": "DOUBLE",
@@ -187,13 +188,26 @@ class DeltaLakeEngine:
 
     def read(self, columns: Sequence[str], where: str) -> pa.Table:
         """Return columns of the rows that an SQL condition over the table's columns holds for."""
+        with Translated(self.path, "the table cannot be read"):
+            return pa.Table.from_batches(self._query(columns, where), self._schema(columns))
+
+    def read_keys(self, columns: Sequence[str], where: str, keys: pa.Table) -> pa.Table:
+        """Return columns of the rows that have one of some keys."""
+        schema = self._schema(columns)
+        with Translated(self.path, "the table cannot be read"):
+            found = [match_keys(pa.Table.from_batches([batch]), keys) for batch in self._query(columns, where)]
+            return pa.concat_tables([schema.empty_table(), *found])
+
+    def _query(self, columns: Sequence[str], where: str) -> Iterator[pa.RecordBatch]:
         # Not to_pyarrow_table(): it gives nulls for the columns of a table with column mapping.
         names = ", ".join(map(quote_name, columns))
-        with Translated(self.path, "the table cannot be read"):
-            found = QueryBuilder().register("t", self._log.table).execute(f"SELECT {names} FROM t WHERE {where}")
-            rows = pa.table(found.read_all())
+        found = QueryBuilder().register("t", self._log.table).execute(f"SELECT {names} FROM t WHERE {where}")
+        schema = self._schema(columns)
+        return (pa.record_batch(batch).cast(schema) for batch in found)
+
+    def _schema(self, columns: Sequence[str]) -> pa.Schema:
         types = self.columns
-        return rows.cast(pa.schema([pa.field(name, arrow_type(types[name])) for name in columns]))
+        return pa.schema([pa.field(name, arrow_type(types[name])) for name in columns])
 
     def compact(self, cluster_by: Sequence[str] = ()) -> None:
         """Put small files together, with all rows sorted by some columns where any are named."""
@@ -236,6 +250,17 @@ class Translated:
         # deltalake raises its own errors, Arrow's and plain ones: each is this table's, and not to stop the others.
         if isinstance(error, Exception) and not isinstance(error, HeadstreamError):
             raise StorageError(f"{self._what}: {error}", where=str(self._path)) from error
+
+
+def match_keys(rows: pa.Table, keys: pa.Table) -> pa.Table:
+    """Return the rows that have one of some keys.
+
+    Args:
+        rows: With the key columns.
+        keys: The key columns alone, in the same types.
+    """
+    numbered = rows.select(keys.column_names).append_column("_hs_row", pa.array(np.arange(rows.num_rows)))
+    return rows.take(numbered.join(keys, keys.column_names, join_type="left semi")["_hs_row"].combine_chunks().sort())
 
 
 def _remembering(app_id: str, version: int) -> CommitProperties:

@@ -86,6 +86,15 @@ class TableEngine(Protocol):
     def read(self, columns: Sequence[str], where: str) -> pa.Table:
         """Return columns of the rows that an SQL condition over the table's columns holds for."""
 
+    def read_keys(self, columns: Sequence[str], where: str, keys: pa.Table) -> pa.Table:
+        """Return columns of the rows that have one of some keys; no more of the table is held in memory than those.
+
+        Args:
+            columns: The key columns among them.
+            where: A condition that holds for all of these rows, and maybe for others.
+            keys: Key columns in the table's types, each key once.
+        """
+
     def compact(self, cluster_by: Sequence[str] = ()) -> None:
         """Put small files together.
 

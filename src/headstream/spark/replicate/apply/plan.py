@@ -1,11 +1,11 @@
 """What a merge of changes into a table is, as SQL text; pure, and the same for every engine.
 
-The source `s` has one change a key (changes.collapse()), the target `t` is the table. A change takes effect only
-where it is newer than what the row already has, so that order, repeats and restarts do not matter:
+The source `s` has one row a key, the target `t` is the table. A whole image takes effect only where it is newer than the
+row, so that order, repeats and restarts do not matter; a row that was joined to what is stored (resolve.py) always does:
 
-    matched, s deletes, s newer          delete
-    matched, s newer                     update (column by column where columns have versions of their own)
-    not matched, s does not delete       insert
+    matched, s deletes, s newer or resolved     delete
+    matched, s newer or resolved                update
+    not matched, s does not delete              insert
 
 A row that the same full load brings again with the same content is left alone.
 """
@@ -16,7 +16,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Final
 
-from headstream.spark.replicate.versions import LOAD_MARK, version_sql
+from headstream.spark.replicate.versions import LOAD_MARK
 
 __all__ = ["MergePlan", "plan_merge", "quote_name", "quote_text"]
 
@@ -68,77 +68,43 @@ def quote_text(text: str) -> str:
 
 def plan_merge(
     columns: list[str],
-    source_columns: list[str],
     keys: list[str],
     *,
-    versioned: bool,
+    resolved: bool = False,
+    versioned: bool = False,
     loads: bool = False,
     where: Sequence[str] = (),
 ) -> MergePlan:
-    """Describe the merge of one-change-a-key rows into a table.
+    """Describe the merge of one-row-a-key changes into a table.
 
     Args:
-        columns: The table's own columns, in its order (bookkeeping left out).
-        source_columns: Those the changes have; the table's other columns keep their values.
+        columns: Those that the changes have (bookkeeping left out); the table's other columns keep their values.
         keys: The primary key.
-        versioned: Whether any row, of the source or of the table, has versions of its own for its columns.
+        resolved: Whether the source has rows with `_hs_resolved` true, which take effect in any case.
+        versioned: Whether any row, of the source or of the table, has `_hs_versions`.
         loads: Whether rows of a full load are among the changes.
         where: Conditions that hold for every row of the table that has the key of a change, where some are known: what
             they do not hold for need not be read, which is most of a table whose keys rise with time.
     """
     same_row = [f"t.{quote_name(key)} = s.{quote_name(key)}" for key in keys]
     newer = "s._hs_sequence > t._hs_sequence"
-    quoted = {name: quote_name(name) for name in columns}
-    insert = {quoted[name]: f"s.{quoted[name]}" for name in source_columns}
+    deletes = f"(s._hs_resolved OR {newer})" if resolved else newer
+    insert = {quote_name(name): f"s.{quote_name(name)}" for name in columns}
     insert |= {name: f"s.{name}" for name in (*(key for key in keys if key not in columns), "_hs_sequence", "_hs_versions")}
+    update_when = newer
+    if loads:
+        pairs = [(f"s.{quote_name(name)}", f"t.{quote_name(name)}") for name in columns]
+        same = [f"coalesce({new} = {old}, {new} IS NULL AND {old} IS NULL)" for new, old in pairs]
+        update_when += f" AND NOT ({' AND '.join([_SAME_LOAD, *same])})"
+    update = {quote_name(name): f"s.{quote_name(name)}" for name in columns if name not in keys}
+    update["_hs_sequence"] = "s._hs_sequence"
     if versioned:
-        some = _any_of([f"({version_sql('s', i)}) > ({version_sql('t', i)})" for i in _places(columns, source_columns)])
-        mixed = "s._hs_versions IS NOT NULL OR t._hs_versions IS NOT NULL"
-        update_when = f"NOT s._hs_delete AND CASE WHEN {mixed} THEN {some} ELSE {newer} END"
-        update = _versioned_update(columns, source_columns, keys)
-    else:
-        update_when = f"NOT s._hs_delete AND {newer}"
-        if loads:
-            pairs = [(f"s.{quoted[name]}", f"t.{quoted[name]}") for name in source_columns]
-            same = [f"coalesce({new} = {old}, {new} IS NULL AND {old} IS NULL)" for new, old in pairs]
-            update_when += f" AND NOT ({' AND '.join([_SAME_LOAD, *same])})"
-        update = {quoted[name]: f"s.{quoted[name]}" for name in source_columns if name not in keys}
-        update["_hs_sequence"] = "s._hs_sequence"
+        update["_hs_versions"] = "s._hs_versions"
     return MergePlan(
         predicate=" AND ".join([*same_row, *where]),
-        delete_when=f"s._hs_delete AND {newer}",
-        update_when=update_when,
+        delete_when=f"s._hs_delete AND {deletes}",
+        update_when=f"NOT s._hs_delete AND {f'(s._hs_resolved OR ({update_when}))' if resolved else update_when}",
         update=update,
         insert_when="NOT s._hs_delete",
         insert=insert,
     )
-
-
-def _any_of(conditions: list[str]) -> str:
-    """Return that one of the conditions holds, in halves of halves: planning a chain takes time by the square of its length."""
-    if len(conditions) == 1:
-        return conditions[0]
-    middle = len(conditions) // 2
-    return f"({_any_of(conditions[:middle])} OR {_any_of(conditions[middle:])})"
-
-
-def _places(columns: list[str], source_columns: list[str]) -> list[int]:
-    return [place for place, name in enumerate(columns) if name in source_columns]
-
-
-def _versioned_update(columns: list[str], source_columns: list[str], keys: list[str]) -> dict[str, str]:
-    update: dict[str, str] = {}
-    versions = []
-    for index, name in enumerate(columns):
-        source, target = version_sql("s", index), version_sql("t", index)
-        if name in source_columns:
-            newer = f"({source}) > ({target})"
-            versions.append(f"CASE WHEN {newer} THEN ({source}) ELSE ({target}) END")
-            if name not in keys:
-                column = quote_name(name)
-                update[column] = f"CASE WHEN {newer} THEN s.{column} ELSE t.{column} END"
-        else:
-            versions.append(f"({target})")
-    update["_hs_sequence"] = "CASE WHEN s._hs_sequence > t._hs_sequence THEN s._hs_sequence ELSE t._hs_sequence END"
-    update["_hs_versions"] = f"concat({', '.join(versions)})"
-    return update

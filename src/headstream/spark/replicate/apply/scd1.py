@@ -5,23 +5,27 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import replace
 from pathlib import Path
-from typing import Any, Final
+from typing import Final
 
 import pyarrow as pa
 import pyarrow.compute as pc
 
+from headstream.codec.replicate import TableMetadata
 from headstream.errors import SchemaError
 from headstream.spark.replicate.apply.engine import Counts, TableEngine
 from headstream.spark.replicate.apply.evolution import plan_evolution
+from headstream.spark.replicate.apply.key_log import KeyLog
 from headstream.spark.replicate.apply.key_ranges import key_ranges, ranges_sql
-from headstream.spark.replicate.apply.moves import Moves
-from headstream.spark.replicate.apply.plan import MergePlan, plan_merge, quote_text
+from headstream.spark.replicate.apply.plan import plan_merge, quote_text
+from headstream.spark.replicate.apply.resolve import Resolved, Resolver
 from headstream.spark.replicate.apply.soft import DELETED, soften
+from headstream.spark.replicate.apply.state_rows import fold_log
 from headstream.spark.replicate.apply.tombstones import Tombstones
-from headstream.spark.replicate.changes import CHANGE_KEY, RESERVED_PREFIX, Collapsed
+from headstream.spark.replicate.changes import CHANGE_KEY, RESERVED_PREFIX, Collapsed, collapse
 from headstream.spark.replicate.conversion import arrow_type
-from headstream.spark.replicate.folding import Key
-from headstream.spark.replicate.versions import LOAD_MARK, LOAD_TIME_CHARACTERS, VERSION_CHARACTERS
+from headstream.spark.replicate.row_merge import Key
+from headstream.spark.replicate.row_versions import UNIFORM_MARK, not_carried_sql
+from headstream.spark.replicate.versions import LOAD_MARK, LOAD_TIME_CHARACTERS
 
 __all__ = ["Scd1Table", "fit_columns", "in_table_types"]
 
@@ -52,7 +56,8 @@ class Scd1Table:
         self._partition_by = partition_by
         self._engine = engine
         self._tombstones = tombstones
-        self._moves = Moves(tombstones.path, keys)
+        self._log = KeyLog(tombstones.path, keys)
+        self._resolver = Resolver(engine, keys, tombstones, self._log, soft=soft)
         self._soft = soft
         self._versioned = bool(engine.columns) and engine.count_values("_hs_versions") != 0
 
@@ -71,11 +76,12 @@ class Scd1Table:
         """What reads and writes it."""
         return self._engine
 
-    def prepare(self, schema: Mapping[str, str]) -> None:
+    def prepare(self, schema: Mapping[str, str], *, older: bool = False) -> None:
         """Make the table, or make its columns fit a schema.
 
         Args:
             schema: Column names and Spark types that changes come in.
+            older: Whether the table has followed a newer schema, so that its rows do not carry the columns it lacks.
 
         Raises:
             SchemaError: a column's types in table and schema cannot be reconciled.
@@ -88,83 +94,113 @@ class Scd1Table:
             return
         if self._soft and DELETED not in self._engine.columns:
             self._engine.add_columns({DELETED: "BOOLEAN"})
-        fit_columns(self._engine, self.columns, schema)
+        added = fit_columns(self._engine, self.columns, schema)
+        if older and added:
+            self._engine.update({"_hs_versions": not_carried_sql(added)}, "TRUE")
+            self._versioned = True
+        self._resolver.bring_old_moves()
+
+    def collapse(self, changes: pa.Table, metadata: TableMetadata, columns: Iterable[str] | None = None) -> Collapsed:
+        """Return what changes come to as far as they alone tell it, and those that must be joined to stored rows.
+
+        Args:
+            changes: Decoded changes, in any order, repeats allowed.
+            metadata: The columns and keys of the schema they were decoded by.
+            columns: The table's columns that are its source's; None: all of its own.
+        """
+        wanted = self._log.mask if self._log else None
+        return collapse(changes, metadata, self.columns if columns is None else columns, wanted, soft=self._soft)
 
     def merge(self, collapsed: Collapsed, app_id: str, version: int) -> Counts:
-        """Merge one-change-a-key rows in one commit that remembers (app_id, version); nothing where it is there already.
+        """Merge changes in one commit that remembers (app_id, version); nothing where it is there already.
+
+        Args:
+            collapsed: As collapse() of this table gives it.
+            app_id: Names what is applied.
+            version: Number of this application, rising.
 
         Raises:
             StorageError: the table cannot be written.
         """
         applied = self._engine.last_applied(app_id)
-        is_new = applied is None or applied < version
-        if not is_new and not self._moves:
+        if applied is not None and applied >= version:
             return Counts()
-        # First: of these changes' own deletions none is of a key that another of them has, so that nothing need be looked up.
-        changes, buried = self._tombstones.divide(collapsed.changes)
-        if is_new:
-            self._remember(collapsed)
-        counts = self._merge(changes, collapsed.partial, app_id, version) if is_new else Counts()
-        return counts + self._forward(buried, f"{app_id}/moved", version)
-
-    def _remember(self, collapsed: Collapsed) -> None:
-        """Remember deletions and where rows went, before they are merged."""
-        if not self._soft or collapsed.moves:
-            self._tombstones.record(collapsed.changes)
-        self._moves.record(collapsed.moves, collapsed.changes.schema)
-
-    def _merge(self, changes: pa.Table, partial: bool, app_id: str, version: int) -> Counts:
-        changes = in_table_types(_without_absent(changes, list(self.columns), self.keys), self.columns)
-        self._versioned = self._versioned or partial
-        plan = self._plan(changes)
-        if self._soft:
-            plan = soften(plan)
-        elif not pc.any(changes["_hs_delete"]).as_py():
-            plan = replace(plan, delete_when=None)
-        return self._engine.merge(plan, changes, app_id, version)
-
-    def _forward(self, buried: pa.Table, app_id: str, version: int) -> Counts:
-        """Merge what late changes of keys that rows have left say of those rows, where they are now."""
-        if not self._moves or not buried.num_rows:
-            return Counts()
-        applied = self._engine.last_applied(app_id)
-        changes, _ = self._tombstones.divide(self._moves.follow(buried, list(self.columns)))
-        if not changes.num_rows or (applied is not None and applied >= version):
-            return Counts()
-        changes = in_table_types(changes, self.columns)
-        self._versioned = True
-        plan = replace(self._plan(changes), delete_when=None, insert_when="false")  # the row is there, or was deleted since
-        return self._engine.merge(plan, changes, app_id, version)
-
-    def _plan(self, changes: pa.Table) -> MergePlan:
-        return plan_merge(
-            list(self.columns),
-            [name for name in changes.schema.names if not name.startswith(RESERVED_PREFIX)],
+        changes, _ = self._tombstones.divide(in_table_types(collapsed.changes, self.columns))
+        events = None if collapsed.events is None else in_table_types(collapsed.events, self.columns)
+        late = changes.slice(0, 0)
+        if self._versioned or self._soft:
+            places = self._resolver.find_late(changes) if changes.num_rows else pa.array([], pa.int64())
+            late = changes.take(places)
+            changes = changes.filter(pc.invert(pc.is_in(pa.array(range(changes.num_rows), pa.int64()), places)))
+        resolved = self._resolver.resolve(events, late, collapsed)
+        self._remember(collapsed.deletions, resolved)
+        source, same = self._source(changes, resolved, collapsed.columns)
+        self._versioned = self._versioned or source["_hs_versions"].null_count < source.num_rows
+        plan = plan_merge(
+            [name for name in source.schema.names if not name.startswith(RESERVED_PREFIX) and name not in same],
             self.keys,
+            resolved=resolved is not None,
             versioned=self._versioned,
             loads=_has_loads(changes),
-            where=ranges_sql(key_ranges(changes, self.keys), "t."),
+            where=ranges_sql(key_ranges(source, self.keys), "t."),
         )
+        if self._soft:
+            plan = soften(plan, resolved=resolved is not None)
+        elif not pc.any(source["_hs_delete"]).as_py():
+            plan = replace(plan, delete_when=None)
+        return self._engine.merge(plan, source.drop_columns(sorted(same)), app_id, version)
 
-    def find_rows(self, keys: Iterable[Key]) -> dict[Key, dict[str, Any]]:
-        """Read the rows of some keys, bookkeeping included.
+    def _remember(self, deletions: pa.Table | None, resolved: Resolved | None) -> None:
+        """Remember deletions before they are merged; a softly deleted row is its own memory."""
+        if self._soft:
+            return
+        parts = [] if deletions is None else [in_table_types(deletions, self.columns)]
+        parts += [] if resolved is None else [resolved.deletions]
+        if parts:
+            self._tombstones.record(pa.concat_tables(parts))
+
+    def _source(self, changes: pa.Table, resolved: Resolved | None, columns: Sequence[str]) -> tuple[pa.Table, frozenset[str]]:
+        """Return the merge's source, and the columns of it that the table has already."""
+        for name in columns:  # of an insert, and of a deletion, whose values do not count
+            if name not in changes.schema.names:
+                changes = changes.append_column(name, pa.nulls(changes.num_rows, arrow_type(self.columns[name])))
+        if self._soft:
+            versions = pc.if_else(changes["_hs_delete"], pa.scalar(UNIFORM_MARK), pa.scalar(None, pa.string()))
+            changes = changes.set_column(changes.schema.get_field_index("_hs_versions"), "_hs_versions", versions)
+        if resolved is None:
+            return changes, frozenset()
+        rows = resolved.rows.append_column("_hs_resolved", pa.repeat(True, resolved.rows.num_rows))
+        plain = changes.append_column("_hs_resolved", pa.repeat(False, changes.num_rows)).select(rows.schema.names)
+        return pa.concat_tables([plain, rows]), resolved.same if not plain.num_rows else frozenset()
+
+    def forget(self, until: str, *, vanished: bool = False) -> None:
+        """Forget deletions, and changes of keys that changes of key connect, up to a sequence.
+
+        Args:
+            until: The highest sequence to forget.
+            vanished: Whether what is not newer counts no more at all, not even what it came to.
 
         Raises:
-            StorageError: the table cannot be read.
+            StorageError: they cannot be written.
         """
-        wanted = set(keys)
-        if not self._engine.columns or not wanted:
-            return {}
-        columns = self._engine.columns
-        arrays = [
-            pa.array(values, arrow_type(columns[key])) for key, values in zip(self.keys, zip(*wanted, strict=True), strict=True)
-        ]
-        where = " AND ".join(ranges_sql(key_ranges(pa.table(arrays, names=self.keys), self.keys)))
-        read = self._engine.read(list(columns), where or "TRUE")
-        found = zip(*(read[key].to_pylist() for key in self.keys), strict=True)
-        places = [place for place, key in enumerate(found) if key in wanted]
-        rows = read.take(pa.array(places, pa.int64())).to_pylist()
-        return {tuple(row[key] for key in self.keys): row for row in rows}
+        self._tombstones.prune(until)
+        if self._log:
+            fold_log(self._log, self.keys, until, vanished=vanished)
+
+    def find_known(self, changes: pa.Table) -> set[Key]:
+        """Return those keys of changes whose row, deletion or other changes are known.
+
+        Args:
+            changes: With the key columns and `_hs_sequence`, in types that the table's hold.
+
+        Raises:
+            StorageError: the table, or its deletions, cannot be read.
+        """
+        rows = in_table_types(changes.select([*self.keys, "_hs_sequence"]), self.columns)
+        found = self._tombstones.find(rows).select(self.keys)
+        found = pa.concat_tables([found, self._resolver.read(self.keys, rows.select(self.keys))])
+        keys = set(zip(*(found[key].to_pylist() for key in self.keys), strict=True))
+        return keys | {key for key in zip(*(rows[key].to_pylist() for key in self.keys), strict=True) if key in self._log}
 
     def remove_until(self, sequence: str) -> Counts:
         """Remove the rows that nothing newer than a sequence has written: a full load that is over did not bring them.
@@ -180,34 +216,8 @@ class Scd1Table:
         return Counts(deleted=self._engine.delete(where))
 
 
-def _without_absent(changes: pa.Table, columns: Sequence[str], keys: Sequence[str]) -> pa.Table:
-    """Return the changes without the columns that none of them carries: the more columns a merge names, the longer it is planned.
-
-    Args:
-        changes: One a key.
-        columns: The table's own columns, whose order `_hs_versions` follows.
-        keys: Those that are never left out.
-    """
-    versions = changes["_hs_versions"]
-    if versions.null_count or not changes.num_rows:
-        return changes  # a change without versions carries all of them
-    absent = [
-        name
-        for place, name in enumerate(columns)
-        if name not in keys and name in changes.schema.names and not pc.any(_has_version(versions, place)).as_py()
-    ]
-    return changes.drop_columns(absent)
-
-
-def _has_version(versions: pa.ChunkedArray, place: int) -> pa.ChunkedArray:
-    """Return which rows have a version of a column, by its place."""
-    first = place * VERSION_CHARACTERS
-    version = pc.utf8_rtrim(pc.utf8_slice_codeunits(versions, first, first + VERSION_CHARACTERS), " ")
-    return pc.not_equal(version, "")
-
-
-def fit_columns(engine: TableEngine, columns: Mapping[str, str], schema: Mapping[str, str]) -> None:
-    """Make a table's columns fit a schema.
+def fit_columns(engine: TableEngine, columns: Mapping[str, str], schema: Mapping[str, str]) -> list[str]:
+    """Make a table's columns fit a schema; return those that are new.
 
     Args:
         engine: What changes the table.
@@ -225,6 +235,7 @@ def fit_columns(engine: TableEngine, columns: Mapping[str, str], schema: Mapping
         engine.widen(evolution.widened)
     if evolution.added:
         engine.add_columns(evolution.added)
+    return list(evolution.added)
 
 
 def in_table_types(changes: pa.Table, columns: Mapping[str, str]) -> pa.Table:

@@ -16,15 +16,18 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from headstream.spark.replicate.apply.engine import Counts, TableEngine
+from headstream.spark.replicate.apply.key_log import KeyLog
 from headstream.spark.replicate.apply.key_ranges import key_ranges, ranges_sql
 from headstream.spark.replicate.apply.plan import MergePlan, quote_name, quote_text
 from headstream.spark.replicate.apply.scd1 import fit_columns, in_table_types
 from headstream.spark.replicate.apply.scd2_events import Events
+from headstream.spark.replicate.apply.scd2_moves import crossings, keep_moves, place_departures
 from headstream.spark.replicate.apply.scd2_replay import Event, Version, replay, stored_events, stored_version
 from headstream.spark.replicate.apply.scd2_rows import HISTORY_COLUMNS, commit_times, divide
 from headstream.spark.replicate.changes import RESERVED_PREFIX
 from headstream.spark.replicate.conversion import arrow_type
-from headstream.spark.replicate.versions import version_of
+from headstream.spark.replicate.row_merge import Key
+from headstream.spark.replicate.versions import VERSION_CHARACTERS, version_of
 
 __all__ = ["Scd2Table"]
 
@@ -45,10 +48,20 @@ class Scd2Table:
         keys: Its primary key.
         partition_by: Columns that its files are partitioned by beside `_hs_current`, when it is made.
         soft: Whether a deletion opens a version that says so, in place of leaving nothing open.
+        memory: The directory for what is remembered of changes of key; None: beside the table.
     """
 
-    def __init__(self, engine: TableEngine, keys: list[str], partition_by: Sequence[str] = (), *, soft: bool = False) -> None:
+    def __init__(
+        self,
+        engine: TableEngine,
+        keys: list[str],
+        partition_by: Sequence[str] = (),
+        *,
+        soft: bool = False,
+        memory: Path | None = None,
+    ) -> None:
         self.keys = keys
+        self._log = KeyLog(engine.path.parent / f"{engine.path.name}.keys" if memory is None else memory, keys)
         self._engine = engine
         self._partition_by = partition_by
         self._soft = soft
@@ -68,11 +81,12 @@ class Scd2Table:
         """What reads and writes it."""
         return self._engine
 
-    def prepare(self, schema: Mapping[str, str]) -> None:
+    def prepare(self, schema: Mapping[str, str], *, older: bool = False) -> None:
         """Make the table, or make its columns fit a schema.
 
         Args:
             schema: Column names and Spark types that changes come in.
+            older: Whether the table has followed a newer schema, so that its rows do not carry the columns it lacks.
 
         Raises:
             SchemaError: a column's types in table and schema cannot be reconciled.
@@ -81,8 +95,11 @@ class Scd2Table:
         if not self._engine.columns:
             # Open versions in files of their own: closed ones, however many, need not be read to write on.
             self._engine.create({**schema, **HISTORY_COLUMNS}, ["_hs_current", *self._partition_by])
-        else:
-            fit_columns(self._engine, self.columns, schema)
+            return
+        count = len(self.columns)
+        if fit_columns(self._engine, self.columns, schema) and older:
+            own = f"rpad(_hs_valid_from, {VERSION_CHARACTERS}, '-')"
+            self._engine.update({"_hs_versions": f"repeat({own}, {count})"}, "_hs_versions IS NULL AND NOT _hs_deleted")
 
     def merge(self, events: Events, app_id: str, version: int) -> Counts:
         """Merge events in one commit that remembers (app_id, version); nothing where it is there already.
@@ -94,18 +111,53 @@ class Scd2Table:
         if not events.rows.num_rows or (applied is not None and applied >= version):
             return Counts()
         rows = in_table_types(events.rows, self.columns)
-        lowest = pc.min(rows["_hs_sequence"]).as_py()
+        types = {name: arrow_type(kind) for name, kind in self.columns.items()}
+        keep_moves(self._log, events.moves, self.keys, types)
+        rows, crossed = self._crossed(rows)
+        lowest = self._lowest(rows, crossed)
         stored = self._read(rows, [*self.keys, *_STORED], lowest)
         history = divide(stored, rows, self.keys, soft=self._soft)
         parts = [
             self._opened(rows.take(history.opened), history.valid_to),
             self._closed(stored.take(history.closed), history.closed_to),
-            self._retold(rows.take(history.retold), events, lowest),
+            self._retold(pa.concat_tables([rows.take(history.retold), crossed]), events, lowest),
         ]
         source = pa.concat_tables([part for part in parts if part.num_rows] or parts[:1])
         if not source.num_rows:
             return Counts()
         return self._engine.merge(self._plan(source, lowest), source, app_id, version)
+
+    def forget(self, until: str, *, vanished: bool = False) -> None:
+        """Forget changes of key up to a sequence.
+
+        Args:
+            until: The highest sequence to forget.
+            vanished: As in type 1; a history keeps what it came to.
+
+        Raises:
+            StorageError: they cannot be written.
+        """
+        rows, _ = self._log.select(())
+        if rows is not None:
+            self._log.replace(rows.filter(pc.greater(rows["_hs_sequence"], until)))
+
+    def _crossed(self, rows: pa.Table) -> tuple[pa.Table, pa.Table]:
+        """Divide changes into those of most keys, and those of keys at which rows departed after others had arrived."""
+        if not self._log:
+            return rows, rows.slice(0, 0)
+        candidates = np.flatnonzero(self._log.mask(rows).to_numpy())
+        keys = [self._key(row) for row in rows.select(self.keys).take(pa.array(candidates)).to_pylist()]
+        known = {key: bool(crossings(self._log, key)) for key in set(keys)}
+        crossed = np.zeros(rows.num_rows, np.bool_)
+        crossed[candidates] = [known[key] for key in keys]
+        return rows.filter(pa.array(~crossed)), rows.filter(pa.array(crossed))
+
+    def _lowest(self, rows: pa.Table, crossed: pa.Table) -> str:
+        """Return the lowest sequence that changes have to do with."""
+        lowest: list[str] = [pc.min(part["_hs_sequence"]).as_py() for part in (rows, crossed) if part.num_rows]
+        for row in crossed.select(self.keys).to_pylist():
+            lowest += [moves[0].sequence for moves in crossings(self._log, self._key(row))]
+        return min(lowest)
 
     def remove_until(self, sequence: str, at: str) -> Counts:
         """Close the open versions that nothing newer than a sequence has opened: a full load that is over did not bring them.
@@ -169,7 +221,7 @@ class Scd2Table:
             for row in present.to_pylist():
                 stored.setdefault(self._key(row), []).append(stored_version(row, columns))
             for key, changes in self._by_key(rows):
-                told = self._tell(stored.get(key, []), changes, events, columns)
+                told = self._tell(key, stored.get(key, []), changes, events, columns)
                 found += _differences(stored.get(key, []), told, columns)
         schema = pa.schema([field for field in self._source_schema() if field.name not in _DERIVED])
         table = pa.Table.from_pylist(found, schema)
@@ -182,7 +234,9 @@ class Scd2Table:
         order = [(name, "ascending") for name in (*self.keys, "_hs_sequence")]
         return ((key, list(group)) for key, group in groupby(rows.take(pc.sort_indices(rows, order)).to_pylist(), self._key))
 
-    def _tell(self, stored: list[Version], changes: list[dict[str, Any]], events: Events, columns: list[str]) -> list[Version]:
+    def _tell(
+        self, key: Key, stored: list[Version], changes: list[dict[str, Any]], events: Events, columns: list[str]
+    ) -> list[Version]:
         known = {event.sequence: event for event in stored_events(stored)}
         for change in changes:
             sequence, partial = change["_hs_sequence"], change["_hs_partial"]
@@ -197,6 +251,8 @@ class Scd2Table:
                 known[sequence].add(event)
             else:
                 known[sequence] = event
+        if key in self._log:
+            place_departures(known, key, crossings(self._log, key))
         return replay((known[sequence] for sequence in sorted(known)), columns, self.keys, soft=self._soft)
 
     def _plan(self, source: pa.Table, lowest: str) -> MergePlan:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 from dataclasses import dataclass
 from typing import Final
 
@@ -17,7 +17,6 @@ __all__ = ["Events", "read_events"]
 
 _UPDATE: Final = pa.scalar(OPERATIONS.index("UPDATE"), pa.int8())
 _DELETE: Final = pa.scalar(OPERATIONS.index("DELETE"), pa.int8())
-"""Types that a change mask never speaks of."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -30,31 +29,32 @@ class Events:
         count: Changes that went in.
         present: Column mask -> names of the columns that are carried.
         rejected: Changes that cannot be applied: (topic, partition, offset, reason).
+        moves: The changes of key: key columns, `_hs_old.<key columns>`, `_hs_sequence`, `_hs_transaction`, `_hs_event`.
     """
 
     rows: pa.Table
     count: int
     present: Callable[[bytes | None], frozenset[str]]
     rejected: list[tuple[str, int, int, str]]
+    moves: pa.Table | None = None
 
 
-def read_events(changes: pa.Table, metadata: TableMetadata, columns: list[str]) -> Events:
+def read_events(changes: pa.Table, metadata: TableMetadata, columns: Iterable[str]) -> Events:
     """Return the events that changes are.
 
     Args:
         changes: Decoded changes, in any order, repeats allowed.
         metadata: The columns and keys of the schema they were decoded by.
-        columns: The target table's columns.
+        columns: The columns that the table has from its source.
     """
     keys = list(metadata.key_columns)
     present = ColumnMasks(metadata)
     updates = pc.equal(changes["_hs_operation"], _UPDATE)
     moved = pc.and_(updates, _key_moved(changes, keys))
     left_out = present.leaves_out(changes["_hs_columns"])
+    partial = pc.and_(updates, left_out)
     if not present.all.issuperset(columns):  # the source has dropped a column: an update says nothing of it
         partial = updates
-    else:
-        partial = pc.and_(updates, left_out)
     rows = changes.append_column("_hs_partial", partial).append_column("_hs_delete", pc.equal(changes["_hs_operation"], _DELETE))
     bare = pc.and_(moved, left_out)
     gone = rows.filter(pc.and_not(moved, bare))
@@ -66,7 +66,8 @@ def read_events(changes: pa.Table, metadata: TableMetadata, columns: list[str]) 
     reason = "a change of key that does not carry every column, which a history cannot be told from"
     rejected = [(row["_hs_topic"], row["_hs_partition"], row["_hs_offset"], reason) for row in told]
     found = found.select([*names, "_hs_sequence", "_hs_delete", "_hs_partial", "_hs_columns"])
-    return Events(found, changes.num_rows, present.of, rejected)
+    names = [*keys, *(OLD_PREFIX + key for key in keys), "_hs_sequence", "_hs_transaction", "_hs_event"]
+    return Events(found, changes.num_rows, present.of, rejected, _with_old_keys(gone, keys).select(names))
 
 
 def _key_moved(changes: pa.Table, keys: list[str]) -> pa.ChunkedArray:
@@ -77,12 +78,19 @@ def _key_moved(changes: pa.Table, keys: list[str]) -> pa.ChunkedArray:
     return moved
 
 
+def _with_old_keys(moved: pa.Table, keys: list[str]) -> pa.Table:
+    """Return changes of key with all columns of the key before."""
+    for key in keys:
+        place = moved.schema.get_field_index(OLD_PREFIX + key)
+        moved = moved.set_column(place, moved.schema.field(place), pc.coalesce(moved[OLD_PREFIX + key], moved[key]))
+    return moved
+
+
 def _departures(moved: pa.Table, keys: list[str]) -> pa.Table:
     """Return, for updates that changed their key, the deletion of the old key at the same sequence."""
+    moved = _with_old_keys(moved, keys)
     for key in keys:
-        place = moved.schema.get_field_index(key)
-        old = pc.coalesce(moved[OLD_PREFIX + key], moved[key])
-        moved = moved.set_column(place, moved.schema.field(key), old)
+        moved = moved.set_column(moved.schema.get_field_index(key), moved.schema.field(key), moved[OLD_PREFIX + key])
     for name, value in (("_hs_delete", True), ("_hs_partial", False)):
         place = moved.schema.get_field_index(name)
         moved = moved.set_column(place, moved.schema.field(place), pa.chunked_array([pa.repeat(value, moved.num_rows)]))

@@ -37,7 +37,11 @@ class Event:
     def add(self, other: Event) -> None:
         """Add what another change of the same sequence says; of what both say, this stays."""
         self.deletes |= other.deletes
-        self.upserts |= other.upserts
+        if self.upserts and not other.upserts:
+            return  # a deletion's values are those of the row that is gone
+        if other.upserts and not self.upserts:
+            self.upserts, self.values, self.versions = True, dict(other.values), dict(other.versions)
+            return
         for name, value in other.values.items():
             if name not in self.values:
                 self.values[name] = value

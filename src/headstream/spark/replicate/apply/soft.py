@@ -1,6 +1,7 @@
 """Soft deletions: a deleted row stays, with `_hs_deleted` true and the deletion's sequence, so it is its own tombstone.
 
-A newer upsert brings it back; an older change finds the newer sequence and is passed over, as everywhere.
+It keeps its last values, and `_hs_versions` says of which changes they are, so that an older change that comes late still
+takes its place among them (resolve.py).
 """
 
 from __future__ import annotations
@@ -9,24 +10,26 @@ from dataclasses import replace
 from typing import Final
 
 from headstream.spark.replicate.apply.plan import MergePlan
+from headstream.spark.replicate.row_versions import UNIFORM_MARK
 
 __all__ = ["DELETED", "soften"]
 
 DELETED: Final = "_hs_deleted"
 
-# At one sequence an upsert comes after a deletion.
-_REVIVES: Final = f"NOT s._hs_delete AND coalesce(t.{DELETED}, false) AND s._hs_sequence = t._hs_sequence"
 
-
-def soften(plan: MergePlan) -> MergePlan:
+def soften(plan: MergePlan, *, resolved: bool = False) -> MergePlan:
     """Return the merge that marks the rows which another merge deletes.
 
     Args:
-        plan: A merge of one-change-a-key rows, with its `delete_when`.
+        plan: A merge of one-row-a-key changes, with its `delete_when`.
+        resolved: Whether the source has resolved rows, which say of a deleted row what its values are.
     """
-    update = {name: _unless_deleted(name, value) for name, value in plan.update.items()}
-    update[DELETED] = f"CASE WHEN s._hs_sequence > t._hs_sequence OR ({_REVIVES}) THEN s._hs_delete ELSE t.{DELETED} END"
-    conditions = [plan.update_when, _REVIVES, *([plan.delete_when] if plan.delete_when is not None else [])]
+    keeps = "s._hs_delete AND NOT s._hs_resolved" if resolved else "s._hs_delete"
+    update = {name: f"CASE WHEN {keeps} THEN t.{name} ELSE {value} END" for name, value in plan.update.items()}
+    kept = f"coalesce(t._hs_versions, concat('{UNIFORM_MARK}', t._hs_sequence))"
+    update["_hs_versions"] = f"CASE WHEN {keeps} THEN {kept} ELSE s._hs_versions END"
+    update |= {"_hs_sequence": "s._hs_sequence", DELETED: "s._hs_delete"}
+    conditions = [plan.update_when, *([plan.delete_when] if plan.delete_when is not None else [])]
     return replace(
         plan,
         delete_when=None,
@@ -35,11 +38,3 @@ def soften(plan: MergePlan) -> MergePlan:
         insert_when="true",
         insert={**plan.insert, DELETED: "s._hs_delete"},
     )
-
-
-def _unless_deleted(name: str, value: str) -> str:
-    """A deletion keeps the row's values, which from now on are all of its own sequence."""
-    if name == "_hs_sequence":
-        return value
-    kept = "NULL" if name == "_hs_versions" else f"t.{name}"
-    return f"CASE WHEN s._hs_delete THEN {kept} ELSE {value} END"

@@ -47,9 +47,12 @@ class Tombstones:
         """The highest change sequence among them; a change above it needs no look-up, which is nearly every change."""
         return self._highest
 
-    def record(self, changes: pa.Table) -> None:
-        """Remember the deletions among collapsed changes; must be done before they are merged."""
-        deletes = changes.filter(changes["_hs_delete"]).select([*self._keys, "_hs_sequence"])
+    def record(self, deletes: pa.Table) -> None:
+        """Remember deletions; must be done before they are merged.
+
+        Args:
+            deletes: Key columns and `_hs_sequence`, in the table's types.
+        """
         if not deletes.num_rows:
             return
         with self._translated():
@@ -58,13 +61,22 @@ class Tombstones:
                 write_deltalake(str(self._path), deletes, mode="append")
                 self._table = DeltaTable(str(self._path))
             else:
+                self._widen(deletes.schema)
                 write_deltalake(self._table, deletes, mode="append")
         self._highest = max(self._highest, pc.max(deletes["_hs_sequence"]).as_py())
         if len(self._table.file_uris()) > _MOST_FILES:
             self.compact()
 
+    def _widen(self, schema: pa.Schema) -> None:
+        """Write what is remembered again if the table's key columns have other types since."""
+        assert self._table is not None
+        stored = pa.schema(self._table.schema().to_arrow())
+        if any(stored.field(key).type != schema.field(key).type for key in self._keys):
+            remembered = self._table.to_pyarrow_table().select(schema.names).cast(schema)
+            write_deltalake(self._table, remembered, mode="overwrite", schema_mode="overwrite")
+
     def divide(self, changes: pa.Table) -> tuple[pa.Table, pa.Table]:
-        """Return collapsed changes without the upserts that are older than their key's deletion, and those upserts."""
+        """Return one change a key without the upserts that are older than their key's deletion, and those upserts."""
         late = pc.and_(pc.invert(changes["_hs_delete"]), pc.less(changes["_hs_sequence"], self._highest))
         nothing = changes.slice(0, 0)
         if self._table is None or not pc.any(late).as_py():

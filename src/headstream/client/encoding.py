@@ -1,0 +1,108 @@
+"""Encoding: one message as it is sent, checked while it can be named."""
+
+from __future__ import annotations
+
+import os
+from typing import Final
+
+from headstream.client.arguments import MessageIdInput, message_id_of
+from headstream.codec.batch.stamp import stamp
+from headstream.errors import InvalidInputError, LimitError
+from headstream.model.headers import Headers, HeadersInput
+from headstream.model.reserved import KEY_HEADER, NULL_HEADER, RESERVED_PREFIX, check_unreserved
+from headstream.model.topology import MAX_BATCH_BYTES, Limits, Topic
+
+__all__ = ["SentEncoder"]
+
+_KEY_HEADER: Final = Headers({KEY_HEADER: b""}).as_bytes()[:-4]
+"""A key's header up to its length."""
+
+_NULL_HEADER: Final = Headers({NULL_HEADER: True}).as_bytes()
+_RESERVED: Final = RESERVED_PREFIX.encode()
+_NO_SEED: Final = bytes(16)
+_MAX_ID: Final = (1 << 128) - 1
+_PLAINLY_SMALL: Final = 1 << 20
+"""A payload of 1 to so many bytes, without headers, is within every limit."""
+
+
+class SentEncoder:
+    """Encodes messages for one topic.
+
+    Args:
+        topic: The topic, as it is now.
+        gives_ids: Whether a message without an id gets a random one here, by which its topic finds a repeat of it.
+    """
+
+    def __init__(self, topic: Topic, *, gives_ids: bool) -> None:
+        self._name = f"{topic.stream}/{topic.name}"
+        self._is_wide = topic.limits is Limits.WIDE
+        self._needs_key = topic.compaction_delay_us is not None
+        self._gives_ids = gives_ids
+
+    def encode(
+        self, payload: bytes | bytearray | memoryview | None, key: bytes | None, headers: HeadersInput | None, id: MessageIdInput
+    ) -> tuple[bytes, int]:
+        """Return the message as sent, and the bytes of its headers, having checked it against the topic's limits.
+
+        Args:
+            payload: As for Producer.send(), as are the others.
+            key: See Producer.send().
+            headers: See Producer.send().
+            id: See Producer.send().
+        """
+        if not isinstance(payload, (bytes, type(None))):
+            payload = _as_bytes(payload)
+        if not isinstance(key, (bytes, type(None))):
+            raise InvalidInputError(f"a key is bytes, not {type(key).__name__}", advice='Encode it, as in key=b"42"')
+        if key is None and self._needs_key:
+            raise LimitError(
+                "a message without a key",
+                where=self._name,
+                advice="The topic keeps the last message of each key, so each needs one: pass key=, or take compaction back",
+            )
+        if type(id) is not int:
+            id = message_id_of(id)
+        if not 0 <= id <= _MAX_ID:
+            raise InvalidInputError(f"message id {id} is not an unsigned 128-bit number")
+        if not id and self._gives_ids:
+            id = int.from_bytes(os.urandom(16), "little")
+        # What codec.binary.encode_sent() makes of a Message, without one in between.
+        block = _encode_unreserved(Headers(headers)) if headers else b""
+        if payload is None:
+            payload, block = b"", _NULL_HEADER + block
+        if key is not None:
+            block = b"".join((_KEY_HEADER, len(key).to_bytes(4, "little"), key, block))
+        message = b"".join(
+            (id.to_bytes(16, "little"), len(block).to_bytes(4, "little"), block, len(payload).to_bytes(4, "little"), payload)
+        )
+        if block or not 0 < len(payload) <= _PLAINLY_SMALL:
+            self._check(message)
+        return message, len(block)
+
+    def _check(self, message: bytes) -> None:
+        """Refuse a message that the log would refuse with the batch it is in: while it can be named."""
+        if len(message) > MAX_BATCH_BYTES:
+            raise LimitError(
+                f"a message of {len(message)} bytes",
+                where=self._name,
+                advice=f"One send takes at most {MAX_BATCH_BYTES} bytes: keep big payloads elsewhere and send where",
+            )
+        stamp(message, 0, 0, _NO_SEED, self._is_wide)
+
+
+def _encode_unreserved(headers: Headers) -> bytes:
+    """Return the block of a sender's headers, none of which has a reserved name."""
+    block = headers.as_bytes()
+    if _RESERVED in block:  # in a name perhaps, seldom: one look at the bytes is quicker than one at each name
+        check_unreserved(headers)
+    return block
+
+
+def _as_bytes(payload: object) -> bytes | None:
+    if payload is None or isinstance(payload, bytes):
+        return payload
+    if isinstance(payload, (bytearray, memoryview)):
+        return bytes(payload)
+    raise InvalidInputError(
+        f"a payload is bytes or None, not {type(payload).__name__}", advice='Encode it, as in "text".encode()'
+    )

@@ -1,0 +1,383 @@
+"""Histories of deliveries: producers and a group over connections that break, to a real server that is killed.
+
+    python -m headstream.testing.delivery_histories --seeds 1000
+
+One seed decides the topic, who sends what in which way (TCP or HTTP, threads or asyncio, batches, time to deliver), where
+connections break and when the server is killed and started again. At the end the topic is read, and:
+
+    told to be stored       is there once, where its receipt says
+    told not to be stored   is not there
+    in doubt                is there once or not
+    each producer's key     in the order of sending
+    the group               has got every message that is there, each from its place
+"""
+
+from __future__ import annotations
+
+import asyncio
+import random
+import tempfile
+import threading
+import time
+from collections import Counter
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Final, TypeVar
+
+import click
+
+from headstream.client.receipts import Receipt
+from headstream.connect import connect, connect_async
+from headstream.errors import HeadstreamError, OutcomeUnknownError, RebalancedError
+from headstream.model.message import Message
+from headstream.testing.broken_links import BrokenLinks
+from headstream.testing.killed_servers import KilledServer
+
+__all__ = ["DeliveryHistory", "main", "run_history"]
+
+_TOPIC: Final = "arena/messages"
+_GROUP: Final = "readers"
+_TOLD_EACH: Final = 50
+"""So many histories between two signs of life of a campaign."""
+_T = TypeVar("_T")
+_LONGEST_DELAY_S: Final = 0.2
+_PATIENT_MS: Final = 600_000
+_END_S: Final = 300.0
+"""Longer than anything may take: who waits longer hangs."""
+
+
+@dataclass
+class _Sent:
+    """One message that send() has taken, and what its receipt said in the end."""
+
+    producer: int
+    number: int
+    key: int
+    receipt: Receipt
+
+    @property
+    def payload(self) -> bytes:
+        return b"%d:%d" % (self.producer, self.number)
+
+
+@dataclass
+class _Plan:
+    """What one producer does."""
+
+    number: int
+    is_http: bool
+    is_async: bool
+    count: int
+    keys: int
+    batch_count: int
+    linger_ms: float
+    delivery_timeout_ms: float
+    pauses: list[float]
+    sent: list[_Sent] = field(default_factory=list)
+    raised: list[Exception] = field(default_factory=list)
+
+    def messages(self) -> Iterator[tuple[int, int, float]]:
+        for number in range(self.count):
+            yield number, number % self.keys, self.pauses[number % len(self.pauses)]
+
+
+class DeliveryHistory:
+    """One history.
+
+    Args:
+        seed: What decides it.
+        directory: An empty one.
+    """
+
+    def __init__(self, seed: int, directory: Path) -> None:
+        self._random = chance = random.Random(seed)
+        self._directory = directory
+        self._partitions = chance.randint(1, 3)
+        self._fsync = chance.choice(("interval", "never", "always"))
+        self._compacts = chance.random() < 0.15
+        self._remembers = 1000 if chance.random() < 0.15 and not self._compacts else None
+        self._break_chance = chance.choice((0.0, 0.01, 0.04))
+        self._kills = chance.randint(0, 3)
+        self._plans = [self._plan(number) for number in range(chance.randint(1, 3))]
+        self._seen: list[Message] = []
+        self._is_over = threading.Event()
+        self.kills = self.breaks = self.count = self.doubts = self.repeats = 0
+
+    def _plan(self, number: int) -> _Plan:
+        chance = self._random
+        return _Plan(
+            number,
+            is_http=chance.random() < 0.25,
+            is_async=chance.random() < 0.3,
+            count=chance.randint(20, 200),
+            keys=chance.randint(1, 5),
+            batch_count=chance.choice((1, 3, 10, 1000)),
+            linger_ms=chance.choice((0, 0, 1, 5)),
+            delivery_timeout_ms=chance.choice((_PATIENT_MS, _PATIENT_MS, _PATIENT_MS, 150)),
+            pauses=[chance.choice((0, 0, 0, 0.001, 0.004)) for _ in range(20)],
+        )
+
+    def run(self) -> None:
+        """Run it.
+
+        Raises:
+            AssertionError: something was not as promised.
+        """
+        server = KilledServer(self._directory)
+        try:
+            self._make_topic(server)
+            with (
+                BrokenLinks(server.tcp_port, self._random.random().__hash__(), **self._faults()) as tcp,
+                BrokenLinks(server.http_port, self._random.random().__hash__(), **self._faults()) as http,
+            ):
+                threads = [threading.Thread(target=self._send, args=(plan, tcp, http), daemon=True) for plan in self._plans]
+                readers = [threading.Thread(target=self._read, args=(tcp,), daemon=True) for _ in range(2)]
+                for thread in (*threads, *readers):
+                    thread.start()
+                self._break(server, tcp, http, threads)
+                self._join(threads)
+                self._settle(tcp, http)
+                stored = self._stored(server)
+                self._check_stored(stored)
+                self._check_group(stored, readers)
+                self.breaks = tcp.breaks + http.breaks
+        finally:
+            self._is_over.set()
+            server.kill()
+            self.kills = server.kills - 1
+
+    def _faults(self) -> dict[str, float]:
+        return {"break_chance": self._break_chance, "longest_delay_s": self._random.choice((0.0, 0.02, _LONGEST_DELAY_S))}
+
+    def _make_topic(self, server: KilledServer) -> None:
+        with connect(f"headstream://iggy:iggy@127.0.0.1:{server.tcp_port}") as log:
+            log.create_topic(
+                _TOPIC,
+                self._partitions,
+                fsync=self._fsync,
+                deduplication_count=self._remembers,
+                compaction_delay_us=3_600_000_000 if self._compacts else None,
+            )
+
+    def _break(self, server: KilledServer, tcp: BrokenLinks, http: BrokenLinks, threads: list[threading.Thread]) -> None:
+        """Kill the server and cut connections while producers send."""
+        for _ in range(self._kills):
+            self._is_over.wait(self._random.random() * 0.15)
+            if self._random.random() < 0.3:
+                tcp.cut()
+                http.cut()
+            if any(thread.is_alive() for thread in threads):
+                server.kill()
+                self._is_over.wait(self._random.random() * 0.3)
+                server.start()
+
+    def _settle(self, *links: BrokenLinks) -> None:
+        """Wait until nothing is on its way any more of what producers have given up, which may still be stored."""
+        for each in links:
+            each.calm()
+            each.cut()
+        self._is_over.wait(_LONGEST_DELAY_S + 0.1)
+
+    @staticmethod
+    def _join(threads: list[threading.Thread]) -> None:
+        until_s = time.monotonic() + _END_S
+        for thread in threads:
+            thread.join(max(0.0, until_s - time.monotonic()))
+            assert not thread.is_alive(), f"{thread.name} hangs"
+
+    # -- who sends --------------------------------------------------------------------------------------------
+
+    def _url(self, plan: _Plan, tcp: BrokenLinks, http: BrokenLinks) -> str:
+        scheme, port = ("http", http.port) if plan.is_http else ("headstream", tcp.port)
+        return f"{scheme}://iggy:iggy@127.0.0.1:{port}?timeout_ms=2000"
+
+    def _send(self, plan: _Plan, tcp: BrokenLinks, http: BrokenLinks) -> None:
+        try:
+            url = self._url(plan, tcp, http)
+            if plan.is_async:
+                asyncio.run(self._send_async(plan, url))
+            else:
+                self._send_in_thread(plan, url)
+        except Exception as error:  # looked at by the thread that checks
+            plan.raised.append(error)
+
+    def _options(self, plan: _Plan) -> dict[str, float]:
+        return {"batch_count": plan.batch_count, "linger_ms": plan.linger_ms, "delivery_timeout_ms": plan.delivery_timeout_ms}
+
+    def _send_in_thread(self, plan: _Plan, url: str) -> None:
+        log = _until_connected(lambda: connect(url))
+        producer = _until_connected(lambda: log.producer(_TOPIC, **self._options(plan)))  # type: ignore[arg-type]
+        for number, key, pause_s in plan.messages():
+            while True:
+                try:
+                    receipt = producer.send(b"%d:%d" % (plan.number, number), key=b"%d-%d" % (plan.number, key))
+                    break
+                except HeadstreamError as error:  # of earlier messages; this one was not taken
+                    plan.raised.append(error)
+            plan.sent.append(_Sent(plan.number, number, key, receipt))
+            if pause_s:
+                time.sleep(pause_s)
+        try:
+            producer.close()
+        except HeadstreamError as error:
+            plan.raised.append(error)
+        self.repeats += producer.stats().repeated_count
+        log.close()
+
+    async def _send_async(self, plan: _Plan, url: str) -> None:
+        log = connect_async(url)
+        producer = log.producer(_TOPIC, **self._options(plan))  # type: ignore[arg-type]
+        for _ in range(1000):
+            try:
+                await producer.stats()
+                break
+            except HeadstreamError:
+                await asyncio.sleep(0.02)
+        for number, key, pause_s in plan.messages():
+            while True:
+                try:
+                    receipt = await producer.send(b"%d:%d" % (plan.number, number), key=b"%d-%d" % (plan.number, key))
+                    break
+                except HeadstreamError as error:
+                    plan.raised.append(error)
+            plan.sent.append(_Sent(plan.number, number, key, receipt))
+            if pause_s:
+                await asyncio.sleep(pause_s)
+        try:
+            await producer.close()
+        except HeadstreamError as error:
+            plan.raised.append(error)
+        await log.close()
+
+    # -- who reads --------------------------------------------------------------------------------------------
+
+    def _read(self, tcp: BrokenLinks) -> None:
+        """Read for the group, through whatever breaks, until the history is over."""
+        while not self._is_over.is_set():
+            try:
+                with connect(f"headstream://iggy:iggy@127.0.0.1:{tcp.port}?timeout_ms=2000") as log:
+                    consumer = log.consumer(_TOPIC, group=_GROUP, session_timeout_ms=1000)
+                    while not self._is_over.is_set():
+                        messages = consumer.poll(timeout_ms=50)
+                        self._seen += messages
+                        if messages:
+                            consumer.commit()
+            except (HeadstreamError, RebalancedError):
+                self._is_over.wait(0.02)
+
+    # -- what is checked ----------------------------------------------------------------------------------------
+
+    def _stored(self, server: KilledServer) -> list[Message]:
+        with connect(f"headstream://iggy:iggy@127.0.0.1:{server.tcp_port}") as log:
+            return [
+                message
+                for partition in range(1, self._partitions + 1)
+                for message in log.poll(_TOPIC, partition, start=0, count=100_000)
+            ]
+
+    def _check_stored(self, stored: list[Message]) -> None:
+        places = {message.payload: (message.partition, message.offset, message.timestamp) for message in stored}
+        times = Counter(message.payload for message in stored)
+        repeated = [payload for payload, count in times.items() if count > 1]
+        assert not repeated, f"stored more than once: {repeated[:10]}"
+        for plan in self._plans:
+            unexpected = [error for error in plan.raised if not isinstance(error, HeadstreamError)]
+            assert not unexpected, f"producer {plan.number} raised {unexpected[0]!r}"
+            assert len(plan.sent) == plan.count or plan.raised, f"producer {plan.number} sent {len(plan.sent)} of {plan.count}"
+            in_doubt = {bytes(message.payload or b"") for error in plan.raised for message in getattr(error, "in_doubt", ())}
+            for sent in plan.sent:
+                self._check_message(sent, places.get(sent.payload), in_doubt)
+            if plan.delivery_timeout_ms == _PATIENT_MS:
+                failed = [sent.payload for sent in plan.sent if sent.receipt.error is not None]
+                assert not failed, f"given up within {_PATIENT_MS} ms: {failed[:10]}: {plan.raised[:1]}"
+            for key in range(plan.keys):
+                prefix = b"%d:" % plan.number
+                found = [m.payload or b"" for m in stored if m.key == b"%d-%d" % (plan.number, key)]
+                numbers = [int(payload.removeprefix(prefix)) for payload in found]
+                assert numbers == sorted(numbers), f"producer {plan.number}, key {key}, out of order: {numbers}"
+        self.count = len(stored)
+
+    def _check_message(self, sent: _Sent, place: tuple[int | None, int | None, int | None] | None, in_doubt: set[bytes]) -> None:
+        receipt = sent.receipt
+        assert receipt.is_done, f"{sent.payload!r} is neither stored nor given up"
+        if receipt.error is None:
+            assert place is not None, f"{sent.payload!r} is lost: {receipt!r}"
+            told = receipt.partition, receipt.offset, receipt.timestamp
+            assert place == told, f"{sent.payload!r} is at {place}, its receipt says {told}"
+        elif isinstance(receipt.error, OutcomeUnknownError):
+            assert sent.payload in in_doubt, f"{sent.payload!r} is not named in doubt"
+            self.doubts += 1
+        else:
+            assert sent.payload not in in_doubt, f"{sent.payload!r} is named in doubt, its receipt says {receipt.error}"
+            assert place is None, f"{sent.payload!r} is stored, and told not to be: {receipt.error}"
+
+    def _check_group(self, stored: list[Message], readers: list[threading.Thread]) -> None:
+        """Wait until the group has got everything, and look at where it came from."""
+        wanted = {message.payload for message in stored}
+        until_s = time.monotonic() + _END_S
+        while not wanted <= {message.payload for message in list(self._seen)}:
+            missing = wanted - {message.payload for message in list(self._seen)}
+            assert time.monotonic() < until_s, f"the group never got {sorted(map(str, missing))[:10]}"
+            self._is_over.wait(0.01)
+        self._is_over.set()
+        self._join(readers)
+        extra = {message.payload for message in self._seen} - wanted
+        assert not extra, f"the group got what is not stored: {sorted(map(str, extra))[:10]}"
+        places = {message.payload: (message.partition, message.offset) for message in stored}
+        for message in self._seen:
+            assert places[message.payload] == (message.partition, message.offset), f"{message.payload!r} came from elsewhere"
+
+
+def _until_connected(make: Callable[[], _T]) -> _T:
+    for _ in range(1000):
+        try:
+            return make()
+        except HeadstreamError:
+            time.sleep(0.02)
+    raise AssertionError("the server cannot be reached")
+
+
+def run_history(seed: int) -> DeliveryHistory:
+    """Run one history in a directory of its own, and return it.
+
+    Args:
+        seed: What decides it.
+
+    Raises:
+        AssertionError: something was not as promised; the message tells the seed.
+    """
+    with tempfile.TemporaryDirectory(prefix="deliveries-", ignore_cleanup_errors=True) as directory:
+        history = DeliveryHistory(seed, Path(directory) / "log")
+        try:
+            history.run()
+        except AssertionError as error:
+            again = f"python -m headstream.testing.delivery_histories --seeds 1 --from {seed}"
+            raise AssertionError(f"seed {seed}: {error}\nAgain: {again}") from error
+        return history
+
+
+@click.command()
+@click.option("--seeds", type=click.IntRange(1), default=1000, show_default=True, help="How many histories.")
+@click.option("--from", "first", type=click.IntRange(0), default=0, show_default=True, help="The first one's seed.")
+def main(seeds: int, first: int) -> None:
+    """Send through breaking connections to a server that is killed; ends at the first seed that breaks a promise."""
+    totals: Counter[str] = Counter()
+    for seed in range(first, first + seeds):
+        try:
+            history = run_history(seed)
+        except AssertionError as error:
+            raise click.ClickException(str(error)) from error
+        for name in ("kills", "breaks", "count", "doubts", "repeats"):
+            totals[name] += getattr(history, name)
+        if (seed + 1 - first) % _TOLD_EACH == 0:
+            click.echo(f"{seed + 1 - first} histories kept every promise", err=True)
+    click.echo(
+        f"{seeds} histories, seeds {first} to {first + seeds - 1}: every promise kept. {totals['count']} messages stored, "
+        f"{totals['kills']} kills, {totals['breaks']} broken connections, {totals['repeats']} batches found again, "
+        f"{totals['doubts']} messages in doubt"
+    )
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,136 @@
+"""Consumers of several topics and patterns, partitions that come and go, and commits of one message."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from pathlib import Path
+
+import pytest
+
+import headstream as hs
+from headstream.client import topics_consumer
+from headstream.testing.local_server import LocalServer
+
+
+@pytest.fixture(params=["memory", "file", "tcp", "http"])
+def log(request: pytest.FixtureRequest, tmp_path: Path) -> Iterator[hs.Client]:
+    if request.param in ("memory", "file"):
+        with hs.connect("memory://" if request.param == "memory" else tmp_path.as_uri()) as log:
+            yield log
+        return
+    with LocalServer() as server, hs.connect(server.url if request.param == "tcp" else server.http_url) as log:
+        yield log
+
+
+def payloads(messages: Sequence[hs.Message]) -> list[tuple[str | None, bytes | None]]:
+    return sorted((message.topic, message.payload) for message in messages)
+
+
+def test_a_consumer_of_several_topics_gets_and_commits_all_of_them(log: hs.Client) -> None:
+    for name in ("shop/orders", "shop/returns", "bank/orders"):
+        log.create_topic(name)
+        log.send(name, name.encode())
+    with log.consumer(["shop/orders", "bank/*"], group="billing", timeout_ms=0) as consumer:
+        assert consumer.topics == ["bank/orders", "shop/orders"]
+        assert payloads(list(consumer)) == [("bank/orders", b"bank/orders"), ("shop/orders", b"shop/orders")]
+    with log.consumer(["*"], group="billing", timeout_ms=0) as consumer:
+        assert payloads(list(consumer)) == [("shop/returns", b"shop/returns")]
+
+
+def test_a_pattern_finds_topics_that_are_made_later_from_their_beginning(log: hs.Client, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(topics_consumer, "_LOOK_S", 0.0)
+    log.create_topic("shop/orders")
+    log.send("shop/orders", b"old")
+    with log.consumer(["shop/*"], start="last") as consumer:
+        assert consumer.poll() == []
+        log.create_topic("shop/returns")
+        log.send("shop/returns", b"new")
+        assert payloads(consumer.poll(timeout_ms=10_000)) == [("shop/returns", b"new")]
+        log.delete_topic("shop/returns")
+        log.send("shop/orders", b"newer")
+        assert payloads(consumer.poll(timeout_ms=10_000)) == [("shop/orders", b"newer")]
+        assert consumer.topics == ["shop/orders"]
+
+
+def test_a_topic_that_is_not_there_is_an_error_and_a_pattern_that_finds_none_is_not(log: hs.Client) -> None:
+    log.create_topic("shop/orders")
+    with pytest.raises(hs.TopicNotFoundError):
+        log.consumer(["shop/orders", "shop/nothing"])
+    with pytest.raises(hs.InvalidOptionError, match="no topic is named"):
+        log.consumer([])
+    with log.consumer(["bank/*"], timeout_ms=0) as consumer:
+        assert list(consumer) == []
+
+
+def test_a_commit_of_one_message_commits_its_partition_up_to_it(log: hs.Client) -> None:
+    log.create_topic("shop/orders", partitions=2)
+    for number in range(4):
+        log.send("shop/orders", b"%d" % number, partition=1)
+    log.send("shop/orders", b"other", partition=2)
+    with log.consumer("shop/orders", group="billing") as consumer:
+        messages = [message for message in consumer.poll(timeout_ms=10_000) if message.partition == 1]
+        consumer.commit(messages[1])
+        assert log.offsets("shop/orders", "billing") == {1: 2}
+        with pytest.raises(hs.InvalidInputError, match="from no topic"):
+            consumer.commit(hs.Message(payload=b"x"))
+        consumer.close(commit=False)
+    with log.consumer("shop/orders", group="billing", timeout_ms=1000) as consumer:
+        assert sorted(message.payload or b"" for message in consumer.poll(timeout_ms=10_000) + consumer.poll()) == [
+            b"2",
+            b"3",
+            b"other",
+        ]
+
+
+def test_a_commit_of_one_message_by_a_consumer_of_several_topics_goes_to_its_topic(log: hs.Client) -> None:
+    for name in ("shop/orders", "shop/returns"):
+        log.create_topic(name)
+        log.send(name, b"x")
+    with log.consumer(["shop/*"], group="billing") as consumer:
+        (message,) = [each for each in consumer.poll(timeout_ms=10_000) if each.topic == "shop/returns"]
+        consumer.commit(message)
+        consumer.close(commit=False)
+    assert log.offsets("shop/returns", "billing") == {1: 1}
+    assert log.offsets("shop/orders", "billing") == {}
+
+
+def test_a_consumer_tells_of_partitions_that_come_and_go(log: hs.Client) -> None:
+    log.create_topic("shop/orders", partitions=2)
+    told: list[tuple[str, str, set[int]]] = []
+
+    def consumer_of(who: str) -> hs.Consumer:
+        return log.consumer(
+            "shop/orders",
+            group="billing",
+            on_assigned=lambda topic, partitions: told.append((who, "+", set(partitions))),
+            on_revoked=lambda topic, partitions: told.append((who, "-", set(partitions))),
+        )
+
+    with consumer_of("a") as first:
+        assert told == [("a", "+", {1, 2})]
+        second = consumer_of("b")
+        for _ in range(1000):
+            first.poll()
+            second.poll()
+            if len(told) == 3:
+                break
+        (given,) = [partitions for who, what, partitions in told if (who, what) == ("a", "-")]
+        assert len(given) == 1
+        # One that waits for nothing in hand may hear of it after the other has begun.
+        assert sorted(told[1:], key=lambda each: each[0]) == [("a", "-", given), ("b", "+", given)]
+        second.close()
+        assert told[3:] == [("b", "-", given)]
+        for _ in range(1000):
+            first.poll()
+            if len(told) == 5:
+                break
+        assert told[4:] == [("a", "+", given)]
+    assert told[5:] == [("a", "-", {1, 2})]
+
+
+def test_a_consumer_without_a_group_tells_of_its_partitions_once(log: hs.Client) -> None:
+    log.create_topic("shop/orders", partitions=2)
+    told: list[tuple[str, frozenset[int]]] = []
+    with log.consumer("shop/orders", partitions=[2], on_assigned=lambda *what: told.append(what)) as consumer:
+        consumer.poll()
+    assert told == [("shop/orders", frozenset({2}))]

@@ -1,0 +1,110 @@
+"""What is counted of partitions, and how often their files are looked into for it."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+import headstream as hs
+from headstream.broker.broker import Broker
+from headstream.broker.commands.counts import Counts
+from headstream.broker.kept_value import KeptValue
+from headstream.log.catalog import TopicRecord
+from headstream.log.retention import Retention
+from headstream.wire.commands.topics import Partition
+
+
+class Clock:
+    """A clock that is moved by hand."""
+
+    now_s = 100.0
+
+    def __call__(self) -> float:
+        return self.now_s
+
+
+@pytest.fixture
+def client(tmp_path: Path) -> Iterator[hs.Client]:
+    """A log with a topic of three partitions, each with a message; its counts look at settled directories."""
+    with hs.connect((tmp_path / "log").as_uri(), segment_bytes=4096) as client:
+        client.create_topic("shop/orders", partitions=3)
+        for partition in (1, 2, 3):
+            send(client, partition)
+        yield client
+
+
+def send(client: hs.Client, partition: int, size: int = 100, count: int = 1) -> None:
+    with client.producer("shop/orders") as producer:
+        for _ in range(count):
+            producer.send(b"x" * size, partition=partition)
+            producer.flush()
+
+
+def counts_of(client: hs.Client, monkeypatch: pytest.MonkeyPatch) -> tuple[Counts, list[int], Any]:
+    """Return the counts of a client's log, a list of the partitions that are counted anew, and the topic."""
+    broker: Any = client._transport
+    assert isinstance(broker, Broker)
+    log = broker.backing.log
+    counts, counted = Counts(log), list[int]()
+    count = counts._count_partition
+
+    def count_anew(topic: TopicRecord, number: int) -> Partition:
+        counted.append(number)
+        return count(topic, number)
+
+    monkeypatch.setattr(counts, "_count_partition", count_anew)
+    monkeypatch.setattr("headstream.segments.files._TICK_NS", 0)  # directories that were changed just now are settled too
+    return counts, counted, log.snapshot()["shop"].topics["orders"]
+
+
+def test_counts_look_into_no_file_when_nothing_has_changed(client: hs.Client, monkeypatch: pytest.MonkeyPatch) -> None:
+    counts, counted, topic = counts_of(client, monkeypatch)
+    first = counts.partitions(topic)
+    assert [partition.messages_count for partition in first] == [1, 1, 1]
+    assert counts.partitions(topic) == first
+    assert counted == [1, 2, 3]
+
+
+def test_counts_are_exact_when_a_partition_has_been_appended_to(client: hs.Client, monkeypatch: pytest.MonkeyPatch) -> None:
+    counts, counted, topic = counts_of(client, monkeypatch)
+    counts.partitions(topic)
+    send(client, 2)
+    assert [partition.messages_count for partition in counts.partitions(topic)] == [1, 2, 1]
+    assert counted == [1, 2, 3, 2]
+
+
+def test_counts_are_exact_when_retention_has_removed_segments(client: hs.Client, monkeypatch: pytest.MonkeyPatch) -> None:
+    counts, _, topic = counts_of(client, monkeypatch)
+    send(client, 1, size=1500, count=9)
+    before = counts.partitions(topic)[0]
+    broker: Any = client._transport
+    log = broker.backing.log
+    retention = Retention(log, broker.backing.clock_us)
+    assert retention.drop_oldest(topic, 1, 2) == 2
+    after = counts.partitions(topic)[0]
+    assert after.segments_count < before.segments_count
+    assert after.messages_count < before.messages_count
+
+
+def test_kept_value_is_made_once_when_many_ask_while_it_is_costly() -> None:
+    clock, made = Clock(), list[int]()
+    kept = KeptValue[int](clock)
+
+    def make() -> int:
+        clock.now_s += 0.5
+        made.append(1)
+        return len(made)
+
+    assert [kept.get(make) for _ in range(100)] == [1] * 100
+    clock.now_s += 4.9
+    assert kept.get(make) == 1
+    clock.now_s += 0.2
+    assert kept.get(make) == 2
+
+
+def test_kept_value_is_made_each_time_when_it_is_cheap() -> None:
+    kept, values = KeptValue[int](Clock()), iter(range(1, 10))
+    assert [kept.get(lambda: next(values)) for _ in range(3)] == [1, 2, 3]
