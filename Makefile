@@ -12,13 +12,19 @@ TESTED := tests/unit tests/property tests/vectors
 help: ## this list
 	@grep -hE '^[a-z]+:.*## ' $(MAKEFILE_LIST) | awk -F':.*## ' '{printf "  make %-8s %s\n", $$1, $$2}'
 
-$(VENV)/.installed: pyproject.toml setup.py constraints.txt
+# Every file is checked against requirements.lock. What builds the one package that has no wheel is installed first.
+PIP_INSTALL := $(BIN)/python -m pip install -q --disable-pip-version-check --no-deps
+
+$(VENV)/.installed: pyproject.toml setup.py requirements.lock
 	@$(PYTHON) -c 'import sys; sys.exit(sys.version_info < (3, 11))' || \
 	  { echo "Headstream needs Python 3.11 or newer; $(PYTHON) is older. Install one and run: make PYTHON=python3.11 $(MAKECMDGOALS)"; exit 1; }
 	@test -x $(BIN)/python || $(PYTHON) -m venv $(VENV)
 	@echo "installing the Python packages into $(VENV) (once)"
-	@$(BIN)/python -m pip install -q --disable-pip-version-check -c constraints.txt pip setuptools wheel cython
-	@$(BIN)/python -m pip install -q --disable-pip-version-check -c constraints.txt --no-build-isolation -e '.[dev]'
+	@awk '/^[^ ]/ { wanted = /^(setuptools|wheel|packaging|Cython)==/ } wanted' requirements.lock >$(VENV)/build.lock
+	@$(PIP_INSTALL) --require-hashes -r $(VENV)/build.lock
+	@$(PIP_INSTALL) --require-hashes --no-build-isolation -r requirements.lock
+	@$(PIP_INSTALL) --no-build-isolation -e .
+	@$(BIN)/python -m pip check --disable-pip-version-check >$(VENV)/check.log || cat $(VENV)/check.log
 	@touch $@
 
 $(VENV)/.compiled: $(VENV)/.installed setup.py $(KERNELS)

@@ -94,7 +94,12 @@ def main() -> None:
             report.line(f"{messages} messages of {arguments.payload_bytes} B in 2 partitions, local[2], the broker beside it")
             frames = anchor_frames(spark, broker)
             reader = spark.read.format("headstream").option("url", broker.url).option("subscribe", "bench/messages")
+            plain = spark.read.format("kafka").option("kafka.bootstrap.servers", broker.bootstrap_servers)
+            loaded = plain.option("subscribe", TOPIC).option("includeHeaders", "true").load()
+            frames["kafka, value only, headers loaded"] = loaded.select("value")  # states are in headers: ours loads them too
             frames["headstream over kafka, payload only"] = reader.load().select("payload")
+            every = spark.read.format("headstream").option("url", broker.url).option("subscribe", "bench/messages")
+            frames["headstream over kafka, payload, states=all"] = every.options(columns="payload", states="all").load()
             frames["headstream over kafka, headers=variant"] = reader.load().select("payload", "headers")
             typed = reader.option("headerColumns", "attempt INT").load()
             frames["headstream over kafka, one declared header"] = typed.select("payload", "attempt")

@@ -9,6 +9,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping
 from typing import Final, NamedTuple
 
+from headstream.errors import HeadstreamError
 from headstream.wire.commands.permissions import Permissions
 from headstream.wire.records import Record
 from headstream.wire.refusals import refusal
@@ -43,6 +44,7 @@ _TABLE: Final[dict[str, _Row]] = {
     "send": _Row("send_messages", "send_messages manage_stream manage_topics", "send_messages manage_topic"),
 }
 """Who sets messages aside hides them from every consumer: that takes the right to manage the topic, which a sender has not."""
+_NOT_OF_STREAMS: Final = frozenset({"look at the server", "look at users", "manage users"})
 _NOTHING: Final[frozenset[str]] = frozenset()
 
 
@@ -56,12 +58,13 @@ class Rights:
         permissions: What was given to it; None is nothing.
     """
 
-    __slots__ = ("_everywhere", "_streams", "_topics", "_user_id")
+    __slots__ = ("_everywhere", "_knows_everything", "_streams", "_topics", "_user_id")
 
     def __init__(self, user_id: int, permissions: Permissions | None) -> None:
         given = Permissions() if permissions is None else permissions
         self._user_id = user_id
         self._everywhere = _allowed(given.everywhere, {what: row.everywhere for what, row in _TABLE.items()})
+        self._knows_everything = bool(self._everywhere - _NOT_OF_STREAMS)
         of_stream = {what: row.stream for what, row in _TABLE.items()}
         of_topic = {what: row.topic for what, row in _TABLE.items()}
         self._streams = {stream: _allowed(rights, of_stream) for stream, rights in given.streams.items()}
@@ -134,6 +137,21 @@ class Rights:
         if not any("send" in rights for rights in (*self._streams.values(), *self._topics.values())):
             self._check("send")
 
+    def knows_of(self, stream: int = 0) -> bool:
+        """Return whether this user may learn which topics a stream has, or with 0 which streams there are.
+
+        That takes a right to all of them, whatever the right is. Others are refused alike whether there is one or not.
+        """
+        return self._knows_everything or bool(self._streams.get(stream))
+
+    def unknown(self) -> HeadstreamError:
+        """Return the refusal (41) of a user without any right to a stream or topic, which may not be there at all."""
+        return refusal(
+            Status.UNAUTHORIZED,
+            f"user {self._user_id} has no permission for such a stream or topic",
+            advice="Look whether there is one, and ask for a permission: for everything, for the stream or for the topic",
+        )
+
     def _check(self, what: str, stream: int = 0, topic: int = 0) -> None:
         if (
             what in self._everywhere
@@ -141,6 +159,8 @@ class Rights:
             or what in self._topics.get((stream, topic), _NOTHING)
         ):
             return
+        if stream and not (self.knows_of(stream) or self._topics.get((stream, topic))):
+            raise self.unknown()
         needed = _TABLE[what]
         places = (("everything", needed.everywhere), ("the stream", needed.stream), ("the topic", needed.topic))
         wanted = "; ".join(f"for {place} {' or '.join(of.split())}" for place, of in places if of)

@@ -20,9 +20,11 @@ class FairThreads:
     Args:
         count: How many threads.
         name: What they are called.
+        begin: What each does first.
     """
 
-    def __init__(self, count: int, name: str) -> None:
+    def __init__(self, count: int, name: str, begin: Callable[[], None] | None = None) -> None:
+        self._begin = begin
         self._condition = threading.Condition()
         self._queues: OrderedDict[Hashable, deque[Callable[[], None]]] = OrderedDict()
         self._is_closed = False
@@ -61,6 +63,8 @@ class FairThreads:
             thread.join()
 
     def _serve(self) -> None:
+        if self._begin is not None:
+            self._begin()
         while True:
             with self._condition:
                 while not self._queues and not self._is_closed:

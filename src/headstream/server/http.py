@@ -26,7 +26,7 @@ from headstream.broker.commands.messages import JSON_BYTES
 from headstream.broker.commands.own_messages import begin_wait
 from headstream.broker.sessions import Session
 from headstream.broker.traffic import Traffic
-from headstream.errors import AuthenticationError, DecodeError, NotFoundError
+from headstream.errors import AuthenticationError, DecodeError, HeadstreamError, NotFoundError
 from headstream.model.topology import Fsync
 from headstream.server.addresses import Address
 from headstream.server.http_connections import HttpConnections
@@ -51,10 +51,12 @@ from headstream.server.tls_listener import TlsListener
 from headstream.server.workers import Workers
 from headstream.wire.codes import Code
 from headstream.wire.commands.messages import PollMessages, SendMessages
-from headstream.wire.commands.sessions import LoggedIn
+from headstream.wire.commands.sessions import LoggedIn, Login
+from headstream.wire.commands.tokens import LoginWithToken
 from headstream.wire.extensions.messages import AppendMessages, FetchMessages, WaitMessages
 from headstream.wire.extensions.producers import AppendNumbered
 from headstream.wire.records import BINARY, NOTHING, Command
+from headstream.wire.refusals import status_of
 from headstream.wire.routes import FoundRoute, find_methods, find_route
 from headstream.wire.shapes import Identifier
 from headstream.wire.statuses import Status
@@ -286,7 +288,14 @@ class HttpServer:
 
     def _reply_to(self, session: Session, command: Command[Any], claims: Claims | None, in_binary: bool) -> Reply:
         """Return the reply to a command; any thread."""
-        value = self._dispatcher.answer(session, command)
+        try:
+            value = self._dispatcher.answer(session, command)
+        except HeadstreamError as error:
+            if isinstance(command, (Login, LoginWithToken)):
+                name = command.username if isinstance(command, Login) else None
+                status, address = status_of(error), session.address
+                note(logging.WARNING, "login refused", address=address, status=status, reason=error.what, name=name)
+            raise
         kind, entry = type(command), command.entry()
         if value is None and kind.reply is not NOTHING:
             return NOT_FOUND

@@ -14,6 +14,8 @@ import sys
 from datetime import UTC, datetime
 from typing import Any, Final, Literal, TypeAlias
 
+from headstream.broker.recent_lines import RECENT_LINES
+
 __all__ = ["LogForm", "note", "start_logging"]
 
 LogForm: TypeAlias = Literal["text", "json"]
@@ -40,7 +42,7 @@ def note(level: int, event: str, error: BaseException | None = None, /, **fields
 
 
 def start_logging(level: str, form: LogForm) -> None:
-    """Have everything of Headstream logged to standard error.
+    """Have everything of Headstream logged to standard error, and the last lines kept for the archive of `snapshot`.
 
     Args:
         level: debug, info, warning or error.
@@ -49,7 +51,8 @@ def start_logging(level: str, form: LogForm) -> None:
     handler = logging.StreamHandler(sys.stderr)
     handler.setFormatter(_JsonLines() if form == "json" else _TextLines())
     logger = logging.getLogger(_ROOT)
-    logger.handlers[:] = [handler]
+    RECENT_LINES.setFormatter(_ArchiveLines())
+    logger.handlers[:] = [handler, RECENT_LINES]
     logger.setLevel(level.upper())
     logger.propagate = False
 
@@ -61,11 +64,23 @@ def _time(record: logging.LogRecord) -> str:
 class _TextLines(logging.Formatter):
     def format(self, record: logging.LogRecord) -> str:
         event = record.getMessage().translate(_ESCAPES)
-        parts = [_time(record), record.levelname, record.name, event]
+        parts = [_time(record), *self.origin(record), event]
         parts += (f"{name}={json.dumps(value, default=str)}" for name, value in _fields(record).items())
         if record.exc_info:
             parts.append(f"\n{self.formatException(record.exc_info)}")
         return " ".join(parts)
+
+    def origin(self, record: logging.LogRecord) -> tuple[str, ...]:
+        """Return what stands between the time and the event."""
+        return record.levelname, record.name
+
+
+class _ArchiveLines(_TextLines):
+    """As existing tools look for lines in the archive: ` INFO ThreadId(07) headstream.server: ready`."""
+
+    def origin(self, record: logging.LogRecord) -> tuple[str, ...]:
+        """Return level, thread and logger."""
+        return f"{record.levelname:>5}", f"ThreadId({record.thread or 0:02})", f"{record.name}:"
 
 
 class _JsonLines(logging.Formatter):

@@ -3,7 +3,8 @@
 surveys     what looks at many partitions: two threads, the users in turn, so that others find the interpreter free
 work        what waits for a disk, changes directories, or is big enough to be worth another core
 passwords   hashing: it takes tens of milliseconds of a core each, asked for by anybody, so it has threads of its own,
-            as many as there are cores and below everything else in the system's eyes
+            as many as there are cores and below everything else in the system's eyes; they serve users and addresses in
+            turn, and each connection has one request of them at a time, so that connections bound what waits
 """
 
 from __future__ import annotations
@@ -48,7 +49,7 @@ class Workers:
     def __init__(self) -> None:
         self._work = ThreadPoolExecutor(_WORK_THREADS, "headstream-work")
         self._surveys = FairThreads(_SURVEY_THREADS, "headstream-surveys")
-        self._passwords = ThreadPoolExecutor(os.cpu_count() or 1, "headstream-passwords", _step_back)
+        self._passwords = FairThreads(os.cpu_count() or 1, "headstream-passwords", _step_back)
 
     def submit(self, code: int, function: Callable[[], _T], client: Hashable = None) -> Future[_T]:
         """Run a function on a thread that suits a command.
@@ -60,13 +61,15 @@ class Workers:
         """
         if code in _SURVEYS:
             return self._surveys.submit(client, function)
-        return (self._passwords if code in _WITH_PASSWORDS else self._work).submit(function)
+        if code in _WITH_PASSWORDS:
+            return self._passwords.submit(client, function)
+        return self._work.submit(function)
 
     def close(self) -> None:
         """End the threads once they are done with what they have; what waits for one is dropped."""
         self._surveys.close()
-        for pool in (self._passwords, self._work):
-            pool.shutdown(wait=True, cancel_futures=True)
+        self._passwords.close()
+        self._work.shutdown(wait=True, cancel_futures=True)
 
 
 def _step_back() -> None:

@@ -7,7 +7,8 @@
 
 A set is fetched into a folder beside and renamed when it is whole, so a set that is there is whole, also
 when two processes fetch at once. A machine without a way to the repository takes the jars by hand: put
-them into a folder and name it in HEADSTREAM_JARS.
+them into a folder and name it in HEADSTREAM_JARS. Wherever they come from, each jar is compared with its digest
+in jar_digests.py before a JVM gets it.
 """
 
 from __future__ import annotations
@@ -19,11 +20,13 @@ import shutil
 import subprocess
 import tempfile
 from dataclasses import dataclass
+from functools import lru_cache
 from pathlib import Path
 from typing import Final
 from xml.sax.saxutils import quoteattr
 
 from headstream.errors import JarsError, MissingExtraError
+from headstream.spark.jar_digests import JAR_DIGESTS
 from headstream.spark.java import find_java
 
 __all__ = ["BROKER", "SETS", "SPARK", "Jar", "JarSet", "cache_folder", "fetch", "find"]
@@ -117,13 +120,18 @@ def find(jar_set: JarSet = SPARK, directory: Path | None = None) -> list[Path] |
     Args:
         jar_set: Which jars.
         directory: The folder of the sets; by default HEADSTREAM_JARS, else the cache folder.
+
+    Raises:
+        JarsError: a jar has another digest than the one in jar_digests.py. In a folder that `fetch` made it is set aside, so
+            that the next `fetch` fetches it anew; one that was put there by hand stays.
     """
     root = _root(directory)
     for folder in (root / jar_set.folder_name, root):
-        paths = _read_manifest(folder, jar_set) if folder.name == jar_set.folder_name else None
+        paths = fetched = _read_manifest(folder, jar_set) if folder.name == jar_set.folder_name else None
         if paths is None and not jar_set.transitive:  # put there by hand
             paths = [folder / jar.file_name for jar in jar_set.jars]
         if paths and all(path.is_file() for path in paths):
+            _check_digests(paths, folder if fetched else None)
             return sorted(paths)
     return None
 
@@ -139,7 +147,8 @@ def fetch(directory: Path | None = None, *, jar_set: JarSet = SPARK) -> list[Pat
         The jars' paths, sorted.
 
     Raises:
-        JarsError: they could not be fetched or written; the text names the coordinates and the folder.
+        JarsError: they could not be fetched or written, or one has another digest than jar_digests.py gives; the text names
+            the coordinates, or the file, and the folder.
         JavaError: there is no Java to run Ivy with.
         MissingExtraError: PySpark, which brings Ivy, is not installed.
     """
@@ -150,7 +159,9 @@ def fetch(directory: Path | None = None, *, jar_set: JarSet = SPARK) -> list[Pat
     try:
         root.mkdir(parents=True, exist_ok=True)
         with tempfile.TemporaryDirectory(prefix=f".{jar_set.name}-", dir=root) as work:
-            _place(_retrieve(jar_set, Path(work)), root / jar_set.folder_name, jar_set)
+            folder = _retrieve(jar_set, Path(work))
+            _check_digests(list(folder.iterdir()), root)
+            _place(folder, root / jar_set.folder_name, jar_set)
     except OSError as error:
         raise JarsError(
             f"the jars of the set {jar_set.name} cannot be written: {error}",
@@ -168,6 +179,40 @@ def _root(directory: Path | None) -> Path:
     return directory or (Path(named) if named else cache_folder() / "jars")
 
 
+def _check_digests(paths: list[Path], refused: Path | None) -> None:
+    """Refuse the first jar whose digest is not the known one, and move it beside under `refused`, where that is given.
+
+    Raises:
+        JarsError: it is refused; the text names the file and both digests.
+    """
+    for path in sorted(paths):
+        status = path.stat()
+        digest = _digest(path, status.st_size, status.st_mtime_ns)
+        known = JAR_DIGESTS.get(path.name)
+        if digest == known:
+            continue
+        aside = None if refused is None else refused / f"{path.name}.refused"
+        if aside is not None:
+            path.replace(aside)
+        raise JarsError(
+            f"the jar {path.name} is not the one that this version was tried with: its SHA-256 is {digest}, "
+            + (f"not {known}" if known else "and there is none to compare it with"),
+            where=str(aside or path),
+            advice=(
+                "Fetch it from the project's own repository and put it there again"
+                if aside is None
+                else "Look where it came from; it was set aside under this name, and `headstream jars` fetches another"
+            ),
+        )
+
+
+@lru_cache(maxsize=256)
+def _digest(path: Path, size: int, modified: int) -> str:
+    """Return the file's SHA-256; its size and time are there so that a file that was changed is read again."""
+    with path.open("rb") as file:
+        return hashlib.file_digest(file, "sha256").hexdigest()
+
+
 def _read_manifest(folder: Path, jar_set: JarSet) -> list[Path] | None:
     try:
         sizes: dict[str, int] = json.loads((folder / "manifest.json").read_bytes())["files"]
@@ -181,8 +226,8 @@ def _place(folder: Path, target: Path, jar_set: JarSet) -> None:
     files = {path.name: path.stat().st_size for path in sorted(folder.iterdir())}
     manifest = {"set": jar_set.name, "jars": [str(jar) for jar in jar_set.jars], "files": files}
     (folder / "manifest.json").write_text(json.dumps(manifest, indent=1) + "\n")
-    if target.exists() and find(jar_set, target.parent) is None:
-        shutil.rmtree(target)  # a file of it is missing or cut short
+    if target.exists() and _read_manifest(target, jar_set) is None:
+        shutil.rmtree(target)  # a file of it is missing or cut short, or was set aside
     try:
         folder.rename(target)
     except OSError:

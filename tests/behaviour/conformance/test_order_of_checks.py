@@ -11,6 +11,7 @@ from headstream.model.message import Message
 from headstream.model.partitioning import Partitioning
 from headstream.wire.codes import Code
 from headstream.wire.commands.messages import SendMessages
+from headstream.wire.commands.permissions import GlobalPermissions, Permissions
 from headstream.wire.commands.streams import PurgeStream
 from headstream.wire.commands.tokens import CreateToken
 from headstream.wire.commands.users import CreateUser, DeleteUser, UserStatus
@@ -33,7 +34,7 @@ def test_without_a_login_existence_is_not_told(root: TcpPeer, guest: Peer) -> No
     assert len(seen) >= 20
 
 
-def test_without_rights_what_exists_is_refused_and_what_does_not_is_told_first(root: TcpPeer, guest: Peer) -> None:
+def test_without_rights_what_does_not_exist_is_refused_as_what_does(root: TcpPeer, guest: Peer) -> None:
     build(root)
     root.ask(CreateUser("user", "secret", UserStatus.ACTIVE))
     guest.login("user", "secret")
@@ -41,6 +42,13 @@ def test_without_rights_what_exists_is_refused_and_what_does_not_is_told_first(r
         if command.entry().route is None and guest.transport == "http":
             continue
         assert refused(guest, command) == Status.UNAUTHORIZED, command
+    for command in [*in_a_stream(99), *in_a_topic(1, "nowhere")]:  # the original tells 1009 and 2011: names can be tried there
+        if command.entry().route is None and guest.transport == "http":
+            continue
+        assert refused(guest, command) == Status.UNAUTHORIZED, command
+    everywhere = Permissions(GlobalPermissions(poll_messages=True))
+    root.ask(CreateUser("reader", "secret", UserStatus.ACTIVE, everywhere))
+    guest.login("reader", "secret")
     for command in in_a_stream(99):
         if command.entry().route is None and guest.transport == "http":
             continue

@@ -118,6 +118,42 @@ def test_read_takes_a_foreign_record_as_it_is_when_nobody_typed_it(spark: SparkS
     ]
 
 
+_OTHER: list[tuple[str, str | bytes | None]] = [("n", b"3"), ("hs", b"a"), ("hs.states", b"poisoned"), ("HS.STATE", b"poisoned")]
+
+
+def test_read_gives_no_record_of_another_state_unasked_wherever_its_header_is(
+    spark: SparkSession, kafka_broker: KafkaBroker
+) -> None:
+    from confluent_kafka import Producer
+
+    rows: dict[bytes, list[tuple[str, str | bytes | None]]] = {
+        b"none": [],
+        b"others": _OTHER,
+        b"alone": [("hs.state", b"poisoned")],
+        b"first": [("hs.state", b"poisoned"), *_OTHER],
+        b"last": [*_OTHER, ("hs.state", b"unavailable")],
+        b"said": [*_OTHER, ("hs.state", b"available"), ("n", b"4")],
+        b"twice": [*_OTHER, ("hs.state", b"poisoned"), ("hs.state", b"available")],
+        b"unknown": [*_OTHER, ("hs.state", b"unknown(99)")],
+        b"null": [("hs.state", None)],
+    }
+    kafka_broker.create_topic("states")
+    producer = Producer({"bootstrap.servers": kafka_broker.bootstrap_servers})
+    for name, headers in rows.items():
+        producer.produce("states", name, headers=headers, partition=0)
+    assert producer.flush(20) == 0
+    read = spark.read.format("headstream").options(url=kafka_broker.url, subscribe="states", headers="none")
+
+    def found(frame: DataFrame) -> list[bytes]:
+        return [bytes(row.payload) for row in frame.orderBy("offset").select("payload").collect()]
+
+    assert found(read.load()) == [b"none", b"others", b"said", b"null"]
+    assert found(read.option("columns", "offset,payload").load()) == [b"none", b"others", b"said", b"null"]
+    assert found(read.option("states", "poisoned").load()) == [b"alone", b"first", b"twice"]
+    assert found(read.option("states", "available,unavailable").load()) == [b"none", b"others", b"last", b"said", b"null"]
+    assert found(read.option("states", "all").load()) == list(rows)
+
+
 @pytest.mark.parametrize("shape", ["array", "binary"])
 def test_write_gives_back_what_was_read_when_headers_are_copied(
     spark: SparkSession, orders: str, kafka_broker: KafkaBroker, shape: str

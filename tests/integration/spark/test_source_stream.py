@@ -13,6 +13,7 @@ import pytest
 from pyspark.errors import StreamingQueryException
 
 import headstream as hs
+from headstream.errors import InvalidOptionError
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession
@@ -199,6 +200,19 @@ def test_stream_says_what_is_wrong_when_it_cannot_read(
     send(url, 4)
     with pytest.raises(StreamingQueryException, match=said):
         run(spark, url, tmp_path / "checkpoint", **options)
+
+
+@pytest.mark.parametrize(("trigger", "kind"), [("continuous", "a continuous trigger"), ("realTime", "a real-time trigger")])
+def test_stream_is_refused_by_name_when_its_trigger_is_not_of_micro_batches(
+    spark: SparkSession, url: str, tmp_path: Path, trigger: str, kind: str
+) -> None:
+    send(url, 1)
+    sink = Sink()
+    settings: dict[str, Any] = {trigger: "5 seconds"}
+    with pytest.raises(InvalidOptionError, match=rf"trigger\({trigger}=\.\.\.\): the headstream source does not support {kind}"):
+        stream(spark, url, sink, tmp_path / "c", {}).trigger(**settings).start()
+    assert [query.name for query in spark.streams.active] == []
+    assert not (tmp_path / "c").exists()
 
 
 def test_stream_writes_each_message_once_to_a_table_when_it_is_stopped_at_any_batch(

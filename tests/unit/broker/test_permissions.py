@@ -127,7 +127,7 @@ def test_everybody_may_look_at_itself_and_change_what_is_its_own() -> None:
 
 def test_refusal_says_where_and_what_would_allow_it() -> None:
     with pytest.raises(PermissionDeniedError) as caught:
-        Rights(7, None).send(STREAM, TOPIC)
+        Rights(7, of_topic(TopicPermissions(poll_messages=True))).send(STREAM, TOPIC)
     assert caught.value.status == Status.UNAUTHORIZED
     assert str(caught.value) == (
         "user 7 may not send (stream 3, topic 5). It needs a permission: for everything send_messages; "

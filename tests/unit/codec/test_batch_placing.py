@@ -110,6 +110,20 @@ def test_cut_sent_takes_what_fits_and_one_at_least(grouping: ModuleType) -> None
     assert grouping.cut_sent(b"", 5) == (0, 0)
 
 
+@pytest.mark.parametrize("limits", [(), (1 << 40, 1 << 40)])
+def test_cut_sent_refuses_messages_when_their_lengths_are_wrong(grouping: ModuleType, limits: tuple[int, ...]) -> None:
+    for broken in (b"\1", MESSAGES[0][:-1], bytes(16) + b"\xff\xff\xff\xff" + bytes(4)):
+        with pytest.raises(InvalidInputError, match="is cut short"):
+            grouping.cut_sent(broken, 1 << 40, *limits)
+        assert grouping.cut_sent(MESSAGES[0] + broken, 1 << 40, *limits) == (len(MESSAGES[0]), 1)
+
+
+def test_cut_sent_refuses_headers_when_they_reach_beyond_their_block(grouping: ModuleType) -> None:
+    for headers in (b"\xff\xff\xff\x7f" + bytes(5), header("k", 1, b"v")[:-1], header("k", 1, b"v") + b"\1"):
+        with pytest.raises(InvalidInputError, match="its headers are"):
+            grouping.cut_sent(sent(b"a", headers), 1 << 40, 1 << 40, 1 << 40)
+
+
 def test_build_writes_contributions_one_after_the_other(blocks: ModuleType) -> None:
     there = header("old", 1, b"1")
     builder = blocks.BlockBuilder(3)
@@ -146,6 +160,12 @@ def test_blocks_refuse_buffers_that_do_not_fit(blocks: ModuleType) -> None:
         builder.add_lists(lists, varied([b"a"]), b"\1", varied([b"a"]))
     with pytest.raises(InvalidInputError, match="2 values of 8 bytes are more than 8 bytes"):
         builder.add_numbers(b"n", 7, 8, bytes(8), None)
+    with pytest.raises(InvalidInputError, match="0 bytes of validity are too few for 2 values"):
+        builder.add_numbers(b"n", 7, 8, bytes(16), b"")
+    for width in (0, -1):
+        with pytest.raises(InvalidInputError, match=f"has 1 byte or more, not {width}"):
+            builder.add_numbers(b"n", 7, width, bytes(16), None)
+    assert builder.build() == (bytearray(12), bytearray())  # nothing of what was refused is in it
 
 
 def test_find_fault_names_the_first_message_that_a_topic_does_not_take() -> None:

@@ -9,6 +9,8 @@ from concurrent.futures import CancelledError
 import pytest
 
 from headstream.server.fair_threads import FairThreads
+from headstream.server.workers import Workers
+from headstream.wire.codes import Code
 
 
 @pytest.fixture
@@ -56,3 +58,21 @@ def test_fair_threads_cancel_what_waits_when_they_are_closed() -> None:
     closer.join(10)
     assert running.result(10)
     assert threads.submit(1, lambda: 5).cancelled()
+
+
+def test_workers_check_a_quiet_addresss_password_next_when_another_address_has_hundreds_waiting(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setattr("os.cpu_count", lambda: 1)
+    workers, go, served = Workers(), threading.Event(), list[str]()
+    try:
+        first = workers.submit(Code.LOGIN, go.wait, "192.0.2.1")
+        many = [workers.submit(Code.LOGIN, lambda: served.append("busy"), "192.0.2.2") for _ in range(400)]
+        one = workers.submit(Code.LOGIN, lambda: served.append("quiet"), "192.0.2.3")
+        go.set()
+        assert first.result(10)
+        for future in (*many, one):
+            future.result(10)
+    finally:
+        workers.close()
+    assert served.index("quiet") == 1

@@ -2,16 +2,23 @@
 
 from __future__ import annotations
 
+import io
 import json
 import logging
+import re
+import zipfile
 from collections.abc import Iterator
 
 import pytest
 
+from headstream.broker.commands.snapshot import make_archive
+from headstream.log.opening import open_memory
 from headstream.server.answers import Answers
-from headstream.server.logs import LogForm, start_logging
+from headstream.server.logs import LogForm, note, start_logging
 from headstream.wire.codes import Code
 from headstream.wire.commands.sessions import Login
+from headstream.wire.commands.system import SnapshotCompression, SnapshotType
+from tests.http_servers import serving
 from tests.servers import Server
 
 EVIL = "eve\r\n\x1b[2J\x7f\x9b31m\u2028fake"
@@ -48,3 +55,26 @@ def test_refused_login_is_logged_with_the_name_that_was_tried_escaped(
     assert json.loads(line)["name"] == EVIL
     server.broker.close()
     assert "\x1b" not in line
+
+
+def test_archive_has_lines_as_existing_tools_look_for_them_when_something_was_logged() -> None:
+    start_logging("info", "json")  # whatever the form of standard error is
+    note(logging.INFO, "ready", path="a\nb\x1b[2J")
+    log = open_memory()
+    archive = make_archive(log, SnapshotCompression.DEFLATED, (SnapshotType.SERVER_LOGS,))
+    log.close()
+    with zipfile.ZipFile(io.BytesIO(archive)) as opened:
+        line = opened.read("server_logs.txt").decode().splitlines()[-1]
+    assert re.fullmatch(r'\S+Z  INFO ThreadId\(\d{2,}\) headstream\.server: ready path="a\\nb\\u001b\[2J"', line), line
+
+
+def test_refused_logins_over_http_are_logged_with_the_name_that_was_tried_escaped(capsys: pytest.CaptureFixture[str]) -> None:
+    start_logging("warning", "json")
+    with serving() as http:
+        assert http.call("POST", "/users/login", {"username": EVIL, "password": "wrong"}, token=None).refusal == (400, 42)
+        http.call("POST", "/personal-access-tokens/login", {"token": "x" * 68}, token=None)
+    written = capsys.readouterr().err
+    assert "\x1b" not in written
+    lines = [json.loads(line) for line in written.splitlines()]
+    assert [(line["event"], line["name"]) for line in lines] == [("login refused", EVIL), ("login refused", None)]
+    assert (lines[0]["status"], lines[0]["address"].partition(":")[0]) == (42, "127.0.0.1")

@@ -22,7 +22,14 @@ from headstream.broker.sessions import Session, Sessions
 from headstream.broker.settings import ServerSettings
 from headstream.broker.tokens import Tokens
 from headstream.broker.users import Users
-from headstream.errors import AuthenticationError, NotFoundError, PermissionDeniedError
+from headstream.errors import (
+    AuthenticationError,
+    HeadstreamError,
+    NotFoundError,
+    PermissionDeniedError,
+    StreamNotFoundError,
+    TopicNotFoundError,
+)
 from headstream.model.topology import MAX_BATCH_BYTES
 from headstream.wire.codes import Entry
 from headstream.wire.commands.system import TransportKind
@@ -99,9 +106,9 @@ class Dispatcher:
         try:
             self.admit(session, entry)
             reply: _R = handler(self, session, command)
-        except (NotFoundError, AuthenticationError, PermissionDeniedError):
+        except (NotFoundError, AuthenticationError, PermissionDeniedError) as error:
             if session.is_stale or session.is_ended or not entry.is_lookup:
-                raise
+                raise self.disclosed(session, command, error) from None
             return None  # type: ignore[return-value]  # a lookup's reply may be nothing
         return reply
 
@@ -122,6 +129,26 @@ class Dispatcher:
             raise refusal(Status.INVALID_COMMAND, f"{entry.name} is not served here")
         if session.is_ended or not self.users.is_good(session.user_id, session.generation):
             raise refusal(entry.refusal, f"{entry.name} needs a login", advice="Log in first")
+
+    def disclosed(self, session: Session, command: Command[Any], error: HeadstreamError) -> HeadstreamError:
+        """Return the error that a session is answered with.
+
+        "There is no such stream" and "no such topic" are for those who have a right to all of them. To others what is
+        missing looks like what is there and not theirs, or every name could be tried.
+
+        Args:
+            session: Who asks.
+            command: What it asked.
+            error: Why there is no reply.
+        """
+        if not session.user_id or not isinstance(error, (StreamNotFoundError, TopicNotFoundError)):
+            return error
+        stream = 0
+        if isinstance(error, TopicNotFoundError):
+            named = getattr(command, "stream", None)
+            stream = 0 if named is None else self.places.stream(named).id
+        rights = self.rights(session)
+        return error if rights.knows_of(stream) else rights.unknown()
 
     def most_polled_bytes(self, session: Session) -> int:
         """Return about the most bytes that one poll of a session brings."""

@@ -15,6 +15,7 @@ from headstream.broker.commands.offsets import check_partition
 from headstream.broker.commands.places import Place, consumer_of
 from headstream.broker.sessions import Session
 from headstream.broker.waits import Wait
+from headstream.errors import NotFoundError
 from headstream.model.identifiers import TopicName
 from headstream.model.polling import Polled, PollingStrategy
 from headstream.model.topology import MAX_BATCH_BYTES
@@ -100,7 +101,10 @@ def begin_wait(server: Dispatcher, session: Session, command: WaitMessages | Fet
         HeadstreamError: why it cannot be waited for.
     """
     server.admit(session, command.entry())
-    place = _readable(server, session, command.stream, command.topic)
+    try:
+        place = _readable(server, session, command.stream, command.topic)
+    except NotFoundError as error:
+        raise server.disclosed(session, command, error) from None
     messages, name = server.broker.messages, place.topic.name
     if isinstance(command, WaitMessages):
         for partition in command.positions:

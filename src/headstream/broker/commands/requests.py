@@ -16,7 +16,7 @@ from headstream.broker.commands.messages import polled
 from headstream.broker.commands.own_messages import fetched
 from headstream.broker.sessions import Session
 from headstream.codec.buffer import BytesLike
-from headstream.errors import HeadstreamError
+from headstream.errors import HeadstreamError, NotFoundError
 from headstream.model.topology import Fsync
 from headstream.wire.codes import TABLE, Code
 from headstream.wire.commands.messages import PolledMessages, PollMessages, SendMessages
@@ -114,17 +114,24 @@ def answer_request(server: Dispatcher, session: Session, code: int, payload: mem
     if _log.isEnabledFor(logging.DEBUG):
         _note_surplus(session, command, payload)
     command.validate()
+    if not isinstance(command, (PollMessages, FetchMessages)):
+        reply = server.answer(session, command)
+        return [] if type(command) in _UNANSWERED else [type(command).encode_reply(reply)]
+    server.admit(session, command.entry())
+    try:
+        return _read(server, session, command)
+    except NotFoundError as error:
+        raise server.disclosed(session, command, error) from None
+
+
+def _read(server: Dispatcher, session: Session, command: PollMessages | FetchMessages) -> list[BytesLike]:
+    """Return a reply whose messages are not copied into it."""
     if isinstance(command, PollMessages):
-        server.admit(session, command.entry())
         found = polled(server, session, command)
         return [PolledMessages(found.partition, max(found.end_offset - 1, 0), found.count, b"").head(), *found.chunks]
-    if isinstance(command, FetchMessages):
-        server.admit(session, command.entry())
-        found = fetched(server, session, command)
-        head = FetchedMessages(found.partition, found.end_offset, found.next_offset, found.generation, found.count, b"")
-        return [FetchMessages.encode_reply(head), *found.chunks]
-    reply = server.answer(session, command)
-    return [] if type(command) in _UNANSWERED else [type(command).encode_reply(reply)]
+    got = fetched(server, session, command)
+    head = FetchedMessages(got.partition, got.end_offset, got.next_offset, got.generation, got.count, b"")
+    return [FetchMessages.encode_reply(head), *got.chunks]
 
 
 def _note_surplus(session: Session, command: Command[Any], payload: memoryview) -> None:

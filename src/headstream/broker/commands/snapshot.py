@@ -13,6 +13,7 @@ from collections.abc import Callable, Collection
 from pathlib import Path
 from typing import Final
 
+from headstream.broker.recent_lines import RECENT_LINES
 from headstream.errors import HeadstreamError
 from headstream.log.log import Log
 from headstream.wire.commands.system import SnapshotCompression, SnapshotType
@@ -103,7 +104,7 @@ def _tell_usage(log: Log) -> str:
 def _tail_logs(log: Log) -> str:
     paths = [] if log.is_memory else sorted(Path(log.root, "logs").glob("*.log"))
     if not paths:
-        return "The server logs to its standard error, not to files.\n"
+        return RECENT_LINES.text() or "The server has logged nothing yet.\n"
     with paths[-1].open("rb") as file:
         file.seek(max(paths[-1].stat().st_size - _TAIL_BYTES, 0))
         return file.read().decode("utf-8", "replace")

@@ -277,10 +277,14 @@ class BlockBuilder:
         Args:
             key: The header's key.
             kind: The code of its kind.
-            width: Bytes of a value.
+            width: Bytes of a value, 1 or more.
             data: One value a message, little-endian.
             validity: Bitmap, lowest bit first; all are there if None.
         """
+        if width < 1:
+            raise InvalidInputError(f"a value of fixed width has 1 byte or more, not {width}")
+        if validity is not None and memoryview(validity).nbytes < (self._count + 7) // 8:
+            raise InvalidInputError(f"{memoryview(validity).nbytes} bytes of validity are too few for {self._count} values")
         if memoryview(data).nbytes < width * self._count:
             raise InvalidInputError(f"{self._count} values of {width} bytes are more than {memoryview(data).nbytes} bytes")
         self._parts.append(_Part(VariedColumn(b"", data, validity), width, key, kind))

@@ -175,13 +175,18 @@ class Cut(NamedTuple):
 @cython.exceptval(check=False)
 @cython.nogil
 def _sum_values(p: cython.p_const_uchar, at: cython.longlong, end: cython.longlong) -> cython.longlong:
-    """Return the bytes of a checked header block's values."""
+    """Return the bytes of a header block's values, or -1 where the block is not one."""
     total: cython.longlong = 0
-    while at + 9 <= end:
+    while at < end:
+        if end - at < 9:
+            return -1
         at += 9 + load32(p, at)
-        total += load32(p, at - 4)
-        at += load32(p, at - 4)
-    return total
+        if at > end:
+            return -1
+        value: cython.longlong = load32(p, at - 4)
+        total += value
+        at += value
+    return total if at == end else -1
 
 
 @cython.cfunc
@@ -206,7 +211,10 @@ def _cut(
             break
         headers_end: cython.longlong = at + 20 + load32(p, at + 16)
         if max_values >= 0:
-            values += _sum_values(p, at + 20, headers_end)
+            size_of_values: cython.longlong = _sum_values(p, at + 20, headers_end)
+            if size_of_values < 0:
+                break
+            values += size_of_values
             payloads += end - headers_end - 4
             if count > 0 and (values > max_values or payloads > max_payloads):
                 break
@@ -226,6 +234,9 @@ def cut_sent(sent: BytesLike, max_bytes: int, max_values: int = -1, max_payloads
         max_bytes: What a batch has of all.
         max_values: What it has of header values, or -1 for any number, and of payloads too.
         max_payloads: What it has of payloads.
+
+    Raises:
+        InvalidInputError: the first message is cut short, or its header block is not one.
     """
     view = memoryview(sent)
     noted = bytearray(8)
@@ -238,4 +249,6 @@ def cut_sent(sent: BytesLike, max_bytes: int, max_values: int = -1, max_payloads
     count: cython.longlong
     with cython.nogil:
         count = _cut(p, size, most, most_values, most_payloads, notes)
+    if count == 0 and size > 0:
+        raise InvalidInputError(f"the first of the sent messages, {size} bytes in all, is cut short or its headers are")
     return Cut(int.from_bytes(noted, "little"), count)

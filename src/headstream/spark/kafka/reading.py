@@ -19,8 +19,8 @@ from typing import TYPE_CHECKING, Final
 
 import pyarrow as pa
 
-from headstream.model.message import state_name
-from headstream.model.reserved import APPENDED_HEADER, CHECKSUM_HEADER, ID_HEADER, RESERVED_PREFIX, STATE_HEADER
+from headstream.model.message import MessageState, state_name
+from headstream.model.reserved import APPENDED_HEADER, CHECKSUM_HEADER, ID_HEADER, STATE_HEADER
 from headstream.spark.arrow_functions import arrow_function
 from headstream.spark.kafka.header_rows import HeaderDecoder
 from headstream.spark.kafka.options import parse_read_options
@@ -34,7 +34,6 @@ if TYPE_CHECKING:
 __all__ = ["read_kafka"]
 
 _HEADER_COLUMNS: Final = ("headers", "headers_repeated")
-_OWN: Final = "_hs_own"
 _DECODED: Final = "_hs_decoded"
 
 
@@ -66,12 +65,8 @@ def read_kafka(spark: SparkSession, options: Mapping[str, str], *, streaming: bo
     reader = reader.option(MARKER, "true")
     frame = reader.option("includeHeaders", str(needs_own or has_decoded).lower()).load()
     columns = {name: sf.col(name) for name in frame.columns}
-    if needs_own:
-        own = sf.filter(columns["headers"], lambda header: header["key"].startswith(RESERVED_PREFIX))
-        frame = frame.withColumn(_OWN, own)
     if parsed.states is not None:
-        names = [state_name(code) for code in sorted(parsed.states)]
-        frame = frame.where(_state().isin(names))
+        frame = frame.where(_is_in(parsed.states))
     if has_decoded:
         frame = frame.withColumn(_DECODED, _decode(decoded, columns))
     selected = []
@@ -105,17 +100,32 @@ def _column(name: str) -> Column:
 
 
 def _own(name: str) -> Column:
-    """Return the text of one of our own headers, or null."""
+    """Return the text of the first header of this name, or null."""
     from pyspark.sql import functions as sf
 
-    found = sf.filter(sf.col(_OWN), lambda header: header["key"] == name)
-    return sf.get(found, sf.lit(0))["value"].cast("string")
+    return sf.get(sf.col("headers"), _place(name) - 1)["value"].cast("string")
+
+
+def _place(name: str) -> Column:
+    """Return the place of the first header of this name, from 1; 0 where there is none.
+
+    It is of expressions that Spark compiles; a lambda, which it interprets, takes longer than the rest of a row.
+    """
+    from pyspark.sql import functions as sf
+
+    return sf.coalesce(sf.array_position(sf.col("headers")["key"], name).cast("int"), sf.lit(0))
 
 
 def _state() -> Column:
     from pyspark.sql import functions as sf
 
     return sf.coalesce(_own(STATE_HEADER), sf.lit("available"))
+
+
+def _is_in(states: frozenset[int]) -> Column:
+    """Return whether a record has one of these states; records without hs.state, the usual ones, are settled by that alone."""
+    wanted = _state().isin([state_name(code) for code in sorted(states)])
+    return (_place(STATE_HEADER) == 0) | wanted if MessageState.AVAILABLE in states else wanted
 
 
 def _decode(shape: RowShape, columns: Mapping[str, Column]) -> Column:

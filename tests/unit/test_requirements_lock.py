@@ -1,0 +1,29 @@
+"""requirements.lock: `make` installs what constraints.txt names, and each file is compared with a digest."""
+
+from __future__ import annotations
+
+import re
+from pathlib import Path
+
+ROOT = Path(__file__).parents[2]
+LOCK = (ROOT / "requirements.lock").read_text(encoding="utf-8")
+
+
+def test_lock_has_the_versions_of_the_constraints_with_digests() -> None:
+    entries = re.findall(r"^(\S+==\S+)((?: \\\n    --hash=sha256:[0-9a-f]{64})+)\n", LOCK, re.MULTILINE)
+    assert [pin for pin, _ in entries] == (ROOT / "constraints.txt").read_text(encoding="utf-8").split(), (
+        "run .venv/bin/python tools/lock_requirements.py"
+    )
+    comment, _, rest = LOCK.partition("\n")
+    assert comment.startswith("#")
+    assert rest == "".join(f"{pin}{digests}\n" for pin, digests in entries)  # and nothing else: no address
+
+
+def test_make_installs_no_package_without_its_digest() -> None:
+    text = (ROOT / "Makefile").read_text(encoding="utf-8")
+    installs = [line for line in text.splitlines() if "$(PIP_INSTALL)" in line or "pip install" in line]
+    assert [line for line in installs if "--require-hashes" not in line] == [
+        next(line for line in installs if line.startswith("PIP_INSTALL :=")),
+        "\t@$(PIP_INSTALL) --no-build-isolation -e .",
+    ]
+    assert "--no-deps" in installs[0]
