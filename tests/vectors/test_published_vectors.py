@@ -9,6 +9,7 @@ import importlib.util
 import json
 import struct
 import tracemalloc
+import uuid
 import zlib
 from collections.abc import Callable, Sequence
 from pathlib import Path
@@ -183,7 +184,7 @@ def test_a_plain_reader_finds_the_same_message(name: str, vector: dict[str, Any]
         headers = plain_headers(name, data[41 : 41 + size])
         payload = data[45 + size :]
         assert struct.unpack_from("<I", data, 41 + size)[0] == len(payload)
-        assert (int.from_bytes(message_id, "little"), crc) == (document["id"], zlib.crc32(payload))
+        assert (str(uuid.UUID(bytes=message_id)), crc) == (document["id"], zlib.crc32(payload))
         assert (timestamp, state) == (document["timestamp_us"], {"available": 1, "poisoned": 20}.get(document["state"], 77))
         carried = {header[0]: header[2] for header in headers if header[0].startswith("hs.")}
         key = base64.b64decode(carried["hs.key"]) if "hs.key" in carried else None

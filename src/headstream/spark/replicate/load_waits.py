@@ -1,7 +1,8 @@
 """REFRESH rows that wait until everything logged before them has been read, see loads.py.
 
     read     the log time before which all partitions have been read, as the pipeline's planning says
-    until    the same, but not after the first message that waits for its schema: it may be of any table, for schema_wait at most
+    until    the same, but not after the first message that waits for its schema, which may be of any table: for schema_wait at
+             most, and not beyond the end of a run that ends by itself
 
 Rows logged before `until` have their place; the others are parked, with `load` as the cause. Which those are of a unit is
 durable before its tables are written: a unit that is run again when more is known parks the same ones, for its tables have the
@@ -69,6 +70,7 @@ class LoadWaits:
     def __init__(self, ledger: Ledger, tables: TargetTables) -> None:
         self._ledger = ledger
         self._tables = tables
+        self._waits_for_schemas = True
 
     def state(
         self, *, read_us: int | None = None, release: int | None = None, waiting: Iterable[pa.RecordBatch] = ()
@@ -80,6 +82,9 @@ class LoadWaits:
             release: But for the messages of this release, which are decoded.
             waiting: Messages that wait for their schema beside those in the ledger, RAW_SCHEMA.
         """
+        read = max(self._read_us(), read_us or 0)
+        if not self._waits_for_schemas:
+            return ReadState(read, read)
         found = self._ledger.rows(
             "SELECT COALESCE(logged_from_us, 0) AS us, COALESCE(schema_id, '') FROM parcels WHERE cause = 'schema' "
             "AND state IN ('parked', 'called', 'releasing') AND release IS NOT ? ORDER BY us LIMIT 1",
@@ -88,7 +93,6 @@ class LoadWaits:
         first: list[tuple[int, str]] = list(found)
         for batch in waiting:
             first += zip(batch.column("timestamp_us").to_pylist(), batch.column("schema_id").to_pylist(), strict=True)
-        read = max(self._read_us(), read_us or 0)
         waits = min(first, default=None)
         return ReadState(read, read) if waits is None or waits[0] >= read else ReadState(read, *waits)
 
@@ -98,6 +102,12 @@ class LoadWaits:
     def _advance(self, read_us: int) -> None:
         if read_us > self._read_us():
             self._ledger.set_mark(_READ, str(read_us))
+
+    def end_waiting_for_schemas(self) -> None:
+        """Let no row wait for the schema of another message any more: the run ends, and one missing schema would hold up the
+        loads of all tables until the next run. Such a message then has the place of a late change, see loads.py.
+        """
+        self._waits_for_schemas = False
 
     def advance_to_end(self) -> None:
         """Remember that all partitions have been read to their ends: nothing is missing before any row that waits."""

@@ -163,6 +163,8 @@ class Processor:
         worked = self._carry_out()
         if last if all_read is None else all_read:
             self._loads.advance_to_end()
+            if last:
+                self._loads.end_waiting_for_schemas()
         worked = self.release(every_table=last) or worked
         self._settle({} if last else self.health.resting(self._now_us()))
         worked = self._deal_with_overdue() or worked
