@@ -161,7 +161,7 @@ REFUSED = [
     ("SELECT 'a' payload", {"topik": "x"}, r"no option topik.*Did you mean topic"),
     ("SELECT 'a' payload", {"topic": "orders"}, "'orders' is not a topic"),
     ("SELECT 'a' payload", {"topic": "shop/order"}, "there is no topic 'shop/order'"),
-    ("SELECT 'a' payload", {"commitTimeout": "soon"}, "commitTimeout=soon is no time"),
+    ("SELECT 'a' payload", {"commitTimeout": "soon"}, "'soon' is not a duration"),
 ]
 
 
@@ -230,8 +230,10 @@ def test_bad_rows_go_where_badrowspath_says_and_the_others_into_the_log(
 @pytest.mark.parametrize("url", ["file", "tcp"], indirect=True)
 def test_a_transaction_is_written_once(spark: SparkSession, log: hs.Client, url: str) -> None:
     frame = spark.range(10).selectExpr("CAST(id AS STRING) payload")
-    for version in ("3", "3", "2", "4"):
+    for version in ("3", "3", "4"):
         write(frame, url, txnAppId="my job/1", txnVersion=version)
+    with pytest.raises(PySparkException, match="epoch 2 of writer 'my job/1' is behind its epoch 4"):
+        write(frame, url, txnAppId="my job/1", txnVersion="2")  # never appended, so not told as done
     assert len(flat(log, "shop/orders")) == 20
     assert_swept(url)
 
