@@ -2,12 +2,12 @@
 PYTHON ?= python3
 VENV := .venv
 BIN := $(VENV)/bin
-KERNELS := $(shell find src/headstream/codec -name '*.py' -o -name '*.h') $(shell find src/headstream -name '*.pxd') \
-	$(addprefix src/headstream/,wire/frame_scan.py segments/ahead.py log/partition_end.py broker/commands/short_requests.py server/intake.py broker/traffic.py)
+KERNELS := $(shell find src/headstream/codec src/headstream/replicate/codec -name '*.py') $(shell find src/headstream -name '*.pxd' -o -name '*.h') \
+	$(addprefix src/headstream/,wire/frame_scan.py segments/read_ahead.py log/partition/partition_end.py) $(wildcard src/headstream/server/fast_path/*.py)
 TESTED := tests/unit tests/property tests/vectors
 
 .DEFAULT_GOAL := help
-.PHONY: help setup jars demo test unit soak check vectors docs format bench clean
+.PHONY: help setup jars demo test unit soak check vectors docs console format bench clean
 
 help: ## this list
 	@grep -hE '^[a-z]+:.*## ' $(MAKEFILE_LIST) | awk -F':.*## ' '{printf "  make %-8s %s\n", $$1, $$2}'
@@ -61,8 +61,13 @@ check: setup ## format, lint, types, layers, sizes
 vectors: setup ## write vectors/*.json, the bytes of every dialect for other implementers
 	@$(BIN)/python tools/make_vectors.py
 
-docs: setup ## write docs/api.md, the reference of all names, from the docstrings
+docs: setup ## write docs/api.md from the docstrings, and the documentation site to site/
 	@$(BIN)/python tools/make_api_reference.py
+	@NO_MKDOCS_2_WARNING=1 $(BIN)/python -m mkdocs build
+	@echo "site/ is written; to read it with its search: $(BIN)/python -m http.server -d site"
+
+console: ## build the browser console into the package (needs Node 20 and npm)
+	@cd console && npm ci --no-audit --no-fund --loglevel=error && npm run --silent build
 
 format: setup ## mend what ruff can mend
 	@$(BIN)/ruff check --fix --quiet .; $(BIN)/ruff format --quiet .

@@ -12,47 +12,52 @@ from setuptools import Extension, setup
 from setuptools.command.bdist_wheel import bdist_wheel
 
 PACKAGE = Path("src/headstream")
-CODEC = PACKAGE / "codec"
-COMPILED = (
-    "batch/checksum",
-    "batch/stamp",
-    "batch/headers",
-    "batch/scan",
-    "batch/payloads",
-    "batch/sends",
-    "batch/columns",
-    "batch/header_columns",
-    "batch/header_lists",
-    "batch/variant",
-    "batch/whole_numbers",
-    "batch/pack",
-    "batch/siphash",
-    "batch/compact",
-    "batch/repeats",
-    "batch/varied",
-    "batch/blocks",
-    "batch/storing",
-    "batch/kafka_values",
-    "batch/kafka_roles",
-    "batch/kafka_kinds",
-    "batch/kafka_decoding",
-    "batch/kafka_encoding",
-    "batch/placing",
-    "batch/grouping",
-    "avro",
-    "avro_skip",
-    "avro_walk",
-    "envelope_groups",
-    "envelopes",
-)
 MODULES = (
-    *(f"codec/{name}" for name in COMPILED),
+    "codec/batch/checksum",
+    "codec/batch/headers",
+    "codec/batch/variable",
+    "codec/batch/stored/stamp",
+    "codec/batch/stored/scan",
+    "codec/batch/stored/filter_steps",
+    "codec/batch/stored/filter_values",
+    "codec/batch/stored/filter_scan",
+    "codec/batch/stored/sends",
+    "codec/batch/stored/siphash",
+    "codec/batch/stored/compact",
+    "codec/batch/stored/repeats",
+    "codec/batch/to_columns/columns",
+    "codec/batch/to_columns/header_columns",
+    "codec/batch/to_columns/header_lists",
+    "codec/batch/to_columns/payloads",
+    "codec/batch/to_columns/variant",
+    "codec/batch/to_columns/whole_numbers",
+    "codec/batch/from_columns/pack",
+    "codec/batch/from_columns/blocks",
+    "codec/batch/from_columns/stored_headers",
+    "codec/batch/from_columns/keys_and_ids",
+    "codec/batch/from_columns/grouping",
+    "codec/batch/kafka/values",
+    "codec/batch/kafka/roles",
+    "codec/batch/kafka/kinds",
+    "codec/batch/kafka/decoding",
+    "codec/batch/kafka/encoding",
+    "codec/batch/kafka/varints",
+    "codec/batch/kafka/record_checks",
+    "codec/batch/kafka/records",
+    "codec/batch/kafka/batches",
     "wire/frame_scan",
-    "segments/ahead",
-    "log/partition_end",
-    "broker/commands/short_requests",
-    "server/intake",
-    "broker/traffic",
+    "segments/read_ahead",
+    "log/partition/producer_end",
+    "log/partition/partition_end",
+    "server/fast_path/route_cache",
+    "server/fast_path/small_requests",
+    "server/fast_path/intake",
+    "server/fast_path/traffic",
+    "replicate/codec/avro/rows",
+    "replicate/codec/avro/skip",
+    "replicate/codec/avro/walk",
+    "replicate/codec/envelope_groups",
+    "replicate/codec/envelopes",
 )
 
 
@@ -62,13 +67,15 @@ def extensions() -> list[Extension]:
         from Cython.Build import cythonize
     except ImportError:
         return []
-    headers = [str(path) for path in (*CODEC.glob("*.h"), *PACKAGE.rglob("*.pxd"))]
+    headers = list(PACKAGE.rglob("*.h"))
+    depends = [str(path) for path in (*headers, *PACKAGE.rglob("*.pxd"))]
+    folders = sorted({str(path.parent) for path in headers})
     modules = [
         Extension(
             f"headstream.{name.replace('/', '.')}",
             [f"{PACKAGE}/{name}.py"],
-            include_dirs=[str(CODEC)],
-            depends=headers,
+            include_dirs=folders,
+            depends=depends,
             extra_compile_args=["-O3", "-g0"],
         )
         for name in MODULES
@@ -81,13 +88,18 @@ def extensions() -> list[Extension]:
     return compiled
 
 
+def _compiled_files(built: Path) -> list[Path]:
+    """Return the extensions in a build directory: `.so`, on Windows `.pyd`."""
+    return [path for path in built.rglob("*") if path.suffix in (".so", ".pyd")]
+
+
 class Wheel(bdist_wheel):
     """A wheel in which nothing was compiled is one for every machine, `py3-none-any`, and says so."""
 
     def run_command(self, command: str) -> None:
         """Run a command; after the build, look at what it has compiled."""
         super().run_command(command)
-        if command != "build" or any(Path(self.get_finalized_command("build").build_lib).rglob("*.so")):
+        if command != "build" or _compiled_files(Path(self.get_finalized_command("build").build_lib)):
             return
         self.warn("no kernel was compiled (is there a C compiler, and Cython?): Headstream will run 20 to 100 times slower")
         self.root_is_pure = True

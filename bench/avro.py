@@ -23,14 +23,14 @@ from typing import Any
 
 import fastavro
 
-from headstream.codec import avro, envelopes
-from headstream.codec.avro_schema import parse_schema
-from headstream.codec.avro_values import encode_value
-from headstream.codec.replicate import Change, ColumnMetadata, data_message, data_schema, decode_envelope
+from headstream.replicate.codec import Change, ColumnMetadata, data_message, data_schema, decode_envelope, envelopes
+from headstream.replicate.codec.avro import rows as avro
+from headstream.replicate.codec.avro.schema import parse_schema
+from headstream.replicate.codec.avro.values import encode_value
 
 sys.path.insert(0, str(Path(__file__).parents[1]))
 from bench.machine import Report
-from tests import kernels
+from tests.support import kernels
 
 ROWS = 10_000
 FEW = 500  # rows for the slow ones: fastavro and the interpreted codec
@@ -144,7 +144,7 @@ def measure_split(report: Report, messages: list[bytes], rounds: int) -> None:
     data, offsets = b"".join(messages), offsets_of(messages)
     few = messages[:FEW]
     few_data, few_offsets = b"".join(few), offsets_of(few)
-    slow = kernels.interpreted("envelopes")
+    slow = kernels.interpreted("headstream.replicate.codec.envelopes")
     cases: Cases = {
         "split_envelopes": (ROWS, lambda: envelopes.split_envelopes(offsets, data)),
         "split_envelopes, interpreted": (FEW, lambda: slow.split_envelopes(few_offsets, few_data)),
@@ -162,7 +162,7 @@ def measure_rows(report: Report, title: str, schema: str, messages: list[bytes],
     data, starts, ends = ranges_of(messages)
     few = messages[:FEW]
     few_data, few_starts, few_ends = ranges_of(few)
-    slow = kernels.interpreted("avro")
+    slow = kernels.interpreted("headstream.replicate.codec.avro.rows")
     small = [(starts[at : at + 333], ends[at : at + 333]) for at in range(0, ROWS - 333, 333)]
     good = avro.decode_rows(plan, data, starts, ends)
     assert good.count == ROWS

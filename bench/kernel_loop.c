@@ -1,7 +1,7 @@
 /* The stamp kernel written by hand in C, with the same checksums: what bench/kernels.py compares with.
  *
  * It checks every header against the iggy limits, writes the stored messages and computes the masked CRC-32C,
- * as src/headstream/codec/batch/stamp.py does. Compiled by the benchmark: cc -O3 -I src/headstream/codec.
+ * as src/headstream/codec/batch/stored/stamp.py does. Compiled by the benchmark: cc -O3 -I src/headstream/codec.
  */
 #include <stdint.h>
 #include <stdlib.h>

@@ -25,11 +25,11 @@ sys.path.insert(0, str(ROOT))
 
 from bench.machine import Report  # noqa: E402
 from headstream.codec import mode  # noqa: E402
-from headstream.codec.batch.columns import decode_columns  # noqa: E402
-from headstream.codec.batch.stamp import stamp  # noqa: E402
+from headstream.codec.batch.stored.stamp import stamp  # noqa: E402
+from headstream.codec.batch.to_columns.columns import decode_columns  # noqa: E402
 from headstream.codec.binary import decode_polled, encode_sent  # noqa: E402
-from tests import kernels  # noqa: E402
-from tests.batches import header, sent  # noqa: E402
+from tests.support import kernels  # noqa: E402
+from tests.support.messages.batches import header, sent  # noqa: E402
 
 COUNT = 1000
 SHAPES = [(64, 0), (64, 3), (1024, 0), (1024, 3)]
@@ -107,24 +107,27 @@ def calls(name: str, batch: bytes, c_stamp: Callable[[bytes], Work]) -> dict[str
     stored = bytes(stamp(batch, 0, NOW, SEED, False).data)
     found: dict[str, Work] = {}
     if name == "stamp":
-        for module in kernels.variants("batch.stamp"):
+        for module in kernels.variants("batch.stored.stamp"):
             found[kernels.name_of(module)] = partial(module.stamp, batch, 0, NOW, SEED, False)
         found["by hand in C"] = c_stamp(batch)
         found["copy"] = copy_of(stored)
+    elif name == "check_sent":
+        for module in kernels.variants("batch.stored.stamp"):
+            found[kernels.name_of(module)] = partial(module.check_sent, batch, False)
     elif name == "scan":
-        for module in kernels.variants("batch.scan"):
+        for module in kernels.variants("batch.stored.scan"):
             found[kernels.name_of(module)] = partial(module.scan, stored)
     elif name == "find_states":
-        for module in kernels.variants("batch.scan"):
+        for module in kernels.variants("batch.stored.scan"):
             found[kernels.name_of(module)] = partial(module.find_states, stored)
     elif name.startswith("decode_columns"):
         form = name.split()[1]
-        for module in kernels.variants("batch.columns"):
+        for module in kernels.variants("batch.to_columns.columns"):
             found[kernels.name_of(module)] = partial(module.decode_columns, stored, headers=form)
         found["copy"] = copy_of(stored)
     elif name == "pack":
         read = decode_columns(stored, headers="binary")
-        for module in kernels.variants("batch.pack"):
+        for module in kernels.variants("batch.from_columns.pack"):
             found[kernels.name_of(module)] = partial(
                 module.pack,
                 read.payload_offsets,
@@ -142,6 +145,7 @@ def calls(name: str, batch: bytes, c_stamp: Callable[[bytes], Work]) -> dict[str
 
 SUBJECTS = [
     "stamp",
+    "check_sent",
     "scan",
     "find_states",
     "decode_columns none",

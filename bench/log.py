@@ -23,14 +23,14 @@ sys.path.insert(0, str(ROOT))
 import headstream as hs  # noqa: E402
 from bench.machine import Report  # noqa: E402
 from headstream.broker.broker import Broker  # noqa: E402
-from headstream.codec.batch.stamp import stamp  # noqa: E402
-from headstream.log.linux import reserve  # noqa: E402
+from headstream.codec.batch.stored.stamp import stamp  # noqa: E402
 from headstream.log.opening import open_directory, open_memory  # noqa: E402
+from headstream.log.system.linux import reserve  # noqa: E402
 from headstream.model.identifiers import TopicName  # noqa: E402
-from headstream.model.polling import Consumer, PollingStrategy  # noqa: E402
+from headstream.model.polling import OffsetOwner, PollingStrategy  # noqa: E402
 from headstream.model.topology import Limits  # noqa: E402
 from headstream.segments.follower import PartitionFollower  # noqa: E402
-from tests.batches import sent  # noqa: E402
+from tests.support.messages.batches import sent  # noqa: E402
 
 TOPIC = TopicName("bench", "topic")
 SEED = bytes(range(16))
@@ -169,7 +169,7 @@ def report_seeks(report: Report, folder: Path) -> None:
     for _ in range(count):
         broker.messages.send(TOPIC, 1, batch)
     directory = log.partition_directory(log.snapshot()[TOPIC.stream].topics[TOPIC.topic], 1)
-    follower, chance, group = PartitionFollower(directory), random.Random(1), Consumer.group("bench")
+    follower, chance, group = PartitionFollower(directory), random.Random(1), OffsetOwner.group("bench")
     works: dict[str, Work] = {
         "a message by its offset": lambda: next(follower.read((at := chance.randrange(2 * count)), at + 1)),
         "an offset by its time": lambda: follower.offset_of(NOW + chance.randrange(count)),

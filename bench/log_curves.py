@@ -21,14 +21,14 @@ sys.path.insert(0, str(ROOT))
 
 from bench.machine import Report  # noqa: E402
 from headstream.broker.broker import Broker  # noqa: E402
-from headstream.codec.batch.stamp import stamp  # noqa: E402
+from headstream.codec.batch.stored.stamp import stamp  # noqa: E402
 from headstream.log.opening import open_directory  # noqa: E402
 from headstream.model.identifiers import TopicName  # noqa: E402
-from headstream.model.polling import Consumer, PollingStrategy  # noqa: E402
+from headstream.model.polling import OffsetOwner, PollingStrategy  # noqa: E402
 from headstream.model.topology import Fsync, Limits  # noqa: E402
 from headstream.segments.follower import PartitionFollower  # noqa: E402
 from headstream.segments.layout import IndexEntry, encode_entry, encode_header, segment_path  # noqa: E402
-from tests.batches import sent  # noqa: E402
+from tests.support.messages.batches import sent  # noqa: E402
 
 TOPIC = TopicName("bench", "topic")
 SEED = bytes(range(16))
@@ -219,7 +219,7 @@ def report_consumers(report: Report, folder: Path) -> None:
     broker.topics.create(TOPIC, 1, Limits.IGGY)
     rates = []
     for count in counts:
-        groups = [Consumer.group(f"g{number}") for number in range(count)]
+        groups = [OffsetOwner.group(f"g{number}") for number in range(count)]
         for group in groups:
             broker.offsets.commit(TOPIC, group, {1: 0})
         begin, commits = time.perf_counter(), 20_000

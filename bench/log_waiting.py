@@ -21,7 +21,7 @@ sys.path.insert(0, str(ROOT))
 
 import headstream as hs  # noqa: E402
 from bench.machine import Report  # noqa: E402
-from tests.server_process import ServerProcess  # noqa: E402
+from tests.support.server.server_process import ServerProcess  # noqa: E402
 
 TOPIC = "bench/topic"
 IDLE_S = 3.0

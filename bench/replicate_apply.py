@@ -31,11 +31,11 @@ from pyspark.sql.avro.functions import from_avro
 
 from bench.machine import Report
 from bench.replicate_messages import ENVELOPE_SCHEMA, Envelopes, fill_table, make_log, make_table, mix, send, table_types
-from headstream.codec.replicate import TableMetadata
+from headstream.replicate.codec import TableMetadata
+from headstream.replicate.run.pipeline import ReplicatePipeline
+from headstream.replicate.run.summary import Summary
+from headstream.replicate.settings.config import ReplicateConfig
 from headstream.spark import session, stop
-from headstream.spark.replicate.config import ReplicateConfig
-from headstream.spark.replicate.pipeline import ReplicatePipeline
-from headstream.spark.replicate.summary import Summary
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession

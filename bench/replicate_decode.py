@@ -27,12 +27,12 @@ from pyspark.sql.avro.functions import from_avro
 
 from bench.machine import Report, run_benchmark
 from bench.replicate_messages import ENVELOPE_SCHEMA, Envelopes, make_table, raw_batches, table_types
-from headstream.codec.replicate import TableMetadata, decode_envelope, decode_metadata, metadata_message
+from headstream.replicate.codec import TableMetadata, decode_envelope, decode_metadata, metadata_message
+from headstream.replicate.columns.conversion import arrow_type
+from headstream.replicate.decoding.decode import DECODED_SPARK_SCHEMA, Decoded, Decoder, decode_partitions
+from headstream.replicate.schemas.schema_catalog import DecodeOptions
+from headstream.replicate.schemas.zone import SchemaZone, ZoneEntry
 from headstream.spark import session, stop
-from headstream.spark.replicate.conversion import arrow_type
-from headstream.spark.replicate.decode import DECODED_SPARK_SCHEMA, Decoded, Decoder, decode_partitions
-from headstream.spark.replicate.schema_catalog import DecodeOptions
-from headstream.spark.replicate.zone import SchemaZone, ZoneEntry
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession

@@ -20,10 +20,10 @@ import pyarrow as pa
 import pyarrow.compute as pc
 from deltalake import write_deltalake
 
-from headstream.codec.replicate import ColumnMetadata, Lineage, TableMetadata, data_schema, metadata_message, target_type
 from headstream.connect import connect
-from headstream.spark.replicate.changes import BOOKKEEPING, OLD_PREFIX, OPERATIONS
-from headstream.spark.replicate.conversion import arrow_type
+from headstream.replicate.codec import ColumnMetadata, Lineage, TableMetadata, data_schema, metadata_message, target_type
+from headstream.replicate.columns.changes import BOOKKEEPING, OLD_PREFIX, OPERATIONS
+from headstream.replicate.columns.conversion import arrow_type
 
 KINDS: Final = ["INT8", "INT4", "WSTRING", "NUMERIC", "DATE", "DATETIME", "REAL8", "BOOLEAN", "STRING", "INT2"]
 ROWS_OF_A_FILE: Final = 200_000

@@ -28,10 +28,11 @@ from deltalake import DeltaTable, write_deltalake
 
 from bench.machine import Report, run_benchmark
 from bench.replicate_messages import change_batch, fill_table, make_sequence, make_table, mix, table_types
-from headstream.codec.replicate import ColumnMetadata, TableMetadata
-from headstream.spark.replicate.apply.deltalake import DeltaLakeEngine
-from headstream.spark.replicate.apply.scd1 import Scd1Table
-from headstream.spark.replicate.apply.tombstones import Tombstones
+from headstream.replicate.apply.deltalake import DeltaLakeEngine
+from headstream.replicate.apply.scd1 import Scd1Table
+from headstream.replicate.apply.tombstones import Tombstones
+from headstream.replicate.codec import ColumnMetadata, TableMetadata
+from headstream.replicate.storage.places import Place
 
 CHANGES: Final = 10_000
 _TABLE: Final = make_table(0)
@@ -40,17 +41,17 @@ _TABLE: Final = make_table(0)
 class NoMappedTables:
     """The columns here have plain names."""
 
-    def create(self, path: Path, columns: Mapping[str, str], partition_by: Sequence[str] = ()) -> None:
+    def create(self, path: Place, columns: Mapping[str, str], partition_by: Sequence[str] = ()) -> None:
         """Not called."""
         raise AssertionError(path)
 
     add_columns = widen = create
 
-    def map_columns(self, path: Path) -> None:
+    def map_columns(self, path: Place) -> None:
         """Not called."""
         raise AssertionError(path)
 
-    def compact(self, path: Path, cluster_by: Sequence[str] = ()) -> None:
+    def compact(self, path: Place, cluster_by: Sequence[str] = ()) -> None:
         """Not called."""
         raise AssertionError(path)
 

@@ -25,9 +25,9 @@ from bench.machine import Report, run_benchmark
 from bench.replicate_apply import merge_by_hand
 from bench.replicate_messages import Envelopes, fill_table, make_log, make_table
 from headstream.connect import connect
+from headstream.replicate.run.pipeline import ReplicatePipeline
+from headstream.replicate.settings.config import ReplicateConfig
 from headstream.spark import session, stop
-from headstream.spark.replicate.config import ReplicateConfig
-from headstream.spark.replicate.pipeline import ReplicatePipeline
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession

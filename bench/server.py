@@ -2,15 +2,18 @@
 
 The load comes from another process (server_load.c, compiled here): a thread a connection, one request at a time, or one thread
 for all of them, which has to be woken less often, as the runtimes of Iggy's clients do it. Two loads come from one of Iggy's own
-clients instead (server_iggy.py), in an environment of its own. Both servers run all the time; each load goes to them in turn,
-several rounds, so that what the machine does meanwhile meets both. Shown are the medians of the rounds:
+clients instead (server_iggy.py), in an environment of its own. The servers run all the time; each load goes to them in turn,
+several rounds, in another order each time, which also shares out what the machine does. Shown are the medians:
 messages a second, a request's time, the server's processor time a request; and the ratio of the two servers' messages a second.
-Arguments are the loads to run, by how their names begin; without any, all are run, and the results are written down. Load and
-server share the machine: where the load's own processor time is near a core's, it limits.
+Arguments are the loads to run, by how their names begin; without any, all are run, and the results are written down. `--old DIR`
+adds the server of another checkout with its own .venv, which takes turns with the others. Load and server share the machine:
+where the load's own processor time is near a core's, it limits.
 """
 
 from __future__ import annotations
 
+import argparse
+import itertools
 import os
 import socket
 import statistics
@@ -18,7 +21,7 @@ import subprocess
 import sys
 import tempfile
 from collections.abc import Iterator
-from contextlib import contextmanager
+from contextlib import ExitStack, contextmanager
 from pathlib import Path
 from typing import NamedTuple
 
@@ -32,12 +35,12 @@ from headstream.model.partitioning import Partitioning  # noqa: E402
 from headstream.wire.commands.messages import SendMessages  # noqa: E402
 from headstream.wire.commands.streams import CreateStream  # noqa: E402
 from headstream.wire.commands.topics import NEVER, SERVER_DEFAULT, Compression, CreateTopic  # noqa: E402
-from tests.iggy_environments import make_environment  # noqa: E402
-from tests.peers import TcpPeer  # noqa: E402
-from tests.server_process import ServerProcess  # noqa: E402
+from tests.support.server.iggy_environments import make_environment  # noqa: E402
+from tests.support.server.peers import TcpPeer  # noqa: E402
+from tests.support.server.server_process import ServerProcess  # noqa: E402
 
 SECONDS = 1.0
-ROUNDS = 5
+ROUNDS = 6  # each order of three servers once
 IGGY_VERSION = "0.4.0"
 
 
@@ -146,9 +149,9 @@ def anchored(program: str, directory: Path, size_bytes: int) -> Iterator[Target]
 
 
 @contextmanager
-def served(directory: Path) -> Iterator[Target]:
+def served(directory: Path, python: str = sys.executable) -> Iterator[Target]:
     """Run our server, with a topic for each connection."""
-    server = ServerProcess(directory)
+    server = ServerProcess(directory, python=python)
     try:
         with TcpPeer(server.tcp) as peer:
             peer.login()
@@ -171,31 +174,52 @@ def fill(target: Target, load: Load) -> None:
                 peer.ask(SendMessages("bench", f"t{number}", Partitioning.partition(1), sent))
 
 
-def compare(report: Report, program: str, load: Load) -> float:
-    """Measure one load on both servers, alternating; return our resident memory after it."""
-    found: tuple[list[Result], list[Result]] = [], []
-    with (
-        tempfile.TemporaryDirectory() as place,
-        served(Path(place) / "log") as ours,
-        anchored(program, Path(place), load.size_bytes) as plain,
-    ):
+def run_in_turn(program: str, targets: list[Target], load: Load, number: int) -> list[Result]:
+    """Put a load on each server, in another order each round, and return the results in the order of the servers.
+
+    The page cache makes the order matter: one server's unwritten pages slow down the next one, and pages that one has freed are
+    cheaper than new ones. With one order for all rounds the same server was half as fast in the first place as in the last.
+    """
+    results = {}
+    orders = list(itertools.permutations(range(len(targets))))
+    for chosen in orders[number % len(orders)]:
+        if load.mode == "send":
+            os.sync()
+        results[chosen] = run(program, targets[chosen], load)
+    return [results[each] for each in range(len(targets))]
+
+
+def compare(report: Report, program: str, load: Load, old: Path | None) -> float:
+    """Measure one load on all servers, alternating; return our resident memory after it."""
+    with ExitStack() as ends:
+        place = Path(ends.enter_context(tempfile.TemporaryDirectory()))
+        ours = ends.enter_context(served(place / "log"))
+        targets = [ours, ends.enter_context(anchored(program, place, load.size_bytes))]
+        if old is not None:
+            targets.append(ends.enter_context(served(place / "old", str(old / ".venv/bin/python"))))
         if load.mode == "poll":
-            fill(ours, load)
-        for _ in range(ROUNDS):
-            for results, target in zip(found, (ours, plain), strict=True):
-                results.append(run(program, target, load))
+            for target in targets[::2]:
+                fill(target, load)
+        found = [run_in_turn(program, targets, load, number) for number in range(ROUNDS)]
         resident = ours.resident_mb()
-    mine, anchor = (Result(*(statistics.median(column) for column in zip(*each, strict=True))) for each in found)
+    mine, anchor, *olds = (
+        Result(*(statistics.median(column) for column in zip(*each, strict=True))) for each in zip(*found, strict=True)
+    )
+    beside = "".join(f" | {other.rate:12,.0f} {other.server_us:9.1f} {mine.rate / other.rate:9.2f}" for other in olds)
     report.line(
         f"{load!s:43} {mine.rate:12,.0f} {mine.median_us:8.0f} {mine.late_us:8.0f} {mine.server_us:9.1f} {mine.load_cores:6.2f}"
         f" | {anchor.rate:12,.0f} {anchor.median_us:8.0f} {anchor.late_us:8.0f} {anchor.server_us:9.1f}"
-        f" | {mine.rate / anchor.rate:5.2f}"
+        f" | {mine.rate / anchor.rate:5.2f}{beside}"
     )
     return resident
 
 
 def main() -> None:
-    asked = tuple(sys.argv[1:])
+    parser = argparse.ArgumentParser(description=__doc__)
+    parser.add_argument("loads", nargs="*", help="how the names of the loads begin")
+    parser.add_argument("--old", type=Path, help="a checkout of another version, with its own .venv")
+    options = parser.parse_args()
+    asked = tuple(options.loads)
     with Report("server", write=not asked) as report, tempfile.TemporaryDirectory() as place:
         program = compile_load(Path(place))
         loads = [load for load in LOADS if not asked or str(load).startswith(asked)]
@@ -204,14 +228,15 @@ def main() -> None:
         except OSError as error:
             report.line(f"without iggy-py {IGGY_VERSION}, which cannot be installed here: {str(error)[-300:]}")
             loads = [load for load in loads if not load.is_iggy]
-        report.line(f"{ROUNDS} rounds of {SECONDS:g} s, alternating; medians. A message is one of those in a request.")
+        report.line(f"{ROUNDS} rounds of {SECONDS:g} s, in all orders; medians. A message is one of those in a request.")
         if any(load.is_iggy for load in loads):
             report.line(f"iggy-py is {IGGY_VERSION}: its load is the client's own work for a part.")
         report.line(
             f"{'':43} {'messages/s':>12} {'us':>8} {'p99 us':>8} {'cpu us/rq':>9} {'load':>6}"
             f" | {'plain C/s':>12} {'us':>8} {'p99 us':>8} {'cpu us/rq':>9} | {'ratio':>5}"
+            + (f" | {'old/s':>12} {'cpu us/rq':>9} {'ratio':>9}" if options.old else "")
         )
-        resident = [compare(report, program, load) for load in loads]
+        resident = [compare(report, program, load, options.old) for load in loads]
         report.line(f"resident memory after each load: {min(resident):.0f} to {max(resident):.0f} MB")
 
 

@@ -27,8 +27,8 @@ from headstream.wire.commands.offsets import ConsumerRef  # noqa: E402
 from headstream.wire.commands.streams import CreateStream  # noqa: E402
 from headstream.wire.commands.topics import NEVER, Compression, CreateTopic  # noqa: E402
 from headstream.wire.frames import encode_request  # noqa: E402
-from tests.peers import TcpPeer  # noqa: E402
-from tests.server_process import ServerProcess  # noqa: E402
+from tests.support.server.peers import TcpPeer  # noqa: E402
+from tests.support.server.server_process import ServerProcess  # noqa: E402
 
 GIGABYTES = 10
 CONNECTIONS = 4

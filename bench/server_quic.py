@@ -21,7 +21,7 @@ import psutil  # noqa: E402
 
 import headstream as hs  # noqa: E402
 from bench.machine import run_benchmark  # noqa: E402
-from tests.server_process import ServerProcess  # noqa: E402
+from tests.support.server.server_process import ServerProcess  # noqa: E402
 
 ROUNDS = 5
 SECONDS = 2.0

@@ -37,8 +37,8 @@ from headstream.wire.commands.offsets import ConsumerRef  # noqa: E402
 from headstream.wire.commands.streams import CreateStream  # noqa: E402
 from headstream.wire.commands.topics import NEVER, Compression, CreateTopic  # noqa: E402
 from headstream.wire.frames import encode_request  # noqa: E402
-from tests.peers import TcpPeer  # noqa: E402
-from tests.server_process import ServerProcess  # noqa: E402
+from tests.support.server.peers import TcpPeer  # noqa: E402
+from tests.support.server.server_process import ServerProcess  # noqa: E402
 
 COUNTS = (1, 10, 100, 1000)
 REQUESTS = 10_000

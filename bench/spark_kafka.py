@@ -1,7 +1,7 @@
 """The anchor: Spark's own Kafka source and sink, on a real broker beside it; results in results/spark_kafka.txt.
 
-    source     value only | headers array | one typed header, from a topic of messages with three headers each, into `noop`;
-               and format("headstream") over it
+    source     value only | headers array | one typed header, from a topic of messages with three headers each and from one of
+               messages without headers, into `noop`; and format("headstream") over them, beside the same columns of Spark's
     sink       rows of a value alone, and with three headers, from what Spark itself generates
 
     python -m bench.spark_kafka [--messages 2000000] [--payload-bytes 100] [--rounds 3]
@@ -27,6 +27,7 @@ if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession
 
 TOPIC: Final = "bench.messages"
+BARE_TOPIC: Final = "bench.bare"
 HEADERS: Final = (
     "array(named_struct('key', 'attempt', 'value', cast(cast(id % 5 as string) as binary)), "
     "named_struct('key', 'source', 'value', cast('web' as binary)), "
@@ -53,9 +54,9 @@ def filled_broker(spark: SparkSession, messages: int, payload_bytes: int, partit
         yield broker
 
 
-def anchor_frames(spark: SparkSession, broker: KafkaBroker) -> dict[str, DataFrame]:
-    """Return what Spark's Kafka source reads of bench.messages: value only, with the headers array, with one typed header."""
-    reader = spark.read.format("kafka").option("kafka.bootstrap.servers", broker.bootstrap_servers).option("subscribe", TOPIC)
+def anchor_frames(spark: SparkSession, broker: KafkaBroker, topic: str = TOPIC) -> dict[str, DataFrame]:
+    """Return what Spark's Kafka source reads of a topic: value only, with the headers array, with one typed header."""
+    reader = spark.read.format("kafka").option("kafka.bootstrap.servers", broker.bootstrap_servers).option("subscribe", topic)
     plain, full = reader.load(), reader.option("includeHeaders", "true").load()
     return {
         "kafka, value only": plain.select("value"),
@@ -71,14 +72,50 @@ def kafka_writer(frame: DataFrame, broker: KafkaBroker, topic: str, *, headers: 
     return lambda: writer.option("kafka.bootstrap.servers", broker.bootstrap_servers).save()
 
 
-def _time(run: Callable[[], None], rounds: int) -> float:
-    """Return the seconds of a run: the median, after one that does not count."""
-    times = []
-    for _ in range(rounds + 1):
-        began = time.perf_counter()
-        run()
-        times.append(time.perf_counter() - began)
-    return statistics.median(times[1:])
+def measure(runs: dict[str, Callable[[], None]], rounds: int, prepare: Callable[[], None] = lambda: None) -> dict[str, float]:
+    """Return the seconds of each run, without its preparation: medians of rounds that take all in turn, but for the first."""
+    times: dict[str, list[float]] = {name: [] for name in runs}
+    for number in range(rounds + 1):
+        for name, run in runs.items():
+            prepare()
+            began = time.perf_counter()
+            run()
+            if number:
+                times[name].append(time.perf_counter() - began)
+    return {name: statistics.median(each) for name, each in times.items()}
+
+
+def read_frames(spark: SparkSession, broker: KafkaBroker, topic: str) -> dict[str, DataFrame]:
+    """Return what is read of a topic: by Spark's Kafka source, and by ours over it."""
+    plain = spark.read.format("kafka").option("kafka.bootstrap.servers", broker.bootstrap_servers).option("subscribe", topic)
+    loaded = plain.option("includeHeaders", "true").load()
+    ours = {"url": broker.url, "subscribe": topic.replace(".", "/", 1)}
+
+    def headstream(**options: str) -> DataFrame:
+        return spark.read.format("headstream").options(**ours, **options).load()
+
+    return anchor_frames(spark, broker, topic) | {
+        "kafka, value only, headers loaded": loaded.select("value"),  # states are in headers: ours loads them too
+        "headstream, payload only": headstream().select("payload"),
+        "headstream, payload, states=all": headstream(columns="payload", states="all"),
+        "headstream, headers=variant": headstream().select("payload", "headers"),
+        "headstream, attempt BINARY": headstream(headerColumns="attempt BINARY").select("payload", "attempt"),
+        "headstream, attempt BINARY, cast": headstream(headerColumns="attempt BINARY").selectExpr(
+            "payload", "try_cast(cast(attempt AS STRING) AS INT) AS attempt"
+        ),
+        "headstream, attempt INT": headstream(headerColumns="attempt INT").select("payload", "attempt"),
+    }
+
+
+_BESIDE: Final = {
+    "headstream, payload only": "kafka, value only, headers loaded",
+    "headstream, payload, states=all": "kafka, value only",
+    "headstream, headers=variant": "kafka, headers array",
+    "headstream, attempt BINARY": "kafka, one typed header",
+    "headstream, attempt BINARY, cast": "kafka, one typed header",
+    "headstream, attempt INT": "kafka, one typed header",
+}
+"""What Spark's own source does for the same columns."""
 
 
 def main() -> None:
@@ -92,29 +129,26 @@ def main() -> None:
     try:
         with Report("spark_kafka") as report, filled_broker(spark, messages, arguments.payload_bytes) as broker:
             report.line(f"{messages} messages of {arguments.payload_bytes} B in 2 partitions, local[2], the broker beside it")
-            frames = anchor_frames(spark, broker)
-            reader = spark.read.format("headstream").option("url", broker.url).option("subscribe", "bench/messages")
-            plain = spark.read.format("kafka").option("kafka.bootstrap.servers", broker.bootstrap_servers)
-            loaded = plain.option("subscribe", TOPIC).option("includeHeaders", "true").load()
-            frames["kafka, value only, headers loaded"] = loaded.select("value")  # states are in headers: ours loads them too
-            frames["headstream over kafka, payload only"] = reader.load().select("payload")
-            every = spark.read.format("headstream").option("url", broker.url).option("subscribe", "bench/messages")
-            frames["headstream over kafka, payload, states=all"] = every.options(columns="payload", states="all").load()
-            frames["headstream over kafka, headers=variant"] = reader.load().select("payload", "headers")
-            typed = reader.option("headerColumns", "attempt INT").load()
-            frames["headstream over kafka, one declared header"] = typed.select("payload", "attempt")
-            for name, frame in frames.items():
-                noop = frame.write.format("noop").mode("overwrite")
-                seconds = _time(noop.save, rounds)
-                report.line(f"  read   {name:44} {messages / seconds / 1e6:5.2f} M rows/s")
-            generated = generate(spark, messages, arguments.payload_bytes)
-            noop = generated.write.format("noop").mode("overwrite")
-            report.line(f"  made   rows, into noop {'':29} {messages / _time(noop.save, 1) / 1e6:5.2f} M rows/s")
-            for headers in (False, True):
+            rows = generate(spark, messages, arguments.payload_bytes)
+            broker.create_topic(BARE_TOPIC, 2)
+            kafka_writer(rows, broker, BARE_TOPIC)()
+            for topic, what in ((TOPIC, "three headers each, without hs.kinds"), (BARE_TOPIC, "no headers")):
+                report.line(f" messages with {what}")
+                frames = read_frames(spark, broker, topic)
+                runs: dict[str, Callable[[], None]] = {
+                    name: frame.write.format("noop").mode("overwrite").save for name, frame in frames.items()
+                }
+                seconds = measure(runs, rounds)
+                for name, each in seconds.items():
+                    beside = _BESIDE.get(name)
+                    ratio = f"  {seconds[beside] / each:5.2f} x {beside}" if beside else ""
+                    report.line(f"  read   {name:36} {messages / each / 1e6:5.2f} M rows/s{ratio}")
+            writes: dict[str, Callable[[], None]] = {"rows, into noop": rows.write.format("noop").mode("overwrite").save}
+            for headers, what in ((False, "kafka, value only"), (True, "kafka, value and three headers")):
                 broker.create_topic(f"written.{headers}", 2)
-                seconds = _time(kafka_writer(generated, broker, f"written.{headers}", headers=headers), rounds)
-                what = "kafka, value and three headers" if headers else "kafka, value only"
-                report.line(f"  write  {what:44} {messages / seconds / 1e6:5.2f} M rows/s")
+                writes[what] = kafka_writer(rows, broker, f"written.{headers}", headers=headers)
+            for name, each in measure(writes, rounds).items():
+                report.line(f"  write  {name:36} {messages / each / 1e6:5.2f} M rows/s")
     finally:
         stop(spark)
 

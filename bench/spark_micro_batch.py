@@ -25,7 +25,7 @@ from bench.machine import Report
 from bench.spark_source import TOPIC, make_log
 from headstream.broker.settings import DEFAULT_PASSWORD, DEFAULT_USERNAME
 from headstream.spark import session, stop
-from tests.server_process import ServerProcess
+from tests.support.server.server_process import ServerProcess
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession

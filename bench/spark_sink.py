@@ -13,9 +13,7 @@ python -m bench.spark_sink [--messages 2000000] [--rounds 3]
 from __future__ import annotations
 
 import argparse
-import statistics
 import tempfile
-import time
 from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import TYPE_CHECKING
@@ -25,7 +23,7 @@ from pyspark.sql.datasource import DataSource, DataSourceArrowWriter, DataSource
 
 import headstream as hs
 from bench.machine import Report
-from bench.spark_kafka import generate, kafka_writer
+from bench.spark_kafka import generate, kafka_writer, measure
 from headstream.spark import session, stop
 from headstream.testing import KafkaBroker
 
@@ -78,19 +76,6 @@ class DroppingSink(DataSource):
 def dropped(rows: DataFrame, *columns: str) -> Callable[[], None]:
     """Return a call that brings some columns to Python, and no further."""
     return rows.select(*columns).write.format("dropping").mode("append").save
-
-
-def measure(runs: dict[str, Callable[[], None]], rounds: int, prepare: Callable[[], None]) -> dict[str, float]:
-    """Return the seconds of each run, without its preparation: medians of rounds that take all in turn, but for the first."""
-    times: dict[str, list[float]] = {name: [] for name in runs}
-    for number in range(rounds + 1):
-        for name, run in runs.items():
-            prepare()
-            began = time.perf_counter()
-            run()
-            if number:
-                times[name].append(time.perf_counter() - began)
-    return {name: statistics.median(each) for name, each in times.items()}
 
 
 def main() -> None:

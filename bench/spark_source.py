@@ -30,9 +30,9 @@ from bench.spark_kafka import anchor_frames, filled_broker
 from headstream.codec.binary import encode_sent
 from headstream.log.opening import close_log, open_directory
 from headstream.spark import session, stop
-from headstream.spark.options import HeaderShape, parse_options
-from headstream.spark.reader import read_task
-from headstream.spark.source import HeadstreamReader
+from headstream.spark.source.options import HeaderShape, parse_options
+from headstream.spark.source.reader import read_task
+from headstream.spark.source.source import HeadstreamReader
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession

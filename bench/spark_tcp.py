@@ -23,10 +23,10 @@ from bench.spark_kafka import anchor_frames, filled_broker
 from bench.spark_source import TOPIC, make_log, measure, to_noop
 from headstream.broker.settings import DEFAULT_PASSWORD, DEFAULT_USERNAME
 from headstream.spark import session, stop
-from headstream.spark.options import parse_options
-from headstream.spark.reader import read_task
-from headstream.spark.source import HeadstreamReader
-from tests.server_process import ServerProcess
+from headstream.spark.source.options import parse_options
+from headstream.spark.source.reader import read_task
+from headstream.spark.source.source import HeadstreamReader
+from tests.support.server.server_process import ServerProcess
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession

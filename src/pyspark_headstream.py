@@ -2,6 +2,6 @@
 
 from __future__ import annotations
 
-from headstream.spark.source import HeadstreamDataSource as DefaultSource
+from headstream.spark.source.source import HeadstreamDataSource as DefaultSource
 
 __all__ = ["DefaultSource"]

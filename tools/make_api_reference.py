@@ -24,8 +24,11 @@ Every name of `import headstream as hs`, made from the docstrings by `make docs`
 """
 ROOMS: dict[str, tuple[str, ...]] = {
     "Connecting": ("connect", "connect_async", "Client", "AsyncClient", "Server", "AsyncServer"),
-    "Producing": ("Producer", "AsyncProducer", "Receipt", "Delivered", "ProducerStats"),
-    "Consuming": ("Consumer", "TopicsConsumer", "AsyncConsumer", "PollingStrategy", "Group", "GroupMember", "GroupPartition"),
+    "Producing": ("Producer", "AsyncProducer", "Receipt", "Delivered", "ProducerStats", "Partitioning"),
+    "Consuming": (
+        *("Consumer", "TopicsConsumer", "AsyncConsumer", "AsyncTopicsConsumer"),
+        *("PollingStrategy", "Group", "GroupMember", "GroupPartition"),
+    ),
     "Messages": ("Message", "ReceivedMessage", "MessageState", "checksum", "convert", "plan_conversion"),
     "Headers": ("Headers", "HeaderValue", "HeaderKind"),
     "Topics": ("Stream", "Topic", "Partition", "Limits", "Fsync"),

@@ -4,10 +4,12 @@ Each file is {"dialect", "layout", "vectors": [...]}; a vector is one of
 
     {"name", "hex", "message" or "headers"}     the bytes, and what they say, as a line of `headstream export` has it
     {"name", "hex", "error", "at"}              broken bytes, why they are, and the byte position
+    {"name", "hex", "api_key", "api_version", "request" or "response"}    a frame of Produce or Fetch
 """
 
 from __future__ import annotations
 
+import dataclasses
 import json
 from collections.abc import Callable, Iterator
 from pathlib import Path
@@ -17,7 +19,7 @@ import headstream as hs
 from headstream.cli.lines import encode_document
 from headstream.codec import binary
 from headstream.codec import json as json_transport
-from headstream.codec.kip82 import LENIENT, STRICT, decode_set, encode_message, encode_set, from_message
+from headstream.codec.kip82 import LENIENT, STRICT, Kip82Message, decode_set, encode_message, encode_set, from_message, requests
 from headstream.errors import DecodeError
 from headstream.model.header_block import BINARY, HeaderLayout
 
@@ -141,6 +143,11 @@ def vectors() -> dict[str, dict[str, Any]]:
             "src/headstream/codec/kip82/message.py",
             [*_messages(TYPED_MESSAGES, lambda one: encode_message(from_message(one)), decode_set), *_sets()],
         ),
+        "kip82-requests.json": _file(
+            "Requests and responses of Produce and Fetch, in version 4 as KIP-82 proposed it and in older ones",
+            "src/headstream/codec/kip82/requests.py",
+            _requests(),
+        ),
     }
 
 
@@ -190,6 +197,65 @@ def _sets() -> Iterator[dict[str, Any]]:
     inner = [from_message(message(b"first", id=0, offset=41)), from_message(message(b"second", id=0))]
     documents = [_document(message(b"first", id=0, offset=41)), _document(message(b"second", id=0))]
     yield {"name": "a set of two", "hex": encode_set(inner).hex(), "messages": documents}
+
+
+def _requests() -> Iterator[dict[str, Any]]:
+    typed = encode_set([from_message(message(b"first", hs.Headers({"attempt": hs.int16(3)}), id=0, offset=41))])
+    plain = encode_set([requests_message(magic) for magic in (0, 1)])
+    sets = {0: encode_set([requests_message(0)]), 1: plain, 2: typed}
+    for version in (0, 1, 2, 4):
+        head = requests.RequestHead(version, 7, "headstream" if version else None)
+        data = sets[requests.magic_of(requests.PRODUCE, version)]
+        request = requests.ProduceRequest(
+            partitions=(requests.ProducePartition("shop.orders", 0, data), requests.ProducePartition("shop.orders", 1, b"")),
+            acks=1,
+            timeout_ms=1500,
+        )
+        timestamp_ms = -1 if version >= 2 else None
+        produced = requests.ProduceResponse(
+            partitions=(
+                requests.ProducedPartition("shop.orders", 0, 0, 41, timestamp_ms),
+                requests.ProducedPartition("shop.orders", 1, 2, -1, timestamp_ms),
+            ),
+            throttle_ms=5 if version else None,
+        )
+        yield _frame(f"Produce {version}, request", head, requests.PRODUCE, "request", request)
+        yield _frame(f"Produce {version}, response", head, requests.PRODUCE, "response", produced)
+    for version in range(5):
+        head = requests.RequestHead(version, 8, "headstream")
+        data = sets[requests.magic_of(requests.FETCH, version)]
+        places = (requests.FetchPartition("shop.orders", 0, 41, 1 << 20), requests.FetchPartition("kafka", 3, 0, 4096))
+        fetch = requests.FetchRequest(partitions=places, max_bytes=1 << 21 if version >= 3 else None)
+        fetched = requests.FetchResponse(
+            partitions=(
+                requests.FetchedPartition("shop.orders", 0, 0, 42, data),
+                requests.FetchedPartition("kafka", 3, 3, -1, b""),
+            ),
+            throttle_ms=0 if version else None,
+        )
+        yield _frame(f"Fetch {version}, request", head, requests.FETCH, "request", fetch)
+        yield _frame(f"Fetch {version}, response", head, requests.FETCH, "response", fetched)
+
+
+def requests_message(magic: int) -> Kip82Message:
+    """Return a message of an older format."""
+    return Kip82Message(value=b"old", key=b"42", offset=magic, timestamp_ms=1_700_000_000_000 if magic else None, magic=magic)
+
+
+def _frame(name: str, head: requests.RequestHead, api_key: int, side: str, content: Any) -> dict[str, Any]:
+    encode: Any = requests.encode_request if side == "request" else requests.encode_response
+    members: dict[str, Any] = {
+        "correlation_id": head.correlation_id,
+        **({"client_id": head.client_id} if side == "request" else {}),
+    }
+    for field in dataclasses.fields(content):
+        members[field.name] = getattr(content, field.name)
+    members["partitions"] = [
+        {key: value.hex() if isinstance(value, bytes) else value for key, value in each._asdict().items()}
+        for each in content.partitions
+    ]
+    data = encode(content, head)
+    return {"name": name, "hex": data.hex(), "api_key": api_key, "api_version": head.api_version, side: members}
 
 
 def _broken(whole: bytes, decode: Callable[[bytes], Any]) -> Iterator[dict[str, Any]]:

@@ -16,6 +16,7 @@ from __future__ import annotations
 import importlib
 from typing import TYPE_CHECKING, Any
 
+from headstream.codec.dialect_modules import DIALECT_MODULES as _DIALECT_MODULES
 from headstream.connect import connect, connect_async
 from headstream.errors import (
     AccessError,
@@ -23,6 +24,7 @@ from headstream.errors import (
     AuthenticationError,
     ChecksumError,
     ClosedError,
+    ConsumersLimitError,
     CorruptLogError,
     CorruptSendError,
     DecodeError,
@@ -32,6 +34,7 @@ from headstream.errors import (
     GroupNotFoundError,
     HeaderError,
     HeadstreamError,
+    InterceptorError,
     InvalidInputError,
     InvalidOptionError,
     InvalidUrlError,
@@ -56,11 +59,13 @@ from headstream.errors import (
     RowError,
     SchemaError,
     SequenceError,
+    SerializerError,
     ServerError,
     ServerUnreachableError,
     StorageError,
     StreamNotFoundError,
     TopicNotFoundError,
+    UnsupportedError,
     WaitTimeoutError,
 )
 from headstream.model.constructors import (
@@ -86,16 +91,19 @@ from headstream.model.groups import Group, GroupMember, GroupPartition
 from headstream.model.header_values import HeaderKind, HeaderValue
 from headstream.model.headers import Headers
 from headstream.model.message import Message, MessageState, ReceivedMessage, checksum
+from headstream.model.partitioning import Partitioning
 from headstream.model.polling import PollingStrategy
 from headstream.model.topology import Fsync, Limits, Partition, Stream, Topic
 from headstream.version import __version__
 
 if TYPE_CHECKING:
-    from headstream.client.async_client import AsyncClient, AsyncConsumer
+    from headstream.client.async_client import AsyncClient
+    from headstream.client.async_consumer import AsyncConsumer, AsyncTopicsConsumer
     from headstream.client.async_producer import AsyncProducer
     from headstream.client.async_server import AsyncServer
     from headstream.client.client import Client
     from headstream.client.consumer import Consumer
+    from headstream.client.decoding import DecodedMessage
     from headstream.client.outcomes import ProducerStats
     from headstream.client.producer import Producer
     from headstream.client.receipts import Delivered, Receipt
@@ -104,7 +112,7 @@ if TYPE_CHECKING:
     from headstream.codec.conversion import convert, plan_conversion
     from headstream.wire.commands.permissions import GlobalPermissions, Permissions, StreamPermissions, TopicPermissions
 
-bool = bool_  # the kind's one spelling, `hs.bool`; left out of __all__ so that a star import keeps the built-in
+bool = bool_  # the kind's name, `hs.bool`; left out of __all__ so that a star import keeps the built-in
 
 __all__ = [
     "AccessError",
@@ -113,14 +121,17 @@ __all__ = [
     "AsyncConsumer",
     "AsyncProducer",
     "AsyncServer",
+    "AsyncTopicsConsumer",
     "AuthenticationError",
     "ChecksumError",
     "Client",
     "ClosedError",
     "Consumer",
+    "ConsumersLimitError",
     "CorruptLogError",
     "CorruptSendError",
     "DecodeError",
+    "DecodedMessage",
     "Delivered",
     "DiskFullError",
     "EnvironmentSetupError",
@@ -136,6 +147,7 @@ __all__ = [
     "HeaderValue",
     "Headers",
     "HeadstreamError",
+    "InterceptorError",
     "InvalidInputError",
     "InvalidOptionError",
     "InvalidUrlError",
@@ -156,6 +168,7 @@ __all__ = [
     "Partition",
     "PartitionClosedError",
     "PartitionNotFoundError",
+    "Partitioning",
     "PermissionDeniedError",
     "Permissions",
     "PollingStrategy",
@@ -170,6 +183,7 @@ __all__ = [
     "RowError",
     "SchemaError",
     "SequenceError",
+    "SerializerError",
     "Server",
     "ServerError",
     "ServerUnreachableError",
@@ -181,6 +195,7 @@ __all__ = [
     "TopicNotFoundError",
     "TopicPermissions",
     "TopicsConsumer",
+    "UnsupportedError",
     "WaitTimeoutError",
     "__version__",
     "char",
@@ -207,13 +222,17 @@ __all__ = [
 ]
 
 
+_DIALECT_MODULES.append("headstream.replicate.codec.dialect")
+
 _LATER = {
-    **dict.fromkeys(("AsyncClient", "AsyncConsumer"), "headstream.client.async_client"),
+    "AsyncClient": "headstream.client.async_client",
+    **dict.fromkeys(("AsyncConsumer", "AsyncTopicsConsumer"), "headstream.client.async_consumer"),
     "AsyncProducer": "headstream.client.async_producer",
     "AsyncServer": "headstream.client.async_server",
     "Server": "headstream.client.remote.server",
     "Client": "headstream.client.client",
     "Consumer": "headstream.client.consumer",
+    "DecodedMessage": "headstream.client.decoding",
     "Producer": "headstream.client.producer",
     **dict.fromkeys(("Delivered", "Receipt"), "headstream.client.receipts"),
     "ProducerStats": "headstream.client.outcomes",
@@ -223,13 +242,13 @@ _LATER = {
         ("GlobalPermissions", "Permissions", "StreamPermissions", "TopicPermissions"), "headstream.wire.commands.permissions"
     ),
 }
-"""What not every program needs (a server needs no client), and where it is."""
+"""Names imported on first access, with their modules: not every program needs them (a server needs no client)."""
 
 
-if not TYPE_CHECKING:  # a type checker that sees this takes every misspelt name for Any
+if not TYPE_CHECKING:  # a type checker would accept every misspelt name as Any
 
     def __getattr__(name: str) -> Any:
-        """Import what not every program needs when it is asked for."""
+        """Import a name of _LATER on first access."""
         if name in _LATER:
             return getattr(importlib.import_module(_LATER[name]), name)
         raise AttributeError(f"module {__name__!r} has no attribute {name!r}")

@@ -1,31 +1,35 @@
-"""connect(): from a URL to a client, the one place that chooses what is behind it.
+"""connect(): creates the client of a URL, and chooses its transport.
 
-file:///var/lib/shop               an embedded log in a directory, which is made at the first write
-memory://                          an embedded log in the memory of this process, which nobody else sees
-memory://name                      one that all who give the name share, for as long as one of them has it open
+file:///var/lib/shop               an embedded log in a directory, created at the first write
+memory://                          an embedded log in memory, private to this client
+memory://name                      one shared by all clients of this name in the process, while one is open
 headstream://user:password@host    a server over TCP, port 8090; encrypted with ?tls=true
 quic://user:password@host          a server over QUIC, port 8080, always encrypted
 http://user:password@host:3000     a server over HTTP, https:// encrypted
+kafka://host:9092,other:9092       a Kafka cluster (extra `kafka`); settings of Kafka's clients as ?kafka.*
 """
 
 from __future__ import annotations
 
 import difflib
 import os
+from collections.abc import Iterable
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final
 from urllib.parse import SplitResult, unquote, urlsplit
 
 from headstream.codec.mode import warn_if_interpreted
-from headstream.errors import InvalidOptionError, InvalidUrlError
+from headstream.errors import InvalidOptionError, InvalidUrlError, MissingExtraError
 
 if TYPE_CHECKING:
     from headstream.client.async_client import AsyncClient
     from headstream.client.client import Client
+    from headstream.interceptors.chain import Chain
 
-__all__ = ["URL_VARIABLE", "connect", "connect_async"]
+__all__ = ["INTERCEPTORS_VARIABLE", "URL_VARIABLE", "connect", "connect_async", "connect_plain"]
 
 URL_VARIABLE: Final = "HEADSTREAM_URL"
+INTERCEPTORS_VARIABLE: Final = "HEADSTREAM_INTERCEPTORS"
 _KINDS: Final = "file:///directory, memory:// or headstream://user:password@host:8090"
 _ELSEWHERE: Final = ("headstreams", "iggy", "iggy+tcp", "tcp")
 _SERVERS: Final = ("headstream", "http", "https", "quic")
@@ -41,72 +45,112 @@ _REMOTE_OPTIONS: Final = (
 )
 
 
-def connect(url: str | None = None, **options: Any) -> Client:
+def connect(url: str | None = None, *, interceptors: Any = (), **options: Any) -> Client:
     """Return a client of the log at a URL.
 
     Args:
         url: `file:///directory`, `memory://`, `memory://name`, `headstream://user:password@host:8090` (TCP),
-            `quic://user:password@host:8080` or `http(s)://user:password@host`; the environment's HEADSTREAM_URL where none is
-            given. Credentials may stand in HEADSTREAM_USERNAME and HEADSTREAM_PASSWORD; `:token@` is a personal access token.
+            `quic://user:password@host:8080` or `http(s)://user:password@host`; by default the variable HEADSTREAM_URL.
+            Credentials can also be in HEADSTREAM_USERNAME and HEADSTREAM_PASSWORD; `:token@` is a personal access token.
+        interceptors: A list of objects that see and change the messages of this client (headstream.interceptors), in the order of
+            sending. Those that the variable HEADSTREAM_INTERCEPTORS names follow.
         **options: For an embedded log `segment_bytes`, the size at which a partition's file is followed by a new one
-            (4 KiB to 2 GiB; 256 MiB unless said otherwise), and for one in a directory `group_access`: what the directory's
-            group may do with the files of a log that is made, `none` (the default), `read` or `write`. For a server, also in
+            (4 KiB to 2 GiB; default 256 MiB), and for one in a directory `group_access`: the access of the directory's
+            group to the files of a new log, `none` (the default), `read` or `write`. For a server, also in
             the URL's query: `tls` and `tls_verify` (true or false), `tls_ca_file`, `tls_domain`, `connect_timeout_ms`,
-            `timeout_ms` (of an answer), `retry_timeout_ms` (for how long a connection that broke is made again).
+            `timeout_ms` (of a response), `retry_timeout_ms` (how long to retry a broken connection).
 
     Raises:
-        InvalidUrlError: the URL cannot be used.
+        InvalidUrlError: the URL is invalid or unsupported.
         InvalidOptionError: an option is unknown or out of range.
-        NotALogError: there is something else in the directory.
+        NotALogError: the directory contains something other than a log.
         LogVersionError: a newer Headstream wrote it.
         StorageError: the directory cannot be read.
         ServerUnreachableError: the server cannot be reached.
-        AuthenticationError: the server does not know the user, or the password is wrong.
+        AuthenticationError: the user is unknown, or the password is wrong.
     """
-    client = _make(url, options)
+    chain = _find_interceptors(interceptors)
+    if chain is not None and chain.is_async:
+        raise InvalidOptionError(
+            f"the interceptor {chain.async_names[0]} is asynchronous", advice="Use connect_async(), or write it with `def`"
+        )
+    client = _make(url, options, chain)
     client.open()
     return client
 
 
-def connect_async(url: str | None = None, **options: Any) -> AsyncClient:
-    """Return an asynchronous client of the log at a URL: `async with connect_async(url) as log`.
-
-    A server is connected to when the client is first used, or entered.
+def connect_plain(url: str | None = None, **options: Any) -> Client:
+    """Return a client without interceptors, as for a mirror, which copies messages as they are stored; see connect().
 
     Args:
         url: As for connect().
         **options: As for connect().
     """
-    from headstream.client.async_client import AsyncClient  # asyncio costs as much to import as all of the rest
+    client = _make(url, options, None)
+    client.open()
+    return client
 
-    return AsyncClient(_make(url, options))
+
+def connect_async(url: str | None = None, *, interceptors: Any = (), **options: Any) -> AsyncClient:
+    """Return an asynchronous client of the log at a URL: `async with connect_async(url) as log`.
+
+    It connects to a server when it is first used, or entered.
+
+    Args:
+        url: As for connect().
+        interceptors: As for connect(); their functions can also be coroutine functions, which run in the event loop.
+        **options: As for connect().
+    """
+    from headstream.client.async_client import AsyncClient  # importing asyncio takes as long as all other imports
+
+    return AsyncClient(_make(url, options, _find_interceptors(interceptors)))
 
 
-def _make(url: str | None, options: dict[str, Any]) -> Client:
+def _find_interceptors(given: Any) -> Chain | None:
+    """Return the chain of the given interceptors and those of the environment, None without any."""
+    if isinstance(given, (str, bytes)) or not isinstance(given, Iterable):
+        raise InvalidOptionError(f"interceptors is {given!r}", advice="Give a list of objects")
+    found = list(given)
+    if text := os.environ.get(INTERCEPTORS_VARIABLE):
+        from headstream.interceptors.by_name import make_interceptors
+
+        found += make_interceptors(text)
+    if not found:
+        return None
+    from headstream.interceptors.chain import Chain
+
+    return Chain(found)
+
+
+def _make(url: str | None, options: dict[str, Any], chain: Chain | None) -> Client:
+    if url is not None and not isinstance(url, str):
+        raise InvalidUrlError(f"{url!r} is not a URL", advice=f"Write {_KINDS}")
     text, parts = _parse(url)
     warn_if_interpreted()
     if parts.scheme in _SERVERS:
         _check_options(options, _REMOTE_OPTIONS)
-        return _make_remote(parts, options)
+        return _make_remote(parts, options, chain)
+    if parts.scheme == "kafka":
+        return _make_kafka(parts, options, chain)
     _check_options(options, _EMBEDDED_OPTIONS)
     if parts.query or parts.fragment:
         raise InvalidUrlError(
             f"{text!r} has a part after the path", advice="Options are arguments of connect(); write ? as %3F and # as %23"
         )
-    return _make_embedded(text, parts, options)
+    return _make_embedded(text, parts, options, chain)
 
 
 def _parse(url: str | None) -> tuple[str, SplitResult]:
     """Return a URL without its password, and its parts."""
     text = os.environ.get(URL_VARIABLE, "") if url is None else url
     if not text:
-        raise InvalidUrlError("there is no URL to connect to", advice=f"Give one ({_KINDS}), or set {URL_VARIABLE}")
+        raise InvalidUrlError("no URL given", advice=f"Give one ({_KINDS}), or set {URL_VARIABLE}")
     try:
         parts = urlsplit(text)
     except ValueError as error:
         raise InvalidUrlError(f"this is not a URL: {error}", advice=f"Use {_KINDS}") from None
     if "@" in text and "://" in text and parts.scheme not in ("file", "memory"):
-        # What is said about the URL must not repeat its password, which may have slashes and more signs of that kind.
+        # Error texts must not contain the password, which can have slashes and other special characters.
         text = f"{parts.scheme}://...{text[text.rindex('@') :]}"
     elif "@" in parts.netloc:
         text = parts._replace(netloc="..." + parts.netloc[parts.netloc.rindex("@") :]).geturl()
@@ -121,8 +165,8 @@ def _check_options(options: dict[str, Any], known: tuple[str, ...]) -> None:
             raise InvalidOptionError(f"connect() has no option {name!r}", advice=advice)
 
 
-def _make_remote(parts: SplitResult, options: dict[str, Any]) -> Client:
-    # What a server needs is not imported for a log in a directory, nor the other way round.
+def _make_remote(parts: SplitResult, options: dict[str, Any], chain: Chain | None) -> Client:
+    # Import only the modules of one transport: those of a server or those of an embedded log.
     from headstream.client.client import Client
     from headstream.client.remote.address import parse_address
     from headstream.client.remote.caller import Caller
@@ -131,21 +175,35 @@ def _make_remote(parts: SplitResult, options: dict[str, Any]) -> Client:
 
     address = parse_address(parts, options)
     caller = Caller(address, connector_of(address))
-    return Client(RemoteTransport(caller), Server(caller))
+    return Client(RemoteTransport(caller), Server(caller), chain)
 
 
-def _make_embedded(text: str, parts: SplitResult, options: dict[str, Any]) -> Client:
+def _make_kafka(parts: SplitResult, options: dict[str, Any], chain: Chain | None) -> Client:
+    from headstream.client.client import Client
+    from headstream.client.kafka.address import parse_kafka_address
+
+    address = parse_kafka_address(parts, options)
+    try:
+        from headstream.client.kafka.transport import KafkaTransport
+    except ImportError as error:
+        if error.name != "confluent_kafka":
+            raise
+        raise MissingExtraError("kafka:// needs confluent-kafka", advice="pip install 'headstream[kafka]'") from None
+    return Client(KafkaTransport(address), None, chain)
+
+
+def _make_embedded(text: str, parts: SplitResult, options: dict[str, Any], chain: Chain | None) -> Client:
     from headstream.broker.broker import Broker
     from headstream.client.client import Client
     from headstream.log.opening import open_directory, open_memory
 
     if parts.scheme == "file":
-        return Client(Broker(open_directory(_directory(text, parts), **options)))
+        return Client(Broker(open_directory(_directory(text, parts), **options)), chain=chain)
     if parts.scheme == "memory":
         if parts.path.strip("/"):
             raise InvalidUrlError(f"{text!r} has a path, a log in memory has a name", advice="Use memory://name")
         _check_options(options, _EMBEDDED_OPTIONS[:1])
-        return Client(Broker(open_memory(unquote(parts.netloc) or None, **options)))
+        return Client(Broker(open_memory(unquote(parts.netloc) or None, **options)), chain=chain)
     raise _refusal(text, parts)
 
 
@@ -155,14 +213,11 @@ def _directory(text: str, parts: SplitResult) -> str:
         absolute = Path(unquote(parts.netloc) + path).expanduser().absolute()
         raise InvalidUrlError(f"{text!r} is not an absolute path", advice=f"Three slashes: {absolute.as_uri()}")
     if "\0" in path:
-        raise InvalidUrlError(f"{text!r} has a NUL in its path", advice="Name a directory")
+        raise InvalidUrlError(f"{text!r} has a NUL in its path", advice="Use a directory")
     return path
 
 
 def _refusal(text: str, parts: SplitResult) -> InvalidUrlError:
-    if parts.scheme == "kafka":
-        advice = 'Use Spark, as in spark.readStream.format("headstream").option("url", "kafka://host:9092"), or ' + _KINDS
-        return InvalidUrlError("Kafka is read and written through Spark, not by connect()", where=text, advice=advice)
     if parts.scheme in _ELSEWHERE:
         return InvalidUrlError(f"this build has no transport for {parts.scheme}:// yet", where=text, advice=f"Use {_KINDS}")
     if not parts.scheme or "://" not in text:

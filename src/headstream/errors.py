@@ -1,53 +1,56 @@
 """Every error Headstream raises, as one tree.
 
     HeadstreamError
-    ├── InvalidInputError (also ValueError)      something the caller gave cannot be used
+    ├── InvalidInputError (also ValueError)      an argument or input is invalid
     │   ├── HeaderError                          a header's key, kind or value
     │   ├── InvalidUrlError                      a URL that connect() cannot use
     │   ├── InvalidOptionError                   an option or setting, by name
-    │   └── LimitError                           legal in itself, but beyond what this topic or dialect takes
-    │       └── ProducersLimitError              a partition remembers no more producers now; later it does
-    ├── DecodeError (also ValueError)            bytes that are not what they should be: what, at, need, have
+    │   └── LimitError                           valid in itself, but beyond a limit of the topic or dialect
+    │       ├── ConsumersLimitError              a user has stored offsets for as many consumers as the server allows one user
+    │       └── ProducersLimitError              a partition has reached its limit of remembered producers; retry later
+    ├── DecodeError (also ValueError)            bytes that cannot be decoded: what, at, need, have
     ├── NotFoundError (also LookupError)
     │   ├── StreamNotFoundError
     │   ├── TopicNotFoundError
     │   ├── PartitionNotFoundError
     │   └── GroupNotFoundError
-    ├── AlreadyExistsError                       a stream or topic of that name is there
+    ├── AlreadyExistsError                       a stream or topic of that name exists
     ├── ClosedError                              used after close()
-    ├── AccessError                              what a server does not let this user do
-    │   ├── AuthenticationError                  not logged in: no, wrong or expired credentials
-    │   └── PermissionDeniedError                logged in, but without the right to do this
-    ├── WaitTimeoutError (also TimeoutError)     a wait has ended before what was waited for; it goes on
+    ├── AccessError                              a server denies access to this user
+    │   ├── AuthenticationError                  not logged in: missing, wrong or expired credentials
+    │   └── PermissionDeniedError                logged in, but without the permission
+    ├── WaitTimeoutError (also TimeoutError)     a wait has timed out; the operation continues
     ├── ServerUnreachableError                   a server cannot be reached, or the connection to it broke
-    │   └── OutcomeUnknownError                  it broke before the answer: what was asked for may have been done
-    ├── ServerError                              any other refusal of a server, by its status
-    ├── GroupInUseError                          a consumer group is being read for, so it cannot be changed
-    ├── RebalancedError                          a consumer commits where another member of its group reads now
-    ├── SequenceError                            a numbered batch does not follow the one before it
+    │   └── OutcomeUnknownError                  it broke before the response: the request may have been executed
+    ├── ServerError                              any other status of a server
+    ├── UnsupportedError                         an operation that this kind of log does not have
+    ├── GroupInUseError                          a consumer group has active readers, so it cannot be changed
+    ├── InterceptorError                         an interceptor of a client raised an error
+    ├── SerializerError                          a value that its serializer cannot encode or decode
+    ├── RebalancedError                          a consumer commits a partition that another member of its group owns
+    ├── SequenceError                            a numbered batch does not follow the previous one
     │   └── ProducerFencedError                  a newer epoch of its producer has begun
     ├── LogError                                 the embedded log on disk
     │   ├── NotALogError                         a directory with something else in it
     │   ├── LogVersionError                      written by a newer Headstream, or by one too old
-    │   ├── LogLockedError                       another process is its writer
+    │   ├── LogLockedError                       another process has it open for writing
     │   ├── CorruptLogError                      bytes on disk that contradict each other
     │   │   └── CorruptSendError                 messages that cannot be read, by their offsets
-    │   │       └── ChecksumError                a payload is not the one its checksum was made of
+    │   │       └── ChecksumError                a payload does not match its checksum
     │   ├── StorageError                         the operating system refused a file operation
-    │   │   ├── DiskFullError                    no room, or the user's quota is used up
+    │   │   ├── DiskFullError                    no space, or the user's quota is used up
     │   │   └── PartitionClosedError             a sync failed: no more appends until the log is opened again
-    │   └── OffsetOutOfRangeError                an offset that retention has dropped, or that was never written
+    │   └── OffsetOutOfRangeError                an offset that retention has dropped, or that has not been written
     ├── ReplicateError                           the Replicate pipeline
     │   ├── SchemaError                          a metadata message or schema that cannot be used
-    │   │   └── SchemaChangeError                a change of the source's schema that a table does not follow
+    │   │   └── SchemaChangeError                a change of the source's schema that a table cannot follow
     │   └── RowError                             one change that does not fit its schema or its table
-    └── EnvironmentSetupError                    this machine lacks something
-        ├── MissingExtraError                    an optional dependency, by the extra that brings it
-        ├── JavaError                            no Java, or one that is too old
-        └── JarsError                            the JVM's jars could not be had
+    └── EnvironmentSetupError                    a requirement is missing on this machine
+        ├── MissingExtraError                    an optional dependency, by the extra that installs it
+        ├── JavaError                            Java is missing or too old
+        └── JarsError                            the JVM's jars are missing and cannot be downloaded
 
-Every message says what went wrong, where, and what to do about it. Any other exception out of
-Headstream is a bug.
+Every message says what went wrong, where, and what to do about it. Any other exception out of Headstream is a bug.
 """
 
 from __future__ import annotations
@@ -61,6 +64,7 @@ __all__ = [
     "AuthenticationError",
     "ChecksumError",
     "ClosedError",
+    "ConsumersLimitError",
     "CorruptLogError",
     "CorruptSendError",
     "DecodeError",
@@ -70,6 +74,7 @@ __all__ = [
     "GroupNotFoundError",
     "HeaderError",
     "HeadstreamError",
+    "InterceptorError",
     "InvalidInputError",
     "InvalidOptionError",
     "InvalidUrlError",
@@ -95,32 +100,34 @@ __all__ = [
     "SchemaChangeError",
     "SchemaError",
     "SequenceError",
+    "SerializerError",
     "ServerError",
     "ServerUnreachableError",
     "StorageError",
     "StreamNotFoundError",
     "TopicNotFoundError",
+    "UnsupportedError",
     "WaitTimeoutError",
 ]
 
 
 class HeadstreamError(Exception):
-    """The root of everything Headstream raises.
+    """The base class of all of Headstream's errors.
 
     Args:
         what: What went wrong, as a sentence without a full stop.
-        where: The file, topic, partition, offset or option it is about.
+        where: The file, topic, partition, offset or option concerned.
         advice: What to do about it.
     """
 
     status: int | None = None
-    """The number by which a server says it, where it came from one or is meant for a client of one."""
+    """The server's status code, if a server sent the error or it is meant for a server's client."""
 
     messages: Sequence[Any] = ()
-    """The messages that a producer could not deliver, where it says so: Message values without offsets."""
+    """The messages that a producer could not deliver, if known: Message values without offsets."""
 
     in_doubt: Sequence[Any] = ()
-    """Those of them that may be stored or not; all others are not."""
+    """Those of them that may have been stored; the others were not."""
 
     def __init__(self, what: str, *, where: str | None = None, advice: str | None = None) -> None:
         self.what = what
@@ -133,23 +140,16 @@ class HeadstreamError(Exception):
         return text if self.advice is None else f"{text}. {self.advice}"
 
     def __reduce__(self) -> tuple[Any, ...]:
-        # Errors cross process borders (Spark workers, worker pools), keyword arguments included.
-        return _rebuild, (type(self), self.what, self.__dict__.copy())
-
-
-def _rebuild(kind: type[HeadstreamError], what: str, attributes: dict[str, Any]) -> HeadstreamError:
-    error = kind.__new__(kind, what)
-    Exception.__init__(error, what)
-    error.__dict__.update(attributes)
-    return error
+        # Errors are pickled between processes (Spark workers, worker pools), keyword arguments included.
+        return self.__class__.__new__, (type(self), self.what), self.__dict__.copy()
 
 
 class InvalidInputError(HeadstreamError, ValueError):
-    """Something the caller gave cannot be used."""
+    """An argument or input is invalid."""
 
 
 class HeaderError(InvalidInputError):
-    """A header's key, kind or value is not legal, or not of the kind asked for."""
+    """A header's key, kind or value is invalid, or not of the requested kind."""
 
 
 class InvalidUrlError(InvalidInputError):
@@ -161,21 +161,25 @@ class InvalidOptionError(InvalidInputError):
 
 
 class LimitError(InvalidInputError):
-    """A message that is legal in itself but beyond what this topic or dialect takes."""
+    """A message that is valid in itself but beyond a limit of the topic or dialect."""
+
+
+class ConsumersLimitError(LimitError):
+    """A user has stored offsets for as many consumers and groups as the server allows one user."""
 
 
 class ProducersLimitError(LimitError):
-    """A partition remembers as many producers as it may, all of which have sent lately: it takes no other one now."""
+    """A partition has reached its limit of remembered producers, all recently active: it rejects new ones for now."""
 
 
 class DecodeError(HeadstreamError, ValueError):
-    """Bytes that are not what they should be.
+    """Bytes that cannot be decoded.
 
     Args:
-        what: The field or rule that is broken.
-        at: The byte position, counted from the start of the input.
-        need: How many bytes the field needs, or None where that is not the point.
-        have: How many bytes were there, or None.
+        what: The invalid field or violated rule.
+        at: The byte position from the start of the input.
+        need: Bytes that the field needs, or None if its length is not the fault.
+        have: Bytes that were available, or None.
     """
 
     def __init__(
@@ -194,18 +198,15 @@ class DecodeError(HeadstreamError, ValueError):
         self.have = have
 
     def __str__(self) -> str:
-        text = f"{self.what} at byte {self.at}"
-        if self.need is not None:
-            text += f": {self.need} bytes needed"
-            if self.have is not None:
-                text += f", {self.have} there"
-        if self.where is not None:
-            text += f" ({self.where})"
+        need = "" if self.need is None else f": {self.need} bytes needed"
+        have = "" if self.need is None or self.have is None else f", {self.have} there"
+        text = f"{self.what} at byte {self.at}{need}{have}"
+        text += "" if self.where is None else f" ({self.where})"
         return text if self.advice is None else f"{text}. {self.advice}"
 
 
 class NotFoundError(HeadstreamError, LookupError):
-    """Something that was named does not exist."""
+    """A named object does not exist."""
 
 
 class StreamNotFoundError(NotFoundError):
@@ -221,11 +222,11 @@ class PartitionNotFoundError(NotFoundError):
 
 
 class GroupNotFoundError(NotFoundError):
-    """No consumer group of that name: none has committed anything, and none is reading."""
+    """No consumer group of that name: it has neither committed offsets nor active readers."""
 
 
 class AlreadyExistsError(HeadstreamError):
-    """A stream or topic of that name is there already."""
+    """A stream or topic of that name exists already."""
 
 
 class ClosedError(HeadstreamError):
@@ -233,43 +234,55 @@ class ClosedError(HeadstreamError):
 
 
 class AccessError(HeadstreamError):
-    """Something that a server does not let this user do."""
+    """A server denies access to this user."""
 
 
 class AuthenticationError(AccessError):
-    """Nobody is logged in: there are no credentials, or they are wrong, expired or of a user who is inactive."""
+    """The client is not logged in: credentials are missing, wrong or expired, or the user is inactive."""
 
 
 class PermissionDeniedError(AccessError):
-    """The user who is logged in has no right to do this."""
+    """The logged-in user lacks the permission."""
 
 
 class WaitTimeoutError(HeadstreamError, TimeoutError):
-    """The time of a wait is over; what was waited for may still come."""
+    """A wait has timed out; the operation continues."""
 
 
 class ServerUnreachableError(HeadstreamError):
-    """A server cannot be reached, or the connection to it broke; nothing was done unless the error is of the kind below."""
+    """A server cannot be reached, or the connection to it broke; nothing was done unless it is an OutcomeUnknownError."""
 
 
 class OutcomeUnknownError(ServerUnreachableError):
-    """The connection to a server broke before its answer came: what was asked for may have been done, or not."""
+    """The connection to a server broke before its response: the request may have been executed."""
 
 
 class ServerError(HeadstreamError):
-    """A refusal of a server that no other error stands for; `status` is its number."""
+    """A server's error without a class of its own; `status` is its code."""
+
+
+class UnsupportedError(HeadstreamError):
+    """An operation that the log at this URL does not have: Kafka has no message states, for example."""
 
 
 class GroupInUseError(HeadstreamError):
-    """A consumer group is being read for, so that its offsets are not for others to change."""
+    """A consumer group has active readers, so other clients cannot change its offsets."""
+
+
+class InterceptorError(HeadstreamError):
+    """An interceptor raised an error, which is the cause; no message is lost by it."""
+
+
+class SerializerError(HeadstreamError):
+    """A value that its serializer cannot encode or decode; no message is lost by it."""
 
 
 class RebalancedError(HeadstreamError):
-    """A consumer commits in a partition that another member of its group has by now; nothing is committed there."""
+    """A consumer commits a partition that another member of its group owns by now; nothing is committed there."""
 
 
 class SequenceError(HeadstreamError):
-    """A numbered batch does not follow the one before it from its producer; it was not appended."""
+    """A numbered batch does not follow its producer's previous one; it was not appended."""
 
 
 class ProducerFencedError(SequenceError):
@@ -285,11 +298,11 @@ class NotALogError(LogError):
 
 
 class LogVersionError(LogError):
-    """A log, or a pipeline's ledger, written by a newer Headstream, or by one too old for it to be read as it is."""
+    """A log, or a pipeline's ledger, written by a newer Headstream, or by one too old to be read."""
 
 
 class LogLockedError(LogError):
-    """Another process is the writer of this log."""
+    """Another process has this log open for writing."""
 
 
 class CorruptLogError(LogError):
@@ -297,15 +310,13 @@ class CorruptLogError(LogError):
 
 
 class CorruptSendError(CorruptLogError):
-    """Messages whose bytes are not those that were written, or are gone; all before and behind them can be read.
+    """Messages that are damaged or missing; all messages before and after them are readable.
 
     Args:
         what: What is damaged.
-        from_offset: The first offset that cannot be read.
-        until_offset: One past the last one: where a reader may go on.
-        where: The file, and the bytes of it.
-        advice: What to do about it.
-        partition: The partition's number, where a client asked for them; 0 where a file was read.
+        from_offset: The first unreadable offset.
+        until_offset: One past the last one: where a reader can continue.
+        partition: The partition's number for a client's request; 0 for a file.
     """
 
     def __init__(
@@ -325,7 +336,7 @@ class CorruptSendError(CorruptLogError):
 
 
 class ChecksumError(CorruptSendError):
-    """A message's payload is not the one that its checksum was made of: bytes changed in memory, or on their way."""
+    """A message's payload does not match its checksum: bytes changed in memory or in transit."""
 
 
 class StorageError(LogError):
@@ -333,15 +344,15 @@ class StorageError(LogError):
 
 
 class DiskFullError(StorageError):
-    """There is no room for what was to be written, or the user's quota is used up; nothing of it was committed."""
+    """The file system is full, or the user's quota is used up; nothing of the write was committed."""
 
 
 class PartitionClosedError(StorageError):
-    """A sync of a partition failed, so that nobody knows what is on the disk: it takes no more until it is recovered."""
+    """A sync of a partition failed, so the state on the disk is unknown: it rejects appends until it is recovered."""
 
 
 class OffsetOutOfRangeError(LogError):
-    """An offset that retention has dropped, or that was never written."""
+    """An offset that retention has dropped, or that has not been written."""
 
 
 class ReplicateError(HeadstreamError):
@@ -353,13 +364,13 @@ class SchemaError(ReplicateError):
 
 
 class SchemaChangeError(SchemaError):
-    """The source's schema changed in a way that a table does not follow: the changes of that schema wait.
+    """The source's schema changed in a way that a table cannot follow: changes of that schema wait.
 
     Args:
         what: What changed.
         where: The table.
         advice: What to do about it.
-        stops: Whether the settings say that the pipeline must stop.
+        stops: Whether the settings require the pipeline to stop.
     """
 
     def __init__(self, what: str, *, where: str | None = None, advice: str | None = None, stops: bool = False) -> None:
@@ -372,7 +383,7 @@ class RowError(ReplicateError):
 
 
 class EnvironmentSetupError(HeadstreamError):
-    """This machine lacks something that was asked for."""
+    """A requirement is missing on this machine."""
 
 
 class MissingExtraError(EnvironmentSetupError):
@@ -380,8 +391,8 @@ class MissingExtraError(EnvironmentSetupError):
 
 
 class JavaError(EnvironmentSetupError):
-    """There is no Java, or it is too old."""
+    """Java is missing or too old."""
 
 
 class JarsError(EnvironmentSetupError):
-    """The JVM's jars could not be had."""
+    """The JVM's jars are missing and cannot be downloaded."""

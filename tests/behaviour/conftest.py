@@ -7,14 +7,28 @@ from collections.abc import Callable, Iterator
 from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass, field
 from pathlib import Path
+from typing import Any
 
 import pytest
 
 import headstream as hs
 from headstream.testing.local_server import LocalServer
+from tests.behaviour.kafka_differences import skip_differing
+from tests.support.kafka_cluster import empty_cluster
 
 KINDS = ("memory", "file", "tcp", "http", "quic")
 _NUMBERS = itertools.count()
+_numbering = {"first": 1}
+
+
+def at(number: int) -> int:
+    """Return the number of a partition in the log of the running test, by its number from 1: Kafka's count from 0."""
+    return number - 1 + _numbering["first"]
+
+
+def numbers(count: int) -> range:
+    """Return the numbers of so many partitions in the log of the running test."""
+    return range(at(1), at(1) + count)
 
 
 @dataclass
@@ -28,7 +42,7 @@ class Place:
     """
 
     url: str
-    options: dict[str, int] = field(default_factory=dict)
+    options: dict[str, Any] = field(default_factory=dict)
     clients: list[hs.Client] = field(default_factory=list)
 
     def connect(self) -> hs.Client:
@@ -43,8 +57,16 @@ class Place:
 
 @contextmanager
 def open_place(kind: str, directory: Path, segment_bytes: int | None = None) -> Iterator[Place]:
-    """Give a fresh log of a kind: in memory or in a directory of this process, or behind a server, over TCP, HTTP or QUIC."""
+    """Give a fresh log of a kind: in memory or in a directory of this process, behind a server (TCP, HTTP, QUIC), or in Kafka."""
     with ExitStack() as stack:
+        if kind == "kafka":
+            place = Place(stack.enter_context(empty_cluster()))
+            _numbering["first"] = 0
+            stack.callback(_numbering.update, first=1)
+            yield place
+            for client in place.clients:
+                client.close()
+            return
         if kind in ("tcp", "http", "quic"):
             server = stack.enter_context(LocalServer(segment_bytes=segment_bytes, quic=kind == "quic"))
             place = Place({"tcp": server.url, "http": server.http_url, "quic": server.quic_url}[kind], {})
@@ -57,9 +79,10 @@ def open_place(kind: str, directory: Path, segment_bytes: int | None = None) -> 
             client.close()
 
 
-@pytest.fixture(params=KINDS)
+@pytest.fixture(params=(*KINDS, "kafka"))
 def place(request: pytest.FixtureRequest, tmp_path: Path) -> Iterator[Place]:
     """A fresh log of each kind."""
+    skip_differing(request)
     with open_place(request.param, tmp_path) as place:
         yield place
 

@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 
 import headstream as hs
-from tests.cli_inputs import run
+from tests.support.cli_inputs import run
 
 
 @pytest.fixture
@@ -55,11 +55,11 @@ def flip_bit(root: Path) -> None:
 
 BAD = [
     (make_something_else, hs.NotALogError, "holds 'letter.txt' and no headstream.json", "Name a directory that is"),
-    (make_newer, hs.LogVersionError, "the log has format 99, this Headstream knows 1", "Use the Headstream that wrote it"),
+    (make_newer, hs.LogVersionError, "the log has format 99, this Headstream reads 1", "Use the Headstream that wrote it"),
     (cut_marker, hs.CorruptLogError, "the log's marker cannot be read", "Restore the file from a copy"),
-    (cut_catalog, hs.CorruptLogError, "the catalog is damaged", "the messages beside it are not touched"),
+    (cut_catalog, hs.CorruptLogError, "the catalog is damaged", "the messages are unaffected"),
     (remove_catalog, hs.CorruptLogError, "the log's catalog is missing", "Restore the file from a copy"),
-    (flip_bit, hs.CorruptSendError, "offset 0 is damaged: its bytes are not those that were written", "headstream verify"),
+    (flip_bit, hs.CorruptSendError, "offset 0 is damaged: the checksum does not match", "headstream verify"),
 ]
 
 

@@ -19,7 +19,7 @@ import pytest
 from headstream.connect import connect
 from headstream.model.identifiers import format_message_id
 from headstream.model.message import Message
-from tests.cli_inputs import ALL_KINDS, COMMAND, environment, run
+from tests.support.cli_inputs import ALL_KINDS, COMMAND, environment, run
 
 TOPIC = "shop/orders"
 
@@ -136,6 +136,7 @@ def test_poll_begins_where_it_is_told(url: str) -> None:
     assert places("--offset", "last", "--count", "4") == [(1, 3), (1, 4), (1, 5), (2, 2)]
     assert places("--offset", "last", "--partition", "2", "--count", "1") == [(2, 2)]
     assert places("--offset", "2000-01-01T00:00:00Z") == everything
+    assert places("--from", "2") == places("--offset", "2"), "as tail and export call it"
     assert places("--offset", "2100-01-01T00:00:00Z") == []
 
 
@@ -172,6 +173,7 @@ def test_tail_closes_its_list_by_ctrl_c(url: str) -> None:
 def test_tail_ends_after_so_many(url: str) -> None:
     fill(url, b"a", b"b", b"c")
     shown = run("tail", TOPIC, "--from", "1", "--count", "2", url=url).stdout.decode().splitlines()
+    assert run("tail", TOPIC, "--offset", "1", "--count", "2", url=url).stdout.decode().splitlines() == shown, "as poll calls it"
     assert [line.split()[0] for line in shown] == ["1:1", "1:2"]
     assert [line.split()[-1] for line in shown] == ["b", "c"]
 

@@ -71,7 +71,11 @@ def test_users_are_made_shown_changed_and_deleted(server: LocalServer) -> None:
     run("user", "delete", "ann", "--yes")
     result = invoke("user", "show", "ann")
     assert (result.exit_code, "there is no user 'ann'" in result.output) == (1, True)
-    assert "there is no right 'fly' here" in invoke("user", "create", "bob", "--allow", "fly", stdin="secret1\n").output
+    result = invoke("user", "create", "bob", "--allow", "fly", stdin="secret1\n")
+    assert (result.exit_code, "there is no right 'fly' for everywhere" in result.output) == (2, True)
+    several = ("--allow", "read_users", "--allow", "shop=read_stream", "--allow", "read_servers", "--allow", "shop=read_topics")
+    made = run("user", "create", "bob", *several, stdin="secret1\n")
+    assert made["rights"] == ["read_servers,read_users", "shop=read_stream,read_topics"]
     assert invoke("user", "update", "iggy").exit_code == 2
 
 

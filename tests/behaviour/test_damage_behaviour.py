@@ -33,7 +33,7 @@ def test_poll_gives_what_is_before_damage_then_says_where_it_is(root: Path) -> N
         assert [message.offset for message in before] == [0, 1, 2]
         with pytest.raises(hs.CorruptSendError, match=r"messages of shop/orders, partition 1, .* offsets 3 to 5 ") as caught:
             log.poll("shop/orders", start=3, count=100)
-        assert "read on from offset 6" in str(caught.value)
+        assert "read from offset 6" in str(caught.value)
         assert (caught.value.partition, caught.value.from_offset, caught.value.until_offset) == (1, 3, 6)
         after = log.poll("shop/orders", start=caught.value.until_offset, count=100)
         assert [message.offset for message in after] == [6, 7, 8]

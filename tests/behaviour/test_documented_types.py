@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import re
 import subprocess
 import sys
@@ -39,15 +40,20 @@ def check(*files: Path) -> str:
     return done.stdout
 
 
-def test_python_of_the_pages_and_annotations_with_the_exported_names_pass_a_strict_type_checker(tmp_path: Path) -> None:
-    pages = [ROOT / "README.md", *sorted((ROOT / "docs").glob("*.md"))]
-    files = [tmp_path / "use.py"]
+def write_files(directory: Path) -> list[Path]:
+    """Write the Python of each page, and the use of exported names, to files of their own, and return them."""
+    files = [directory / "use.py"]
     files[0].write_text(USE, "utf-8")
-    for page in pages:
+    for page in [ROOT / "README.md", *sorted((ROOT / "docs").glob("*.md"))]:
         blocks = re.findall(r"```python\n(.*?)```", page.read_text("utf-8"), re.DOTALL)
         if blocks:
-            files.append(tmp_path / f"{page.stem.replace('-', '_')}.py")
+            files.append(directory / f"{page.stem.replace('-', '_')}.py")
             files[-1].write_text("\n".join(blocks), "utf-8")
+    return files
+
+
+def test_python_of_the_pages_and_annotations_with_the_exported_names_pass_a_strict_type_checker(tmp_path: Path) -> None:
+    files = write_files(tmp_path)
     assert len(files) > 5
     told = [line.partition("use.py:")[2] or line for line in check(*files).splitlines()]
     assert [line.partition(": ")[2] for line in told if "Revealed" in line] == [
@@ -60,6 +66,17 @@ def test_python_of_the_pages_and_annotations_with_the_exported_names_pass_a_stri
     errors = [line for line in told if "error:" in line]
     assert len(errors) == 1, errors  # the misspelt name, and nothing else
     assert 'Module has no attribute "conect"' in errors[0]
+
+
+def test_python_of_the_pages_passes_pyright(tmp_path: Path) -> None:
+    """The language server of most editors: another checker than mypy, with rules of its own. basedpyright brings its runtime."""
+    write_files(tmp_path)
+    (tmp_path / "pyrightconfig.json").write_text(json.dumps({"typeCheckingMode": "standard", "extraPaths": [str(ROOT / "src")]}))
+    command = [sys.executable, "-m", "basedpyright", "--outputjson", "--pythonpath", sys.executable, "--project", str(tmp_path)]
+    done = subprocess.run(command, cwd=tmp_path, capture_output=True, text=True, check=False)
+    found = json.loads(done.stdout)["generalDiagnostics"]
+    errors = [f"{Path(each['file']).name}: {each['message']}" for each in found if each["severity"] == "error"]
+    assert errors == ['use.py: "conect" is not a known attribute of module "headstream"']
 
 
 def test_every_exported_name_is_there() -> None:

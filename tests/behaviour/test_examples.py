@@ -13,7 +13,19 @@ import pytest
 
 ROOT = Path(__file__).parents[2]
 EXAMPLES = sorted((ROOT / "examples").glob("*.py"))
-PAGES = [ROOT / "docs" / name for name in ("client.md", "consuming.md", "durability.md", "headers.md", "replicate-python.md")]
+PAGES = [
+    ROOT / "docs" / name
+    for name in (
+        "client.md",
+        "consuming.md",
+        "durability.md",
+        "headers.md",
+        "interceptors.md",
+        "kip82.md",
+        "producing.md",
+        "replicate-python.md",
+    )
+]
 LINKING = sorted([*ROOT.glob("*.md"), *(ROOT / "docs").glob("*.md")])
 
 

@@ -9,11 +9,11 @@ from pathlib import Path
 import pytest
 
 import headstream as hs
-from headstream.log.backup import Backup
-from headstream.log.files import OsFiles
+from headstream.log.checks.backup import Backup
 from headstream.log.staging import StagedWriter
+from headstream.log.system.files import OsFiles
 from headstream.testing.local_server import LocalServer
-from tests.batches import sent
+from tests.support.messages.batches import sent
 
 
 @pytest.fixture(params=[0o022, 0o000, 0o077], ids=["022", "000", "077"], autouse=True)

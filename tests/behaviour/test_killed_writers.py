@@ -15,10 +15,10 @@ from pathlib import Path
 import pytest
 
 import headstream as hs
-from headstream.log.files import OsFiles
+from headstream.log.checks.verification import Verification
 from headstream.log.opening import close_log, open_directory
-from headstream.log.verification import Verification
-from tests.busy_writer import KEYS, ORDERS, SEGMENT_BYTES, make_topics
+from headstream.log.system.files import OsFiles
+from tests.support.log.busy_writer import KEYS, ORDERS, SEGMENT_BYTES, make_topics
 
 ROOT = Path(__file__).resolve().parents[2]
 STRIDE = 1_000_000
@@ -29,7 +29,7 @@ Said = dict[str, list[list[int]]]
 
 def run_and_kill(url: str, begin: int, states_from: int, wait_s: float) -> Said:
     """Run a writer for a while, kill it, and return what it said, by the first word."""
-    command = [sys.executable, "-m", "tests.busy_writer", url, str(begin), str(states_from)]
+    command = [sys.executable, "-m", "tests.support.log.busy_writer", url, str(begin), str(states_from)]
     with subprocess.Popen(command, cwd=ROOT, stdout=subprocess.PIPE, stderr=subprocess.PIPE, bufsize=0) as process:
         assert process.stdout is not None
         assert process.stderr is not None
@@ -54,7 +54,7 @@ def take_in_commits(url: str) -> None:
     """Have all appended that was committed and not begun yet: else that is done in the background, partition after partition."""
     log = open_directory(url.removeprefix("file://"))
     try:
-        log.commits.take_in()
+        log.commits.append_submitted()
     finally:
         close_log(log)
 
@@ -129,7 +129,7 @@ class Campaign:
             self.orders[partition] = numbers
             epochs.append(numbers_of(found, b"e"))
             assert epochs[-1] == sorted(set(epochs[-1]))
-        assert epochs[0] == epochs[1], "a staged commit is there in parts"
+        assert epochs[0] == epochs[1], "a staged commit is present in part"
         assert self.epochs <= set(epochs[0])
 
     def _check_states(self, log: hs.Client, said: Said) -> None:

@@ -8,8 +8,8 @@ from pathlib import Path
 import pytest
 
 import headstream as hs
-from headstream.log.files import OsFiles
-from headstream.log.verification import Verification
+from headstream.log.checks.verification import Verification
+from headstream.log.system.files import OsFiles
 
 SAMPLE = Path(__file__).parent.parent / "samples" / "log-format-1"
 ALL = ("available", "poisoned")

@@ -13,7 +13,7 @@ import pytest
 import headstream as hs
 from headstream.errors import InvalidOptionError, OffsetOutOfRangeError, PartitionNotFoundError, TopicNotFoundError
 from headstream.segments.follower import PartitionFollower
-from tests.behaviour.conftest import Place
+from tests.behaviour.conftest import Place, at, numbers
 
 Send = Callable[..., None]
 
@@ -25,8 +25,8 @@ def payloads(messages: Sequence[hs.Message]) -> list[bytes | None]:
 def test_purge_removes_messages_and_offsets_and_begins_at_0_again(log: hs.Client, send: Send) -> None:
     send(b"a", b"b", b"c")
     log.poll("shop/orders", consumer="me", auto_commit=True)
-    log.set_state("shop/orders", 1, 0, "poisoned")
-    assert log.offsets("shop/orders", name="me") == {1: 3}
+    log.set_state("shop/orders", at(1), 0, "poisoned")
+    assert log.offsets("shop/orders", name="me") == {at(1): 3}
     before = log.topic("shop/orders")
     log.purge_topic("shop/orders")
     after = log.topic("shop/orders")
@@ -40,11 +40,11 @@ def test_purge_removes_messages_and_offsets_and_begins_at_0_again(log: hs.Client
 
 
 def test_purge_leaves_other_topics_alone(log: hs.Client, send: Send) -> None:
-    send(b"a", topic="shop/carts", partition=3)
+    send(b"a", topic="shop/carts", partition=at(3))
     send(b"b")
     log.purge_topic("shop/orders")
     log.purge_topic("shop/orders")
-    assert payloads(log.poll("shop/carts", 3)) == [b"a"]
+    assert payloads(log.poll("shop/carts", at(3))) == [b"a"]
 
 
 def test_a_consumer_of_a_purged_topic_is_told_and_goes_on_after_seek(place: Place, log: hs.Client, send: Send) -> None:
@@ -53,10 +53,10 @@ def test_a_consumer_of_a_purged_topic_is_told_and_goes_on_after_seek(place: Plac
         assert next(consumer).payload == b"a"
         log.purge_topic("shop/orders")
         send(*(b"%d" % number for number in range(10)))  # so many that the old position would be there again
-        with pytest.raises(OffsetOutOfRangeError, match="has been purged or made anew since"):
+        with pytest.raises(OffsetOutOfRangeError, match="has been purged or recreated since"):
             next(consumer)
         assert log.offsets("shop/orders", "g") == {}
-        consumer.seek(1, "first")
+        consumer.seek(at(1), "first")
         assert payloads(list(consumer)) == [b"%d" % number for number in range(10)]
 
 
@@ -96,7 +96,7 @@ def test_a_producer_goes_on_through_purges_and_loses_nothing_sent_after_the_last
 
 
 def test_members_of_a_group_are_told_of_a_purge_and_go_on_after_seek(log: hs.Client, send: Send) -> None:
-    for partition in (1, 2, 3):
+    for partition in numbers(3):
         send(b"a", b"b", topic="shop/carts", partition=partition)
     with (
         log.consumer("shop/carts", group="g", timeout_ms=0) as one,
@@ -104,7 +104,7 @@ def test_members_of_a_group_are_told_of_a_purge_and_go_on_after_seek(log: hs.Cli
     ):
         assert len(list(one)) + len(list(two)) == 6
         log.purge_topic("shop/carts")
-        for partition in (1, 2, 3):
+        for partition in numbers(3):
             send(b"c", b"d", b"e", topic="shop/carts", partition=partition)
         found: list[bytes | None] = []
         told: list[int] = []
@@ -118,45 +118,45 @@ def test_members_of_a_group_are_told_of_a_purge_and_go_on_after_seek(log: hs.Cli
                     consumer.seek(told[-1], "first")
         assert sorted(told) == [1, 2, 3]
         assert set(found) == {b"c", b"d", b"e"}
-    assert log.offsets("shop/carts", "g") == {1: 3, 2: 3, 3: 3}
+    assert log.offsets("shop/carts", "g") == {at(1): 3, at(2): 3, at(3): 3}
 
 
 def test_partitions_are_added_behind_the_last(log: hs.Client, send: Send) -> None:
     send(b"a")
     topic = log.create_partitions("shop/orders", 2)
-    assert [(p.number, p.end_offset) for p in topic.partitions] == [(1, 1), (2, 0), (3, 0)]
-    send(b"b", partition=3)
-    assert payloads(log.poll("shop/orders", 3)) == [b"b"]
-    assert payloads(log.poll("shop/orders", 1)) == [b"a"]
+    assert [(p.number, p.end_offset) for p in topic.partitions] == [(at(1), 1), (at(2), 0), (at(3), 0)]
+    send(b"b", partition=at(3))
+    assert payloads(log.poll("shop/orders", at(3))) == [b"b"]
+    assert payloads(log.poll("shop/orders", at(1))) == [b"a"]
 
 
 def test_the_highest_partitions_are_deleted_and_made_anew_they_are_empty(log: hs.Client, send: Send) -> None:
-    for partition in (1, 2, 3):
+    for partition in numbers(3):
         send(b"%d" % partition, b"more", topic="shop/carts", partition=partition)
         log.poll("shop/carts", partition, consumer="me", auto_commit=True)
-    log.set_state("shop/carts", 3, 0, "poisoned")
+    log.set_state("shop/carts", at(3), 0, "poisoned")
     assert [p.number for p in log.delete_partitions("shop/carts", 2).partitions] == [1]
     with pytest.raises(PartitionNotFoundError, match="no partition 2"):
-        log.poll("shop/carts", 2)
+        log.poll("shop/carts", at(2))
     log.create_partitions("shop/carts", 2)
-    assert log.states("shop/carts", 3) == []
-    assert log.offsets("shop/carts", name="me") == {1: 2}
-    assert log.poll("shop/carts", 3, states=None) == []
-    send(b"new", topic="shop/carts", partition=3)
-    assert [(m.offset, m.payload) for m in log.poll("shop/carts", 3, consumer="me")] == [(0, b"new")]
-    assert payloads(log.poll("shop/carts", 1)) == [b"1", b"more"]
+    assert log.states("shop/carts", at(3)) == []
+    assert log.offsets("shop/carts", name="me") == {at(1): 2}
+    assert log.poll("shop/carts", at(3), states=None) == []
+    send(b"new", topic="shop/carts", partition=at(3))
+    assert [(m.offset, m.payload) for m in log.poll("shop/carts", at(3), consumer="me")] == [(0, b"new")]
+    assert payloads(log.poll("shop/carts", at(1))) == [b"1", b"more"]
 
 
 def test_a_consumer_of_a_partition_that_is_made_anew_is_told(log: hs.Client, send: Send) -> None:
-    send(b"a", b"b", topic="shop/carts", partition=3)
-    consumer = log.consumer("shop/carts", partitions=[3], timeout_ms=0)
+    send(b"a", b"b", topic="shop/carts", partition=at(3))
+    consumer = log.consumer("shop/carts", partitions=[at(3)], timeout_ms=0)
     assert payloads(list(consumer)) == [b"a", b"b"]
     log.delete_partitions("shop/carts")
     with pytest.raises(PartitionNotFoundError, match="no partition 3"):
         next(consumer)
     log.create_partitions("shop/carts")
-    send(b"x", b"y", b"z", topic="shop/carts", partition=3)
-    with pytest.raises(OffsetOutOfRangeError, match="made anew"):
+    send(b"x", b"y", b"z", topic="shop/carts", partition=at(3))
+    with pytest.raises(OffsetOutOfRangeError, match="recreated"):
         next(consumer)
 
 
@@ -164,7 +164,7 @@ def test_a_consumer_of_a_partition_that_is_made_anew_is_told(log: hs.Client, sen
 def test_one_partition_stays(log: hs.Client, count: int) -> None:
     with pytest.raises(InvalidOptionError, match="of 3 partitions cannot be deleted"):
         log.delete_partitions("shop/carts", count)
-    with pytest.raises(InvalidOptionError, match=r"cannot be deleted.*A topic keeps one"):
+    with pytest.raises(InvalidOptionError, match=r"cannot be deleted.*A topic needs at least one"):
         log.delete_partitions("shop/orders")
     with pytest.raises(InvalidOptionError, match="cannot be added to 3"):
         log.create_partitions("shop/carts", 998 if count > 0 else count)

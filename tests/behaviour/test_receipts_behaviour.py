@@ -14,10 +14,17 @@ import headstream as hs
 from headstream.broker.messages import Messages
 from headstream.client.async_client import AsyncClient
 from headstream.testing.local_server import LocalServer
+from tests.behaviour.conftest import at, open_place
+from tests.behaviour.kafka_differences import skip_differing
 
 
-@pytest.fixture(params=["memory", "file", "tcp", "http"])
+@pytest.fixture(params=["memory", "file", "tcp", "http", "kafka"])
 def url(request: pytest.FixtureRequest, tmp_path: Path) -> Iterator[str]:
+    skip_differing(request)
+    if request.param == "kafka":
+        with open_place("kafka", tmp_path) as place:
+            yield place.url
+        return
     if request.param in ("memory", "file"):
         yield "memory://receipts" if request.param == "memory" else tmp_path.as_uri()
         return
@@ -34,9 +41,9 @@ def log(url: str) -> Iterator[hs.Client]:
 
 def test_a_receipt_says_where_its_message_is(log: hs.Client) -> None:
     with log.producer("shop/orders", linger_ms=60_000) as producer:
-        receipts = [producer.send(b"%d" % number, partition=1 + number % 2) for number in range(6)]
+        receipts = [producer.send(b"%d" % number, partition=at(1) + number % 2) for number in range(6)]
         assert not any(receipt.is_done or receipt.offset or receipt.timestamp for receipt in receipts)
-        assert receipts[2].result(30) == (1, 1, receipts[2].timestamp)  # without waiting for the linger
+        assert receipts[2].result(30) == (at(1), 1, receipts[2].timestamp)  # without waiting for the linger
         producer.flush()
     for number, receipt in enumerate(receipts):
         (message,) = log.poll("shop/orders", receipt.partition, start=receipt.offset, count=1)
@@ -47,16 +54,16 @@ def test_a_receipt_says_where_its_message_is(log: hs.Client) -> None:
 
 def test_send_and_wait_and_log_send_return_where_the_message_is(log: hs.Client) -> None:
     with log.producer("shop/orders", linger_ms=60_000) as producer:
-        assert producer.send_and_wait(b"a", partition=2).offset == 0
-    delivered = log.send("shop/orders", b"b", key=b"k", headers={"n": 1}, partition=2)
-    assert (delivered.partition, delivered.offset) == (2, 1)
-    (message,) = log.poll("shop/orders", 2, start=1)
+        assert producer.send_and_wait(b"a", partition=at(2)).offset == 0
+    delivered = log.send("shop/orders", b"b", key=b"k", headers={"n": 1}, partition=at(2))
+    assert (delivered.partition, delivered.offset) == (at(2), 1)
+    (message,) = log.poll("shop/orders", at(2), start=1)
     assert (message.payload, message.key, message.timestamp) == (b"b", b"k", delivered.timestamp)
     assert message.headers.to_dict() == {"n": 1}
 
 
 def test_log_send_sees_that_a_topic_is_gone_and_made_anew(log: hs.Client) -> None:
-    log.send("shop/orders", b"a", partition=1)
+    log.send("shop/orders", b"a", partition=at(1))
     log.delete_topic("shop/orders")
     with pytest.raises(hs.TopicNotFoundError):
         log.send("shop/orders", b"b")
@@ -79,9 +86,11 @@ def test_log_send_by_many_threads_stores_every_message(log: hs.Client) -> None:
 
 def test_send_many_takes_payloads_and_messages(log: hs.Client) -> None:
     with log.producer("shop/orders") as producer:
-        receipts = producer.send_many([b"a", hs.Message(payload=b"b", key=b"k", headers=hs.Headers({"n": 1}), id=7, partition=2)])
-        assert receipts[1].result().partition == 2
-    (message,) = [message for message in log.poll("shop/orders", 2) if message.key == b"k"]
+        receipts = producer.send_many(
+            [b"a", hs.Message(payload=b"b", key=b"k", headers=hs.Headers({"n": 1}), id=7, partition=at(2))]
+        )
+        assert receipts[1].result().partition == at(2)
+    (message,) = [message for message in log.poll("shop/orders", at(2)) if message.key == b"k"]
     assert (message.payload, message.id, message.headers.to_dict()) == (b"b", 7, {"n": 1})
 
 
@@ -102,7 +111,7 @@ def test_callbacks_are_called_once_and_what_they_raise_is_logged(log: hs.Client,
 def test_stats_say_what_became_of_messages(log: hs.Client) -> None:
     with log.producer("shop/orders", linger_ms=60_000) as producer:
         for _ in range(5):
-            producer.send(b"x", partition=1)
+            producer.send(b"x", partition=at(1))
         waiting = producer.stats()
         assert (waiting.sent_count, waiting.pending_count, waiting.stored_count) == (5, 5, 0)
         assert waiting.pending_bytes == 5 * 25
@@ -115,23 +124,23 @@ def test_stats_say_what_became_of_messages(log: hs.Client) -> None:
 def test_an_error_has_the_messages_and_the_producer_goes_on(log: hs.Client) -> None:
     with log.producer("shop/orders", linger_ms=60_000) as producer:
         log.delete_topic("shop/orders")
-        lost = producer.send(b"lost", key=b"k", headers={"n": 1}, partition=1)
+        lost = producer.send(b"lost", key=b"k", headers={"n": 1}, partition=at(1))
         with pytest.raises(hs.TopicNotFoundError) as caught:
             producer.flush()
         (message,) = caught.value.messages
         assert (message.payload, message.key, message.headers.to_dict()) == (b"lost", b"k", {"n": 1})
-        assert (message.topic, message.partition) == ("shop/orders", 1)
+        assert (message.topic, message.partition) == ("shop/orders", at(1))
         assert not caught.value.in_doubt
         assert lost.error is caught.value
         log.create_topic("shop/orders", partitions=2)
-        producer.send(b"later", partition=1)
-    assert [message.payload for message in log.poll("shop/orders", 1)] == [b"later"]
+        producer.send(b"later", partition=at(1))
+    assert [message.payload for message in log.poll("shop/orders", at(1))] == [b"later"]
 
 
 def test_an_error_that_its_receipts_have_raised_is_not_raised_again(log: hs.Client) -> None:
     with log.producer("shop/orders", linger_ms=60_000) as producer:
         log.delete_topic("shop/orders")
-        receipts = [producer.send(b"x", partition=1) for _ in range(2)]
+        receipts = [producer.send(b"x", partition=at(1)) for _ in range(2)]
         for receipt in receipts:
             with pytest.raises(hs.TopicNotFoundError):
                 receipt.result()
@@ -169,17 +178,19 @@ def run(url: str, body: Callable[[AsyncClient], Coroutine[Any, Any, None]]) -> N
 def test_receipts_are_awaited(url: str) -> None:
     async def body(log: AsyncClient) -> None:
         async with log.producer("shop/orders", linger_ms=60_000) as producer:
-            first, *others = [await producer.send(b"%d" % number, partition=1) for number in range(20)]
+            first, *others = [await producer.send(b"%d" % number, partition=at(1)) for number in range(20)]
             assert (await first).offset == 0
             assert [receipt.offset for receipt in others] == list(range(1, 20))
             assert [(await receipt).offset for receipt in others] == list(range(1, 20))
-            assert (await producer.send_and_wait(b"x", partition=1)).offset == 20
+            assert (await producer.send_and_wait(b"x", partition=at(1))).offset == 20
             assert (
-                await (await producer.send_many([hs.Message(payload=b"y", partition=1), hs.Message(payload=b"z", partition=1)]))[
-                    1
-                ]
+                await (
+                    await producer.send_many(
+                        [hs.Message(payload=b"y", partition=at(1)), hs.Message(payload=b"z", partition=at(1))]
+                    )
+                )[1]
             ).offset == 22
             assert (await producer.stats()).stored_count == 23
-        assert (await log.send("shop/orders", b"x", partition=1)).offset is not None
+        assert (await log.send("shop/orders", b"x", partition=at(1))).offset is not None
 
     run(url, body)

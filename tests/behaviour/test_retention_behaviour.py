@@ -68,7 +68,7 @@ def test_a_consumer_behind_goes_on_with_what_is_there(log: hs.Client) -> None:
 
 def test_what_cannot_be_kept_is_refused(log: hs.Client) -> None:
     for option in ({"retention_us": 0}, {"retention_bytes": -1}, {"retention_bytes": 1 << 63}):
-        with pytest.raises(InvalidOptionError, match="Use 1 or more, or None for ever"):
+        with pytest.raises(InvalidOptionError, match="Use 1 or more, or None for unlimited retention"):
             log.update_topic("shop/orders", **option)
     with pytest.raises(TopicNotFoundError):
         log.update_topic("shop/none", retention_us=5)
@@ -82,5 +82,5 @@ def test_what_cannot_be_kept_is_refused(log: hs.Client) -> None:
             log.update_topic("shop/orders", **option)
     made = log.create_topic("shop/prices", compaction_delay_us=0, retention_bytes=10**9)
     assert (made.compaction_delay_us, made.retention_bytes, made.retention_us) == (0, 10**9, None)
-    with pytest.raises(TypeError, match="'retention'"):
+    with pytest.raises(InvalidOptionError, match=r"no option 'retention'\. Did you mean retention_us"):
         log.update_topic("shop/orders", retention=5)  # type: ignore[call-arg]

@@ -30,8 +30,8 @@ from headstream.wire.refusals import decode_refusal
 from headstream.wire.statuses import Status
 from headstream.wire.table import COMMANDS, decode_command
 from tests.behaviour.conformance.scenes import create_topic, poll, polled, send
-from tests.peers import TcpPeer
-from tests.server_process import ServerProcess
+from tests.support.server.peers import TcpPeer
+from tests.support.server.server_process import ServerProcess
 from tests.unit.wire.test_commands import EXAMPLES
 from tests.unit.wire.test_extensions import EXAMPLES as OWN_EXAMPLES
 
@@ -174,7 +174,7 @@ def arena(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Arena]:
             arena.look_around()
         assert server.stop() == 0, server.output
         assert "Traceback" not in server.output, server.output
-        assert "fault in the server" not in server.output, server.output
+        assert "internal error" not in server.output, server.output
 
 
 # -- mutations of what real clients send ----------------------------------------------------------------------------

@@ -6,8 +6,8 @@ from pathlib import Path
 
 import pytest
 
-from tests.hostile import KINDS
-from tests.hostile_soak import Outcome, Phase, soak
+from tests.support.server.hostile import KINDS
+from tests.support.server.hostile_soak import Outcome, Phase, soak
 
 _SLOW_MS = 5000.0
 """A send takes no longer at p99, though other tests run beside this one; on a quiet machine bench/server_hostile.py measures."""
@@ -15,7 +15,7 @@ _SLOW_MS = 5000.0
 
 def check(outcome: Outcome, most_resident_bytes: int) -> None:
     assert outcome.is_complete, (outcome.sent, len(outcome.received))
-    assert {name for name, count in outcome.hostile_rounds.items() if count} == set(KINDS)
+    assert {name for name, count in outcome.hostile.rounds.items() if count} == set(KINDS)
     assert Phase.percentile_ms(outcome.hostile.sends_s, 0.99) < _SLOW_MS
     assert outcome.hostile.most_resident_bytes < most_resident_bytes
 

@@ -11,7 +11,7 @@ from typing import Any
 
 import pytest
 
-from tests.http_servers import serving
+from tests.support.server.http_servers import serving
 
 DOCUMENT = Path(__file__).parents[2] / "docs" / "server-http.md"
 END = "-- end of a block --"

@@ -16,8 +16,8 @@ import pytest
 import headstream as hs
 from headstream.codec.binary import decode_polled, encode_sent
 from headstream.errors import AuthenticationError
-from headstream.log.files import OsFiles
-from headstream.log.verification import Verification
+from headstream.log.checks.verification import Verification
+from headstream.log.system.files import OsFiles
 from headstream.model.partitioning import Partitioning
 from headstream.model.polling import ConsumerKind, PollingKind
 from headstream.wire.commands.messages import PollMessages, SendMessages
@@ -25,7 +25,7 @@ from headstream.wire.commands.offsets import ConsumerRef
 from headstream.wire.commands.sessions import Ping
 from headstream.wire.commands.streams import CreateStream, ListStreams
 from headstream.wire.commands.topics import NEVER, SERVER_DEFAULT, Compression, CreateTopic
-from tests.served import Peer, server_process
+from tests.support.server.served import Peer, server_process
 
 
 def make_topic(peer: Peer) -> None:
@@ -134,9 +134,9 @@ def test_server_ends_at_once_when_it_is_told_twice(tmp_path: Path) -> None:
 @pytest.mark.parametrize(
     ("arguments", "environment", "told", "code"),
     [
-        (["--tcp", "0.0.0.0:0"], {}, "the password that everybody knows", 2),
-        (["--http", "0.0.0.0:0"], {}, "the password that everybody knows", 2),
-        (["--tcp", "nonsense"], {}, "is no address", 2),
+        (["--tcp", "0.0.0.0:0"], {}, "the default password", 2),
+        (["--http", "0.0.0.0:0"], {}, "the default password", 2),
+        (["--tcp", "nonsense"], {}, "is not an address", 2),
         (["--tcp", "192.0.2.1:1", "--allow-default-password"], {}, "cannot listen", 1),
         (["--config", "missing.toml"], {}, "missing.toml", 1),
         ([], {"IGGY_SYSTEM_ENCRYPTION_ENABLED": "true"}, "not encrypted at rest", 2),

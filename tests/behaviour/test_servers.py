@@ -13,10 +13,10 @@ import pytest
 
 import headstream as hs
 from headstream.client.async_client import AsyncClient
-from headstream.server.tls import TlsFiles
+from headstream.server.network.tls import TlsFiles
 from headstream.testing.local_server import LocalServer
-from tests.certificates import write_certificate
-from tests.server_process import ServerProcess
+from tests.support.server.certificates import write_certificate
+from tests.support.server.server_process import ServerProcess
 
 
 @pytest.fixture
@@ -212,7 +212,7 @@ def test_connections_are_shown_over_tcp_and_requests_over_http_are_none(server: 
         assert log.server.client(log.server.me().client_id).user_id == 1
         with pytest.raises(hs.NotFoundError, match="no client 7"):
             log.server.client(7)
-        with pytest.raises(hs.InvalidInputError, match="HTTP has no way to say me"):
+        with pytest.raises(hs.InvalidInputError, match="HTTP has no route for me"):
             other.server.me()
         assert log.server.snapshot()[:2] == b"PK"
         assert other.server.snapshot()[:2] == b"PK"

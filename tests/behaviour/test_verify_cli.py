@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 
 from headstream.connect import connect
-from tests.cli_inputs import run
+from tests.support.cli_inputs import run
 
 
 @pytest.fixture
@@ -65,7 +65,7 @@ def test_repair_mends_an_index_says_so_and_keeps_the_old_one(root: Path) -> None
     flip(path, 40)
     assert [row["kind"] for row in read_rows(root, code=1)] == ["index_entry"]
     text = run("verify", root, "--repair").stdout.decode()
-    assert f"repaired  {path}\n  built again from the messages: 3 sends" in text
+    assert f"repaired  {path}\n  rebuilt from the messages: 3 sends" in text
     assert path.read_bytes() == whole
     assert [row["kind"] for row in read_rows(root)] == ["file_set_aside"]
     with connect(root.as_uri()) as log:
@@ -89,7 +89,7 @@ def test_verify_runs_beside_a_writer_and_repair_does_not(root: Path) -> None:
 
 
 def test_misuse_ends_with_2(tmp_path: Path) -> None:
-    assert b"No log is named" in run("verify", code=2).stderr
+    assert b"No log given" in run("verify", code=2).stderr
     assert b"there is no log" in run("verify", tmp_path / "none", code=2).stderr
     (tmp_path / "mine.txt").write_bytes(b"mine")
     assert b"not a log" in run("verify", tmp_path, code=2).stderr

@@ -12,10 +12,10 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from headstream.codec.batch.columns import decode_columns
 from headstream.codec.batch.results import WantedHeader
-from headstream.codec.batch.scan import scan
-from headstream.codec.batch.stamp import stamp
+from headstream.codec.batch.stored.scan import scan
+from headstream.codec.batch.stored.stamp import stamp
+from headstream.codec.batch.to_columns.columns import decode_columns
 from headstream.codec.binary import (
     decode_headers,
     decode_polled,
@@ -28,8 +28,8 @@ from headstream.errors import DecodeError, HeaderError, LimitError
 from headstream.model.constructors import int128
 from headstream.model.headers import Headers
 from headstream.model.message import Message
-from tests import kernels
-from tests.strategies import all_headers
+from tests.support import kernels
+from tests.support.messages.strategies import all_headers
 
 SEED = bytes(range(16))
 NOW = 1_700_000_000_000_000
@@ -80,23 +80,30 @@ def test_headers_come_back_from_their_block(headers: Headers) -> None:
 WANTED = [WantedHeader("a", "int32"), WantedHeader("b", "string"), WantedHeader("a", "decimal", 20), WantedHeader("b", "float64")]
 Call = Callable[[Any], Any]
 CALLS: list[tuple[str, str, Call]] = [
-    ("stamp", "batch.stamp", lambda m: lambda data: m.stamp(data, 5, NOW, SEED, True)),
-    ("stamp-iggy", "batch.stamp", lambda m: lambda data: m.stamp(data, 5, NOW, SEED, False)),
-    ("scan", "batch.scan", lambda m: m.scan),
-    ("masked_crc32c", "batch.scan", lambda m: m.masked_crc32c),
-    ("find_offset", "batch.scan", lambda m: lambda data: [m.find_offset(data, n) for n in (0, 6, 1 << 50)]),
-    ("find_timestamp", "batch.scan", lambda m: lambda data: [m.find_timestamp(data, n) for n in (0, NOW, 1 << 60)]),
-    ("find_states", "batch.scan", lambda m: m.find_states),
-    ("take", "batch.scan", lambda m: lambda data: [m.take(data, 0, n, size) for n in (0, 1, 9) for size in (0, 99, 9999)]),
-    ("crc", "batch.scan", lambda m: lambda data: (m.crc32(data), m.crc32c(data))),
-    ("columns", "batch.columns", lambda m: m.decode_columns),
-    ("columns-verify", "batch.columns", lambda m: lambda data: m.decode_columns(data, verify=True, headers="binary")),
-    ("columns-none", "batch.columns", lambda m: lambda data: m.decode_columns(data, ids=False, headers="none")),
-    ("lists-array", "batch.header_lists", lambda m: lambda data: m.decode_header_lists(data, "array")),
-    ("lists-map", "batch.header_lists", lambda m: lambda data: m.decode_header_lists(data, "map")),
-    ("header columns", "batch.header_columns", lambda m: lambda data: m.decode_header_columns(data, WANTED)),
-    ("header columns-fail", "batch.header_columns", lambda m: lambda data: m.decode_header_columns(data, WANTED, fail=True)),
-    ("pack", "batch.pack", lambda m: lambda data: pack_again(m, data)),
+    ("stamp", "batch.stored.stamp", lambda m: lambda data: m.stamp(data, 5, NOW, SEED, True)),
+    ("stamp-iggy", "batch.stored.stamp", lambda m: lambda data: m.stamp(data, 5, NOW, SEED, False)),
+    ("check_sent", "batch.stored.stamp", lambda m: lambda data: m.check_sent(data, True)),
+    ("check_sent-iggy", "batch.stored.stamp", lambda m: lambda data: m.check_sent(data, False)),
+    ("find_fault", "batch.stored.stamp", lambda m: lambda data: str(m.find_fault(data, False))),
+    ("scan", "batch.stored.scan", lambda m: m.scan),
+    ("masked_crc32c", "batch.stored.scan", lambda m: m.masked_crc32c),
+    ("find_offset", "batch.stored.scan", lambda m: lambda data: [m.find_offset(data, n) for n in (0, 6, 1 << 50)]),
+    ("find_timestamp", "batch.stored.scan", lambda m: lambda data: [m.find_timestamp(data, n) for n in (0, NOW, 1 << 60)]),
+    ("find_states", "batch.stored.scan", lambda m: m.find_states),
+    ("take", "batch.stored.scan", lambda m: lambda data: [m.take(data, 0, n, size) for n in (0, 1, 9) for size in (0, 99, 9999)]),
+    ("crc", "batch.stored.scan", lambda m: lambda data: (m.crc32(data), m.crc32c(data))),
+    ("columns", "batch.to_columns.columns", lambda m: m.decode_columns),
+    ("columns-verify", "batch.to_columns.columns", lambda m: lambda data: m.decode_columns(data, verify=True, headers="binary")),
+    ("columns-none", "batch.to_columns.columns", lambda m: lambda data: m.decode_columns(data, ids=False, headers="none")),
+    ("lists-array", "batch.to_columns.header_lists", lambda m: lambda data: m.decode_header_lists(data, "array")),
+    ("lists-map", "batch.to_columns.header_lists", lambda m: lambda data: m.decode_header_lists(data, "map")),
+    ("header columns", "batch.to_columns.header_columns", lambda m: lambda data: m.decode_header_columns(data, WANTED)),
+    (
+        "header columns-fail",
+        "batch.to_columns.header_columns",
+        lambda m: lambda data: m.decode_header_columns(data, WANTED, fail=True),
+    ),
+    ("pack", "batch.from_columns.pack", lambda m: lambda data: pack_again(m, data)),
 ]
 
 

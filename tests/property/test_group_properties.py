@@ -11,7 +11,7 @@ from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, invariant, precondition, rule
 
 from headstream.broker.assignment import assign
-from headstream.broker.membership import Membership
+from headstream.broker.membership import GroupMembers
 from headstream.errors import RebalancedError
 from headstream.model.groups import Assignment
 
@@ -47,7 +47,7 @@ class Groups(RuleBasedStateMachine):
 
     def __init__(self) -> None:
         super().__init__()
-        self.membership = Membership()
+        self.membership = GroupMembers()
         self.now = 0.0
         self.count = 3
         self.next_member = 0

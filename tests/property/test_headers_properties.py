@@ -13,8 +13,8 @@ from headstream.codec.binary import decode_headers, encode_headers
 from headstream.errors import HeaderError
 from headstream.model.constructors import CONSTRUCTORS
 from headstream.model.header_values import KIND_WIDTHS
-from tests.broken import refusal
-from tests.headers import FEW_KEYS, PAIRS
+from tests.support.messages.broken import refusal
+from tests.support.messages.headers import FEW_KEYS, PAIRS
 
 
 @given(PAIRS)
@@ -87,13 +87,17 @@ def test_headers_of_a_block_are_those_that_were_written_however_they_are_looked_
     headers = hs.Headers(pairs)
     block = headers.as_bytes()
     for key in [*dict(pairs), "none"]:
-        unopened = hs.Headers.from_bytes(block)
-        assert unopened.getall(key) == headers.getall(key)
-        assert unopened.get(key) == headers.get(key)
-    unopened = hs.Headers.from_bytes(block)
-    assert (len(unopened), unopened.keys(), unopened.repeated) == (len(headers), headers.keys(), headers.repeated)
-    assert unopened == headers == hs.Headers(hs.Headers.from_bytes(block))
-    assert unopened.as_bytes() == block
+        undecoded_headers = hs.Headers.from_bytes(block)
+        assert undecoded_headers.getall(key) == headers.getall(key)
+        assert undecoded_headers.get(key) == headers.get(key)
+    undecoded_headers = hs.Headers.from_bytes(block)
+    assert (len(undecoded_headers), undecoded_headers.keys(), undecoded_headers.repeated) == (
+        len(headers),
+        headers.keys(),
+        headers.repeated,
+    )
+    assert undecoded_headers == headers == hs.Headers(hs.Headers.from_bytes(block))
+    assert undecoded_headers.as_bytes() == block
     assert pickle.loads(pickle.dumps(hs.Headers.from_bytes(block))) == headers
 
 

@@ -11,8 +11,8 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 from jsonschema import Draft202012Validator
 
-from tests.http_fuzz import requests
-from tests.http_servers import Http, serving
+from tests.support.server.http_fuzz import requests
+from tests.support.server.http_servers import Http, serving
 
 TOPIC = {"name": "t", "partitions_count": 2, "compression_algorithm": "none", "message_expiry": 0, "max_topic_size": 0}
 

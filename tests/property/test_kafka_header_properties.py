@@ -12,12 +12,12 @@ from headstream.codec.kafka import KafkaHeader, KafkaRecord, decode_record, enco
 from headstream.model.headers import Headers
 from headstream.model.message import Message
 from headstream.model.reserved import is_reserved
-from tests import kernels
-from tests.kafka_columns import kafka_columns, kafka_rows, varied
-from tests.strategies import all_headers
+from tests.support import kernels
+from tests.support.messages.kafka_columns import kafka_columns, kafka_rows, varied
+from tests.support.messages.strategies import all_headers
 
-_DECODING = kernels.variants("batch.kafka_decoding")
-_ENCODING = kernels.variants("batch.kafka_encoding")
+_DECODING = kernels.variants("batch.kafka.decoding")
+_ENCODING = kernels.variants("batch.kafka.encoding")
 
 _usual: st.SearchStrategy[bytes | None] = st.sampled_from(
     [b"1", b"-1", b"300", b"0", b"-0", b"1.5", b"1e5", b"nan", b"-inf", b"true", b"false", b"x", b"\xc3\xa9", b"\xff", b"", None]
@@ -54,7 +54,7 @@ def test_decode_kafka_headers_does_what_decode_record_does_or_leaves_the_row(
     for number, row in enumerate(rows):
         end = int.from_bytes(made.blocks.offsets[4 * number + 4 : 4 * number + 8], "little")
         block, at = bytes(made.blocks.data[at:end]), end
-        if made.flags[number] == kernel.LEFT_ROW:
+        if made.flags[number] == kernel.FALLBACK_ROW:
             assert block == b""
         else:
             headers = decode_record(KafkaRecord(value=b"x", headers=tuple(row)), on_loss="drop").headers

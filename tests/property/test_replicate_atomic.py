@@ -12,12 +12,12 @@ from typing import Literal
 
 import pytest
 
-from headstream.spark.replicate.table_settings import TableRules, TableSettings
-from headstream.spark.replicate.tables import table_path
+from headstream.replicate.settings.table_settings import TableRules, TableSettings
+from headstream.replicate.tables.tables import table_path
 from headstream.testing import SHOP_TABLES, CaptureOptions, SourceDatabase, repeat, shuffle, split
 from tests.property.test_replicate_delivery import CrashError, Crashes
-from tests.unit.spark.replicate.pipeline_work import Work
-from tests.whole_transactions import halves_in_changes, halves_in_rows
+from tests.support.replicate.pipeline_work import Work
+from tests.support.replicate.whole_transactions import halves_in_changes, halves_in_rows
 
 TABLES = tuple(table for table in SHOP_TABLES if table.name in ("customers", "order_lines", "documents", "devices"))
 
@@ -70,7 +70,7 @@ def deliver(
     for table in TABLES:
         if work.config.rules.wants(table.schema, table.name) and any(change.table is table for change in source.changes):
             assert work.digest(source, table.schema, table.name), f"{table.qualified_name}, seed {seed}"
-            found += halves_in_rows(table_path(work.config.tables, table.schema, table.name), source, table)
+            found += halves_in_rows(table_path(work.tables_directory, table.schema, table.name), source, table)
             if changes is not None:
                 found += halves_in_changes(table_path(changes, table.schema, table.name), source, table)
                 offsets = [row["_hs_offset"] for row in work.rows(table.schema, table.name, changes)]

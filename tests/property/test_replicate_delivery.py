@@ -13,23 +13,26 @@ from typing import Any, Literal
 import pyarrow as pa
 import pytest
 
-from headstream.codec.replicate import decode_envelope
 from headstream.errors import StorageError
-from headstream.spark.replicate.apply.deltalake import DeltaLakeEngine
-from headstream.spark.replicate.ledger import Ledger
-from headstream.spark.replicate.parking import ParkingLot
-from headstream.spark.replicate.table_settings import TableRules, TableSettings
-from headstream.spark.replicate.zone import SchemaZone
+from headstream.replicate.apply.deltalake import DeltaLakeEngine
+from headstream.replicate.apply.key_log import KeyLog
+from headstream.replicate.codec import decode_envelope
+from headstream.replicate.parked.ledger import Ledger
+from headstream.replicate.parked.parking import ParkingLot
+from headstream.replicate.schemas.zone import SchemaZone
+from headstream.replicate.settings.table_settings import TableRules, TableSettings
+from headstream.replicate.storage.places import Place, StorePlace
+from headstream.replicate.tables.table_places import has_table, table_path
 from headstream.testing import CaptureOptions, SourceDatabase, repeat, shuffle, split
-from tests.foreign_writer import write_history
-from tests.unit.spark.replicate.pipeline_work import Work
-from tests.unit.spark.replicate.test_decode import PLAIN_TABLES
+from tests.support.replicate.foreign_writer import write_history
+from tests.support.replicate.pipeline_work import Work
+from tests.unit.replicate.decoding.test_decode import PLAIN_TABLES
 
 STEPS: list[tuple[type, str]] = [
     (SchemaZone, "add"),
     (ParkingLot, "begin_batch"),
     (ParkingLot, "park"),
-    (ParkingLot, "bury"),
+    (ParkingLot, "dead_letter"),
     (ParkingLot, "end_batch"),
     (ParkingLot, "finish_release"),
     (Ledger, "add"),
@@ -39,6 +42,10 @@ STEPS: list[tuple[type, str]] = [
     (DeltaLakeEngine, "append"),
     (DeltaLakeEngine, "add_columns"),
     (DeltaLakeEngine, "widen"),
+    (DeltaLakeEngine, "update"),
+    (DeltaLakeEngine, "delete"),
+    (KeyLog, "add"),
+    (KeyLog, "replace"),
 ]
 """Where a crash can be: before or after any call of these. A call of the engine may also fail, and the run goes on."""
 
@@ -115,17 +122,28 @@ def write_messages(source: SourceDatabase, random: Random, seed: int, *, in_orde
 
 
 def deliver(
-    directory: Path, seed: int, *, crashes: int, scd_type: Literal[1, 2] = 1, in_order: bool = False, failures: float = 0.0
+    directory: Path,
+    seed: int,
+    *,
+    crashes: int,
+    scd_type: Literal[1, 2] = 1,
+    in_order: bool = False,
+    failures: float = 0.0,
+    place: Place | None = None,
 ) -> None:
-    """Let one seed's messages go through, and compare."""
+    """Let one seed's messages go through, and compare; the tables are in the directory or at another place."""
+    place = directory if place is None else place
     random = Random(seed)
     source = SourceDatabase(seed, tables=PLAIN_TABLES, rows=random.randrange(12), transactions=random.randrange(5, 40))
     junk = [b"junk %d" % number for number in range(3)]
     sent = write_messages(source, random, seed, in_order=in_order) + junk
     window = random.choice([None, 3, 40])
     arrived = repeat(sent if in_order else shuffle(sent, seed=seed, window=window), seed=seed, fraction=0.2)
-    changes = directory / "changes" if seed % 2 or failures else None
-    work = Work(directory, change_tables=changes, rules=TableRules(defaults=TableSettings(scd_type=scd_type)))
+    changes = place / "changes" if seed % 2 or failures else None
+    places: dict[str, Any] = {"tables": place / "tables", "change_tables": changes}
+    if isinstance(place, StorePlace):
+        places["storage"] = place.storage
+    work = Work(directory, **places, rules=TableRules(defaults=TableSettings(scd_type=scd_type)))
     parts = [work.raw(part) for part in split(arrived, random.randint(1, 5), seed=seed)]
     with pytest.MonkeyPatch.context() as patch:
         fault = Crashes(patch, failures, seed)
@@ -159,8 +177,10 @@ def _is_change(value: bytes) -> bool:
 
 def _check_change_tables(work: Work, expected: int, what: str) -> None:
     """Compare with the messages that came: each of them that is a change is there once."""
-    tables = [(path.parent.name, path.name) for path in (work.directory / "changes").glob("*/*")]
-    rows = [row for table in tables for row in work.rows(*table, work.directory / "changes")]
+    place = work.config.change_tables
+    assert place is not None
+    tables = [(table.schema, table.name) for table in PLAIN_TABLES if has_table(table_path(place, table.schema, table.name))]
+    rows = [row for table in tables for row in work.rows(*table, place)]
     offsets = [row["_hs_offset"] for row in rows]
     assert len(set(offsets)) == len(offsets) == expected, what
 

@@ -15,12 +15,8 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from headstream.codec.avro import compile_rows
-from headstream.codec.avro_reader import AvroReader
-from headstream.codec.avro_schema import parse_schema
-from headstream.codec.avro_values import decode_value, encode_value
-from headstream.codec.envelope_parts import BROKEN, DATA, JSON, METADATA, NEITHER, REGISTRY, UNKNOWN
-from headstream.codec.replicate import (
+from headstream.errors import DecodeError, SchemaError
+from headstream.replicate.codec import (
     Change,
     ColumnMetadata,
     Envelope,
@@ -38,12 +34,16 @@ from headstream.codec.replicate import (
     mask_to_hex,
     metadata_message,
 )
-from headstream.errors import DecodeError, SchemaError
-from tests import kernels
-from tests.replicate_rows import decode_plainly, lay_out, offsets_of, records_of, same
+from headstream.replicate.codec.avro.reader import AvroReader
+from headstream.replicate.codec.avro.rows import compile_rows
+from headstream.replicate.codec.avro.schema import parse_schema
+from headstream.replicate.codec.avro.values import decode_value, encode_value
+from headstream.replicate.codec.envelope_parts import BROKEN, DATA, JSON, METADATA, NEITHER, REGISTRY, UNKNOWN
+from tests.support import kernels
+from tests.support.replicate.replicate_rows import decode_plainly, lay_out, offsets_of, records_of, same
 
-AVROS = kernels.variants("avro")
-SPLITTERS = kernels.variants("envelopes")
+AVROS = kernels.variants("headstream.replicate.codec.avro.rows")
+SPLITTERS = kernels.variants("headstream.replicate.codec.envelopes")
 
 names = st.text(st.characters(codec="utf-8"), max_size=12)
 texts = st.text(st.characters(codec="utf-8"), max_size=40)

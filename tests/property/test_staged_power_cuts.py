@@ -12,17 +12,17 @@ import pytest
 
 from headstream.codec.binary import decode_polled
 from headstream.log.administration import create_topic
-from headstream.log.catalog import TopicRecord
+from headstream.log.catalog.catalog import TopicRecord
 from headstream.log.commits import StagedCommits
-from headstream.log.partition import Partition
+from headstream.log.partition.partition import PartitionWriter
 from headstream.log.staging import Manifest, StagedPart, StagedWriter, inbox_path
 from headstream.model.topology import Fsync, Limits
 from headstream.segments.follower import PartitionFollower
 from headstream.segments.layout import INBOX_NAME, STAGED_NAME
 from headstream.testing.faulty_files import FaultyFiles, Killed
-from headstream.testing.log_histories import MortalLog
-from tests.batches import sent
-from tests.logs import SEED
+from headstream.testing.log_histories import KillableLog
+from tests.support.log.logs import SEED
+from tests.support.messages.batches import sent
 
 PARTITIONS = 3
 ROWS = Counter(f"row {row}".encode() for row in range(2 * PARTITIONS))
@@ -47,7 +47,7 @@ class Machine:
         return self.log.snapshot()["shop"].topics["orders"]
 
     def open(self) -> None:
-        self.log = MortalLog(str(self.root), self.files, 1 << 20)
+        self.log = KillableLog(str(self.root), self.files, 1 << 20)
         self.log.start_writing("identity", 1, briefly=True)
 
     def stage(self, attempt: str) -> Manifest:
@@ -66,14 +66,14 @@ class Machine:
     def commit(self, manifest: Manifest) -> None:
         self.files.make_directory(f"{self.log.root}/{INBOX_NAME}")
         self.files.replace(inbox_path(self.log.root, "query", 7), manifest.encode(), durably=False)
-        self.log.commits.take_in()
+        self.log.commits.append_submitted()
 
     def cut_power(self) -> None:
-        self.files.dies_in = None
-        self.log.die()
+        self.files.killed_in = None
+        self.log.crash()
         self.files.cut_power()
         self.open()
-        self.log.commits.take_in()
+        self.log.commits.append_submitted()
 
     def rows(self) -> Counter[bytes]:
         found: Counter[bytes] = Counter()
@@ -89,7 +89,7 @@ def cut_power_at(step: int, root: Path, seed: int, fsync: Fsync) -> bool:
     """Commit a batch, cut the power at a step, check what is there, and send it again; return whether it came to that step."""
     machine = Machine(root, seed, fsync)
     manifest = machine.stage("first")
-    machine.files.dies_in = step
+    machine.files.killed_in = step
     try:
         machine.commit(manifest)
     except Killed:
@@ -101,7 +101,7 @@ def cut_power_at(step: int, root: Path, seed: int, fsync: Fsync) -> bool:
     assert there == ROWS or not (there or is_acknowledged), f"seed {seed}, step {step}: after the power cut there is {there}"
     machine.commit(machine.stage("again"))
     assert machine.rows() == ROWS, f"seed {seed}, step {step}: sent again there is {machine.rows()}"
-    machine.log.die()
+    machine.log.crash()
     return not is_acknowledged
 
 
@@ -140,7 +140,7 @@ HARMS: dict[str, tuple[type, str, Any]] = {
         "sync_directory",
         partialmethod(skip_names_of_staged_files, sync=FaultyFiles.sync_directory),
     ),
-    "partitions are not synced": (Partition, "sync", lambda self: self.end.written),
+    "partitions are not synced": (PartitionWriter, "sync", lambda self: self.end.written),
     "commits are not finished": (StagedCommits, "_resume", lambda self: []),
 }
 

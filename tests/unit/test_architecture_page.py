@@ -36,7 +36,7 @@ def test_every_file_that_the_house_names_is_in_that_package(package: str) -> Non
 def test_every_file_that_the_other_sections_name_is_there() -> None:
     named = re.findall(r"`((?:[\w]+/)+[\w.]*)`", PAGE)
     assert len(named) > 10
-    places = [ROOT, ROOT / "src/headstream", ROOT / "src/headstream/spark/replicate"]
+    places = [ROOT, ROOT / "src/headstream", ROOT / "src/headstream/replicate"]
     missing = [
         name for name in named if name.split("/")[0] != "checkpoint" and not any((place / name).exists() for place in places)
     ]

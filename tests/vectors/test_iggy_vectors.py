@@ -10,8 +10,8 @@ from typing import Any
 
 import pytest
 
-from headstream.codec.batch.scan import scan
-from headstream.codec.batch.stamp import stamp
+from headstream.codec.batch.stored.scan import scan
+from headstream.codec.batch.stored.stamp import stamp
 from headstream.codec.binary import decode_polled, decode_sent, encode_polled, encode_sent
 from headstream.model.message import Message
 

@@ -1,4 +1,4 @@
-"""Appends: what is sent, once or again."""
+"""Appends: store sent batches, and detect retried ones."""
 
 from __future__ import annotations
 
@@ -8,8 +8,8 @@ from typing import TypeVar
 from headstream.broker.backing import Backing
 from headstream.codec.buffer import BytesLike
 from headstream.errors import LogError
-from headstream.log.catalog import Catalog, TopicRecord
-from headstream.log.producer_numbers import ProducerNumbers
+from headstream.log.catalog.catalog import Catalog, TopicRecord, find_topic
+from headstream.log.catalog.producer_numbers import ProducerNumbers
 from headstream.model.identifiers import TopicName
 from headstream.model.producers import Appended, BatchNumber, ProducerId, producer_id_of
 
@@ -19,10 +19,10 @@ _T = TypeVar("_T")
 
 
 class Appends:
-    """What can be done with messages that are not there yet.
+    """Commands that append messages.
 
     Args:
-        backing: Where they go.
+        backing: The log to append to.
     """
 
     def __init__(self, backing: Backing) -> None:
@@ -36,8 +36,8 @@ class Appends:
     def send(self, topic: TopicName, partition: int, batch: BytesLike) -> int:
         """Append a batch to a partition and return the offset of its first message; it is committed then.
 
-        A topic may look for repeats: a message is passed over then, as if it had been appended, whose id one of the newest
-        messages of the partition has. The offset is that of the first message that is new, or what the next one gets.
+        If the topic deduplicates, a message whose id occurs among the newest messages of the partition is dropped and
+        acknowledged. The returned offset is that of the first new message, or else the next offset.
 
         Args:
             topic: Stream and topic.
@@ -45,9 +45,9 @@ class Appends:
             batch: Messages as sent, back to back, at most 64 MiB.
 
         Raises:
-            TopicNotFoundError, PartitionNotFoundError: there is no such place.
-            LimitError: a message is beyond the topic's limits, or has no key where one is needed; nothing was written.
-            DecodeError: the bytes are no batch; nothing was written.
+            TopicNotFoundError, PartitionNotFoundError: the topic or the partition does not exist.
+            LimitError: a message exceeds the topic's limits or lacks a required key; nothing was written.
+            DecodeError: the bytes are not a valid batch; nothing was written.
             LogLockedError: another process is the writer.
         """
         backing = self._backing
@@ -63,18 +63,18 @@ class Appends:
         batch: BytesLike,
         number: BatchNumber | None = None,
         *,
-        patience_s: float | None = None,
+        retry_timeout_s: float | None = None,
     ) -> Appended:
-        """Append a batch to a partition as send() does, and return where it is.
+        """Append a batch to a partition as send() does, and return its position.
 
         Args:
             topic: Stream and topic.
             partition: From 1.
             batch: Messages as sent, back to back, at most 64 MiB.
-            number: The batch's number: if it was appended before, it is not appended again. None numbers nothing.
-            patience_s: For clients of a server: here nothing is waited for.
+            number: The batch's number; a batch with a known number is not appended again. None disables the check.
+            retry_timeout_s: Used by network transports; ignored here.
 
-        Raises, beside what send() does:
+        Raises, in addition to send():
             SequenceError, ProducerFencedError: the batch does not follow the one before it; nothing was written.
         """
         backing = self._backing
@@ -96,13 +96,13 @@ class Appends:
             else:
                 if log.snapshot() is known or self._is_there(record, partition) or not self._is_made_anew(record, partition):
                     return appended
-            # What was appended to a partition that was just being purged or deleted is gone with it: send it again.
+            # A concurrent purge or delete of the partition removed the batch: append it again.
 
     def new_producer(self, user_id: int) -> ProducerId:
-        """Return an id that no producer has had, and the epoch that it begins with.
+        """Return an unused producer id and its first epoch.
 
         Args:
-            user_id: Who alone may send with it.
+            user_id: The only user allowed to send with it.
 
         Raises:
             LogLockedError: another process is the writer.
@@ -111,27 +111,26 @@ class Appends:
         return ProducerId(producer_id_of(self._producer_numbers.take(), user_id), 0)
 
     def forget_producer(self, topic: TopicName, producer_id: int) -> None:
-        """Forget a producer in all partitions of a topic: it repeats nothing there any more.
+        """Drop a producer's state in all partitions of a topic, after its last retry.
 
         Args:
             topic: Stream and topic.
             producer_id: Its id.
 
         Raises:
-            TopicNotFoundError: there is no such topic.
+            TopicNotFoundError: the topic does not exist.
         """
         log, record = self._backing.writable_log(), self._backing.topic(topic)
         for number in range(1, record.partitions + 1):
-            if log.writing_end(record, number) is not None:  # one that was not opened since is forgotten by its age
+            if log.writing_end(record, number) is not None:  # the state in an unopened partition expires
                 log.partition(record, number).forget_producer(producer_id)
 
     def _is_there(self, record: TopicRecord, partition: int) -> bool:
-        """Return whether a partition is still what it was, whatever its topic and stream are called by now."""
-        topics = (topic for stream in self._backing.log.snapshot().values() for topic in stream.topics.values())
-        now = next((topic for topic in topics if topic.number == record.number), None)
+        """Return whether a partition still exists, even under a renamed topic or stream."""
+        now = find_topic(self._backing.log.snapshot(), record.number)
         return now is not None and partition <= now.partitions and now.generation(partition) == record.generation(partition)
 
     def _is_made_anew(self, record: TopicRecord, partition: int) -> bool:
-        """Return whether a partition has been purged or deleted and made again; raises where it is no more."""
+        """Return whether a partition has been purged or recreated; raises if it does not exist."""
         now = self._backing.partition(record.name, partition)
         return now is not record and (now.number, now.generation(partition)) != (record.number, record.generation(partition))

@@ -1,4 +1,4 @@
-"""Backing: the log, the clock and the randomness that all nouns share, and how they find things by name."""
+"""Backing: the log, the clock and the randomness that all nouns share, and lookup by name."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ from collections.abc import Callable, Iterable
 from dataclasses import dataclass
 
 from headstream.errors import PartitionNotFoundError, StreamNotFoundError, TopicNotFoundError
-from headstream.log.catalog import StreamRecord, TopicRecord
+from headstream.log.catalog.catalog import StreamRecord, TopicRecord, topics_of
 from headstream.log.log import Log
 from headstream.model.identifiers import TopicName
 
@@ -17,12 +17,12 @@ __all__ = ["Backing"]
 
 @dataclass(frozen=True, slots=True)
 class Backing:
-    """What a broker stands on.
+    """The shared dependencies of a broker's parts.
 
     Args:
-        log: Where everything is kept.
+        log: The log that stores everything.
         clock_us: Returns the time, microseconds since 1970 UTC.
-        entropy: Returns so many random bytes.
+        entropy: Returns the given number of random bytes.
         monotonic: Returns seconds that never go back, to wait by.
     """
 
@@ -32,7 +32,7 @@ class Backing:
     monotonic: Callable[[], float]
 
     def writable_log(self) -> Log:
-        """Return the log with this process as its writer; it is made where there is none.
+        """Return the log with this process as its writer; a missing log is created.
 
         Raises:
             LogLockedError: another process is the writer.
@@ -43,7 +43,7 @@ class Backing:
         return self.log
 
     def stream(self, name: str) -> StreamRecord:
-        """Return a stream; StreamNotFoundError where there is none of that name."""
+        """Return a stream; StreamNotFoundError if the name is unknown."""
         snapshot = self.log.snapshot()
         try:
             return snapshot[name]
@@ -51,18 +51,25 @@ class Backing:
             advice = self._advice(name, snapshot, "the stream")
             raise StreamNotFoundError(f"there is no stream {name!r}", where=self.log.root, advice=advice) from None
 
+    def find_stream(self, named: str | int) -> StreamRecord | None:
+        """Return a stream by name or id, None if it does not exist."""
+        snapshot = self.log.snapshot()
+        if isinstance(named, str):
+            return snapshot.get(named)
+        return next((record for record in snapshot.values() if record.id == named), None)
+
     def topic(self, name: TopicName) -> TopicRecord:
-        """Return a topic; TopicNotFoundError where there is none of that name."""
+        """Return a topic; TopicNotFoundError if the name is unknown."""
         snapshot = self.log.snapshot()
         try:
             return snapshot[name.stream].topics[name.topic]
         except KeyError:
-            names = [str(topic.name) for stream in snapshot.values() for topic in stream.topics.values()]
+            names = [str(topic.name) for topic in topics_of(snapshot)]
             advice = self._advice(str(name), names, "the topic")
             raise TopicNotFoundError(f"there is no topic {str(name)!r}", where=self.log.root, advice=advice) from None
 
     def partition(self, name: TopicName, number: int) -> TopicRecord:
-        """Return the topic of a partition; PartitionNotFoundError where it has none of that number."""
+        """Return the topic of a partition; PartitionNotFoundError if the number is out of range."""
         topic = self.topic(name)
         if not 1 <= number <= topic.partitions:
             raise PartitionNotFoundError(
@@ -75,5 +82,5 @@ class Backing:
         if close:
             return f"Did you mean {' or '.join(repr(name) for name in close)}? Else create {noun} first"
         if self.log.identity is None:
-            return f"There is no log at that place yet: see that the URL is right; creating {noun} makes the log too"
+            return f"There is no log at this URL yet: check the URL; creating {noun} creates the log too"
         return f"Create {noun} first"

@@ -13,7 +13,7 @@ from headstream.broker.backing import Backing
 from headstream.broker.entropy import Entropy
 from headstream.broker.groups import Groups
 from headstream.broker.messages import Messages
-from headstream.broker.offsets import Offsets
+from headstream.broker.offsets import BrokerOffsets
 from headstream.broker.partitions import Partitions
 from headstream.broker.streams import Streams
 from headstream.broker.topics import Topics
@@ -28,13 +28,13 @@ def _clock_us() -> int:
 
 
 class Broker:
-    """What a server does, and what an embedded log is to its client.
+    """All commands of a server or of an embedded log.
 
     Args:
         log: The log; the broker closes it.
         clock_us: Returns the time, microseconds since 1970 UTC.
-        entropy: Returns so many random bytes; None has the system make them.
-        monotonic: Returns seconds that never go back.
+        entropy: Returns the given number of random bytes; None uses the system's source.
+        monotonic: A monotonic clock, seconds.
     """
 
     def __init__(
@@ -52,17 +52,17 @@ class Broker:
         self.streams = Streams(backing)
         self.topics = Topics(backing)
         self.partitions = Partitions(backing, self.topics)
-        self.offsets = Offsets(backing)
+        self.offsets = BrokerOffsets(backing)
         self.groups = Groups(backing, self.topics, self.offsets)
         self.messages = Messages(backing, self.groups)
 
     @property
     def identity(self) -> str | None:
-        """The UUID that tells this log from every other, or None before its first write."""
+        """The UUID of this log, or None before its first write."""
         return self._log.identity
 
     def close(self) -> None:
-        """Let go of the log; closing twice is fine."""
+        """Release the log; a second call does nothing."""
         if not self._is_closed:
             self._is_closed = True
             close_log(self._log)

@@ -1,8 +1,8 @@
-"""ConnectionGroups: which connections read for which group of an existing client's kind, and which partitions each has.
+"""ConnectionGroups: the connections in each consumer group of existing clients, and their partitions.
 
-Such a group is divided anew whenever a connection joins or leaves, or partitions come or go: partition i, from 0, is for
-member i modulo their count, in the order they joined. A member that names no partition reads its own in turn. Groups whose
-members keep what they have (membership.py) are other ones; of one name there is one kind at a time (groups.py).
+Such a group is rebalanced whenever a connection joins or leaves, or partitions are added or deleted: partition i, from 0, is for
+member i modulo their count, in the order they joined. A member that names no partition polls its own in turn. Groups with
+sticky assignment (membership.py) are separate; a name belongs to one kind at a time (groups.py).
 """
 
 from __future__ import annotations
@@ -12,11 +12,11 @@ from collections.abc import Callable
 from dataclasses import dataclass, field
 from typing import NamedTuple
 
-__all__ = ["ConnectionGroups", "GroupPlace"]
+__all__ = ["ConnectionGroups", "GroupKey"]
 
 
-class GroupPlace(NamedTuple):
-    """A group: the number of its stream, when its topic was made, and the ids that clients know."""
+class GroupKey(NamedTuple):
+    """A group: the number of its stream, the creation time of its topic, and the ids known to clients."""
 
     stream_number: int
     topic_created_us: int
@@ -29,119 +29,117 @@ class GroupPlace(NamedTuple):
 class _Group:
     hold: Callable[[], None]
     partitions: int = 0
-    turns: dict[int, int] = field(default_factory=dict)  # client -> how often it has had a turn, in the order they joined
+    turns: dict[int, int] = field(default_factory=dict)  # client -> number of turns it has taken, in the order they joined
 
 
 class ConnectionGroups:
-    """The members of all such groups of a server; any thread."""
+    """The members of all such groups of a server; thread-safe."""
 
     def __init__(self) -> None:
         self._lock = threading.Lock()
-        self._groups: dict[GroupPlace, _Group] = {}
-        self._joined: dict[int, list[GroupPlace]] = {}
+        self._groups: dict[GroupKey, _Group] = {}
+        self._joined: dict[int, list[GroupKey]] = {}
 
-    def join(self, client: int, place: GroupPlace, hold: Callable[[], Callable[[], None]]) -> None:
-        """Make a client a member; joining again has everybody begin anew.
+    def join(self, client: int, key: GroupKey, hold: Callable[[], Callable[[], None]]) -> None:
+        """Add a client as a member; joining again restarts the rotation of all members.
 
         Args:
             client: The number of its connection.
-            place: The group.
-            hold: Called for the first member; what it returns is called when the last one is gone.
+            key: The group.
+            hold: Called for the first member; its result is called when the last member has left.
         """
         with self._lock:
-            group = self._groups.get(place)
+            group = self._groups.get(key)
             if group is None:
-                group = self._groups[place] = _Group(hold())
+                group = self._groups[key] = _Group(hold())
             group.turns = dict.fromkeys([*group.turns, client], 0)
-            places = self._joined.setdefault(client, [])
-            if place not in places:
-                places.append(place)
+            keys = self._joined.setdefault(client, [])
+            if key not in keys:
+                keys.append(key)
 
-    def leave(self, client: int, place: GroupPlace) -> None:
-        """Let a member go; one that has not joined is fine."""
+    def leave(self, client: int, key: GroupKey) -> None:
+        """Remove a member; does nothing for a client that has not joined."""
         with self._lock:
-            self._leave(client, place)
+            self._leave(client, key)
 
     def end(self, client: int) -> None:
-        """Let a client go from all groups."""
+        """Remove a client from all groups."""
         with self._lock:
-            for place in list(self._joined.get(client, ())):
-                self._leave(client, place)
+            for key in list(self._joined.get(client, ())):
+                self._leave(client, key)
 
     def forget(self, stream_number: int, topic_id: int | None = None, group_id: int | None = None) -> None:
-        """Let all members go of the groups of a stream, of a topic, or of one group."""
+        """Remove all members from the groups of a stream, of a topic, or from one group."""
         with self._lock:
-            for place in [
-                place
-                for place in self._groups
-                if place.stream_number == stream_number
-                and topic_id in (None, place.topic_id)
-                and group_id in (None, place.group_id)
+            for key in [
+                key
+                for key in self._groups
+                if key.stream_number == stream_number and topic_id in (None, key.topic_id) and group_id in (None, key.group_id)
             ]:
-                for client in list(self._groups[place].turns):
-                    self._leave(client, place)
+                for client in list(self._groups[key].turns):
+                    self._leave(client, key)
 
-    def _leave(self, client: int, place: GroupPlace) -> None:
-        group = self._groups.get(place)
+    def _leave(self, client: int, key: GroupKey) -> None:
+        group = self._groups.get(key)
         if group is None or client not in group.turns:
             return
         group.turns = dict.fromkeys([member for member in group.turns if member != client], 0)
-        self._joined[client].remove(place)
+        self._joined[client].remove(key)
         if not self._joined[client]:
             del self._joined[client]
         if not group.turns:
-            del self._groups[place]
+            del self._groups[key]
             group.hold()
 
-    def of(self, client: int) -> list[GroupPlace]:
+    def of(self, client: int) -> list[GroupKey]:
         """Return the groups that a client has joined, in the order of streams, topics and groups."""
         with self._lock:
-            return sorted(self._joined.get(client, ()), key=lambda place: place[2:])
+            return sorted(self._joined.get(client, ()), key=lambda key: key[2:])
 
-    def members(self, place: GroupPlace, partitions: int) -> dict[int, tuple[int, ...]]:
+    def members(self, key: GroupKey, partitions: int) -> dict[int, tuple[int, ...]]:
         """Return the partitions of each member, in the order they joined.
 
         Args:
-            place: The group.
-            partitions: How many partitions its topic has.
+            key: The group.
+            partitions: Number of partitions of its topic.
         """
         with self._lock:
-            group = self._groups.get(place)
+            group = self._groups.get(key)
             return {} if group is None else {client: _share(group, client, partitions) for client in group.turns}
 
-    def count(self, place: GroupPlace) -> int:
-        """Return how many members a group has."""
+    def count(self, key: GroupKey) -> int:
+        """Return the number of members of a group."""
         with self._lock:
-            group = self._groups.get(place)
+            group = self._groups.get(key)
             return 0 if group is None else len(group.turns)
 
-    def take_turn(self, client: int, place: GroupPlace, partitions: int) -> int | None:
-        """Return the partition whose turn it is, 0 for a member that has none, None for who is no member.
+    def take_turn(self, client: int, key: GroupKey, partitions: int) -> int | None:
+        """Return a member's next partition in turn, 0 for a member without partitions, None for a client that is not a member.
 
         Args:
             client: The member.
-            place: The group.
-            partitions: How many partitions its topic has.
+            key: The group.
+            partitions: Number of partitions of its topic.
         """
         with self._lock:
-            share = self._share_of(client, place, partitions)
+            share = self._share_of(client, key, partitions)
             if not share:
                 return None if share is None else 0
-            turns = self._groups[place].turns
+            turns = self._groups[key].turns
             turn = turns[client]
             turns[client] = turn + 1
             return share[turn % len(share)]
 
-    def last_turn(self, client: int, place: GroupPlace, partitions: int) -> int | None:
-        """Return the partition whose turn it was last, or is first; else as take_turn()."""
+    def last_turn(self, client: int, key: GroupKey, partitions: int) -> int | None:
+        """Return a member's last partition in turn, or its first before any turn; else as take_turn()."""
         with self._lock:
-            share = self._share_of(client, place, partitions)
+            share = self._share_of(client, key, partitions)
             if not share:
                 return None if share is None else 0
-            return share[max(self._groups[place].turns[client] - 1, 0) % len(share)]
+            return share[max(self._groups[key].turns[client] - 1, 0) % len(share)]
 
-    def _share_of(self, client: int, place: GroupPlace, partitions: int) -> tuple[int, ...] | None:
-        group = self._groups.get(place)
+    def _share_of(self, client: int, key: GroupKey, partitions: int) -> tuple[int, ...] | None:
+        group = self._groups.get(key)
         if group is None or client not in group.turns:
             return None
         if group.partitions != partitions:

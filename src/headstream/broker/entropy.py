@@ -1,4 +1,4 @@
-"""Entropy: the system's random bytes, fetched for many sends at once."""
+"""Entropy: the system's random bytes, read in blocks for many sends."""
 
 from __future__ import annotations
 
@@ -10,13 +10,13 @@ __all__ = ["Entropy"]
 
 _FETCHED_BYTES: Final = 4096
 _SHORT_BYTES: Final = 16
-"""A send's seed. What is longer is a secret, and fetched for itself: nothing of it stays here."""
+"""Size of a send's seed, bytes. Longer requests are secrets: they are read directly and never buffered."""
 
 
 class Entropy:
-    """Returns so many random bytes, no byte twice; any thread.
+    """Returns random bytes, each byte once; thread-safe.
 
-    A call of the system for each send's ids would be a tenth of what a small send takes.
+    A system call for each send's ids would take a tenth of the time of a small send.
     """
 
     __slots__ = ("_at", "_fetched", "_lock")
@@ -30,7 +30,7 @@ class Entropy:
         """Return random bytes.
 
         Args:
-            count: How many.
+            count: Number of bytes.
         """
         if count > _SHORT_BYTES:
             return os.urandom(count)

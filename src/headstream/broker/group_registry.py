@@ -1,4 +1,4 @@
-"""The consumer groups that members in this process read for: one set a log, whoever has the log open."""
+"""The consumer groups with members in this process: one registry per log, shared by all who opened the log."""
 
 from __future__ import annotations
 
@@ -10,41 +10,41 @@ import weakref
 from collections import deque
 from typing import Final
 
-from headstream.broker.membership import Membership
-from headstream.log.catalog import TopicRecord
-from headstream.log.group_lock import GroupLock
+from headstream.broker.membership import GroupMembers
+from headstream.log.catalog.catalog import TopicRecord
+from headstream.log.directory.group_lock import GroupLock
 from headstream.log.log import Log
 
 __all__ = ["GroupRegistry", "LiveGroup", "registry_of"]
 
 _FIRST_MEMBER_BITS: Final = 48
-"""Ids begin anywhere: a member whose server was started anew must not be taken for one that has joined since."""
+"""Ids start at random: a member from before a server restart must not match one that joined since."""
 
 
 class LiveGroup:
-    """One group: its members, and the lock that makes this process the one that reads for it.
+    """One group: its members, and the lock that makes this process its only reader.
 
     Args:
-        path: The lock's file; None for a log that no other process sees.
+        path: The lock's file; None for a log private to this process.
     """
 
     def __init__(self, path: str | None) -> None:
         self.lock = threading.Lock()
-        self.membership = Membership()
-        self.is_held = False  # whether others read for it, who are not members here
-        self.abandoned: deque[int] = deque()  # a finalizer may run anywhere, and so takes no lock
+        self.membership = GroupMembers()
+        self.is_held = False  # whether connections of existing clients read for it
+        self.abandoned: deque[int] = deque()  # a finalizer can run anywhere, and so takes no lock
         self._process_lock = None if path is None else GroupLock(path)
 
     def try_acquire(self) -> bool:
-        """Return whether this process is the one that reads for the group, having tried to become it."""
+        """Try to make this process the group's reader, and return whether it is."""
         return self._process_lock is None or self._process_lock.try_acquire()
 
     def other_process(self) -> int | None:
-        """Return the id of another process that reads for the group (0: it is not known), or None."""
+        """Return the id of another process that reads for the group (0 if unknown), or None."""
         return None if self._process_lock is None else self._process_lock.holder()
 
-    def bury(self, now_s: float) -> bool:
-        """Let members go that were dropped without being closed, with the lock held, and return whether there were any."""
+    def remove_abandoned(self, now_s: float) -> bool:
+        """Remove abandoned members, with the lock held, and return whether there were any."""
         is_changed = False
         while self.abandoned:
             self.membership.leave(self.abandoned.popleft(), now_s)
@@ -52,7 +52,7 @@ class LiveGroup:
         return is_changed
 
     def release_if_empty(self) -> None:
-        """Let other processes read for the group once nobody here does, with the lock held."""
+        """Release the group to other processes if it has no members here, with the lock held."""
         if self._process_lock is not None and self.membership.is_empty and not self.is_held:
             self._process_lock.release()
 
@@ -66,22 +66,24 @@ class GroupRegistry:
 
     def __init__(self, log: Log) -> None:
         self._directory = None if log.is_memory else log.groups_directory
-        self._groups: dict[tuple[int, int, str], LiveGroup] = {}
+        self._groups: weakref.WeakValueDictionary[tuple[int, int, str], LiveGroup] = weakref.WeakValueDictionary()
+        self._lock = threading.Lock()
         self._numbers = itertools.count(secrets.randbits(_FIRST_MEMBER_BITS))
 
     def next_member(self) -> int:
-        """Return an id that no member of any group of the log has had, in this process or in one before it."""
+        """Return a member id unused in this log, by this process or an earlier one."""
         return next(self._numbers)
 
     def group(self, topic: TopicRecord, name: str) -> LiveGroup:
-        """Return a group; it outlives a purge of its topic."""
+        """Return a group: one object while it has members or is used; it outlives a purge of its topic."""
         key = topic.stream_number, topic.id, name
-        group = self._groups.get(key)
-        if group is None:
-            digest = hashlib.sha256(name.encode()).hexdigest()[:32]
-            path = None if self._directory is None else f"{self._directory}/{topic.stream_number}-{topic.id}-{digest}.lock"
-            group = self._groups.setdefault(key, LiveGroup(path))
-        return group
+        with self._lock:
+            group = self._groups.get(key)
+            if group is None:
+                digest = hashlib.sha256(name.encode()).hexdigest()[:32]
+                path = None if self._directory is None else f"{self._directory}/{topic.stream_number}-{topic.id}-{digest}.lock"
+                group = self._groups[key] = LiveGroup(path)
+            return group
 
     def names(self, topic: TopicRecord) -> list[str]:
         """Return the names of a topic's groups that have members here."""
@@ -93,5 +95,5 @@ _REGISTRIES: Final[weakref.WeakKeyDictionary[Log, GroupRegistry]] = weakref.Weak
 
 
 def registry_of(log: Log) -> GroupRegistry:
-    """Return the groups of a log, the same for all who have it open."""
+    """Return the registry of a log, shared by all who opened it."""
     return _REGISTRIES.setdefault(log, GroupRegistry(log))

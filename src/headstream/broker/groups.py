@@ -1,4 +1,4 @@
-"""Groups: members come, report, commit and go; and what is known of a group from outside."""
+"""Groups: members join, report, commit and leave; groups are listed, deleted and sought."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from types import MappingProxyType
 
 from headstream.broker.backing import Backing
 from headstream.broker.group_registry import LiveGroup, registry_of
-from headstream.broker.offsets import Offsets
+from headstream.broker.offsets import BrokerOffsets
 from headstream.broker.topics import Topics
 from headstream.errors import (
     ClosedError,
@@ -20,22 +20,23 @@ from headstream.errors import (
     RebalancedError,
 )
 from headstream.log.administration import delete_group
-from headstream.log.catalog import TopicRecord
+from headstream.log.catalog.catalog import TopicRecord
+from headstream.log.partition.offset_file_counts import NO_USER
 from headstream.model.groups import DEFAULT_SESSION_TIMEOUT_MS, Assignment, Group, GroupPartition, Member
 from headstream.model.identifiers import TopicName
-from headstream.model.polling import Consumer, ConsumerKind
+from headstream.model.polling import ConsumerKind, OffsetOwner
 
 __all__ = ["Groups"]
 
 
 class Groups:
-    """What can be done with consumer groups.
+    """OffsetOwner group commands.
 
-    Members in one process, also of several clients, divide a topic's partitions between them. One process at a time
-    reads for a group: members in another stand by, without partitions, until it has none any more or has died.
+    Members in one process, also of several clients, share a topic's partitions. One process at a time
+    reads for a group: members in another wait without partitions until its last member has left or it has ended.
     """
 
-    def __init__(self, backing: Backing, topics: Topics, offsets: Offsets) -> None:
+    def __init__(self, backing: Backing, topics: Topics, offsets: BrokerOffsets) -> None:
         self._backing = backing
         self._topics = topics
         self._offsets = offsets
@@ -45,19 +46,19 @@ class Groups:
     # -- for members ------------------------------------------------------------------------------------------
 
     def join(self, topic: TopicName, group: str, *, session_timeout_ms: float = DEFAULT_SESSION_TIMEOUT_MS) -> Member:
-        """Take a new member into a group; report() says what it reads.
+        """Add a new member to a group; report() returns its assignment.
 
         Args:
             topic: Stream and topic.
             group: The group's name.
-            session_timeout_ms: How long it may be silent while there are others, and keep what it is asked for.
+            session_timeout_ms: How long it can be silent, or hold a revoked partition, while there are others.
 
         Raises:
-            TopicNotFoundError: there is no such topic.
-            InvalidOptionError: the time is not more than 0.
-            GroupInUseError: it is held, see hold().
+            TopicNotFoundError: the topic does not exist.
+            InvalidOptionError: the timeout is not positive.
+            GroupInUseError: the group is held, see hold().
         """
-        Consumer.group(group)  # checks the name
+        OffsetOwner.group(group)  # checks the name
         if not session_timeout_ms > 0:
             raise InvalidOptionError(f"session_timeout_ms is {session_timeout_ms}", where=group, advice="Use more than 0")
         live = self._registry.group(self._backing.topic(topic), group)
@@ -70,31 +71,31 @@ class Groups:
         return member
 
     def leave(self, topic: TopicName, member: Member) -> None:
-        """Let a member go; what it has not committed comes to others. Leaving twice is fine."""
+        """Remove a member; others receive its uncommitted messages. A second call does nothing."""
         live = self._joined.pop(member.id, None)
         if live is not None:
             with self._changing(live):
                 live.membership.leave(member.id, self._backing.monotonic())
 
     def abandon(self, topic: TopicName, member: Member) -> None:
-        """Let a member go soon: what a finalizer may call, wherever it runs, since it waits for nothing."""
+        """Remove a member soon; never blocks, so a finalizer can call it anywhere."""
         live = self._joined.pop(member.id, None)
         if live is not None:
             live.abandoned.append(member.id)
             self._backing.log.ring_groups()
 
     def report(self, topic: TopicName, member: Member, *, released: Iterable[int] = (), is_resting: bool = False) -> Assignment:
-        """Take note that a member is alive and what it gives up, and return what it reads.
+        """Record a member's heartbeat and released partitions, and return its assignment.
 
         Args:
             topic: Stream and topic.
-            member: Who.
-            released: Partitions it was asked for and has finished.
-            is_resting: Whether it has nothing in hand, and will report before it takes anything.
+            member: The member.
+            released: Revoked partitions that it has finished.
+            is_resting: Whether no message is in progress and the member reports before it takes another one.
 
         Raises:
-            RebalancedError: it is no member any more; it may join again.
-            TopicNotFoundError: there is no such topic.
+            RebalancedError: the member was removed; it can join again.
+            TopicNotFoundError: the topic does not exist.
         """
         record = self._backing.topic(topic)
         live = self._live(topic, member)
@@ -112,49 +113,51 @@ class Groups:
         generation: int,
         generations: Mapping[int, int] = MappingProxyType({}),
         is_resting: bool = False,
+        user_id: int = NO_USER,
     ) -> int:
-        """Commit where a group goes on, for one of its members.
+        """Commit a group's offsets for one of its members.
 
         Args:
             topic: Stream and topic.
-            member: Who commits.
+            member: The committing member.
             offsets: Partition -> offset of the next message.
-            generation: That of its last report.
+            generation: The generation of its last report.
             generations: Partition -> the generation of the partition it was polled from.
             is_resting: As for report().
+            user_id: The server's user who commits, see OffsetStore.commit().
 
         Returns:
-            The generation of the group: where it is not the member's, the member reports.
+            The generation of the group; if it differs from the member's, the member has to report.
 
         Raises:
-            RebalancedError: the member does not have one of the partitions any more; in the others it has committed.
-            OffsetOutOfRangeError: a partition has been purged or made anew since; nothing of it is committed.
+            RebalancedError: the member lost one of the partitions; the others are committed.
+            OffsetOutOfRangeError: a partition was purged or recreated since; nothing in it is committed.
         """
         live = self._live(topic, member)
-        with live.lock:  # as long as it is held, nobody else gets the partition
+        with live.lock:  # while the lock is held, no other member gets the partition
             membership = live.membership
             mine = {number: offset for number, offset in offsets.items() if membership.owns(member.id, number, generation)}
-            self._offsets.commit(topic, Consumer.group(member.group), mine, generations=generations)
+            self._offsets.commit(topic, OffsetOwner.group(member.group), mine, generations=generations, user_id=user_id)
             membership.touch(member.id, self._backing.monotonic(), is_resting=is_resting)
             now = membership.generation
         if len(mine) < len(offsets):
             lost = ", ".join(str(number) for number in sorted(offsets) if number not in mine)
             raise RebalancedError(
-                f"nothing is committed in partition {lost}: another member of group {member.group!r} reads there now",
+                f"nothing is committed in partition {lost}: another member of group {member.group!r} owns it now",
                 where=str(topic),
-                advice="What was in hand there comes again to it; a longer session_timeout_ms leaves more time for a message",
+                advice="Its uncommitted messages are delivered again; a longer session_timeout_ms allows more time for a message",
             )
         return now
 
     def has_changed(self, topic: TopicName, member: Member, generation: int) -> bool:
-        """Return whether there is something new for a member that knows a generation."""
+        """Return whether a group has changed since a member's generation."""
         live = self._live(topic, member)
         return bool(live.abandoned) or live.membership.generation != generation
 
-    # -- from outside -----------------------------------------------------------------------------------------
+    # -- administration --------------------------------------------------------------------------------------
 
     def list(self, topic: TopicName) -> builtins.list[Group]:
-        """Return the groups of a topic, by name: those made, those that have committed, those with members here."""
+        """Return the groups of a topic, by name: created ones, those with commits, those with members here."""
         record = self._backing.topic(topic)
         committed = [who.name for who in self._backing.log.offsets(record).consumers() if who.kind is ConsumerKind.GROUP]
         made = [group.name for group in record.groups]
@@ -165,8 +168,8 @@ class Groups:
         """Return one group.
 
         Raises:
-            TopicNotFoundError: there is no such topic.
-            GroupNotFoundError: nobody has made such a group or committed anything for it, and nobody reads for it.
+            TopicNotFoundError: the topic does not exist.
+            GroupNotFoundError: the group was not created and has neither commits nor members.
         """
         record = self._backing.topic(topic)
         found = self._describe(record, group)
@@ -174,17 +177,17 @@ class Groups:
             raise GroupNotFoundError(
                 f"topic {str(topic)!r} has no group {group!r}",
                 where=self._backing.log.root,
-                advice="A group is there when somebody has made it, and from its first commit on",
+                advice="A group exists once it is created, or from its first commit on",
             )
         return found
 
     def delete(self, topic: TopicName, group: str) -> None:
-        """Forget a group, and everything it has committed.
+        """Delete a group and its committed offsets.
 
         Raises:
-            GroupNotFoundError: there is no such group.
-            GroupInUseError: it has members, here or in another process.
-            LogLockedError: an existing client has made it, and another process is the log's writer.
+            GroupNotFoundError: the group does not exist.
+            GroupInUseError: the group has members, here or in another process.
+            LogLockedError: an existing client created the group, and another process is the log's writer.
         """
         self.get(topic, group)
         with self._unused(topic, group) as record:
@@ -193,43 +196,45 @@ class Groups:
                     delete_group(self._backing.writable_log(), record, made.id)
             store = self._backing.log.offsets(record)
             for number in range(1, record.partitions + 1):
-                store.forget(Consumer.group(group), number)
+                store.forget(OffsetOwner.group(group), number)
 
-    def seek(self, topic: TopicName, group: str, offsets: Mapping[int, int]) -> Group:
-        """Say where a group goes on; it is made where there is none.
+    def seek(self, topic: TopicName, group: str, offsets: Mapping[int, int], *, user_id: int = NO_USER) -> Group:
+        """Set a group's committed offsets; a missing group is created.
 
         Args:
             topic: Stream and topic.
             group: The group's name.
             offsets: Partition -> offset of the next message to read.
+            user_id: The server's user who seeks, see OffsetStore.commit().
 
         Raises:
-            TopicNotFoundError, PartitionNotFoundError: there is no such place.
+            TopicNotFoundError, PartitionNotFoundError: the topic or the partition does not exist.
             OffsetOutOfRangeError: an offset is not between the partition's first and its end.
             GroupInUseError: the group has members, here or in another process.
         """
-        consumer = Consumer.group(group)
-        places = {place.number: place for place in self._topics.get(topic).partitions}
+        consumer = OffsetOwner.group(group)
+        partitions = {each.number: each for each in self._topics.get(topic).partitions}
         for number, offset in offsets.items():
             self._backing.partition(topic, number)
-            if not places[number].first_offset <= offset <= places[number].end_offset:
+            first, end = partitions[number].first_offset, partitions[number].end_offset
+            if not first <= offset <= end:
                 raise OffsetOutOfRangeError(
                     f"offset {offset} is not in partition {number} of {str(topic)!r}",
-                    advice=f"It has {places[number].first_offset} to {places[number].end_offset}, where the next message comes",
+                    advice=f"It has {first} to {end}, where the next message comes",
                 )
         with self._unused(topic, group):
-            self._offsets.commit(topic, consumer, offsets)
+            self._offsets.commit(topic, consumer, offsets, user_id=user_id)
         return self.get(topic, group)
 
     def hold(self, topic: TopicName, group: str) -> Callable[[], None]:
-        """Keep members out of a group, here and in other processes, while others read for it in a way of their own.
+        """Keep members out of a group, here and in other processes, while connections of existing clients read for it.
 
         Returns:
-            What lets them in again.
+            A function that admits them again.
 
         Raises:
-            TopicNotFoundError: there is no such topic.
-            GroupInUseError: it has members, here or in another process.
+            TopicNotFoundError: the topic does not exist.
+            GroupInUseError: the group has members, here or in another process.
         """
         live = self._registry.group(self._backing.topic(topic), group)
         with self._unused(topic, group):
@@ -241,23 +246,23 @@ class Groups:
 
         return let_go
 
-    # -- what they share --------------------------------------------------------------------------------------
+    # -- shared helpers --------------------------------------------------------------------------------------
 
     def _live(self, topic: TopicName, member: Member) -> LiveGroup:
         try:
             return self._joined[member.id]
         except KeyError:
             raise ClosedError(
-                f"the member has left group {member.group!r}", where=str(topic), advice="Make another with log.consumer()"
+                f"the member has left group {member.group!r}", where=str(topic), advice="Create another with log.consumer()"
             ) from None
 
     @contextmanager
     def _changing(self, live: LiveGroup) -> Iterator[None]:
-        """Hold a group for one thread at a time, and wake those that wait when it has changed."""
+        """Lock a group, and wake waiting members if it has changed."""
         with live.lock:
             before = live.membership.generation
             try:
-                live.bury(self._backing.monotonic())
+                live.remove_abandoned(self._backing.monotonic())
                 yield
             finally:
                 live.release_if_empty()
@@ -267,7 +272,7 @@ class Groups:
 
     @contextmanager
     def _unused(self, topic: TopicName, group: str) -> Iterator[TopicRecord]:
-        """Keep everybody from reading for a group, if nobody does."""
+        """Block all readers of a group without members."""
         record = self._backing.topic(topic)
         live = self._registry.group(record, group)
         with self._changing(live):
@@ -280,23 +285,21 @@ class Groups:
 
     def _in_use(self, topic: TopicName, group: str, who: str) -> GroupInUseError:
         return GroupInUseError(
-            f"group {group!r} of {str(topic)!r} is being read for by {who}",
+            f"group {group!r} of {str(topic)!r} is in use by {who}",
             where=self._backing.log.root,
-            advice="Close its consumers first: they would commit over it",
+            advice="Close its consumers first: their commits would overwrite this one",
         )
 
     def _describe(self, record: TopicRecord, name: str) -> Group:
         live = self._registry.group(record, name)
         with live.lock:
-            live.bury(self._backing.monotonic())
+            live.remove_abandoned(self._backing.monotonic())
             live.release_if_empty()
             members, generation, owners = live.membership.members(), live.membership.generation, live.membership.owners
-        committed = self._offsets.committed(record.name, Consumer.group(name))
+        committed = self._offsets.committed(record.name, OffsetOwner.group(name))
         partitions = tuple(
-            GroupPartition(
-                place.number, committed.get(place.number), place.first_offset, place.end_offset, owners.get(place.number)
-            )
-            for place in self._topics.get(record.name).partitions
+            GroupPartition(each.number, committed.get(each.number), each.first_offset, each.end_offset, owners.get(each.number))
+            for each in self._topics.get(record.name).partitions
         )
         return Group(str(record.name), name, generation if members else 0, members, partitions, live.other_process())
 

@@ -1,11 +1,11 @@
-"""Login limits: who has failed to log in lately, and for how long another attempt is refused without a look at the password.
+"""Login limits: count failed logins, and reject further attempts for a time without checking the password.
 
     by address    10 failures, then 1 s, 2 s, 4 s ... 60 s
     by user        5 failures, likewise, whatever the address
     by both        a user that has logged in from an address is limited by its failures from there alone
 
-Checking a password costs tens of milliseconds of a core by intention, so wrong ones are an attack on everybody's logins.
-The last line keeps strangers from locking a user out, and one address with many users behind it from being cut off.
+Checking a password intentionally costs tens of milliseconds of a core, so wrong ones slow down all logins.
+The last line prevents unauthenticated clients from locking a user out, and keeps an address shared by many users usable.
 """
 
 from __future__ import annotations
@@ -22,28 +22,28 @@ __all__ = ["LoginLimits"]
 
 _ADDRESS_FAILURES: Final = 10
 _USER_FAILURES: Final = 5
-"""So many attempts are free: people mistype, and many share one address."""
+"""Failures without a delay: people mistype, and many share one address."""
 
 _FIRST_S: Final = 1.0
 _LONGEST_S: Final = 60.0
-"""How long the first attempt beyond them is refused, and any one at most: 1,440 guesses a day."""
+"""First and maximum delay, seconds; the maximum allows 1,440 guesses a day."""
 
 _FORGOTTEN_S: Final = 600.0
-"""After so long without a failure nothing is held against anybody."""
+"""Failures are forgotten after this time without another one, seconds."""
 
 _MOST_KEYS: Final = 10_000
-"""So many addresses, users and pairs are remembered of each; the oldest ones are forgotten first."""
+"""Maximum addresses, users and pairs remembered, each; the oldest are evicted first."""
 
 
 class _Failures:
-    """Failures by some key."""
+    """Failed logins by key."""
 
     def __init__(self, free: int) -> None:
         self._free = free
         self._known: OrderedDict[object, tuple[int, float]] = OrderedDict()
 
     def wait_s(self, key: object, now_s: float) -> float:
-        """Return for how long an attempt is refused; 0 or less where it is not."""
+        """Return how long attempts are rejected, seconds; 0 or less if allowed."""
         count, last_s = self._known.get(key, (0, now_s))
         if count < self._free or now_s - last_s > _FORGOTTEN_S:
             return 0.0
@@ -60,10 +60,10 @@ class _Failures:
 
 
 class LoginLimits:
-    """The limits of one server; any thread.
+    """The limits of one server; thread-safe.
 
     Args:
-        monotonic: Returns seconds that never go back.
+        monotonic: A monotonic clock, seconds.
     """
 
     def __init__(self, monotonic: Callable[[], float]) -> None:
@@ -75,11 +75,11 @@ class LoginLimits:
         self._good: OrderedDict[tuple[str, str], None] = OrderedDict()
 
     def check(self, address: str, user: str) -> None:
-        """Refuse an attempt that comes too soon.
+        """Reject an attempt within the delay.
 
         Args:
             address: The peer's host.
-            user: The name that is tried; empty for a token.
+            user: The attempted name; empty for a token.
 
         Raises:
             AuthenticationError: there were too many failures (42).
@@ -98,7 +98,7 @@ class LoginLimits:
             )
 
     def failed(self, address: str, user: str) -> None:
-        """Take note that an attempt has failed; arguments as for check()."""
+        """Record a failed attempt; arguments as for check()."""
         with self._lock:
             now_s, pair = self._monotonic(), (address, user)
             if pair in self._good:
@@ -109,7 +109,7 @@ class LoginLimits:
                 self._by_user.add(user, now_s)
 
     def succeeded(self, address: str, user: str) -> None:
-        """Take note that a user has logged in; arguments as for check()."""
+        """Record a successful login; arguments as for check()."""
         with self._lock:
             pair = address, user
             self._by_pair.forget(pair)

@@ -1,7 +1,7 @@
-"""Members: which session a member of one of our own groups came by, so that it goes with it.
+"""Members: maps members of our own groups to sessions, whose end removes them.
 
-A client may use several connections; a member goes with the last one that spoke for it. One that came over HTTP, where
-nothing ends, goes when it has been silent for its session timeout.
+A client can use several connections; a member is removed with the last one that reported for it. A member over HTTP,
+which has no connections, is removed after its session timeout without a request.
 """
 
 from __future__ import annotations
@@ -21,7 +21,7 @@ __all__ = ["Members"]
 
 
 @dataclass(slots=True)
-class _Known:
+class _KnownMember:
     topic: TopicName
     member: Member
     user_id: int
@@ -31,32 +31,32 @@ class _Known:
 
 
 class Members:
-    """The members that clients have entered; any thread.
+    """The members that clients have created; thread-safe.
 
     Args:
-        groups: What they are members of.
-        monotonic: Returns seconds that never go back.
+        groups: The consumer groups.
+        monotonic: A monotonic clock, seconds.
     """
 
     def __init__(self, groups: Groups, monotonic: Callable[[], float]) -> None:
         self._groups = groups
         self._monotonic = monotonic
         self._lock = threading.Lock()
-        self._known: dict[int, _Known] = {}
+        self._known: dict[int, _KnownMember] = {}
 
     def enter(self, session: Session, topic: TopicName, group: str, timeout_ms: int) -> Member:
-        """Take a new member into a group; see Groups.join()."""
+        """Add a new member to a group; see Groups.join()."""
         member = self._groups.join(topic, group, session_timeout_ms=timeout_ms)
-        known = _Known(topic, member, session.user_id, session, timeout_ms / 1000, self._monotonic())
+        known = _KnownMember(topic, member, session.user_id, session, timeout_ms / 1000, self._monotonic())
         with self._lock:
             self._known[member.id] = known
         return member
 
     def find(self, session: Session, member_id: int) -> Member:
-        """Return a member that this user has entered, and note that it is alive.
+        """Return a member of this user, and record its heartbeat.
 
         Raises:
-            ClosedError: there is none such; it may have gone with its connection.
+            ClosedError: the member does not exist; its connection can have ended.
         """
         with self._lock:
             known = self._known.get(member_id)
@@ -66,10 +66,10 @@ class Members:
         raise ClosedError(f"there is no member {member_id} any more", advice="Enter the group again")
 
     def exit(self, session: Session, member_id: int) -> None:
-        """Let a member go.
+        """Remove a member.
 
         Raises:
-            ClosedError: there is none such.
+            ClosedError: the member does not exist.
         """
         self.find(session, member_id)
         with self._lock:
@@ -78,22 +78,22 @@ class Members:
             self._groups.leave(known.topic, known.member)
 
     def end(self, session: Session) -> None:
-        """Let the members go that a session spoke for last."""
+        """Remove the members whose last report came by a session."""
         self._let_go(lambda known: known.session is session)
 
     def end_all(self) -> None:
-        """Let all members go: the server ends, and others may read for their groups."""
+        """Remove all members at shutdown, so that other processes can read for their groups."""
         self._let_go(lambda known: True)
 
     def sweep(self) -> None:
-        """Let the members go that came over HTTP and have been silent for too long."""
+        """Remove the members over HTTP that exceeded their session timeout."""
         now_s = self._monotonic()
         self._let_go(lambda known: known.session.transport is None and now_s - known.seen_s > known.timeout_s)
 
-    def _let_go(self, is_gone: Callable[[_Known], bool]) -> None:
+    def _let_go(self, is_gone: Callable[[_KnownMember], bool]) -> None:
         with self._lock:
             gone = [number for number, known in self._known.items() if is_gone(known)]
             members = [self._known.pop(number) for number in gone]
         for known in members:
-            with suppress(HeadstreamError):  # the log is closing, or its topic is gone
+            with suppress(HeadstreamError):  # the log is closing, or its topic was deleted
                 self._groups.leave(known.topic, known.member)

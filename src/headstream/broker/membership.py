@@ -1,19 +1,19 @@
-"""Membership: who takes part in one group, and who has which partition. Sans-IO: time is an argument.
+"""GroupMembers: the members of one group and the owners of its partitions. Sans-IO: time is an argument.
 
-    membership.join(7, 60, now)                       a member comes: partitions are divided anew
-    membership.report(7, [1, 2, 3], now)              what it has now; with it a member says that it is alive
-    membership.report(7, [1, 2, 3], now, released=(2,))   it has finished what it was asked to give up
-    membership.owns(7, 2, generation)                 whether it has had it since then, and so may commit there
-    membership.leave(7, now)                          it goes
+    membership.join(7, 60, now)                       a member joins: partitions are reassigned
+    membership.report(7, [1, 2, 3], now)              heartbeat; returns the member's assignment
+    membership.report(7, [1, 2, 3], now, released=(2,))   it has finished a revoked partition
+    membership.owns(7, 2, generation)                 whether it has owned it since then, and so can commit
+    membership.leave(7, now)                          it leaves
 
-A partition goes from one member to another when the first has finished what it has in hand: it is asked for it
-(Assignment.revoked), and gives it up (released). It is taken away
+A partition moves between members when its owner has finished its messages in progress: the partition is
+revoked (Assignment.revoked), and the owner releases it (released). It is taken away
 
-- at once from a member that rests: one with nothing in hand, that reports before it takes anything in hand again;
-- after the session timeout from a member that does not give it up;
-- from a member that has been silent for its session timeout while there are others. It is a member no more, and joins again.
+- at once from a resting member: one without messages in progress that reports before it takes more;
+- after the session timeout from a member that does not release it;
+- from a member silent for its session timeout while there are others. It is removed, and can join again.
 
-Who has lost a partition may not commit there any more; what it had in hand goes to the next owner again.
+A member cannot commit in a partition it has lost; the next owner receives its uncommitted messages again.
 """
 
 from __future__ import annotations
@@ -25,7 +25,7 @@ from headstream.broker.assignment import assign
 from headstream.errors import RebalancedError
 from headstream.model.groups import Assignment, GroupMember
 
-__all__ = ["Membership"]
+__all__ = ["GroupMembers"]
 
 
 @dataclass(slots=True)
@@ -33,10 +33,10 @@ class _Member:
     session_timeout_s: float
     seen_s: float
     is_resting: bool = True
-    told: Assignment = field(default_factory=lambda: Assignment(-1))
+    assigned: Assignment = field(default_factory=lambda: Assignment(-1))
 
 
-class Membership:
+class GroupMembers:
     """The members of one group; one thread at a time."""
 
     def __init__(self) -> None:
@@ -55,47 +55,47 @@ class Membership:
 
     @property
     def owners(self) -> dict[int, int]:
-        """Partition -> the member that has it."""
+        """Partition -> its owner."""
         return dict(self._owners)
 
     def members(self) -> tuple[GroupMember, ...]:
-        """Return the members and what they have, in the order they joined."""
+        """Return the members and their partitions, in the order they joined."""
         return tuple(
             GroupMember(member, tuple(partition for partition, owner in sorted(self._owners.items()) if owner == member))
             for member in self._members
         )
 
     def join(self, member: int, session_timeout_s: float, now_s: float) -> None:
-        """Take in a member; one that is there already begins anew, without partitions.
+        """Add a member; an existing one restarts without partitions.
 
         Args:
             member: Its id.
-            session_timeout_s: How long it may be silent, or keep what it is asked for, seconds.
-            now_s: The time, in seconds that never go back.
+            session_timeout_s: How long it can be silent, or hold a revoked partition, seconds.
+            now_s: Monotonic time, seconds.
         """
         self._owners = {partition: owner for partition, owner in self._owners.items() if owner != member}
         self._members[member] = _Member(session_timeout_s, now_s)
         self._divide(now_s)
 
     def leave(self, member: int, now_s: float) -> None:
-        """Let a member go; what it has is for the others at once. Leaving twice is fine."""
+        """Remove a member; its partitions are free at once. A second call does nothing."""
         if self._members.pop(member, None) is not None:
             self._divide(now_s)
 
     def report(
         self, member: int, partitions: Sequence[int], now_s: float, *, released: Iterable[int] = (), is_resting: bool = False
     ) -> Assignment:
-        """Take note that a member is alive and what it gives up, and return what it has.
+        """Record a member's heartbeat and released partitions, and return its assignment.
 
         Args:
             member: Its id.
-            partitions: The numbers of the topic's partitions as they are now, ascending.
-            now_s: The time, in seconds that never go back.
-            released: Partitions it was asked for and has finished.
-            is_resting: Whether it has nothing in hand, and will report before it takes anything.
+            partitions: The current partition numbers of the topic, ascending.
+            now_s: Monotonic time, seconds.
+            released: Revoked partitions that it has finished.
+            is_resting: Whether no message is in progress and the member reports before it takes another one.
 
         Raises:
-            RebalancedError: it is no member (any more); it may join again.
+            RebalancedError: it is not a member, or was removed; it can join again.
         """
         state = self._known(member)
         state.seen_s, state.is_resting = now_s, is_resting
@@ -111,7 +111,7 @@ class Membership:
         return self._assignment(member, state)
 
     def touch(self, member: int, now_s: float, *, is_resting: bool) -> None:
-        """Take note that a member is alive; nothing where it is none any more."""
+        """Record a member's heartbeat; does nothing after its removal."""
         state = self._members.get(member)
         if state is not None:
             state.seen_s, state.is_resting = now_s, is_resting
@@ -119,15 +119,15 @@ class Membership:
                 self._divide(now_s)
 
     def owns(self, member: int, partition: int, generation: int) -> bool:
-        """Return whether a member has a partition, and has had it since a generation; also one it is asked to give up."""
+        """Return whether a member has owned a partition since a generation; true for a revoked one until its release."""
         return self._owners.get(partition) == member and self._since[partition] <= generation
 
     def _known(self, member: int) -> _Member:
         state = self._members.get(member)
         if state is None:
             raise RebalancedError(
-                f"member {member} is not in the group any more: it was silent for too long, and others took its partitions",
-                advice="Its last messages come again to another; a longer session_timeout_ms leaves more time for a message",
+                f"member {member} timed out and left the group; its partitions went to other members",
+                advice="Its uncommitted messages are delivered again; a longer session_timeout_ms allows more time for a message",
             )
         return state
 
@@ -142,7 +142,7 @@ class Membership:
         return bool(silent)
 
     def _divide(self, now_s: float) -> None:
-        """Say anew who is to have what, and hand over what can be."""
+        """Recompute the assignment, and move the partitions that are free."""
         targets = assign(list(self._members), self._partitions, self._owners)
         owners: dict[int, int] = {}
         asked_s: dict[int, float] = {}
@@ -164,11 +164,11 @@ class Membership:
             self._owners, self._targets = owners, targets
 
     def _assignment(self, member: int, state: _Member) -> Assignment:
-        if state.told.generation != self.generation:
+        if state.assigned.generation != self.generation:
             kept: dict[int, int] = {}
             revoked: dict[int, int] = {}
             for partition, owner in self._owners.items():
                 if owner == member:
                     (kept if self._targets[partition] == member else revoked)[partition] = self._since[partition]
-            state.told = Assignment(self.generation, kept, revoked)
-        return state.told
+            state.assigned = Assignment(self.generation, kept, revoked)
+        return state.assigned

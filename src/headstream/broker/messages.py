@@ -3,41 +3,50 @@
 from __future__ import annotations
 
 import functools
+import threading
 from collections.abc import Callable, Iterable, Mapping
 from typing import Final
 
 from headstream.broker.appends import Appends
 from headstream.broker.backing import Backing
 from headstream.broker.groups import Groups
-from headstream.broker.states import select
+from headstream.broker.page import Wanted, find_start, read_page
 from headstream.broker.waits import Wait
-from headstream.codec.batch.scan import take
 from headstream.errors import (
     CorruptLogError,
     CorruptSendError,
+    HeaderError,
     OffsetOutOfRangeError,
     PartitionNotFoundError,
 )
+from headstream.filters.filter import Filter, check_states
+from headstream.log.partition.offset_file_counts import NO_USER
 from headstream.model.groups import Member
 from headstream.model.identifiers import TopicName
 from headstream.model.message import MessageState, StateChange
-from headstream.model.polling import Consumer, Polled, PollingKind, PollingStrategy, check_poll
+from headstream.model.polling import OffsetOwner, Polled, PollingKind, PollingStrategy, check_poll
 from headstream.model.topology import MAX_BATCH_BYTES
-from headstream.segments.follower import DEFAULT_CHUNK_BYTES, PartitionFollower
 
 __all__ = ["Messages"]
 _ATTEMPTS: Final = 5
-"""Polls that retention or a purge takes the files from under, at most: they look again at what is there."""
+"""Maximum retries of a poll whose files retention or a purge deleted."""
 
 _AVAILABLE: Final = frozenset({MessageState.AVAILABLE.value})
 
 
 class Messages(Appends):
-    """What can be done with messages."""
+    """Message commands."""
 
     def __init__(self, backing: Backing, groups: Groups) -> None:
         super().__init__(backing)
         self._groups = groups
+        self._counting = threading.Lock()
+        self._scanned_count = self._failed_count = 0
+
+    @property
+    def filter_counts(self) -> tuple[int, int]:
+        """The number of messages that filters have examined, and of those that they could not be applied to."""
+        return self._scanned_count, self._failed_count
 
     def poll(
         self,
@@ -48,27 +57,34 @@ class Messages(Appends):
         *,
         states: frozenset[int] | None = _AVAILABLE,
         size_bytes: int = MAX_BATCH_BYTES,
-        consumer: Consumer | None = None,
+        consumer: OffsetOwner | None = None,
         auto_commit: bool = False,
+        user_id: int = NO_USER,
+        where: Filter | None = None,
     ) -> Polled:
-        """Return messages of a partition as stored bytes; it does not wait for any.
+        """Return messages of a partition as stored bytes, without waiting.
 
         Args:
             topic: Stream and topic.
             partition: From 1.
-            strategy: Where to begin; an offset that has been dropped stands for the first one that is there.
-            count: The most messages, 1 or more.
-            states: State codes to deliver, the others are stepped over; None delivers all.
-            size_bytes: About the most bytes; one message comes whatever its size.
-            consumer: Who polls: needed to begin at `next`, and to commit.
-            auto_commit: Whether what is delivered is committed for the consumer at once.
+            strategy: Where to begin; an expired offset starts at the first retained one.
+            count: Maximum number of messages, at least 1.
+            states: State codes to deliver; other messages are skipped. None delivers all.
+            size_bytes: Approximate maximum size, bytes; at least one message is returned.
+            consumer: The polling consumer; required for `next` and to commit.
+            auto_commit: Whether to commit the delivered messages for the consumer at once.
+            user_id: The server's user who commits, see OffsetStore.commit().
+            where: The filter that chooses among the messages in these states. One poll examines SCAN_BYTES of them, and
+                returns how far it came, also if none matches.
 
         Raises:
-            TopicNotFoundError, PartitionNotFoundError: there is no such place.
+            ConsumersLimitError: the consumer that commits is new, and the user has made as many as it may.
+            TopicNotFoundError, PartitionNotFoundError: the topic or the partition does not exist.
             InvalidInputError: an argument is out of range, or the consumer is missing.
-            CorruptSendError: the next messages are damaged; a poll from its until_offset goes on behind them.
+            CorruptSendError: the next messages are damaged; a poll from its until_offset skips them.
         """
-        check_poll(topic, strategy, count, size_bytes, consumer, auto_commit)
+        check_poll(topic, strategy, count, size_bytes, consumer, auto_commit, is_filtered=where is not None)
+        wanted = Wanted(count, size_bytes, states, None if where is None else check_states(where, states))
         log = self._backing.log
         for attempts_left in range(_ATTEMPTS - 1, -1, -1):
             record = self._backing.partition(topic, partition)
@@ -77,37 +93,45 @@ class Messages(Appends):
                 committed = log.offsets(record).committed(consumer, partition)
             written_end = log.written_end(record, partition) or None if log.is_writer else None
             next_exception = functools.partial(log.states.next_exception, record, partition)
+            next_wanted = functools.partial(log.states.next_wanted, record, partition)
             try:
                 with log.reading(record, partition) as follower:
                     if attempts_left < _ATTEMPTS - 1:
                         follower.refresh()
-                    start = _start(follower, strategy, committed, count, written_end)
+                    start = find_start(follower, strategy, committed, count, written_end)
                     place = partition, record.generation(partition)
-                    polled = _read(follower, place, start, count, states, size_bytes, next_exception)
+                    polled = read_page(follower, place, start, wanted, next_exception, next_wanted)
                 break
-            except (OffsetOutOfRangeError, PartitionNotFoundError):  # dropped, purged or deleted at this moment
+            except (OffsetOutOfRangeError, PartitionNotFoundError):  # concurrently expired, purged or deleted
                 if not attempts_left:
                     raise
             except CorruptSendError as error:
                 raise _with_place(error, topic, partition) from error
-        if auto_commit and consumer is not None and polled.count:
-            log.offsets(record).commit(consumer, partition, polled.next_offset, self._backing.clock_us())
+            except HeaderError as error:  # of the filter
+                error.where = f"{topic}, partition {partition}"
+                raise
+        if where is not None:
+            with self._counting:
+                self._scanned_count += polled.scanned_count
+                self._failed_count += polled.failed_count
+        if auto_commit and consumer is not None and (polled.count or polled.scanned_count):
+            log.offsets(record).commit(consumer, partition, polled.next_offset, self._backing.clock_us(), user_id)
         return polled
 
     def measure(self, topic: TopicName, partition: int, from_offset: int, until_offset: int, size_bytes: int) -> tuple[int, int]:
-        """Return about how many stored bytes a range has, and where the last send ends that is within so many bytes.
+        """Estimate the stored bytes of a range, and return the end of the last send within a size.
 
-        It asks the indexes alone. Where a damaged one cannot say, that is 0 bytes, and the partition's end.
+        Reads only the indexes. For a damaged one the result is 0 bytes and the partition's end.
 
         Args:
             topic: Stream and topic.
             partition: From 1.
-            from_offset: The first one; dropped ones have no bytes.
-            until_offset: One past the last one.
-            size_bytes: How many bytes are to be found the end of: the first send's, where it is bigger.
+            from_offset: The first offset; expired ones have no bytes.
+            until_offset: One past the last offset.
+            size_bytes: Size to find the end of, bytes; the first send is included even if it is larger.
 
         Raises:
-            TopicNotFoundError, PartitionNotFoundError: there is no such place.
+            TopicNotFoundError, PartitionNotFoundError: the topic or the partition does not exist.
         """
         record = self._backing.partition(topic, partition)
         with self._backing.log.reading(record, partition) as follower:
@@ -123,37 +147,37 @@ class Messages(Appends):
     def set_state(
         self, topic: TopicName, partition: int, offsets: Iterable[int], state: int, *, reason: str = "", by: str = ""
     ) -> None:
-        """Set the state of messages, and record why; it is durable when this returns.
+        """Set the state of messages and record the reason; the change is durable when this returns.
 
         Args:
             topic: Stream and topic.
             partition: From 1.
-            offsets: Which messages.
+            offsets: Offsets of the messages.
             state: A state code, 1 to 255.
-            reason: Why.
-            by: Who says so.
+            reason: The reason.
+            by: The author.
 
         Raises:
-            TopicNotFoundError, PartitionNotFoundError: there is no such place.
-            OffsetOutOfRangeError: one of the messages is not there; nothing is changed.
+            TopicNotFoundError, PartitionNotFoundError: the topic or the partition does not exist.
+            OffsetOutOfRangeError: one of the messages does not exist; nothing is changed.
             LogLockedError: another process is the writer.
         """
         log = self._backing.writable_log()
         record = self._backing.partition(topic, partition)
-        log.partition(record, partition).sync()  # a state outlives a power cut, and so what it is the state of has to
+        log.partition(record, partition).sync()  # a state survives a power cut, so its message has to
         log.states.set(record, partition, offsets, StateChange(-1, state, reason, by, self._backing.clock_us()))
 
     def states(self, topic: TopicName, partition: int, from_offset: int = 0, count: int = -1) -> list[StateChange]:
-        """Return the messages of a partition that are not available, by offset, with why, by whom and when.
+        """Return the messages of a partition that are not available, by offset, with reason, author and time.
 
         Args:
             topic: Stream and topic.
             partition: From 1.
-            from_offset: The first offset that is looked at.
-            count: The most messages; less than 0 is all.
+            from_offset: The first offset to check.
+            count: Maximum number of messages; negative is all.
 
         Raises:
-            TopicNotFoundError, PartitionNotFoundError: there is no such place.
+            TopicNotFoundError, PartitionNotFoundError: the topic or the partition does not exist.
         """
         record = self._backing.partition(topic, partition)
         return self._backing.log.states.changes(record, partition, from_offset, count)
@@ -172,9 +196,9 @@ class Messages(Appends):
         Args:
             topic: Stream and topic.
             positions: Partition -> offset.
-            timeout_ms: How long to wait at most.
-            member: Who waits in a group: something new in its group ends the wait too,
-            generation: the generation that it knows.
+            timeout_ms: Maximum wait, milliseconds.
+            member: The waiting group member: a change of its group ends the wait too.
+            generation: The member's generation.
         """
         directories, is_there = self._look_for(topic, positions, member, generation)
         return self._backing.log.wait(directories, is_there, timeout_ms / 1000, self._backing.monotonic)
@@ -188,14 +212,14 @@ class Messages(Appends):
         member: Member | None = None,
         generation: int = 0,
     ) -> Wait:
-        """Begin to wait without a thread; arguments as for wait().
+        """Start a wait that blocks no thread; arguments as for wait().
 
         Args:
             topic: Stream and topic.
             positions: Partition -> offset.
             on_ring: See Wait.
-            member: Who waits in a group.
-            generation: The generation that it knows.
+            member: The waiting group member.
+            generation: The member's generation.
         """
         directories, is_there = self._look_for(topic, positions, member, generation)
         return Wait(self._backing.log.waiting, directories, lambda: is_there(directories), on_ring)
@@ -203,7 +227,7 @@ class Messages(Appends):
     def _look_for(
         self, topic: TopicName, positions: Mapping[int, int], member: Member | None, generation: int
     ) -> tuple[list[str], Callable[[Iterable[str]], bool]]:
-        """Return the directories that a wait is about, and how to look whether there is something in some of them."""
+        """Return the directories that a wait watches, and a function that checks some of them for messages."""
         backing, log = self._backing, self._backing.log
         records = {partition: backing.partition(topic, partition) for partition in positions}
         places = {log.partition_directory(record, partition): partition for partition, record in records.items()}
@@ -211,7 +235,7 @@ class Messages(Appends):
         def end_offset(partition: int) -> int:
             written_end = log.written_end(records[partition], partition) if log.is_writer else 0
             if written_end:
-                return written_end  # and no look at the files
+                return written_end  # without reading the files
             with log.reading(records[partition], partition) as follower:
                 follower.refresh()
                 return follower.end_offset
@@ -222,18 +246,18 @@ class Messages(Appends):
             for partition in (places[directory] for directory in directories if directory in places):
                 try:
                     if self._is_made_anew(records[partition], partition):
-                        return True  # purged, or deleted and made again: the next poll tells
+                        return True  # purged or recreated: the next poll reports it
                     if end_offset(partition) != positions[partition]:
-                        return True  # something is there, or the position never was: the next poll tells
+                        return True  # a message exists, or the position is invalid: the next poll reports it
                 except (OffsetOutOfRangeError, PartitionNotFoundError):
-                    return True  # dropped, purged or deleted just now: the next poll tells
+                    return True  # concurrently expired, purged or deleted: the next poll reports it
             return False
 
         return ([*places] if member is None else [*places, log.groups_directory]), is_there
 
 
 def _with_place(error: CorruptSendError, topic: TopicName, partition: int) -> CorruptSendError:
-    """Return the error of messages that cannot be read, in the words of who polls."""
+    """Return the error for unreadable messages, with the topic and partition of the poll."""
     return CorruptSendError(
         f"messages of {topic}, partition {partition}, cannot be read: {error.what}",
         where=error.where,
@@ -242,76 +266,3 @@ def _with_place(error: CorruptSendError, topic: TopicName, partition: int) -> Co
         from_offset=error.from_offset,
         until_offset=error.until_offset,
     )
-
-
-def _start(
-    follower: PartitionFollower, strategy: PollingStrategy, committed: int | None, count: int, written_end: int | None
-) -> int:
-    """Return the offset that a poll begins at; what the follower knows needs no look at the files.
-
-    That is all there is where it knows what the writer, if that is this process, has written last.
-    """
-    offset = strategy.value if strategy.kind is PollingKind.OFFSET else committed
-    if offset is not None:
-        is_known = offset <= follower.end_offset - count or follower.end_offset == written_end
-        if not (follower.first_offset <= offset and is_known):
-            follower.refresh()
-    else:
-        follower.refresh()
-        if strategy.kind is PollingKind.TIMESTAMP:
-            offset = follower.offset_of(strategy.value)
-        elif strategy.kind is PollingKind.LAST:
-            offset = follower.find_last(count)
-        else:
-            offset = follower.first_offset
-    return max(offset, follower.first_offset)
-
-
-def _read(
-    follower: PartitionFollower,
-    place: tuple[int, int],
-    start: int,
-    count: int,
-    states: frozenset[int] | None,
-    size_bytes: int,
-    next_exception: Callable[[int], int | None],
-) -> Polled:
-    """Read on from an offset of a place (partition, generation) until there are as many messages as wanted, or no more.
-
-    Only where a message may not be available are states looked at; see log/states.py for why that is asked twice.
-    """
-    chunks: list[memoryview] = []
-    found, rest, offset, end = 0, size_bytes, start, follower.end_offset
-    wants_available = states is None or MessageState.AVAILABLE in states
-    has_exceptions = next_exception(0) is not None
-    if has_exceptions:
-        follower.refresh()  # what was set aside in a segment that has been compacted since stands in its new files alone
-    while found < count and offset < end and rest > 0:
-        before = next_exception(offset) if has_exceptions else None
-        if not wants_available:
-            offset = end if before is None else min(before, end)
-            if offset == end:
-                break
-        until, size = min(end, offset + count - found), min(rest, DEFAULT_CHUNK_BYTES)
-        try:
-            if has_exceptions:
-                chunk, reached = follower.read_chunk(offset, until, size)
-            else:
-                chunk, reached = follower.ahead.read_chunk(follower, offset, until, size)
-        except CorruptSendError:
-            if not found:
-                raise
-            break  # what is before it is delivered, and the next poll begins with it
-        has_exceptions = next_exception(0) is not None
-        if has_exceptions:
-            follower.ahead.forget()
-        after = next_exception(offset) if has_exceptions else None
-        is_mixed = any(first is not None and first < reached for first in (before, after))
-        there = take(chunk, 0, len(chunk), len(chunk))[1] if follower.may_miss(offset) else reached - offset
-        parts, selected = select(chunk, there, states if is_mixed or not wants_available else None)
-        chunks += parts
-        found += selected
-        rest -= sum(map(len, parts))
-        offset = reached
-    partition, generation = place
-    return Polled(partition, end, offset, found, tuple(chunks), generation)

@@ -1,4 +1,4 @@
-"""Offsets: how far consumers and groups have come."""
+"""Offsets: committed offsets of consumers and groups."""
 
 from __future__ import annotations
 
@@ -7,20 +7,22 @@ from types import MappingProxyType
 
 from headstream.broker.backing import Backing
 from headstream.errors import OffsetOutOfRangeError
+from headstream.log.log import Log
+from headstream.log.partition.offset_file_counts import NO_USER
 from headstream.model.identifiers import TopicName
-from headstream.model.polling import Consumer
+from headstream.model.polling import OffsetOwner
 
-__all__ = ["Offsets"]
+__all__ = ["BrokerOffsets", "limit_consumers"]
 
 
-class Offsets:
-    """What can be done with committed offsets. One is always that of the next message: one past the last that is done."""
+class BrokerOffsets:
+    """Commands for committed offsets. An offset is always that of the next message: one past the last one done."""
 
     def __init__(self, backing: Backing) -> None:
         self._backing = backing
 
-    def committed(self, topic: TopicName, consumer: Consumer) -> dict[int, int]:
-        """Return the committed offset of each partition that has one; TopicNotFoundError where there is no such topic."""
+    def committed(self, topic: TopicName, consumer: OffsetOwner) -> dict[int, int]:
+        """Return the committed offset of each partition that has one; TopicNotFoundError if the topic does not exist."""
         record = self._backing.topic(topic)
         store = self._backing.log.offsets(record)
         found = {number: store.committed(consumer, number) for number in range(1, record.partitions + 1)}
@@ -29,22 +31,25 @@ class Offsets:
     def commit(
         self,
         topic: TopicName,
-        consumer: Consumer,
+        consumer: OffsetOwner,
         offsets: Mapping[int, int],
         *,
         generations: Mapping[int, int] = MappingProxyType({}),
+        user_id: int = NO_USER,
     ) -> None:
-        """Commit where a consumer goes on, from this process or any other.
+        """Commit a consumer's offsets, from this or another process.
 
         Args:
             topic: Stream and topic.
-            consumer: Whose offsets they are.
+            consumer: The owner of the offsets.
             offsets: Partition -> offset of the next message.
-            generations: Partition -> the generation it was polled from, where that is known.
+            generations: Partition -> the generation it was polled from, if known.
+            user_id: The server's user who commits, see OffsetStore.commit().
 
         Raises:
-            TopicNotFoundError, PartitionNotFoundError: there is no such place.
-            OffsetOutOfRangeError: a partition has been purged or made anew since; nothing of it is committed.
+            ConsumersLimitError: the consumer is new, and the user has made as many as it may.
+            TopicNotFoundError, PartitionNotFoundError: the topic or the partition does not exist.
+            OffsetOutOfRangeError: a partition was purged or recreated since; nothing in it is committed.
         """
         now_us = self._backing.clock_us()
         for number, offset in offsets.items():
@@ -52,7 +57,20 @@ class Offsets:
             now = record.generation(number)
             if generations.get(number, now) != now:
                 raise OffsetOutOfRangeError(
-                    f"partition {number} of {str(topic)!r} has been purged or made anew since offset {offset} was reached",
-                    advice="Nothing is committed there: seek() to where to go on",
+                    f"partition {number} of {str(topic)!r} has been purged or recreated since offset {offset} was reached",
+                    advice="Nothing was committed: seek() to the offset to continue at",
                 )
-            self._backing.log.offsets(record).commit(consumer, number, offset, now_us)
+            self._backing.log.offsets(record).commit(consumer, number, offset, now_us, user_id)
+
+
+def limit_consumers(log: Log, most: int) -> None:
+    """Count for how many consumers each user has stored offsets, and limit it from now on.
+
+    Args:
+        log: The log; its files of offsets are read, about 10 us each.
+        most: The most consumers and groups of one user, counted by topic.
+    """
+    for stream in log.snapshot().values():
+        for topic in stream.topics.values():
+            log.offsets(topic).count_files()
+    log.open_offsets.counts.most = most

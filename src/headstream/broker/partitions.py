@@ -1,4 +1,4 @@
-"""Partitions: more of them, or fewer."""
+"""Partitions: add and delete partitions of a topic."""
 
 from __future__ import annotations
 
@@ -12,22 +12,22 @@ __all__ = ["Partitions"]
 
 
 class Partitions:
-    """What can be done with the partitions of a topic."""
+    """Partition commands."""
 
     def __init__(self, backing: Backing, topics: Topics) -> None:
         self._backing = backing
         self._topics = topics
 
     def create(self, topic: TopicName, count: int) -> Topic:
-        """Add partitions to a topic, behind its last one, and return the topic as it is then.
+        """Append partitions to a topic, and return the changed topic.
 
         Args:
             topic: Stream and topic.
-            count: How many, 1 or more.
+            count: Number of partitions to add, at least 1.
 
         Raises:
-            TopicNotFoundError: there is no such topic.
-            InvalidOptionError: the topic would have more than 1000.
+            TopicNotFoundError: the topic does not exist.
+            InvalidOptionError: the topic would have more than 1000 partitions.
             LogLockedError: another process is the writer.
         """
         log = self._backing.writable_log()
@@ -35,15 +35,15 @@ class Partitions:
         return self._topics.get(topic)
 
     def delete(self, topic: TopicName, count: int) -> Topic:
-        """Delete the highest numbered partitions of a topic, with their messages, and return the topic as it is then.
+        """Delete the highest numbered partitions of a topic, with their messages, and return the changed topic.
 
         Args:
             topic: Stream and topic.
-            count: How many; one at least stays.
+            count: Number of partitions to delete; at least one remains.
 
         Raises:
-            TopicNotFoundError: there is no such topic.
-            InvalidOptionError: none would stay.
+            TopicNotFoundError: the topic does not exist.
+            InvalidOptionError: no partition would remain.
             LogLockedError: another process is the writer.
         """
         log = self._backing.writable_log()

@@ -1,9 +1,9 @@
-"""Passwords: what is kept of them, and how one is checked.
+"""Passwords: hashed for storage, and verified.
 
     kept    bcrypt(base64(sha256(password)))
 
-bcrypt takes 72 bytes and no NUL, a password has up to 100 of any: so its digest is hashed in its place. Hashing and
-checking cost tens of milliseconds, by intention, and run without the interpreter's lock: they belong on a worker thread.
+bcrypt takes 72 bytes without NUL, a password has up to 100 arbitrary bytes: so its digest is hashed instead. Hashing and
+checking intentionally cost tens of milliseconds and release the interpreter's lock: run them on a worker thread.
 """
 
 from __future__ import annotations
@@ -23,21 +23,21 @@ class Passwords:
 
     def __init__(self, rounds: int) -> None:
         self._rounds = rounds
-        # Of no password: checking against it takes as long as against one of these rounds.
+        # Matches no password; checking it takes as long as a real hash of these rounds.
         self._nobodys = f"$2b${rounds:02d}${'.' * 53}"
 
     def hash(self, password: str) -> str:
-        """Return what is to be kept of a password."""
+        """Return a password's hash."""
         import bcrypt
 
         return bcrypt.hashpw(_digest(password), bcrypt.gensalt(self._rounds)).decode()
 
     def check(self, password: str, kept: str | None) -> bool:
-        """Return whether a password is the one that something was kept of.
+        """Return whether a password matches a hash.
 
         Args:
             password: The password.
-            kept: As hash() returns it; None, where there is no such user, takes as long and is never right.
+            kept: The result of hash(); None, for an unknown user, takes as long and never matches.
         """
         import bcrypt
 

@@ -1,7 +1,7 @@
-"""Rights: what a user may do, out of the permissions that were given to it.
+"""Rights: the operations that a user's permissions allow.
 
-An operation is allowed by any one of the permissions in its row of the table: one for everything on the server, one of the
-stream it is about, or one of the topic. Nothing else counts: whoever has `poll_messages` alone may poll.
+Any one permission in an operation's row of the table allows it: a global one, one of the stream, or one of the
+topic. Nothing else is required: `poll_messages` alone allows polls.
 """
 
 from __future__ import annotations
@@ -28,34 +28,34 @@ class _Row(NamedTuple):
 
 _TOPICS: Final = "manage_streams read_streams manage_topics read_topics"
 _TABLE: Final[dict[str, _Row]] = {
-    "look at the server": _Row("manage_servers read_servers"),
-    "look at users": _Row("manage_users read_users"),
+    "read the server": _Row("manage_servers read_servers"),
+    "read users": _Row("manage_users read_users"),
     "manage users": _Row("manage_users"),
     "list streams": _Row("manage_streams read_streams"),
-    "look at the stream": _Row("manage_streams read_streams", "manage_stream read_stream"),
+    "read the stream": _Row("manage_streams read_streams", "manage_stream read_stream"),
     "create streams": _Row("manage_streams"),
     "change the stream": _Row("manage_streams", "manage_stream"),
     "list the stream's topics": _Row(_TOPICS, "manage_topics read_topics"),
-    "look at the topic": _Row(_TOPICS, "manage_topics read_topics", "manage_topic read_topic"),
+    "read the topic": _Row(_TOPICS, "manage_topics read_topics", "manage_topic read_topic"),
     "create topics": _Row("manage_streams manage_topics", "manage_topics"),
     "change the topic": _Row("manage_streams manage_topics", "manage_topics", "manage_topic"),
     "poll": _Row("poll_messages", "poll_messages read_stream manage_topics read_topics", "poll_messages read_topic manage_topic"),
     "set states": _Row("manage_streams manage_topics", "manage_topics", "manage_topic"),
     "send": _Row("send_messages", "send_messages manage_stream manage_topics", "send_messages manage_topic"),
 }
-"""Who sets messages aside hides them from every consumer: that takes the right to manage the topic, which a sender has not."""
-_NOT_OF_STREAMS: Final = frozenset({"look at the server", "look at users", "manage users"})
+"""Setting states hides messages from every consumer, so it requires managing the topic, which a sender is not allowed to."""
+_NOT_OF_STREAMS: Final = frozenset({"read the server", "read users", "manage users"})
 _NOTHING: Final[frozenset[str]] = frozenset()
 
 
 class Rights:
-    """What one user may do; each method returns when it may, and raises PermissionDeniedError (41) when it may not.
+    """The rights of one user; each method returns if the operation is allowed, else raises PermissionDeniedError (41).
 
-    Streams and topics go by their ids, as in the permissions.
+    Streams and topics are given by id, as in the permissions.
 
     Args:
-        user_id: Who.
-        permissions: What was given to it; None is nothing.
+        user_id: The user.
+        permissions: The user's permissions; None grants nothing.
     """
 
     __slots__ = ("_everywhere", "_knows_everything", "_streams", "_topics", "_user_id")
@@ -75,16 +75,16 @@ class Rights:
         }
 
     def read_servers(self) -> None:
-        """Look at the clients that are connected."""
-        self._check("look at the server")
+        """List the connected clients."""
+        self._check("read the server")
 
     def read_users(self, user_id: int = 0) -> None:
-        """Look at a user, which everybody may at itself; 0 is all users."""
+        """Read a user, always allowed for oneself; 0 is all users."""
         if user_id != self._user_id:
-            self._check("look at users")
+            self._check("read users")
 
     def manage_users(self, user_id: int = 0) -> None:
-        """Make, change and delete users; with a user's id, what everybody may do to itself."""
+        """Create, change and delete users; with a user's id, the operations allowed to that user itself."""
         if user_id != self._user_id:
             self._check("manage users")
 
@@ -94,7 +94,7 @@ class Rights:
 
     def read_stream(self, stream: int) -> None:
         """Look at a stream."""
-        self._check("look at the stream", stream)
+        self._check("read the stream", stream)
 
     def create_stream(self) -> None:
         """Make streams."""
@@ -109,11 +109,11 @@ class Rights:
         self._check("list the stream's topics", stream)
 
     def read_topic(self, stream: int, topic: int) -> None:
-        """Look at a topic, and do what there is to do with its groups."""
-        self._check("look at the topic", stream, topic)
+        """Read a topic, and manage its groups."""
+        self._check("read the topic", stream, topic)
 
     def create_topic(self, stream: int) -> None:
-        """Make topics in a stream."""
+        """Create topics in a stream."""
         self._check("create topics", stream)
 
     def manage_topic(self, stream: int, topic: int) -> None:
@@ -129,27 +129,32 @@ class Rights:
         self._check("send", stream, topic)
 
     def set_state(self, stream: int, topic: int) -> None:
-        """Set the states of messages of a topic: poisoned or unavailable ones are delivered to nobody unasked."""
+        """Set the states of messages of a topic: poisoned or unavailable ones are not delivered by default."""
         self._check("set states", stream, topic)
 
     def send_somewhere(self) -> None:
-        """Send messages to some topic, whichever it is."""
+        """Send messages to at least one topic."""
         if not any("send" in rights for rights in (*self._streams.values(), *self._topics.values())):
             self._check("send")
 
-    def knows_of(self, stream: int = 0) -> bool:
-        """Return whether this user may learn which topics a stream has, or with 0 which streams there are.
+    def poll_somewhere(self) -> None:
+        """Poll messages of some topic, whichever it is."""
+        if not any("poll" in rights for rights in (*self._streams.values(), *self._topics.values())):
+            self._check("poll")
 
-        That takes a right to all of them, whatever the right is. Others are refused alike whether there is one or not.
+    def knows_of(self, stream: int = 0) -> bool:
+        """Return whether this user is allowed to learn the topics of a stream, or with 0 the streams.
+
+        This requires any right to all of them. Other users get the same error for existing and missing ones.
         """
         return self._knows_everything or bool(self._streams.get(stream))
 
     def unknown(self) -> HeadstreamError:
-        """Return the refusal (41) of a user without any right to a stream or topic, which may not be there at all."""
+        """Return the error (41) for a user without any right to a stream or topic, existing or not."""
         return refusal(
             Status.UNAUTHORIZED,
-            f"user {self._user_id} has no permission for such a stream or topic",
-            advice="Look whether there is one, and ask for a permission: for everything, for the stream or for the topic",
+            f"user {self._user_id} has no permission for that stream or topic, or it does not exist",
+            advice="Check the name, and ask an administrator for a permission: for everything, for the stream or for the topic",
         )
 
     def _check(self, what: str, stream: int = 0, topic: int = 0) -> None:
@@ -162,11 +167,14 @@ class Rights:
         if stream and not (self.knows_of(stream) or self._topics.get((stream, topic))):
             raise self.unknown()
         needed = _TABLE[what]
-        places = (("everything", needed.everywhere), ("the stream", needed.stream), ("the topic", needed.topic))
-        wanted = "; ".join(f"for {place} {' or '.join(of.split())}" for place, of in places if of)
+        levels = (("everything", needed.everywhere), ("the stream", needed.stream), ("the topic", needed.topic))
+        wanted = "; ".join(f"for {level} {' or '.join(of.split())}" for level, of in levels if of)
         where = f"stream {stream}, topic {topic}" if topic else f"stream {stream}" if stream else None
         raise refusal(
-            Status.UNAUTHORIZED, f"user {self._user_id} may not {what}", where=where, advice=f"It needs a permission: {wanted}"
+            Status.UNAUTHORIZED,
+            f"user {self._user_id} is not allowed to {what}",
+            where=where,
+            advice=f"It needs a permission: {wanted}",
         )
 
 

@@ -1,4 +1,4 @@
-"""The last lines of the server's log, kept in memory for the archive that tells about a server."""
+"""The last lines of the server's log, buffered in memory for a server's diagnostic archive."""
 
 from __future__ import annotations
 
@@ -9,13 +9,13 @@ from typing import Final
 __all__ = ["RECENT_LINES", "RecentLines"]
 
 _MOST_LINES: Final = 2_000
-"""What hours of a quiet server, or the minutes before a fault, take: with fields, some 400 KB."""
+"""Number of lines: covers hours of an idle server, or the minutes before a fault; with fields, about 400 KB."""
 _LINE_CHARACTERS: Final = 2_000
-"""A traceback is cut behind so many."""
+"""Maximum characters of a line; longer tracebacks are cut."""
 
 
 class RecentLines(logging.Handler):
-    """Keeps the last lines; any thread."""
+    """Buffers the last lines; thread-safe."""
 
     def __init__(self) -> None:
         super().__init__()
@@ -26,7 +26,7 @@ class RecentLines(logging.Handler):
         self._lines.append(self.format(record)[:_LINE_CHARACTERS])
 
     def text(self) -> str:
-        """Return all lines that are kept, the oldest first."""
+        """Return all buffered lines, oldest first."""
         self.acquire()
         try:
             return "".join(f"{line}\n" for line in self._lines)

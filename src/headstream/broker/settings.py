@@ -1,4 +1,4 @@
-"""ServerSettings: what a server decides for everybody, apart from its sockets."""
+"""ServerSettings: the server-wide settings, except its sockets."""
 
 from __future__ import annotations
 
@@ -11,29 +11,31 @@ __all__ = ["DEFAULT_PASSWORD", "DEFAULT_USERNAME", "ServerSettings"]
 
 DEFAULT_USERNAME: Final = "iggy"
 DEFAULT_PASSWORD: Final = "iggy"
-"""What existing clients log in with where nobody has chosen anything."""
+"""The default login of existing clients."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ServerSettings:
-    """What a server decides for everybody.
+    """Server-wide settings.
 
     Args:
-        root_username: The name that user 1 gets when the log is made, 3 to 50 bytes.
-        root_password: Its password then, 3 to 100 bytes.
-        most_tokens: How many personal access tokens a user may have.
-        heartbeat_us: Within 1.2 times this a client pings, or is stale; None asks for none. Microseconds.
-        message_expiry_us: What a topic keeps where its creator leaves it to the server; None is for ever. Microseconds.
-        max_topic_bytes: How much, likewise; None is without limit.
-        fsync: When what is sent to a topic of an existing client is on the disk itself; nothing in its protocol says it.
-        deduplication_count: How many ids such a topic remembers, likewise; None looks for no repeats.
+        root_username: Name of user 1 when the log is created, 3 to 50 bytes.
+        root_password: Its initial password, 3 to 100 bytes.
+        most_tokens: Maximum personal access tokens per user.
+        most_consumers: Maximum consumers and groups, counted by topic, for which a user stores offsets: 4 KiB of disk each.
+        heartbeat_us: A client without a ping for 1.2 times this is stale; None disables the check. Microseconds.
+        message_expiry_us: Default retention of topics, microseconds; None is unlimited.
+        max_topic_bytes: Default size limit of topics, bytes; None is unlimited.
+        fsync: When messages to topics of existing clients are synced to disk; their protocol has no such option.
+        deduplication_count: Number of ids such a topic remembers; None disables deduplication.
         password_rounds: The cost of a password's hash: the logarithm of its rounds, 4 to 31.
-        reported_version: The version of the protocol's original that clients are told.
+        reported_version: The Iggy version reported to clients.
     """
 
     root_username: str = DEFAULT_USERNAME
     root_password: str = field(default=DEFAULT_PASSWORD, repr=False)
     most_tokens: int = 100
+    most_consumers: int = 10_000
     heartbeat_us: int | None = None
     message_expiry_us: int | None = None
     max_topic_bytes: int | None = None

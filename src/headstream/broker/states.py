@@ -1,11 +1,11 @@
-"""Which ranges of stored bytes a poll delivers, by the states of the messages.
+"""Selects the ranges of stored bytes that a poll delivers, by message state.
 
-select(chunk, frozenset({1}))  ->  [(0, 4200), (4300, 9000)]     stepping around the message at byte 4200
+select(chunk, frozenset({1}))  ->  [(0, 4200), (4300, 9000)]     skipping the message at byte 4200
 """
 
 from __future__ import annotations
 
-from headstream.codec.batch.scan import find_states, take
+from headstream.codec.batch.stored.scan import find_states, take
 from headstream.model.message import MessageState
 
 __all__ = ["select"]
@@ -14,11 +14,11 @@ _AVAILABLE = MessageState.AVAILABLE.value
 
 
 def select(stored: memoryview, count: int, states: frozenset[int] | None) -> tuple[list[memoryview], int]:
-    """Return the parts of stored messages that have one of these states, and how many messages they are.
+    """Return the ranges of the messages in one of these states, and their number.
 
     Args:
         stored: Whole stored messages.
-        count: How many they are.
+        count: Number of messages.
         states: State codes; None is all of them.
     """
     if states is None:

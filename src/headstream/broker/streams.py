@@ -5,7 +5,7 @@ from __future__ import annotations
 from headstream.broker.backing import Backing
 from headstream.errors import AlreadyExistsError
 from headstream.log.administration import create_stream, delete_stream, rename_stream
-from headstream.log.catalog import StreamRecord
+from headstream.log.catalog.catalog import StreamRecord
 from headstream.model.identifiers import check_name
 from headstream.model.topology import Stream
 
@@ -13,19 +13,19 @@ __all__ = ["Streams"]
 
 
 class Streams:
-    """What can be done with streams."""
+    """Stream commands."""
 
     def __init__(self, backing: Backing) -> None:
         self._backing = backing
 
     def create(self, name: str) -> Stream:
-        """Make a stream.
+        """Create a stream.
 
         Args:
             name: Without dot or slash.
 
         Raises:
-            AlreadyExistsError: there is one of that name.
+            AlreadyExistsError: the name is taken.
         """
         check_name(name, "stream")
         log = self._backing.writable_log()
@@ -35,22 +35,27 @@ class Streams:
         return self.get(name)
 
     def get(self, name: str) -> Stream:
-        """Return a stream; StreamNotFoundError where there is none."""
+        """Return a stream; StreamNotFoundError if it does not exist."""
         return _stream(self._backing.stream(name))
+
+    def find(self, stream: str | int) -> Stream | None:
+        """Return a stream by name or id, None if it does not exist."""
+        record = self._backing.find_stream(stream)
+        return None if record is None else _stream(record)
 
     def list(self) -> list[Stream]:
         """Return all streams, in the order of their ids."""
         return [_stream(record) for record in self._backing.log.snapshot().values()]
 
     def rename(self, name: str, to: str) -> None:
-        """Give a stream another name; to its own is fine.
+        """Rename a stream; its current name changes nothing.
 
         Args:
             name: The stream.
             to: Its new name, without dot or slash.
 
         Raises:
-            StreamNotFoundError: there is none.
+            StreamNotFoundError: the stream does not exist.
             AlreadyExistsError: another stream has that name.
         """
         check_name(to, "stream")
@@ -64,7 +69,7 @@ class Streams:
             rename_stream(log, record, to)
 
     def delete(self, name: str) -> None:
-        """Delete a stream with all its topics; StreamNotFoundError where there is none."""
+        """Delete a stream with all its topics; StreamNotFoundError if it does not exist."""
         log = self._backing.writable_log()
         self._backing.stream(name)
         delete_stream(log, name)

@@ -1,7 +1,7 @@
-"""Tokens: what a program logs in with in place of a password, and which access tokens of HTTP are withdrawn.
+"""Tokens: personal access tokens, which replace passwords in programs, and revoked HTTP access tokens.
 
-A personal access token is shown once, when it is made. Kept is its SHA-256: of 50 random bytes that is enough, nobody
-finds them by trying.
+A personal access token is shown once, when it is created. Only its SHA-256 is stored, which is enough: 50 random bytes
+cannot be guessed.
 """
 
 from __future__ import annotations
@@ -14,9 +14,9 @@ from collections.abc import Callable
 from typing import Final
 
 from headstream.broker.settings import ServerSettings
-from headstream.log import accounts
-from headstream.log.accounts import TokenRecord
-from headstream.log.catalog import Catalog
+from headstream.log.catalog import accounts
+from headstream.log.catalog.accounts import TokenRecord
+from headstream.log.catalog.catalog import Catalog
 from headstream.wire.refusals import refusal
 from headstream.wire.statuses import Status
 
@@ -27,13 +27,13 @@ _LAST_US: Final = (1 << 63) - 1
 
 
 class Tokens:
-    """The tokens of all users; any thread.
+    """The tokens of all users; thread-safe.
 
     Args:
         catalog: The log's; this process is its writer.
-        settings: How many tokens a user may have.
+        settings: The maximum number of tokens per user.
         clock_us: Returns the time, microseconds since 1970 UTC.
-        entropy: Returns so many random bytes.
+        entropy: Returns the given number of random bytes.
     """
 
     def __init__(
@@ -44,19 +44,19 @@ class Tokens:
         self._clock_us = clock_us
         self._entropy = entropy
         self._lock = threading.Lock()
-        self._revoked = accounts.list_revoked(catalog)  # here too: each request over HTTP asks
+        self._revoked = accounts.list_revoked(catalog)  # cached here: each HTTP request checks it
 
     def create(self, user_id: int, name: str, lifetime_us: int | None = None) -> str:
-        """Make a token and return it: 68 characters, which nobody can be shown again.
+        """Create a token and return it: 68 characters, which cannot be shown again.
 
         Args:
-            user_id: Whose it is.
+            user_id: The token's user.
             name: 3 to 30 bytes.
-            lifetime_us: How long it is good, microseconds; None is for ever.
+            lifetime_us: How long it is valid, microseconds; None is unlimited.
 
         Raises:
-            LimitError: the user has as many as it may have (52).
-            AlreadyExistsError: the user has one of that name (51).
+            LimitError: the user has the maximum number of tokens (52).
+            AlreadyExistsError: the user has a token of that name (51).
         """
         token = base64.b64encode(self._entropy(_RANDOM_BYTES)).decode()
         expires_us = None if lifetime_us is None else min(self._clock_us() + lifetime_us, _LAST_US)
@@ -80,34 +80,34 @@ class Tokens:
         return accounts.list_tokens(self._catalog, user_id)
 
     def delete(self, user_id: int, name: str) -> None:
-        """Delete a user's token; NotFoundError (20) where it has none of that name."""
+        """Delete a user's token; NotFoundError (20) if the name is unknown."""
         with self._lock:
             if not any(each.name == name for each in self.list(user_id)):
                 raise refusal(Status.RESOURCE_NOT_FOUND, f"there is no token {name!r}")
             accounts.delete_token(self._catalog, user_id, name)
 
     def verify(self, token: str) -> int:
-        """Return the id of the user whose token it is.
+        """Return the id of a token's user.
 
         Raises:
-            NotFoundError: there is no such token (20).
-            AuthenticationError: it has expired (54).
+            NotFoundError: the token does not exist (20).
+            AuthenticationError: the token has expired (54).
         """
         record = accounts.find_token(self._catalog, _hash(token))
         if record is None:
-            raise refusal(Status.RESOURCE_NOT_FOUND, "there is no such token", advice="Make one, or use another")
+            raise refusal(Status.RESOURCE_NOT_FOUND, "there is no such token", advice="Create one, or use another")
         if record.expires_us is not None and record.expires_us <= self._clock_us():
             raise refusal(
-                Status.PERSONAL_ACCESS_TOKEN_EXPIRED, f"the token {record.name!r} has expired", advice="Make another one"
+                Status.PERSONAL_ACCESS_TOKEN_EXPIRED, f"the token {record.name!r} has expired", advice="Create another one"
             )
         return record.user_id
 
     def revoke(self, token_id: str, expires_s: int) -> bool:
-        """Withdraw an access token of HTTP, durably, and return whether it was good until now.
+        """Durably revoke an HTTP access token, and return whether it was valid.
 
         Args:
-            token_id: Its own id.
-            expires_s: When it expires by itself, seconds since 1970 UTC.
+            token_id: The token's id.
+            expires_s: When it expires, seconds since 1970 UTC.
         """
         expires_us = min(expires_s * 1_000_000, _LAST_US)
         with self._lock:
@@ -118,11 +118,11 @@ class Tokens:
             return True
 
     def is_revoked(self, token_id: str) -> bool:
-        """Return whether an access token of HTTP was withdrawn."""
+        """Return whether an HTTP access token was revoked."""
         return token_id in self._revoked
 
     def forget_expired(self) -> None:
-        """Forget all tokens that are void by themselves by now."""
+        """Drop all expired tokens."""
         now_us = self._clock_us()
         with self._lock:
             accounts.forget_expired(self._catalog, now_us)

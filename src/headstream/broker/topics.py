@@ -8,7 +8,7 @@ from typing import Final
 from headstream.broker.backing import Backing
 from headstream.errors import AlreadyExistsError, PartitionNotFoundError
 from headstream.log.administration import create_topic, delete_topic, purge_topic, update_topic
-from headstream.log.catalog import TopicRecord
+from headstream.log.catalog.catalog import TopicRecord
 from headstream.model.identifiers import TopicName, check_name
 from headstream.model.topology import Fsync, Limits, Partition, Topic, TopicOptions, check_partition_count
 
@@ -18,7 +18,7 @@ _ATTEMPTS: Final = 5
 
 
 class Topics:
-    """What can be done with topics."""
+    """Topic commands."""
 
     def __init__(self, backing: Backing) -> None:
         self._backing = backing
@@ -33,18 +33,18 @@ class Topics:
         options: TopicOptions | None = None,
         if_not_exists: bool = False,
     ) -> Topic:
-        """Make a topic, and its stream where there is none.
+        """Create a topic, and its stream if missing.
 
         Args:
             name: Stream and topic.
             partitions: 1 to 1000.
-            limits: What its messages may be.
-            fsync: When what was acknowledged is on the disk itself.
-            options: What it keeps and takes; None is everything.
-            if_not_exists: Return the topic of that name where there is one, as it is.
+            limits: The limits of its messages.
+            fsync: When acknowledged messages are synced to disk.
+            options: Retention, compaction and deduplication; None is all off.
+            if_not_exists: Return an existing topic of that name unchanged.
 
         Raises:
-            AlreadyExistsError: there is one of that name.
+            AlreadyExistsError: the name is taken.
             InvalidOptionError: the number of partitions is out of range.
         """
         check_name(name.stream, "stream")
@@ -55,7 +55,7 @@ class Topics:
         log = self._backing.writable_log()
         if self._is_there(name):
             raise AlreadyExistsError(
-                f"there is a topic {str(name)!r} already", where=log.root, advice="Use it, or say if_not_exists=True"
+                f"there is a topic {str(name)!r} already", where=log.root, advice="Use it, or pass if_not_exists=True"
             )
         create_topic(log, name.stream, name.topic, partitions, limits, self._backing.clock_us(), fsync, options)
         log.background.start(self._backing.clock_us)
@@ -66,14 +66,21 @@ class Topics:
         return stream is not None and name.topic in stream.topics
 
     def get(self, name: TopicName) -> Topic:
-        """Return a topic with its partitions as they are now; TopicNotFoundError where there is none."""
+        """Return a topic with its partitions as of now; TopicNotFoundError if it does not exist."""
         for attempts_left in range(_ATTEMPTS - 1, -1, -1):
             try:
                 return self._topic(self._backing.topic(name))
-            except PartitionNotFoundError:  # purged or deleted just now: look it up again
+            except PartitionNotFoundError:  # concurrently purged or deleted: look it up again
                 if not attempts_left:
                     raise
         raise AssertionError("the last attempt returns or raises")
+
+    def find(self, stream: str | int, topic: str | int) -> Topic | None:
+        """Return a topic by the names or ids of its stream and itself, None if it does not exist."""
+        record = self._backing.find_stream(stream)
+        topics = () if record is None else record.topics.values()
+        found = next((each for each in topics if topic in (each.id, each.name.topic)), None)
+        return None if found is None else self.get(found.name)
 
     def list(self, stream: str | None = None) -> list[Topic]:
         """Return all topics of one stream, or of all, in the order of their ids."""
@@ -81,19 +88,19 @@ class Topics:
         return [self._topic(topic) for record in streams for topic in record.topics.values()]
 
     def delete(self, name: TopicName) -> None:
-        """Delete a topic with its messages and offsets; TopicNotFoundError where there is none."""
+        """Delete a topic with its messages and offsets; TopicNotFoundError if it does not exist."""
         log = self._backing.writable_log()
         delete_topic(log, self._backing.topic(name))
 
     def update(self, name: TopicName, **changes: int | None) -> Topic:
-        """Change what a topic keeps, and what it takes, and return it.
+        """Change options of a topic, and return it.
 
         Args:
             name: Stream and topic.
-            changes: Options of TopicOptions by name; those that are not named stay as they are.
+            changes: Options of TopicOptions by name; omitted ones stay.
 
         Raises:
-            TopicNotFoundError: there is none.
+            TopicNotFoundError: the topic does not exist.
             InvalidOptionError: a number is out of range.
         """
         log = self._backing.writable_log()
@@ -103,14 +110,14 @@ class Topics:
         return self.get(name)
 
     def rename(self, name: TopicName, to: str) -> None:
-        """Give a topic another name; to its own is fine.
+        """Rename a topic; its current name changes nothing.
 
         Args:
             name: Stream and topic.
             to: The topic's new name in its stream.
 
         Raises:
-            TopicNotFoundError: there is none.
+            TopicNotFoundError: the topic does not exist.
             AlreadyExistsError: another topic of the stream has that name.
         """
         check_name(to, "topic")
@@ -125,7 +132,7 @@ class Topics:
             update_topic(log, record, name=to)
 
     def purge(self, name: TopicName) -> None:
-        """Remove all messages of a topic and all offsets committed in it; TopicNotFoundError where there is none."""
+        """Remove all messages of a topic and all offsets committed in it; TopicNotFoundError if it does not exist."""
         log = self._backing.writable_log()
         purge_topic(log, self._backing.topic(name), self._backing.clock_us())
 
@@ -148,5 +155,5 @@ class Topics:
         with self._backing.log.reading(record, number) as follower:
             follower.refresh()
             size_bytes, count = follower.size_bytes(), follower.messages_count()
-            first, end = follower.first_offset, follower.end_offset  # as of the count: it may have looked again
+            first, end = follower.first_offset, follower.end_offset  # as of the count: the follower can have refreshed since
             return Partition(number, first, end, size_bytes, end - first - count, record.generation(number))

@@ -1,7 +1,7 @@
-"""Users: who there is, with what password, and what each may do.
+"""Users: their names, passwords and permissions.
 
-User 1 is root: it is made with the log's first server, may do everything and stays. This process is the log's writer, so
-all users are known here; each change is in the catalog before it is in effect.
+User 1 is root: it is created by the log's first server, has every permission and cannot be deleted. This process is the
+log's writer, so all users are cached here; each change is stored in the catalog before it takes effect.
 """
 
 from __future__ import annotations
@@ -14,9 +14,9 @@ from headstream.broker.passwords import Passwords
 from headstream.broker.permissions import Rights
 from headstream.broker.settings import ServerSettings
 from headstream.codec.buffer import Reader, Writer
-from headstream.log import accounts
-from headstream.log.accounts import UserRecord
-from headstream.log.catalog import Catalog
+from headstream.log.catalog import accounts
+from headstream.log.catalog.accounts import UserRecord
+from headstream.log.catalog.catalog import Catalog
 from headstream.wire.commands.permissions import GlobalPermissions, Permissions
 from headstream.wire.commands.users import check_password, check_username
 from headstream.wire.refusals import refusal
@@ -26,7 +26,7 @@ from headstream.wire.statuses import Status
 __all__ = ["ROOT", "User", "Users"]
 
 ROOT: Final = 1
-"""The id of the user who is always there."""
+"""The id of root, which always exists."""
 
 _MAX_ID: Final = (1 << 32) - 1
 
@@ -36,9 +36,9 @@ class User:
     """One user.
 
     Args:
-        record: What is kept of it.
-        permissions: What it may do; None is nothing but what everybody may.
-        rights: The same, to ask: another object after each change.
+        record: The stored user.
+        permissions: Its permissions; None grants only what every user is allowed to do.
+        rights: The checks of its permissions; replaced after each change.
     """
 
     record: UserRecord
@@ -52,18 +52,18 @@ class User:
 
 
 class Users:
-    """All users of a server; any thread. What hashes or checks a password takes its time, see passwords.py.
+    """All users of a server; thread-safe. Calls that hash or check a password are slow, see passwords.py.
 
     Args:
         catalog: The log's; this process is its writer.
-        settings: Root's name and password, should there be no users yet, and the cost of a password.
-        now_us: The time, microseconds since 1970 UTC.
+        settings: Root's initial name and password, and the cost of a password hash.
+        now_us: Current time, microseconds since 1970 UTC.
 
     Attributes:
-        known: All by id, in the order of their ids; another object after each change.
+        known: All users by id, in the order of their ids; replaced after each change.
 
     Raises:
-        InvalidInputError: there are no users yet, and root's name (43) or password (44) cannot be one.
+        InvalidInputError: there are no users yet, and root's name (43) or password (44) is invalid.
     """
 
     def __init__(self, catalog: Catalog, settings: ServerSettings, now_us: int) -> None:
@@ -78,7 +78,7 @@ class Users:
             self.create(settings.root_username, settings.root_password, is_active=True, permissions=everything, now_us=now_us)
 
     def _know(self, users: dict[int, User]) -> None:
-        """Take note of all users, by id: who looks for one meanwhile, finds what there was or what there is."""
+        """Replace the cached users; concurrent readers see either the old or the new ones."""
         self.known = users
         self._named = {user.record.name: user for user in users.values()}
 
@@ -86,7 +86,7 @@ class Users:
         return user_id in self.known
 
     def is_good(self, user_id: int, generation: int) -> bool:
-        """Return whether what a user has logged in with is still good: a session or token of a generation of it."""
+        """Return whether a session or token of a user's generation is still valid."""
         user = self.known.get(user_id)
         return user is not None and user.record.is_active and user.record.generation == generation
 
@@ -99,39 +99,39 @@ class Users:
         return self.known.get(named) if isinstance(named, int) else self._named.get(named)
 
     def get(self, named: Identifier) -> User:
-        """Return a user by id or name; NotFoundError (20) where there is none."""
+        """Return a user by id or name; NotFoundError (20) if it does not exist."""
         user = self.find(named)
         if user is None:
-            raise refusal(Status.RESOURCE_NOT_FOUND, f"there is no user {named!r}", advice="list users says who there is")
+            raise refusal(Status.RESOURCE_NOT_FOUND, f"there is no user {named!r}", advice="List the users to see which exist")
         return user
 
     def rights(self, user_id: int) -> Rights:
-        """Return what a user may do, the same object until that changes; AuthenticationError (40) where it is no more."""
+        """Return a user's rights, the same object until they change; AuthenticationError (40) after its deletion."""
         user = self.known.get(user_id)
         if user is None:
             raise refusal(Status.UNAUTHENTICATED, "the user was deleted", advice="Log in as another one")
         return user.rights
 
     def create(self, name: str, password: str, *, is_active: bool, permissions: Permissions | None, now_us: int) -> User:
-        """Make a user.
+        """Create a user.
 
         Args:
             name: 3 to 50 bytes.
             password: 3 to 100 bytes.
-            is_active: Whether it may log in.
-            permissions: What it may do; None is nothing but what everybody may.
-            now_us: The time, microseconds since 1970 UTC.
+            is_active: Whether it is allowed to log in.
+            permissions: Its permissions; None grants only what every user is allowed to do.
+            now_us: Current time, microseconds since 1970 UTC.
 
         Raises:
-            AlreadyExistsError: there is one of that name (46).
-            LimitError: there have been 4,294,967,295 users (55).
+            AlreadyExistsError: the name is taken (46).
+            LimitError: all 4,294,967,295 user ids are used (55).
         """
         self._check_free(name)
         password_hash = self._passwords.hash(password)
         with self._lock:
-            self._check_free(name)  # again: hashing took its time
+            self._check_free(name)  # again: the name can have been taken during the hashing
             if accounts.last_user_id(self._catalog) >= _MAX_ID:
-                raise refusal(Status.USERS_LIMIT_REACHED, "there can be no more users", advice="Start a new log")
+                raise refusal(Status.USERS_LIMIT_REACHED, "the limit of users is reached", advice="Start a new log")
             kept = _to_bytes(permissions)
             id_ = accounts.insert_user(self._catalog, name, password_hash, is_active, kept, now_us)
             user = _user(UserRecord(id_, name, password_hash, is_active, kept, now_us))
@@ -139,10 +139,10 @@ class Users:
         return user
 
     def update(self, named: Identifier, *, name: str | None = None, is_active: bool | None = None) -> None:
-        """Give a user another name or status; None leaves it. What one that is deactivated has logged in with is void.
+        """Change a user's name or status; None leaves it. Deactivation invalidates its sessions and tokens.
 
         Raises:
-            NotFoundError: there is no such user (20).
+            NotFoundError: the user does not exist (20).
             AlreadyExistsError: another user has that name (46).
         """
         with self._lock:
@@ -156,44 +156,46 @@ class Users:
             self._put(record)
 
     def set_permissions(self, named: Identifier, permissions: Permissions | None) -> None:
-        """Say what a user may do; None takes everything.
+        """Set a user's permissions; None revokes all.
 
         Raises:
-            NotFoundError: there is no such user (20).
-            PermissionDeniedError: it is root (49).
+            NotFoundError: the user does not exist (20).
+            PermissionDeniedError: the user is root (49).
         """
         with self._lock:
             record = self.get(named).record
             if record.id == ROOT:
                 raise refusal(
-                    Status.CANNOT_CHANGE_PERMISSIONS, "root's permissions cannot be changed", advice="Make another user for less"
+                    Status.CANNOT_CHANGE_PERMISSIONS,
+                    "root's permissions cannot be changed",
+                    advice="Create another user with fewer permissions",
                 )
             self._put(replace(record, permissions=_to_bytes(permissions)))
 
     def change_password(self, named: Identifier, current: str, new: str) -> User:
-        """Give a user another password, and return it: its tokens are deleted, and what it has logged in with is void.
+        """Change a user's password, and return the user: its tokens are deleted and its sessions invalid.
 
         Raises:
-            NotFoundError: there is no such user (20).
-            AuthenticationError: the current password is another one (42).
+            NotFoundError: the user does not exist (20).
+            AuthenticationError: the current password is wrong (42).
         """
         user = self.get(named)
         if not self._passwords.check(current, user.record.password_hash):
-            raise refusal(Status.INVALID_CREDENTIALS, "the current password is another one")
+            raise refusal(Status.INVALID_CREDENTIALS, "the current password is wrong")
         password_hash = self._passwords.hash(new)
         with self._lock:
             record = self.get(user.id).record
             if record.password_hash != user.record.password_hash:
-                raise refusal(Status.INVALID_CREDENTIALS, "the password was changed at this moment")
+                raise refusal(Status.INVALID_CREDENTIALS, "the password was changed concurrently")
             changed = replace(record, password_hash=password_hash, generation=record.generation + 1)
             return self._put(changed, without_tokens=True)
 
     def delete(self, named: Identifier) -> User:
-        """Delete a user with its tokens, and return what it was.
+        """Delete a user with its tokens, and return the deleted user.
 
         Raises:
-            NotFoundError: there is no such user (20).
-            PermissionDeniedError: it is root (48).
+            NotFoundError: the user does not exist (20).
+            PermissionDeniedError: the user is root (48).
         """
         with self._lock:
             user = self.get(named)
@@ -204,22 +206,24 @@ class Users:
         return user
 
     def verify(self, name: str, password: str) -> User:
-        """Return the user who has a name and a password; it takes as long for a name that nobody has.
+        """Return the user with a name and password; an unknown name takes as long.
 
         Raises:
-            AuthenticationError: the user may not log in (47), or there is none of that name and password (42).
+            AuthenticationError: the user is inactive (47), or the name or password is wrong (42).
         """
         user = self.find(name)
         if user is not None:
             self.check_active(user)
         if self._passwords.check(password, None if user is None else user.record.password_hash) and user is not None:
-            return user  # should it have been changed meanwhile, its generation is one that is not good
-        raise refusal(Status.INVALID_CREDENTIALS, "there is no user of that name and password", advice="See that both are right")
+            return user  # after a concurrent change, its generation is outdated and so invalid
+        raise refusal(Status.INVALID_CREDENTIALS, "wrong user name or password", advice="Check both")
 
     def check_active(self, user: User) -> None:
-        """Refuse (47) a user who may not log in."""
+        """Reject (47) an inactive user."""
         if not user.record.is_active:
-            raise refusal(Status.USER_INACTIVE, f"user {user.record.name!r} is inactive", advice="Have it made active")
+            raise refusal(
+                Status.USER_INACTIVE, f"user {user.record.name!r} is inactive", advice="Ask an administrator to activate it"
+            )
 
     def _check_free(self, name: str) -> None:
         if self.find(name) is not None:

@@ -1,27 +1,27 @@
-"""Wait: a wait for messages that holds no thread. Who began it is called when it may be over, and looks."""
+"""Wait: a wait for messages that blocks no thread. Its callback runs when messages can be available, and checks."""
 
 from __future__ import annotations
 
 from collections.abc import Callable, Collection
 
 from headstream.errors import HeadstreamError
-from headstream.log.waiting import Waiting
+from headstream.log.directory.waiters import Waiters
 
 __all__ = ["Wait"]
 
 
 class Wait:
-    """A wait, from its making to cancel().
+    """A wait, from creation to cancel().
 
     Args:
-        waiting: Where appends ring.
-        directories: What it is about.
-        look: Whether there is something.
-        on_ring: Called, by any thread, which waits for it, when there may be something: once until is_ready is asked again.
+        waiting: Notifies of appends.
+        directories: The directories to watch.
+        look: Checks for messages.
+        on_ring: Called when messages can be available, synchronously in the appending thread; once until is_ready is read again.
     """
 
     def __init__(
-        self, waiting: Waiting, directories: Collection[str], look: Callable[[], bool], on_ring: Callable[[], None]
+        self, waiting: Waiters, directories: Collection[str], look: Callable[[], bool], on_ring: Callable[[], None]
     ) -> None:
         self._waiting = waiting
         self._directories = directories
@@ -32,19 +32,19 @@ class Wait:
 
     @property
     def is_ready(self) -> bool:
-        """Whether there is something, or never will be, as who polls is told; it looks."""
-        self._is_rung = False  # before the look: what comes during it rings again
+        """Whether a poll would return messages or raise; checks the log."""
+        self._is_rung = False  # before the check: an append during it rings again
         try:
             return self._look()
-        except HeadstreamError:  # its topic or partition is gone, say
+        except HeadstreamError:  # its topic or partition was deleted, for example
             return True
 
     def ring(self, directory: str) -> None:
-        """Take note that there may be something in a directory."""
+        """Note that a directory can have messages."""
         if not self._is_rung:
             self._is_rung = True
             self._on_ring()
 
     def cancel(self) -> None:
-        """Wait no more; doing so twice is fine."""
+        """End the wait; a second call does nothing."""
         self._waiting.remove(self._directories, self)

@@ -1,4 +1,4 @@
-"""`python -m headstream.cli`: the program, by the Python that runs this."""
+"""`python -m headstream.cli`: the program, run by the current Python."""
 
 from headstream.cli.main import main
 

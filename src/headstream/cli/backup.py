@@ -1,4 +1,4 @@
-"""`headstream backup`: a whole copy of a log, while it is written to."""
+"""`headstream backup`: a complete copy of a log while it is being written."""
 
 from __future__ import annotations
 
@@ -17,14 +17,14 @@ __all__ = ["backup"]
 @click.command()
 @click.argument("places", nargs=-1, required=True, metavar="[DIR] TARGET")
 @click.option("--url", envvar="HEADSTREAM_URL", show_envvar=True, metavar="URL", help="The log, instead of DIR.")
-@click.option("--keep-identity", is_flag=True, help="The copy takes the log's place: whoever remembers offsets goes on in it.")
+@click.option("--keep-identity", is_flag=True, help="The copy replaces the log: checkpoints and stored offsets continue in it.")
 @output_option
 def backup(places: tuple[str, ...], url: str | None, *, keep_identity: bool, output: str) -> None:
-    """Copy the log in DIR to TARGET, a directory that is missing or empty, while other processes write to it and read it.
+    """Copy the log in DIR to TARGET, a missing or empty directory, while other processes read and write the log.
 
-    The copy holds everything that was acknowledged before the command began: messages, topics, states, consumer offsets.
-    It gets an identity of its own, so that a Spark checkpoint of the one does not go on in the other by mistake;
-    --keep-identity is for a copy that replaces a log that is lost.
+    The copy contains everything acknowledged before the command started: messages, topics, states, consumer offsets.
+    It gets an identity of its own, so that a Spark checkpoint of one log cannot continue in the other by mistake;
+    use --keep-identity for a copy that replaces a lost log.
 
     \b
     Examples:
@@ -33,11 +33,11 @@ def backup(places: tuple[str, ...], url: str | None, *, keep_identity: bool, out
     """
     import uuid
 
-    from headstream.log.backup import Backup
-    from headstream.log.files import OsFiles
+    from headstream.log.checks.backup import Backup
+    from headstream.log.system.files import OsFiles
 
     if len(places) > 2:
-        raise click.UsageError("Too many places: give DIR and TARGET.")
+        raise click.UsageError("Too many arguments: give DIR and TARGET.")
     root, target = places[0] if len(places) == 2 else _directory_of(url), os.path.realpath(places[-1])
     size_bytes = Backup(os.path.realpath(root), target, OsFiles()).run(None if keep_identity else str(uuid.uuid4()))
     if output == "table":
@@ -48,7 +48,7 @@ def backup(places: tuple[str, ...], url: str | None, *, keep_identity: bool, out
 
 def _directory_of(url: str | None) -> str:
     if not url:
-        raise click.UsageError("No log is named: give DIR and TARGET, or --url and TARGET, or set HEADSTREAM_URL.")
+        raise click.UsageError("No log given: give DIR and TARGET, or --url and TARGET, or set HEADSTREAM_URL.")
     parts = urlsplit(url)
     if parts.scheme != "file" or parts.netloc not in ("", "localhost"):
         raise click.UsageError(f"Only a log in a directory can be copied, not {parts.scheme}://: give DIR or file:///directory.")

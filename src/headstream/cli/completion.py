@@ -1,4 +1,4 @@
-"""`headstream completion`: what a shell needs to complete commands, options, streams and topics."""
+"""`headstream completion`: a shell script that completes commands, options, streams and topics."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ __all__ = ["completion"]
 @click.argument("shell", type=click.Choice(["bash", "zsh", "fish"]))
 @click.pass_context
 def completion(context: click.Context, shell: str) -> None:
-    """Print a script with which SHELL completes commands, options, and the names of streams and topics.
+    """Print a script with which SHELL completes commands, options, and names of streams and topics.
 
     \b
     Examples:
@@ -24,5 +24,5 @@ def completion(context: click.Context, shell: str) -> None:
     """
     kind = get_completion_class(shell)
     if kind is None:
-        raise click.UsageError(f"click knows no {shell}.")
+        raise click.UsageError(f"click does not support {shell}.")
     print_text(kind(context.find_root().command, {}, "headstream", "_HEADSTREAM_COMPLETE").source())

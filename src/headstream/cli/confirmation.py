@@ -1,4 +1,4 @@
-"""Confirmation: what cannot be undone is asked for on a terminal, and needs --yes elsewhere."""
+"""Confirmation of irreversible commands: a question on a terminal, --yes elsewhere."""
 
 from __future__ import annotations
 
@@ -14,16 +14,16 @@ _Function = TypeVar("_Function", bound=Callable[..., Any])
 
 
 def yes_option(function: _Function) -> _Function:
-    """Add --yes, which confirms beforehand."""
-    return click.option("--yes", is_flag=True, help="Do it without asking; needed where standard input is no terminal.")(function)
+    """Add --yes, which confirms in advance."""
+    return click.option("--yes", is_flag=True, help="Do not ask; required if standard input is not a terminal.")(function)
 
 
 def describe_loss(messages: int, size_bytes: int) -> str:
-    """Return what would be gone, as `1,234 messages (5.6 MB)`.
+    """Return what a deletion removes, as `1,234 messages (5.6 MB)`.
 
     Args:
-        messages: How many.
-        size_bytes: Their bytes on disk.
+        messages: Number of messages.
+        size_bytes: Their size on disk.
     """
     from rich.filesize import decimal
 
@@ -31,18 +31,20 @@ def describe_loss(messages: int, size_bytes: int) -> str:
 
 
 def confirm(action: str, *, yes: bool) -> None:
-    """Go on only if a person or --yes says so.
+    """Return only if the user or --yes confirms.
 
     Args:
-        action: What would be done, as `Delete topic shop/orders with 5 messages (1.2 kB)`.
+        action: The action, as `Delete topic shop/orders with 5 messages (1.2 kB)`.
         yes: Whether --yes was given.
 
     Raises:
-        click.UsageError: standard input is no terminal, and --yes was not given; nothing was done.
-        click.Abort: the answer was no.
+        click.UsageError: standard input is not a terminal, and --yes was not given; nothing was done.
+        click.exceptions.Exit: the answer was no; the exit code is 1.
     """
     if yes:
         return
     if not sys.stdin.isatty():
-        raise click.UsageError(f"{action}? This cannot be undone: add --yes to do it without a terminal.")
-    click.confirm(f"{action}? This cannot be undone.", abort=True, err=True)
+        raise click.UsageError(f"{action}? This cannot be undone: add --yes to confirm without a terminal.")
+    if not click.confirm(f"{action}? This cannot be undone.", err=True):
+        click.echo("Nothing was changed.", err=True)
+        raise click.exceptions.Exit(1)

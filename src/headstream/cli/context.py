@@ -25,15 +25,15 @@ def _complete_name(ctx: click.Context, param: click.Parameter, incomplete: str) 
 _name_argument = click.argument("name", shell_complete=_complete_name)
 _location_argument = click.argument("location", metavar="URL", type=Checked("url", Context.of_url))
 _keep_secret_option = click.option(
-    "--keep-secret", is_flag=True, help="Ask for the password (or read it from standard input), and keep it."
+    "--keep-secret", is_flag=True, help="Ask for the password (or read it from standard input), and store it."
 )
 
 
 @click.group()
 def context() -> None:
-    """Servers and logs by name, so that --url need not be given.
+    """Named servers and logs, so that --url need not be given.
 
-    Commands use --url, else HEADSTREAM_URL, else the context that HEADSTREAM_CONTEXT names, else the one in use.
+    Commands use --url, else HEADSTREAM_URL, else the context named by HEADSTREAM_CONTEXT, else the current one.
 
     \b
     Examples:
@@ -46,7 +46,7 @@ def context() -> None:
 @context.command("list")
 @output_option
 def list_contexts(output: str) -> None:
-    """Show every context; no secret is shown.
+    """List all contexts, without secrets.
 
     \b
     Example:
@@ -61,7 +61,7 @@ def list_contexts(output: str) -> None:
 @_name_argument
 @output_option
 def show(name: str, output: str) -> None:
-    """Show one context; no secret is shown.
+    """Show one context, without its secret.
 
     \b
     Example:
@@ -77,10 +77,10 @@ def show(name: str, output: str) -> None:
 @_keep_secret_option
 @output_option
 def create(name: str, location: Context, *, keep_secret: bool, output: str) -> None:
-    """Keep URL as NAME; the first context is in use at once.
+    """Store URL as NAME; the first context becomes the current one.
 
-    A password or token in URL is kept with it, in a file that only you can read. Better leave it out: it is then taken from
-    HEADSTREAM_PASSWORD, or asked for when it is needed.
+    A password or token in URL is stored with it, in a file that only you can read. Better omit it: commands then take it
+    from HEADSTREAM_PASSWORD, or ask for it.
 
     \b
     Examples:
@@ -99,7 +99,7 @@ def create(name: str, location: Context, *, keep_secret: bool, output: str) -> N
 @_keep_secret_option
 @output_option
 def update(name: str, location: Context, *, keep_secret: bool, output: str) -> None:
-    """Change the URL of NAME; a secret that was kept with the old one is forgotten.
+    """Change the URL of NAME; a stored secret of the old one is deleted.
 
     \b
     Example:
@@ -114,7 +114,7 @@ def update(name: str, location: Context, *, keep_secret: bool, output: str) -> N
 @_name_argument
 @output_option
 def use(name: str, output: str) -> None:
-    """Use NAME where no --url is given.
+    """Make NAME the current context, used if no --url is given.
 
     \b
     Example:
@@ -129,7 +129,7 @@ def use(name: str, output: str) -> None:
 @_name_argument
 @output_option
 def delete(name: str, output: str) -> None:
-    """Forget NAME, with its secret.
+    """Delete NAME and its secret.
 
     \b
     Example:

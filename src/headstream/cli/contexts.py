@@ -1,9 +1,9 @@
-"""Contexts: servers and logs by name, kept in a file of the user's that nobody else reads.
+"""Contexts: named servers and logs, stored in a file that only the user can read.
 
     {"current": "prod", "contexts": {"prod": {"url": "headstream://mq:8090?tls=true", "username": "ann", "password": null}}}
 
-The file is $XDG_CONFIG_HOME/headstream/contexts.json (~/.config where that is not set), with mode 0600. A secret need not
-be in it: it is taken from HEADSTREAM_PASSWORD or HEADSTREAM_TOKEN then, or asked for.
+The file is $XDG_CONFIG_HOME/headstream/contexts.json (default ~/.config), with mode 0600. A secret can be omitted: it is then
+taken from HEADSTREAM_PASSWORD or HEADSTREAM_TOKEN, or asked for.
 """
 
 from __future__ import annotations
@@ -15,7 +15,7 @@ from pathlib import Path
 from typing import Any, Final
 from urllib.parse import quote, unquote, urlsplit
 
-from headstream.client.remote.address import mend_slashes
+from headstream.client.remote.address import restore_slashes
 from headstream.errors import AlreadyExistsError, InvalidInputError, NotFoundError, StorageError
 
 __all__ = ["CONTEXT_VARIABLE", "Context", "Contexts", "contexts_path"]
@@ -26,13 +26,13 @@ _SERVERS: Final = ("headstream", "http", "https", "quic")
 
 @dataclass(frozen=True, slots=True)
 class Context:
-    """A server or a log that has a name.
+    """A named server or log.
 
     Args:
         url: Without credentials.
-        username: Who logs in, or None.
-        password: With which password; None is asked for.
-        token: A personal access token in place of both, or None.
+        username: The login name, or None.
+        password: The password; None has the command ask for it.
+        token: A personal access token instead of both, or None.
     """
 
     url: str
@@ -42,13 +42,13 @@ class Context:
 
     @classmethod
     def of_url(cls, url: str) -> Context:
-        """Return what a URL says, its credentials apart.
+        """Return a context from a URL, with its credentials separated.
 
         Raises:
-            InvalidInputError: it is no URL.
+            InvalidInputError: the URL is invalid.
         """
         try:
-            parts = mend_slashes(urlsplit(url))
+            parts = restore_slashes(urlsplit(url))
             username, password = unquote(parts.username or "") or None, unquote(parts.password or "") or None
         except ValueError:
             raise InvalidInputError("this is not a URL") from None
@@ -61,16 +61,17 @@ class Context:
 
     @property
     def is_server(self) -> bool:
-        """Whether somebody has to log in."""
-        return urlsplit(self.url).scheme in _SERVERS
+        """Whether it requires a login."""
+        scheme = urlsplit(self.url).scheme
+        return scheme in _SERVERS or (scheme == "kafka" and self.username is not None)
 
     @property
     def has_secret(self) -> bool:
-        """Whether a password or a token is kept."""
+        """Whether a password or a token is stored."""
         return self.password is not None or self.token is not None
 
     def to_url(self) -> str:
-        """Return the URL with what is known of credentials."""
+        """Return the URL with the known credentials."""
         parts = urlsplit(self.url)
         if self.token is not None:
             credentials = f":{quote(self.token, safe='')}@"
@@ -83,20 +84,20 @@ class Context:
 
 
 def contexts_path() -> Path:
-    """Return where contexts are kept."""
+    """Return the path of the contexts file."""
     home = os.environ.get("XDG_CONFIG_HOME")
     return (Path(home) if home else Path.home() / ".config") / "headstream" / "contexts.json"
 
 
 class Contexts:
-    """The contexts of a user, as the file has them now; what changes them writes it.
+    """The contexts of a user, as the file had them when it was read; changes are written to it.
 
     Args:
-        path: The file; it may be missing.
+        path: The file; it can be missing.
 
     Raises:
-        StorageError: it cannot be read.
-        InvalidInputError: something else is in it.
+        StorageError: the file cannot be read.
+        InvalidInputError: the file is invalid.
     """
 
     def __init__(self, path: Path) -> None:
@@ -115,47 +116,49 @@ class Contexts:
             self.current = document.get("current")
         except (ValueError, TypeError, KeyError, AttributeError):
             raise InvalidInputError(
-                "this is not a file of contexts", where=str(path), advice="Delete it, and make contexts anew"
+                "this is not a file of contexts", where=str(path), advice="Delete it, and create the contexts again"
             ) from None
 
     def items(self) -> list[tuple[str, Context]]:
-        """Return all names with what they stand for, sorted."""
+        """Return all names and contexts, sorted."""
         return sorted(self._contexts.items())
 
     def get(self, name: str) -> Context:
-        """Return a context; NotFoundError where there is none of that name."""
+        """Return a context; NotFoundError if the name is unknown."""
         try:
             return self._contexts[name]
         except KeyError:
-            advice = f"There is {', '.join(sorted(self._contexts))}" if self._contexts else "Make one: headstream context create"
+            advice = (
+                f"There is {', '.join(sorted(self._contexts))}" if self._contexts else "Create one: headstream context create"
+            )
             raise NotFoundError(f"there is no context {name!r}", where=str(self._path), advice=advice) from None
 
     def create(self, name: str, context: Context) -> None:
-        """Keep a context; the first one is used from now on.
+        """Store a context; the first one becomes the current one.
 
         Raises:
-            AlreadyExistsError: there is one of that name.
+            AlreadyExistsError: the name exists.
         """
         if name in self._contexts:
-            raise AlreadyExistsError(f"there is a context {name!r} already", where=str(self._path), advice="Delete it first")
+            raise AlreadyExistsError(f"the context {name!r} exists already", where=str(self._path), advice="Delete it first")
         self._contexts[name] = replace(context)
         self.current = self.current or name
         self._write()
 
     def update(self, name: str, context: Context) -> None:
-        """Let a name stand for something else; NotFoundError where there is none of that name."""
+        """Replace a context; NotFoundError if the name is unknown."""
         self.get(name)
         self._contexts[name] = replace(context)
         self._write()
 
     def use(self, name: str) -> None:
-        """Have commands use a context where nothing else is said; NotFoundError where there is none of that name."""
+        """Make a context the current one; NotFoundError if the name is unknown."""
         self.get(name)
         self.current = name
         self._write()
 
     def delete(self, name: str) -> None:
-        """Forget a context; NotFoundError where there is none of that name."""
+        """Delete a context; NotFoundError if the name is unknown."""
         self.get(name)
         del self._contexts[name]
         if self.current == name:

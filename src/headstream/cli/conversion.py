@@ -1,6 +1,6 @@
-"""`headstream convert`: messages of a file in another dialect, and what they would lose by that.
+"""`headstream convert`: converts a file of messages to another dialect, and reports what would be lost.
 
-What is read and written is bytes of one dialect, or `lines`: one JSON object a line, as export writes and import reads.
+Input and output are bytes of one dialect, or `lines`: one JSON object a line, as written by export and read by import.
 """
 
 from __future__ import annotations
@@ -31,13 +31,13 @@ def _read_policies(ctx: click.Context, param: click.Parameter, value: str) -> tu
     policies = tuple(name.strip() for name in value.split(","))
     for policy in policies:
         if policy not in POLICIES:
-            raise click.BadParameter(f"{policy!r} is none of {', '.join(POLICIES)}", ctx, param)
+            raise click.BadParameter(f"{policy!r} is not one of {', '.join(POLICIES)}", ctx, param)
     return policies
 
 
 @click.command("convert")
 @click.argument("file", metavar="FILE|-", type=click.Path(exists=True, dir_okay=False, allow_dash=True))
-@click.option("--from", "source", type=click.Choice(_READ), help="The dialect of FILE; recognised where it is not given.")
+@click.option("--from", "source", type=click.Choice(_READ), help="The dialect of FILE; detected by default.")
 @click.option("--to", required=True, type=click.Choice(_READ), help="The dialect to convert to.")
 @click.option(
     "--on-loss",
@@ -45,18 +45,18 @@ def _read_policies(ctx: click.Context, param: click.Parameter, value: str) -> tu
     show_default=True,
     callback=_read_policies,
     metavar="POLICY,...",
-    help="What becomes of what has no spelling there: error, drop, widen, text; the first that can accept it.",
+    help="What to do with values that it cannot represent: error, drop, widen, text; the first applicable one is used.",
 )
-@click.option("--out", type=LocalPath(directory=False), help="Where to write; standard output if not given.")
+@click.option("--out", type=LocalPath(directory=False), help="The output file; standard output by default.")
 @click.option("--report", is_flag=True, help="Print what would be lost, and write nothing.")
 @output_option
 def convert_(
     file: str, source: str | None, to: str, on_loss: tuple[Any, ...], out: Path | None, report: bool, output: str
 ) -> None:
-    """Write the messages of FILE, or of standard input, in another dialect.
+    """Convert the messages of FILE, or of standard input, to another dialect.
 
-    Nothing is lost in silence: what the other dialect has no spelling for is refused by name, unless --on-loss accepts
-    it. --report tells all of it before; its form is that of --output.
+    Nothing is lost silently: a value that the other dialect cannot represent is an error that names it, unless --on-loss
+    accepts it. --report lists all such values in advance, in the form of --output.
 
     \b
     Examples:

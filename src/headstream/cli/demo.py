@@ -1,4 +1,4 @@
-"""`headstream demo`: the main job on this machine, from a source database's changes to tables that equal it."""
+"""`headstream demo`: the main use case on this machine, from a source database's changes to equal tables."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ from headstream.cli.parameters import LocalPath
 from headstream.connect import connect
 from headstream.errors import InvalidInputError
 from headstream.model.constructors import uint8
-from headstream.spark.java import find_java
+from headstream.spark.sessions.java import find_java
 from headstream.testing import CaptureOptions, SourceDatabase, digest_rows
 from headstream.testing.samples import sample_messages
 
@@ -23,7 +23,7 @@ if TYPE_CHECKING:
     from pyspark.sql import SparkSession
 
     from headstream.client.client import Client
-    from headstream.spark.replicate.summary import Summary
+    from headstream.replicate.run.summary import Summary
     from headstream.testing.source_capture import SourceMessage
 
 __all__ = ["demo"]
@@ -47,17 +47,17 @@ _SAMPLE_ROW: Final = ("employees", "salaries")
     type=LocalPath(),
     default=Path("headstream-demo"),
     show_default=True,
-    help="Where to put log, state and tables; made anew.",
+    help="Directory for the log, state and tables; recreated.",
 )
-@click.option("--seed", default=7, show_default=True, help="The simulated source is made of this number.")
+@click.option("--seed", default=7, show_default=True, help="Seed of the simulated source.")
 @click.option("--rows", default=1000, show_default=True, help="Rows a table in the full load.")
 @click.option("--transactions", default=4000, show_default=True, help="Transactions after the full load.")
 def demo(directory: Path, seed: int, rows: int, transactions: int) -> None:
-    """Run the whole story on this machine, in a minute.
+    """Run the complete pipeline on this machine, in a minute.
 
-    A simulated source database writes its changes, and real Replicate messages come beside them, into a log in a directory.
-    A Spark pipeline turns them into Delta tables, which are then compared with the source's own final state. The metadata
-    of one table comes late, so that its changes have to wait.
+    A simulated source database writes its changes, and some real Replicate messages, to a log in a directory.
+    A Spark pipeline applies them to Delta tables, which are then compared with the source's own final state. The metadata
+    of one table arrives late, so that its changes have to wait.
     """
     console = Console(highlight=False, soft_wrap=True)
     find_java()  # before anything is written
@@ -71,25 +71,25 @@ def demo(directory: Path, seed: int, rows: int, transactions: int) -> None:
         _send_all(console, log, [m for m in messages if m not in late])
     console.print("[bold]3. The pipeline[/] Spark reads the log; each source table becomes a Delta table")
     with console.status("starting Spark"):
-        from headstream.spark.session import session
+        from headstream.spark.sessions.session import session
 
         spark = session("headstream-demo", master="local[2]", quick_start=True)
     try:
         first = _run(console, spark, directory, url)
         console.print(
             f"   {first.parked:,} changes of {_LATE_TABLE} wait for their metadata, "
-            f"{first.dead} messages without a schema are in the dead letter"
+            f"{first.dead} messages without a schema are dead letters"
         )
         with connect(url) as log, log.producer(_METADATA) as producer:
             for message in late:
                 producer.send(message.value, key=message.key, headers=message.headers)
         console.print(f"   the metadata of {_LATE_TABLE} arrives")
         second = _run(console, spark, directory, url)
-        console.print(f"   {second.released:,} changes that waited are applied, {second.parked} still wait")
+        console.print(f"   {second.released:,} waiting changes are applied, {second.parked} still wait")
         equal = _compare(console, spark, source, directory / "tables")
         _show_sample(console, spark, directory / "tables")
     finally:
-        from headstream.spark.session import stop
+        from headstream.spark.sessions.session import stop
 
         stop(spark)
     changes, seconds = first.changes + second.changes, first.seconds + second.seconds
@@ -101,10 +101,10 @@ def demo(directory: Path, seed: int, rows: int, transactions: int) -> None:
 
 
 def _prepare(directory: Path) -> None:
-    """Make the demo's directory anew; one that the demo did not make is left alone."""
+    """Recreate the demo's directory; an error if the demo did not create it."""
     if directory.exists() and any(directory.iterdir()) and not (directory / _MARKER).exists():
         raise InvalidInputError(
-            "the directory holds something else", where=str(directory), advice="Give another one with --directory"
+            "the directory contains other files", where=str(directory), advice="Use another one with --directory"
         )
     shutil.rmtree(directory, ignore_errors=True)
     directory.mkdir(parents=True)
@@ -112,7 +112,7 @@ def _prepare(directory: Path) -> None:
 
 
 def _send_all(console: Console, log: Client, messages: list[SourceMessage]) -> None:
-    """Write the source's messages, and the real samples, into the log."""
+    """Send the source's messages, and the real samples, to the log."""
     log.create_topic(_DATA, partitions=2)
     log.create_topic(_METADATA)
     log.create_topic(_SAMPLES)
@@ -136,8 +136,8 @@ def _send_all(console: Console, log: Client, messages: list[SourceMessage]) -> N
 
 
 def _run(console: Console, spark: SparkSession, directory: Path, url: str) -> Summary:
-    from headstream.spark.replicate.config import ReplicateConfig
-    from headstream.spark.replicate.pipeline import ReplicatePipeline
+    from headstream.replicate.run.pipeline import ReplicatePipeline
+    from headstream.replicate.settings.config import ReplicateConfig
 
     config = ReplicateConfig(
         source=url,
@@ -161,8 +161,8 @@ def _read(spark: SparkSession, path: Path) -> list[dict[str, Any]]:
 
 
 def _compare(console: Console, spark: SparkSession, source: SourceDatabase, tables: Path) -> bool:
-    """Show each table beside the source's own final state; return whether all are equal."""
-    from headstream.spark.replicate.tables import table_path
+    """Print each table next to the source's own final state; return whether all are equal."""
+    from headstream.replicate.tables.tables import table_path
 
     shown = Table("table", "rows", "in source", "digest", "in source", "equal")
     shown.columns[0].no_wrap = True
@@ -176,13 +176,13 @@ def _compare(console: Console, spark: SparkSession, source: SourceDatabase, tabl
             equal = equal and same
             counts = f"{len(rows):,}", f"{len(source.final_state(schema, table)):,}"
             shown.add_row(f"{schema}.{table}", *counts, digest[:12], expected[:12], "[green]yes" if same else "[bold red]NO")
-    console.print("[bold]4. The tables[/] beside the source's own final state")
+    console.print("[bold]4. The tables[/] compared with the source's own final state")
     console.print(shown)
     return equal
 
 
 def _show_sample(console: Console, spark: SparkSession, tables: Path) -> None:
-    from headstream.spark.replicate.tables import table_path
+    from headstream.replicate.tables.tables import table_path
 
     for row in _read(spark, table_path(tables, *_SAMPLE_ROW)):
         values = {name: str(value) for name, value in row.items() if not name.startswith("_hs_")}

@@ -1,4 +1,4 @@
-"""Explanation: what one Replicate message is, as far as it can be read, and where it is broken.
+"""Explains one Replicate message as far as it can be read, and what is wrong with it.
 
 An explanation is a dict in JSON's types, the same members in the same order for every message of a type:
 
@@ -8,8 +8,8 @@ An explanation is a dict in JSON's types, the same members in the same order for
           transaction_last_event external_schema_id changed present data before
     both  note fault
 
-`changed` and `present` are the change mask and the column mask as names of columns; `fault` says why a message is
-broken, `note` what is missing to say more.
+`changed` and `present` are the change mask and the column mask as column names; `fault` is the reason why a message is
+invalid, `note` the missing input for more detail.
 """
 
 from __future__ import annotations
@@ -21,8 +21,8 @@ from dataclasses import asdict
 from decimal import Decimal
 from typing import Any, Final, Literal
 
-from headstream.codec.avro_schema import parse_schema
-from headstream.codec.replicate import (
+from headstream.errors import DecodeError, SchemaError
+from headstream.replicate.codec import (
     Change,
     Envelope,
     TableMetadata,
@@ -32,7 +32,7 @@ from headstream.codec.replicate import (
     decode_metadata,
     target_type,
 )
-from headstream.errors import DecodeError, SchemaError
+from headstream.replicate.codec.avro.schema import parse_schema
 
 __all__ = ["Explainer"]
 
@@ -42,10 +42,10 @@ _OTHERS: Final = ("transaction_event_counter", "transaction_last_event", "extern
 
 
 class Explainer:
-    """Explains messages one after another; metadata messages teach it to read the data messages after them.
+    """Explains messages in order; metadata messages let it decode the data messages after them.
 
     Args:
-        find_metadata: Schema id -> the table's version, where it is known from elsewhere.
+        find_metadata: Schema id -> the table's version, from another source.
         mask_order: Byte order of masks in Avro.
     """
 
@@ -57,7 +57,7 @@ class Explainer:
         self._learned: dict[str, TableMetadata] = {}
 
     def explain(self, value: bytes) -> dict[str, Any]:
-        """Return what a message is; one that is broken is explained as far as it can be read."""
+        """Return the explanation of a message; an invalid one is explained as far as it can be read."""
         explained: dict[str, Any] = {"size_bytes": len(value), "form": None, "type": None}
         note = fault = None
         try:
@@ -111,18 +111,18 @@ class Explainer:
         explained["table"] = f"{lineage.schema}.{lineage.table}" if lineage is not None else None
         if envelope.form == "avro" and metadata is None and envelope.schema is None:
             if envelope.schema_id is None:
-                raise SchemaError("a data message in Avro that names no schema and carries none")
-            return f"its schema is not known here: give its metadata message before it, or --zone ({envelope.schema_id})"
+                raise SchemaError("an Avro data message without a schema or a schema id")
+            return f"unknown schema: give its metadata message before it, or --zone ({envelope.schema_id})"
         change = decode_data(envelope, metadata.data_schema if metadata is not None else None)
         names = _names(change, metadata)
         order = self._mask_order if envelope.form == "avro" else "little"
         explained |= {name: getattr(change, name) for name in (*_TEXTS, *_OTHERS)}
         explained["changed"] = _columns(change.change_mask, names, order)
         explained["present"] = _columns(change.column_mask, names, order)
-        explained["data"] = _spell_row(change.data)
-        explained["before"] = None if change.before is None else _spell_row(change.before)
+        explained["data"] = _format_row(change.data)
+        explained["before"] = None if change.before is None else _format_row(change.before)
         if metadata is None and (change.change_mask or change.column_mask):
-            return "without its metadata the masks' columns are taken in the order of the message's own"
+            return "without its metadata the masks' columns are taken in the order of the message's columns"
         return None
 
 
@@ -133,17 +133,17 @@ def _names(change: Change, metadata: TableMetadata | None) -> dict[int, str]:
 
 
 def _columns(mask: bytes | None, names: Mapping[int, str], order: Literal["little", "big"]) -> list[str] | None:
-    """Return the columns of a mask by name, and by number those that the table does not have."""
+    """Return the columns of a mask by name, and those unknown to the table by number."""
     if mask is None:
         return None
     return [names.get(ordinal, f"#{ordinal}") for ordinal in sorted(decode_mask(mask, order))]
 
 
-def _spell_row(row: Mapping[str, Any]) -> dict[str, Any]:
-    return {name: _spell(value) for name, value in row.items()}
+def _format_row(row: Mapping[str, Any]) -> dict[str, Any]:
+    return {name: _format_value(value) for name, value in row.items()}
 
 
-def _spell(value: Any) -> Any:
+def _format_value(value: Any) -> Any:
     if isinstance(value, bytes):
         return value.hex().upper()
     if isinstance(value, (Decimal, datetime.date, datetime.time)):  # a datetime is a date

@@ -18,7 +18,7 @@ from headstream.cli.parameters import (
     url_option,
 )
 from headstream.errors import AlreadyExistsError
-from headstream.model.polling import Consumer
+from headstream.model.polling import OffsetOwner
 
 if TYPE_CHECKING:
     from headstream.model.groups import Group
@@ -31,16 +31,16 @@ _COLUMNS = ("partition", "committed", "first_offset", "end_offset", "lag", "memb
 _group_argument = click.argument(
     "name",
     metavar="GROUP",
-    type=Checked("group", lambda text: Consumer.group(text).name),
+    type=Checked("group", lambda text: OffsetOwner.group(text).name),
     shell_complete=complete_names(lambda log, ctx: [found.name for found in log.groups(ctx.params["topic"])]),
 )
 
 
 @click.group()
 def group() -> None:
-    """Consumer groups of a topic: how far each has come, and where it goes on.
+    """Consumer groups of a topic: their progress, and where they continue.
 
-    A group exists once it was created, and from its first commit on. On a server all consumers of a group share the topic's
+    A group exists once it is created or has committed. On a server all consumers of a group share the topic's
     partitions. In a directory the consumers of one process share them; consumers of the group in other processes wait until
     that process has closed its own.
 
@@ -57,7 +57,7 @@ def group() -> None:
 @url_option
 @output_option
 def list_groups(topic: str, url: str, output: str) -> None:
-    """Show every consumer group of TOPIC.
+    """List the consumer groups of TOPIC.
 
     \b
     Example:
@@ -74,7 +74,7 @@ def list_groups(topic: str, url: str, output: str) -> None:
 @url_option
 @output_option
 def show(topic: str, name: str, url: str, output: str) -> None:
-    """Show one consumer group of TOPIC, and which process reads for it.
+    """Show one consumer group of TOPIC, and the process that reads for it.
 
     \b
     Example:
@@ -95,14 +95,14 @@ def show(topic: str, name: str, url: str, output: str) -> None:
 @topic_argument
 @_group_argument
 @click.option(
-    "--at", type=start_parameter("first", "last"), default="first", show_default=True, help="Where it begins, as for seek."
+    "--at", type=start_parameter("first", "last"), default="first", show_default=True, help="Where it starts, as for seek."
 )
 @url_option
 @output_option
 def create(topic: str, name: str, at: PollingStrategy, url: str, output: str) -> None:
-    """Make a group of TOPIC that begins AT a place. Not needed for one that begins at first: a consumer makes it.
+    """Create a group of TOPIC that starts at the place of --at. Not needed for first: a consumer creates the group.
 
-    On a server the clients of Iggy can join it too.
+    On a server, Iggy clients can join it too.
 
     \b
     Examples:
@@ -111,7 +111,7 @@ def create(topic: str, name: str, at: PollingStrategy, url: str, output: str) ->
     """
     with open_log(url) as log:
         if any(found.name == name for found in log.groups(topic)):
-            raise AlreadyExistsError(f"there is a group {name!r} already", where=topic, advice="group seek says where it goes on")
+            raise AlreadyExistsError(f"the group {name!r} exists already", where=topic, advice="Use group seek to move it")
         print_object(_summary(log.seek_group(topic, name, at)), output)
 
 
@@ -121,7 +121,7 @@ def create(topic: str, name: str, at: PollingStrategy, url: str, output: str) ->
 @url_option
 @output_option
 def lag(topic: str, name: str, url: str, output: str) -> None:
-    """Show how many messages a group of TOPIC has yet to read, by partition.
+    """Show the number of messages that a group of TOPIC has left to read, by partition.
 
     \b
     Example:
@@ -130,7 +130,7 @@ def lag(topic: str, name: str, url: str, output: str) -> None:
     with open_log(url) as log:
         found = log.group(topic, name)
     rows = _partitions(found)
-    if output == "table":  # JSON has one object a partition, and the sum is in `group show`
+    if output == "table":  # JSON has one object a partition; `group show` has the sum
         rows = [*rows, dict.fromkeys(_COLUMNS, "") | {"partition": "total", "lag": found.lag}]
     print_objects(rows, _COLUMNS, output)
 
@@ -140,14 +140,14 @@ def lag(topic: str, name: str, url: str, output: str) -> None:
 @_group_argument
 @click.argument("to", type=start_parameter("first", "last"))
 @click.option(
-    "--partition", "partitions", type=click.IntRange(1), multiple=True, help="Which partition, any number of times; else all."
+    "--partition", "partitions", type=click.IntRange(1), multiple=True, help="The partition, repeatable; all by default."
 )
 @url_option
 @output_option
 def seek(topic: str, name: str, to: PollingStrategy, partitions: tuple[int, ...], url: str, output: str) -> None:
-    """Have a group of TOPIC go on at TO: an offset, a time, first, or last (what comes from now on).
+    """Let a group of TOPIC continue at TO: an offset, a time, first, or last (new messages only).
 
-    The group is made where there is none. Its consumers have to be closed: they would commit over it.
+    The group is created if it does not exist. Its consumers must be closed, or they would commit over it.
 
     \b
     Examples:
@@ -166,17 +166,17 @@ def seek(topic: str, name: str, to: PollingStrategy, partitions: tuple[int, ...]
 @url_option
 @output_option
 def delete(topic: str, name: str, yes: bool, url: str, output: str) -> None:
-    """Forget everything that a group of TOPIC has committed, at once and for good.
+    """Delete all committed offsets of a group of TOPIC, immediately and permanently.
 
     \b
     Example:
       headstream group delete shop/orders billing --yes
     """
     with open_log(url) as log:
-        log.group(topic, name)
-        confirm(f"Delete group {name} of {topic} and all offsets it has committed", yes=yes)
+        found, place = log.group(topic, name), log.topic(topic).full_name
+        confirm(f"Delete group {found.name} of {place} and all offsets it has committed", yes=yes)
         log.delete_group(topic, name)
-    print_object({"deleted": name, "topic": topic}, output)
+    print_object({"deleted": found.name, "topic": place}, output)
 
 
 def _summary(found: Group) -> dict[str, Any]:

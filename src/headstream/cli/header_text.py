@@ -1,4 +1,4 @@
-"""Header values as text and as JSON: what --header takes, what tables show, what import and export lines hold.
+"""Header values as text and as JSON: in --header, in tables, and in lines of import and export.
 
 text    k=value is a string, k=kind:value any kind       attempt=uint8:3   digest=raw:AP8=   gone=null:
 JSON    {"key": "attempt", "kind": "uint8", "value": 3}
@@ -7,9 +7,9 @@ kind                  text                     JSON
 raw, unknown(n), ...  base64                   base64
 bool                  true false               true false
 int8 .. uint128       decimal digits           a number of any size
-float32 float64       a number, inf, -inf, nan a number, "inf", "-inf", "nan"; another NaN by its bits: "nan(0x7fc00001)"
+float32 float64       a number, inf, -inf, nan a number, "inf", "-inf", "nan"; any other NaN by its bits: "nan(0x7fc00001)"
 char                  the character            the character; half of a surrogate pair by its number
-null                  nothing                  null
+null                  empty                    null
 """
 
 from __future__ import annotations
@@ -38,9 +38,9 @@ __all__ = [
 _NEAR_KINDS: Final = {
     "int": "int64", "uint": "uint64", "float": "float32", "double": "float64", "str": "string", "bytes": "raw", "boolean": "bool",
 }  # fmt: skip
-"""What somebody may write who means a kind: refused rather than taken for the beginning of a text."""
+"""Words that are probably meant as a kind: rejected, rather than taken for the beginning of a text."""
 _NEAR: Final = 0.8
-"""How alike a word must be to a kind to be taken for a misspelt one: `uint9` and `sting` are, `card` and `http` are not."""
+"""Minimum similarity of a word to a kind to count as misspelt: `uint9` and `sting` do, `card` and `http` do not."""
 _SURROGATES: Final = range(0xD800, 0xE000)
 _UNNAMED: Final = re.compile(r"(unknown|kip82)\(\d{1,3}\)", re.ASCII)
 _NUMBER: Final = re.compile(r"[+-]?(\d+\.?\d*|\.\d+)([eE][+-]?\d+)?", re.ASCII)
@@ -53,7 +53,7 @@ def encode_base64(data: bytes) -> str:
 
 
 def decode_base64(text: str) -> bytes:
-    """Return the bytes that a base64 text spells.
+    """Return the bytes of a base64 text.
 
     Raises:
         HeaderError: it is not base64.
@@ -65,26 +65,26 @@ def decode_base64(text: str) -> bytes:
 
 
 def encode_header_value(value: HeaderValue) -> Any:
-    """Return a header value as JSON has it; the kind stands beside it."""
+    """Return a header value's JSON form, without its kind."""
     plain = value.value
     if isinstance(plain, bytes):
         return encode_base64(plain)
     if isinstance(plain, float) and not math.isfinite(plain):
-        return _spell_special(value)
+        return _format_special(value)
     if isinstance(plain, str) and value.kind == HeaderKind.CHAR and ord(plain) in _SURROGATES:
         return ord(plain)
     return plain
 
 
 def decode_header_value(kind: str, value: Any) -> HeaderValue:
-    """Return the header value that a kind and JSON spell.
+    """Return the header value of a kind and a JSON value.
 
     Args:
         kind: A kind's name, `unknown(n)`, or `kip82(n)`.
-        value: As encode_header_value() gives it.
+        value: As encode_header_value() returns it.
 
     Raises:
-        HeaderError: there is no such kind, or the value is not of it.
+        HeaderError: the kind is unknown, or the value is invalid for it.
     """
     if kind == "raw" or _UNNAMED.fullmatch(kind):
         if not isinstance(value, str):
@@ -102,7 +102,7 @@ def decode_header_value(kind: str, value: Any) -> HeaderValue:
 
 
 def format_header(key: str, value: HeaderValue) -> str:
-    """Return a header as people read it, in the form that parse_header() takes."""
+    """Return a header as text, in the form that parse_header() reads."""
     spelled = encode_header_value(value)
     if spelled is None:
         text = ""
@@ -114,10 +114,10 @@ def format_header(key: str, value: HeaderValue) -> str:
 
 
 def parse_header(text: str) -> tuple[str, HeaderValue]:
-    """Return the header that `k=value` or `k=kind:value` spells; the first equals sign ends the key.
+    """Return the header of a text `k=value` or `k=kind:value`; the first equals sign ends the key.
 
     Raises:
-        HeaderError: there is no key, or the value is not of its kind.
+        HeaderError: the key is missing, or the value is invalid for its kind.
     """
     key, equals, spec = text.partition("=")
     if not equals:
@@ -127,15 +127,15 @@ def parse_header(text: str) -> tuple[str, HeaderValue]:
     name, key_colon, key_kind = key.rpartition(":")
     if key_colon and kind not in CONSTRUCTORS and (key_kind in CONSTRUCTORS or _nearest_kind(key_kind)):
         raise HeaderError(
-            f"a kind stands behind the equals sign, not in the key {key!r}",
-            advice=f"Write {name}={_nearest_kind(key_kind) or key_kind}:{spec}, or {key}=string:{spec} for this very key",
+            f"a kind belongs after the equals sign, not in the key {key!r}",
+            advice=f"Write {name}={_nearest_kind(key_kind) or key_kind}:{spec}, or {key}=string:{spec} for exactly this key",
         )
     if not colon:
         return key, string(spec)
     near = _nearest_kind(kind)
     if near is not None:
         raise HeaderError(
-            f"{kind!r} is not a kind", where=f"header {key!r}", advice=f"Use {near}, or string:{spec} for this very text"
+            f"{kind!r} is not a kind", where=f"header {key!r}", advice=f"Use {near}, or string:{spec} for exactly this text"
         )
     if kind not in CONSTRUCTORS and not _UNNAMED.fullmatch(kind):
         return key, string(spec)
@@ -146,7 +146,7 @@ def parse_header(text: str) -> tuple[str, HeaderValue]:
 
 
 def _nearest_kind(word: str) -> str | None:
-    """Return the kind that somebody who wrote a word may mean; None for a kind, and for what is like none."""
+    """Return the kind that a word probably means; None for a kind itself, and for dissimilar words."""
     if word in CONSTRUCTORS:
         return None
     lowered = word.lower()
@@ -171,15 +171,15 @@ def _parse_value(kind: str, text: str) -> HeaderValue:
         return decode_header_value(kind, number)
     if kind == "null":
         if text:
-            raise HeaderError(f"a null has nothing behind its colon, not {text!r}")
+            raise HeaderError(f"a null has no value after its colon, not {text!r}")
         return decode_header_value(kind, None)
     if kind == "char" and len(text) > 1 and text.isdecimal():
         return decode_header_value(kind, int(text))
     return decode_header_value(kind, text)
 
 
-def _spell_special(value: HeaderValue) -> str:
-    """Return the text of an infinity or a NaN; a NaN other than Python's own by its bits, so that none is lost."""
+def _format_special(value: HeaderValue) -> str:
+    """Return the text of an infinity or a NaN; a NaN other than Python's by its bits, without loss."""
     layout = FLOAT_LAYOUTS[HeaderKind(value.kind)]
     for text in ("inf", "-inf", "nan"):
         if layout.pack(float(text)) == value.data:

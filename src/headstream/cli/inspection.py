@@ -1,9 +1,9 @@
-"""`headstream replicate inspect`: what Replicate messages are, and where they are broken.
+"""`headstream replicate inspect`: explains Replicate messages, and what is wrong with them.
 
 An input is one message, or many:
 
     one message     the bytes of a Kafka value, in Avro or in JSON (a document of any number of lines)
-    a line each     messages in JSON, or lines of `headstream export` with any message in them
+    one a line      messages in JSON, or lines of `headstream export` with any messages
 """
 
 from __future__ import annotations
@@ -25,18 +25,18 @@ from headstream.errors import DecodeError, HeadstreamError, InvalidInputError, R
 if TYPE_CHECKING:
     from collections.abc import Callable
 
-    from headstream.codec.replicate import TableMetadata
+    from headstream.replicate.codec import TableMetadata
 
 __all__ = ["inspect"]
 
 _LINE_MEMBERS: Final = frozenset(("payload", "topic", "partition", "offset", "checksum"))
-"""What makes an object a line of export: at least two of these, none of which a Replicate message has."""
+"""An object with at least two of these members is a line of export; a Replicate message has none of them."""
 _COLUMNS: Final = ("ordinal", "name", "type", "length", "precision", "scale", "primary_key_position", "nullable", "table_type")
 _ASIDE: Final = frozenset(("columns", "lineage", "data", "before", "fault", "note", "envelope_headers", "where"))
 
 
 class Sample(NamedTuple):
-    """One message and where it comes from."""
+    """One message and its origin."""
 
     where: str
     value: bytes
@@ -59,8 +59,8 @@ class Sample(NamedTuple):
 def inspect(files: tuple[str, ...], zone: Path | None, mask_order: Literal["little", "big"], output: str) -> None:
     """Explain the Replicate messages in each FILE, or on standard input: type, schema, table, columns, masks by name.
 
-    FILE is one message as Kafka has it, or one message a line, in JSON or as export writes them. Data messages in Avro
-    are read by the metadata messages before them, or by those of --zone. Exit code 1 says that a message is broken.
+    FILE contains one message as in Kafka, or one message a line, in JSON or as written by export. Avro data messages
+    are decoded with the metadata messages before them, or with those of --zone. Exit code 1 means that a message is invalid.
 
     \b
     Examples:
@@ -90,13 +90,13 @@ def inspect(files: tuple[str, ...], zone: Path | None, mask_order: Literal["litt
             _print_explained(explained)
     if broken:
         sys.stdout.flush()
-        raise ReplicateError(f"{len(broken)} message{'s are' if len(broken) > 1 else ' is'} broken", where=broken[0])
+        raise ReplicateError(f"{len(broken)} message{'s are' if len(broken) > 1 else ' is'} invalid", where=broken[0])
 
 
 def _zone_lookup(directory: Path | None) -> Callable[[str], TableMetadata | None]:
     if directory is None:
         return lambda schema_id: None
-    from headstream.spark.replicate.zone import SchemaZone
+    from headstream.replicate.schemas.zone import SchemaZone
 
     zone = SchemaZone(directory)
 
@@ -117,7 +117,7 @@ def _read_samples(files: tuple[str, ...]) -> Iterator[Sample]:
 
 
 def _split(name: str, source: BinaryIO) -> Iterator[Sample]:
-    """Return the messages of an input: lines where the first one is a JSON object by itself, else all of it."""
+    """Return the messages of an input: its lines if the first one is a complete JSON object, else the whole input."""
     first = source.readline()
     number = 1
     while first.isspace():
@@ -141,7 +141,7 @@ def _read_object(line: bytes) -> dict[str, Any] | None:
 
 
 def _sample(where: str, line: bytes) -> Sample:
-    """Return the message in a line: its payload where it is a line of export, else the line."""
+    """Return the message of a line: its payload if it is a line of export, else the line."""
     document = _read_object(line)
     if document is None or len(_LINE_MEMBERS & document.keys()) < 2:
         return Sample(where, line)
@@ -157,7 +157,7 @@ def _sample(where: str, line: bytes) -> Sample:
 
 
 def _print_explained(explained: dict[str, Any]) -> None:
-    """Print one explanation as people read it."""
+    """Print one explanation as a table."""
     print_text(explained["where"])
     columns, data, before = explained.get("columns"), explained.get("data"), explained.get("before")
     members = {name: value for name, value in explained.items() if name not in _ASIDE and value is not None}
@@ -179,7 +179,7 @@ def _print_explained(explained: dict[str, Any]) -> None:
 
 
 def _cell(name: str, row: dict[str, Any], present: list[str] | None) -> str:
-    """Return a column's value; one that is not in the message is not null, whatever stands there."""
+    """Return a column's value; a column missing from the message differs from null."""
     if name not in row or (present is not None and name not in present):
         return "(absent)"
     value = row[name]

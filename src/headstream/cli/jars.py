@@ -1,4 +1,4 @@
-"""`headstream jars`: the JVM's jars, fetched once and kept."""
+"""`headstream jars`: downloads the JVM's jars once."""
 
 from __future__ import annotations
 
@@ -13,27 +13,35 @@ __all__ = ["jars"]
 
 
 @click.command()
-@click.option("--quiet", is_flag=True, help="Print nothing unless it fails.")
-@click.option("--broker", is_flag=True, help="Fetch a Kafka broker too, for tests.")
+@click.option("--quiet", is_flag=True, help="Print only errors.")
+@click.option("--broker", is_flag=True, help="Download a Kafka broker too, for tests.")
+@click.option(
+    "--with",
+    "extras",
+    type=click.Choice(["s3"]),
+    multiple=True,
+    help="Download more: s3, with which Spark reads and writes s3://.",
+)
 @output_option
-def jars(quiet: bool, broker: bool, output: str) -> None:
-    """Fetch the jars that Spark needs, where they are not there yet, and say where they are.
+def jars(quiet: bool, broker: bool, extras: tuple[str, ...], output: str) -> None:
+    """Download the jars that Spark needs, if they are missing, and print where they are.
 
-    HEADSTREAM_JARS names the folder to keep them in; it may also be one with jars that were put there by hand.
+    HEADSTREAM_JARS names their folder; it can also be one with jars that you have put there.
 
     \b
     Examples:
       headstream jars
+      headstream jars --with s3
       headstream jars --broker --quiet
     """
-    from headstream.spark.jars import BROKER, SPARK, fetch, find
-    from headstream.spark.java import find_java
+    from headstream.spark.sessions.jars import BROKER, SETS, SPARK, fetch, find
+    from headstream.spark.sessions.java import find_java
 
-    find_java()  # jars that are there already are no use without it either
+    find_java()  # the jars are useless without it
     rows: list[dict[str, Any]] = []
-    for jar_set in (SPARK, BROKER) if broker else (SPARK,):
+    for jar_set in (SPARK, *(SETS[name] for name in dict.fromkeys(extras)), *((BROKER,) if broker else ())):
         if not quiet and find(jar_set) is None:
-            click.echo(f"fetching the jars of the set {jar_set.name}, once", err=True)
+            click.echo(f"downloading the jars of the set {jar_set.name}, once", err=True)
         paths = fetch(jar_set=jar_set)
         size = sum(path.stat().st_size for path in paths)
         row = {"set": jar_set.name, "jars": len(paths), "size_bytes": size, "folder": str(paths[0].parent)}

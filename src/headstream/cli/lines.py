@@ -1,12 +1,12 @@
-"""Lines: messages as JSON, one object a line: what import takes, what export writes, what --output json shows.
+"""Messages as JSON, one object a line: the form of import, export and --output json.
 
     {"topic": "shop/orders", "partition": 1, "key": base64 | null, "payload": base64 | null, "id": UUID,
      "headers": [{"key": "attempt", "kind": "uint8", "value": 3}, ...], "timestamp_us": 1690000000000000,
      "offset": 42, "state": "available", "checksum": 2144931076}
 
-An id is written as UUID text, since many readers of JSON round numbers of 128 bits; a number is read too. Every member may be
-missing in a line that is read: a missing or null payload is a null payload, id 0 is one that the log
-makes, a missing partition one that the key or the log chooses. The values of headers are told in header_text.
+An id is written as UUID text, since many readers of JSON round 128-bit numbers; numbers are read too. Input can omit any
+member: a missing or null payload is a null payload, for id 0 the log generates one, and for a missing partition the key or
+the log chooses one. header_text describes the values of headers.
 """
 
 from __future__ import annotations
@@ -31,7 +31,7 @@ _MAX_NUMBER: Final = 1 << 64
 
 
 def encode_line(message: Message, payload_as: str | None = None) -> str:
-    """Return a message as one line of JSON, without its end; arguments as for encode_document()."""
+    """Return a message as one line of JSON, without a newline; arguments as for encode_document()."""
     return json.dumps(encode_document(message, payload_as), ensure_ascii=False, allow_nan=False)
 
 
@@ -39,10 +39,10 @@ def decode_line(line: bytes) -> Message:
     """Return the message in one line of JSON.
 
     Args:
-        line: UTF-8, with or without the line's end.
+        line: UTF-8, with or without a newline.
 
     Returns:
-        The message as the line has it: topic, partition, offset and timestamp are None where it does not name them.
+        The message of the line: topic, partition, offset and timestamp are None if the line omits them.
 
     Raises:
         DecodeError: it is not JSON.
@@ -56,8 +56,8 @@ def encode_document(message: Message, payload_as: str | None = None) -> dict[str
 
     Args:
         message: The message.
-        payload_as: Of PAYLOAD_FORMS, how the payload is written: as JSON it is embedded, or null where it is none. Such an object
-            says so as `payload_as`, and is no line that import takes. None is base64.
+        payload_as: One of PAYLOAD_FORMS, the form of the payload: json embeds it, or writes null if it is not JSON. Such an
+            object has a member `payload_as`, and import rejects it. None is base64.
     """
     document = _encode_whole(message)
     if payload_as in (None, "base64"):
@@ -86,13 +86,13 @@ def _encode_whole(message: Message) -> dict[str, Any]:
 
 
 def decode_document(document: object) -> Message:
-    """Return the message that a JSON object spells.
+    """Return the message of a JSON object.
 
     Raises:
-        InvalidInputError: it does not spell one; the text names the member.
+        InvalidInputError: it is not a message; the text names the member.
     """
     if not isinstance(document, dict):
-        raise InvalidInputError("a line holds one JSON object")
+        raise InvalidInputError("a line must contain one JSON object")
     members: dict[str, Any] = {"payload": None}
     for name, value in document.items():
         if name not in _MEMBERS:
@@ -109,7 +109,7 @@ def decode_document(document: object) -> Message:
 
 def _read_bytes(value: Any) -> bytes:
     if not isinstance(value, str):
-        raise InvalidInputError(f"base64 text or null is wanted, not {value!r:.40}")
+        raise InvalidInputError(f"expected base64 text or null, not {value!r:.40}")
     try:
         return decode_base64(value)
     except HeaderError as error:
@@ -118,18 +118,18 @@ def _read_bytes(value: Any) -> bytes:
 
 def _read_topic(value: Any) -> str:
     if not isinstance(value, str):
-        raise InvalidInputError(f"a text is wanted, not {value!r:.40}")
+        raise InvalidInputError(f"expected a text, not {value!r:.40}")
     return _check_topic(value)
 
 
-@functools.lru_cache(maxsize=1024)  # the lines of a file name few topics
+@functools.lru_cache(maxsize=1024)  # a file names few topics
 def _check_topic(text: str) -> str:
     return str(TopicName.parse(text))
 
 
 def _read_number(value: Any) -> int:
     if type(value) is not int or not 0 <= value < _MAX_NUMBER:
-        raise InvalidInputError(f"a whole number from 0 is wanted, not {value!r:.40}")
+        raise InvalidInputError(f"expected a whole number from 0, not {value!r:.40}")
     return value
 
 
@@ -137,19 +137,19 @@ def _read_id(value: Any) -> int:
     if isinstance(value, str):
         return parse_message_id(value)
     if type(value) is not int or not 0 <= value < 1 << 128:
-        raise InvalidInputError(f"an unsigned 128-bit number is wanted, not {value!r:.40}")
+        raise InvalidInputError(f"expected an unsigned 128-bit number, not {value!r:.40}")
     return value
 
 
 def _read_state(value: Any) -> int:
     if not isinstance(value, str):
-        raise InvalidInputError(f"a state's name is wanted, not {value!r:.40}")
+        raise InvalidInputError(f"expected a state's name, not {value!r:.40}")
     return parse_state(value)
 
 
 def _read_headers(value: Any) -> Headers:
     if not isinstance(value, list):
-        raise InvalidInputError('a list of {"key", "kind", "value"} is wanted')
+        raise InvalidInputError('expected a list of {"key", "kind", "value"}')
     return Headers(_read_header(item, number) for number, item in enumerate(value, 1))
 
 
@@ -177,4 +177,4 @@ _MEMBERS: Final[dict[str, tuple[str, Callable[[Any], Any]]]] = {
     "state": ("state", _read_state),
     "checksum": ("checksum", _read_number),
 }
-"""Member of a line -> attribute of a Message, and how it is read."""
+"""Member of a line -> attribute of a Message, and its reader."""

@@ -1,9 +1,9 @@
-"""The program `headstream`: commands by name, each imported when it is called, and what becomes of errors.
+"""The program `headstream`: commands by name, each imported when it is called, and the handling of errors.
 
-    exit code   0 fine; 1 failed: the error stands on standard error, one text without a traceback; 2 misused
-                130 ended by Ctrl-C, except where that is the way to end it (tail, replicate run without --once)
+    exit code   0 success; 1 failure: the error is on standard error, without a traceback; 2 misuse
+                130 ended by Ctrl-C, except where Ctrl-C is the normal end (tail, replicate run without --once)
 
-When whoever reads standard output leaves, as `head` does, a command ends silently with 0.
+If the reader of standard output closes it, as `head` does, a command ends silently with 0.
 """
 
 from __future__ import annotations
@@ -17,14 +17,14 @@ from typing import Any, Final, NamedTuple
 
 import click
 
-from headstream.cli.output import ReaderLeftError
+from headstream.cli.output import OutputClosedError
 from headstream.errors import HeadstreamError, InvalidOptionError, InvalidUrlError, MissingExtraError
 
 __all__ = ["cli", "main"]
 
 
-class Entry(NamedTuple):
-    """Where a command is: its module, the function in it, and what --help says in a line."""
+class LazyCommand(NamedTuple):
+    """A command's module, function, and line in --help."""
 
     module: str
     function: str
@@ -32,32 +32,34 @@ class Entry(NamedTuple):
 
 
 COMMANDS: Final = {
-    "demo": Entry("demo", "demo", "The whole story on this machine, in a minute."),
-    "server": Entry("server", "server", "Serve a log over TCP and HTTP."),
-    "stream": Entry("streams", "stream", "Streams: list, show, create, update, delete."),
-    "topic": Entry("topics", "topic", "Topics: list, show, create, update, delete, purge."),
-    "partition": Entry("partitions", "partition", "Partitions of a topic: list, show, create, delete, states, set-state."),
-    "group": Entry("groups", "group", "Consumer groups: list, show, create, lag, seek, delete."),
-    "user": Entry("users", "user", "Users of a server: list, show, create, update, permissions, password, delete."),
-    "token": Entry("tokens", "token", "Personal access tokens: list, show, create, delete."),
-    "client": Entry("system", "client", "Connections to a server: list, show."),
-    "context": Entry("context", "context", "Servers and logs by name: list, show, create, update, use, delete."),
-    "ping": Entry("system", "ping", "Check that a server answers."),
-    "me": Entry("system", "me", "Show who is logged in."),
-    "stats": Entry("system", "stats", "Show a server's load, memory and counts."),
-    "snapshot": Entry("system", "snapshot", "Write an archive for a report of a problem."),
-    "send": Entry("messages", "send", "Send a message."),
-    "poll": Entry("messages", "poll", "Show messages of a partition."),
-    "tail": Entry("messages", "tail", "Show messages as they come."),
-    "import": Entry("transfer", "import_", "Send the messages of a file, one JSON object a line."),
-    "export": Entry("transfer", "export", "Write a topic's messages, one JSON object a line."),
-    "inspect": Entry("inspecting.command", "inspect", "Explain any bytes: which format, every field, where they break."),
-    "convert": Entry("conversion", "convert_", "Write messages in another dialect, and say before what would be lost."),
-    "verify": Entry("verify", "verify", "Check every byte of a log, and repair what can be repaired."),
-    "backup": Entry("backup", "backup", "Copy a whole log, while it is written to."),
-    "replicate": Entry("replicate", "replicate", "Qlik Replicate: turn its messages into Delta tables, inspect them."),
-    "completion": Entry("completion", "completion", "Print a script that completes commands and topics."),
-    "jars": Entry("jars", "jars", "Fetch the JVM's jars that Spark needs."),
+    "demo": LazyCommand("demo", "demo", "Run the complete pipeline on this machine, in a minute."),
+    "server": LazyCommand("server", "server", "Serve a log over TCP and HTTP."),
+    "console": LazyCommand("console", "console", "Show a log in the browser: topics, messages, groups."),
+    "stream": LazyCommand("streams", "stream", "Streams: list, show, create, update, delete."),
+    "topic": LazyCommand("topics", "topic", "Topics: list, show, create, update, delete, purge."),
+    "partition": LazyCommand("partitions", "partition", "Partitions of a topic: list, show, create, delete, states, set-state."),
+    "group": LazyCommand("groups", "group", "Consumer groups: list, show, create, lag, seek, delete."),
+    "user": LazyCommand("users", "user", "Users of a server: list, show, create, update, permissions, password, delete."),
+    "token": LazyCommand("tokens", "token", "Personal access tokens: list, show, create, delete."),
+    "client": LazyCommand("system", "client", "Connections to a server: list, show."),
+    "context": LazyCommand("context", "context", "Named servers and logs: list, show, create, update, use, delete."),
+    "ping": LazyCommand("system", "ping", "Check that a server answers."),
+    "me": LazyCommand("system", "me", "Show the logged-in user."),
+    "stats": LazyCommand("system", "stats", "Show a server's load, memory and counts."),
+    "snapshot": LazyCommand("system", "snapshot", "Write an archive for a problem report."),
+    "send": LazyCommand("messages", "send", "Send a message."),
+    "poll": LazyCommand("messages", "poll", "Show messages of a partition."),
+    "tail": LazyCommand("messages", "tail", "Show messages as they arrive."),
+    "import": LazyCommand("transfer", "import_", "Send the messages of a file, one JSON object a line."),
+    "export": LazyCommand("transfer", "export", "Write a topic's messages, one JSON object a line."),
+    "mirror": LazyCommand("mirror", "mirror", "Copy topics from a log to another, and keep copying."),
+    "inspect": LazyCommand("inspecting.command", "inspect", "Explain any bytes: their format, every field, and errors."),
+    "convert": LazyCommand("conversion", "convert_", "Convert messages to another dialect, and report what would be lost."),
+    "verify": LazyCommand("verify", "verify", "Check every byte of a log, and repair what can be repaired."),
+    "backup": LazyCommand("backup", "backup", "Copy a complete log while it is being written."),
+    "replicate": LazyCommand("replicate", "replicate", "Qlik Replicate: turn its messages into Delta tables, inspect them."),
+    "completion": LazyCommand("completion", "completion", "Print a script that completes commands and topics."),
+    "jars": LazyCommand("jars", "jars", "Download the JVM's jars that Spark needs."),
 }
 _EXTRAS: Final = {
     "pyspark": "spark",
@@ -66,29 +68,29 @@ _EXTRAS: Final = {
     "deltalake": "spark",
     "numpy": "spark",
 } | dict.fromkeys(("aiohttp", "bcrypt", "cryptography", "jwt", "prometheus_client", "psutil"), "server")
-"""Library -> the extra that brings it."""
+"""Library -> the extra that installs it."""
 _INTERRUPTED: Final = 130
 
 
 class Failure(click.ClickException):
-    """An error that is told and ends the program with 1."""
+    """An error that is printed and ends the program with 1."""
 
 
 class Misuse(Failure):
-    """A failure that the command line brought about: it ends the program with 2."""
+    """An invalid command line: ends the program with 2."""
 
     exit_code = 2
 
 
 class LazyGroup(click.Group):
-    """The commands of COMMANDS, imported one at a time, and the one place where errors become a text and an exit code."""
+    """The commands of COMMANDS, imported on demand; converts errors to a text and an exit code."""
 
     def list_commands(self, ctx: click.Context) -> list[str]:
         """Return every command's name, in the order of --help."""
         return list(COMMANDS)
 
     def get_command(self, ctx: click.Context, cmd_name: str) -> click.Command | None:
-        """Import a command, or return None where there is none of that name."""
+        """Import and return a command, or None if the name is unknown."""
         entry = COMMANDS.get(cmd_name)
         if entry is None:
             return None
@@ -105,8 +107,8 @@ class LazyGroup(click.Group):
         try:
             super().invoke(ctx)
             sys.stdout.flush()
-        except (ReaderLeftError, BrokenPipeError):
-            _let_go_of_output()
+        except (OutputClosedError, BrokenPipeError):
+            _discard_output()
         except (InvalidUrlError, InvalidOptionError) as error:
             raise Misuse(str(error)) from error
         except HeadstreamError as error:
@@ -125,8 +127,8 @@ def _explain_missing(error: ModuleNotFoundError) -> Exception:
     return Failure(str(MissingExtraError(f"{error.name} is not installed", advice=advice)))
 
 
-def _let_go_of_output() -> None:
-    """Point standard output at nothing, so that what is buffered is not written to nobody at exit."""
+def _discard_output() -> None:
+    """Redirect standard output to /dev/null, so that the flush at exit does not fail."""
     with contextlib.suppress(OSError, ValueError):
         os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
 
@@ -165,7 +167,7 @@ def cli() -> None:
 def main() -> None:
     """Run the program and exit."""
     if sys.stdout is not None and hasattr(sys.stdout, "reconfigure"):
-        sys.stdout.reconfigure(errors="backslashreplace")  # a terminal that cannot show a character is no failure
+        sys.stdout.reconfigure(errors="backslashreplace")  # a terminal's missing character must not fail a command
     try:
         code = cli.main(prog_name="headstream", standalone_mode=False)
     except click.ClickException as error:
@@ -174,5 +176,5 @@ def main() -> None:
     except click.Abort:
         click.echo("interrupted", err=True)
         code = _INTERRUPTED
-    signal.signal(signal.SIGINT, signal.SIG_IGN)  # nothing is left that a late Ctrl-C could end in good order
+    signal.signal(signal.SIGINT, signal.SIG_IGN)  # the command is done: a late Ctrl-C must not change the exit code
     sys.exit(code if isinstance(code, int) else 0)

@@ -1,11 +1,11 @@
-"""--format: a line a message made of a template, in the manner of kcat.
+"""--format: prints each message by a template, in the manner of kcat.
 
     %t topic   %p partition   %o offset   %T time, microseconds since 1970 UTC   %d time, ISO 8601   %i id   %S state
     %k key     %s payload     %h all headers     %h{name} the value of one header, its last
     %K %R      bytes of key and payload, -1 for null       %% a percent sign    \\n \\t \\r \\0 \\\\ control characters
 
-Key and payload are written as --payload-as says. The line ends where the template ends: a newline is added unless the template
-ends in one of its own.
+--payload-as decides how key and payload are written. A newline is added to each message unless the template
+ends with one.
 """
 
 from __future__ import annotations
@@ -37,8 +37,8 @@ def encode_payload(data: bytes | None, form: str) -> str:
     """Return a payload or key as text.
 
     Args:
-        data: The bytes; None is null, and written as the empty text, or `null` as JSON.
-        form: `text` (UTF-8, what is not UTF-8 as \\xNN), `json` (on one line where it is JSON, else a JSON string), `hex`, or
+        data: The bytes; None is null, written as the empty text, or as `null` for JSON.
+        form: `text` (UTF-8, invalid bytes as \\xNN), `json` (on one line if it is JSON, else a JSON string), `hex`, or
             `base64`.
     """
     if form == "json":
@@ -60,14 +60,14 @@ def _as_json(data: bytes | None) -> str:
 
 
 def parse_format(template: str, payload_form: str = "text") -> MessageFormat:
-    """Return what a template makes of a message.
+    """Return the formatter of a template.
 
     Args:
-        template: As the module describes it.
-        payload_form: Of PAYLOAD_FORMS.
+        template: As described in the module's docstring.
+        payload_form: One of PAYLOAD_FORMS.
 
     Raises:
-        InvalidInputError: a letter behind % or a backslash means nothing; the text names its place.
+        InvalidInputError: a letter after % or a backslash is unknown; the text has its position.
     """
     fields: dict[str, MessageFormat] = {
         "t": lambda message: message.topic,
@@ -98,7 +98,7 @@ def parse_format(template: str, payload_form: str = "text") -> MessageFormat:
             parts.append(_ESCAPES[escape])
         else:
             raise InvalidInputError(
-                f"{token[0]!r} at character {token.start() + 1} of the format means nothing",
+                f"{token[0]!r} at character {token.start() + 1} of the format is unknown",
                 advice="Use %t %p %o %T %d %i %S %k %s %K %R %h %h{name} %% \\n \\t \\r \\0 or \\\\",
             )
     parts.append(template[at:])

@@ -1,8 +1,8 @@
-"""Messages as people read them: one message is one line, of a table or of a stream.
+"""Messages as text for people: one line a message, in a table or a stream.
 
     1:42  2026-01-31T12:00:00.000000Z  key 42  attempt=uint8:3 source=string:web  {"total": 12.5}
 
-A payload or key that is printable UTF-8 is shown as text, with line ends and tabs spelled out, any other as base64.
+A payload or key of printable UTF-8 is shown as text, with line ends and tabs escaped, any other as base64.
 """
 
 from __future__ import annotations
@@ -28,18 +28,18 @@ __all__ = ["MessageForm", "describe_bytes", "form_options", "is_before", "print_
 _Function = TypeVar("_Function", bound=Callable[..., Any])
 
 _SHOWN_CHARACTERS: Final = 200
-"""Of a payload in a table: more would hide the messages around it; JSON has all of it."""
+"""Maximum characters of a payload in a table; JSON has all of it."""
 _BLANKS: Final = str.maketrans("", "", "\n\r\t")
 
 
 @dataclass(frozen=True, slots=True)
 class MessageForm:
-    """How messages are printed.
+    """The form in which messages are printed.
 
     Args:
         output: table, json or jsonl.
-        payload_as: Of PAYLOAD_FORMS; None is what `output` usually has: readable text in tables, base64 in JSON.
-        line: What --format makes of a message, or None.
+        payload_as: One of PAYLOAD_FORMS; None is the default of `output`: readable text in tables, base64 in JSON.
+        line: The formatter of --format, or None.
     """
 
     output: str
@@ -50,19 +50,19 @@ class MessageForm:
 def form_options(function: _Function) -> _Function:
     """Add --output, --payload-as and --format, which are passed on as `form`, a MessageForm."""
 
-    @click.option("--output", type=click.Choice(FORMS), default=None, help="The form of what is printed.  [default: table]")
-    @click.option("--payload-as", type=click.Choice(PAYLOAD_FORMS), help="How payloads (and keys, with --format) are written.")
+    @click.option("--output", type=click.Choice(FORMS), default=None, help="The output format.  [default: table]")
+    @click.option("--payload-as", type=click.Choice(PAYLOAD_FORMS), help="The form of payloads (and keys, with --format).")
     @click.option(
         "--format",
         "template",
         metavar="TEMPLATE",
-        help="A line a message: %t topic, %p partition, %o offset, %d time (%T in us), %i id, %S state, %k key, %s payload, "
+        help="Line for each message: %t topic, %p partition, %o offset, %d time (%T in us), %i id, %S state, %k key, %s payload, "
         "%h headers, %h{name} one header, %K %R bytes of key and payload.",
     )
     @functools.wraps(function)
     def with_form(output: str | None, payload_as: str | None, template: str | None, **options: Any) -> Any:
         if template is not None and output is not None:
-            raise click.UsageError("--format is an output of its own: give no --output.")
+            raise click.UsageError("--format is an output format of its own: omit --output.")
         try:
             line = None if template is None else parse_format(template, payload_as or "text")
         except InvalidInputError as error:
@@ -73,16 +73,16 @@ def form_options(function: _Function) -> _Function:
 
 
 def is_before(message: ReceivedMessage, until: PollingStrategy) -> bool:
-    """Return whether a message lies before an offset or a time."""
+    """Return whether a message is before an offset or a time."""
     return (message.timestamp if until.kind is PollingKind.TIMESTAMP else message.offset) < until.value
 
 
 def print_message_table(messages: Sequence[ReceivedMessage], form: MessageForm) -> None:
-    """Print messages that are all there: as a table, or a line each where a terminal is too narrow for one.
+    """Print a complete list of messages: as a table, or one a line if a terminal is too narrow.
 
     Args:
-        messages: What to print.
-        form: How.
+        messages: The messages.
+        form: Their form.
     """
     if form.line is not None or form.output != "table":
         print_message_lines(messages, form)
@@ -98,12 +98,12 @@ def print_message_table(messages: Sequence[ReceivedMessage], form: MessageForm) 
 
 
 def print_message_lines(messages: Iterable[ReceivedMessage], form: MessageForm, *, flush: bool = False) -> None:
-    """Print messages as they come, one a line.
+    """Print messages as they arrive, one a line.
 
     Args:
-        messages: What to print; any number.
-        form: How: a line for people, a JSON list, JSON lines (import's form), or a line of --format.
-        flush: Whether somebody waits for each.
+        messages: Any number of messages.
+        form: A line for people, a JSON list, JSON lines (import's form), or a line of --format.
+        flush: Whether each is flushed at once.
     """
     if form.line is None and form.output == "json":
         write_json_list((encode_document(message, form.payload_as) for message in messages), flush=flush)
@@ -119,11 +119,11 @@ def print_message_lines(messages: Iterable[ReceivedMessage], form: MessageForm, 
 
 
 def describe_bytes(data: bytes | None, limit: int = _SHOWN_CHARACTERS) -> str:
-    """Return bytes as people read them: text where they are printable UTF-8, else base64.
+    """Return bytes as readable text: text if they are printable UTF-8, else base64.
 
     Args:
         data: A payload or key; None is a null payload.
-        limit: How many characters to show at most; the rest is counted.
+        limit: Maximum number of characters; a longer text ends with the total number of bytes.
     """
     if data is None:
         return "(null)"

@@ -5,14 +5,17 @@ from __future__ import annotations
 import os
 import sys
 from collections.abc import Iterator
+from contextlib import ExitStack
 from typing import TYPE_CHECKING, Final
 
 import click
 
+from headstream.cli.filtering import FilterInput, filter_options
 from headstream.cli.header_text import parse_header
 from headstream.cli.message_view import MessageForm, form_options, is_before, print_message_lines, print_message_table
 from headstream.cli.output import check_reader, print_object
 from headstream.cli.parameters import (
+    PARTITION,
     Checked,
     open_log,
     output_option,
@@ -26,11 +29,14 @@ from headstream.errors import InvalidInputError
 from headstream.model.header_values import HeaderValue
 from headstream.model.identifiers import check_name, parse_message_id
 from headstream.model.message import ReceivedMessage
-from headstream.model.polling import PollingKind, PollingStrategy, partition_of
+from headstream.model.polling import PollingKind, PollingStrategy
+from headstream.model.topology import Topic
 
 if TYPE_CHECKING:
+    from headstream.client.arguments import ConsumerOptions
     from headstream.client.client import Client
     from headstream.client.consumer import Consumer
+    from headstream.client.producer import Producer
 
 __all__ = ["poll", "send", "tail"]
 
@@ -42,15 +48,15 @@ _TAIL_COUNT: Final = 1000
 @topic_argument
 @click.argument("payload", required=False)
 @click.option("--key", help="Text that chooses the partition.")
-@click.option("--partition", type=click.IntRange(1), help="Where to; otherwise the key chooses, or the emptiest is taken.")
+@click.option("--partition", type=PARTITION, help="The partition; by default the key's, or the emptiest.")
 @click.option(
-    "--header", "headers", multiple=True, type=Checked("k=kind:value", parse_header), help="A typed header; may be repeated."
+    "--header", "headers", multiple=True, type=Checked("k=kind:value", parse_header), help="A typed header; repeatable."
 )
-@click.option("--id", "message_id", type=Checked("id", parse_message_id), default="0", help="A UUID or number; 0: one is made.")
+@click.option("--id", "message_id", type=Checked("id", parse_message_id), default="0", help="A UUID or number; 0 generates one.")
 @click.option("--null", "is_null", is_flag=True, help="Send a null payload, to a topic with wide limits.")
-@click.option("--lines", "by_line", is_flag=True, help="Every line of standard input is a message of its own.")
-@click.option("--key-delimiter", metavar="TEXT", help="With --lines: what stands before the first TEXT of a line is its key.")
-@click.option("--count", type=click.IntRange(1), default=1, show_default=True, help="How many times to send it.")
+@click.option("--lines", "by_line", is_flag=True, help="Send every line of standard input as a message.")
+@click.option("--key-delimiter", metavar="TEXT", help="With --lines: the part of a line before the first TEXT is its key.")
+@click.option("--count", type=click.IntRange(1), default=1, show_default=True, help="Number of times to send it.")
 @url_option
 @output_option
 def send(
@@ -80,53 +86,59 @@ def send(
       headstream send shop/orders --lines --key-delimiter : < keyed.txt
     """
     if is_null and (payload is not None or by_line):
-        raise click.UsageError("--null is a payload of its own: give no other.")
+        raise click.UsageError("--null is a payload of its own: omit PAYLOAD.")
     if by_line and payload not in (None, "-"):
-        raise click.UsageError("--lines reads standard input: give no payload.")
+        raise click.UsageError("--lines reads standard input: omit PAYLOAD.")
     if key_delimiter is not None and (not by_line or key is not None or not key_delimiter):
-        raise click.UsageError("--key-delimiter takes keys from lines: it goes with --lines, without --key, and is not empty.")
+        raise click.UsageError("--key-delimiter takes keys from lines: use it with --lines, without --key, and not empty.")
     given = _encode_text(key)
     with open_log(url) as log:
-        target = partition if by_line else _choose_partition(log, topic, given, partition)
+        found = log.topic(topic)
         with log.producer(topic) as producer:
+            target = partition if by_line else _choose_partition(found, producer, given, partition)
             sent = 0
             for number, data in enumerate(_payloads(payload, is_null, by_line), 1):
-                if key_delimiter is not None:
-                    given, data = _split_key(data or b"", os.fsencode(key_delimiter), number)
-                for _ in range(count):
-                    try:
+                try:
+                    if key_delimiter is not None:
+                        given, data = _split_key(data or b"", os.fsencode(key_delimiter))
+                    for _ in range(count):
                         producer.send(data, key=given, headers=headers, id=message_id, partition=target)
-                    except InvalidInputError as error:
-                        if not by_line:
-                            raise
-                        where = f"line {number} of standard input; {sent} messages before it were sent"
-                        raise type(error)(error.what, where=where, advice=error.advice) from None
-                    sent += 1
-    print_object({"topic": topic, "partition": target, "sent": sent}, output)
+                        sent += 1
+                except InvalidInputError as error:
+                    if not by_line:
+                        raise
+                    before = f"{sent} message{'s' * (sent != 1)} before it {'were' if sent != 1 else 'was'} sent"
+                    raise type(error)(
+                        error.what, where=f"line {number} of standard input; {before}", advice=error.advice
+                    ) from None
+    print_object({"topic": found.full_name, "partition": target, "sent": sent}, output)
 
 
 @click.command()
 @topic_argument
-@click.option("--partition", type=click.IntRange(1), help="Of which partition; otherwise of all.")
+@click.option("--partition", type=PARTITION, help="The partition; all by default.")
 @click.option(
     "--offset",
+    "--from",
+    "offset",
     type=start_parameter("first", "last", "next"),
     default="first",
     show_default=True,
-    help="Where to begin: an offset, a time or how long ago (-1h); first, the oldest; last, the newest; next, after what next "
-    "has shown before.",
+    help="Where to start: an offset, a time or how long ago (-1h); first, the oldest; last, the newest; next, after the "
+    "messages that next has shown before.",
 )
 @until_option
-@click.option("--count", type=click.IntRange(1), default=10, show_default=True, help="The most messages.")
+@click.option("--count", type=click.IntRange(1), default=10, show_default=True, help="Maximum number of messages.")
 @click.option("--last", "newest", type=click.IntRange(1), metavar="N", help="The newest N: as --offset last --count N.")
 @click.option(
     "--consumer",
     type=Checked("name", lambda text: check_name(text, "consumer")),
     default="cli",
     show_default=True,
-    help="Under which name next remembers.",
+    help="The consumer name for next.",
 )
 @states_option
+@filter_options
 @url_option
 @form_options
 def poll(
@@ -138,10 +150,11 @@ def poll(
     newest: int | None,
     consumer: str,
     states: tuple[str, ...] | None,
+    chosen: FilterInput,
     url: str,
     form: MessageForm,
 ) -> None:
-    """Show messages that TOPIC has now, without waiting for more.
+    """Show existing messages of TOPIC, without waiting for more.
 
     \b
     Examples:
@@ -149,24 +162,27 @@ def poll(
       headstream poll shop/orders --partition 2 --offset last --output json
       headstream poll shop/orders --offset 2026-01-31T12:00:00Z --states available,poisoned
       headstream poll shop/orders --offset -1h --until -30m --count 1000 --payload-as json
+      headstream poll shop/orders --where "attempt >= 3 AND source IN ('web', 'app')"
       headstream poll shop/orders --last 5 --format '%p:%o %k %h{attempt} %s'
     """
     if newest is not None:
         offset, count = PollingStrategy.last(), newest
     if until is not None and offset.kind in (PollingKind.LAST, PollingKind.NEXT):
-        raise click.UsageError("--until goes with an offset, a time or first.")
+        raise click.UsageError("--until requires an offset, a time or first.")
     with open_log(url) as log:
+        if chosen.explain(log, states, form.output):
+            return
         if offset.kind is PollingKind.NEXT:
-            chosen = None if partition is None else [partition]
-            with log.consumer(topic, name=consumer, partitions=chosen, states=states) as reader:
+            numbers = None if partition is None else [partition]
+            with log.consumer(topic, name=consumer, partitions=numbers, states=states, **chosen.options) as reader:
                 print_message_table(reader.poll(count), form)
                 sys.stdout.flush()
-                reader.commit()  # what was shown has been shown
+                reader.commit()  # only after the messages are printed
             return
         if until is None:
-            found = log.poll(topic, partition, start=offset, count=count, states=states)
+            found = log.poll(topic, partition, start=offset, count=count, states=states, **chosen.options)
         else:
-            found = list(_poll_until(log, topic, partition, offset, until, states, count))
+            found = list(_poll_until(log, topic, partition, offset, until, states, count, chosen))
     print_message_table(found, form)
 
 
@@ -178,12 +194,13 @@ def _poll_until(
     until: PollingStrategy,
     states: tuple[str, ...] | None,
     count: int,
+    chosen: FilterInput,
 ) -> Iterator[ReceivedMessage]:
-    """Iterate over up to `count` messages that lie before a place, partition by partition."""
+    """Iterate over up to `count` messages before a place, partition by partition."""
     numbers = [place.number for place in log.topic(topic).partitions] if partition is None else [partition]
     left = count
     for number in numbers:
-        for message in log.poll(topic, number, start=offset, count=left, states=states) if left else ():
+        for message in log.poll(topic, number, start=offset, count=left, states=states, **chosen.options) if left else ():
             if not is_before(message, until):
                 break
             left -= 1
@@ -192,23 +209,25 @@ def _poll_until(
 
 @click.command()
 @topic_argument
-@click.option("--partition", "partitions", type=click.IntRange(1), multiple=True, help="Of which partitions; otherwise of all.")
+@click.option("--partition", "partitions", type=PARTITION, multiple=True, help="The partitions; all by default.")
 @click.option(
     "--from",
+    "--offset",
     "start",
     type=start_parameter("first", "last"),
     default="last",
     show_default=True,
-    help="Where to begin: an offset or a time; first, the oldest; last, after the newest: what comes from now on.",
+    help="Where to start: an offset, a time or how long ago (-1h); first, the oldest; last, after the newest: new messages only.",
 )
-@click.option("--last", "newest", type=click.IntRange(1), metavar="N", help="Begin with the newest N messages of the topic.")
+@click.option("--last", "newest", type=click.IntRange(1), metavar="N", help="Start with the newest N messages of the topic.")
 @click.option(
     "--group",
     type=Checked("group", lambda text: check_name(text, "group")),
-    help="Read as a member of this group: share its partitions, go on where it has committed, and commit what was shown.",
+    help="Read as a member of this group: share its partitions, continue from its commits, and commit what was shown.",
 )
 @click.option("--count", type=click.IntRange(1), help="End after so many messages.")
 @states_option
+@filter_options
 @url_option
 @form_options
 def tail(
@@ -219,10 +238,11 @@ def tail(
     group: str | None,
     count: int | None,
     states: tuple[str, ...] | None,
+    chosen: FilterInput,
     url: str,
     form: MessageForm,
 ) -> None:
-    """Show messages of TOPIC as they come, until Ctrl-C, which ends it with exit code 0.
+    """Show messages of TOPIC as they arrive, until Ctrl-C, which ends it with exit code 0.
 
     \b
     Examples:
@@ -230,15 +250,29 @@ def tail(
       headstream tail shop/orders --from first --output jsonl | jq .headers
       headstream tail shop/orders --last 20 --format '%d %k %s'
       headstream tail shop/orders --group billing --payload-as json
+      headstream tail shop/orders --where "tenant = 'acme' AND NOT is_test"
     """
+    if newest is not None and chosen.where is not None:
+        raise click.UsageError("--last excludes --where: begin at a time, as in --from -1h.")
     if newest is not None and group is not None:
-        raise click.UsageError("--last goes without --group, which goes on where it has committed.")
+        raise click.UsageError("--last excludes --group, which continues from its commits.")
     begin = PollingStrategy.last() if newest is not None else start
     try:
         with (
             open_log(url) as log,
-            log.consumer(topic, group=group, partitions=partitions or None, start=begin, states=states) as consumer,
+            ExitStack() as stack,
         ):
+            if chosen.explain(log, states, form.output):
+                return
+            options: ConsumerOptions = {
+                "group": group,
+                "partitions": partitions or None,
+                "start": begin,
+                "states": states,
+                "where": chosen.where,
+                "on_filter_error": chosen.on_error,
+            }
+            consumer = stack.enter_context(log.consumer(topic, **options))
             older = _newest_before(log, topic, consumer.positions, states, newest) if newest is not None else []
             print_message_lines(_follow(consumer, older, count, commit=group is not None), form, flush=True)
     except KeyboardInterrupt:
@@ -248,7 +282,7 @@ def tail(
 def _newest_before(
     log: Client, topic: str, ends: dict[int, int], states: tuple[str, ...] | None, count: int
 ) -> list[ReceivedMessage]:
-    """Return the newest messages that lie before where a consumer begins, so that none is shown twice."""
+    """Return the newest messages before the consumer's start, so that none is shown twice."""
     found: list[ReceivedMessage] = []
     for number, end in ends.items():
         polled = log.poll(topic, number, start="last", count=count, states=states)
@@ -268,15 +302,15 @@ def _follow(consumer: Consumer, older: list[ReceivedMessage], count: int | None,
         if count is not None and shown >= count:
             return
         if not messages:
-            check_reader()  # `| head -1` is gone long before the next message comes
+            check_reader()  # `| head -1` exits long before the next message arrives
         messages = consumer.poll(_TAIL_COUNT if count is None else min(_TAIL_COUNT, count - shown), timeout_ms=_WAIT_MS)
 
 
-def _split_key(line: bytes, delimiter: bytes, number: int) -> tuple[bytes, bytes]:
+def _split_key(line: bytes, delimiter: bytes) -> tuple[bytes, bytes]:
     key, found, payload = line.partition(delimiter)
     if not found:
         raise InvalidInputError(
-            f"the line has no {delimiter.decode(errors='replace')!r}", where=f"line {number} of standard input"
+            f"the line has no {delimiter.decode(errors='replace')!r}", advice="Write KEY, the delimiter, PAYLOAD"
         )
     return key, payload
 
@@ -294,15 +328,14 @@ def _payloads(payload: str | None, is_null: bool, by_line: bool) -> Iterator[byt
 
 
 def _encode_text(text: str | None) -> bytes | None:
-    """Return the bytes that were typed, also where they are not UTF-8."""
+    """Return the bytes of a command-line text, even if it is not UTF-8."""
     return None if text is None else os.fsencode(text)
 
 
-def _choose_partition(log: Client, topic: str, key: bytes | None, partition: int | None) -> int:
-    """Return where a message goes: a process that sends one message cannot take turns, so it takes the emptiest."""
+def _choose_partition(topic: Topic, producer: Producer, key: bytes | None, partition: int | None) -> int:
+    """Return a message's partition: by default the emptiest, since a process that sends one message cannot alternate."""
     if partition is not None:
         return partition
-    places = log.topic(topic).partitions
     if key is not None:
-        return partition_of(key, len(places))
-    return min(places, key=lambda place: (place.end_offset, place.number)).number
+        return producer.partition_of(key)
+    return min(topic.partitions, key=lambda place: (place.end_offset, place.number)).number

@@ -1,7 +1,7 @@
-"""What commands print: tables for people, JSON for programs, each to standard output and nowhere else.
+"""Output of commands on standard output: tables for people, JSON for programs.
 
---output table    aligned columns, fitted to the terminal without losing anything; as wide as need be where there is none
---output json     one document: a list where a command shows many, an object where it shows one
+--output table    aligned columns, fitted to the terminal without loss; as wide as necessary without a terminal
+--output json     one document: a list for many objects, an object for one
 --output jsonl    one object a line
 """
 
@@ -18,7 +18,7 @@ from datetime import UTC, datetime
 from typing import Any, Final, Literal
 
 __all__ = [
-    "ReaderLeftError",
+    "OutputClosedError",
     "check_reader",
     "escape",
     "fits",
@@ -31,58 +31,58 @@ __all__ = [
 ]
 
 _WIDE: Final = 10_000
-"""Columns of a table that no terminal shows: enough that nothing is folded."""
+"""Columns of output without a terminal: enough that nothing is folded."""
 _GAP: Final = 2
 _UNFOLDED: Final = 32
 _FOLDED: Final = 12
-"""On a narrow terminal columns with cells longer than the first are folded, to no less than the second."""
+"""On a narrow terminal, columns with cells longer than the first are folded to no less than the second."""
 _ESCAPES: Final = {"\n": "\\n", "\r": "\\r", "\t": "\\t"}
 
 
-class ReaderLeftError(Exception):
-    """Whoever read standard output has gone, as `head` does: there is nobody to write for."""
+class OutputClosedError(Exception):
+    """The reader of standard output has closed it, as `head` does."""
 
 
 def print_text(text: str, *, flush: bool = False) -> None:
     """Write one line to standard output.
 
     Args:
-        text: Without the line's end.
-        flush: Whether somebody waits for it.
+        text: Without a newline.
+        flush: Whether to flush it at once.
 
     Raises:
-        ReaderLeftError: nobody reads any more.
+        OutputClosedError: the reader has closed the pipe.
     """
     try:
         sys.stdout.write(f"{text}\n")
         if flush:
             sys.stdout.flush()
     except BrokenPipeError:
-        raise ReaderLeftError from None
+        raise OutputClosedError from None
 
 
 def check_reader() -> None:
-    """See whether somebody still reads standard output, where it is a pipe.
+    """Check that the reader of standard output still has it open, if it is a pipe.
 
     Raises:
-        ReaderLeftError: nobody does.
+        OutputClosedError: the reader has closed it.
     """
     try:
         if not stat.S_ISFIFO(os.fstat(sys.stdout.fileno()).st_mode):
             return
         poll = select.poll()
-    except (AttributeError, OSError, ValueError):  # no file behind standard output, or a system without poll()
+    except (AttributeError, OSError, ValueError):  # standard output is not a file, or the system has no poll()
         return
     poll.register(sys.stdout.fileno(), select.POLLERR)
     if poll.poll(0):
-        raise ReaderLeftError
+        raise OutputClosedError
 
 
 def print_objects(rows: Iterable[Mapping[str, Any]], columns: Sequence[str], form: str) -> None:
-    """Print many things of a kind.
+    """Print many objects of one type.
 
     Args:
-        rows: What each is, as JSON has it.
+        rows: Their members, as in JSON.
         columns: The members that a table shows, in order.
         form: table, json or jsonl.
     """
@@ -96,10 +96,10 @@ def print_objects(rows: Iterable[Mapping[str, Any]], columns: Sequence[str], for
 
 
 def print_object(members: Mapping[str, Any], form: str) -> None:
-    """Print one thing: its members one below the other, or as one object.
+    """Print one object: its members one below the other, or as JSON.
 
     Args:
-        members: What it is, as JSON has it.
+        members: Its members, as in JSON.
         form: table, json or jsonl.
     """
     if form == "table":
@@ -109,11 +109,11 @@ def print_object(members: Mapping[str, Any], form: str) -> None:
 
 
 def write_json_list(documents: Iterable[Any], *, flush: bool = False) -> None:
-    """Print a list of JSON documents, one a line, as they come; the list is closed also when they end by Ctrl-C.
+    """Print a list of JSON documents, one a line, as they arrive; the list is closed even after Ctrl-C.
 
     Args:
-        documents: What to print; any number.
-        flush: Whether somebody waits for each.
+        documents: Any number of documents.
+        flush: Whether each is flushed at once.
     """
     before = ""
     try:
@@ -126,12 +126,12 @@ def write_json_list(documents: Iterable[Any], *, flush: bool = False) -> None:
 
 
 def print_table(columns: Sequence[str], rows: Iterable[Sequence[str]], folded: Sequence[str] = ()) -> None:
-    """Print aligned columns; on a terminal that is too narrow for them each row as its members, one below the other.
+    """Print aligned columns; on a terminal that is too narrow, each row as its members, one below the other.
 
     Args:
-        columns: Their names; none for members: a name and its value.
-        rows: The cells, as text; numbers stand at the right.
-        folded: Columns that a narrow terminal folds; none is those with long cells.
+        columns: Their names; empty for members: a name and its value.
+        rows: The cells, as text; numbers are right-aligned.
+        folded: Columns to fold on a narrow terminal; empty for those with long cells.
     """
     cells = [[escape(cell) for cell in row] for row in rows]
     if fits(columns, cells, folded):
@@ -152,7 +152,7 @@ def fits(columns: Sequence[str], cells: Sequence[Sequence[str]], folded: Sequenc
 
 
 def _widths(columns: Sequence[str], cells: Sequence[Sequence[str]], folded: Sequence[str], number: int) -> tuple[int, bool]:
-    """Return the least width of a column that loses nothing, and whether it may be folded to it."""
+    """Return the minimum width of a column without loss, and whether it can be folded to it."""
     from rich.cells import cell_len
 
     longest = max((cell_len(row[number]) for row in cells), default=0)
@@ -189,17 +189,17 @@ def _print_aligned(columns: Sequence[str], cells: Sequence[Sequence[str]], folde
 
 
 def escape(text: str) -> str:
-    """Return a text that a terminal shows as it is: characters that would move it or colour it are spelled out."""
+    """Return a text with control characters escaped, so that a terminal shows it unchanged."""
     if text.isprintable():
         return text
     return "".join(c if c.isprintable() else _ESCAPES.get(c) or c.encode("unicode_escape").decode("ascii") for c in text)
 
 
 def format_time(time_us: int) -> str:
-    """Return a time as ISO 8601 has it, in UTC, to the microsecond.
+    """Return a time in ISO 8601, in UTC, to the microsecond.
 
     Args:
-        time_us: Microseconds since 1970 UTC; one beyond the year 9999 is returned as the number.
+        time_us: Microseconds since 1970 UTC; beyond the year 9999 the number itself is returned.
     """
     try:
         seconds, micros = divmod(time_us, 1_000_000)

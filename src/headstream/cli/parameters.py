@@ -1,4 +1,4 @@
-"""What commands have in common: the options --url and --output, and arguments that are checked before anything is opened."""
+"""Parameters shared by commands: the options --url and --output, and arguments checked before a log is opened."""
 
 from __future__ import annotations
 
@@ -19,25 +19,26 @@ if TYPE_CHECKING:
 
 __all__ = [
     "FORMS",
+    "PARTITION",
     "Checked",
     "LocalPath",
+    "TablePlace",
     "complete_names",
     "open_log",
     "output_option",
     "parse_states",
-    "parse_topics",
     "start_parameter",
     "states_option",
     "stream_argument",
-    "tell_of_no_log",
     "topic_argument",
     "until_option",
     "url_option",
+    "warn_missing_log",
 ]
 
 FORMS: Final = ("table", "json", "jsonl")
 _AT_ONCE: Final = {"connect_timeout_ms": 1000, "timeout_ms": 2000, "retry_timeout_ms": 0}
-"""How a server is asked while somebody waits at a shell."""
+"""Connection options for interactive commands."""
 
 _NAMED: Final = (PollingKind.FIRST, PollingKind.LAST, PollingKind.NEXT)
 _Function = TypeVar("_Function", bound=Callable[..., Any])
@@ -50,10 +51,10 @@ else:
 
 
 class Checked(_ParamType):
-    """A parameter that a function of ours reads: what it refuses is a misuse of the command, told as such.
+    """A parameter parsed by one of our functions; its errors become usage errors.
 
     Args:
-        name: What --help calls it.
+        name: Its name in --help.
         read: Text -> value, or HeadstreamError.
     """
 
@@ -62,7 +63,7 @@ class Checked(_ParamType):
         self._read = read
 
     def convert(self, value: Any, param: click.Parameter | None, ctx: click.Context | None) -> Any:
-        """Return the value that a text spells; a usage error where it spells none."""
+        """Return the value of a text; a usage error if it is invalid."""
         if not isinstance(value, str):
             return value
         try:
@@ -72,12 +73,12 @@ class Checked(_ParamType):
 
 
 class LocalPath(click.Path):
-    """A path of this machine, as a Path; one with a scheme that cannot be served is a misuse of the command.
+    """A local path, as a Path; a path with an unsupported scheme is a usage error.
 
     Args:
-        is_table: Whether Delta tables lie there, so that a catalog's name is refused too.
-        directory: Whether it has to be a directory where it exists, else a file.
-        exists: Whether it has to exist.
+        is_table: Whether it is for Delta tables, so that a catalog's table name is rejected too.
+        directory: Whether an existing path must be a directory, else a file.
+        exists: Whether it must exist.
     """
 
     def __init__(self, *, is_table: bool = False, directory: bool = True, exists: bool = False) -> None:
@@ -85,22 +86,42 @@ class LocalPath(click.Path):
         self._is_table = is_table
 
     def convert(self, value: Any, param: click.Parameter | None, ctx: click.Context | None) -> Any:
-        """Return the path that a text names; a usage error where it names none of this machine."""
+        """Return the path of a text; a usage error if it is not a local path."""
         if isinstance(value, str):
             try:
                 value = parse_local_path(value, is_table=self._is_table)
             except HeadstreamError as error:
                 self.fail(str(error), param, ctx)
             if value.startswith("."):
-                value = str(Path(value).absolute())  # pathlib drops the ./ that says that no name of a catalog is meant
+                value = str(Path(value).absolute())  # pathlib drops the ./ that distinguishes it from a catalog's name
+        return super().convert(value, param, ctx)
+
+
+class TablePlace(LocalPath):
+    """A place of Delta tables: a local path, or a URI of an object store, as a StorePlace."""
+
+    def __init__(self) -> None:
+        super().__init__(is_table=True)
+
+    def convert(self, value: Any, param: click.Parameter | None, ctx: click.Context | None) -> Any:
+        """Return the place of a text; a usage error if its scheme is unsupported."""
+        if isinstance(value, str) and "://" in value:
+            from headstream.replicate.storage.places import StorePlace, parse_place
+
+            try:
+                place = parse_place(value)
+            except HeadstreamError as error:
+                self.fail(str(error), param, ctx)
+            if isinstance(place, StorePlace):
+                return place
         return super().convert(value, param, ctx)
 
 
 def parse_states(text: str) -> tuple[str, ...] | None:
-    """Return the states that `available,poisoned` names, or None for `all`.
+    """Return the states in a text such as `available,poisoned`, or None for `all`.
 
     Raises:
-        InvalidInputError: no state has such a name.
+        InvalidInputError: a state is unknown.
     """
     if text.strip().lower() == "all":
         return None
@@ -110,36 +131,27 @@ def parse_states(text: str) -> tuple[str, ...] | None:
     return names
 
 
-def parse_topics(text: str) -> tuple[str, ...]:
-    """Return the topics that `shop/orders,shop/returns` names.
-
-    Raises:
-        InvalidInputError: one of them is no topic.
-    """
-    return tuple(str(TopicName.parse(name.strip())) for name in text.split(","))
-
-
 def url_option(function: _Function) -> _Function:
-    """Add --url, which HEADSTREAM_URL stands in for, and the context in use."""
+    """Add --url, with HEADSTREAM_URL and the current context as defaults."""
     return click.option(
         "--url",
         envvar="HEADSTREAM_URL",
         show_envvar=True,
         metavar="URL",
         callback=_require_url,
-        help="The log, as in file:///var/lib/shop or headstream://user@host:8090; else the context in use.",
+        help="The log, as in file:///var/lib/shop or headstream://user@host:8090; else the current context.",
     )(function)
 
 
 def output_option(function: _Function) -> _Function:
-    """Add --output, a table where nothing is said."""
-    return click.option(
-        "--output", type=click.Choice(FORMS), default="table", show_default=True, help="The form of what is printed."
-    )(function)
+    """Add --output, by default a table."""
+    return click.option("--output", type=click.Choice(FORMS), default="table", show_default=True, help="The output format.")(
+        function
+    )
 
 
 def states_option(function: _Function) -> _Function:
-    """Add --states: those of the messages to show, the available ones where nothing is said."""
+    """Add --states: the states of the messages to show, by default only available."""
     return click.option(
         "--states",
         type=Checked("state,...", parse_states),
@@ -165,10 +177,10 @@ def stream_argument(function: _Function) -> _Function:
 
 
 def start_parameter(*names: str) -> Checked:
-    """Return the type of an option that says where to begin: an offset, a time, or one of some names.
+    """Return the type of an option for a start: an offset, a time, or one of some names.
 
     Args:
-        names: Of first, last and next, those that mean something to the command.
+        names: The allowed ones of first, last and next.
     """
 
     def read(text: str) -> PollingStrategy:
@@ -181,7 +193,7 @@ def start_parameter(*names: str) -> Checked:
         if start is None or (start.kind in _NAMED and start.kind.name.lower() not in names):
             allowed = "".join(f", {name}" for name in names)
             raise InvalidInputError(
-                f"{text!r} is not a place to begin",
+                f"{text!r} is not a valid start",
                 advice=f"Use an offset, a time such as 2026-01-31T12:00:00Z, how long ago as in -1h{allowed}",
             )
         return start
@@ -190,19 +202,19 @@ def start_parameter(*names: str) -> Checked:
 
 
 def until_option(function: _Function) -> _Function:
-    """Add --until: the place before which messages end."""
+    """Add --until: the end of the messages, exclusive."""
     return click.option(
-        "--until", type=start_parameter(), help="End before this offset, time or how long ago (-30m), in each partition."
+        "--until", type=start_parameter(), help="Stop before this offset, time or how long ago (-30m), in each partition."
     )(function)
 
 
 def complete_names(
     names: Callable[[Client, click.Context], list[str]],
 ) -> Callable[[click.Context, click.Parameter, str], list[str]]:
-    """Return what a shell asks for the names that an argument may be: those of the log, if it can be asked and answers soon.
+    """Return a shell completion of names in the log; without names if the log does not answer quickly.
 
     Args:
-        names: Returns them, given the log and what stands before.
+        names: Returns the names, given the log and the preceding arguments.
     """
 
     def complete(ctx: click.Context, param: click.Parameter, incomplete: str) -> list[str]:
@@ -211,10 +223,11 @@ def complete_names(
         from headstream.connect import connect
 
         try:
-            url = resolve_url(ctx.params.get("url"), may_ask=False)
+            url = resolve_url(ctx.params.get("url"))
             if not url:
                 return []
-            with connect(url, **(_AT_ONCE if url.partition(":")[0] in SCHEMES else {})) as log:
+            options: dict[str, Any] = _AT_ONCE if url.partition(":")[0] in SCHEMES else {}
+            with connect(url, **options) as log:
                 return [name for name in names(log, ctx) if name.startswith(incomplete)]
         except (HeadstreamError, click.ClickException):
             return []
@@ -222,17 +235,22 @@ def complete_names(
     return complete
 
 
+PARTITION: Final = click.IntRange(0)
+"""A partition's number: from 1, in Kafka from 0."""
+
+
 def open_log(url: str) -> Client:
-    """Return the client of a URL, to be closed by the caller."""
+    """Return the client of a URL; asks for a missing password on a terminal. The caller closes the client."""
+    from headstream.cli.secrets import add_password
     from headstream.connect import connect
 
-    return connect(url)
+    return connect(add_password(url))
 
 
-def tell_of_no_log(log: Client) -> None:
-    """Say on standard error why there is nothing to list, where there is no log yet: the place may be mistyped."""
+def warn_missing_log(log: Client) -> None:
+    """Print on standard error that there is no log yet, if so: the URL may be mistyped."""
     if log.identity is None:
-        click.echo("There is no log at that place yet: see that the URL is right. The first topic makes it.", err=True)
+        click.echo("There is no log at this URL yet: check the URL. Creating the first topic creates the log.", err=True)
 
 
 def _require_url(ctx: click.Context, param: click.Parameter, value: str | None) -> str:
@@ -242,5 +260,5 @@ def _require_url(ctx: click.Context, param: click.Parameter, value: str | None) 
 
     url = resolve_url(value)
     if not url:
-        raise click.UsageError("No log is named: give --url, set HEADSTREAM_URL, or use a context.", ctx)
+        raise click.UsageError("No log given: give --url, set HEADSTREAM_URL, or use a context.", ctx)
     return url

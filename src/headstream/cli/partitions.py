@@ -8,7 +8,7 @@ import click
 
 from headstream.cli.confirmation import confirm, describe_loss, yes_option
 from headstream.cli.output import format_time, print_object, print_objects
-from headstream.cli.parameters import Checked, open_log, output_option, topic_argument, url_option
+from headstream.cli.parameters import PARTITION, Checked, open_log, output_option, topic_argument, url_option
 from headstream.errors import PartitionNotFoundError
 from headstream.model.message import parse_state, state_name
 
@@ -21,12 +21,12 @@ __all__ = ["PARTITION_COLUMNS", "describe_partition", "partition"]
 PARTITION_COLUMNS: Final = ("partition", "first_offset", "end_offset", "messages", "size_bytes")
 _STATE_COLUMNS = ("offset", "state", "reason", "by", "changed")
 
-_count_option = click.option("--count", type=click.IntRange(min=1), default=1, show_default=True, help="How many.")
+_count_option = click.option("--count", type=click.IntRange(min=1), default=1, show_default=True, help="Number of partitions.")
 
 
 @click.group()
 def partition() -> None:
-    """Partitions of a topic: what its messages are spread over.
+    """Partitions of a topic, over which its messages are distributed.
 
     \b
     Examples:
@@ -40,7 +40,7 @@ def partition() -> None:
 @url_option
 @output_option
 def list_partitions(topic: str, url: str, output: str) -> None:
-    """Show every partition of TOPIC.
+    """List the partitions of TOPIC.
 
     \b
     Example:
@@ -53,7 +53,7 @@ def list_partitions(topic: str, url: str, output: str) -> None:
 
 @partition.command()
 @topic_argument
-@click.argument("number", metavar="PARTITION", type=click.IntRange(1))
+@click.argument("number", metavar="PARTITION", type=PARTITION)
 @url_option
 @output_option
 def show(topic: str, number: int, url: str, output: str) -> None:
@@ -66,7 +66,7 @@ def show(topic: str, number: int, url: str, output: str) -> None:
     with open_log(url) as log:
         found = next((each for each in log.topic(topic).partitions if each.number == number), None)
     if found is None:
-        raise PartitionNotFoundError(f"there is no partition {number}", where=topic, advice="See partition list")
+        raise PartitionNotFoundError(f"there is no partition {number}", where=topic, advice="Run: headstream partition list")
     print_object(describe_partition(found), output)
 
 
@@ -76,7 +76,7 @@ def show(topic: str, number: int, url: str, output: str) -> None:
 @url_option
 @output_option
 def create(topic: str, count: int, url: str, output: str) -> None:
-    """Add partitions to TOPIC, behind its last one.
+    """Add partitions to TOPIC, after its last one.
 
     \b
     Example:
@@ -93,23 +93,22 @@ def create(topic: str, count: int, url: str, output: str) -> None:
 @url_option
 @output_option
 def delete(topic: str, count: int, yes: bool, url: str, output: str) -> None:
-    """Delete the highest numbered partitions of TOPIC with their messages, at once and for good.
+    """Delete the highest numbered partitions of TOPIC with their messages, immediately and permanently.
 
     \b
     Example:
       headstream partition delete shop/orders --yes
     """
     with open_log(url) as log:
-        gone = log.topic(topic).partitions[-count:]
+        found = log.topic(topic)
+        gone = found.partitions[-count:]
         loss = describe_loss(sum(place.messages_count for place in gone), sum(place.size_bytes for place in gone))
         numbers = ", ".join(str(place.number) for place in gone)
-        confirm(f"Delete partition{'s' * (len(gone) != 1)} {numbers} of {topic} with {loss}", yes=yes)
+        confirm(f"Delete partition{'s' * (len(gone) != 1)} {numbers} of {found.full_name} with {loss}", yes=yes)
         _print(log.delete_partitions(topic, count), output)
 
 
-_partition_option = click.option(
-    "--partition", "number", type=click.IntRange(1), default=1, show_default=True, help="Which partition."
-)
+_partition_option = click.option("--partition", "number", type=PARTITION, default=1, show_default=True, help="The partition.")
 
 
 @partition.command()
@@ -118,7 +117,7 @@ _partition_option = click.option(
 @url_option
 @output_option
 def states(topic: str, number: int, url: str, output: str) -> None:
-    """Show the messages of a partition of TOPIC that are not available, and why.
+    """List the messages of a partition of TOPIC that are not available, with the reasons.
 
     \b
     Example:
@@ -135,11 +134,11 @@ def states(topic: str, number: int, url: str, output: str) -> None:
 @click.argument("offsets", type=click.IntRange(0), nargs=-1, required=True)
 @_partition_option
 @click.option("--reason", default="", help="Why.")
-@click.option("--by", default="", help="Who says so.")
+@click.option("--by", default="", help="Author of the change.")
 @url_option
 @output_option
 def set_state(topic: str, state: int, offsets: tuple[int, ...], number: int, reason: str, by: str, url: str, output: str) -> None:
-    """Set the STATE of the messages of a partition of TOPIC at OFFSETS: only available ones are delivered unasked.
+    """Set the STATE of the messages at OFFSETS of a partition of TOPIC: consumers get only available ones by default.
 
     \b
     Examples:
@@ -148,11 +147,12 @@ def set_state(topic: str, state: int, offsets: tuple[int, ...], number: int, rea
     """
     with open_log(url) as log:
         log.set_state(topic, number, offsets, state, reason=reason, by=by)
-    print_object({"topic": topic, "partition": number, "state": state_name(state), "messages": len(set(offsets))}, output)
+        name = log.topic(topic).full_name
+    print_object({"topic": name, "partition": number, "state": state_name(state), "messages": len(set(offsets))}, output)
 
 
 def describe_partition(found: Partition) -> dict[str, Any]:
-    """Return what is shown of a partition, by PARTITION_COLUMNS."""
+    """Return the members of a partition's output, by PARTITION_COLUMNS."""
     return {
         "partition": found.number,
         "first_offset": found.first_offset,

@@ -5,7 +5,7 @@ from __future__ import annotations
 import logging
 import signal
 import sys
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator
 from contextlib import contextmanager, suppress
 from dataclasses import replace
 from pathlib import Path
@@ -16,7 +16,7 @@ import click
 
 from headstream.cli.inspection import inspect
 from headstream.cli.output import print_object, print_table, print_text
-from headstream.cli.parameters import Checked, LocalPath, output_option
+from headstream.cli.parameters import Checked, LocalPath, TablePlace, output_option
 from headstream.cli.replicate_operation import parked, redrive, reload, schemas, status
 from headstream.errors import InvalidInputError, ReplicateError
 from headstream.model.quantities import parse_duration_us, parse_size_bytes
@@ -26,9 +26,9 @@ if TYPE_CHECKING:
 
     from pyspark.sql import SparkSession
 
-    from headstream.spark.replicate.config import ReplicateConfig
-    from headstream.spark.replicate.pipeline import ReplicatePipeline
-    from headstream.spark.replicate.summary import Summary
+    from headstream.replicate.run.pipeline import ReplicatePipeline
+    from headstream.replicate.run.summary import Summary
+    from headstream.replicate.settings.config import ReplicateConfig
 
 __all__ = ["replicate"]
 
@@ -36,13 +36,13 @@ _INTERRUPTED: Final = 130
 _SIGNALS: Final = (signal.SIGINT, signal.SIGTERM)
 _TOPICS: Final = Checked("topic,...", lambda text: tuple(name.strip() for name in text.split(",")))
 _PLACE: Final = LocalPath()
-_TABLE_PLACE: Final = LocalPath(is_table=True)
+_TABLE_PLACE: Final = TablePlace()
 
 
 def _setting(text: str) -> tuple[str, str]:
     name, equals, value = text.partition("=")
     if not (name.startswith("spark.") and equals):
-        raise InvalidInputError(f"{text!r} is no setting of Spark", advice="Write it as in spark.driver.memory=4g")
+        raise InvalidInputError(f"{text!r} is not a Spark setting", advice="Write it as in spark.driver.memory=4g")
     return name, value
 
 
@@ -53,7 +53,7 @@ _SIZE: Final = Checked("size", parse_size_bytes)
 
 @click.group()
 def replicate() -> None:
-    """Qlik Replicate: run the pipeline into Delta tables, see how it stands, bring messages back, inspect messages.
+    """Qlik Replicate: run the pipeline into Delta tables, show its status, redrive messages, inspect messages.
 
     \b
     Examples:
@@ -74,7 +74,7 @@ for _command in (inspect, status, schemas, parked, redrive, reload):
     "config_file",
     type=click.Path(exists=True, dir_okay=False, path_type=Path),
     metavar="FILE",
-    help="A TOML file with all of this and more: tables, targets, keys, columns, policies. Options given here win over it.",
+    help="A TOML file with these and more settings: tables, targets, keys, columns, policies. Options override it.",
 )
 @click.option(
     "--source",
@@ -83,13 +83,15 @@ for _command in (inspect, status, schemas, parked, redrive, reload):
     envvar="HEADSTREAM_URL",
     show_envvar=True,
     metavar="URL",
-    help="The log that the messages are in, or kafka://host:9092.",
+    help="The log with the messages, or kafka://host:9092.",
 )
 @click.option("--topics", type=_TOPICS, metavar="A,B", help="Topics with data messages.")
-@click.option("--metadata", type=_TOPICS, default=(), metavar="C", help="Topics with metadata messages, if not among those.")
-@click.option("--tables", type=_TABLE_PLACE, help="Where the Delta tables are.")
-@click.option("--checkpoint", type=_PLACE, help="Where the pipeline's own state is.")
-@click.option("--zone", type=_PLACE, help="The schema zone.  [default: CHECKPOINT/zone]")
+@click.option("--metadata", type=_TOPICS, default=(), metavar="C", help="Topics with metadata messages, if other ones.")
+@click.option(
+    "--tables", type=_TABLE_PLACE, help="Directory of the Delta tables, or s3://bucket/path: settings from [storage] and AWS_*."
+)
+@click.option("--checkpoint", type=_PLACE, help="Directory of the pipeline's state.")
+@click.option("--zone", type=_PLACE, help="Directory of the schema zone.  [default: CHECKPOINT/zone]")
 @click.option(
     "--schema-wait",
     "schema_wait_us",
@@ -99,67 +101,69 @@ for _command in (inspect, status, schemas, parked, redrive, reload):
     help="How long a message waits for its schema: 500ms, 60s, 5m.",
 )
 @click.option(
-    "--delayed", default="replicate/delayed", show_default=True, metavar="TOPIC", help="Topic for those that waited so long."
+    "--delayed", default="replicate/delayed", show_default=True, metavar="TOPIC", help="Topic for messages after --schema-wait."
 )
 @click.option(
     "--on-missing-schema",
     type=click.Choice(["delayed", "dead-letter", "fail"]),
     default="delayed",
     show_default=True,
-    help="What becomes of them.",
+    help="What to do with messages after --schema-wait.",
 )
-@click.option("--atomic", is_flag=True, help="Show a transaction's changes to a table all at once or not at all.")
+@click.option("--atomic", is_flag=True, help="Apply a transaction's changes to a table all at once or not at all.")
 @click.option(
-    "--transaction-wait", "transaction_wait_us", type=_DURATION, help="How long its events may be missing.  [default: 5m]"
+    "--transaction-wait", "transaction_wait_us", type=_DURATION, help="How long to wait for missing events.  [default: 5m]"
 )
 @click.option(
     "--on-incomplete-transaction",
     type=click.Choice(["wait", "apply", "fail"]),
-    help="Then wait on with a warning, apply what there is, or stop.  [default: wait]",
+    help="After --transaction-wait: wait on with a warning, apply what arrived, or stop.  [default: wait]",
 )
-@click.option("--change-tables", type=_TABLE_PLACE, help="Write every change as it came into a Delta table a target, in there.")
-@click.option("--dead-letter-table", type=_TABLE_PLACE, help="Write the dead letter into a Delta table, too.")
-@click.option("--metrics", type=LocalPath(directory=False), help="Keep metrics in this file (OpenMetrics).")
-@click.option("--max-parked-count", type=click.IntRange(1), help="The most messages that may wait.  [default: 10 million]")
-@click.option("--max-parked-bytes", type=_SIZE, help="The most bytes of them: 20GiB.  [default: 20GiB]")
-@click.option("--max-parked-age", "max_parked_age_us", type=_DURATION, help="Warn of any that wait longer.  [default: 1d]")
-@click.option("--max-dead-rate", type=click.FloatRange(0, 1), help="Stop when more than this share is given up.  [default: 0.1]")
-@click.option("--take-over", is_flag=True, help="Go on with tables of another pipeline, whose checkpoint is gone.")
-@click.option("--once", is_flag=True, help="End when everything that is there now is applied.")
-@click.option("--max-messages-per-batch", type=click.IntRange(1), help="The most messages of one micro-batch.  [default: 200000]")
+@click.option("--change-tables", type=_TABLE_PLACE, help="The same for one Delta table per target with every change as received.")
+@click.option("--dead-letter-table", type=_TABLE_PLACE, help="Write dead letters to this Delta table too; the same.")
+@click.option("--metrics", type=LocalPath(directory=False), help="Write metrics to this file (OpenMetrics).")
+@click.option("--max-parked-count", type=click.IntRange(1), help="Maximum number of waiting messages.  [default: 10 million]")
+@click.option("--max-parked-bytes", type=_SIZE, help="Maximum size of waiting messages.  [default: 20GiB]")
+@click.option("--max-parked-age", "max_parked_age_us", type=_DURATION, help="Warn of messages that wait longer.  [default: 1d]")
+@click.option("--max-dead-rate", type=click.FloatRange(0, 1), help="Stop above this share of dead letters.  [default: 0.1]")
+@click.option("--take-over", is_flag=True, help="Continue with tables of another pipeline whose checkpoint is lost.")
+@click.option("--once", is_flag=True, help="End when all existing messages are applied.")
+@click.option("--max-messages-per-batch", type=click.IntRange(1), help="Maximum messages of a micro-batch.  [default: 200000]")
 @click.option(
-    "--max-bytes-per-batch", type=_SIZE, help="The most bytes of them: 500MiB.  [default: an eighth of Spark's driver memory]"
+    "--max-bytes-per-batch", type=_SIZE, help="Maximum size of a micro-batch.  [default: an eighth of Spark's driver memory]"
 )
 @click.option("--driver-memory", metavar="SIZE", help="Memory of Spark's driver: 4g.  [default: Spark's, 1g]")
-@click.option("--conf", "spark", type=_SETTING, multiple=True, metavar="NAME=VALUE", help="A setting of Spark; may be repeated.")
+@click.option("--conf", "spark", type=_SETTING, multiple=True, metavar="NAME=VALUE", help="A Spark setting; repeatable.")
 @click.option(
     "--mask-order",
     type=click.Choice(["auto", "little", "big"]),
     default="auto",
     show_default=True,
-    help="Byte order of column masks in Avro messages; auto: what the messages prove.",
+    help="Byte order of column masks in Avro messages; auto: detected from the messages.",
 )
 @output_option
 @click.pass_context
 def run(context: click.Context, /, config_file: Path | None, output: str, **options: Any) -> None:
-    """Turn Replicate's messages into Delta tables, one for each source table, at TABLES/<schema>/<table>.
+    """Apply Replicate's messages to Delta tables, one for each source table, at TABLES/<schema>/<table>.
 
-    Run again with the same checkpoint, it goes on where it ended. Ctrl-C or SIGTERM ends it after the micro-batch that is
-    being applied, and the summary is printed: with exit code 0, which is how a run without --once ends; with 130 where
-    --once was to apply more. A second Ctrl-C ends it at once, which costs nothing either. Spark runs on this machine,
-    or where SPARK_MASTER, --conf spark.master=... or [spark] of the file say.
+    A run with the same checkpoint continues where the last one ended. Ctrl-C or SIGTERM ends it after the current
+    micro-batch, and prints the summary: with exit code 0 without --once; with 130 if --once had more to apply.
+    A second Ctrl-C stops immediately, which is safe. Spark runs on this machine, unless SPARK_MASTER, --conf
+    spark.master=... or [spark] of the file name another master.
 
     \b
     Example:
       headstream replicate run --source file:///var/lib/cdc --topics cdc/data --metadata cdc/metadata \\
           --tables /data/tables --checkpoint /data/checkpoint --once --output json
     """
-    from headstream.spark.java import find_java
-    from headstream.spark.replicate.inputs import check_topics
+    from headstream.replicate.inputs.inputs import check_topics
+    from headstream.replicate.storage.store_check import check_stores
+    from headstream.spark.sessions.java import find_java
 
     config = _configure(context, config_file, options)
     find_java()
-    check_topics(config)  # what can be known now need not wait until Spark has started
+    check_topics(config)  # before Spark starts
+    check_stores(config.table_places)
     summary, was_stopped = _run(config)
     _print(summary, output)
     if was_stopped and config.once:
@@ -167,10 +171,10 @@ def run(context: click.Context, /, config_file: Path | None, output: str, **opti
 
 
 def _configure(context: click.Context, config_file: Path | None, options: dict[str, Any]) -> ReplicateConfig:
-    """Return what the options say, on top of a file where there is one."""
-    from headstream.spark.replicate.config import ReplicateConfig
-    from headstream.spark.replicate.config_file import load_config
-    from headstream.spark.replicate.table_settings import TableRules, TableSettings
+    """Return the configuration from the options and, if given, a file."""
+    from headstream.replicate.settings.config import ReplicateConfig
+    from headstream.replicate.settings.config_file import load_config
+    from headstream.replicate.settings.table_settings import TableRules, TableSettings
 
     default = click.core.ParameterSource.DEFAULT
     given = {
@@ -195,13 +199,13 @@ def _configure(context: click.Context, config_file: Path | None, options: dict[s
 
 
 def _run(config: ReplicateConfig) -> tuple[Summary, bool]:
-    """Run a pipeline to its end, or until a signal; return what it has done, and whether a signal came."""
-    from headstream.spark.replicate.pipeline import ReplicatePipeline
+    """Run a pipeline to its end, or until a signal; return its summary, and whether a signal arrived."""
+    from headstream.replicate.run.pipeline import ReplicatePipeline
 
     _show_log()
     with _progress() as show, _kept_handlers():
         show("starting Spark")
-        with _session(config.spark) as spark:
+        with _session(config) as spark:
             pipeline = ReplicatePipeline(spark, config, on_progress=lambda summary: show(_describe(summary)))
             came = _stop_by_signals(pipeline)
             show("waiting for messages")
@@ -210,13 +214,13 @@ def _run(config: ReplicateConfig) -> tuple[Summary, bool]:
             except Exception as error:
                 if not came:
                     raise
-                raise ReplicateError(  # a signal to all processes of a group ends Spark's before they are done
-                    "the run was ended in the middle of a micro-batch", advice="Run it again: it goes on where it was"
+                raise ReplicateError(  # a signal to the whole process group ends Spark's processes early
+                    "the run was interrupted during a micro-batch", advice="Run it again: it continues where it stopped"
                 ) from error
 
 
 def _show_log() -> None:
-    """Write what the pipeline logs, from INFO on, to standard error."""
+    """Write the pipeline's log, from level INFO, to standard error."""
     logger = logging.getLogger("headstream")
     if not logger.hasHandlers():
         handler = logging.StreamHandler()
@@ -226,11 +230,13 @@ def _show_log() -> None:
 
 
 @contextmanager
-def _session(settings: Mapping[str, str]) -> Iterator[SparkSession]:
-    """Yield a session, and end it; an error in the body is not hidden by a Spark that is gone already."""
+def _session(config: ReplicateConfig) -> Iterator[SparkSession]:
+    """Yield a session, and stop it; a stopped Spark does not hide an error of the body."""
+    from headstream.replicate.storage.places import StorePlace
     from headstream.spark import session, stop
 
-    spark = session("headstream-replicate", config=settings)
+    has_store = any(isinstance(place, StorePlace) for place in config.table_places)
+    spark = session("headstream-replicate", config=config.spark, with_jars=["s3"] if has_store else [])
     try:
         yield spark
     except BaseException:
@@ -241,12 +247,12 @@ def _session(settings: Mapping[str, str]) -> Iterator[SparkSession]:
 
 
 def _stop_by_signals(pipeline: ReplicatePipeline) -> list[int]:
-    """Make the first Ctrl-C or SIGTERM end a pipeline in good order, and the second end the program at once.
+    """Let the first Ctrl-C or SIGTERM stop a pipeline gracefully, and the second one end the program immediately.
 
-    Spark puts a handler of its own in place when a session starts, so this comes after it.
+    Must be called after a session starts, since Spark installs a signal handler.
 
     Returns:
-        The signals that have come, a list that grows.
+        The received signals, a list that grows.
     """
     came: list[int] = []
 
@@ -273,7 +279,7 @@ def _kept_handlers() -> Iterator[None]:
 
 @contextmanager
 def _progress() -> Iterator[Callable[[str], None]]:
-    """Yield what shows a line of progress on a terminal, and nothing elsewhere."""
+    """Yield a function that shows a progress line on a terminal, and does nothing elsewhere."""
     if not sys.stderr.isatty():
         yield lambda text: None
         return

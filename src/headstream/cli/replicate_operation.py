@@ -1,4 +1,4 @@
-"""`headstream replicate status|schemas|parked|redrive|reload`: beside a running pipeline, or after it; they read, and ask."""
+"""`headstream replicate status|schemas|parked|redrive|reload`: read a pipeline's state and send requests, running or not."""
 
 from __future__ import annotations
 
@@ -16,9 +16,9 @@ from headstream.cli.parameters import Checked, LocalPath, output_option
 from headstream.errors import InvalidInputError
 
 if TYPE_CHECKING:
-    from headstream.spark.replicate.ledger import Ledger, Parcel
-    from headstream.spark.replicate.requests import Selection
-    from headstream.spark.replicate.zone import SchemaZone
+    from headstream.replicate.parked.ledger import Ledger, Parcel
+    from headstream.replicate.parked.requests import Selection
+    from headstream.replicate.schemas.zone import SchemaZone
 
 __all__ = ["parked", "redrive", "reload", "schemas", "status"]
 
@@ -50,19 +50,21 @@ _checkpoint_option = click.option(
     "--checkpoint",
     type=LocalPath(exists=True),
     required=True,
-    help="Where the pipeline's own state is.",
+    help="Directory of the pipeline's state.",
 )
 
 
 def _selection_options(function: _Function) -> _Function:
-    """Add the options that choose among messages set aside."""
+    """Add the options that select set-aside messages."""
     for option in reversed(
         (
-            click.option("--reason", metavar="TEXT", help="Those whose reason has this text in it."),
-            click.option("--table", type=_TABLE, metavar="SCHEMA.TABLE", help="Those of one target table."),
-            click.option("--schema-id", metavar="ID", help="Those that name this schema."),
-            click.option("--since", "since_us", type=_TIME, metavar="TIME", help="Those set aside at or after this time."),
-            click.option("--until", "until_us", type=_TIME, metavar="TIME", help="Those set aside before this time."),
+            click.option("--reason", metavar="TEXT", help="Only messages whose reason contains this text."),
+            click.option("--table", type=_TABLE, metavar="SCHEMA.TABLE", help="Only messages of one target table."),
+            click.option("--schema-id", metavar="ID", help="Only messages with this schema id."),
+            click.option(
+                "--since", "since_us", type=_TIME, metavar="TIME", help="Only messages set aside at or after this time."
+            ),
+            click.option("--until", "until_us", type=_TIME, metavar="TIME", help="Only messages set aside before this time."),
         )
     ):
         function = option(function)
@@ -71,19 +73,19 @@ def _selection_options(function: _Function) -> _Function:
 
 @click.command()
 @_checkpoint_option
-@click.option("--watch", is_flag=True, help="Show it again every second, until Ctrl-C.")
+@click.option("--watch", is_flag=True, help="Show it every second, until Ctrl-C.")
 @output_option
 def status(checkpoint: Path, watch: bool, output: str) -> None:
-    """Show how a pipeline stands: what it has done, what waits, which tables fail, how far behind it is.
+    """Show a pipeline's status: totals, waiting messages, failing tables, lag.
 
-    It reads alone, and may be used while the pipeline runs.
+    It only reads, also while the pipeline runs.
 
     \b
     Examples:
       headstream replicate status --checkpoint /data/checkpoint
       headstream replicate status --checkpoint /data/checkpoint --watch --output jsonl
     """
-    from headstream.spark.replicate.status import read_status
+    from headstream.replicate.run.status import read_status
 
     with _open_ledger(checkpoint) as ledger:
         while True:
@@ -96,11 +98,11 @@ def status(checkpoint: Path, watch: bool, output: str) -> None:
 
 @click.command()
 @_checkpoint_option
-@click.option("--zone", type=LocalPath(), help="The schema zone, where it is elsewhere.")
+@click.option("--zone", type=LocalPath(), help="The schema zone, if it is elsewhere.")
 @click.option("--table", type=_TABLE, metavar="SCHEMA.TABLE", help="The history of one source table.")
 @output_option
 def schemas(checkpoint: Path, zone: Path | None, table: tuple[str, str] | None, output: str) -> None:
-    """Show the schemas that a pipeline knows, in order of arrival.
+    """List the schemas that a pipeline knows, in order of arrival.
 
     \b
     Example:
@@ -125,17 +127,17 @@ def schemas(checkpoint: Path, zone: Path | None, table: tuple[str, str] | None, 
 @click.command()
 @_checkpoint_option
 @_selection_options
-@click.option("--dead", is_flag=True, help="Show the dead letter too.")
+@click.option("--dead", is_flag=True, help="Include dead letters.")
 @output_option
 def parked(checkpoint: Path, dead: bool, output: str, **chosen: Any) -> None:
-    """Show the messages that a pipeline has set aside, by what they wait for: a schema, a table, the rest of a transaction.
+    """List the messages that a pipeline has set aside, by what they wait for: a schema, a table, a transaction's other events.
 
     \b
     Examples:
       headstream replicate parked --checkpoint /data/checkpoint
       headstream replicate parked --checkpoint /data/checkpoint --dead --reason "cut short" --output json
     """
-    from headstream.spark.replicate.requests import Selection
+    from headstream.replicate.parked.requests import Selection
 
     states = ("parked", "called", "releasing", "delayed", *(("dead",) if dead else ()))
     with _open_ledger(checkpoint) as ledger:
@@ -152,22 +154,22 @@ def parked(checkpoint: Path, dead: bool, output: str, **chosen: Any) -> None:
     type=click.Choice(["dead", "delayed", "all"]),
     default="dead",
     show_default=True,
-    help="From the dead letter, from the delayed topic, or from both.",
+    help="From the dead letters, from the delayed topic, or from both.",
 )
-@click.option("--dry-run", is_flag=True, help="Show what would come back, and ask for nothing.")
+@click.option("--dry-run", is_flag=True, help="Show the selected messages without redriving them.")
 @output_option
 def redrive(checkpoint: Path, states: str, dry_run: bool, output: str, **chosen: Any) -> None:
-    """Bring messages back that were set aside: they are decoded and applied as if they had just come.
+    """Redrive messages that were set aside: they are decoded and applied like new ones.
 
-    The pipeline that is running does so within a second, or the next run; however it is killed, once. What still cannot
-    be applied is set aside again, with its reason.
+    The running pipeline does so within a second, otherwise the next run; exactly once, even if it is killed. Messages that
+    still cannot be applied are set aside again, with the reason.
 
     \b
     Examples:
       headstream replicate redrive --checkpoint /data/checkpoint --table SHOP.orders --dry-run
       headstream replicate redrive --checkpoint /data/checkpoint --reason "schema id" --since 2026-01-31T12:00:00Z
     """
-    from headstream.spark.replicate.requests import Requests, Selection
+    from headstream.replicate.parked.requests import Requests, Selection
 
     selection = Selection(states=("dead", "delayed") if states == "all" else (states,), **chosen)
     with _open_ledger(checkpoint) as ledger:
@@ -176,7 +178,7 @@ def redrive(checkpoint: Path, states: str, dry_run: bool, output: str, **chosen:
         print_objects(rows, _PARCEL_COLUMNS, output)
         return
     if not rows:
-        raise InvalidInputError("no message set aside is like that", advice="See headstream replicate parked --dead")
+        raise InvalidInputError("no set-aside message matches", advice="Run: headstream replicate parked --dead")
     with _open_ledger(checkpoint, write=True) as ledger:
         number = Requests(ledger).ask("redrive", selection.to_document(), time.time_ns() // 1000)
     print_object({"request": number, "messages": sum(row["messages"] for row in rows)}, output)
@@ -185,25 +187,25 @@ def redrive(checkpoint: Path, states: str, dry_run: bool, output: str, **chosen:
 @click.command()
 @click.argument("table", type=_TABLE, metavar="SCHEMA.TABLE")
 @_checkpoint_option
-@click.option("--at", "at_us", type=_TIME, metavar="TIME", help="When the load begins.  [default: now]")
-@click.option("--ended", is_flag=True, help="The load is over: rows that it did not bring are gone at the source.")
+@click.option("--at", "at_us", type=_TIME, metavar="TIME", help="Start of the load.  [default: now]")
+@click.option("--ended", is_flag=True, help="The load has ended: rows missing from it were deleted at the source.")
 @output_option
 def reload(table: tuple[str, str], checkpoint: Path, at_us: int | None, ended: bool, output: str) -> None:
-    """Say that a full load of a target table begins, before it is started in Replicate; or, with --ended, that it is over.
+    """Announce a full load of a target table, before it is started in Replicate; or, with --ended, its end.
 
-    The pipeline finds loads by itself, but one that begins within five minutes of a change of the table. What the table
-    has stays until the load's rows replace it; rows that the load did not bring go when the table's next change comes, or
-    --ended says so. Times are those that the messages have in their log. What came of it is in the status.
+    The pipeline detects loads itself, except one that begins within five minutes of a change of the table. Rows of
+    the table stay until the load replaces them; rows missing from the load are deleted at the table's next change or
+    with --ended. Times are those of the messages in their log. `status` shows the result.
 
     \b
     Examples:
       headstream replicate reload SHOP.orders --checkpoint /data/checkpoint
       headstream replicate reload SHOP.orders --checkpoint /data/checkpoint --ended
     """
-    from headstream.spark.replicate.requests import Requests
+    from headstream.replicate.parked.requests import Requests
 
     if ended and at_us is not None:
-        raise click.UsageError("--at says when a load begins, --ended that one is over: give one of them")
+        raise click.UsageError("--at announces the start of a load, --ended its end: give one of them")
     now_us = time.time_ns() // 1000
     arguments = {"table": list(table), "at_us": now_us if at_us is None else at_us, "ended": ended}
     with _open_ledger(checkpoint, write=True) as ledger:
@@ -213,16 +215,16 @@ def reload(table: tuple[str, str], checkpoint: Path, at_us: int | None, ended: b
 
 @contextmanager
 def _open_ledger(checkpoint: Path, *, write: bool = False) -> Iterator[Ledger]:
-    from headstream.spark.replicate.ledger import Ledger
+    from headstream.replicate.parked.ledger import Ledger
 
     with closing(Ledger(checkpoint / "ledger.sqlite", read_only=not write)) as ledger:
         yield ledger
 
 
 def _open_zone(checkpoint: Path, zone: Path | None) -> SchemaZone:
-    """Return the schema zone that is named, or the one the pipeline last used; of a checkpoint that was moved, its own."""
-    from headstream.spark.replicate.status import read_status
-    from headstream.spark.replicate.zone import SchemaZone
+    """Return the named schema zone, or the one the pipeline last used; for a moved checkpoint, the one inside it."""
+    from headstream.replicate.run.status import read_status
+    from headstream.replicate.schemas.zone import SchemaZone
 
     if zone is None:
         with _open_ledger(checkpoint) as ledger:
@@ -232,7 +234,7 @@ def _open_zone(checkpoint: Path, zone: Path | None) -> SchemaZone:
 
 
 def _rows(ledger: Ledger, selection: Selection, zone: SchemaZone) -> list[dict[str, Any]]:
-    from headstream.spark.replicate.status import read_targets
+    from headstream.replicate.run.status import read_targets
 
     targets = read_targets(ledger)
 

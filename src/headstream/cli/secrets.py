@@ -1,26 +1,29 @@
-"""Passwords on the command line: typed without being shown, or a line of standard input; never an argument."""
+"""Passwords on the command line: typed without echo, or a line of standard input; never an argument."""
 
 from __future__ import annotations
 
 import os
 import sys
+from typing import Final
 
 import click
 
 from headstream.cli.contexts import CONTEXT_VARIABLE, Context, Contexts, contexts_path
 
-__all__ = ["read_secret", "resolve_url"]
+__all__ = ["add_password", "read_secret", "resolve_url"]
+
+_WITH_LOGIN: Final = ("headstream:", "http:", "https:", "kafka:", "quic:")
 
 
 def read_secret(what: str, *, is_new: bool = False) -> str:
-    """Return a secret that somebody types, or a line of standard input where nobody can.
+    """Return a secret typed by the user, or a line of standard input without a terminal.
 
     Args:
-        what: What it is.
-        is_new: Whether it is to be typed twice.
+        what: Its description.
+        is_new: Whether it must be typed twice.
 
     Raises:
-        UsageError: there is none.
+        UsageError: it is missing.
     """
     if sys.stdin.isatty():
         secret: str = click.prompt(what, hide_input=True, confirmation_prompt=is_new, err=True)
@@ -31,26 +34,35 @@ def read_secret(what: str, *, is_new: bool = False) -> str:
     return secret
 
 
-def resolve_url(url: str | None, *, may_ask: bool = True) -> str | None:
-    """Return the URL that commands use: the one given, or that of the context in use; its password asked for if need be.
+def resolve_url(url: str | None) -> str | None:
+    """Return the URL that commands use: the given one, or that of the current context, with the credentials that are stored.
 
     Args:
-        url: That of --url or HEADSTREAM_URL, or None.
-        may_ask: Whether there is somebody who can be asked.
+        url: From --url or HEADSTREAM_URL, or None.
 
     Returns:
-        None where nothing is said anywhere.
+        The URL, or None if neither is set.
     """
     if url:
-        context = Context.of_url(url) if url.startswith(("headstream:", "http:", "https:", "quic:")) else None
-    else:
-        contexts = Contexts(contexts_path())
-        name = os.environ.get(CONTEXT_VARIABLE) or contexts.current
-        context = contexts.get(name) if name else None
-    if context is None:
-        return url or None
+        return url
+    contexts = Contexts(contexts_path())
+    name = os.environ.get(CONTEXT_VARIABLE) or contexts.current
+    return contexts.get(name).to_url() if name else None
+
+
+def add_password(url: str) -> str:
+    """Return a URL with its password; on a terminal, asks for a missing one.
+
+    Call it after all other arguments are checked: an invalid command must not ask for a password.
+
+    Args:
+        url: From resolve_url().
+    """
+    if not url.startswith(_WITH_LOGIN):
+        return url
+    context = Context.of_url(url)
     username = context.username or os.environ.get("HEADSTREAM_USERNAME")
     is_known = context.has_secret or "HEADSTREAM_PASSWORD" in os.environ or not username
-    if context.is_server and not is_known and may_ask and sys.stdin.isatty():
-        context = Context(context.url, username, read_secret(f"Password of {username}"))
+    if context.is_server and not is_known and sys.stdin.isatty():
+        return Context(context.url, username, read_secret(f"Password of {username}")).to_url()
     return context.to_url()

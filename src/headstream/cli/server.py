@@ -1,4 +1,4 @@
-"""`headstream server`: serve a log over TCP, HTTP and QUIC until a signal ends it."""
+"""`headstream server`: serves a log over TCP, HTTP, QUIC and Kafka's protocol until a signal ends it."""
 
 from __future__ import annotations
 
@@ -11,34 +11,36 @@ import click
 from headstream.cli.output import print_text
 
 if TYPE_CHECKING:
-    from headstream.server.app import Server
+    from headstream.server.app import ServerApp
 
 __all__ = ["server"]
 
 
 @click.command()
-@click.option("--data", metavar="DIR", help="The directory of the log; it is made where there is none.  [default: local_data]")
-@click.option("--tcp", metavar="HOST:PORT", help="Where to listen for TCP; port 0 is any free one.  [default: 127.0.0.1:8090]")
-@click.option("--http", metavar="HOST:PORT", help="Where to listen for HTTP.  [default: 127.0.0.1:3000]")
-@click.option("--quic", metavar="HOST:PORT", help="Where to listen for QUIC; it is not served else.")
-@click.option("--config", metavar="FILE", type=click.Path(dir_okay=False, path_type=Path), help="Settings, in TOML.")
+@click.option("--data", metavar="DIR", help="The log's directory; created if missing.  [default: local_data]")
+@click.option("--tcp", metavar="HOST:PORT", help="TCP address; port 0 is any free one.  [default: 127.0.0.1:8090]")
+@click.option("--http", metavar="HOST:PORT", help="HTTP address.  [default: 127.0.0.1:3000]")
+@click.option("--quic", metavar="HOST:PORT", help="QUIC address; QUIC is off by default.")
+@click.option("--kafka", metavar="HOST:PORT", help="Address for Kafka clients; off by default.")
+@click.option("--config", metavar="FILE", type=click.Path(dir_okay=False, path_type=Path), help="Settings file, in TOML.")
 @click.option(
-    "-c", "--config-provider", type=click.Choice(["file"]), hidden=True, help="Of Iggy's command line: what is here anyway."
+    "-c", "--config-provider", type=click.Choice(["file"]), hidden=True, help="Accepted for Iggy's command line; no effect."
 )
-@click.option("--fresh", is_flag=True, help="Remove the log that is in DIR first; --data or a setting has to name it.")
-@click.option("--no-http", is_flag=True, help="Serve TCP alone.")
-@click.option("--allow-default-password", is_flag=True, help="Listen on other addresses although the password is still iggy.")
-@click.option("--log-format", type=click.Choice(["text", "json"]), help="How lines of the log look.  [default: text]")
-@click.option("--log-level", type=click.Choice(["debug", "info", "warning", "error"]), help="What is logged.  [default: info]")
+@click.option("--fresh", is_flag=True, help="Remove the log in DIR first; requires --data or its setting.")
+@click.option("--console/--no-console", default=None, help="Serve the console at /console.  [default: on loopback addresses]")
+@click.option("--no-http", is_flag=True, help="Disable HTTP.")
+@click.option("--allow-default-password", is_flag=True, help="Listen on non-local addresses even with the default password iggy.")
+@click.option("--log-format", type=click.Choice(["text", "json"]), help="Format of log lines.  [default: text]")
+@click.option("--log-level", type=click.Choice(["debug", "info", "warning", "error"]), help="Minimum log level.  [default: info]")
 def server(config: Path | None, no_http: bool, fresh: bool, **given: Any) -> None:
-    """Serve a log to clients over TCP, HTTP and QUIC, Iggy's among them.
+    """Serve a log over TCP, HTTP and QUIC, also to Iggy clients, and to Kafka clients.
 
-    The addresses are printed once it answers, and stand in DIR/runtime/current_config.toml. The log of what happens goes to
-    standard error. SIGTERM or Ctrl-C ends it in good order, a second one at once.
+    The addresses are printed once it is ready, and written to DIR/runtime/current_config.toml. It logs to
+    standard error. SIGTERM or Ctrl-C ends it gracefully, a second one immediately.
 
-    The first start makes the user iggy with the password iggy, unless IGGY_ROOT_USERNAME and IGGY_ROOT_PASSWORD say otherwise.
-    Every setting of the file can be a variable, as in IGGY_TCP_ADDRESS or HEADSTREAM_MAX_CONNECTIONS. Variables
-    can stand in the file .env of the working directory, or in that which IGGY_ENV_PATH names.
+    The first start creates the user iggy with the password iggy, unless IGGY_ROOT_USERNAME and IGGY_ROOT_PASSWORD are set.
+    Every setting of the file can be an environment variable, as in IGGY_TCP_ADDRESS or HEADSTREAM_MAX_CONNECTIONS. Variables
+    can be in the file .env of the working directory, or in the file named by IGGY_ENV_PATH.
 
     \b
     Examples:
@@ -46,22 +48,26 @@ def server(config: Path | None, no_http: bool, fresh: bool, **given: Any) -> Non
       headstream server --data /var/lib/shop --tcp 127.0.0.1:0 --http 127.0.0.1:0
       IGGY_ROOT_USERNAME=admin IGGY_ROOT_PASSWORD=… headstream server --tcp 0.0.0.0:8090 --http 0.0.0.0:3000
     """
-    gc.disable()  # until it runs: what is imported is no garbage, and looking for some takes a tenth of the start
-    from headstream.server.config import load_config
+    gc.disable()  # until it runs: imports create no garbage, and collecting takes a tenth of the start
+    from headstream.server.config.config import load_config
 
     names = {
         "data": "system.path",
         "tcp": "tcp.address",
         "http": "http.address",
         "quic": "quic.address",
+        "kafka": "kafka.address",
         "log_format": "headstream.log_format",
         "log_level": "system.logging.level",
     }
     options = {names[name]: value for name, value in given.items() if name in names and value is not None}
     if given["allow_default_password"]:
         options["headstream.allow_default_password"] = True
-    if given["quic"]:
-        options["quic.enabled"] = True
+    if given["console"] is not None:
+        options["headstream.console"] = given["console"]
+    for transport in ("quic", "kafka"):
+        if given[transport]:
+            options[f"{transport}.enabled"] = True
     if no_http:
         options["http.enabled"] = False
     loaded = load_config(config, options=options, is_fresh=fresh)
@@ -70,7 +76,10 @@ def server(config: Path | None, no_http: bool, fresh: bool, **given: Any) -> Non
     run(loaded, _show)
 
 
-def _show(server: Server) -> None:
-    for name, address in (("tcp", server.tcp_address), ("http", server.http_address), ("quic", server.quic_address)):
+def _show(server: ServerApp) -> None:
+    addresses = (server.tcp_address, server.http_address, server.quic_address, server.kafka_address)
+    for name, address in zip(("tcp", "http", "quic", "kafka"), addresses, strict=True):
         if address is not None:
             print_text(f"{name} {address}", flush=True)
+    if server.console_url is not None:
+        print_text(f"console {server.console_url}", flush=True)

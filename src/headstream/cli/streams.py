@@ -8,7 +8,7 @@ import click
 
 from headstream.cli.confirmation import confirm, describe_loss, yes_option
 from headstream.cli.output import format_time, print_object, print_objects
-from headstream.cli.parameters import Checked, open_log, output_option, stream_argument, tell_of_no_log, url_option
+from headstream.cli.parameters import Checked, open_log, output_option, stream_argument, url_option, warn_missing_log
 from headstream.model.identifiers import check_name
 
 if TYPE_CHECKING:
@@ -32,7 +32,7 @@ def stream() -> None:
 @url_option
 @output_option
 def list_streams(url: str, output: str) -> None:
-    """Show every stream.
+    """List all streams.
 
     \b
     Example:
@@ -40,7 +40,7 @@ def list_streams(url: str, output: str) -> None:
     """
     with open_log(url) as log:
         rows = [_describe(found, output) for found in log.streams()]
-        tell_of_no_log(log)
+        warn_missing_log(log)
     print_objects(rows, ("name", "id", "topics", "created"), output)
 
 
@@ -64,7 +64,7 @@ def show(stream: str, url: str, output: str) -> None:
 @url_option
 @output_option
 def create(stream: str, url: str, output: str) -> None:
-    """Make a stream; making a topic makes its stream too.
+    """Create a stream; creating a topic creates its stream too.
 
     \b
     Example:
@@ -96,18 +96,19 @@ def update(stream: str, name: str, url: str, output: str) -> None:
 @url_option
 @output_option
 def delete(stream: str, yes: bool, url: str, output: str) -> None:
-    """Delete a stream with all its topics and messages, at once and for good.
+    """Delete a stream with all its topics and messages, immediately and permanently.
 
     \b
     Example:
       headstream stream delete shop --yes
     """
     with open_log(url) as log:
-        topics = [log.topic(f"{stream}/{name}") for name in log.stream(stream).topics]
+        found = log.stream(stream)
+        topics = [log.topic(f"{found.name}/{name}") for name in found.topics]
         loss = describe_loss(sum(topic.messages_count for topic in topics), sum(topic.size_bytes for topic in topics))
-        confirm(f"Delete stream {stream} with {len(topics)} topic{'s' * (len(topics) != 1)} and {loss}", yes=yes)
+        confirm(f"Delete stream {found.name} with {len(topics)} topic{'s' * (len(topics) != 1)} and {loss}", yes=yes)
         log.delete_stream(stream)
-    print_object({"deleted": stream}, output)
+    print_object({"deleted": found.name}, output)
 
 
 def _describe(found: Stream, form: str) -> dict[str, Any]:

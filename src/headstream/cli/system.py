@@ -1,8 +1,8 @@
-"""`headstream ping`, `me`, `stats`, `snapshot`, `client`: what is asked of a server as a whole."""
+"""`headstream ping`, `me`, `stats`, `snapshot`, `client`: requests about a server as a whole."""
 
 from __future__ import annotations
 
-from dataclasses import fields
+from dataclasses import asdict, fields
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -18,11 +18,11 @@ __all__ = ["client", "me", "ping", "snapshot", "stats"]
 
 
 @click.command()
-@click.option("--count", type=click.IntRange(1), default=1, show_default=True, help="How many times.")
+@click.option("--count", type=click.IntRange(1), default=1, show_default=True, help="Number of pings.")
 @url_option
 @output_option
 def ping(count: int, url: str, output: str) -> None:
-    """Check that a server answers, and how fast.
+    """Check that a server answers, and measure the latency.
 
     \b
     Example:
@@ -37,7 +37,7 @@ def ping(count: int, url: str, output: str) -> None:
 @url_option
 @output_option
 def me(url: str, output: str) -> None:
-    """Show who is logged in, and over which connection. HTTP has none.
+    """Show the logged-in user, and the connection. HTTP has none.
 
     \b
     Example:
@@ -53,13 +53,16 @@ def me(url: str, output: str) -> None:
 @url_option
 @output_option
 def stats(url: str, output: str) -> None:
-    """Show a server's load, memory, and counts.
+    """Show a server's load, memory, and counts; of a Kafka cluster its counts.
 
     \b
     Example:
       headstream stats --output json
     """
     with open_log(url) as log:
+        if url.startswith("kafka:"):
+            print_object(asdict(log.cluster_stats()), output)
+            return
         found = log.server.stats()
     members: dict[str, Any] = {field.name: getattr(found, field.name) for field in fields(found) if field.name != "caches"}
     if output == "table":
@@ -72,7 +75,7 @@ def stats(url: str, output: str) -> None:
 @url_option
 @output_option
 def snapshot(file: Path, url: str, output: str) -> None:
-    """Write a ZIP archive to FILE with a server's settings, load and processes, for a report of a problem.
+    """Write a ZIP archive to FILE with a server's settings, load and processes, for a problem report.
 
     \b
     Example:
@@ -86,7 +89,7 @@ def snapshot(file: Path, url: str, output: str) -> None:
 
 @click.group()
 def client() -> None:
-    """Connections to a server: a program may have several.
+    """Connections to a server: a program can have several.
 
     \b
     Example:
@@ -98,7 +101,7 @@ def client() -> None:
 @url_option
 @output_option
 def list_clients(url: str, output: str) -> None:
-    """Show every connection.
+    """List all connections.
 
     \b
     Example:

@@ -18,7 +18,7 @@ _name_argument = click.argument("name")
 
 @click.group()
 def token() -> None:
-    """Personal access tokens: what your programs log in with in place of your password.
+    """Personal access tokens, with which your programs log in instead of your password.
 
     \b
     Examples:
@@ -31,7 +31,7 @@ def token() -> None:
 @url_option
 @output_option
 def list_tokens(url: str, output: str) -> None:
-    """Show your tokens by name; the tokens themselves are shown only when they are made.
+    """List your tokens by name; a token itself is shown only when it is created.
 
     \b
     Example:
@@ -47,7 +47,7 @@ def list_tokens(url: str, output: str) -> None:
 @url_option
 @output_option
 def show(name: str, url: str, output: str) -> None:
-    """Show one of your tokens: its name, and when it expires.
+    """Show one of your tokens: its name and expiry.
 
     \b
     Example:
@@ -56,7 +56,7 @@ def show(name: str, url: str, output: str) -> None:
     with open_log(url) as log:
         found = next((each for each in log.server.tokens() if each.name == name), None)
     if found is None:
-        raise NotFoundError(f"there is no token {name!r}", advice="See token list")
+        raise NotFoundError(f"there is no token {name!r}", advice="Run: headstream token list")
     print_object(_describe(found.name, found.expires_us or None, output), output)
 
 
@@ -74,7 +74,7 @@ def show(name: str, url: str, output: str) -> None:
 @url_option
 @output_option
 def create(name: str, expires_in_us: int | None, url: str, output: str) -> None:
-    """Make a token and show it, this once.
+    """Create a token and print it, only this once.
 
     \b
     Example:
@@ -90,7 +90,7 @@ def create(name: str, expires_in_us: int | None, url: str, output: str) -> None:
 @url_option
 @output_option
 def delete(name: str, url: str, output: str) -> None:
-    """Delete one of your tokens: logging in with it is refused from now on.
+    """Delete one of your tokens; logins with it are rejected from now on.
 
     \b
     Example:

@@ -1,4 +1,4 @@
-"""The options of a topic on the command line: how their values are spelled, for `topic create` and `topic update`."""
+"""Topic options of `topic create` and `topic update`, and the syntax of their values."""
 
 from __future__ import annotations
 
@@ -15,11 +15,11 @@ from headstream.model.topology import Topic
 __all__ = [
     "changing_options",
     "creating_options",
+    "format_options",
     "parse_age_us",
     "parse_compaction_us",
     "parse_deduplication",
     "parse_topic_size",
-    "spell_options",
 ]
 
 _Function = TypeVar("_Function", bound=Callable[..., Any])
@@ -27,7 +27,7 @@ _AGE_UNITS_US: Final = {name: DURATION_UNITS_US[name] for name in ("s", "m", "h"
 
 
 def parse_age_us(text: str) -> int | None:
-    """Return the microseconds that `90s`, `30m`, `12h` or `7d` spells, or None for `forever`.
+    """Return the microseconds of `90s`, `30m`, `12h` or `7d`, or None for `forever`.
 
     Raises:
         InvalidInputError: it is none of these.
@@ -36,7 +36,7 @@ def parse_age_us(text: str) -> int | None:
 
 
 def parse_compaction_us(text: str) -> int | None:
-    """Return the microseconds that `0s`, `30m`, `12h` or `7d` spells, or None for `none`.
+    """Return the microseconds of `0s`, `30m`, `12h` or `7d`, or None for `none`.
 
     Raises:
         InvalidInputError: it is none of these.
@@ -52,7 +52,7 @@ def _read_age_us(text: str, none: str) -> int:
 
 
 def parse_topic_size(text: str) -> int | None:
-    """Return the bytes that `500MB` or `10 GiB` spells, or None for `unlimited`.
+    """Return the bytes of `500MB` or `10 GiB`, or None for `unlimited`.
 
     Raises:
         InvalidInputError: it is none of these.
@@ -68,7 +68,7 @@ def parse_topic_size(text: str) -> int | None:
 
 
 def parse_deduplication(text: str) -> int | None:
-    """Return the number that a text spells, or None for `none`.
+    """Return the number in a text, or None for `none`.
 
     Raises:
         InvalidInputError: it is neither.
@@ -76,7 +76,7 @@ def parse_deduplication(text: str) -> int | None:
     if text.strip().lower() == "none":
         return None
     if not text.strip().isdecimal():
-        raise InvalidInputError(f"{text!r} is no number of ids", advice="Write how many are remembered, as in 100000, or none")
+        raise InvalidInputError(f"{text!r} is not a number of ids", advice="Write how many are remembered, as in 100000, or none")
     return int(text)
 
 
@@ -86,46 +86,46 @@ _OPTIONS: Final[tuple[tuple[str, str, Checked, str, str], ...]] = (
         "retention_us",
         Checked("age", parse_age_us),
         "forever",
-        "Messages older than this may be dropped: 12h, 7d, forever.",
+        "Messages older than this can be dropped: 12h, 7d, forever.",
     ),
     (
         "--retention-bytes",
         "retention_bytes",
         Checked("size", parse_topic_size),
         "unlimited",
-        "With more than this, the oldest messages may be dropped: 500MB, 10GB, unlimited.",
+        "Above this size, the oldest messages can be dropped: 500MB, 10GB, unlimited.",
     ),
     (
         "--compaction",
         "compaction_delay_us",
         Checked("age", parse_compaction_us),
         "none",
-        "Keep the last message of each key only. A null payload (limits wide) removes its key, and goes itself when it is as "
-        "old as this: 1d, 0s; none keeps all. Every message then has to have a key.",
+        "Retain only the last message of each key. A null payload (limits wide) deletes its key, and is removed at this age: "
+        "1d, 0s; none disables compaction. Every message then needs a key.",
     ),
     (
         "--deduplication",
         "deduplication_count",
         Checked("count", parse_deduplication),
         "none",
-        "Drop a message if one of this many newest messages of its partition has the same id: 100000; none drops nothing.",
+        "Drop a message if one of this many newest messages of its partition has the same id: 100000; none drops none.",
     ),
 )
 
 
-def spell_options(topic: Topic) -> dict[str, str]:
-    """Return what a topic was told by these options, as they spell it; those that say nothing are left out."""
+def format_options(topic: Topic) -> dict[str, str]:
+    """Return a topic's options in the form of the command line, without unset ones."""
     units = {"retention_us": _AGE_UNITS_US, "compaction_delay_us": _AGE_UNITS_US, "retention_bytes": SIZE_UNITS}
     values = {option: (name, getattr(topic, name)) for option, name, *_ in _OPTIONS}
     return {
-        option.removeprefix("--").replace("-", "_"): _spell(value, units.get(name, {}))
+        option.removeprefix("--").replace("-", "_"): _format_value(value, units.get(name, {}))
         for option, (name, value) in values.items()
         if value is not None
     }
 
 
-def _spell(value: int, units: dict[str, int]) -> str:
-    """Return a number in the greatest unit of which it is a multiple."""
+def _format_value(value: int, units: dict[str, int]) -> str:
+    """Return a number in the largest unit of which it is a multiple."""
     for unit, size in reversed(units.items()):
         if value % size == 0:
             return f"{value // size}{unit}"
@@ -133,14 +133,14 @@ def _spell(value: int, units: dict[str, int]) -> str:
 
 
 def creating_options(function: _Function) -> _Function:
-    """Add the options that a topic is made with."""
+    """Add the options for creating a topic."""
     for option, name, kind, default, text in reversed(_OPTIONS):
         function = click.option(option, name, type=kind, default=default, show_default=True, help=text)(function)
     return function
 
 
 def changing_options(function: _Function) -> _Function:
-    """Add the options that can be changed; those that are not named are not passed on."""
+    """Add the options that can be changed; omitted ones are not passed on."""
 
     def take_over(ctx: click.Context, param: click.Parameter, value: Any) -> Any:
         if param.name is not None and ctx.get_parameter_source(param.name) is not click.core.ParameterSource.DEFAULT:

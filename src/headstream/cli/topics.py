@@ -8,9 +8,9 @@ import click
 
 from headstream.cli.confirmation import confirm, describe_loss, yes_option
 from headstream.cli.output import format_time, print_object, print_objects, print_text
-from headstream.cli.parameters import Checked, open_log, output_option, tell_of_no_log, topic_argument, url_option
+from headstream.cli.parameters import Checked, open_log, output_option, topic_argument, url_option, warn_missing_log
 from headstream.cli.partitions import PARTITION_COLUMNS, describe_partition
-from headstream.cli.topic_options import changing_options, creating_options, spell_options
+from headstream.cli.topic_options import changing_options, creating_options, format_options
 from headstream.model.identifiers import check_name
 from headstream.model.topology import MAX_PARTITIONS, Fsync, Limits
 
@@ -40,7 +40,7 @@ def topic() -> None:
 @url_option
 @output_option
 def list_topics(stream: str | None, url: str, output: str) -> None:
-    """Show the topics of STREAM, or of all streams.
+    """List the topics of STREAM, or of all streams.
 
     \b
     Examples:
@@ -49,7 +49,7 @@ def list_topics(stream: str | None, url: str, output: str) -> None:
     """
     with open_log(url) as log:
         found = log.topics(stream)
-        tell_of_no_log(log)
+        warn_missing_log(log)
     print_objects([_summarize(each) if output == "table" else _describe(each) for each in found], _COLUMNS, output)
 
 
@@ -71,24 +71,24 @@ def show(topic: str, url: str, output: str) -> None:
 
 @topic.command()
 @topic_argument
-@click.option("--partitions", type=click.IntRange(1, MAX_PARTITIONS), default=1, show_default=True, help="How many partitions.")
+@click.option("--partitions", type=click.IntRange(1, MAX_PARTITIONS), default=1, show_default=True, help="Number of partitions.")
 @click.option(
     "--limits",
     type=click.Choice([limits.value for limits in Limits]),
     default=Limits.IGGY.value,
     show_default=True,
-    help="What its messages may be. iggy: what any Iggy client can read; wide: also empty and null payloads, long header values.",
+    help="Allowed messages. iggy: what any Iggy client can read; wide: also empty and null payloads, long header values.",
 )
 @click.option(
     "--fsync",
     type=click.Choice([policy.value for policy in Fsync]),
     default=Fsync.INTERVAL.value,
     show_default=True,
-    help="When messages are on the disk itself. always: before they are acknowledged; interval: within a second; "
-    "never: when the system pleases.",
+    help="When messages are synced to the disk. always: before they are acknowledged; interval: within a second; "
+    "never: by the operating system.",
 )
 @creating_options
-@click.option("--if-not-exists", is_flag=True, help="Leave a topic of that name as it is.")
+@click.option("--if-not-exists", is_flag=True, help="Leave an existing topic of that name unchanged.")
 @url_option
 @output_option
 def create(
@@ -101,7 +101,7 @@ def create(
     output: str,
     **options: Unpack[TopicOptionsInput],
 ) -> None:
-    """Make a topic, and its stream where there is none.
+    """Create a topic, and its stream if it does not exist.
 
     \b
     Examples:
@@ -119,12 +119,12 @@ def create(
 
 @topic.command()
 @topic_argument
-@click.option("--name", type=Checked("name", lambda text: check_name(text, "topic")), help="Its new name, without its stream's.")
+@click.option("--name", type=Checked("name", lambda text: check_name(text, "topic")), help="Its new name, without the stream.")
 @changing_options
 @url_option
 @output_option
 def update(topic: str, name: str | None, url: str, output: str, **options: Unpack[TopicOptionsInput]) -> None:
-    """Change a topic's name or options; what is not named stays as it is.
+    """Change a topic's name or options; omitted options stay unchanged.
 
     \b
     Examples:
@@ -146,7 +146,7 @@ def update(topic: str, name: str | None, url: str, output: str, **options: Unpac
 @url_option
 @output_option
 def delete(topic: str, yes: bool, url: str, output: str) -> None:
-    """Delete a topic with all its messages, at once and for good.
+    """Delete a topic with all its messages, immediately and permanently.
 
     \b
     Example:
@@ -154,9 +154,9 @@ def delete(topic: str, yes: bool, url: str, output: str) -> None:
     """
     with open_log(url) as log:
         found = log.topic(topic)
-        confirm(f"Delete topic {topic} with {describe_loss(found.messages_count, found.size_bytes)}", yes=yes)
+        confirm(f"Delete topic {found.full_name} with {describe_loss(found.messages_count, found.size_bytes)}", yes=yes)
         log.delete_topic(topic)
-    print_object({"deleted": topic}, output)
+    print_object({"deleted": found.full_name}, output)
 
 
 @topic.command()
@@ -165,7 +165,7 @@ def delete(topic: str, yes: bool, url: str, output: str) -> None:
 @url_option
 @output_option
 def purge(topic: str, yes: bool, url: str, output: str) -> None:
-    """Remove all messages of a topic and all offsets committed in it, at once and for good.
+    """Remove all messages of a topic and all its committed offsets, immediately and permanently.
 
     \b
     Example:
@@ -174,16 +174,16 @@ def purge(topic: str, yes: bool, url: str, output: str) -> None:
     with open_log(url) as log:
         found = log.topic(topic)
         loss = describe_loss(found.messages_count, found.size_bytes)
-        confirm(f"Purge topic {topic}: remove {loss} and all committed offsets", yes=yes)
+        confirm(f"Purge topic {found.full_name}: remove {loss} and all committed offsets", yes=yes)
         log.purge_topic(topic)
-    print_object({"purged": topic}, output)
+    print_object({"purged": found.full_name}, output)
 
 
 def _print(found: Topic, form: str) -> None:
     if form != "table":
         print_object(_describe(found), form)
         return
-    print_object(_summarize(found) | spell_options(found), form)
+    print_object(_summarize(found) | format_options(found), form)
     print_text("")
     print_objects([describe_partition(partition) for partition in found.partitions], PARTITION_COLUMNS, form)
 

@@ -8,14 +8,16 @@ import tempfile
 from collections.abc import Iterable, Iterator
 from contextlib import ExitStack, redirect_stdout
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, Final
 
 import click
 
+from headstream.cli.filtering import FilterInput, filter_options
 from headstream.cli.message_view import MessageForm, is_before, print_message_lines
 from headstream.cli.output import print_object
 from headstream.cli.parameters import (
     FORMS,
+    PARTITION,
     Checked,
     LocalPath,
     open_log,
@@ -26,6 +28,7 @@ from headstream.cli.parameters import (
     until_option,
     url_option,
 )
+from headstream.errors import InvalidInputError
 from headstream.model.identifiers import TopicName
 from headstream.model.message import ReceivedMessage
 from headstream.model.polling import PollingKind, PollingStrategy
@@ -33,6 +36,7 @@ from headstream.model.topology import MAX_PARTITIONS, Limits
 
 if TYPE_CHECKING:
     from headstream.cli.importing.importer import ImportOptions
+    from headstream.client.arguments import ConsumerOptions
     from headstream.client.client import Client
     from headstream.model.topology import Partition
 
@@ -41,35 +45,35 @@ __all__ = ["export", "import_"]
 
 @click.command("import")
 @click.argument("file", type=click.Path(exists=True, dir_okay=False, allow_dash=True, path_type=Path))
-@click.option("--topic", type=Checked("topic", lambda text: str(TopicName.parse(text))), help="For lines that name no topic.")
-@click.option("--bad-lines", type=LocalPath(directory=False), metavar="FILE", help="Put bad lines there and go on.")
+@click.option("--topic", type=Checked("topic", lambda text: str(TopicName.parse(text))), help="Topic of lines without one.")
+@click.option("--bad-lines", type=LocalPath(directory=False), metavar="FILE", help="Write bad lines to FILE and continue.")
 @click.option(
     "--partitions",
     type=click.IntRange(1, MAX_PARTITIONS),
     default=1,
     show_default=True,
-    help="Partitions of topics that are made, if no line names a higher one.",
+    help="Partitions of created topics, unless a line has a higher one.",
 )
 @click.option(
     "--limits",
     type=click.Choice(["auto", *(limits.value for limits in Limits)]),
     default="auto",
     show_default=True,
-    help="Limits of topics that are made; auto: wide for a topic whose messages need it.",
+    help="Limits of created topics; auto: wide for a topic whose messages need it.",
 )
 @url_option
 @output_option
 def import_(file: Path, topic: str | None, bad_lines: Path | None, partitions: int, limits: str, url: str, output: str) -> None:
-    """Send the messages of FILE, one JSON object a line as export writes them; topics that are missing are made.
+    """Send the messages of FILE, one JSON object a line as written by export; missing topics are created.
 
-    The place reached is kept in FILE.progress. After any interruption the same command goes on from there and sends nothing
-    twice; when FILE has grown, it imports what is new. With - standard input is read to its end first, into a temporary file;
-    its place is not kept, so that repeating the command sends everything again.
+    The progress is saved in FILE.progress. After any interruption the same command continues from there and sends no
+    message twice; when FILE has grown, it imports the new lines. With - standard input is first read to its end, into a
+    temporary file; its progress is not saved, so repeating the command sends everything again.
 
-    A bad line stops the import with exit code 1 and is named by its number; --bad-lines collects such lines instead.
+    A bad line stops the import with exit code 1 and its number; --bad-lines collects such lines instead.
 
-    A line's timestamp_us travels as the header hs.timestamp; its state is set right after it is sent; a checksum that is not
-    the payload's makes the line a bad one; the offset is the log's own and is not taken over.
+    A line's timestamp_us becomes the header hs.timestamp; its state is set right after it is sent; a checksum that does not
+    match the payload makes the line a bad one; the offset is ignored.
 
     \b
     Examples:
@@ -85,27 +89,33 @@ def import_(file: Path, topic: str | None, bad_lines: Path | None, partitions: i
     with open_log(url) as log, ExitStack() as stack:
         source = _spool_input(stack) if str(file) == "-" else file
         options = _with_progress(options, source, stack)
-        done = Importer(log, source, options).run()
+        try:
+            done = Importer(log, source, options).run()
+        except InvalidInputError as error:
+            if source is file:
+                raise
+            raise InvalidInputError(error.what, where="standard input", advice=_AGAIN) from None
     summary: dict[str, Any] = {"file": str(file), "lines": done.lines, "sent": done.sent, "found": done.found, "bad": done.bad}
     print_object({**summary, "created": done.created}, output)
 
 
 @click.command()
 @topic_argument
-@click.option("--partition", "partitions", type=click.IntRange(1), multiple=True, help="Of which partitions; otherwise of all.")
+@click.option("--partition", "partitions", type=PARTITION, multiple=True, help="The partitions; all by default.")
 @click.option(
     "--from",
     "start",
     type=start_parameter("first"),
     default="first",
     show_default=True,
-    help="Where to begin in each partition: an offset, a time, or first, the oldest message.",
+    help="Where to start in each partition: an offset, a time, or first, the oldest message.",
 )
 @until_option
-@click.option("--file", type=LocalPath(directory=False), help="Write there, not to standard output.")
+@click.option("--file", type=LocalPath(directory=False), help="The output file, instead of standard output.")
 @states_option
+@filter_options
 @url_option
-@click.option("--output", type=click.Choice(FORMS), default="jsonl", show_default=True, help="jsonl is what import takes.")
+@click.option("--output", type=click.Choice(FORMS), default="jsonl", show_default=True, help="import reads jsonl.")
 def export(
     topic: str,
     partitions: tuple[int, ...],
@@ -113,26 +123,32 @@ def export(
     until: PollingStrategy | None,
     file: Path | None,
     states: tuple[str, ...] | None,
+    chosen: FilterInput,
     url: str,
     output: str,
 ) -> None:
-    """Write the messages that TOPIC has now, one JSON object a line, partition by partition.
+    """Write the existing messages of TOPIC, one JSON object a line, partition by partition.
 
     \b
     Examples:
       headstream export shop/orders > orders.jsonl
       headstream export shop/orders --from 2026-01-01T00:00:00Z --until 2026-02-01T00:00:00Z --file january.jsonl
+      headstream export shop/orders --where "tenant = 'acme'" --file acme.jsonl
       headstream export shop/orders --states all | jq -r .payload | base64 -d
     """
     with ExitStack() as stack:
         log = stack.enter_context(open_log(url))
-        places = log.topic(topic).partitions  # before a file is begun
+        if chosen.explain(log, states, output):
+            return
+        places = log.topic(topic).partitions  # before the file is created
         if file is not None:
             stack.enter_context(redirect_stdout(stack.enter_context(file.open("w", encoding="utf-8"))))
-        messages = _read_all(log, topic, {place.number: place.end_offset for place in places}, partitions, start, until, states)
+        ends = {place.number: place.end_offset for place in places}
+        options: ConsumerOptions = {"states": states, "where": chosen.where, "on_filter_error": chosen.on_error, "timeout_ms": 0}
+        messages = _read_all(log, topic, ends, partitions, start, until, options)
         if sys.stderr.isatty() and not sys.stdout.isatty():
-            chosen = [place for place in places if not partitions or place.number in partitions]
-            messages = _with_count(messages, chosen, stack)
+            counted = [place for place in places if not partitions or place.number in partitions]
+            messages = _with_count(messages, counted, stack)
         print_message_lines(messages, MessageForm(output))
 
 
@@ -143,14 +159,15 @@ def _read_all(
     partitions: tuple[int, ...],
     start: PollingStrategy,
     until: PollingStrategy | None,
-    states: tuple[str, ...] | None,
+    options: ConsumerOptions,
 ) -> Iterator[ReceivedMessage]:
-    """Iterate over what a topic has at the beginning, which its partitions' ends say, not over what comes meanwhile."""
+    """Iterate over a topic's messages up to its partitions' current ends, without later ones."""
     for number in sorted(set(partitions)) or ends:
         end = ends.get(number)
         if start.kind is PollingKind.OFFSET and end is not None and start.value >= end:
             continue
-        with log.consumer(topic, partitions=[number], start=start, states=states, timeout_ms=0) as consumer:
+        wanted: ConsumerOptions = {**options, "partitions": [number], "start": start}
+        with log.consumer(topic, **wanted) as consumer:
             for message in consumer:
                 if (end is not None and message.offset >= end) or (until is not None and not is_before(message, until)):
                     break
@@ -158,7 +175,7 @@ def _read_all(
 
 
 def _with_count(messages: Iterator[ReceivedMessage], places: Iterable[Partition], stack: ExitStack) -> Iterator[ReceivedMessage]:
-    """Iterate over messages and show on a terminal how many of those that the places have are behind."""
+    """Iterate over messages and show the progress on a terminal."""
     from rich.console import Console
     from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeRemainingColumn
 
@@ -170,9 +187,15 @@ def _with_count(messages: Iterator[ReceivedMessage], places: Iterable[Partition]
     task = progress.add_task("exporting", total=total)
     for message in messages:
         number, next_offset = message.partition, message.offset + 1
-        progress.advance(task, next_offset - begins[number])  # what was stepped over counts too
+        progress.advance(task, next_offset - begins[number])  # skipped messages count too
         begins[number] = next_offset
         yield message
+
+
+_AGAIN: Final = (
+    "The messages before it were sent: fix it and import the rest from there; or collect bad lines with --bad-lines FILE"
+)
+"""What to do about a bad line of standard input, of which no place is kept."""
 
 
 def _spool_input(stack: ExitStack) -> Path:
@@ -184,7 +207,7 @@ def _spool_input(stack: ExitStack) -> Path:
 
 
 def _with_progress(options: ImportOptions, file: Path, stack: ExitStack) -> ImportOptions:
-    """Return the options with what shows the progress on a terminal, and tells of bad lines."""
+    """Return the options with callbacks that show progress on a terminal and report bad lines."""
     from dataclasses import replace
 
     if not sys.stderr.isatty():

@@ -8,8 +8,8 @@ import click
 
 from headstream.cli.confirmation import confirm, yes_option
 from headstream.cli.output import format_time, print_object, print_objects
-from headstream.cli.parameters import open_log, output_option, url_option
-from headstream.cli.rights import RIGHTS_HELP, build_permissions, spell_permissions
+from headstream.cli.parameters import Checked, open_log, output_option, url_option
+from headstream.cli.rights import RIGHTS_HELP, Grant, build_permissions, format_permissions, parse_grant
 from headstream.cli.secrets import read_secret
 
 if TYPE_CHECKING:
@@ -18,12 +18,14 @@ if TYPE_CHECKING:
 __all__ = ["user"]
 
 _name_argument = click.argument("name")
-_allow_option = click.option("--allow", multiple=True, metavar="[PLACE=]RIGHT,...", help=RIGHTS_HELP)
+_allow_option = click.option(
+    "--allow", type=Checked("grant", parse_grant), multiple=True, metavar="[PLACE=]RIGHT,...", help=RIGHTS_HELP
+)
 
 
 @click.group()
 def user() -> None:
-    """Users of a server: who may log in, and what each may do.
+    """Users of a server, and their permissions.
 
     \b
     Examples:
@@ -36,7 +38,7 @@ def user() -> None:
 @url_option
 @output_option
 def list_users(url: str, output: str) -> None:
-    """Show every user.
+    """List all users.
 
     \b
     Example:
@@ -52,7 +54,7 @@ def list_users(url: str, output: str) -> None:
 @url_option
 @output_option
 def show(name: str, url: str, output: str) -> None:
-    """Show one user, and what it may do (streams and topics by number).
+    """Show one user and its permissions.
 
     \b
     Example:
@@ -60,18 +62,18 @@ def show(name: str, url: str, output: str) -> None:
     """
     with open_log(url) as log:
         found = log.server.user(name)
-        rights = spell_permissions(found.permissions, log)
+        rights = format_permissions(found.permissions, log)
     print_object({**_describe(found, output), "rights": rights}, output)
 
 
 @user.command()
 @_name_argument
 @_allow_option
-@click.option("--inactive", is_flag=True, help="The user may not log in yet.")
+@click.option("--inactive", is_flag=True, help="Create the user without the right to log in.")
 @url_option
 @output_option
-def create(name: str, allow: tuple[str, ...], *, inactive: bool, url: str, output: str) -> None:
-    """Create a user; the password is asked for, or read from standard input.
+def create(name: str, allow: tuple[Grant, ...], *, inactive: bool, url: str, output: str) -> None:
+    """Create a user; the command asks for the password, or reads it from standard input.
 
     \b
     Examples:
@@ -80,21 +82,21 @@ def create(name: str, allow: tuple[str, ...], *, inactive: bool, url: str, outpu
       headstream user create loader --allow shop/orders=read_topic,send_messages < password.txt
     """
     with open_log(url) as log:
-        permissions = build_permissions(log, allow)  # a wrong right is an error before anything is typed
+        permissions = build_permissions(log, allow)  # an unknown stream or topic fails before a password is typed
         password = read_secret(f"Password of {name}", is_new=True)
         found = log.server.create_user(name, password, permissions=permissions, is_active=not inactive)
-        rights = spell_permissions(found.permissions, log)
+        rights = format_permissions(found.permissions, log)
     print_object({**_describe(found, output), "rights": rights}, output)
 
 
 @user.command()
 @_name_argument
-@click.option("--name", "new_name", metavar="NAME", help="Another name.")
-@click.option("--active/--inactive", "is_active", default=None, help="Whether the user may log in.")
+@click.option("--name", "new_name", metavar="NAME", help="New name.")
+@click.option("--active/--inactive", "is_active", default=None, help="Whether the user can log in.")
 @url_option
 @output_option
 def update(name: str, new_name: str | None, *, is_active: bool | None, url: str, output: str) -> None:
-    """Give a user another name, or say whether it may log in.
+    """Rename a user, or allow or forbid its logins.
 
     \b
     Example:
@@ -112,8 +114,8 @@ def update(name: str, new_name: str | None, *, is_active: bool | None, url: str,
 @_allow_option
 @url_option
 @output_option
-def permissions(name: str, allow: tuple[str, ...], url: str, output: str) -> None:
-    """Set what a user may do, in place of the rights it had; without --allow it may do nothing.
+def permissions(name: str, allow: tuple[Grant, ...], url: str, output: str) -> None:
+    """Replace a user's permissions; without --allow it has none.
 
     \b
     Example:
@@ -121,7 +123,7 @@ def permissions(name: str, allow: tuple[str, ...], url: str, output: str) -> Non
     """
     with open_log(url) as log:
         log.server.change_permissions(name, build_permissions(log, allow))
-        print_object({"name": name, "rights": spell_permissions(log.server.user(name).permissions, log)}, output)
+        print_object({"name": name, "rights": format_permissions(log.server.user(name).permissions, log)}, output)
 
 
 @user.command()
@@ -129,14 +131,14 @@ def permissions(name: str, allow: tuple[str, ...], url: str, output: str) -> Non
 @url_option
 @output_option
 def password(name: str, url: str, output: str) -> None:
-    """Change a user's password; old and new one are asked for, or read from standard input, a line each.
+    """Change a user's password; the command asks for the old and the new one, or reads them from standard input, one a line.
 
     \b
     Example:
       headstream user password ann
     """
     with open_log(url) as log:
-        log.server.user(name)  # an unknown name is an error before anything is typed
+        log.server.user(name)  # an unknown name fails before a password is typed
         current = read_secret(f"Password of {name}")
         new = read_secret(f"New password of {name}", is_new=True)
         log.server.change_password(name, current, new)
@@ -149,16 +151,17 @@ def password(name: str, url: str, output: str) -> None:
 @url_option
 @output_option
 def delete(name: str, yes: bool, url: str, output: str) -> None:
-    """Delete a user, whose tokens go too.
+    """Delete a user and its tokens.
 
     \b
     Example:
       headstream user delete ann --yes
     """
     with open_log(url) as log:
-        confirm(f"Delete user {log.server.user(name).username} and its tokens", yes=yes)
+        found = log.server.user(name)
+        confirm(f"Delete user {found.username} and its tokens", yes=yes)
         log.server.delete_user(name)
-    print_object({"deleted": name}, output)
+    print_object({"deleted": found.username}, output)
 
 
 def _describe(found: User, form: str) -> dict[str, Any]:

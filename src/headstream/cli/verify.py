@@ -1,4 +1,4 @@
-"""`headstream verify`: is everything that was stored still there, to the bit; and with --repair, mend what can be."""
+"""`headstream verify`: checks that all stored data is intact; with --repair, repairs what can be repaired."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ from headstream.cli.output import escape, print_text, write_json_list
 from headstream.cli.parameters import output_option
 
 if TYPE_CHECKING:
-    from headstream.log.findings import Finding
+    from headstream.log.system.findings import LogFinding
 
 __all__ = ["verify"]
 
@@ -25,16 +25,16 @@ _MEMBERS: Final = ("from_offset", "until_offset", "from_byte", "until_byte")
 @click.command()
 @click.argument("directory", required=False, metavar="[DIR]")
 @click.option("--url", envvar="HEADSTREAM_URL", show_envvar=True, metavar="URL", help="The log, instead of DIR.")
-@click.option("--repair", is_flag=True, help="Become the log's writer, do what is safe, and check again; nothing is deleted.")
+@click.option("--repair", is_flag=True, help="Lock the log as its writer, repair what is safe, and check again; deletes nothing.")
 @output_option
 @click.pass_context
 def verify(context: click.Context, directory: str | None, url: str | None, repair: bool, output: str) -> None:
     """Check the log in DIR: its marker, catalog and directories, every index entry, every send's checksum, every payload's.
 
-    It only reads, and may run while the log is written to and read. Each finding says what, where, what it means, and
-    what to do. Notes are no damage: what an ordinary crash leaves, or files that were set aside.
+    It only reads, and can run while the log is in use. Each finding has its location, its meaning and
+    advice. Notes are not damage: remains of an ordinary crash, or files that were set aside.
 
-    Exit code: 0 sound, 1 damage was found, 2 misuse.
+    Exit code: 0 intact, 1 damaged, 2 misuse.
 
     \b
     Examples:
@@ -43,9 +43,9 @@ def verify(context: click.Context, directory: str | None, url: str | None, repai
       headstream verify /var/lib/shop --repair
     """
     from headstream.errors import NotALogError
-    from headstream.log.files import OsFiles
-    from headstream.log.repair import repair_log
-    from headstream.log.verification import Verification
+    from headstream.log.checks.repair import repair_log
+    from headstream.log.checks.verification import Verification
+    from headstream.log.system.files import OsFiles
 
     root = _root(directory, url)
     try:
@@ -69,7 +69,7 @@ def _root(directory: str | None, url: str | None) -> str:
     if directory is not None:
         return directory
     if not url:
-        raise click.UsageError("No log is named: give DIR or --url, or set HEADSTREAM_URL.")
+        raise click.UsageError("No log given: give DIR or --url, or set HEADSTREAM_URL.")
     parts = urlsplit(url)
     if parts.scheme != "file" or parts.netloc not in ("", "localhost"):
         raise click.UsageError(
@@ -78,7 +78,7 @@ def _root(directory: str | None, url: str | None) -> str:
     return unquote(parts.path)
 
 
-def _describe(finding: Finding) -> dict[str, Any]:
+def _describe(finding: LogFinding) -> dict[str, Any]:
     members = asdict(finding)
     return {"finding": "damage" if members.pop("is_damage") else "note", **members}
 
@@ -118,7 +118,7 @@ def _span(finding: dict[str, Any]) -> str:
 
 @contextmanager
 def _progress(size_bytes: Callable[[], int]) -> Iterator[Callable[[int], None]]:
-    """Yield what is told of the bytes that were checked; on a terminal a bar shows them."""
+    """Yield a callback for the number of checked bytes; on a terminal it shows a bar."""
     if not sys.stderr.isatty():
         yield lambda _: None
         return

@@ -1,18 +1,18 @@
-"""What users hold: the client over any transport.
+"""The client library, over any transport.
 
-transport      the protocol that the embedded broker satisfies, and later each network transport
+transport      the protocol that the embedded broker and each network transport implement
 client         Client: streams, topics, polls; makes producers and consumers
-arguments      what users may write for a topic, states, a committer
+arguments      accepted forms of topics, start positions, states and committers
 sending        messages -> batches: linger, size, partition; sans-IO, time is an argument
-producer       Producer: the thread that sends what sending.py says is due
-receiving      polled bytes -> messages, each payload checked against its checksum
-fetching       polled bytes -> messages one by one, and what may be committed; sans-IO
-places         the offset that `first`, `last` or a time stands for
-membership     a consumer's part in its group
-consumer       Consumer: polls, waits and commits as fetching.py says
-progress       committed offsets and groups, as a client asks for them
-async_client   the same names, awaited
+producer       Producer: the thread that sends the batches that sending.py reports as due
+receiving      polled bytes -> messages, payload checksums verified
+fetching       polled bytes -> messages one by one, and the offsets that can be committed; sans-IO
+positions      offset of `first`, of `last` or of a time
+membership     a consumer's membership of its group
+consumer       Consumer: polls, waits and commits; fetching.py decides what
+progress       the client's calls for committed offsets and groups
+async_client   the same API for asyncio
 
 send   Producer.send -> encode, check -> Sending.add | thread: Sending.take -> transport.messages.send -> acknowledge
-poll   transport.messages.poll -> Fetching.feed -> decode -> Consumer -> body of the loop -> transport.offsets.commit
+poll   transport.messages.poll -> Fetching.feed -> decode -> Consumer -> loop body -> transport.offsets.commit
 """

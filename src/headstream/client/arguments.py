@@ -1,4 +1,4 @@
-"""Arguments: what users may write for a topic, for states and for who commits, and what it stands for."""
+"""Arguments: parse the topics, start positions, partitions, states and committers that users pass."""
 
 from __future__ import annotations
 
@@ -9,19 +9,22 @@ from datetime import UTC, datetime, timedelta
 from typing import Final, TypedDict
 
 from headstream.client.listening import PartitionsCallback
-from headstream.errors import InvalidInputError, InvalidOptionError
+from headstream.client.transport import TopicNaming, Transport
+from headstream.errors import InvalidInputError, InvalidOptionError, PartitionNotFoundError
 from headstream.model.identifiers import TopicName, parse_message_id
 from headstream.model.message import parse_state
-from headstream.model.polling import Consumer as Committer
-from headstream.model.polling import PollingStrategy
+from headstream.model.partitioning import Partitioning, PartitioningKind
+from headstream.model.polling import OffsetOwner, PollingStrategy
 from headstream.model.quantities import parse_duration_us
 
 __all__ = [
     "ConsumerOptions",
     "MessageIdInput",
+    "PartitionInput",
     "StartInput",
     "StatesInput",
     "TopicOptionsInput",
+    "choice_of",
     "committer_of",
     "message_id_of",
     "start_of",
@@ -34,61 +37,73 @@ _MICROSECOND: Final = timedelta(microseconds=1)
 
 
 class TopicOptionsInput(TypedDict, total=False):
-    """The options of a topic, by name: those of TopicOptions."""
+    """The options of a topic by name, as in TopicOptions."""
 
-    retention_us: int | None
+    retention_us: int | timedelta | None
     retention_bytes: int | None
-    compaction_delay_us: int | None
+    compaction_delay_us: int | timedelta | None
     deduplication_count: int | None
 
 
 class ConsumerOptions(TypedDict, total=False):
-    """What Client.consumer() takes."""
+    """Keyword arguments of Client.consumer()."""
 
     group: str | None
     name: str | None
     partitions: Iterable[int] | None
     start: StartInput
     states: StatesInput
-    timeout_ms: float | None
-    session_timeout_ms: float
+    where: str | None
+    on_filter_error: str
+    timeout_ms: float | timedelta | None
+    session_timeout_ms: float | timedelta
     on_assigned: PartitionsCallback | None
     on_revoked: PartitionsCallback | None
 
 
 StartInput = PollingStrategy | int | str | datetime | timedelta
-"""Where to begin: an offset, `first`, `last`, a time (datetime, or ISO 8601 text), how long ago (timedelta, or text as `-1h`),
+"""Start position: an offset, `first`, `last`, a time (datetime, or ISO 8601 text), how long ago (timedelta, or text as `-1h`),
 or a PollingStrategy."""
 
 MessageIdInput = int | str | uuid.UUID
-"""A message's id: an unsigned 128-bit number, or a UUID; 0 has one made."""
+"""A message's id: an unsigned 128-bit number, or a UUID; 0 generates one."""
+
+PartitionInput = int | Partitioning | None
+"""Target of a message: a partition number from 1 (in Kafka from 0), or a Partitioning; None hashes the key, or without a
+key rotates."""
 
 StatesInput = Iterable[str | int] | None
 """States by name (`available`) or code; None is all of them."""
 
 
-def topic_name(name: str | TopicName) -> TopicName:
-    """Return the name that `stream/topic` stands for.
+def topic_name(name: str | TopicName, transport: Transport | None = None) -> TopicName:
+    """Parse `stream/topic`.
+
+    Args:
+        name: The user's input.
+        transport: The client's transport, whose topics can have names without a slash; None has none.
 
     Raises:
-        InvalidInputError: it is no such name.
+        InvalidInputError: the text is not a valid topic name.
     """
     if isinstance(name, TopicName):
         return name
     if not isinstance(name, str):
         raise InvalidInputError(f"{name!r} is not a topic", advice="Write stream/topic, as in shop/orders")
+    if "/" not in name and isinstance(transport, TopicNaming):
+        return transport.topic_name(name)
     return TopicName.parse(name)
 
 
 def start_of(start: StartInput, now_us: int | None = None) -> PollingStrategy:
-    """Return the strategy that stands for where to begin.
+    """Return the polling strategy of a start position.
 
     Args:
         start: As StartInput. A datetime without a zone is local time, as in datetime.timestamp(); ISO text without one is UTC.
-        now_us: The time, microseconds since 1970 UTC; None reads the clock.
+        now_us: Current time, microseconds since 1970 UTC; None reads the clock.
 
     Raises:
-        InvalidInputError: it is none of these.
+        InvalidInputError: the start position is invalid.
     """
     if isinstance(start, PollingStrategy):
         return start
@@ -121,16 +136,16 @@ def _since(when: datetime) -> PollingStrategy:
 
 def _no_start(start: object) -> InvalidInputError:
     return InvalidInputError(
-        f"{start!r} is not a place to begin",
+        f"{start!r} is not a start position",
         advice="Use an offset, first, last, next, a time such as 2026-01-31T12:00:00Z or a datetime, or -1h or a timedelta",
     )
 
 
 def message_id_of(message_id: MessageIdInput) -> int:
-    """Return the number of a message's id.
+    """Return a message id as a number.
 
     Raises:
-        InvalidInputError: it is neither an unsigned 128-bit number nor a UUID.
+        InvalidInputError: the id is neither an unsigned 128-bit number nor a UUID.
     """
     if isinstance(message_id, uuid.UUID):
         return int.from_bytes(message_id.bytes, "little")
@@ -143,28 +158,59 @@ def message_id_of(message_id: MessageIdInput) -> int:
     return message_id
 
 
-def committer_of(group: str | None, name: str | None) -> Committer | None:
-    """Return who commits: a group, a single consumer, or nobody.
+def choice_of(
+    partition: int | Partitioning, key: bytes | None, topic: TopicName, numbers: range
+) -> tuple[int | None, bytes | None]:
+    """Return a message's partition or None, and the key to hash otherwise or None: then partitions rotate.
+
+    Args:
+        partition: As PartitionInput.
+        key: The message's key.
+        topic: The target topic.
+        numbers: The numbers of the topic's partitions.
 
     Raises:
-        InvalidOptionError: both are given.
+        InvalidInputError: `partition` is neither a number nor a Partitioning.
+        PartitionNotFoundError: the topic has no such partition.
+    """
+    number: object = partition
+    if isinstance(partition, Partitioning):
+        if partition.kind is not PartitioningKind.PARTITION_ID:
+            return None, partition.value or None
+        number = int.from_bytes(partition.value, "little")
+    if type(number) is not int:
+        raise InvalidInputError(
+            f"{partition!r} is not a partition", where=str(topic), advice=f"Give a number from {numbers[0]}, or a hs.Partitioning"
+        )
+    if number not in numbers:
+        raise PartitionNotFoundError(
+            f"topic {str(topic)!r} has no partition {number}", advice=f"Its partitions are {numbers[0]} to {numbers[-1]}"
+        )
+    return number, key
+
+
+def committer_of(group: str | None, name: str | None) -> OffsetOwner | None:
+    """Return the committer: a group, a single consumer, or None.
+
+    Raises:
+        InvalidOptionError: both a group and a name are given.
     """
     if group is not None and name is not None:
         raise InvalidOptionError("a consumer has a group or a name, not both", advice="Leave one out")
     if group is not None:
-        return Committer.group(group)
-    return None if name is None else Committer.named(name)
+        return OffsetOwner.group(group)
+    return None if name is None else OffsetOwner.named(name)
 
 
 def state_codes(states: StatesInput) -> frozenset[int] | None:
     """Return the codes of states, None for all.
 
     Raises:
-        InvalidInputError: no state has such a name, or none is named.
+        InvalidInputError: a state name is unknown, or the list is empty.
     """
     if states is None:
         return None
-    if isinstance(states, str):
+    if isinstance(states, (str, int)):
         states = (states,)
     codes = frozenset(parse_state(state) if isinstance(state, str) else int(state) for state in states)
     if not codes:

@@ -1,136 +1,69 @@
-"""AsyncClient: the same names, awaited.
+"""AsyncClient: the API of Client for asyncio.
 
-An embedded log answers in microseconds, but a disk may take its time, and a consumer waits: so calls run in a thread,
-one for the client and one for each producer and consumer, and what is there already (room in a batch, a message that
-was fetched) is taken without a thread. A cancelled call ends before its cancellation goes on, so that nothing runs
-behind the caller's back; where a server does not answer, its connection is given up after two seconds.
+An embedded log answers in microseconds, but disk I/O can be slow and consumers block, so calls run in threads:
+one for the client and one for each producer and consumer. What is available at once (room in a batch, a buffered
+message) is taken without a thread. A cancelled call ends before its cancellation propagates, so that nothing keeps
+running in the background; if the server does not answer, the connection is dropped after two seconds.
 """
 
 from __future__ import annotations
 
-import asyncio
 import functools
-from collections.abc import AsyncIterator, Awaitable, Callable, Iterable
+from collections.abc import Awaitable, Iterable
 from types import TracebackType
-from typing import TYPE_CHECKING, TypedDict, Unpack
+from typing import TYPE_CHECKING, Any, TypedDict, TypeVar, Unpack, overload
 
-from headstream.client.arguments import ConsumerOptions, MessageIdInput, StartInput, StatesInput, TopicOptionsInput
-from headstream.client.async_producer import AsyncProducer, ProducerOptions
+from headstream.client.arguments import (
+    ConsumerOptions,
+    MessageIdInput,
+    PartitionInput,
+    StartInput,
+    StatesInput,
+    TopicOptionsInput,
+)
+from headstream.client.async_consumer import AsyncConsumer, AsyncTopicsConsumer, LoopCallbacks
+from headstream.client.async_producer import AsyncProducer
+from headstream.client.checks import check_consumer_options, milliseconds
 from headstream.client.client import Client
-from headstream.client.consumer import Consumer
+from headstream.client.filtering import FilterPlan
+from headstream.client.producing import ProducerOptions
 from headstream.client.receipts import Delivered
-from headstream.client.worker import Worker, slices_ms
+from headstream.client.worker import Worker
 from headstream.model.groups import Group
 from headstream.model.headers import HeadersInput
 from headstream.model.identifiers import TopicName
-from headstream.model.message import Message, ReceivedMessage, StateChange
-from headstream.model.polling import Consumer as Committer
-from headstream.model.topology import Stream, Topic
+from headstream.model.message import ReceivedMessage, StateChange
+from headstream.model.polling import OffsetOwner
+from headstream.model.topology import ClusterStats, Stream, Topic
 
 if TYPE_CHECKING:
+    from headstream.client.async_decoding import AsyncDecodingConsumer, AsyncDecodingTopicsConsumer
     from headstream.client.async_server import AsyncServer
+    from headstream.client.encoding_producer import AsyncEncodingProducer
+    from headstream.serializers.serializer import Decode, Encode
 
 __all__ = ["AsyncClient", "AsyncConsumer", "ConsumerOptions"]
 
+_T = TypeVar("_T")
+
 
 class PollOptions(TypedDict, total=False):
-    """What Client.poll() takes."""
+    """Keyword arguments of Client.poll()."""
 
     start: StartInput | None
     count: int
     states: StatesInput
-    consumer: str | Committer | None
+    where: str | None
+    on_filter_error: str
+    consumer: str | OffsetOwner | None
     auto_commit: bool
 
 
-class AsyncConsumer:
-    """Reads one topic. Made by AsyncClient.consumer(); use it in an `async with` statement.
-
-    Args:
-        make: Makes the consumer behind it, at the first use.
-        timeout_ms: Iteration ends after so long without a message; None waits for ever.
-        interrupt: See Worker.
-    """
-
-    def __init__(self, make: Callable[[], Consumer], timeout_ms: float | None, interrupt: Callable[[int], None]) -> None:
-        self._make = make
-        self._timeout_ms = timeout_ms
-        self._consumer: Consumer | None = None
-        self._worker = Worker("async consumer", interrupt)
-
-    async def _opened(self) -> Consumer:
-        if self._consumer is None:
-            self._consumer = await self._worker.run(self._make)
-        return self._consumer
-
-    @property
-    def positions(self) -> dict[int, int]:
-        """Partition -> offset of the next message to fetch; nothing before it is entered or first used."""
-        return {} if self._consumer is None else self._consumer.positions
-
-    async def _fetch(self, consumer: Consumer, timeout_ms: float | None) -> bool:
-        """Have messages ready, in slices of time that a cancellation can end."""
-        loop = asyncio.get_running_loop()
-        until = None if timeout_ms is None else loop.time() + timeout_ms / 1000
-        for slice_ms in slices_ms():
-            rest_ms = slice_ms if until is None else min(slice_ms, (until - loop.time()) * 1000)
-            if consumer.is_ready or await self._worker.run(consumer.fetch, max(0, rest_ms)):
-                return True
-            if rest_ms <= 0:
-                break
-        return False
-
-    def __aiter__(self) -> AsyncIterator[ReceivedMessage]:
-        return self
-
-    async def __anext__(self) -> ReceivedMessage:
-        """Return the next message, having committed the one before."""
-        consumer = await self._opened()
-        while True:
-            if consumer.is_ready:  # a rebalance may have taken what was ready
-                message = await self._worker.run(consumer.take) if consumer.may_wait else consumer.take()
-                if message is not None:
-                    return message
-            else:
-                await self._worker.run(consumer.finish)
-            if not await self._fetch(consumer, self._timeout_ms):
-                raise StopAsyncIteration
-
-    async def poll(self, count: int = 100, *, timeout_ms: float = 0) -> list[ReceivedMessage]:
-        """Return up to so many messages; see Consumer.poll()."""
-        consumer = await self._opened()
-        await self._fetch(consumer, timeout_ms)
-        return await self._worker.run(consumer.poll, count)
-
-    async def commit(self, message: Message | None = None) -> None:
-        """Commit everything that was delivered until now, or up to one message; see Consumer.commit()."""
-        await self._worker.run((await self._opened()).commit, message)
-
-    async def seek(self, partition: int, offset: StartInput) -> None:
-        """Go on from another place in a partition; see Consumer.seek()."""
-        await self._worker.run((await self._opened()).seek, partition, offset)
-
-    async def close(self, *, commit: bool = True) -> None:
-        """End; see Consumer.close()."""
-        if self._consumer is not None and not self._worker.is_closed:
-            await self._worker.run(self._consumer.close, commit=commit)
-        self._worker.close()
-
-    async def __aenter__(self) -> AsyncConsumer:
-        await self._opened()
-        return self
-
-    async def __aexit__(
-        self, kind: type[BaseException] | None, error: BaseException | None, traceback: TracebackType | None
-    ) -> None:
-        await self.close(commit=error is None)
-
-
 class AsyncClient:
-    """A log of streams and topics, awaited. Made by hs.connect_async(); use it in an `async with` statement.
+    """A log of streams and topics, for asyncio. Created by hs.connect_async(); use it in an `async with` statement.
 
     Args:
-        client: The client behind it; this one closes it.
+        client: The wrapped client; close() closes it too.
     """
 
     def __init__(self, client: Client) -> None:
@@ -138,23 +71,32 @@ class AsyncClient:
         self._worker = Worker("async client", client.interrupt)
 
     async def open(self) -> None:
-        """Connect to the server that is behind it, if one is; entering `async with` does, and so does the first call."""
+        """Connect to the log's server, if it has one; entering `async with` and the first call do so too."""
         await self._worker.run(self._client.open)
 
     @property
     def server(self) -> AsyncServer:
-        """Users, tokens, clients and statistics of the server that is behind it; see Client.server."""
+        """Users, tokens, clients and statistics of the log's server; see Client.server."""
         from headstream.client.async_server import AsyncServer
 
         return AsyncServer(self._client.server, self._worker)
 
     @property
     def identity(self) -> Awaitable[str | None]:
-        """The UUID that tells this log from every other, or None before its first write: `await log.identity`."""
+        """The UUID of this log, or None before its first write: `await log.identity`."""
         return self._worker.run(lambda: self._client.identity)
 
+    @property
+    def first_partition(self) -> int:
+        """The number of each topic's first partition: 1, in Kafka 0."""
+        return self._client.first_partition
+
+    async def cluster_stats(self) -> ClusterStats:
+        """Return the counts of a Kafka cluster; see Client.cluster_stats()."""
+        return await self._worker.run(self._client.cluster_stats)
+
     async def create_stream(self, name: str) -> Stream:
-        """Make a stream; see Client.create_stream()."""
+        """Create a stream; see Client.create_stream()."""
         return await self._worker.run(self._client.create_stream, name)
 
     async def stream(self, name: str) -> Stream:
@@ -166,7 +108,7 @@ class AsyncClient:
         return await self._worker.run(self._client.streams)
 
     async def rename_stream(self, name: str, to: str) -> Stream:
-        """Give a stream another name; see Client.rename_stream()."""
+        """Rename a stream; see Client.rename_stream()."""
         return await self._worker.run(self._client.rename_stream, name, to)
 
     async def delete_stream(self, name: str) -> None:
@@ -183,12 +125,12 @@ class AsyncClient:
         if_not_exists: bool = False,
         **options: Unpack[TopicOptionsInput],
     ) -> Topic:
-        """Make a topic, and its stream where there is none; see Client.create_topic()."""
+        """Create a topic, and its stream if missing; see Client.create_topic()."""
         create = functools.partial(self._client.create_topic, limits=limits, fsync=fsync, if_not_exists=if_not_exists, **options)
         return await self._worker.run(create, name, partitions)
 
     async def topic(self, name: str | TopicName) -> Topic:
-        """Return a topic with its partitions as they are now."""
+        """Return a topic with its partitions as of now."""
         return await self._worker.run(self._client.topic, name)
 
     async def topics(self, stream: str | None = None) -> list[Topic]:
@@ -200,11 +142,11 @@ class AsyncClient:
         await self._worker.run(self._client.delete_topic, name)
 
     async def update_topic(self, name: str | TopicName, **options: Unpack[TopicOptionsInput]) -> Topic:
-        """Change what a topic keeps and takes; see Client.update_topic()."""
+        """Change options of a topic; see Client.update_topic()."""
         return await self._worker.run(functools.partial(self._client.update_topic, **options), name)
 
     async def rename_topic(self, name: str | TopicName, to: str) -> Topic:
-        """Give a topic another name in its stream; see Client.rename_topic()."""
+        """Rename a topic within its stream; see Client.rename_topic()."""
         return await self._worker.run(self._client.rename_topic, name, to)
 
     async def purge_topic(self, name: str | TopicName) -> None:
@@ -219,9 +161,24 @@ class AsyncClient:
         """Delete the highest numbered partitions of a topic; see Client.delete_partitions()."""
         return await self._worker.run(self._client.delete_partitions, topic, count)
 
-    def producer(self, topic: str | TopicName, **options: Unpack[ProducerOptions]) -> AsyncProducer:
-        """Return what sends messages to a topic; see Client.producer()."""
-        return AsyncProducer(functools.partial(self._client.producer, topic, **options), self._client.interrupt)
+    @overload
+    def producer(self, topic: str | TopicName, **options: Unpack[ProducerOptions]) -> AsyncProducer: ...
+
+    @overload
+    def producer(
+        self, topic: str | TopicName, *, encode: Encode[_T], **options: Unpack[ProducerOptions]
+    ) -> AsyncEncodingProducer[_T]: ...
+
+    def producer(
+        self, topic: str | TopicName, *, encode: Encode[Any] | None = None, **options: Unpack[ProducerOptions]
+    ) -> AsyncProducer | AsyncEncodingProducer[Any]:
+        """Return a producer for a topic; see Client.producer()."""
+        producer = AsyncProducer(functools.partial(self._client.producer, topic, **options), self._client.interrupt)
+        if encode is None:
+            return producer
+        from headstream.client.encoding_producer import AsyncEncodingProducer
+
+        return AsyncEncodingProducer(producer, str(topic), encode)
 
     async def send(
         self,
@@ -231,22 +188,56 @@ class AsyncClient:
         key: bytes | None = None,
         headers: HeadersInput | None = None,
         id: MessageIdInput = 0,
-        partition: int | None = None,
+        partition: PartitionInput = None,
     ) -> Delivered:
-        """Send one message, and return where it is once it is stored; see Client.send()."""
+        """Send one message, and return its position once it is stored; see Client.send()."""
         send = functools.partial(self._client.send, key=key, headers=headers, id=id, partition=partition)
         return await self._worker.run(send, topic, payload)
 
-    def consumer(self, topic: str | TopicName, **options: Unpack[ConsumerOptions]) -> AsyncConsumer:
-        """Return what reads a topic; see Client.consumer()."""
-        make = functools.partial(self._client.consumer, topic, **options)
-        return AsyncConsumer(make, options.get("timeout_ms"), self._client.interrupt)
+    @overload
+    def consumer(self, topic: str | TopicName, **options: Unpack[ConsumerOptions]) -> AsyncConsumer: ...
+
+    @overload
+    def consumer(self, topic: list[str], **options: Unpack[ConsumerOptions]) -> AsyncTopicsConsumer: ...
+
+    @overload
+    def consumer(
+        self, topic: str | TopicName, *, decode: Decode[_T], **options: Unpack[ConsumerOptions]
+    ) -> AsyncDecodingConsumer[_T]: ...
+
+    @overload
+    def consumer(
+        self, topic: list[str], *, decode: Decode[_T], **options: Unpack[ConsumerOptions]
+    ) -> AsyncDecodingTopicsConsumer[_T]: ...
+
+    def consumer(
+        self, topic: str | TopicName | list[str], *, decode: Decode[Any] | None = None, **options: Unpack[ConsumerOptions]
+    ) -> AsyncConsumer | AsyncTopicsConsumer:
+        """Return a consumer of a topic, or of several and of patterns; see Client.consumer().
+
+        Args:
+            topic: `stream/topic`; or a list of such names, and of patterns with `*`, `?` and `[...]`.
+            decode: See Client.consumer().
+            options: As for Client.consumer(). `on_assigned` and `on_revoked` run in the event loop and may be coroutine
+                functions, which are awaited; they must not use the consumer that calls them.
+        """
+        callbacks = LoopCallbacks(check_consumer_options(options))
+        given, interrupt = options.get("timeout_ms"), self._client.interrupt
+        timeout_ms = None if given is None else milliseconds("timeout_ms", given)
+        client: Any = self._client  # the overloads do not accept that decode can be None
+        make = functools.partial(client.consumer, topic, decode=decode, **callbacks.options)
+        consumer = AsyncConsumer if isinstance(topic, (str, TopicName)) else AsyncTopicsConsumer
+        return consumer(make, timeout_ms, interrupt, callbacks)
 
     async def poll(
         self, topic: str | TopicName, partition: int | None = None, **options: Unpack[PollOptions]
     ) -> list[ReceivedMessage]:
-        """Return messages of one partition or of all, without waiting for any; see Client.poll()."""
+        """Return messages of one partition or of all, without waiting; see Client.poll()."""
         return await self._worker.run(functools.partial(self._client.poll, **options), topic, partition)
+
+    def explain_filter(self, where: str, *, states: StatesInput = ("available",), on_filter_error: str = "skip") -> FilterPlan:
+        """Return how a filter of this log is evaluated; see Client.explain_filter()."""
+        return self._client.explain_filter(where, states=states, on_filter_error=on_filter_error)
 
     async def set_state(
         self,
@@ -267,7 +258,7 @@ class AsyncClient:
         return await self._worker.run(self._client.states, topic, partition)
 
     async def offsets(self, topic: str | TopicName, group: str | None = None, *, name: str | None = None) -> dict[int, int]:
-        """Return where a group, or a single consumer, goes on; see Client.offsets()."""
+        """Return the committed offsets of a group or of a single consumer; see Client.offsets()."""
         return await self._worker.run(self._client.offsets, topic, group, name=name)
 
     async def groups(self, topic: str | TopicName) -> list[Group]:
@@ -281,15 +272,15 @@ class AsyncClient:
     async def seek_group(
         self, topic: str | TopicName, group: str, to: StartInput, *, partitions: Iterable[int] | None = None
     ) -> Group:
-        """Say where a group that nobody reads for goes on; see Client.seek_group()."""
+        """Set the committed offsets of a group without active members; see Client.seek_group()."""
         return await self._worker.run(self._client.seek_group, topic, group, to, partitions=partitions)
 
     async def delete_group(self, topic: str | TopicName, name: str) -> None:
-        """Forget everything a group has committed; see Client.delete_group()."""
+        """Delete a group and its committed offsets; see Client.delete_group()."""
         await self._worker.run(self._client.delete_group, topic, name)
 
     async def close(self) -> None:
-        """Close it and all that was made from it; see Client.close()."""
+        """Close the client, its producers and its consumers; see Client.close()."""
         if not self._worker.is_closed:
             await self._worker.run(self._client.close)
         self._worker.close()

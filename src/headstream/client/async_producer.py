@@ -1,13 +1,14 @@
-"""AsyncProducer: Producer's names, awaited."""
+"""AsyncProducer: the API of Producer for asyncio."""
 
 from __future__ import annotations
 
 import asyncio
 from collections.abc import Callable, Iterable
 from types import TracebackType
-from typing import ParamSpec, TypedDict, TypeVar
+from typing import ParamSpec, TypeVar
 
-from headstream.client.arguments import MessageIdInput
+from headstream.client.arguments import MessageIdInput, PartitionInput
+from headstream.client.checks import check_many
 from headstream.client.outcomes import ProducerStats
 from headstream.client.producer import Producer
 from headstream.client.receipts import Delivered, Receipt
@@ -15,27 +16,17 @@ from headstream.client.worker import Worker, slices_ms
 from headstream.model.headers import HeadersInput
 from headstream.model.message import Message
 
-__all__ = ["AsyncProducer", "ProducerOptions"]
+__all__ = ["AsyncProducer"]
 
 _P = ParamSpec("_P")
 _T = TypeVar("_T")
 
 
-class ProducerOptions(TypedDict, total=False):
-    """What Client.producer() takes."""
-
-    linger_ms: float
-    batch_bytes: int
-    batch_count: int
-    buffer_bytes: int
-    delivery_timeout_ms: float
-
-
 class AsyncProducer:
-    """Sends messages to one topic. Made by AsyncClient.producer(); use it in an `async with` statement.
+    """Sends messages to one topic. Created by AsyncClient.producer(); use it in an `async with` statement.
 
     Args:
-        make: Makes the producer behind it, at the first use.
+        make: Creates the wrapped producer, at the first use.
         interrupt: See Worker.
     """
 
@@ -56,12 +47,12 @@ class AsyncProducer:
         key: bytes | None = None,
         headers: HeadersInput | None = None,
         id: MessageIdInput = 0,
-        partition: int | None = None,
+        partition: PartitionInput = None,
     ) -> Receipt:
         """Send one message; see Producer.send().
 
-        What is awaited is room in the producer's buffer, which mostly is there at once: the message is on its way then,
-        not yet stored. `await` the receipt that is returned, or send_and_wait(), for that.
+        This awaits room in the producer's buffer, which is usually available at once: the message is then buffered,
+        not yet stored. To wait until it is stored, `await` the returned receipt or use send_and_wait().
         """
         producer = await self._opened()
         if producer.is_full:
@@ -75,18 +66,18 @@ class AsyncProducer:
         key: bytes | None = None,
         headers: HeadersInput | None = None,
         id: MessageIdInput = 0,
-        partition: int | None = None,
+        partition: PartitionInput = None,
     ) -> Delivered:
-        """Send one message without waiting for others to go with, and return where it is once it is stored.
+        """Send one message without linger, and return its position once it is stored.
 
-        Where this is cancelled, the message is on its way nevertheless.
+        A cancellation does not take the message back.
         """
         return await (await self.send(payload, key=key, headers=headers, id=id, partition=partition))
 
     async def send_many(self, messages: Iterable[Message | bytes]) -> list[Receipt]:
-        """Send messages one after the other, and return their receipts in the same order; see Producer.send_many()."""
+        """Send messages in order, and return their receipts in the same order; see Producer.send_many()."""
         receipts = []
-        for each in messages:
+        for each in check_many("messages", messages):
             if isinstance(each, Message):
                 receipts.append(
                     await self.send(each.payload, key=each.key, headers=each.headers, id=each.id, partition=each.partition)
@@ -96,18 +87,18 @@ class AsyncProducer:
         return receipts
 
     async def stats(self) -> ProducerStats:
-        """Return what has become of the messages that were sent until now; see Producer.stats()."""
+        """Return the counts of messages by outcome; see Producer.stats()."""
         return (await self._opened()).stats()
 
     async def flush(self) -> None:
-        """Return when all that was sent is stored; see Producer.flush()."""
+        """Wait until everything sent is stored; see Producer.flush()."""
         producer = await self._opened()
         if self._worker.is_closed:
-            producer.flush()  # which says that it is closed
+            producer.flush()  # which raises ClosedError
         await self._flush(producer)
 
     async def close(self) -> None:
-        """Flush and end; see Producer.close(). Where it was cancelled, closing again goes on."""
+        """Flush and close; see Producer.close(). After a cancellation, a second call resumes."""
         producer = self._producer
         if producer is not None and not self._worker.is_closed:
             try:
@@ -120,7 +111,7 @@ class AsyncProducer:
         self._worker.close()
 
     async def _flush(self, producer: Producer) -> None:
-        """Flush in slices of time that a cancellation can end."""
+        """Flush in slices of time, between which a cancellation takes effect."""
         for slice_ms in slices_ms():
             if await self._run(producer, producer.flush_within, slice_ms / 1000):
                 return

@@ -1,4 +1,4 @@
-"""AsyncServer: the same names as Server's, awaited."""
+"""AsyncServer: the API of Server for asyncio."""
 
 from __future__ import annotations
 
@@ -18,11 +18,11 @@ __all__ = ["AsyncServer"]
 
 
 class AsyncServer:
-    """What can be asked of a server as a whole, awaited. AsyncClient.server is one.
+    """Administration of a server, for asyncio; see AsyncClient.server.
 
     Args:
-        server: Answers.
-        worker: The thread that asks.
+        server: The wrapped server API.
+        worker: The thread that runs the calls.
     """
 
     def __init__(self, server: Server, worker: Worker) -> None:
@@ -31,23 +31,23 @@ class AsyncServer:
 
     @property
     def place(self) -> str:
-        """Where it is, as in `headstream://localhost:8090`."""
+        """The server's address, as in `headstream://localhost:8090`."""
         return self._server.place
 
     async def ping(self) -> float:
-        """Return how long an answer takes, milliseconds."""
+        """Return the round-trip time, milliseconds."""
         return await self._worker.run(self._server.ping)
 
     async def stats(self) -> Stats:
-        """Return what the server says of itself."""
+        """Return the server's statistics."""
         return await self._worker.run(self._server.stats)
 
     async def snapshot(self, types: Iterable[SnapshotType] = (SnapshotType.ALL,)) -> bytes:
-        """Return an archive (ZIP) that tells about the server; see Server.snapshot()."""
+        """Return a diagnostic archive (ZIP) of the server; see Server.snapshot()."""
         return await self._worker.run(self._server.snapshot, types)
 
     async def me(self) -> ClientDetails:
-        """Return the connection that asks."""
+        """Return this connection."""
         return await self._worker.run(self._server.me)
 
     async def clients(self) -> list[Client]:
@@ -63,39 +63,39 @@ class AsyncServer:
         return await self._worker.run(self._server.users)
 
     async def user(self, user: int | str) -> UserDetails:
-        """Return one user and what it may do."""
+        """Return one user and its permissions."""
         return await self._worker.run(self._server.user, user)
 
     async def create_user(
         self, username: str, password: str, *, permissions: Permissions | None = None, is_active: bool = True
     ) -> UserDetails:
-        """Make a user; see Server.create_user()."""
+        """Create a user; see Server.create_user()."""
         return await self._worker.run(self._server.create_user, username, password, permissions=permissions, is_active=is_active)
 
     async def update_user(self, user: int | str, *, username: str | None = None, is_active: bool | None = None) -> None:
-        """Give a user another name, or say whether it may log in."""
+        """Rename, activate or deactivate a user."""
         await self._worker.run(self._server.update_user, user, username=username, is_active=is_active)
 
     async def change_permissions(self, user: int | str, permissions: Permissions | None) -> None:
-        """Say what a user may do; None takes everything."""
+        """Set the permissions of a user; None revokes all."""
         await self._worker.run(self._server.change_permissions, user, permissions)
 
     async def change_password(self, user: int | str, current_password: str, new_password: str) -> None:
-        """Give a user another password."""
+        """Change a user's password."""
         await self._worker.run(self._server.change_password, user, current_password, new_password)
 
     async def delete_user(self, user: int | str) -> None:
-        """Delete a user, whose tokens go too."""
+        """Delete a user and its tokens."""
         await self._worker.run(self._server.delete_user, user)
 
     async def tokens(self) -> list[Token]:
-        """Return the names of one's own tokens."""
+        """Return the names of the logged-in user's tokens."""
         return await self._worker.run(self._server.tokens)
 
     async def create_token(self, name: str, *, expires_in_us: int | None = None) -> str:
-        """Make a token; see Server.create_token()."""
+        """Create a token; see Server.create_token()."""
         return await self._worker.run(self._server.create_token, name, expires_in_us=expires_in_us)
 
     async def delete_token(self, name: str) -> None:
-        """Delete one of one's own tokens."""
+        """Delete a token of the logged-in user."""
         await self._worker.run(self._server.delete_token, name)

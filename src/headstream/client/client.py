@@ -2,59 +2,65 @@
 
 from __future__ import annotations
 
+import functools
 import weakref
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable
 from types import TracebackType
-from typing import TYPE_CHECKING, Unpack, overload
+from typing import TYPE_CHECKING, Any, TypeVar, Unpack, overload
 
 from headstream.client.arguments import (
     ConsumerOptions,
-    MessageIdInput,
     StartInput,
     StatesInput,
     committer_of,
     start_of,
     state_codes,
-    topic_name,
 )
+from headstream.client.checks import check_consumer_options, check_many, check_names, check_text, check_whole, milliseconds
 from headstream.client.consumer import Consumer
-from headstream.client.producer import Producer
+from headstream.client.filtering import FilterPlan, make_filter, plan_filter
+from headstream.client.numbered import find_topic_name
+from headstream.client.producing import Producing
 from headstream.client.progress import Progress
-from headstream.client.receipts import Delivered
-from headstream.client.receiving import poll_checked
-from headstream.client.senders import Senders
-from headstream.client.sending import SendingOptions
-from headstream.client.topics_consumer import TopicsConsumer
+from headstream.client.receiving import poll_existing
+from headstream.client.topics_consumer import TopicsConsumer, is_pattern
 from headstream.client.topology import Topology
-from headstream.client.transport import RemoteAccess, Transport
-from headstream.errors import ClosedError, InvalidOptionError, InvalidUrlError
+from headstream.client.transport import ClusterCounts, KeyPartitioning, RemoteAccess, Transport
+from headstream.errors import ClosedError, InvalidOptionError, InvalidUrlError, UnsupportedError
 from headstream.model.groups import DEFAULT_SESSION_TIMEOUT_MS
-from headstream.model.headers import HeadersInput
 from headstream.model.identifiers import TopicName
 from headstream.model.message import ReceivedMessage, StateChange, parse_state
-from headstream.model.polling import Consumer as Committer
-from headstream.model.polling import PollingKind
+from headstream.model.polling import OffsetOwner, PollingKind
+from headstream.model.topology import ClusterStats
 
 if TYPE_CHECKING:
+    from headstream.client.decoding import DecodingConsumer, DecodingTopicsConsumer
+    from headstream.client.interception.consumer import Transform
+    from headstream.client.interception.interception import Interception
     from headstream.client.remote.server import Server
+    from headstream.interceptors.chain import Chain
+    from headstream.serializers.serializer import Decode
 
 __all__ = ["Client"]
 
+_T = TypeVar("_T")
 
-class Client(Topology, Progress):
-    """A log of streams and topics; any thread. Made by hs.connect(); use it in a `with` statement, or close() it.
+
+class Client(Topology, Progress, Producing):
+    """A log of streams and topics; thread-safe. Created by hs.connect(); use it in a `with` statement, or close() it.
 
     Args:
-        transport: What is behind it; the client closes it.
-        server: What can be asked of the server that is behind it, if one is.
+        transport: The embedded broker or a connection to a server; the client closes it.
+        server: The administration API, if the log is on a server.
+        chain: The interceptors, or None.
     """
 
-    def __init__(self, transport: Transport, server: Server | None = None) -> None:
+    def __init__(self, transport: Transport, server: Server | None = None, chain: Chain | None = None) -> None:
+        super().__init__()
+        self._interception = None if chain is None else _intercept(transport, chain)
         self._transport = transport
         self._server = server
         self._is_closed = False
-        self._producers: weakref.WeakSet[Producer] = weakref.WeakSet()
-        self._senders = Senders(lambda topic: self.producer(topic, linger_ms=0))
         self._consumers: weakref.WeakSet[Consumer] = weakref.WeakSet()
 
     @property
@@ -62,18 +68,29 @@ class Client(Topology, Progress):
         """The UUID of this log, or None before its first write."""
         return self._open_transport().identity
 
+    @property
+    def has_interceptors(self) -> bool:
+        """Whether messages of this client pass interceptors."""
+        return self._interception is not None
+
+    @property
+    def first_partition(self) -> int:
+        """The number of each topic's first partition: 1, in Kafka 0."""
+        transport = self._open_transport()
+        return transport.first_partition if isinstance(transport, KeyPartitioning) else 1
+
     def open(self) -> None:
-        """Connect to the server that is behind it, if one is; hs.connect() has done so.
+        """Connect to the log's server, if it has one; hs.connect() does so too.
 
         Raises:
-            ServerUnreachableError: it cannot be reached.
-            AuthenticationError: it does not know the user, or the password is wrong.
+            ServerUnreachableError: the server cannot be reached.
+            AuthenticationError: the user is unknown or the password is wrong.
         """
         if isinstance(self._transport, RemoteAccess):
             self._transport.open()
 
     def interrupt(self, thread: int) -> None:
-        """Have the call end soon that a thread is in and that waits for a server, as if the connection had broken.
+        """Interrupt a thread's call that waits for a server, as if the connection had broken.
 
         Args:
             thread: As threading.get_ident() numbers it.
@@ -83,18 +100,35 @@ class Client(Topology, Progress):
 
     @property
     def server(self) -> Server:
-        """Users, tokens, clients and statistics of the server that is behind it.
+        """Users, tokens, clients and statistics of the log's server.
 
         Raises:
-            InvalidUrlError: there is none: the log is embedded.
+            InvalidUrlError: the log is embedded.
+            UnsupportedError: it is in Kafka.
         """
-        self._open_transport()
+        if isinstance(self._open_transport(), ClusterCounts):
+            raise UnsupportedError(
+                "Kafka has no users, tokens and connections to administer by this client",
+                where="kafka://",
+                advice="Use Kafka's own tools, and log.cluster_stats() for its counts",
+            )
         if self._server is None:
             raise InvalidUrlError(
-                "there is no server behind this log: it is embedded",
+                "this log is embedded and has no server",
                 advice="Start `headstream server`, and connect to headstream://user:password@host:8090",
             )
         return self._server
+
+    def cluster_stats(self) -> ClusterStats:
+        """Return the counts of a Kafka cluster; a server's are log.server.stats().
+
+        Raises:
+            UnsupportedError: the log is not in Kafka.
+        """
+        transport = self._open_transport()
+        if not isinstance(transport, ClusterCounts):
+            raise UnsupportedError("the log is not in a Kafka cluster", advice="Use log.server.stats() for a server's counts")
+        return transport.stats()
 
     def _open_transport(self) -> Transport:
         if self._is_closed:
@@ -103,125 +137,83 @@ class Client(Topology, Progress):
 
     # -- messages ---------------------------------------------------------------------------------------------
 
-    def producer(
-        self,
-        topic: str | TopicName,
-        *,
-        linger_ms: float = 5,
-        batch_bytes: int = 1 << 20,
-        batch_count: int = 1000,
-        buffer_bytes: int = 32 << 20,
-        delivery_timeout_ms: float = 120_000,
-    ) -> Producer:
-        """Return a producer, which sends messages to a topic in batches.
-
-        Args:
-            topic: `stream/topic`.
-            linger_ms: How long a message waits for others to go with, milliseconds; 0 sends each as soon as it can.
-            batch_bytes: A batch of so many bytes goes at once, 1 to 64 MiB.
-            batch_count: A batch of so many messages goes at once.
-            buffer_bytes: So many bytes may wait to be acknowledged before send() waits too.
-            delivery_timeout_ms: For how long a message is tried, through broken connections and restarts of the server,
-                milliseconds, at most an hour; then it is given up, and an error has it.
-
-        Raises:
-            TopicNotFoundError: there is no such topic.
-            InvalidOptionError: an option is out of range.
-        """
-        options = SendingOptions(
-            linger_ms=linger_ms,
-            batch_bytes=batch_bytes,
-            batch_count=batch_count,
-            buffer_bytes=buffer_bytes,
-            delivery_timeout_ms=delivery_timeout_ms,
-        )
-        producer = Producer(self._open_transport(), self.topic(topic), options)
-        self._producers.add(producer)
-        return producer
-
-    def send(
-        self,
-        topic: str | TopicName,
-        payload: bytes | bytearray | memoryview | None,
-        *,
-        key: bytes | None = None,
-        headers: HeadersInput | None = None,
-        id: MessageIdInput = 0,
-        partition: int | None = None,
-    ) -> Delivered:
-        """Send one message, and return where it is once it is stored; for many of them a producer() costs much less.
-
-        Args:
-            topic: `stream/topic`.
-            payload: As for Producer.send(), as are the others.
-            key: See Producer.send().
-            headers: See Producer.send().
-            id: See Producer.send().
-            partition: See Producer.send().
-
-        Raises:
-            TopicNotFoundError: there is no such topic.
-            OutcomeUnknownError: the message may be stored or not.
-            HeadstreamError: it is not stored.
-        """
-        receipt = self._senders.send(
-            topic_name(topic),
-            lambda producer: producer.send(payload, key=key, headers=headers, id=id, partition=partition),
-        )
-        return receipt.result()
-
     @overload
     def consumer(self, topic: str | TopicName, **options: Unpack[ConsumerOptions]) -> Consumer: ...
 
     @overload
     def consumer(self, topic: list[str], **options: Unpack[ConsumerOptions]) -> TopicsConsumer: ...
 
-    def consumer(self, topic: str | TopicName | list[str], **options: Unpack[ConsumerOptions]) -> Consumer | TopicsConsumer:
-        """Return a consumer of a topic, or of several, which continues where its group or name has committed.
+    @overload
+    def consumer(
+        self, topic: str | TopicName, *, decode: Decode[_T], **options: Unpack[ConsumerOptions]
+    ) -> DecodingConsumer[_T]: ...
 
-        The consumers of a group share the partitions of each topic: each partition is read by one of them. Over a server they
-        may be in any processes; those of an embedded log share in one process, and those in another one wait until it has
-        none any more.
+    @overload
+    def consumer(
+        self, topic: list[str], *, decode: Decode[_T], **options: Unpack[ConsumerOptions]
+    ) -> DecodingTopicsConsumer[_T]: ...
+
+    def consumer(
+        self, topic: str | TopicName | list[str], *, decode: Decode[Any] | None = None, **options: Unpack[ConsumerOptions]
+    ) -> Consumer | TopicsConsumer:
+        """Return a consumer of one or several topics that continues from the committed offsets of its group or name.
+
+        The consumers of a group share the partitions of each topic: each partition is read by one of them. On a server they
+        can be in any processes; with an embedded log, only consumers of one process share partitions, and those of
+        another process wait until the first has none left.
 
         Args:
-            topic: `stream/topic`; or a list of such names, and of patterns with `*`, `?` and `[...]`: topics that one matches
-                are read as long as they are there, those that are made later from their beginning on.
-            options: group: Whose offsets are committed: those of a group, or by
-                name: those of a single consumer; with neither, nothing is committed.
-                partitions: Which partitions; None is all, or what the group gives. Partitions named are not shared.
-                start: Where to begin in a partition where nothing is committed: an offset, `first` (the default), `last` (after
+            topic: `stream/topic`; or a list of such names, and of patterns with `*`, `?` and `[...]`: matching topics
+                are read as long as they exist, topics created later from their first message.
+            decode: A serializer, as serializers.json(), or a function from bytes to a value: messages then have a `value`.
+                One that cannot be decoded raises SerializerError, and again until seek() passes over it.
+            options: group: Commit the offsets of this group, or with
+                name: of this single consumer; with neither, nothing is committed.
+                partitions: Partitions to read; None is all, or those the group assigns. Named partitions are not shared.
+                start: Where to begin in a partition without a committed offset: an offset, `first` (the default), `last` (after
                 the newest: what is appended from now on), or a PollingStrategy.
-                states: States to deliver, `available` where nothing is said, others are stepped over; None delivers all.
-                timeout_ms: Iteration ends after so long without a message; None waits until there is one.
-                session_timeout_ms: A consumer of a group that neither polls, commits nor finishes a message for so long loses
-                its partitions, if others wait for them; its later commits there are refused.
-                on_assigned, on_revoked: Called with `stream/topic` and the partitions that the consumer begins to read, and
-                with those that it reads no longer; by the consumer's own calls, in their thread.
+                states: States to deliver, by default `available`; other messages are skipped. None delivers all.
+                where: A filter of messages by headers and fields, as in `attempt >= 3 AND source IN ('web', 'app')`.
+                on_filter_error: What happens to a message for which the filter compares values that cannot be compared, as a
+                number with a text: `skip` (the default), `deliver`, or `raise` HeaderError.
+                timeout_ms: Iteration ends after this time without a message; None waits without limit.
+                session_timeout_ms: A group member that neither polls, commits nor finishes a message for this long loses
+                its partitions if others wait for them; its later commits there are rejected.
+                on_assigned, on_revoked: Called with `stream/topic` and the partitions that the consumer starts or
+                stops reading; from the consumer's own calls, in their thread.
 
         Raises:
-            TopicNotFoundError, PartitionNotFoundError: there is no such place.
-            InvalidInputError: an option cannot be used.
+            TopicNotFoundError, PartitionNotFoundError: the topic or the partition does not exist.
+            InvalidInputError: an option is invalid.
         """
+        options = check_consumer_options(options)
+        decoder = None if decode is None else _make_decoder(decode)
         if isinstance(topic, (str, TopicName)):
-            return self._make_consumer(topic, options)
+            return self._make_consumer(topic, options, decoder)
 
         def make(name: TopicName, is_new: bool) -> Consumer:
-            return self._make_consumer(name, {**options, "start": "first"} if is_new else options)
+            return self._make_consumer(name, {**options, "start": "first"} if is_new else options, decoder)
 
-        return TopicsConsumer(
-            topic, make, lambda: [f"{each.stream}/{each.name}" for each in self.topics()], options.get("timeout_ms")
-        )
+        names = [name if is_pattern(name) else str(find_topic_name(self._open_transport(), name)) for name in check_names(topic)]
+        return TopicsConsumer(names, make, lambda: [f"{each.stream}/{each.name}" for each in self.topics()], _timeout_of(options))
 
-    def _make_consumer(self, topic: str | TopicName, options: ConsumerOptions) -> Consumer:
-        consumer = Consumer(
+    def _make_consumer(self, topic: str | TopicName, options: ConsumerOptions, decode: Transform | None) -> Consumer:
+        make: Callable[..., Consumer] = Consumer
+        if decode is not None or self._interception is not None:
+            from headstream.client.interception.interception import make_consumer
+
+            make = functools.partial(make_consumer, self._interception, decode)
+        states = state_codes(options.get("states", ("available",)))
+        consumer = make(
             self._open_transport(),
             self.topic(topic),
             committer=committer_of(options.get("group"), options.get("name")),
             partitions=options.get("partitions"),
             start=options.get("start", "first"),
-            states=state_codes(options.get("states", ("available",))),
-            timeout_ms=options.get("timeout_ms"),
-            session_timeout_ms=options.get("session_timeout_ms", DEFAULT_SESSION_TIMEOUT_MS),
+            states=states,
+            where=make_filter(options.get("where"), options.get("on_filter_error", "skip"), states),
+            timeout_ms=_timeout_of(options),
+            session_timeout_ms=milliseconds("session_timeout_ms", options.get("session_timeout_ms", DEFAULT_SESSION_TIMEOUT_MS)),
             on_assigned=options.get("on_assigned"),
             on_revoked=options.get("on_revoked"),
         )
@@ -236,49 +228,79 @@ class Client(Topology, Progress):
         start: StartInput | None = None,
         count: int = 10,
         states: StatesInput = ("available",),
-        consumer: str | Committer | None = None,
+        where: str | None = None,
+        on_filter_error: str = "skip",
+        consumer: str | OffsetOwner | None = None,
         auto_commit: bool = False,
     ) -> list[ReceivedMessage]:
-        """Return messages of one partition or of all, without waiting for any.
+        """Return messages of one partition or of all, without waiting.
 
         Args:
             topic: `stream/topic`.
-            partition: From 1; None polls one partition after the other until there are `count` messages. `last` then gives the
+            partition: From 1; None polls the partitions in turn until there are `count` messages. `last` then returns the
                 newest of all partitions.
-            start: An offset, `first`, `last` (the newest ones), `next` (where the consumer has committed to), a time, how long
-                ago, or a PollingStrategy; `next` where a consumer is given, else `first`, unless said otherwise.
-            count: The most messages; fewer come where they have more than 64 MiB a partition.
-            states: States to return, others are stepped over; None returns all.
-            consumer: Who polls: a consumer's name, or Consumer.group(name).
-            auto_commit: Whether what is returned is committed for the consumer at once.
+            start: An offset, `first`, `last` (the newest ones), `next` (the consumer's committed offset), a time, how long
+                ago, or a PollingStrategy. The default is `next` with a consumer, else `first`.
+            count: Maximum number of messages; fewer are returned beyond 64 MiB per partition.
+            states: States to return; other messages are skipped. None returns all.
+            where: A filter of messages by headers and fields, as in `attempt >= 3 AND source IN ('web', 'app')`; all existing
+                messages are examined until there are `count` that match.
+            on_filter_error: What happens to a message that it cannot be applied to: `skip`, `deliver` or `raise`.
+            consumer: The polling consumer: its name, or `headstream.model.polling.OffsetOwner.group(name)`.
+            auto_commit: Whether to commit the returned messages for the consumer at once.
 
         Raises:
-            TopicNotFoundError, PartitionNotFoundError: there is no such place.
-            InvalidInputError: an argument cannot be used.
+            TopicNotFoundError, PartitionNotFoundError: the topic or the partition does not exist.
+            InvalidInputError: an argument is invalid.
         """
         if start is None:
             start = "first" if consumer is None else "next"
+        check_whole("count", count)
+        if partition is not None:
+            check_whole("partition", partition)
+        if consumer is not None and not isinstance(consumer, OffsetOwner):
+            consumer = OffsetOwner.named(check_text("consumer", consumer))
         strategy, found = start_of(start), list[ReceivedMessage]()
         newest = strategy.kind is PollingKind.LAST
         if newest and partition is None and auto_commit:
             raise InvalidOptionError("the newest messages of all partitions cannot be committed", advice="Name the partition")
-        for number in [place.number for place in self.topic(topic).partitions] if partition is None else [partition]:
-            found += poll_checked(
-                self._open_transport(),
-                topic_name(topic),
+        codes = state_codes(states)
+        chosen = make_filter(where, on_filter_error, codes)
+        transport = self._open_transport()
+        name = find_topic_name(transport, topic)
+        for number in [each.number for each in transport.topics.get(name).partitions] if partition is None else [partition]:
+            found += poll_existing(
+                transport,
+                name,
                 number,
                 strategy,
                 count if newest else count - len(found),
-                states=state_codes(states),
-                consumer=Committer.named(consumer) if isinstance(consumer, str) else consumer,
-                auto_commit=auto_commit,
-            )[1]
+                states=codes,
+                where=chosen,
+                consumer=consumer,
+                auto_commit=auto_commit and self._interception is None,
+            )
             if len(found) >= count and not newest:
                 break
         if newest and partition is None:
             found = sorted(found, key=lambda message: message.timestamp)[-count:]
             found.sort(key=lambda message: (message.partition, message.offset))
+        if self._interception is not None:
+            return self._interception.receive_polled(name, found, consumer if auto_commit else None)
         return found
+
+    def explain_filter(self, where: str, *, states: StatesInput = ("available",), on_filter_error: str = "skip") -> FilterPlan:
+        """Return how a filter of this log is evaluated: what it reads, where, and on what.
+
+        Args:
+            where: The filter.
+            states: The polled states.
+            on_filter_error: What happens to a message that it cannot be applied to.
+
+        Raises:
+            InvalidInputError: it is not a filter; the error names the character.
+        """
+        return plan_filter(self._open_transport(), where, on_filter_error, state_codes(states))
 
     def set_state(
         self,
@@ -290,52 +312,58 @@ class Client(Topology, Progress):
         reason: str = "",
         by: str = "",
     ) -> None:
-        """Set the state of messages, and record why; it is durable when this returns.
+        """Set the state of messages and record the reason; the change is durable when this returns.
 
         Args:
             topic: `stream/topic`.
             partition: From 1.
-            offsets: Which messages; one or more.
+            offsets: Offsets of the messages, at least one.
             state: `available`, `unavailable`, `poisoned`, `marked_for_deletion`, or a code from 1 to 255.
-            reason: Why; at most 1,000 bytes.
-            by: The author, at most 255 bytes; on a server it is the logged-in user, whatever is given.
+            reason: The reason, at most 1,000 bytes.
+            by: The author, at most 255 bytes; a server always records the logged-in user instead.
 
         Raises:
-            TopicNotFoundError, PartitionNotFoundError: there is no such place.
-            OffsetOutOfRangeError: one of the messages is not there; nothing is changed.
+            TopicNotFoundError, PartitionNotFoundError: the topic or the partition does not exist.
+            OffsetOutOfRangeError: one of the messages does not exist; nothing is changed.
             LogLockedError: another process is the writer of an embedded log.
         """
-        wanted = (offsets,) if isinstance(offsets, int) else offsets
-        code = parse_state(state) if isinstance(state, str) else int(state)
-        self._open_transport().messages.set_state(topic_name(topic), partition, wanted, code, reason=reason, by=by)
+        check_whole("partition", partition)
+        given = (offsets,) if isinstance(offsets, int) else check_many("offsets", offsets)
+        wanted = [check_whole("an offset", offset) for offset in given]
+        code = parse_state(state) if isinstance(state, str) else check_whole("state", state)
+        check_text("reason", reason), check_text("by", by)
+        transport = self._open_transport()
+        transport.messages.set_state(find_topic_name(transport, topic), partition, wanted, code, reason=reason, by=by)
 
     def states(self, topic: str | TopicName, partition: int = 1) -> list[StateChange]:
-        """Return every message of a partition that is not available, by offset, with why, by whom and when.
+        """Return every message of a partition that is not available, by offset, with reason, author and time.
 
         Args:
             topic: `stream/topic`.
             partition: From 1.
 
         Raises:
-            TopicNotFoundError, PartitionNotFoundError: there is no such place.
+            TopicNotFoundError, PartitionNotFoundError: the topic or the partition does not exist.
         """
-        return self._open_transport().messages.states(topic_name(topic), partition)
+        check_whole("partition", partition)
+        transport = self._open_transport()
+        return transport.messages.states(find_topic_name(transport, topic), partition)
 
     def close(self) -> None:
-        """Close its producers, which flush, and its consumers, which commit nothing more; closing twice is fine.
+        """Flush and close its producers, and close its consumers without a commit; a second call does nothing.
 
         Raises:
-            HeadstreamError: a producer could not store everything; all is closed nevertheless.
+            HeadstreamError: a producer could not store everything; everything is closed all the same.
         """
         if self._is_closed:
             return
         errors: list[Exception] = []
         for consumer in list(self._consumers):
-            consumer.close(commit=False)  # whether the message in hand was done only its own `with` could say
+            consumer.close(commit=False)  # only the consumer's own `with` knows whether its delivered message is done
         for producer in list(self._producers):
             try:
                 producer.close()
-            except Exception as error:  # but Ctrl-C leaves the log open: what was sent is flushed at the program's end
+            except Exception as error:  # but Ctrl-C leaves the log open: sent messages are flushed at exit
                 errors.append(error)
         self._is_closed = True
         self._transport.close()
@@ -353,3 +381,20 @@ class Client(Topology, Progress):
             self.close()
         except Exception as also:
             error.add_note(f"Closing the log failed too: {also}")
+
+
+def _intercept(transport: Transport, chain: Chain) -> Interception:
+    from headstream.client.interception.interception import Interception  # most programs have no interceptors
+
+    return Interception(transport, chain)
+
+
+def _make_decoder(decode: Decode[Any]) -> Transform:
+    from headstream.client.decoding import message_decoder
+
+    return message_decoder(decode)
+
+
+def _timeout_of(options: ConsumerOptions) -> float | None:
+    timeout_ms = options.get("timeout_ms")
+    return None if timeout_ms is None else milliseconds("timeout_ms", timeout_ms)

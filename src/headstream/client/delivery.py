@@ -1,13 +1,13 @@
-"""Delivery: one batch after the other to where it is stored, again and again until that is known, each message once.
+"""Delivery: sends one batch after the other and retries each until its outcome is known, storing each message once.
 
-Over a network the batches are numbered (model/producers.py), so that one whose answer was lost can be sent again:
+Over a network the batches are numbered (model/producers.py), so that a batch whose response was lost can be retried:
 
-    sent                  appended, or there already      the next one
-    connection broke      sent again, with its number     until delivery_timeout_ms is over: then it is in doubt
-    given up, refused     a new epoch begins: what may still be on its way of the old one is not taken any more
+    sent                  appended, or a duplicate      the next batch follows
+    connection broke      retried, with its number      until delivery_timeout_ms: then its outcome is unknown
+    failed, rejected      a new epoch begins, which fences requests of the old one still in flight
 
-A server that knows no numbers is sent to without: there a broken connection leaves the batch in doubt, unless the topic
-finds repeats by the messages' ids. An embedded log answers itself, and needs no numbers.
+A server without numbering receives unnumbered batches: there a broken connection leaves the outcome unknown, unless the
+topic deduplicates by message id. An embedded log cannot lose a response and needs no numbers.
 """
 
 from __future__ import annotations
@@ -17,7 +17,7 @@ import threading
 import time
 from contextlib import suppress
 from dataclasses import replace
-from typing import Final
+from typing import Final, Protocol
 
 from headstream.client.remote.backoff import Backoff
 from headstream.client.sending import Batch
@@ -35,25 +35,39 @@ from headstream.errors import (
 from headstream.model.identifiers import TopicName
 from headstream.model.producers import MAX_EPOCH, Appended, BatchNumber, ProducerId, next_sequence
 
-__all__ = ["Delivery"]
+__all__ = ["BatchDelivery", "Delivery"]
 
 _UNKNOWN_COMMAND: Final = 3
-"""The status of a server that does not know a command."""
+"""Iggy status of an unknown command."""
 
 _SERVER_FAULT: Final = 1
-"""The status of a server whose own code has failed: at what step is not known."""
+"""Iggy status of an internal server error, raised at an unknown step."""
 
 _MOST_IDS: Final = 3
-"""A batch that was never in doubt and does not follow is sent as the first one of another id, so often."""
+"""Maximum retries, each under a new producer id, of an out-of-sequence batch whose outcome was never unknown."""
+
+
+class BatchDelivery(Protocol):
+    """What a producer delivers its batches with."""
+
+    @property
+    def producer_id(self) -> int | None:
+        """The producer id of numbered batches; None if unnumbered or not yet assigned."""
+
+    def deliver(self, batch: Batch) -> Appended:
+        """Send a batch, with retries until its deadline, and return its position."""
+
+    def release(self) -> None:
+        """Release the producer's state on the server."""
 
 
 class Delivery:
     """Delivers the batches of one producer; one thread.
 
     Args:
-        messages: Where they go.
+        messages: The transport's message commands.
         topic: The topic.
-        finds_repeats: Whether the topic passes over messages whose ids it has.
+        finds_repeats: Whether the topic deduplicates by message id.
     """
 
     def __init__(self, messages: MessageCommands, topic: TopicName, *, finds_repeats: bool) -> None:
@@ -68,15 +82,15 @@ class Delivery:
 
     @property
     def producer_id(self) -> int | None:
-        """The id by which batches are numbered, None where they are not, or not yet."""
+        """The producer id of numbered batches; None if unnumbered or not yet assigned."""
         return None if self._producer is None else self._producer.producer_id
 
     def deliver(self, batch: Batch) -> Appended:
-        """Return where a batch is, having tried until its deadline.
+        """Send a batch, with retries until its deadline, and return its position.
 
         Raises:
-            OutcomeUnknownError: it may be stored or not.
-            HeadstreamError: it is not stored.
+            OutcomeUnknownError: it is unknown whether the batch is stored.
+            HeadstreamError: the batch is not stored.
         """
         backoff = Backoff(0, random.random, until_s=batch.deadline_us / 1e6)
         ids_left = _MOST_IDS
@@ -93,14 +107,14 @@ class Delivery:
                 raise
 
     def _may_begin_anew(self, error: HeadstreamError) -> bool:
-        """Return whether a batch that was never in doubt may be sent as the first one of another producer."""
+        """Return whether a batch whose outcome was never unknown can be retried as the first one of a new producer id."""
         if self._producer is None or (isinstance(error, ServerError) and error.status != _UNKNOWN_COMMAND):
             return False
         self._producer = None
         if isinstance(error, ServerError):
-            self._numbered = None  # an older server has taken its place
+            self._numbered = None  # the server was replaced by an older version
             return True
-        # The log has lost what it knew of the producer, or another one is there by now, or there is no right to send.
+        # The log lost the producer's state, the log was replaced, or the user lost the permission to send.
         return True
 
     def _deliver(self, batch: Batch, backoff: Backoff) -> Appended:
@@ -112,10 +126,10 @@ class Delivery:
             try:
                 number = self._number(batch, left_s)
                 appended = self._messages.append(
-                    self._topic, batch.partition, batch.data, number, patience_s=None if number is None else max(left_s, 0.1)
+                    self._topic, batch.partition, batch.data, number, retry_timeout_s=max(left_s, 0.1)
                 )
             except HeadstreamError as error:
-                if isinstance(error, ClosedError) and error.status is not None:  # the server is about to end
+                if isinstance(error, ClosedError) and error.status is not None:  # the server is shutting down
                     doubt = _doubt(error)
                 elif isinstance(error, ServerError) and error.status == _SERVER_FAULT:
                     raise _doubt(error) from error
@@ -137,7 +151,7 @@ class Delivery:
         if self._numbered is None:
             return None
         if self._producer is None:
-            self._producer = self._numbered.init_producer(patience_s=max(left_s, 0.1))
+            self._producer = self._numbered.init_producer(retry_timeout_s=max(left_s, 0.1))
             self._sequences.clear()
             if self._producer is None:
                 self._numbered = None
@@ -145,7 +159,7 @@ class Delivery:
         return BatchNumber(*self._producer, self._sequences.get(batch.partition, 0))
 
     def _begin_epoch(self) -> None:
-        """Number from 0 on in a new epoch, so that a batch which is given up cannot come after the next one."""
+        """Restart numbering at 0 in a new epoch, so that a failed batch cannot be appended after the next one."""
         if self._producer is not None:
             identity, epoch = self._producer
             self._producer = ProducerId(identity, epoch + 1) if epoch < MAX_EPOCH else None
@@ -158,13 +172,13 @@ class Delivery:
 
     def _too_late(self) -> ServerUnreachableError:
         return ServerUnreachableError(
-            "the messages could not be sent before their delivery_timeout_ms was over",
+            "the messages could not be sent within delivery_timeout_ms",
             where=str(self._topic),
-            advice="Send them again, or give the producer more time: what was sent before them took too long",
+            advice="Send them again, or raise delivery_timeout_ms: earlier messages took too long",
         )
 
     def release(self) -> None:
-        """Have the server forget the producer, which sends nothing more; it forgets in time where it cannot be told."""
+        """Release the producer's state on the server; if the request fails, the state expires there."""
         if self._numbered is not None and self._producer is not None and self._has_sent:
             with suppress(HeadstreamError):
                 self._numbered.release_producer(self._topic, self._producer.producer_id)
@@ -172,5 +186,5 @@ class Delivery:
 
 def _doubt(error: HeadstreamError) -> OutcomeUnknownError:
     return OutcomeUnknownError(
-        f"the server did not say whether the messages are stored: {error.what}", where=error.where, advice=error.advice
+        f"it is unknown whether the messages are stored: {error.what}", where=error.where, advice=error.advice
     )

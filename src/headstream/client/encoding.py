@@ -1,4 +1,4 @@
-"""Encoding: one message as it is sent, checked while it can be named."""
+"""Encoding: encodes one message for sending, and checks it while errors can still name it."""
 
 from __future__ import annotations
 
@@ -6,7 +6,7 @@ import os
 from typing import Final
 
 from headstream.client.arguments import MessageIdInput, message_id_of
-from headstream.codec.batch.stamp import stamp
+from headstream.codec.batch.stored.stamp import check_sent
 from headstream.errors import InvalidInputError, LimitError
 from headstream.model.headers import Headers, HeadersInput
 from headstream.model.reserved import KEY_HEADER, NULL_HEADER, RESERVED_PREFIX, check_unreserved
@@ -19,21 +19,22 @@ _KEY_HEADER: Final = Headers({KEY_HEADER: b""}).as_bytes()[:-4]
 
 _NULL_HEADER: Final = Headers({NULL_HEADER: True}).as_bytes()
 _RESERVED: Final = RESERVED_PREFIX.encode()
-_NO_SEED: Final = bytes(16)
 _MAX_ID: Final = (1 << 128) - 1
 _PLAINLY_SMALL: Final = 1 << 20
-"""A payload of 1 to so many bytes, without headers, is within every limit."""
+"""A payload from 1 byte to this size, without headers, is within every limit."""
 
 
 class SentEncoder:
     """Encodes messages for one topic.
 
     Args:
-        topic: The topic, as it is now.
-        gives_ids: Whether a message without an id gets a random one here, by which its topic finds a repeat of it.
+        topic: The topic's current metadata.
+        gives_ids: Whether a message without an id gets a random one here, by which its topic deduplicates.
+        keeps_reserved: Whether headers with reserved names are accepted, as of messages that were stored elsewhere.
     """
 
-    def __init__(self, topic: Topic, *, gives_ids: bool) -> None:
+    def __init__(self, topic: Topic, *, gives_ids: bool, keeps_reserved: bool = False) -> None:
+        self._encode_headers = Headers.as_bytes if keeps_reserved else _encode_unreserved
         self._name = f"{topic.stream}/{topic.name}"
         self._is_wide = topic.limits is Limits.WIDE
         self._needs_key = topic.compaction_delay_us is not None
@@ -42,10 +43,10 @@ class SentEncoder:
     def encode(
         self, payload: bytes | bytearray | memoryview | None, key: bytes | None, headers: HeadersInput | None, id: MessageIdInput
     ) -> tuple[bytes, int]:
-        """Return the message as sent, and the bytes of its headers, having checked it against the topic's limits.
+        """Check a message against the topic's limits, and return its encoding and the size of its headers, bytes.
 
         Args:
-            payload: As for Producer.send(), as are the others.
+            payload: See Producer.send().
             key: See Producer.send().
             headers: See Producer.send().
             id: See Producer.send().
@@ -58,7 +59,7 @@ class SentEncoder:
             raise LimitError(
                 "a message without a key",
                 where=self._name,
-                advice="The topic keeps the last message of each key, so each needs one: pass key=, or take compaction back",
+                advice="The topic keeps the last message of each key, so each needs one: pass key=, or disable the compaction",
             )
         if type(id) is not int:
             id = message_id_of(id)
@@ -66,8 +67,8 @@ class SentEncoder:
             raise InvalidInputError(f"message id {id} is not an unsigned 128-bit number")
         if not id and self._gives_ids:
             id = int.from_bytes(os.urandom(16), "little")
-        # What codec.binary.encode_sent() makes of a Message, without one in between.
-        block = _encode_unreserved(Headers(headers)) if headers else b""
+        # The same bytes as codec.binary.encode_sent(), without creating a Message.
+        block = self._encode_headers(Headers(headers)) if headers else b""
         if payload is None:
             payload, block = b"", _NULL_HEADER + block
         if key is not None:
@@ -80,20 +81,20 @@ class SentEncoder:
         return message, len(block)
 
     def _check(self, message: bytes) -> None:
-        """Refuse a message that the log would refuse with the batch it is in: while it can be named."""
+        """Reject a message that the log would reject with its whole batch, while the error can name it."""
         if len(message) > MAX_BATCH_BYTES:
             raise LimitError(
                 f"a message of {len(message)} bytes",
                 where=self._name,
-                advice=f"One send takes at most {MAX_BATCH_BYTES} bytes: keep big payloads elsewhere and send where",
+                advice=f"One send takes at most {MAX_BATCH_BYTES} bytes: store big payloads elsewhere, and send their location",
             )
-        stamp(message, 0, 0, _NO_SEED, self._is_wide)
+        check_sent(message, self._is_wide)
 
 
 def _encode_unreserved(headers: Headers) -> bytes:
-    """Return the block of a sender's headers, none of which has a reserved name."""
+    """Encode a sender's headers; reserved names are rejected."""
     block = headers.as_bytes()
-    if _RESERVED in block:  # in a name perhaps, seldom: one look at the bytes is quicker than one at each name
+    if _RESERVED in block:  # rarely present, and one search of the bytes is faster than a check of each name
         check_unreserved(headers)
     return block
 

@@ -1,16 +1,16 @@
-"""Fetching: what to poll next, which message is next, and what may be committed. Sans-IO.
+"""Fetching: what to poll next, which message is next, and which offsets can be committed. Sans-IO.
 
     fetching.next_polls()              where to poll: each partition in turn, with its position
-    fetching.feed(polled, messages)    what came of it
-    fetching.deliver()                 the next message, to the body of a loop
-    fetching.finish()                  the body is done with it: its offset may be committed
-    fetching.seek(partition, offset)   go on elsewhere; the place itself is committed with what comes next, or by release()
-    fetching.hand_out(count)           messages at once, to a caller who says by release() when they are done
+    fetching.feed(polled, messages)    the result of that poll
+    fetching.deliver()                 the next message, for a loop body
+    fetching.finish()                  the body has processed it: its offset can be committed
+    fetching.seek(partition, offset)   continue there; the position is committed with the next message, or by release()
+    fetching.hand_out(count)           several messages; the caller marks them as done with release()
     fetching.committable()             partition -> offset to commit, once
-    fetching.follow(assignment)        a member of a group: what it loses, what it can give up, what it gets
+    fetching.follow(assignment)        a group member: partitions it loses, can release, gets
 
-An offset is always that of the next message: one past the last that is done. Messages that a poll stepped over belong
-to the one before them: with it, the offset moves past them.
+An offset is always that of the next message: one past the last that is done. Messages that a poll skipped belong
+to the message before them: its commit moves the offset past them.
 """
 
 from __future__ import annotations
@@ -27,7 +27,7 @@ __all__ = ["Fetching"]
 
 
 class Fetching:
-    """The positions of one consumer.
+    """Positions and buffered messages of one consumer.
 
     Args:
         positions: Partition -> offset of the next message to poll.
@@ -43,6 +43,8 @@ class Fetching:
         self._sought: dict[int, int] = {}
         self._generations: dict[int, int] = {}
         self._ends: dict[int, int] = {}
+        self._unscanned: set[int] = set()
+        self.scanned_count = self.failed_count = 0
         self._assignment = Assignment(-1)
 
     @property
@@ -52,55 +54,63 @@ class Fetching:
 
     @property
     def generations(self) -> Mapping[int, int]:
-        """Partition -> the generation that its position belongs to, where it has been polled."""
+        """Partition -> the generation of its position, for partitions that were polled."""
         return self._generations
 
     @property
     def is_idle(self) -> bool:
-        """Whether nothing is in hand: delivered, handed out or sought, and not done or not committed."""
+        """Whether no message is in progress and no seek is pending: everything is done and committed."""
         return self._delivered is None and not self._handed_out and not self._done and not self._sought
 
     @property
     def is_empty(self) -> bool:
-        """Whether everything that came has been delivered."""
+        """Whether all fetched messages have been delivered."""
         return not self._buffer
 
+    @property
+    def is_scanning(self) -> bool:
+        """Whether a filter has found nothing so far in a partition of which it has examined only a part."""
+        return any(partition in self._unscanned for partition, _ in self.next_polls())
+
     def next_polls(self) -> Iterable[tuple[int, int]]:
-        """Return each partition with its position, beginning after the one that was fed last."""
+        """Return each partition with its position, starting after the partition that was fed last."""
         return [(partition, self._positions[partition]) for partition in self._turn if partition not in self._assignment.revoked]
 
     def expected(self) -> tuple[int, int] | None:
-        """Return the partition whose turn is next and that has more, with its position, as far as is known; or None."""
+        """Return the next partition in turn that is known to have more messages, with its position; or None."""
         for partition, position in self.next_polls():
             if self._ends.get(partition, position) > position:
                 return partition, position
         return None
 
     def feed(self, polled: Polled, messages: Iterable[ReceivedMessage]) -> None:
-        """Take in what a poll brought.
+        """Add the result of a poll.
 
         Args:
             polled: The poll's result.
             messages: The messages in it.
 
         Raises:
-            OffsetOutOfRangeError: the position is behind the end, nothing was ever written there; or the partition is not
-                the one that was polled before.
+            OffsetOutOfRangeError: the position is past the end of the partition, or the partition was purged or
+                recreated since the previous poll.
         """
         partition = polled.partition
         position = self._positions[partition]
         if self._generations.setdefault(partition, polled.generation) != polled.generation:
             raise OffsetOutOfRangeError(
-                f"partition {partition} has been purged or made anew since offset {position} was reached",
-                advice="seek() to where to go on, as in seek(partition, 'first')",
+                f"partition {partition} has been purged or recreated since offset {position} was reached",
+                advice="seek() to the offset to continue at, as in seek(partition, 'first')",
             )
         if position > polled.end_offset:
             raise OffsetOutOfRangeError(
                 f"offset {position} of partition {partition} was never written: the partition ends at {polled.end_offset}",
-                advice="seek() to where to go on",
+                advice="seek() to the offset to continue at",
             )
         self._positions[partition] = polled.next_offset
         self._ends[partition] = polled.end_offset
+        self.scanned_count += polled.scanned_count
+        self.failed_count += polled.failed_count
+        self._unscanned.discard(partition)
         came = [(message, partition, (message.offset or 0) + 1) for message in messages]
         if came:
             came[-1] = (came[-1][0], partition, polled.next_offset)
@@ -108,6 +118,8 @@ class Fetching:
             while self._turn[-1] != partition:
                 self._turn.rotate(-1)
         elif polled.next_offset > position:
+            if polled.scanned_count and polled.next_offset < polled.end_offset:
+                self._unscanned.add(partition)
             self._step_over(partition, polled.next_offset)
 
     def _step_over(self, partition: int, next_offset: int) -> None:
@@ -121,7 +133,7 @@ class Fetching:
             self._done[partition] = next_offset
 
     def deliver(self) -> ReceivedMessage | None:
-        """Return the next message, or None where there is none; finish() says when it is done."""
+        """Return the next message or None; finish() marks it as done."""
         if not self._buffer:
             return None
         message, partition, next_offset = self._buffer.popleft()
@@ -129,20 +141,20 @@ class Fetching:
         return message
 
     def finish(self) -> None:
-        """Take note that the message delivered last is done."""
+        """Mark the message delivered last as done."""
         if self._delivered is not None:
             partition, next_offset = self._delivered
             self._done[partition] = next_offset
             self._delivered = None
 
     def settle_seeks(self) -> None:
-        """Take note that the places sought are where the consumer goes on from, by iteration or by a commit."""
+        """Make the pending seeks effective, as iteration or a commit does."""
         if self._sought:
             self._done.update(self._sought)
             self._sought.clear()
 
     def hand_out(self, count: int) -> list[ReceivedMessage]:
-        """Return up to so many messages; release() says when they are done."""
+        """Return up to `count` messages; release() marks them as done."""
         messages: list[ReceivedMessage] = []
         while self._buffer and len(messages) < count:
             message, partition, next_offset = self._buffer.popleft()
@@ -151,14 +163,14 @@ class Fetching:
         return messages
 
     def release(self) -> None:
-        """Take note that everything delivered or handed out is done, and that what was sought is where it goes on."""
+        """Mark all delivered messages as processed, and make the pending seeks effective."""
         self.settle_seeks()
         self._done.update(self._handed_out)
         self._handed_out.clear()
         self.finish()
 
     def finish_up_to(self, partition: int, offset: int) -> bool:
-        """Take note that a message is done, with all before it in its partition, and return whether that is read still."""
+        """Mark a message and all before it in its partition as done, and return whether the partition is still read."""
         if partition not in self._positions:
             return False
         self._done[partition] = offset + 1
@@ -169,18 +181,25 @@ class Fetching:
         return True
 
     def committable(self) -> dict[int, int]:
-        """Return partition -> offset of what is done since the last time; the caller commits it."""
+        """Return partition -> offset for all messages done since the last call; the caller commits them."""
         done, self._done = self._done, {}
         return done
 
+    def put_back(self, offsets: Mapping[int, int]) -> None:
+        """Have the next commit include offsets whose commit has failed, in partitions that are still read."""
+        for partition, offset in offsets.items():
+            if partition in self._positions:
+                self._done.setdefault(partition, offset)
+
     def seek(self, partition: int, offset: int) -> None:
-        """Go on from another offset in a partition; what was not yet delivered of it is dropped."""
+        """Continue from another offset in a partition; its undelivered messages are dropped."""
         self._move(partition, offset)
         self._sought[partition] = offset
 
     def _move(self, partition: int, offset: int) -> None:
         self._buffer = deque(entry for entry in self._buffer if entry[1] != partition)
         self._positions[partition] = offset
+        self._unscanned.discard(partition)
         self._generations.pop(partition, None)
         self._handed_out.pop(partition, None)
         self._done.pop(partition, None)
@@ -189,20 +208,20 @@ class Fetching:
             self._delivered = None
 
     def follow(self, assignment: Assignment) -> tuple[list[int], list[int]]:
-        """Take note of what a member of a group has now.
+        """Apply a group member's new assignment.
 
-        What was fetched and not delivered of a partition that is to be given up is dropped: its next owner gets it.
+        Undelivered messages of a revoked partition are dropped: its next owner fetches them.
 
         Args:
-            assignment: What it has.
+            assignment: The member's assignment.
 
         Returns:
-            The partitions that it can give up, nothing of them being in hand; and those that are new, for begin().
+            The revoked partitions without a message in progress, to release; and the new ones, for begin().
         """
         held = {**assignment.partitions, **assignment.revoked}
         before, self._assignment = self._assignment, assignment
         for partition in list(self._positions):
-            if held.get(partition, assignment.generation + 1) > before.generation:  # another may have had it meanwhile
+            if held.get(partition, assignment.generation + 1) > before.generation:  # another member can have had it meanwhile
                 self._end(partition)
         released = []
         for partition in sorted(assignment.revoked):
@@ -213,11 +232,11 @@ class Fetching:
         return released, sorted(assignment.partitions - self._positions.keys())
 
     def forget(self) -> None:
-        """Take note that its membership has ended: whatever it is told that it has now, it has anew."""
+        """End the membership: every partition of the next assignment counts as new."""
         self._assignment = Assignment(-1)
 
     def begin(self, partition: int, offset: int) -> None:
-        """Read a partition too, from an offset on."""
+        """Start reading a partition, from an offset."""
         self._positions[partition] = offset
         self._turn.append(partition)
 

@@ -1,4 +1,4 @@
-"""Forks: how an object finds out that it was made before this process was forked, at the cost of one comparison."""
+"""Forks: let an object detect with one comparison that it was created before this process was forked."""
 
 from __future__ import annotations
 
@@ -7,7 +7,7 @@ import os
 __all__ = ["count"]
 
 count = 0
-"""How often this process and those before it were forked; what was made at another count belongs to the parent."""
+"""Number of forks up to this process; an object created at another count belongs to the parent."""
 
 
 def _note_fork() -> None:

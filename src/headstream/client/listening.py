@@ -1,23 +1,23 @@
-"""Listening: users hear of the partitions that a consumer begins to read, and of those that it reads no longer."""
+"""Listening: notifies users of the partitions that a consumer starts and stops reading."""
 
 from __future__ import annotations
 
 from collections.abc import Callable, Collection, Iterable
 from typing import TypeAlias
 
-__all__ = ["Listener", "PartitionsCallback"]
+__all__ = ["AssignmentListener", "PartitionsCallback"]
 
 PartitionsCallback: TypeAlias = Callable[[str, frozenset[int]], object]
-"""Called with `stream/topic` and partitions, never with none."""
+"""Called with `stream/topic` and at least one partition."""
 
 
-class Listener:
-    """Tells of the partitions of one consumer.
+class AssignmentListener:
+    """Notifies of the partitions of one consumer.
 
     Args:
         topic: `stream/topic`.
-        on_assigned: Called with those that are new.
-        on_revoked: Called with those that are gone.
+        on_assigned: Called with new partitions.
+        on_revoked: Called with lost partitions.
     """
 
     def __init__(self, topic: str, on_assigned: PartitionsCallback | None, on_revoked: PartitionsCallback | None) -> None:
@@ -27,14 +27,14 @@ class Listener:
         self._told: frozenset[int] = frozenset()
 
     def begin(self, partitions: Iterable[int]) -> None:
-        """Tell of partitions that are read from now on."""
+        """Notify of partitions that are read from now on."""
         new = frozenset(partitions) - self._told
         self._told |= new
         if new and self._on_assigned is not None:
             self._on_assigned(self._topic, new)
 
     def end_others(self, kept: Collection[int]) -> None:
-        """Tell of partitions that were read and are not among these."""
+        """Notify of partitions that were read and are not among these."""
         gone = self._told.difference(kept)
         self._told -= gone
         if gone and self._on_revoked is not None:

@@ -1,4 +1,4 @@
-"""Membership: a consumer's part in its group, over any transport."""
+"""A consumer's membership of its group, over any transport."""
 
 from __future__ import annotations
 
@@ -12,23 +12,23 @@ from headstream.errors import RebalancedError
 from headstream.model.groups import Assignment, Member
 from headstream.model.identifiers import TopicName
 
-__all__ = ["Membership"]
+__all__ = ["GroupMembership"]
 
 _REPORTS_A_SESSION: Final = 3
-"""So often a member reports while it hands out what it has fetched: as long as it has been silent for less than its session's
-timeout, nobody else has its partitions."""
+"""Reports per session timeout while a member delivers buffered messages: until it has been silent for its session
+timeout, no other member gets its partitions."""
 _MOST_JOINS: Final = 10
-"""A member may be gone again before its first report: over a network it goes with its connection."""
+"""Maximum attempts to join: a member can be removed before its first report, since it ends with its connection."""
 
 
-class Membership:
-    """One member of a group; dropped without leave(), it leaves all the same.
+class GroupMembership:
+    """One member of a group; it also leaves when the object is garbage collected.
 
     Args:
-        transport: What is behind the client.
+        transport: The client's transport.
         topic: Stream and topic.
         group: The group's name.
-        session_timeout_ms: How long the member may be silent while others wait.
+        session_timeout_ms: How long the member can be silent while others wait.
     """
 
     def __init__(self, transport: Transport, topic: TopicName, group: str, session_timeout_ms: float) -> None:
@@ -43,21 +43,21 @@ class Membership:
 
     @property
     def is_due(self) -> bool:
-        """Whether it has been silent for so long that it has to report before it delivers what it fetched earlier."""
+        """Whether the member has to report before it delivers buffered messages, because its last report is too old."""
         return (time.monotonic() - self._reported_s) * 1000 * _REPORTS_A_SESSION > self._session_timeout_ms
 
     def _join(self) -> None:
         groups = self._transport.groups
         self.member: Member = groups.join(self._topic, self._group, session_timeout_ms=self._session_timeout_ms)
         self._finalizer = weakref.finalize(self, groups.abandon, self._topic, self.member)
-        self._finalizer.atexit = False  # with the process everything ends
+        self._finalizer.atexit = False  # at exit the process's membership ends anyway
 
     def report(self, released: Iterable[int] = (), *, is_resting: bool = False) -> Assignment:
-        """Say that the consumer is alive, and return what it reads; one that was taken out of its group joins again.
+        """Send a heartbeat and return the assignment; a member removed from its group joins again.
 
         Args:
-            released: Partitions it was asked for and has finished.
-            is_resting: Whether it has nothing in hand, and will report before it takes anything.
+            released: Revoked partitions that it has finished.
+            is_resting: Whether no message is in progress and the member reports before it takes another one.
         """
         self.is_resting = is_resting
         for _ in range(_MOST_JOINS):
@@ -71,13 +71,13 @@ class Membership:
 
     def _report(self, released: Iterable[int]) -> Assignment:
         groups = self._transport.groups
-        self._reported_s = time.monotonic()  # before it is sent: the group has it later, so it counts from later
+        self._reported_s = time.monotonic()  # taken before the request: the group counts the timeout from its later arrival
         assignment = groups.report(self._topic, self.member, released=released, is_resting=self.is_resting)
         self.generation = assignment.generation
         return assignment
 
     def commit(self, offsets: Mapping[int, int], generations: Mapping[int, int], *, is_resting: bool) -> bool:
-        """Commit, and return whether the group has changed, so that the consumer is to report.
+        """Commit, and return whether the group has changed and the consumer has to report.
 
         Args:
             offsets: Partition -> offset of the next message.
@@ -85,7 +85,7 @@ class Membership:
             is_resting: As for report().
 
         Raises:
-            RebalancedError: another member has one of the partitions by now.
+            RebalancedError: another member owns one of the partitions now.
         """
         self.is_resting = is_resting
         now = self._transport.groups.commit(
@@ -94,6 +94,6 @@ class Membership:
         return now != self.generation
 
     def leave(self) -> None:
-        """Leave the group; leaving twice is fine."""
+        """Leave the group; a second call does nothing."""
         if self._finalizer.detach() is not None:
             self._transport.groups.leave(self._topic, self.member)

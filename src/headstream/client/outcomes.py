@@ -1,4 +1,4 @@
-"""What becomes of batches: the errors that name their messages, counts, and callbacks."""
+"""Outcomes of batches: errors that carry their messages, counts, and callbacks."""
 
 from __future__ import annotations
 
@@ -13,25 +13,25 @@ from headstream.client.sending import Batch
 from headstream.errors import HeadstreamError
 from headstream.model.identifiers import TopicName
 
-__all__ = ["Counts", "ProducerStats", "call_all", "explain"]
+__all__ = ["OutcomeCounter", "ProducerStats", "call_all", "explain"]
 
 _log: Final = logging.getLogger("headstream.client")
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ProducerStats:
-    """What has become of the messages of a producer.
+    """Counts of a producer's messages by outcome.
 
     Args:
-        sent_count: Messages that send() has taken.
-        stored_count: Those that are stored.
-        failed_count: Those that are not, and are not tried any more.
-        in_doubt_count: Those that were given up and may be stored or not.
-        pending_count: Those that are on their way.
-        pending_bytes: Bytes of the messages that are on their way.
-        batches_count: Batches that are stored.
-        repeated_count: Batches that were found to be there when they were sent again.
-        producer_id: By which batches are numbered; None where they are not, or nothing was sent yet.
+        sent_count: Messages accepted by send().
+        stored_count: Messages stored.
+        failed_count: Messages not stored and no longer retried.
+        in_doubt_count: Messages no longer retried whose outcome is unknown.
+        pending_count: Messages not yet acknowledged.
+        pending_bytes: Bytes not yet acknowledged.
+        batches_count: Batches stored.
+        repeated_count: Batches that a retry found already stored.
+        producer_id: The id that numbers batches; None if unnumbered or before the first send.
     """
 
     sent_count: int
@@ -45,14 +45,14 @@ class ProducerStats:
     producer_id: int | None
 
 
-class Counts:
-    """Counts what has become of batches; under the producer's lock."""
+class OutcomeCounter:
+    """Counts batches by outcome; callers hold the producer's lock."""
 
     def __init__(self) -> None:
         self._stored = self._failed = self._in_doubt = self._batches = self._repeated = 0
 
     def add(self, batch: Batch) -> None:
-        """Count a batch that is settled."""
+        """Count a settled batch."""
         if batch.appended is not None:
             self._stored += batch.count
             self._batches += 1
@@ -63,7 +63,7 @@ class Counts:
             self._failed += batch.count
 
     def describe(self, pending_count: int, pending_bytes: int, producer_id: int | None) -> ProducerStats:
-        """Return the counts, with what is on its way."""
+        """Return the counts, including pending messages."""
         settled = self._stored + self._failed + self._in_doubt
         return ProducerStats(
             sent_count=settled + pending_count,
@@ -79,17 +79,17 @@ class Counts:
 
 
 def explain(failed: Sequence[Batch], topic: TopicName, error: Exception | None = None) -> Exception:
-    """Return an error that names the messages of batches that were given up.
+    """Return an error that carries the messages of failed batches.
 
     Args:
-        failed: The batches, one or more.
-        topic: Where they were to go.
-        error: What went wrong; else it is that of the first batch.
+        failed: The batches, at least one.
+        topic: Their topic.
+        error: The cause; by default the first batch's error.
     """
     if error is None:
         error = failed[0].error
         if error is None:
-            raise AssertionError("a batch that was given up has an error")
+            raise AssertionError("an abandoned batch has an error")
         if len(failed) == 1:
             return error
         error = copy.copy(error)
@@ -111,7 +111,7 @@ def _undelivered(batches: Sequence[Batch], topic: TopicName, count: int) -> Unde
 
 
 def call_all(callbacks: Iterable[Callable[[], Any]]) -> None:
-    """Call functions of users; what they raise is logged."""
+    """Call user callbacks; exceptions are logged."""
     for callback in callbacks:
         try:
             callback()

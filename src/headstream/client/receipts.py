@@ -1,11 +1,13 @@
-"""Receipt: where a message is, once it is stored. It costs next to nothing until somebody asks it something."""
+"""Receipt: a message's position once it is stored. It costs almost nothing until it is used."""
 
 from __future__ import annotations
 
 import asyncio
 from collections.abc import Callable, Generator, Sequence
+from datetime import timedelta
 from typing import TYPE_CHECKING, Any, NamedTuple, Protocol, overload
 
+from headstream.client.checks import check_function, seconds
 from headstream.codec.binary import decode_sent
 from headstream.errors import WaitTimeoutError
 from headstream.model.message import Message
@@ -17,12 +19,12 @@ __all__ = ["BatchOwner", "Delivered", "Receipt", "Undelivered"]
 
 
 class Delivered(NamedTuple):
-    """Where a message is.
+    """The position of a stored message.
 
     Args:
-        partition: From 1.
-        offset: Its place there; None where the topic passed over messages of its batch whose ids it had.
-        timestamp: When it was appended, microseconds since 1970 UTC; None from a server that does not tell.
+        partition: From 1; in Kafka from 0.
+        offset: Offset in the partition; None if the topic dropped messages of its batch as duplicates.
+        timestamp: When it was appended, microseconds since 1970 UTC; None if the server does not report it.
     """
 
     partition: int
@@ -31,21 +33,21 @@ class Delivered(NamedTuple):
 
 
 class BatchOwner(Protocol):
-    """What a receipt asks of the producer of its batch."""
+    """The producer of a batch, as its receipts use it."""
 
     def wait_for(self, batch: Batch, timeout_s: float | None) -> bool:
         """Send a batch now, wait until it is settled, and return whether it is."""
 
     def watch(self, batch: Batch, callback: Callable[[], object] | None) -> None:
-        """Take note that somebody hears of one of its messages, and call back when the batch is settled."""
+        """Record that a receipt reports one of its messages, and call back when the batch is settled."""
 
 
 class Receipt:
-    """What send() returns; any thread. In asyncio, `await receipt` is what result() is elsewhere.
+    """The result of send(); thread-safe. In asyncio, `await receipt` replaces result().
 
     Args:
-        batch: The batch that the message is in.
-        number: Which of its messages it is, from 0.
+        batch: The message's batch.
+        number: The message's index in the batch, from 0.
     """
 
     __slots__ = ("_batch", "_number")
@@ -56,48 +58,55 @@ class Receipt:
 
     @property
     def is_done(self) -> bool:
-        """Whether the message is stored, or given up."""
+        """Whether the message is stored or has failed."""
         return self._batch.is_settled
 
     @property
     def partition(self) -> int:
-        """The partition that the message goes to, from 1."""
+        """The message's partition, from 1; in Kafka from 0."""
         return self._batch.partition
 
     @property
     def offset(self) -> int | None:
-        """Its place in the partition; None until it is stored."""
+        """The offset in the partition; None until it is stored."""
         appended, batch = self._batch.appended, self._batch
+        if appended is not None and appended.positions is not None:
+            return appended.positions[self._number][0]
         return None if appended is None or appended.count != batch.count else appended.offset + self._number
 
     @property
     def timestamp(self) -> int | None:
         """When it was appended, microseconds since 1970 UTC; None until it is stored."""
         appended = self._batch.appended
+        if appended is not None and appended.positions is not None:
+            return appended.positions[self._number][1]
         return None if appended is None else appended.timestamp_us
 
     @property
     def error(self) -> Exception | None:
-        """Why it was given up, else None."""
+        """Why the message failed, else None."""
         return self._batch.error
 
-    def result(self, timeout_s: float | None = None) -> Delivered:
-        """Return where the message is, having waited until it is stored; its batch goes without waiting for others.
+    def result(self, timeout_s: float | timedelta | None = None) -> Delivered:
+        """Wait until the message is stored, and return its position; its batch is sent without linger.
 
         Args:
-            timeout_s: How long to wait, seconds; None waits until the producer gives it up (`delivery_timeout_ms`).
+            timeout_s: How long to wait, seconds or a timedelta; None waits up to the producer's `delivery_timeout_ms`.
 
         Raises:
-            WaitTimeoutError: it is still on its way.
-            OutcomeUnknownError: it may be stored or not.
-            HeadstreamError: it is not stored.
+            WaitTimeoutError: the message is still pending.
+            OutcomeUnknownError: it is unknown whether the message is stored.
+            HeadstreamError: the message is not stored.
+            InvalidInputError: the timeout is not a duration.
         """
+        if timeout_s is not None:
+            timeout_s = seconds("timeout_s", timeout_s)
         batch = self._batch
         batch.owner.watch(batch, None)
         if not batch.owner.wait_for(batch, timeout_s):
             raise WaitTimeoutError(
                 f"the message is not stored within {timeout_s:g} s",
-                advice="It is still on its way: ask again, or raise the timeout",
+                advice="It is still being sent: wait again, or raise the timeout",
             )
         return self._settled()
 
@@ -107,14 +116,18 @@ class Receipt:
         return Delivered(self.partition, self.offset, self.timestamp)
 
     def add_done_callback(self, callback: Callable[[Receipt], object]) -> None:
-        """Have a function called with this receipt when the message is stored or given up; at once where it is.
+        """Call a function with this receipt when the message is stored or has failed; at once if it has.
 
-        It is called by the producer's thread, which sends nothing meanwhile: let it be quick, and wait for nothing. What
-        it raises is logged.
+        It runs in the producer's thread, which sends nothing meanwhile: it must be short and must not block. Its
+        exceptions are logged.
 
         Args:
             callback: The function.
+
+        Raises:
+            InvalidInputError: it is not a function.
         """
+        check_function("callback", callback)
         self._batch.owner.watch(self._batch, lambda: callback(self))
 
     def __await__(self) -> Generator[Any, None, Delivered]:
@@ -144,12 +157,12 @@ class Receipt:
 
 
 class Undelivered(Sequence[Message]):
-    """Messages that could not be delivered, decoded when they are looked at.
+    """Messages that could not be delivered, decoded on access.
 
     Args:
         batches: Partition and sent messages of each batch.
         topic: `stream/topic`.
-        count: How many messages they are.
+        count: Number of messages.
     """
 
     def __init__(self, batches: Sequence[tuple[int, bytes | bytearray]], topic: str, count: int) -> None:

@@ -1,28 +1,38 @@
-"""What a poll brought as messages, each one's payload checked against its checksum."""
+"""Decodes the result of a poll into messages, and verifies each payload's checksum."""
 
 from __future__ import annotations
 
+import logging
 from dataclasses import replace
-from typing import TypedDict, Unpack
+from typing import Final, TypedDict, Unpack
 
 from headstream.client.transport import Transport
-from headstream.codec.batch.payloads import find_wrong_payload
+from headstream.codec.batch.to_columns.payloads import find_damaged_payload
 from headstream.codec.binary import decode_polled
-from headstream.errors import ChecksumError
+from headstream.errors import ChecksumError, CorruptSendError, HeaderError
+from headstream.filters.filter import Filter
 from headstream.model.identifiers import TopicName
 from headstream.model.message import ReceivedMessage
-from headstream.model.polling import Consumer, Polled, PollingStrategy
+from headstream.model.polling import OffsetOwner, Polled, PolledMessages, PollingStrategy
+from headstream.model.topology import MAX_BATCH_BYTES
 
-__all__ = ["PollOptions", "poll_checked"]
+__all__ = ["TransportPollOptions", "poll_checked", "poll_existing"]
 
 
-class PollOptions(TypedDict, total=False):
-    """What a transport's poll() takes by name."""
+_log: Final = logging.getLogger("headstream.client")
+_warned: Final[set[tuple[str, str]]] = set()
+_MAX_WARNED: Final = 1000
+"""Warnings of a process about topics and filters."""
+
+
+class TransportPollOptions(TypedDict, total=False):
+    """Keyword arguments of a transport's poll()."""
 
     states: frozenset[int] | None
     size_bytes: int
-    consumer: Consumer | None
+    consumer: OffsetOwner | None
     auto_commit: bool
+    where: Filter | None
 
 
 def poll_checked(
@@ -33,28 +43,31 @@ def poll_checked(
     count: int,
     *,
     polled: Polled | None = None,
-    **options: Unpack[PollOptions],
+    **options: Unpack[TransportPollOptions],
 ) -> tuple[Polled, list[ReceivedMessage]]:
-    """Poll, each payload checked; where one is wrong, poll once more from it on.
+    """Poll and verify each payload; after a mismatch, poll once more from that message.
 
     Args:
-        transport: What is behind the client.
+        transport: The client's transport.
         topic: Where to poll.
         partition: From 1.
         strategy: Where to begin.
-        count: The most messages.
-        polled: What such a poll has brought already, or None.
-        options: As the transport's poll() takes them.
+        count: Maximum number of messages.
+        polled: The result of such a poll, if already made, or None.
+        options: Keyword arguments of the transport's poll().
 
     Returns:
-        All messages, or those before one that is wrong again: the next poll begins with that one, and raises.
+        All messages, or those before a repeated mismatch: the next poll starts there and raises.
 
     Raises:
-        ChecksumError: the payload of the first message is wrong again: it is so where it is stored.
+        ChecksumError: the first message's payload mismatches again: it is damaged in storage.
         DecodeError: the bytes are not messages.
     """
     if polled is None:
         polled = transport.messages.poll(topic, partition, strategy, count, **options)
+    where = options.get("where")
+    if polled.failed_count and where is not None:
+        _warn_of_failures(topic, where.text, where.on_error.value)
     whole, messages = _take_whole(polled, topic)
     if whole is polled:
         return polled, messages
@@ -68,16 +81,48 @@ def poll_checked(
     return whole, messages
 
 
+def poll_existing(
+    transport: Transport,
+    topic: TopicName,
+    partition: int,
+    strategy: PollingStrategy,
+    count: int,
+    **options: Unpack[TransportPollOptions],
+) -> list[ReceivedMessage]:
+    """Poll as poll_checked(); with a filter again and again, until there are enough messages or all existing ones are examined.
+
+    Raises:
+        HeadstreamError: as poll_checked(), if it is raised by the first message found; otherwise the messages before it are
+            returned.
+    """
+    polled, messages = poll_checked(transport, topic, partition, strategy, count, **options)
+    if options.get("where") is None:
+        return messages
+    end, size = polled.end_offset, sum(map(len, polled.chunks))
+    try:
+        while polled.scanned_count and polled.next_offset < end and len(messages) < count and size < MAX_BATCH_BYTES:
+            start = PollingStrategy.offset(polled.next_offset)
+            polled, others = poll_checked(transport, topic, partition, start, count - len(messages), **options)
+            messages += others
+            size += sum(map(len, polled.chunks))
+    except (CorruptSendError, HeaderError):
+        if not messages:
+            raise
+    return messages
+
+
 def _take_whole(polled: Polled, topic: TopicName) -> tuple[Polled, list[ReceivedMessage]]:
-    """Return the messages up to the first whose payload is wrong, and the poll as if it had ended there; or as it is.
+    """Return the messages before the first payload mismatch, and the poll cut off there.
 
     Raises:
         DecodeError: the bytes are not messages.
     """
+    if isinstance(polled, PolledMessages):
+        return polled, list(polled.messages)
     name, partition = str(topic), polled.partition
     messages: list[ReceivedMessage] = []
     for chunk in polled.chunks:
-        wrong = find_wrong_payload(chunk)
+        wrong = find_damaged_payload(chunk)
         if wrong < 0:
             messages += decode_polled(chunk, topic=name, partition=partition)
             continue
@@ -87,11 +132,20 @@ def _take_whole(polled: Polled, topic: TopicName) -> tuple[Polled, list[Received
     return polled, messages
 
 
+def _warn_of_failures(topic: TopicName, where: str, on_error: str) -> None:
+    """Warn, once for each topic and filter, that the filter cannot be applied to some messages."""
+    if (str(topic), where) in _warned or len(_warned) >= _MAX_WARNED:
+        return
+    _warned.add((str(topic), where))
+    done = "delivered" if on_error == "deliver" else "skipped"
+    _log.warning("%s: some messages are %s because the filter cannot be applied to them: %s", topic, done, where)
+
+
 def _wrong(topic: TopicName, partition: int, offset: int) -> ChecksumError:
     return ChecksumError(
-        f"the payload of the message at offset {offset} is not the one its checksum was made of",
+        f"the payload of the message at offset {offset} does not match its checksum",
         where=f"{topic}, partition {partition}",
-        advice=f"seek({partition}, {offset + 1}) goes on behind it; `headstream verify` looks for damage on disk",
+        advice=f"seek({partition}, {offset + 1}) continues after it; `headstream verify` looks for damage on disk",
         partition=partition,
         from_offset=offset,
         until_offset=offset + 1,

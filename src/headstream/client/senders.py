@@ -1,4 +1,4 @@
-"""Senders: the producers behind Client.send(), kept for the next message to the same topic."""
+"""Senders: the producers of Client.send(), cached for the next message to the same topic."""
 
 from __future__ import annotations
 
@@ -16,17 +16,17 @@ from headstream.model.identifiers import TopicName
 __all__ = ["Senders"]
 
 _MOST_TOPICS: Final = 16
-"""Each has a thread: so many topics that were sent to last keep theirs."""
+"""Maximum cached producers, since each has a thread; the least recently used one is evicted."""
 
 _FRESH_S: Final = 30.0
-"""After so long a topic is looked up again: it may have more partitions, other limits or options."""
+"""Maximum age of a topic's metadata: partitions, limits and options can change."""
 
 
 class Senders:
-    """Producers by topic; any thread.
+    """Producers by topic; thread-safe.
 
     Args:
-        make: Makes one.
+        make: Creates a producer.
     """
 
     def __init__(self, make: Callable[[TopicName], Producer]) -> None:
@@ -35,17 +35,17 @@ class Senders:
         self._known: OrderedDict[TopicName, tuple[Producer, float]] = OrderedDict()
 
     def send(self, topic: TopicName, send: Callable[[Producer], Receipt]) -> Receipt:
-        """Have a message sent by the producer of a topic.
+        """Send a message through the producer of a topic.
 
         Args:
             topic: The topic.
-            send: Sends it.
+            send: Called with the producer to send the message.
         """
         while True:
             producer = self._find(topic)
             try:
                 return send(producer)
-            except ClosedError:  # by another thread, which had an error, or needed its place
+            except ClosedError:  # closed by another thread, after an error or by eviction
                 self._drop(topic, producer)
             except HeadstreamError:
                 self._drop(topic, producer)
@@ -72,7 +72,7 @@ class Senders:
                 each.close_soon()
 
     def _drop(self, topic: TopicName, producer: Producer) -> None:
-        """Keep a producer no longer: the topic may have changed."""
+        """Evict a producer: the topic's metadata can be outdated."""
         with self._lock:
             if self._known.get(topic, (None, 0.0))[0] is producer:
                 del self._known[topic]

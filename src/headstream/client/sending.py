@@ -1,15 +1,15 @@
-"""Sending: which messages go together in a batch, to which partition, and when. Sans-IO: time is an argument.
+"""Sending: groups messages into batches, chooses partitions, and decides when to send. Sans-IO: time is an argument.
 
     sending.add(message, key, partition, now_us)     into the open batch of its partition
     sending.take(now_us)                             the next batch that is due: full, lingered, or flushed
-    sending.settle(batch)                            it is stored, or given up
+    sending.settle(batch)                            it is stored or has failed
 
-The partition is the one asked for; else that of the key, by its hash; else all in turn, a batch at a time. A batch
-that is taken stays first in line until it is settled, and batches of one partition are taken in the order of
-their messages.
+The partition is the requested one; else it is hashed from the key; else partitions rotate, one batch each. A batch
+that is taken stays at the head of the queue until it is settled, and batches of one partition are taken in the order
+of their messages.
 
-One thread at a time, under the caller's lock. An exception that Ctrl-C throws in between leaves nothing in doubt but
-whether that one message is in: a batch is one list entry from its making to its end, never moved.
+One thread at a time, under the caller's lock. An exception that Ctrl-C raises in between leaves only one
+uncertainty, whether that message was added: a batch is one list entry from creation to settlement, never moved.
 """
 
 from __future__ import annotations
@@ -29,27 +29,27 @@ if TYPE_CHECKING:
 __all__ = ["MAX_DELIVERY_TIMEOUT_MS", "Batch", "Sending", "SendingOptions"]
 
 MAX_DELIVERY_TIMEOUT_MS: Final = 3_600_000
-"""A log remembers a producer for longer than this after its last batch (log/producer_states.py)."""
+"""A log remembers a producer for longer than this after its last batch (log/partition/producer_states.py)."""
 
 _MAX_IGGY_BATCH_BYTES: Final = 10_000_000
 _MAX_IGGY_HEADER_BYTES: Final = 100_000
-"""What one send may have of payloads and of header values in a topic with limits `iggy`. Here all bytes of messages and
-of headers are counted, which is never less."""
+"""Maximum payload and header value bytes of one send to a topic with limits `iggy`. This module counts all message and
+header bytes, an upper bound."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class SendingOptions:
-    """How messages are put together.
+    """How messages are batched.
 
     Args:
-        linger_ms: How long a message waits for others to go with, milliseconds; 0 sends each as soon as it can.
-        batch_bytes: A batch of so many bytes goes at once, 1 to 64 MiB.
-        batch_count: A batch of so many messages goes at once.
-        buffer_bytes: So many bytes may wait to be acknowledged before send() waits too.
-        delivery_timeout_ms: For how long a batch is tried once its linger is over, milliseconds; then it is given up.
+        linger_ms: How long a message waits for its batch to fill, milliseconds; 0 sends it as soon as possible.
+        batch_bytes: A batch of this size, bytes, is sent at once; 1 byte to 64 MiB.
+        batch_count: A batch with this many messages is sent at once.
+        buffer_bytes: Maximum unacknowledged bytes before send() blocks.
+        delivery_timeout_ms: How long a batch is retried after its linger, milliseconds; then it fails.
 
     Raises:
-        InvalidOptionError: one is out of range.
+        InvalidOptionError: an option is out of range.
     """
 
     linger_ms: float = 5
@@ -74,22 +74,22 @@ class SendingOptions:
 
 @dataclass(slots=True, eq=False)
 class Batch:
-    """Messages that go to a partition together.
+    """Messages sent to a partition together.
 
     Args:
-        number: Ascending in the order of making.
+        number: Ascending in the order of creation.
         partition: From 1.
-        due_us: When it goes, full or not.
-        deadline_us: When it is given up.
-        owner: Whose it is.
+        due_us: When it is sent, full or not.
+        deadline_us: When it fails.
+        owner: Its producer.
         data: The messages as sent, back to back.
-        count: How many they are.
+        count: Number of messages.
         header_bytes: The bytes of their headers.
-        is_closed: Whether no more go in.
-        appended: Where they are, once they are stored.
-        error: Why they were given up, if they were.
-        is_in_doubt: Whether they may be stored nevertheless.
-        watched: How many of their receipts somebody has asked.
+        is_closed: Whether it accepts no more messages.
+        appended: Their position, once stored.
+        error: Why they failed, or None.
+        is_in_doubt: Whether a failed batch is stored is unknown.
+        watched: Number of receipts that report their outcome.
         callbacks: What to call when the batch is settled.
     """
 
@@ -110,7 +110,7 @@ class Batch:
 
     @property
     def is_settled(self) -> bool:
-        """Whether they are stored, or given up."""
+        """Whether they are stored or have failed."""
         return self.appended is not None or self.error is not None
 
 
@@ -118,16 +118,24 @@ class Sending:
     """The batches of one producer.
 
     Args:
-        partitions: How many partitions the topic has.
+        partitions: The numbers of the topic's partitions.
         limits: The topic's.
-        options: How messages are put together.
-        owner: Whose batches they are.
+        options: How messages are batched.
+        owner: The producer of the batches.
+        choose: Returns the partition of a key; its other argument is the number of partitions.
 
     Attributes:
-        is_due: Whether a batch has become full by the message that was added last.
+        is_due: Whether the message added last filled a batch.
     """
 
-    def __init__(self, partitions: int, limits: Limits, options: SendingOptions, owner: BatchOwner) -> None:
+    def __init__(
+        self,
+        partitions: range,
+        limits: Limits,
+        options: SendingOptions,
+        owner: BatchOwner,
+        choose: Callable[[bytes, int], int] = partition_of,
+    ) -> None:
         self.is_due = False
         self._owner = owner
         self._delivery_us = int(options.delivery_timeout_ms * 1000)
@@ -140,24 +148,25 @@ class Sending:
         self._header_bytes = _MAX_IGGY_HEADER_BYTES if is_iggy else MAX_BATCH_BYTES
         self._batches: list[Batch] = []
         self._open: dict[int, Batch] = {}
-        self._turn = 1
+        self._choose = choose
+        self._turn = partitions[0]
         self._made = 0
         self._pending_bytes = 0
         self._taken: Batch | None = None
 
     @property
     def is_full(self) -> bool:
-        """Whether as many bytes wait as may."""
+        """Whether the pending bytes have reached the limit."""
         return self._pending_bytes >= self._buffer_bytes
 
     @property
     def pending_count(self) -> int:
-        """How many messages are not acknowledged."""
+        """Number of unacknowledged messages."""
         return sum(batch.count for batch in self._batches)
 
     @property
     def pending_bytes(self) -> int:
-        """How many bytes are not acknowledged."""
+        """Number of unacknowledged bytes."""
         return self._pending_bytes
 
     def add(self, message: bytes, header_bytes: int, key: bytes | None, partition: int | None, now_us: int) -> Batch:
@@ -166,21 +175,21 @@ class Sending:
         Args:
             message: One message as sent.
             header_bytes: The bytes of its headers.
-            key: Its key, which chooses the partition where none is given.
+            key: Its key, hashed if no partition is given.
             partition: From 1, or None.
-            now_us: The time, microseconds.
+            now_us: Current time, microseconds.
         """
         target = partition
         if target is None and key is not None:
-            target = partition_of(key, self._partitions)
+            target = self._choose(key, len(self._partitions))
         closed = False
         batch = self._open_batch(target)
         while batch is not None and not self._has_room(batch, len(message), header_bytes):
             self._close(batch)
             closed = True
-            batch = self._open_batch(target)  # it may be the next partition's turn now
+            batch = self._open_batch(target)  # the rotation can have advanced
         if batch is None:
-            batch = self._begin(target or self._turn, now_us)
+            batch = self._begin(self._turn if target is None else target, now_us)
         data = batch.data
         data += message
         batch.count += 1
@@ -193,8 +202,8 @@ class Sending:
         return batch
 
     def _open_batch(self, partition: int | None) -> Batch | None:
-        """Return the batch that a partition's next message goes into, or that of the partition whose turn it is."""
-        batch = self._open.get(partition or self._turn)
+        """Return the open batch of a partition, or of the next partition in turn."""
+        batch = self._open.get(self._turn if partition is None else partition)
         return None if batch is None or batch.is_closed else batch
 
     def _has_room(self, batch: Batch, size_bytes: int, header_bytes: int) -> bool:
@@ -210,7 +219,7 @@ class Sending:
     def _close(self, batch: Batch) -> None:
         batch.is_closed = True
         if batch.partition == self._turn:
-            self._turn = self._turn % self._partitions + 1
+            self._turn = self._turn + 1 if self._turn < self._partitions[-1] else self._partitions[0]
 
     def close_batch(self, batch: Batch) -> None:
         """Make a batch due."""
@@ -218,14 +227,14 @@ class Sending:
             self._close(batch)
 
     def close_all(self) -> int:
-        """Make all that is here due, and return the number of the last batch."""
+        """Make all batches due, and return the number of the last one."""
         for batch in self._batches:
             if not batch.is_closed:
                 self._close(batch)
         return self._made
 
     def is_settled(self, number: int) -> bool:
-        """Return whether all batches up to a number are stored, or given up."""
+        """Return whether all batches up to a number are settled."""
         return not self._batches or self._batches[0].number > number
 
     def take(self, now_us: int) -> Batch | None:
@@ -241,11 +250,11 @@ class Sending:
         return None
 
     def next_due_us(self) -> int | None:
-        """Return when the next batch is due if no other message comes, or None where there is none."""
+        """Return when the next batch is due if no message is added, or None without a batch."""
         return self._batches[0].due_us if self._batches else None
 
     def settle(self, batch: Batch) -> None:
-        """Let go of a batch that is stored, or given up."""
+        """Remove a batch that is stored or has failed."""
         self._taken = None
         self._batches.remove(batch)
         # An interrupted add() may not have counted its bytes: with nothing pending the count is right again.

@@ -1,7 +1,7 @@
-"""TopicsConsumer: one consumer of several topics, those that a pattern matches included, as they come and go.
+"""TopicsConsumer: one consumer of several topics, including those that match a pattern, as they are created and deleted.
 
-It has a Consumer for each topic, and takes turns: whatever has messages is delivered, one topic after the other. A pattern
-is looked up again every few seconds.
+It has a Consumer for each topic, and delivers from those with messages in turn. Patterns
+are matched again every few seconds.
 """
 
 from __future__ import annotations
@@ -12,21 +12,22 @@ from collections import deque
 from collections.abc import Callable, Iterable, Iterator
 from contextlib import suppress
 from types import TracebackType
-from typing import Final
+from typing import Final, Self
 
+from headstream.client.checks import Milliseconds, check_whole, milliseconds
 from headstream.client.consumer import Consumer
-from headstream.errors import ClosedError, InvalidOptionError, TopicNotFoundError
+from headstream.errors import ClosedError, InvalidInputError, InvalidOptionError, TopicNotFoundError
 from headstream.model.identifiers import TopicName
 from headstream.model.message import Message, ReceivedMessage
 
 __all__ = ["TopicsConsumer", "is_pattern"]
 
 _LOOK_S: Final = 5.0
-"""How often topics are looked up that a pattern may match."""
+"""How often patterns are matched against the existing topics."""
 
 _FIRST_WAIT_MS: Final = 5.0
 _LAST_WAIT_MS: Final = 100.0
-"""So long one topic is waited for while none has messages, before the others are asked again: soon at first."""
+"""How long to wait on one topic while none has messages, before polling the others; short at first."""
 
 
 def is_pattern(name: str) -> bool:
@@ -35,17 +36,17 @@ def is_pattern(name: str) -> bool:
 
 
 class TopicsConsumer:
-    """Reads several topics; one thread at a time. Made by Client.consumer(); use it in a `with` statement.
+    """Reads several topics; one thread at a time. Created by Client.consumer(); use it in a `with` statement.
 
     Args:
         names: `stream/topic`, or patterns of it with `*`, `?` and `[...]`.
-        make: Makes the consumer of one topic, which is new or not: of a new one everything is new.
+        make: Creates the consumer of one topic; a topic created since is read from its first message.
         list_names: Returns the names of all topics.
-        timeout_ms: Iteration ends after so long without a message; None waits until there is one.
+        timeout_ms: Iteration ends after this time without a message; None waits without limit.
 
     Raises:
-        TopicNotFoundError: there is no topic of a name.
-        InvalidOptionError: no name is given.
+        TopicNotFoundError: a named topic does not exist.
+        InvalidOptionError: the list of names is empty.
     """
 
     def __init__(
@@ -65,6 +66,7 @@ class TopicsConsumer:
         self._consumers: dict[str, Consumer] = {}
         self._turn: deque[str] = deque()
         self._in_hand: Consumer | None = None
+        self._next: Consumer | None = None
         self._looked_s = 0.0
         self._is_closed = False
         try:
@@ -78,8 +80,23 @@ class TopicsConsumer:
 
     @property
     def topics(self) -> list[str]:
-        """The topics that are read now."""
+        """The topics being read."""
         return sorted(self._consumers)
+
+    @property
+    def positions(self) -> dict[str, dict[int, int]]:
+        """Topic -> partition -> offset of the next message to fetch."""
+        return {name: self._consumers[name].positions for name in self.topics}
+
+    @property
+    def is_ready(self) -> bool:
+        """Whether the next message is already buffered."""
+        return any(consumer is not None and consumer.is_ready for consumer in (self._in_hand, self._next))
+
+    @property
+    def may_wait(self) -> bool:
+        """Whether take() can block on a server although a message is buffered: it commits the previous one first."""
+        return any(consumer is not None and consumer.may_wait for consumer in (self._in_hand, self._next))
 
     def _add(self, name: str) -> None:
         if name not in self._consumers:
@@ -87,7 +104,7 @@ class TopicsConsumer:
             self._turn.append(name)
 
     def _look(self) -> None:
-        """Begin with topics that a pattern matches now, and let go of those that are gone."""
+        """Start reading topics that newly match a pattern, and drop deleted ones."""
         now_s = time.monotonic()
         if not self._patterns or (self._looked_s and now_s < self._looked_s + _LOOK_S):
             return
@@ -102,17 +119,17 @@ class TopicsConsumer:
     def _drop(self, name: str) -> None:
         consumer = self._consumers.pop(name)
         self._turn.remove(name)
-        if self._in_hand is consumer:
-            self._in_hand = None
-        with suppress(TopicNotFoundError):  # and its group with it
+        self._in_hand = None if self._in_hand is consumer else self._in_hand
+        self._next = None if self._next is consumer else self._next
+        with suppress(TopicNotFoundError):  # deleted together with its group
             consumer.close(commit=False)
 
     def _check_open(self) -> None:
         if self._is_closed:
-            raise ClosedError("the consumer is closed", advice="Make another with log.consumer()")
+            raise ClosedError("the consumer is closed", advice="Create another with log.consumer()")
 
     def _find_ready(self, timeout_ms: float | None) -> Consumer | None:
-        """Return a consumer that has messages, the next one in turn, having waited for it."""
+        """Wait for a consumer with buffered messages, and return the next one in turn."""
         until_s = None if timeout_ms is None else time.monotonic() + timeout_ms / 1000
         wait_ms = _FIRST_WAIT_MS
         while True:
@@ -133,52 +150,95 @@ class TopicsConsumer:
             wait_ms = min(2 * wait_ms, _LAST_WAIT_MS)
 
     def _fetch(self, name: str, timeout_ms: float) -> bool:
-        """Have messages of a topic ready, and return whether there are some; one of a pattern may be gone meanwhile."""
+        """Fetch messages of a topic, and return whether some are buffered; a pattern's topic can be deleted meanwhile."""
         try:
             return self._consumers[name].fetch(timeout_ms)
-        except TopicNotFoundError:
-            if not any(fnmatch.fnmatchcase(name, pattern) for pattern in self._patterns):
-                raise
-            self._drop(name)
+        except TopicNotFoundError as error:
+            self._drop_missing(self._consumers[name], error)
             return False
+
+    def _drop_missing(self, consumer: Consumer, error: TopicNotFoundError) -> None:
+        """Drop a deleted topic that a pattern matched; raise the error for a named one."""
+        name = next(name for name, each in self._consumers.items() if each is consumer)
+        if not any(fnmatch.fnmatchcase(name, pattern) for pattern in self._patterns):
+            raise error
+        self._drop(name)
 
     def __iter__(self) -> Iterator[ReceivedMessage]:
         return self
 
     def __next__(self) -> ReceivedMessage:
-        """Return the next message, having committed the one before; wait for it as long as timeout_ms says."""
-        self._check_open()
+        """Commit the previous message and return the next one, waiting up to timeout_ms."""
         while True:
-            if self._in_hand is not None:
-                message = self._in_hand.take()
-                if message is not None:
-                    return message
-                self._in_hand = None
-            self._in_hand = self._find_ready(self._timeout_ms)
-            if self._in_hand is None:
+            message = self.take()
+            if message is not None:
+                return message
+            if not self.fetch(self._timeout_ms):
                 raise StopIteration
 
-    def poll(self, count: int = 100, *, timeout_ms: float = 0) -> list[ReceivedMessage]:
-        """Return up to so many messages, of all topics in turn; they are not committed until commit() is called.
+    def take(self) -> ReceivedMessage | None:
+        """Commit the previous message and return the next one if it is buffered, else None."""
+        self._check_open()
+        for _ in range(2):
+            if self._in_hand is not None:
+                message = self._take_from(self._in_hand)
+                if message is not None:
+                    return message
+            self._in_hand, self._next = self._next, None
+        return None
+
+    def _take_from(self, consumer: Consumer) -> ReceivedMessage | None:
+        """Take a message of one topic; a pattern's topic can be deleted meanwhile, with its uncommitted messages."""
+        try:
+            return consumer.take()
+        except TopicNotFoundError as error:
+            self._drop_missing(consumer, error)
+            return None
+
+    def finish(self) -> None:
+        """Commit the message that iteration delivered last; requesting the next one does this too."""
+        self._check_open()
+        if self._in_hand is not None:
+            try:
+                self._in_hand.finish()
+            except TopicNotFoundError as error:
+                self._drop_missing(self._in_hand, error)
+
+    def fetch(self, timeout_ms: float | None = 0) -> bool:
+        """Fetch messages for iteration or poll() without delivering any, and return whether some are buffered.
 
         Args:
-            count: The most messages, 1 or more.
-            timeout_ms: How long to wait for the first one.
+            timeout_ms: How long to wait for the first one, milliseconds; None waits without limit.
         """
+        self._check_open()
+        if not self.is_ready:
+            self._next = self._find_ready(timeout_ms)
+        return self.is_ready
+
+    def poll(self, count: int = 100, *, timeout_ms: Milliseconds = 0) -> list[ReceivedMessage]:
+        """Return up to `count` messages, of all topics in turn; commit() commits them.
+
+        Args:
+            count: Maximum number of messages, at least 1.
+            timeout_ms: How long to wait for the first one, milliseconds or a timedelta.
+        """
+        check_whole("count", count)
         messages: list[ReceivedMessage] = []
-        consumer = self._find_ready(timeout_ms)
+        consumer = self._find_ready(milliseconds("timeout_ms", timeout_ms))
         while consumer is not None:
             messages += consumer.poll(count - len(messages))
             consumer = self._find_ready(0) if len(messages) < count else None
         return messages
 
     def commit(self, message: Message | None = None) -> None:
-        """Commit everything that was delivered until now, or up to one message; see Consumer.commit()."""
+        """Commit everything delivered so far, or up to one message; see Consumer.commit()."""
         self._check_open()
         if message is None:
             for consumer in self._consumers.values():
                 consumer.commit()
             return
+        if not isinstance(message, Message):
+            raise InvalidInputError(f"{message!r} is not a message", advice="Commit a message that this consumer has delivered")
         consumer_of = self._consumers.get(message.topic or "")
         if consumer_of is None:
             raise TopicNotFoundError(
@@ -201,10 +261,10 @@ class TopicsConsumer:
         return self._consumers[topic]
 
     def close(self, *, commit: bool = True) -> None:
-        """End; closing twice is fine.
+        """Close the consumer; a second call does nothing.
 
         Args:
-            commit: Whether the message that iteration delivered last is done.
+            commit: Whether to commit the message that iteration delivered last.
         """
         self._is_closed = True
         errors: list[Exception] = []
@@ -216,7 +276,7 @@ class TopicsConsumer:
         if errors:
             raise errors[0]
 
-    def __enter__(self) -> TopicsConsumer:
+    def __enter__(self) -> Self:
         return self
 
     def __exit__(self, kind: type[BaseException] | None, error: BaseException | None, traceback: TracebackType | None) -> None:

@@ -1,6 +1,6 @@
-"""Transport: what a client needs of whatever is behind it, an embedded broker or a server.
+"""Transport: the interface between a client and an embedded broker or a server.
 
-The names and meanings are the broker's (headstream.broker), which satisfies this as it is.
+Names and semantics are those of the broker (headstream.broker), which implements it directly.
 """
 
 from __future__ import annotations
@@ -10,30 +10,36 @@ from collections.abc import Iterable, Mapping
 from typing import Protocol, runtime_checkable
 
 from headstream.codec.buffer import BytesLike
+from headstream.filters.filter import Filter
 from headstream.model.groups import Assignment, Group, Member
 from headstream.model.identifiers import TopicName
 from headstream.model.message import StateChange
-from headstream.model.polling import Consumer, Polled, PollingStrategy
+from headstream.model.polling import OffsetOwner, Polled, PollingStrategy
 from headstream.model.producers import Appended, BatchNumber, ProducerId
-from headstream.model.topology import Fsync, Limits, Stream, Topic, TopicOptions
+from headstream.model.topology import ClusterStats, Fsync, Limits, Stream, Topic, TopicOptions
 
 __all__ = [
     "AheadCommands",
+    "ClusterCounts",
     "GroupCommands",
+    "KeyPartitioning",
     "MessageCommands",
     "NumberedCommands",
     "OffsetCommands",
+    "OwnConnections",
     "PartitionCommands",
     "PolledAhead",
+    "PreparedPolls",
     "RemoteAccess",
     "StreamCommands",
     "TopicCommands",
+    "TopicNaming",
     "Transport",
 ]
 
 
 class StreamCommands(Protocol):
-    """What can be done with streams."""
+    """Stream commands."""
 
     def create(self, name: str) -> Stream:
         """Make a stream."""
@@ -41,18 +47,21 @@ class StreamCommands(Protocol):
     def get(self, name: str) -> Stream:
         """Return a stream."""
 
+    def find(self, stream: str | int) -> Stream | None:
+        """Return a stream by name or id, None if it does not exist."""
+
     def list(self) -> list[Stream]:
         """Return all streams."""
 
     def rename(self, name: str, to: str) -> None:
-        """Give a stream another name."""
+        """Rename a stream."""
 
     def delete(self, name: str) -> None:
         """Delete a stream with all its topics."""
 
 
 class TopicCommands(Protocol):
-    """What can be done with topics."""
+    """Topic commands."""
 
     def create(
         self,
@@ -64,10 +73,13 @@ class TopicCommands(Protocol):
         options: TopicOptions | None = None,
         if_not_exists: bool = False,
     ) -> Topic:
-        """Make a topic, and its stream where there is none."""
+        """Create a topic, and its stream if missing."""
 
     def get(self, name: TopicName) -> Topic:
-        """Return a topic with its partitions as they are now."""
+        """Return a topic with its partitions as of now."""
+
+    def find(self, stream: str | int, topic: str | int) -> Topic | None:
+        """Return a topic by the names or ids of its stream and itself, None if it does not exist."""
 
     def list(self, stream: str | None = None) -> builtins.list[Topic]:
         """Return all topics of one stream, or of all."""
@@ -76,17 +88,17 @@ class TopicCommands(Protocol):
         """Delete a topic with its messages and offsets."""
 
     def update(self, name: TopicName, **changes: int | None) -> Topic:
-        """Change options of a topic (those of TopicOptions) by name; the others stay as they are."""
+        """Change options of a topic (those of TopicOptions) by name; omitted ones stay."""
 
     def rename(self, name: TopicName, to: str) -> None:
-        """Give a topic another name in its stream."""
+        """Rename a topic within its stream."""
 
     def purge(self, name: TopicName) -> None:
         """Remove all messages of a topic and all offsets committed in it."""
 
 
 class PartitionCommands(Protocol):
-    """What can be done with the partitions of a topic."""
+    """Partition commands."""
 
     def create(self, topic: TopicName, count: int) -> Topic:
         """Add partitions to a topic."""
@@ -96,7 +108,7 @@ class PartitionCommands(Protocol):
 
 
 class MessageCommands(Protocol):
-    """What can be done with messages."""
+    """Message commands."""
 
     def send(self, topic: TopicName, partition: int, batch: BytesLike) -> int:
         """Append a batch to a partition and return the offset of its first message."""
@@ -108,9 +120,9 @@ class MessageCommands(Protocol):
         batch: BytesLike,
         number: BatchNumber | None = ...,
         *,
-        patience_s: float | None = ...,
+        retry_timeout_s: float | None = ...,
     ) -> Appended:
-        """Append a batch to a partition, by its number once however often it is sent, and return where it is."""
+        """Append a batch to a partition, once per batch number, and return its position."""
 
     def poll(
         self,
@@ -121,15 +133,16 @@ class MessageCommands(Protocol):
         *,
         states: frozenset[int] | None = ...,
         size_bytes: int = ...,
-        consumer: Consumer | None = ...,
+        consumer: OffsetOwner | None = ...,
         auto_commit: bool = ...,
+        where: Filter | None = ...,
     ) -> Polled:
-        """Return messages of a partition as stored bytes, without waiting for any."""
+        """Return messages of a partition as stored bytes, without waiting."""
 
     def set_state(
         self, topic: TopicName, partition: int, offsets: Iterable[int], state: int, *, reason: str = ..., by: str = ...
     ) -> None:
-        """Set the state of messages, and record why."""
+        """Set the state of messages and record the reason."""
 
     def states(self, topic: TopicName, partition: int) -> list[StateChange]:
         """Return every message of a partition that is not available, by offset."""
@@ -148,28 +161,28 @@ class MessageCommands(Protocol):
 
 @runtime_checkable
 class NumberedCommands(Protocol):
-    """What can be done with messages besides, where an answer may be lost on its way: numbering what is sent."""
+    """Commands to number batches, for transports that can lose a response."""
 
-    def init_producer(self, *, patience_s: float | None = ...) -> ProducerId | None:
-        """Return an id to number batches with, None where they cannot be numbered."""
+    def init_producer(self, *, retry_timeout_s: float | None = ...) -> ProducerId | None:
+        """Return a producer id to number batches with, None if unsupported."""
 
     def release_producer(self, topic: TopicName, producer_id: int) -> None:
-        """Have a producer forgotten, which sends nothing more to a topic."""
+        """Release the state of a producer that has finished sending to a topic."""
 
 
 class PolledAhead(Protocol):
-    """A poll that was asked for and not yet looked at."""
+    """A requested poll whose result has not been read."""
 
     def result(self) -> Polled:
-        """Return what it brought, once."""
+        """Return the result, once."""
 
     def cancel(self) -> None:
-        """Give it up."""
+        """Cancel it."""
 
 
 @runtime_checkable
 class AheadCommands(Protocol):
-    """What can be done with messages besides, where they come over a network."""
+    """Further message commands of a network transport."""
 
     def poll_ahead(
         self,
@@ -180,36 +193,37 @@ class AheadCommands(Protocol):
         *,
         states: frozenset[int] | None = ...,
         size_bytes: int = ...,
+        where: Filter | None = ...,
     ) -> PolledAhead:
-        """Ask for messages and go on without waiting for them."""
+        """Request messages without waiting for them."""
 
 
 class OffsetCommands(Protocol):
-    """What can be done with committed offsets."""
+    """Commands for committed offsets."""
 
-    def committed(self, topic: TopicName, consumer: Consumer) -> dict[int, int]:
+    def committed(self, topic: TopicName, consumer: OffsetOwner) -> dict[int, int]:
         """Return the committed offset of each partition that has one."""
 
     def commit(
-        self, topic: TopicName, consumer: Consumer, offsets: Mapping[int, int], *, generations: Mapping[int, int] = ...
+        self, topic: TopicName, consumer: OffsetOwner, offsets: Mapping[int, int], *, generations: Mapping[int, int] = ...
     ) -> None:
-        """Commit where a consumer goes on."""
+        """Commit a consumer's offsets."""
 
 
 class GroupCommands(Protocol):
-    """What can be done with consumer groups; the first five are for their members."""
+    """Consumer group commands; the first five are for members."""
 
     def join(self, topic: TopicName, group: str, *, session_timeout_ms: float = ...) -> Member:
-        """Take a new member into a group."""
+        """Add a new member to a group."""
 
     def leave(self, topic: TopicName, member: Member) -> None:
         """Let a member go."""
 
     def abandon(self, topic: TopicName, member: Member) -> None:
-        """Let a member go soon; a finalizer may call it."""
+        """Remove a member soon; safe to call from a finalizer."""
 
     def report(self, topic: TopicName, member: Member, *, released: Iterable[int] = ..., is_resting: bool = ...) -> Assignment:
-        """Take note that a member is alive and what it gives up, and return what it reads."""
+        """Record a member's heartbeat and released partitions, and return its assignment."""
 
     def commit(
         self,
@@ -221,7 +235,7 @@ class GroupCommands(Protocol):
         generations: Mapping[int, int] = ...,
         is_resting: bool = ...,
     ) -> int:
-        """Commit where a group goes on, for one of its members, and return the group's generation."""
+        """Commit a group's offsets for one of its members, and return the group's generation."""
 
     def list(self, topic: TopicName) -> builtins.list[Group]:
         """Return the groups of a topic."""
@@ -230,53 +244,100 @@ class GroupCommands(Protocol):
         """Return one group."""
 
     def delete(self, topic: TopicName, group: str) -> None:
-        """Forget everything a group has committed."""
+        """Delete a group and its committed offsets."""
 
     def seek(self, topic: TopicName, group: str, offsets: Mapping[int, int]) -> Group:
-        """Say where a group goes on."""
+        """Set a group's committed offsets."""
 
 
 class Transport(Protocol):
-    """Everything a client can ask for."""
+    """All commands of a log."""
 
     @property
     def streams(self) -> StreamCommands:
-        """What can be done with streams."""
+        """Stream commands."""
 
     @property
     def topics(self) -> TopicCommands:
-        """What can be done with topics."""
+        """Topic commands."""
 
     @property
     def partitions(self) -> PartitionCommands:
-        """What can be done with the partitions of a topic."""
+        """Partition commands."""
 
     @property
     def messages(self) -> MessageCommands:
-        """What can be done with messages."""
+        """Message commands."""
 
     @property
     def offsets(self) -> OffsetCommands:
-        """What can be done with committed offsets."""
+        """Commands for committed offsets."""
 
     @property
     def groups(self) -> GroupCommands:
-        """What can be done with consumer groups."""
+        """Consumer group commands."""
 
     @property
     def identity(self) -> str | None:
         """The UUID of this log, or None before its first write."""
 
     def close(self) -> None:
-        """Let go of what is behind."""
+        """Release the log or the connections."""
+
+
+@runtime_checkable
+class TopicNaming(Protocol):
+    """Further calls of a transport whose topics have names without a stream too."""
+
+    def topic_name(self, name: str) -> TopicName:
+        """Return the topic of a name without a slash."""
+
+
+@runtime_checkable
+class KeyPartitioning(Protocol):
+    """Further calls of a transport whose partitions have other numbers than ours, and whose keys choose others."""
+
+    @property
+    def first_partition(self) -> int:
+        """The number of each topic's first partition."""
+
+    def partition_of(self, key: bytes, partitions: int) -> int:
+        """Return the partition of a key."""
+
+
+@runtime_checkable
+class ClusterCounts(Protocol):
+    """A further call of a transport to a cluster."""
+
+    def stats(self) -> ClusterStats:
+        """Return the cluster's counts."""
+
+
+@runtime_checkable
+class OwnConnections(Protocol):
+    """Further calls of a transport whose producers and consumers have connections of their own."""
+
+    def for_producer(self) -> Transport:
+        """Return a transport to the same log for one producer, which closes it."""
+
+    def for_consumer(self) -> Transport:
+        """Return a transport to the same log for one consumer, which closes it."""
+
+
+@runtime_checkable
+class PreparedPolls(Protocol):
+    """Further message commands of a transport that polls partitions together."""
+
+    def prepare(self, topic: TopicName, positions: Mapping[int, int]) -> None:
+        """Prepare the polls of one consumer: partition -> offset."""
 
 
 @runtime_checkable
 class RemoteAccess(Protocol):
-    """What can be done besides, where a server is behind it."""
+    """Further calls of a transport to a server."""
 
     def open(self) -> None:
         """Connect."""
 
     def interrupt(self, thread: int) -> None:
-        """Have the call end soon that a thread is in, as if its connection had broken."""
+        """Interrupt a thread's current call, as if its connection had broken."""

@@ -1,8 +1,9 @@
-"""Worker: a thread in which an event loop's calls run that may take their time."""
+"""Worker: a thread that runs blocking calls of an event loop."""
 
 from __future__ import annotations
 
 import asyncio
+import contextvars
 import functools
 import threading
 from collections.abc import Callable, Iterator
@@ -11,6 +12,7 @@ from contextlib import suppress
 from typing import Final, ParamSpec, TypeVar
 
 from headstream.errors import ClosedError
+from headstream.interceptors.loop_bridge import WORKING_FOR
 
 __all__ = ["Worker", "slices_ms"]
 
@@ -19,14 +21,14 @@ _T = TypeVar("_T")
 
 _FIRST_SLICE_MS: Final = 125
 _LAST_SLICE_MS: Final = 1000
-_PATIENCE_S: Final = 2.0
-"""A call that was cancelled is interrupted when it has not ended by itself after so long, and again each time."""
+_CANCEL_TIMEOUT_S: Final = 2.0
+"""How long a cancelled call can take to end before it is interrupted, and between interrupts."""
 
 
 def slices_ms() -> Iterator[float]:
-    """Yield for how long to wait in one call, milliseconds, again and again: a wait that is cancelled ends within this time.
+    """Yield the duration of each successive wait, milliseconds: a cancelled wait ends within this time.
 
-    Soon at first, later when it has been long, since a thousand that wait for ever are to cost next to nothing.
+    Short at first, longer later, so that a thousand idle waits cost almost nothing.
     """
     slice_ms = _FIRST_SLICE_MS
     while True:
@@ -35,11 +37,11 @@ def slices_ms() -> Iterator[float]:
 
 
 class Worker:
-    """One thread that calls run in.
+    """One thread that runs calls.
 
     Args:
-        name: Of what it works for.
-        interrupt: Has the call end soon that a thread of this number is in.
+        name: The name of its owner.
+        interrupt: Interrupts the current call of the thread with this number.
     """
 
     def __init__(self, name: str, interrupt: Callable[[int], None]) -> None:
@@ -50,23 +52,26 @@ class Worker:
         self.is_closed = False
 
     async def run(self, call: Callable[_P, _T], *args: _P.args, **kwargs: _P.kwargs) -> _T:
-        """Run a call in the thread and return what it returns."""
+        """Run a call in the thread, with the caller's context variables, and return what it returns."""
         if self.is_closed:
             raise ClosedError(f"the {self._name} is closed", advice="Connect again, or make another")
-        future = asyncio.get_running_loop().run_in_executor(self._pool, functools.partial(self._work, call, *args, **kwargs))
+        loop = asyncio.get_running_loop()
+        work = functools.partial(self._work, loop, call, *args, **kwargs)
+        future = loop.run_in_executor(self._pool, contextvars.copy_context().run, work)
         try:
             return await asyncio.shield(future)
         except asyncio.CancelledError:
             while not future.done():
                 with suppress(asyncio.CancelledError):
-                    await asyncio.wait({future}, timeout=_PATIENCE_S)
+                    await asyncio.wait({future}, timeout=_CANCEL_TIMEOUT_S)
                     if not future.done():
                         self._interrupt(self._thread)
-            future.exception()  # the cancellation is what the caller hears of
+            future.exception()  # the caller gets the cancellation instead
             raise
 
-    def _work(self, call: Callable[_P, _T], *args: _P.args, **kwargs: _P.kwargs) -> _T:
+    def _work(self, loop: asyncio.AbstractEventLoop, call: Callable[_P, _T], *args: _P.args, **kwargs: _P.kwargs) -> _T:
         self._thread = threading.get_ident()
+        WORKING_FOR.set(loop)
         return call(*args, **kwargs)
 
     def close(self) -> None:

@@ -1,7 +1,7 @@
 """Bytes to values or columns and back: pure and total, any input gives a value or a DecodeError.
 
-The hot path (`batch/`, `avro`, `envelopes`) is compiled where a compiler was there at installation, and
-runs interpreted elsewhere; see mode.
+The kernels (`batch/`, `avro`, `envelopes`) are compiled if a compiler was present at installation, and
+interpreted otherwise; see mode.
 """
 
 from headstream.codec import mode

@@ -4,16 +4,16 @@
     polled   offset u64 | state u8 | timestamp u64 | id u128 | crc32(payload) u32
              | headers_length u32 | headers | payload_length u32 | payload
 
-The headers are a block as model/header_block.py draws it. A message that was decoded has them unopened: that they can
-be opened is checked, with everything in them, before the message is handed out.
+The headers are a block of model/header_block.py. A decoded message has its headers unopened; the block is validated
+completely before the message is returned.
 
 The dialect `binary-first` is the format before state and checksum were added to a polled message:
 
     polled   offset u64 | timestamp u64 | id u128 | headers_length u32 | headers | payload_length u32 | payload
 
-What the format has no field for travels as a reserved header: a message's key as `hs.key` (raw), always the
-first; a null payload as `hs.null` (bool, true), after the key or else the first, with no bytes of payload.
-Only in these places do they stand for key and null; elsewhere they are headers like any other.
+Values without a field in the format are reserved headers: a message's key is `hs.key` (raw), always the first; a null
+payload is `hs.null` (bool, true), right after the key's header or else the first, with an empty payload. In any other
+position these are ordinary headers.
 """
 
 from __future__ import annotations
@@ -26,7 +26,7 @@ from headstream.codec.batch.headers import is_block
 from headstream.codec.buffer import BytesLike, Reader
 from headstream.errors import HeaderError, InvalidInputError
 from headstream.model.header_values import HeaderKind, HeaderValue
-from headstream.model.headers import NO_HEADERS, Headers, unopened
+from headstream.model.headers import NO_HEADERS, Headers, undecoded_headers
 from headstream.model.message import Message, MessageState, ReceivedMessage, stored_message
 from headstream.model.reserved import KEY_HEADER, NULL_HEADER
 
@@ -41,7 +41,7 @@ __all__ = [
 ]
 
 Dialect: TypeAlias = Literal["binary", "binary-first"]
-"""How a polled message is spelled: with state and checksum, or as before they were added."""
+"""The format of a polled message: with state and checksum, or the one before them."""
 
 _U32: Final = struct.Struct("<I")
 _SENT_HEAD: Final = struct.Struct("<16sI")
@@ -57,13 +57,13 @@ def encode_headers(headers: Headers) -> bytes:
     """Return a header block, without its length.
 
     Args:
-        headers: The headers; order and repeats are kept.
+        headers: The headers; order and repeats are preserved.
     """
     return headers.as_bytes()
 
 
 def decode_headers(data: BytesLike, at: int = 0) -> Headers:
-    """Return the headers of a block, reserved ones included; kinds this version does not know keep their bytes.
+    """Return the headers of a block, reserved ones included; unknown kinds retain their bytes.
 
     Args:
         data: Bytes that end with the block.
@@ -77,13 +77,13 @@ def decode_headers(data: BytesLike, at: int = 0) -> Headers:
 
 
 def encode_sent(messages: Iterable[Message]) -> bytes:
-    """Return messages as a client sends them.
+    """Return messages in the format of a send.
 
     Args:
         messages: Their id, key, headers and payload are written.
 
     Raises:
-        HeaderError: a message's first header would be read back as its key or its null payload.
+        HeaderError: a message's first header would be decoded as its key or its null payload.
     """
     parts: list[bytes] = []
     for message in messages:
@@ -93,7 +93,7 @@ def encode_sent(messages: Iterable[Message]) -> bytes:
 
 
 def decode_sent(data: BytesLike) -> list[Message]:
-    """Return the messages that a client sent.
+    """Return the messages of a send.
 
     Args:
         data: Sent messages, back to back.
@@ -111,15 +111,15 @@ def decode_sent(data: BytesLike) -> list[Message]:
 
 
 def encode_polled(messages: Iterable[Message], *, dialect: Dialect = "binary") -> bytes:
-    """Return messages as a log stores and delivers them.
+    """Return messages in the format of the log and of polls.
 
     Args:
-        messages: Messages that have an offset and a timestamp; the checksum is written as it is.
-        dialect: `binary`, or `binary-first`, which has no room for a state or a checksum.
+        messages: Messages with an offset and a timestamp; the checksum is written unchanged.
+        dialect: `binary`, or `binary-first`, which cannot hold a state or a checksum.
 
     Raises:
         InvalidInputError: a message has no offset or timestamp, or one out of range, or the dialect cannot hold its state.
-        HeaderError: a message's first header would be read back as its key or its null payload.
+        HeaderError: a message's first header would be decoded as its key or its null payload.
     """
     parts: list[bytes] = []
     for message in messages:
@@ -138,7 +138,7 @@ def encode_polled(messages: Iterable[Message], *, dialect: Dialect = "binary") -
                 f"offset {offset}, timestamp {timestamp} or checksum {message.checksum} is out of range"
             ) from None
         if dialect == "binary-first" and state != MessageState.AVAILABLE:
-            raise InvalidInputError(f"the dialect binary-first has no room for the state of the message at offset {offset}")
+            raise InvalidInputError(f"the dialect binary-first cannot hold the state of the message at offset {offset}")
         parts.append(head[:-4])
         parts += body
     return b"".join(parts)
@@ -151,8 +151,8 @@ def decode_polled(
 
     Args:
         data: Messages, back to back.
-        topic: `stream/topic`, given to every message.
-        partition: Given to every message.
+        topic: `stream/topic`, set in every message.
+        partition: Set in every message.
         dialect: `binary`, or `binary-first`, where every message is available and its checksum is computed.
 
     Raises:
@@ -164,7 +164,7 @@ def decode_polled(
     while at < size:
         block_at = at + head.size
         if block_at > size:
-            Reader(data, at).pull_struct(head, "a polled message")  # says that it is cut short
+            Reader(data, at).pull_struct(head, "a polled message")  # raises the DecodeError
         if dialect == "binary":
             offset, state, timestamp, message_id, checksum, block_size = head.unpack_from(view, at)
         else:
@@ -173,7 +173,7 @@ def decode_polled(
         payload_at = block_at + block_size + 4
         at = payload_at + _U32.unpack_from(view, payload_at - 4)[0] if payload_at <= size else size + 1
         if at > size:
-            _pull_body(Reader(data, block_at), block_size)  # says what is cut short
+            _pull_body(Reader(data, block_at), block_size)  # raises the DecodeError
         payload: bytes | None = bytes(view[payload_at:at])
         key, headers = None, NO_HEADERS
         if block_size:
@@ -200,12 +200,12 @@ def _body(message: Message) -> tuple[bytes, bytes, bytes, bytes]:
 
 
 def _check_reserved(message: Message, block: bytes) -> None:
-    """Refuse ordinary headers that stand where a key or a null payload would."""
+    """Reject ordinary headers in the position of a key or a null payload."""
     if message.key is None and block.startswith(_KEY_BEGIN):
-        raise HeaderError(f"the header {KEY_HEADER!r} in the first place is the message's key", advice="Give it as key")
+        raise HeaderError(f"the header {KEY_HEADER!r} in the first position is reserved for the key", advice="Give it as key")
     if not message.payload and block.startswith(_NULL_WHOLE):
         raise HeaderError(
-            f"the header {NULL_HEADER!r} in the first place makes an empty payload null", advice="Give None as the payload"
+            f"the header {NULL_HEADER!r} in the first position makes an empty payload null", advice="Give None as the payload"
         )
 
 
@@ -218,10 +218,10 @@ def _pull_body(reader: Reader, headers_size: int) -> tuple[bytes | None, Headers
 
 
 def _take_reserved(block: bytes, at: int, payload: bytes | None) -> tuple[bytes | None, Headers, bytes | None]:
-    """Return key, headers and payload of a message with the header block that begins at byte `at` of the input."""
-    headers = unopened(block, at)
+    """Return key, headers and payload of a message whose header block begins at byte `at` of the input."""
+    headers = undecoded_headers(block, at)
     if not is_block(block):
-        headers.items()  # says what is wrong, and where
+        headers.items()  # raises the DecodeError with its position
     if block[4:7] != b"hs.":
         return None, headers, payload
     key, begin = None, 0
@@ -233,13 +233,13 @@ def _take_reserved(block: bytes, at: int, payload: bytes | None) -> tuple[bytes 
         payload = None
         begin += len(_NULL_WHOLE)
     if begin:
-        headers = unopened(block[begin:], at + begin) if begin < len(block) else NO_HEADERS
+        headers = undecoded_headers(block[begin:], at + begin) if begin < len(block) else NO_HEADERS
     return key, headers, payload
 
 
 def _open(block: bytes, at: int) -> Headers:
-    """Return the headers of a block that is checked as a whole."""
-    headers = unopened(block, at) if block else NO_HEADERS
+    """Return the headers of a block, after validating it completely."""
+    headers = undecoded_headers(block, at) if block else NO_HEADERS
     if not is_block(block):
-        headers.items()  # says what is wrong, and where
+        headers.items()  # raises the DecodeError with its position
     return headers

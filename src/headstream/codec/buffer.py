@@ -1,7 +1,7 @@
 """Bounded reading and writing of little-endian bytes.
 
-No length is believed before it is compared with what is there: a Reader gives a value or a DecodeError
-that says which field, at which byte, how many bytes it needs and how many there are.
+Every length is compared with the remaining bytes before it is used: a Reader returns a value or raises a DecodeError
+with the field, its byte position, the needed bytes and the present ones.
 """
 
 from __future__ import annotations
@@ -17,23 +17,21 @@ __all__ = ["BytesLike", "Reader", "Writer"]
 BytesLike: TypeAlias = bytes | bytearray | memoryview | mmap.mmap
 """Any buffer in one piece."""
 
-_U16: Final = struct.Struct("<H")
 _U32: Final = struct.Struct("<I")
 _U64: Final = struct.Struct("<Q")
 _F32: Final = struct.Struct("<f")
-_F64: Final = struct.Struct("<d")
 
 
 class Reader:
     """A cursor over bytes.
 
     Args:
-        data: The bytes; nothing is copied until it is pulled.
+        data: The bytes; they are copied only when pulled.
         at: The byte position to begin at.
-        end: The byte position to end at; the end of the data if None.
+        end: The byte position to end at; None for the end of the data.
 
     Raises:
-        DecodeError: the positions are not within the data.
+        DecodeError: the positions are outside the data.
     """
 
     __slots__ = ("_view", "at", "end")
@@ -44,7 +42,7 @@ class Reader:
         self.at = at
         self.end = len(view) if end is None else end
         if not 0 <= at <= self.end <= len(view):
-            raise DecodeError("the range is not within the data", at, self.end - at, len(view) - at)
+            raise DecodeError("the range is outside the data", at, self.end - at, len(view) - at)
 
     @property
     def remaining(self) -> int:
@@ -62,19 +60,14 @@ class Reader:
         """Return the fields of a fixed layout.
 
         Args:
-            layout: The fields, as struct has them.
-            what: What they are, for the error.
+            layout: The struct layout of the fields.
+            what: The name of the fields, for the error.
         """
         return layout.unpack_from(self._view, self._step(layout.size, what))
 
     def pull_u8(self, what: str) -> int:
         """Return an unsigned 8-bit number; `what` names it in the error."""
         return self._view[self._step(1, what)]
-
-    def pull_u16(self, what: str) -> int:
-        """Return an unsigned 16-bit number; `what` names it in the error."""
-        value: int = _U16.unpack_from(self._view, self._step(2, what))[0]
-        return value
 
     def pull_u32(self, what: str) -> int:
         """Return an unsigned 32-bit number; `what` names it in the error."""
@@ -86,19 +79,9 @@ class Reader:
         value: int = _U64.unpack_from(self._view, self._step(8, what))[0]
         return value
 
-    def pull_u128(self, what: str) -> int:
-        """Return an unsigned 128-bit number; `what` names it in the error."""
-        at = self._step(16, what)
-        return int.from_bytes(self._view[at : at + 16], "little")
-
     def pull_f32(self, what: str) -> float:
         """Return a 32-bit IEEE 754 number; `what` names it in the error."""
         value: float = _F32.unpack_from(self._view, self._step(4, what))[0]
-        return value
-
-    def pull_f64(self, what: str) -> float:
-        """Return a 64-bit IEEE 754 number; `what` names it in the error."""
-        value: float = _F64.unpack_from(self._view, self._step(8, what))[0]
         return value
 
     def pull_bytes(self, size: int, what: str) -> bytes:
@@ -115,11 +98,11 @@ class Reader:
         """Return the next `size` bytes as UTF-8 text.
 
         Args:
-            size: How many bytes.
-            what: What the text is, for the error.
+            size: The number of bytes.
+            what: The name of the text, for the error.
 
         Raises:
-            DecodeError: there are fewer bytes, or they are not UTF-8.
+            DecodeError: fewer bytes remain, or they are not UTF-8.
         """
         at = self._step(size, what)
         try:
@@ -136,20 +119,20 @@ class Reader:
         return self.pull_text(self.pull_u32(f"the length of {what}"), what)
 
     def pull_end(self, what: str) -> None:
-        """Make sure that nothing is left.
+        """Check that all bytes are consumed.
 
         Args:
-            what: What should have ended, for the error.
+            what: The name of the last field, for the error.
 
         Raises:
-            DecodeError: bytes are left.
+            DecodeError: bytes remain.
         """
         if self.at != self.end:
             raise DecodeError(f"{self.end - self.at} bytes too many after {what}", self.at)
 
 
 class Writer:
-    """Bytes that grow, little-endian."""
+    """A growing buffer of little-endian fields."""
 
     __slots__ = ("_data",)
 
@@ -166,53 +149,41 @@ class Writer:
             raise InvalidInputError(f"{value} is not an unsigned {8 * size}-bit number") from None
 
     def push_u8(self, value: int) -> None:
-        """Add an unsigned 8-bit number; InvalidInputError where it is out of range, as in the following."""
+        """Append an unsigned 8-bit number; InvalidInputError if it is out of range, as in the following."""
         self._push_int(value, 1)
 
-    def push_u16(self, value: int) -> None:
-        """Add an unsigned 16-bit number."""
-        self._push_int(value, 2)
-
     def push_u32(self, value: int) -> None:
-        """Add an unsigned 32-bit number."""
+        """Append an unsigned 32-bit number."""
         self._push_int(value, 4)
 
     def push_u64(self, value: int) -> None:
-        """Add an unsigned 64-bit number."""
+        """Append an unsigned 64-bit number."""
         self._push_int(value, 8)
 
-    def push_u128(self, value: int) -> None:
-        """Add an unsigned 128-bit number."""
-        self._push_int(value, 16)
-
     def push_f32(self, value: float) -> None:
-        """Add a 32-bit IEEE 754 number; InvalidInputError where it is too large for one."""
+        """Append a 32-bit IEEE 754 number; InvalidInputError if it is too large for one."""
         try:
             self._data += _F32.pack(value)
         except OverflowError:
             raise InvalidInputError(f"{value} is too large for a 32-bit float") from None
 
-    def push_f64(self, value: float) -> None:
-        """Add a 64-bit IEEE 754 number."""
-        self._data += _F64.pack(value)
-
     def push_bytes(self, value: BytesLike) -> None:
-        """Add bytes as they are."""
+        """Append bytes unchanged."""
         self._data += value
 
     def push_text(self, value: str) -> None:
-        """Add a text as UTF-8, without a length; InvalidInputError where UTF-8 cannot spell it, as in the following."""
+        """Append a text as UTF-8, without a length; InvalidInputError if UTF-8 cannot encode it, as in the following."""
         try:
             self._data += value.encode("utf-8")
         except UnicodeEncodeError as error:
-            raise InvalidInputError(f"character {error.start} of {value[:40]!r} has no UTF-8 spelling") from None
+            raise InvalidInputError(f"UTF-8 cannot encode character {error.start} of {value[:40]!r}") from None
 
     def push_text8(self, value: str) -> None:
-        """Add the length of a text in one byte and the text."""
+        """Append the length of a text in one byte and the text."""
         self._push_sized(value, 1)
 
     def push_text32(self, value: str) -> None:
-        """Add the length of a text in four bytes and the text."""
+        """Append the length of a text in four bytes and the text."""
         self._push_sized(value, 4)
 
     def _push_sized(self, value: str, size: int) -> None:
@@ -229,5 +200,5 @@ class Writer:
         self._data[at : at + size] = length.to_bytes(size, "little")
 
     def to_bytes(self) -> bytes:
-        """Return all that was pushed."""
+        """Return all appended bytes."""
         return bytes(self._data)

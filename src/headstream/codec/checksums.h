@@ -1,15 +1,15 @@
-/* CRC-32 (as zlib has it) and CRC-32C (Castagnoli) for the compiled kernels.
+/* CRC-32 (zlib's) and CRC-32C (Castagnoli) for the compiled kernels.
  *
- * Both are reflected CRCs of 32 bits, so one piece of code does both; `struct hs_polynomial` is all that
- * differs. A checksum is made by folding: the input is a polynomial over GF(2), and a piece of it that
- * lies d bits ahead may be replaced by its product with x^d mod P, which PCLMULQDQ computes.
+ * Both are reflected CRCs of 32 bits, so the same code computes both; they differ only in `struct hs_polynomial`.
+ * A checksum is computed by folding: the input is a polynomial over GF(2), and a piece of it that
+ * lies d bits ahead can be replaced by its product with x^d mod P, which PCLMULQDQ computes.
  *
  *     level 0   any CPU            eight tables, eight bytes a step
  *     level 1   x86-64 PCLMULQDQ   4 x 128 bits a step
  *     level 2   x86-64 VPCLMULQDQ  4 x 512 bits a step, for inputs of 256 bytes and more
  *
  * The constants are x^n mod P, bit-reflected and shifted left by one: `fold[i]` holds n = d + 32 and
- * n = d - 32 for a distance of d bits. tests/unit/codec/test_checksums_header.py computes them anew.
+ * n = d - 32 for a distance of d bits. tests/unit/codec/test_checksums_header.py recomputes them.
  */
 #ifndef HEADSTREAM_CHECKSUMS_H
 #define HEADSTREAM_CHECKSUMS_H
@@ -80,7 +80,7 @@ static void hs_fill_tables(struct hs_polynomial *polynomial) {
     }
 }
 
-/* Runs when the module is loaded, before anything can ask for a checksum. */
+/* Runs when the module is loaded, before the first checksum. */
 __attribute__((constructor)) static void hs_prepare_checksums(void) {
     hs_fill_tables(&hs_ieee);
     hs_fill_tables(&hs_castagnoli);
@@ -97,7 +97,7 @@ static inline uint32_t hs_little32(const unsigned char *p) {
     return (uint32_t)p[0] | (uint32_t)p[1] << 8 | (uint32_t)p[2] << 16 | (uint32_t)p[3] << 24;
 }
 
-/* `state` is the complement of a checksum, here and in all that follows. */
+/* `state` is the complement of a checksum, here and in the following functions. */
 static uint32_t hs_crc_tables(const struct hs_polynomial *polynomial, const unsigned char *p, size_t size, uint32_t state) {
     const uint32_t(*t)[256] = polynomial->table;
     for (; size >= 8; p += 8, size -= 8) {
@@ -124,14 +124,14 @@ HS_INLINE_SSE __m128i hs_constants(const struct hs_polynomial *polynomial, int d
     return _mm_loadu_si128((const __m128i *)polynomial->fold[distance]);
 }
 
-/* 16 bytes and what is left of the input, 0 to 15 bytes, to 32 bits. `p` has at least 16 bytes before its end. */
+/* Reduce 16 bytes and the rest of the input, 0 to 15 bytes, to 32 bits. `p` has at least 16 bytes before its end. */
 HS_INLINE_SSE uint32_t hs_finish(const struct hs_polynomial *polynomial, __m128i x, const unsigned char *p, size_t size) {
     static const unsigned char shifts[48] __attribute__((aligned(16))) = {
         0x80, 0x80, 0x80, 0x80, 0x80, 0x80, 0x80, 0x80, 0x80, 0x80, 0x80, 0x80, 0x80, 0x80, 0x80, 0x80,
         0,    1,    2,    3,    4,    5,    6,    7,    8,    9,    10,   11,   12,   13,   14,   15,
         0x80, 0x80, 0x80, 0x80, 0x80, 0x80, 0x80, 0x80, 0x80, 0x80, 0x80, 0x80, 0x80, 0x80, 0x80, 0x80};
     if (size > 0) {
-        /* The first `size` of the 16 bytes move ahead; the others and the rest of the input make 16 again. */
+        /* The first `size` of the 16 bytes are folded ahead; the others and the rest of the input are 16 bytes again. */
         __m128i ahead = _mm_shuffle_epi8(x, _mm_loadu_si128((const __m128i *)(shifts + size)));
         __m128i keep = _mm_shuffle_epi8(x, _mm_loadu_si128((const __m128i *)(shifts + 16 + size)));
         __m128i mask = _mm_cmpgt_epi8(_mm_loadu_si128((const __m128i *)(shifts + 16 + size)), _mm_set1_epi8(-1));
@@ -187,7 +187,7 @@ HS_AVX512 static inline unsigned char *hs_store_256(unsigned char *target, __m51
     return target + 256;
 }
 
-/* At least 256 bytes, which are also copied to `target` where that is not NULL: loads, stores and folds overlap. */
+/* At least 256 bytes, which are also copied to `target` unless it is NULL: loads, stores and folds overlap. */
 static inline __attribute__((always_inline, target("vpclmulqdq,pclmul,avx512f,avx512vl,avx512bw"))) uint32_t hs_copy_crc_512(
     const struct hs_polynomial *polynomial, unsigned char *target, const unsigned char *p, size_t size, uint32_t state) {
     __m512i x = _mm512_loadu_si512(p), x1 = _mm512_loadu_si512(p + 64);

@@ -6,10 +6,10 @@
                "timestamp": 1700000000000000, "id": 162, "checksum": 907060870, "headers": HEADERS, "payload": base64}, ...]}
     HEADERS   {"trace": {"kind": "string", "value": base64}, ...} or null
 
-A header's value is the base64 of the bytes it has in the binary transport, whatever its kind; kinds and states go by
-their names, those that have none as `unknown(n)`. Ids are integers of up to 128 bits, times microseconds since 1970 UTC.
-Headers that are absent, null or {} are the same: none. An object has no order and no repeats: a repeated key is refused,
-and the reserved headers `hs.key` and `hs.null` are what they are wherever they stand (they are written first).
+A header's value is the base64 of its bytes in the binary transport, for every kind; kinds and states are given by name,
+unknown ones as `unknown(n)`. Ids are integers of up to 128 bits, times microseconds since 1970 UTC.
+Headers that are absent, null or {} are the same: no headers. An object has no order and no repeats: a repeated key is an
+error, and the reserved headers `hs.key` and `hs.null` keep their meaning in any position (they are written first).
 """
 
 from __future__ import annotations
@@ -29,8 +29,8 @@ from headstream.model.partitioning import Partitioning, PartitioningKind
 from headstream.model.reserved import KEY_HEADER, NULL_HEADER
 
 __all__ = [
-    "PolledMessages",
-    "SentMessages",
+    "JsonPoll",
+    "JsonSend",
     "decode_headers",
     "decode_message",
     "decode_polled",
@@ -47,18 +47,18 @@ _MAX_U32: Final = (1 << 32) - 1
 _INVALID_KEY: Final = 4018
 _INVALID_NUMBER: Final = 82
 _INVALID_VALUE_LENGTH: Final = 4028
-"""By which number a server says that a key, a partition's number, or the value of a partitioning cannot be one."""
+"""The Iggy statuses of an invalid key, an invalid partition number, and a partitioning value of a wrong length."""
 
 
-class SentMessages(NamedTuple):
-    """What a client sends: messages, and which partition they go to."""
+class JsonSend(NamedTuple):
+    """The messages of a send, and their partitioning."""
 
     partitioning: Partitioning
     messages: list[Message]
 
 
-class PolledMessages(NamedTuple):
-    """What a poll brings: messages, the partition they are from, and its newest offset."""
+class JsonPoll(NamedTuple):
+    """The messages of a poll's reply, their partition, and its newest offset."""
 
     partition: int
     current_offset: int
@@ -66,147 +66,150 @@ class PolledMessages(NamedTuple):
 
 
 def encode_headers(headers: Headers, *, keep_last: bool = False) -> dict[str, Any] | None:
-    """Return headers as the JSON transport has them, None for none.
+    """Return headers as a JSON object, None for no headers.
 
     Args:
-        headers: Without a repeated key, unless
-        keep_last: only the last of those with one key is wanted, as Iggy's servers keep it.
+        headers: Without a repeated key, unless keep_last is set.
+        keep_last: Whether to write only the last header of each key, as Iggy's servers do.
 
     Raises:
-        HeaderError: a key repeats, which a JSON object cannot hold, or a value is of a kind that only another dialect has.
+        HeaderError: a key repeats, which a JSON object cannot hold, or a value's kind exists only in another dialect.
     """
-    spelled: dict[str, Any] = {}
+    json_value: dict[str, Any] = {}
     for key, value in headers.items():
-        if key in spelled and not keep_last:
+        if key in json_value and not keep_last:
             raise HeaderError(
                 f"the header {key!r} repeats, which a JSON object cannot hold",
                 advice="Send it through the binary transport, or convert with on_loss='drop', which keeps the last",
             )
         if value.kind > 255:
             raise HeaderError(f"the JSON transport has no kind {value.kind_name}", where=f"header {key!r}")
-        spelled[key] = {"kind": value.kind_name, "value": base64.b64encode(value.data).decode("ascii")}
-    return spelled or None
+        json_value[key] = {"kind": value.kind_name, "value": base64.b64encode(value.data).decode("ascii")}
+    return json_value or None
 
 
 def decode_headers(document: object, where: str = "headers") -> Headers:
-    """Return the headers that a decoded JSON value spells; None and {} are none.
+    """Return the headers of a decoded JSON value; None and {} are no headers.
 
     Args:
-        document: What stands after "headers".
-        where: Its place in the document, for errors.
+        document: The value of the member "headers".
+        where: Its path in the document, for errors.
 
     Raises:
-        DecodeError: it does not spell headers; the text names the place.
+        DecodeError: the value is invalid; `where` has the path.
     """
     if document is None:
         return Headers()
     if not isinstance(document, dict):
         raise DecodeError(f"headers are an object or null, not {_name(document)}", 0, where=where)
     pairs = []
-    for key, spelled in document.items():
+    for key, json_value in document.items():
         place = f"{where}[{key!r:.60}]"
-        if not isinstance(spelled, dict) or not isinstance(spelled.get("kind"), str):
+        if not isinstance(json_value, dict) or not isinstance(json_value.get("kind"), str):
             raise DecodeError("a header is an object with a kind, by name, and a value", 0, where=place)
-        data = _decode_base64(spelled.get("value"), f"{place}.value")
+        data = _decode_base64(json_value.get("value"), f"{place}.value")
         try:
-            value = HeaderValue(parse_kind(spelled["kind"].lower()), data)  # clients in Java write String
+            value = HeaderValue(parse_kind(json_value["kind"].lower()), data)  # Java clients write `String`
         except HeaderError as error:
             raise DecodeError(error.what, 0, where=place, advice=error.advice) from None
         try:
             pairs.append((check_key(key), value))
         except HeaderError as error:
-            raise _refused(error, place, _INVALID_KEY) from None
+            raise _error_with_status(error, place, _INVALID_KEY) from None
     return Headers(pairs)
 
 
 def encode_sent(messages: Iterable[Message], partitioning: Partitioning | None = None) -> bytes:
-    """Return messages as a client sends them.
+    """Return messages in the format of a send.
 
     Args:
         messages: Their id, key, headers and payload are written.
-        partitioning: Which partition they go to; balanced if None.
+        partitioning: How the partition is chosen; None for balanced.
 
     Raises:
-        HeaderError: the headers of a message cannot be spelled.
+        HeaderError: JSON cannot represent the headers of a message.
     """
     where = partitioning if partitioning is not None else Partitioning.balanced()
     document = {
         "partitioning": {"kind": where.kind.name.lower(), "value": base64.b64encode(where.value).decode("ascii")},
-        "messages": [{"id": message.id, **_spell_body(message)} for message in messages],
+        "messages": [{"id": message.id, **_body_to_json(message)} for message in messages],
     }
     return encode_json(document)
 
 
-def decode_sent(data: BytesLike) -> SentMessages:
-    """Return what a client sent.
+def decode_sent(data: BytesLike) -> JsonSend:
+    """Return the content of a send.
 
     Args:
         data: The whole document, UTF-8.
 
     Raises:
-        DecodeError: it is not JSON, or not messages; the text names the place.
+        DecodeError: the data is not JSON, or not messages; `where` has the path.
     """
     document = _decode_object(data)
-    spelled = document.get("partitioning")
-    if not isinstance(spelled, dict):
+    json_value = document.get("partitioning")
+    if not isinstance(json_value, dict):
         raise DecodeError("partitioning is an object with kind and value", 0, where="partitioning")
     names = {kind.name.lower(): kind for kind in PartitioningKind}
-    kind = spelled.get("kind")
+    kind = json_value.get("kind")
     if not isinstance(kind, str) or kind not in names:
         raise DecodeError(f"a kind of partitioning is one of {', '.join(names)}, not {kind!r:.40}", 0, where="partitioning.kind")
     try:
-        partitioning = Partitioning(names[kind], _decode_base64(spelled.get("value", ""), "partitioning.value"))
+        partitioning = Partitioning(names[kind], _decode_base64(json_value.get("value", ""), "partitioning.value"))
     except InvalidInputError as error:
         is_number = names[kind] is PartitioningKind.PARTITION_ID
-        raise _refused(error, "partitioning.value", _INVALID_NUMBER if is_number else _INVALID_VALUE_LENGTH) from None
+        raise _error_with_status(error, "partitioning.value", _INVALID_NUMBER if is_number else _INVALID_VALUE_LENGTH) from None
     messages = []
     for number, item in enumerate(_messages_of(document)):
         where = f"messages[{number}]"
         key, headers, payload = _read_body(item, where)
         message_id = _read_number(item, "id", _MAX_ID, where, default=0)
         messages.append(Message(payload=payload, headers=headers, key=key, id=message_id))
-    return SentMessages(partitioning, messages)
+    return JsonSend(partitioning, messages)
 
 
 def encode_polled(messages: Iterable[Message], partition: int, current_offset: int, *, keep_last: bool = False) -> bytes:
-    """Return messages as a poll's reply has them.
+    """Return messages in the format of a poll's reply.
 
     Args:
-        messages: With offset and timestamp; the checksum is written as it is.
-        partition: The partition they are from.
+        messages: With offset and timestamp; the checksum is written unchanged.
+        partition: Their partition.
         current_offset: Its newest offset.
-        keep_last: Whether of headers that have one key the last is written, as Iggy's servers do, instead of none at all.
+        keep_last: Whether to write only the last header of each key, as Iggy's servers do, instead of raising.
 
     Raises:
-        InvalidInputError: a message has no offset or timestamp.
-        HeaderError: the headers of a message cannot be spelled.
+        InvalidInputError: a message has no offset or timestamp, or one out of range.
+        HeaderError: JSON cannot represent the headers of a message.
     """
-    spelled = []
+    json_value = []
     for message in messages:
         if message.offset is None or message.timestamp is None:
             raise InvalidInputError("a message without offset and timestamp was not polled", advice="Use encode_sent()")
-        spelled.append(
+        offset, timestamp, checksum = message.offset, message.timestamp, message.checksum
+        if not (0 <= offset <= _MAX_U64 and 0 <= timestamp <= _MAX_U64 and 0 <= checksum <= _MAX_U32):
+            raise InvalidInputError(f"offset {offset}, timestamp {timestamp} or checksum {checksum} is out of range")
+        json_value.append(
             {
-                "offset": message.offset,
+                "offset": offset,
                 "state": state_name(message.state),
-                "timestamp": message.timestamp,
+                "timestamp": timestamp,
                 "id": message.id,
-                "checksum": message.checksum,
-                **_spell_body(message, keep_last=keep_last),
+                "checksum": checksum,
+                **_body_to_json(message, keep_last=keep_last),
             }
         )
-    return encode_json({"partition_id": partition, "current_offset": current_offset, "messages": spelled})
+    return encode_json({"partition_id": partition, "current_offset": current_offset, "messages": json_value})
 
 
-def decode_polled(data: BytesLike, *, topic: str | None = None) -> PolledMessages:
-    """Return what a poll brought.
+def decode_polled(data: BytesLike, *, topic: str | None = None) -> JsonPoll:
+    """Return the content of a poll's reply.
 
     Args:
         data: The whole document, UTF-8.
-        topic: `stream/topic`, given to every message.
+        topic: `stream/topic`, set in every message.
 
     Raises:
-        DecodeError: it is not JSON, or not messages; the text names the place.
+        DecodeError: the data is not JSON, or not messages; `where` has the path.
     """
     document = _decode_object(data)
     partition = _read_number(document, "partition_id", _MAX_U32, "")
@@ -215,22 +218,22 @@ def decode_polled(data: BytesLike, *, topic: str | None = None) -> PolledMessage
         decode_message(item, topic=topic, partition=partition, where=f"messages[{number}]")
         for number, item in enumerate(_messages_of(document))
     ]
-    return PolledMessages(partition, current_offset, messages)
+    return JsonPoll(partition, current_offset, messages)
 
 
 def decode_message(
     document: object, *, topic: str | None = None, partition: int | None = None, where: str = "message"
 ) -> Message:
-    """Return the polled message that one decoded JSON object spells.
+    """Return the polled message of a decoded JSON object.
 
     Args:
         document: The object.
-        topic: `stream/topic`, given to the message.
-        partition: Given to the message.
-        where: Its place in the document, for errors.
+        topic: `stream/topic`, set in the message.
+        partition: Set in the message.
+        where: Its path in the document, for errors.
 
     Raises:
-        DecodeError: it does not spell one; the text names the place.
+        DecodeError: the object is invalid; `where` has the path.
     """
     if not isinstance(document, dict):
         raise DecodeError(f"a message is an object, not {_name(document)}", 0, where=where)
@@ -256,11 +259,11 @@ def decode_message(
     )
 
 
-def _spell_body(message: Message, *, keep_last: bool = False) -> dict[str, Any]:
+def _body_to_json(message: Message, *, keep_last: bool = False) -> dict[str, Any]:
     names = message.headers.keys()
     for name, field in ((KEY_HEADER, "key="), (NULL_HEADER, "payload=None")):
         if name in names and not keep_last:
-            raise HeaderError(f"the header {name!r} is reserved: an object has no first place for it", advice=f"Give {field}")
+            raise HeaderError(f"the header {name!r} is reserved in JSON, in any position", advice=f"Give {field}")
     reserved: list[tuple[str, HeaderValue]] = []
     if message.key is not None:
         reserved.append((KEY_HEADER, HeaderValue(HeaderKind.RAW, message.key)))
@@ -324,11 +327,11 @@ def _decode_base64(text: object, where: str) -> bytes:
         raise DecodeError("bytes that are not base64", 0, where=where) from None
 
 
-def _refused(error: HeadstreamError, where: str, status: int) -> DecodeError:
-    """Return the error for what is spelled as it should be, but cannot be; a server tells it by its number."""
-    refused = DecodeError(error.what, 0, where=where, advice=error.advice)
-    refused.status = status
-    return refused
+def _error_with_status(error: HeadstreamError, where: str, status: int) -> DecodeError:
+    """Return the error for a well-formed but invalid value, with its Iggy status."""
+    invalid = DecodeError(error.what, 0, where=where, advice=error.advice)
+    invalid.status = status
+    return invalid
 
 
 def _name(value: object) -> str:

@@ -1,4 +1,4 @@
-"""JSON documents out of messages, read strictly: what a value could lose on the way is refused by name."""
+"""Strict JSON encoding and decoding: a value that would be changed or lost is an error."""
 
 from __future__ import annotations
 
@@ -12,14 +12,14 @@ __all__ = ["decode_json", "encode_json"]
 
 
 def decode_json(data: bytes) -> Any:
-    """Return the JSON document in some bytes.
+    """Return the JSON document of some bytes.
 
     Args:
         data: UTF-8.
 
     Raises:
-        DecodeError: not JSON, not UTF-8 (lone surrogates included), a member that comes twice in one object (a dict
-            would lose one), or a number that Python has no value for.
+        DecodeError: not JSON, not UTF-8 (lone surrogates included), a repeated member of an object (a dict would lose
+            one), or a number out of Python's range.
     """
     try:
         text = data.decode()
@@ -27,39 +27,39 @@ def decode_json(data: bytes) -> Any:
         raise DecodeError("JSON that is not UTF-8", error.start) from None
     try:
         document = _DECODER.decode(text)
-        if "\\u" in text:  # only an escape can bring in half of a surrogate pair
+        if "\\u" in text:  # only an escape can contain half of a surrogate pair
             json.dumps(document, ensure_ascii=False).encode()
     except json.JSONDecodeError as error:
         raise DecodeError(f"not JSON: {error.msg}", len(text[: error.pos].encode())) from None
     except UnicodeEncodeError:
-        raise DecodeError("JSON with half of a surrogate pair, which is no character", 0) from None
+        raise DecodeError("JSON with half of a surrogate pair, which is not a character", 0) from None
     except ValueError as error:
-        raise DecodeError(f"JSON that cannot be kept as it is: {error}", 0) from None
+        raise DecodeError(f"JSON that cannot be decoded without loss: {error}", 0) from None
     except RecursionError:
-        raise DecodeError("JSON of too many levels", 0) from None
+        raise DecodeError("JSON that is nested too deeply", 0) from None
     return document
 
 
 def encode_json(document: Any) -> bytes:
-    """Return a document as compact UTF-8 JSON, its members in their order.
+    """Return a document as compact UTF-8 JSON, with its members in order.
 
     Args:
         document: Of dict, list, str, int, float, bool and None.
 
     Raises:
-        InvalidInputError: anything else in it, a NaN or infinity, or half of a surrogate pair.
+        InvalidInputError: it contains anything else, a NaN or infinity, or half of a surrogate pair.
     """
     try:
         return _ENCODER.encode(document).encode()
     except (TypeError, ValueError, RecursionError) as error:
-        raise InvalidInputError(f"a value that JSON cannot say: {error}") from None
+        raise InvalidInputError(f"JSON cannot represent the value: {error}") from None
 
 
 def _object(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
     document = dict(pairs)
     if len(document) != len(pairs):
         names = [name for name, _ in pairs]
-        raise ValueError(f"{next(name for name in names if names.count(name) > 1)!r} comes twice in one object")
+        raise ValueError(f"{next(name for name in names if names.count(name) > 1)!r} is repeated in an object")
     return document
 
 
@@ -74,6 +74,6 @@ def _constant(text: str) -> NoReturn:
     raise ValueError(f"{text} is not JSON")
 
 
-# Made once: to make one takes as long as a small document.
+# Created once: creating one takes as long as a small document.
 _DECODER: Final = json.JSONDecoder(object_pairs_hook=_object, parse_float=_number, parse_constant=_constant)
 _ENCODER: Final = json.JSONEncoder(ensure_ascii=False, allow_nan=False, separators=(",", ":"))

@@ -1,7 +1,7 @@
-"""Whether the hot path runs compiled or interpreted.
+"""Whether the kernels run compiled or interpreted.
 
-`HEADSTREAM_INTERPRETED=1` in the environment makes every module run from its Python source although a
-compiled one lies beside it: to debug, to compare, or to step around a bad build.
+`HEADSTREAM_INTERPRETED=1` in the environment runs every module from its Python source, even if a compiled one exists:
+for debugging, for comparisons, or to avoid a faulty build.
 """
 
 from __future__ import annotations
@@ -23,12 +23,12 @@ _has_warned = False
 
 
 class InterpretedFinder(importlib.abc.MetaPathFinder):
-    """Finds the modules of headstream by their Python source, never by a compiled file."""
+    """Finds the modules of headstream by their Python source, ignoring compiled files."""
 
     def find_spec(
         self, fullname: str, path: Sequence[str] | None, target: ModuleType | None = None
     ) -> importlib.machinery.ModuleSpec | None:
-        """Return where the source of a module is, or None for other modules and for packages."""
+        """Return the spec of a module's source, or None for other modules and for packages."""
         if not fullname.startswith(_PREFIX) or path is None:
             return None
         source = importlib.machinery.SourceFileLoader, importlib.machinery.SOURCE_SUFFIXES
@@ -39,39 +39,39 @@ class InterpretedFinder(importlib.abc.MetaPathFinder):
         return None
 
 
-def _is_asked_for() -> bool:
+def _is_requested() -> bool:
     return os.environ.get("HEADSTREAM_INTERPRETED", "") not in ("", "0")
 
 
 def choose() -> None:
-    """Make all modules run interpreted if the environment asks for it."""
-    if _is_asked_for():
+    """Run all modules interpreted if the environment asks for it."""
+    if _is_requested():
         sys.meta_path.insert(0, InterpretedFinder())
 
 
 def warn_if_interpreted() -> None:
-    """Warn once a process where the kernels run interpreted although the environment does not ask for that."""
+    """Warn once per process if the kernels run interpreted although the environment does not ask for it."""
     global _has_warned
-    if _has_warned or _is_asked_for() or compiled():
+    if _has_warned or _is_requested() or compiled():
         return
     _has_warned = True
     warnings.warn(
         "Headstream's kernels run interpreted, 20 to 100 times slower: the package was installed without a C compiler. Install "
         "one (Debian: apt-get install gcc python3-dev) and run: pip install --force-reinstall --no-deps headstream. "
-        "HEADSTREAM_INTERPRETED=1 takes it as it is",
+        "HEADSTREAM_INTERPRETED=1 silences this warning",
         RuntimeWarning,
         stacklevel=4,  # where connect() is called
     )
 
 
 def compiled() -> bool:
-    """Return whether the hot path runs compiled."""
-    spec = importlib.util.find_spec("headstream.codec.batch.stamp")
+    """Return whether the kernels are compiled."""
+    spec = importlib.util.find_spec("headstream.codec.batch.stored.stamp")
     return spec is not None and isinstance(spec.loader, importlib.machinery.ExtensionFileLoader)
 
 
 def describe() -> str:
-    """Return one line for `--version`: how the hot path runs, and what computes its checksums."""
+    """Return one line for `--version`: whether the kernels are compiled, and the instructions for checksums."""
     from headstream.codec.batch import checksum
 
     if not compiled():

@@ -1,7 +1,7 @@
 /* Loads, stores and copies of little-endian bytes for the compiled kernels.
  *
- * Each function has a twin of the same name in uncompiled_primitives.py, which is what the kernels use
- * where they run interpreted. Nothing here checks bounds: a kernel does, before it touches a byte.
+ * Each function has a twin of the same name in uncompiled_primitives.py, for interpreted kernels.
+ * Nothing here checks bounds: the kernels do, before they access a byte.
  */
 #ifndef HEADSTREAM_PRIMITIVES_H
 #define HEADSTREAM_PRIMITIVES_H
@@ -32,7 +32,7 @@ static inline unsigned int hs_load32(const unsigned char *p, long long at) {
     return HS_LITTLE32(value);
 }
 
-/* Whether value i of a column is null, by the bits of those that are there (Arrow's); columns without nulls have none. */
+/* Whether value i of a column is null, by its validity bitmap (Arrow's); without nulls the bitmap can be empty. */
 static inline int hs_is_null(const unsigned char *validity, int some_null, long long i) {
     return some_null && !(validity[i >> 3] >> (i & 7) & 1);
 }
@@ -87,7 +87,7 @@ static inline void hs_store_float64(unsigned char *p, long long at, double value
     hs_store64(p, at, bits);
 }
 
-/* Most copies are of a few bytes, which two overlapping moves do quicker than a call. */
+/* Most copies are of a few bytes, for which two overlapping moves are faster than a call. */
 static inline void hs_copy(unsigned char *target, long long at, const unsigned char *source, long long from, long long size) {
     unsigned char *to = target + at;
     const unsigned char *p = source + from;
@@ -123,7 +123,7 @@ static inline int hs_equal(const unsigned char *a, long long at, const unsigned 
     return memcmp(a + at, b + from, (size_t)size) == 0;
 }
 
-/* Below 0, 0 or above 0 as the first text sorts before, equals or sorts after the second, byte by byte. */
+/* Below 0, 0 or above 0 if the first text sorts before, equals or sorts after the second, byte by byte. */
 static inline int hs_compare(const unsigned char *a, long long at, long long a_size, const unsigned char *b, long long from,
                              long long b_size) {
     int order = memcmp(a + at, b + from, (size_t)(a_size < b_size ? a_size : b_size));
@@ -144,7 +144,7 @@ static inline int hs_is_ascii(const unsigned char *s, long long size) {
     return seen < 0x80;
 }
 
-/* How many bytes are UTF-8 (as Python's strict decoder takes it): `size` where all are. */
+/* The number of valid UTF-8 bytes (as Python's strict decoder defines them): `size` if all are. */
 static long long hs_utf8_walk(const unsigned char *s, long long size) {
     long long i = 0;
     while (i < size) {
@@ -168,13 +168,13 @@ static inline long long hs_utf8_size(const unsigned char *p, long long at, long 
     return hs_is_ascii(p + at, size) ? size : hs_utf8_walk(p + at, size);
 }
 
-/* The bytes that a header value of a kind has: -1 any number, -2 there is no such kind. */
+/* The width in bytes of a kind's values: -1 any, -2 for an unknown kind. */
 static inline int hs_kind_width(int kind) {
     static const signed char widths[16] = {-2, -1, -1, 1, 1, 2, 4, 8, 16, 1, 2, 4, 8, 16, 4, 8};
     return kind < 16 ? widths[kind] : kind == 64 ? 0 : kind == 65 ? 2 : -2;
 }
 
-/* Note where a fault is, what is needed and what is there; return the fault as a negative number. */
+/* Note a fault with its position, the needed and the present bytes; return it as a negative number. */
 static inline long long hs_note_fault(unsigned char *notes, int code, long long at, long long need, long long have) {
     hs_store64_signed(notes, 0, at);
     hs_store64_signed(notes, 8, need);
@@ -194,7 +194,7 @@ static inline void hs_store_head(unsigned char *p, long long at, unsigned long l
     hs_store32(p, at + 33, crc);
 }
 
-/* The next number of a splitmix64 sequence: add the golden ratio to the state, mix what comes out. */
+/* The next number of a splitmix64 sequence: add the golden ratio to the state, then mix. */
 static inline unsigned long long hs_mix64(unsigned long long state) {
     unsigned long long z = state + 0x9E3779B97F4A7C15ULL;
     z = (z ^ (z >> 30)) * 0xBF58476D1CE4E5B9ULL;
@@ -202,7 +202,7 @@ static inline unsigned long long hs_mix64(unsigned long long state) {
     return z ^ (z >> 31);
 }
 
-/* The first half of a UUID of version 7, but for its random bits: 48 bits of milliseconds, the highest byte first, and the 7. */
+/* The first half of a UUID of version 7 without its random bits: 48 bits of milliseconds, the highest byte first, and the 7. */
 static inline unsigned long long hs_uuid_time(unsigned long long time_ms) {
     unsigned long long value = 0x70;
     for (int i = 0; i < 6; i++) value = value << 8 | (time_ms >> 8 * i & 0xFF);
@@ -221,7 +221,7 @@ static inline void hs_store_uuid(unsigned char *target, long long at, const unsi
     }
 }
 
-/* Write a 128-bit number as decimal text of at most 40 characters; return how many. */
+/* Write a 128-bit number as decimal text of at most 40 characters; return its length. */
 static inline long long hs_store_decimal(unsigned char *target, long long at, const unsigned char *source, long long from,
                                          int is_signed) {
     uint32_t limbs[4];
@@ -253,7 +253,7 @@ static inline int hs_compare_keys(const unsigned char *p, long long a, long long
     return hs_compare(p, a, hs_load32(p, a - 4), p, b, hs_load32(p, b - 4));
 }
 
-/* Sort positions of keys by key, bytewise; equal keys stay in order. `entries` has room for twice as many. */
+/* Sort positions of keys by key, bytewise and stable. `entries` has space for twice as many. */
 static inline void hs_sort_keys(const unsigned char *p, unsigned char *entries, long long count) {
     unsigned char *from = entries, *to = entries + 8 * count;
     if (count <= 16) {
@@ -280,32 +280,32 @@ static inline void hs_sort_keys(const unsigned char *p, unsigned char *entries, 
     if (from != entries) memcpy(entries, from, (size_t)count * 8);
 }
 
-/* A bytearray whose bytes are not cleared: the kernel writes every one of them. NULL where memory is short. */
+/* A bytearray with undefined content, which the kernel overwrites. NULL if memory is short. */
 static inline PyObject *hs_new_bytes(long long size) {
     return PyByteArray_FromStringAndSize(NULL, (Py_ssize_t)size);
 }
 
-/* Where the bytes of a bytearray are, until it is resized. */
+/* A pointer to the bytes of a bytearray, valid until it is resized. */
 static inline unsigned char *hs_writable(PyObject *data) {
     return (unsigned char *)PyByteArray_AS_STRING(data);
 }
 
-/* The bytes from a byte position on. */
+/* A pointer to the bytes from a byte position. */
 static inline const unsigned char *hs_after(const unsigned char *p, long long at) {
     return p + at;
 }
 
-/* Where the bytes under a memoryview are, as long as the view lives; NULL and an exception where they are not in one piece. */
+/* A pointer to the bytes of a memoryview, valid while the view exists; NULL and an exception if they are not contiguous. */
 static inline const unsigned char *hs_readable(PyObject *view) {
     Py_buffer *buffer = PyMemoryView_GET_BUFFER(view);
     if (!PyBuffer_IsContiguous(buffer, 'C')) {
-        PyErr_SetString(PyExc_BufferError, "the buffer is not in one piece");
+        PyErr_SetString(PyExc_BufferError, "the buffer is not contiguous");
         return NULL;
     }
     return (const unsigned char *)buffer->buf;
 }
 
-/* The same of a memoryview that may be written to. */
+/* The same for a writable memoryview. */
 static inline unsigned char *hs_changeable(PyObject *view) {
     if (PyMemoryView_GET_BUFFER(view)->readonly) {
         PyErr_SetString(PyExc_BufferError, "the buffer is read-only");

@@ -1,14 +1,14 @@
 /* Numbers as decimal text for the compiled kernels.
  *
- * Each function has a twin of the same name in uncompiled_text_primitives.py. Spellings are checked by the kernel.
+ * Each function has a twin of the same name in uncompiled_text_primitives.py. The kernels validate texts first.
  */
 #ifndef HEADSTREAM_TEXT_PRIMITIVES_H
 #define HEADSTREAM_TEXT_PRIMITIVES_H
 
 #include "primitives.h"
 
-/* The double next to a decimal text of at most 63 characters; infinite where it is beyond all. Python's own reading, for the
- * C library's depends on the locale. */
+/* The double nearest to a decimal text of at most 63 characters; infinite if it is out of range. Uses Python's parser, since
+ * the C library's depends on the locale. */
 static inline double hs_parse_float(const unsigned char *p, long long at, long long size) {
     char text[64];
     memcpy(text, p + at, (size_t)size);
@@ -19,7 +19,7 @@ static inline double hs_parse_float(const unsigned char *p, long long at, long l
     return value;
 }
 
-/* Write the shortest decimal text, of at most 24 characters, that gives a double back; return how many, or -1 where memory is
+/* Write the shortest decimal text, of at most 24 characters, that decodes to a double; return its length, or -1 if memory is
  * short. */
 static inline long long hs_write_float(unsigned char *target, long long to, double value) {
     PyGILState_STATE state = PyGILState_Ensure();
@@ -43,13 +43,13 @@ static inline double hs_load_float64(const unsigned char *p, long long at) {
     return value;
 }
 
-/* Whether a double is finite and single precision holds no number near it. */
+/* Whether a double is finite and out of the range of single precision. */
 static inline int hs_is_beyond_float32(double value) {
     float narrow = (float)value;
     return narrow - narrow != 0.0f && value - value == 0.0;
 }
 
-/* Write a whole number, an optional minus and 1 to 39 digits, in so many little-endian bytes; return whether they hold it. */
+/* Write a whole number, an optional minus and 1 to 39 digits, in `width` little-endian bytes; return whether it fits. */
 static inline int hs_parse_whole(unsigned char *target, long long to, const unsigned char *p, long long at, long long size,
                                  long long width, int is_signed) {
     int negative = p[at] == '-', bits = (int)(8 * width) - is_signed;
@@ -68,7 +68,7 @@ static inline int hs_parse_whole(unsigned char *target, long long to, const unsi
         low = limbs[0] | limbs[1] << 32;
         high = limbs[2] | limbs[3] << 32;
     }
-    if (negative) { /* the magnitude less one, whose complement is the number */
+    if (negative) { /* the magnitude minus one, whose complement is the number */
         if (low == 0 && high == 0) {
             negative = 0;
         } else if (!is_signed) {
@@ -90,7 +90,7 @@ static inline int hs_parse_whole(unsigned char *target, long long to, const unsi
     return 1;
 }
 
-/* Write a whole number of so many little-endian bytes as text of at most 40 characters; return how many. */
+/* Write a whole number of `width` little-endian bytes as text of at most 40 characters; return its length. */
 static inline long long hs_write_whole(unsigned char *target, long long to, const unsigned char *p, long long at, long long width,
                                        int is_signed) {
     unsigned char number[16], text[20];

@@ -1,6 +1,6 @@
-"""What the kernels see as `cython` where they run interpreted, and what a type checker sees always.
+"""The `cython` module of the kernels when they run interpreted, and for type checkers always.
 
-Types are the Python types that stand for them, decorators return what they are given.
+C types are the corresponding Python types, decorators return their argument.
 """
 
 from __future__ import annotations
@@ -51,7 +51,7 @@ _T = TypeVar("_T")
 
 
 def declare(kind: object, value: _T) -> _T:
-    """Return the value of a number that compiled code keeps as a C variable."""
+    """Return the value of a number that is a C variable in compiled code."""
     return value
 
 
@@ -66,12 +66,12 @@ def inline(function: _F) -> _F:
 
 
 def exceptval(value: object = None, *, check: builtins.bool = True) -> Callable[[_F], _F]:
-    """Say which return value stands for an exception."""
+    """Declare the return value that signals an exception."""
     return cfunc
 
 
 class _Nogil:
-    """Both `@cython.nogil` and `with cython.nogil:`; interpreted code holds the lock."""
+    """Both `@cython.nogil` and `with cython.nogil:`; interpreted code holds the GIL."""
 
     def __call__(self, function: _F) -> _F:
         return function

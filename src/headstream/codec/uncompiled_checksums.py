@@ -1,13 +1,13 @@
-"""The checksums of the kernels where they run interpreted: same names and meaning as in checksums.h.
+"""The checksums of the interpreted kernels: the same names and meaning as in checksums.h.
 
-CRC-32 is zlib's. The standard library has no CRC-32C, and a loop over a table does 15 MB/s, so the bytes
-are taken as one long integer, a polynomial over GF(2) whose first bit is the highest power, and shortened
-before the table sees them. Castagnoli's polynomial P divides
+CRC-32 is zlib's. The standard library has no CRC-32C, and a table-driven loop reaches 15 MB/s, so the bytes
+are read as one long integer, a polynomial over GF(2) whose first bit is the highest power, and shortened
+before the table is used. Castagnoli's polynomial P divides
 
     x^6777 + x^484 + x^100 + 1    and    x^290 + x^136 + x^113 + x^107 + x^32 + 1
 
-so x^6777 may be replaced by the sum of the other three; and as squaring is linear over GF(2), the same
-holds with all exponents doubled, any number of times. Each step so removes about half of what is left with
+so x^6777 can be replaced by the sum of the other three; and as squaring is linear over GF(2), the same
+holds with all exponents doubled, any number of times. Each such step removes about half of the remaining bits with
 a few shifts and exclusive ors of long integers.
 """
 
@@ -64,7 +64,7 @@ def copy_crc32(target: memoryview, at: int, source: memoryview, start: int, size
 
 
 def _shorten(number: int, bits: int, terms: tuple[int, ...]) -> tuple[int, int]:
-    """Return a shorter polynomial that has the same remainder; bit 0 is the highest power."""
+    """Return a shorter polynomial with the same remainder; bit 0 is the highest power."""
     highest, second = terms[0], terms[1]
     while bits > highest:
         doublings = (bits // highest).bit_length() - 1
@@ -82,5 +82,5 @@ def _shorten(number: int, bits: int, terms: tuple[int, ...]) -> tuple[int, int]:
 
 
 def _removable(bits: int, highest: int, second: int, doublings: int) -> tuple[int, int]:
-    """Return how many bits, in whole bytes, one step takes away with exponents doubled so often, and how often."""
+    """Return how many bits, in whole bytes, one step removes with exponents doubled `doublings` times, and `doublings`."""
     return min(bits - (highest << doublings), (highest - second) << doublings) & ~7, doublings

@@ -1,11 +1,11 @@
-"""The primitives of the kernels where they run interpreted: same names and meaning as in primitives.h.
+"""The primitives of the interpreted kernels: the same names and meaning as in primitives.h.
 
+A kernel imports this module as `c` when it runs interpreted, and primitives.pxd as `c` when it is compiled.
 A pointer is a memoryview of unsigned bytes here, and `at` counts from its first byte.
 """
 
 from __future__ import annotations
 
-import os
 import struct
 from typing import Final
 
@@ -30,8 +30,6 @@ __all__ = [
     "new_bytes",
     "note_fault",
     "readable",
-    "receive",
-    "send",
     "sort_keys",
     "store16",
     "store32",
@@ -45,7 +43,6 @@ __all__ = [
     "utf8_size",
     "uuid_time",
     "writable",
-    "write_at",
 ]
 
 _U16: Final = struct.Struct("<H")
@@ -69,7 +66,7 @@ def load16(p: memoryview, at: int) -> int:
 
 
 def is_null(validity: memoryview, some_null: bool, i: int) -> bool:
-    """Return whether value i of a column is null, by the bits of those that are there; columns without nulls have none."""
+    """Return whether value i of a column is null, by its validity bitmap (Arrow's); without nulls the bitmap can be empty."""
     return some_null and not validity[i >> 3] >> (i & 7) & 1
 
 
@@ -143,13 +140,13 @@ def equal(a: memoryview, at: int, b: memoryview, start: int, size: int) -> bool:
 
 
 def compare(a: memoryview, at: int, a_size: int, b: memoryview, start: int, b_size: int) -> int:
-    """Return below 0, 0 or above 0 as the first text sorts before, equals or sorts after the second."""
+    """Return a number below 0, 0 or above 0 if the first text sorts before, equals or sorts after the second."""
     first, second = bytes(a[at : at + a_size]), bytes(b[start : start + b_size])
     return (first > second) - (first < second)
 
 
 def utf8_size(p: memoryview, at: int, size: int) -> int:
-    """Return how many bytes from `at` on are UTF-8: `size` where all are."""
+    """Return how many bytes from `at` are valid UTF-8: `size` if all are."""
     try:
         str(p[at : at + size], "utf-8")
     except UnicodeDecodeError as error:
@@ -158,12 +155,12 @@ def utf8_size(p: memoryview, at: int, size: int) -> int:
 
 
 def kind_width(kind: int) -> int:
-    """Return the bytes that a header value of a kind has: -1 any number, -2 there is no such kind."""
+    """Return the width in bytes of a kind's values: -1 any, -2 for an unknown kind."""
     return _WIDTHS.get(kind, -2)
 
 
 def note_fault(notes: memoryview, code: int, at: int, need: int, have: int) -> int:
-    """Note where a fault is, what is needed and what is there; return the fault as a negative number."""
+    """Note a fault with its position, the needed and the present bytes; return it as a negative number."""
     _pack_fault(notes, 0, at, need, have)
     return -code
 
@@ -180,14 +177,14 @@ def store_uuid(target: memoryview, at: int, source: memoryview, start: int) -> N
 
 
 def store_decimal(target: memoryview, at: int, source: memoryview, start: int, is_signed: bool) -> int:
-    """Write a 128-bit number as decimal text of at most 40 characters; return how many."""
+    """Write a 128-bit number as decimal text of at most 40 characters; return its length."""
     text = str(int.from_bytes(source[start : start + 16], "little", signed=is_signed)).encode()
     target[at : at + len(text)] = text
     return len(text)
 
 
 def compare_keys(p: memoryview, a: int, b: int) -> int:
-    """Return below 0, 0 or above 0 as the key at `a` sorts before, equals or sorts after the key at `b`."""
+    """Return a number below 0, 0 or above 0 if the key at `a` sorts before, equals or sorts after the key at `b`."""
     return compare(p, a, load32(p, a - 4), p, b, load32(p, b - 4))
 
 
@@ -214,63 +211,37 @@ def mix64(state: int) -> int:
 
 
 def uuid_time(time_ms: int) -> int:
-    """Return the first half of a UUID of version 7, but for its random bits: 48 bits of milliseconds, and the 7."""
+    """Return the first half of a UUID of version 7 without its random bits: 48 bits of milliseconds, and the 7."""
     return int.from_bytes((time_ms & 0xFFFF_FFFF_FFFF).to_bytes(6, "big") + b"\x70", "little")
 
 
 def new_bytes(size: int) -> bytearray:
-    """Return a bytearray of that many bytes; what is in it is not defined."""
+    """Return a bytearray of a size, with undefined content."""
     return bytearray(size)
 
 
 def writable(data: bytearray) -> memoryview:
-    """Return where the bytes of a bytearray are, until it is resized."""
+    """Return a pointer to the bytes of a bytearray, valid until it is resized."""
     return memoryview(data)
 
 
 def readable(view: memoryview) -> memoryview:
-    """Return where the bytes under a memoryview are.
+    """Return a pointer to the bytes of a memoryview.
 
     Raises:
-        BufferError: they are not in one piece.
+        BufferError: they are not contiguous.
     """
     if not view.c_contiguous:
-        raise BufferError("the buffer is not in one piece")
+        raise BufferError("the buffer is not contiguous")
     return view.cast("B")
 
 
 def changeable(view: memoryview) -> memoryview:
-    """Return where the bytes under a memoryview are that may be written to.
+    """Return a writable pointer to the bytes of a memoryview.
 
     Raises:
-        BufferError: they are not in one piece, or read-only.
+        BufferError: they are not contiguous, or read-only.
     """
     if view.readonly:
         raise BufferError("the buffer is read-only")
     return readable(view)
-
-
-def write_at(descriptor: int, p: memoryview, size: int, position: int) -> bool:
-    """Write all of some bytes at a byte position of a file; return whether that was done."""
-    try:
-        return os.pwrite(descriptor, p[:size], position) == size
-    except OSError:
-        return False
-
-
-def receive(descriptor: int, p: memoryview, size: int) -> int:
-    """Read what has come, at most `size` bytes: their count; 0 if nothing has; -1 if nothing comes any more."""
-    try:
-        return os.readv(descriptor, [p[:size]]) or -1
-    except BlockingIOError:
-        return 0
-    except OSError:
-        return -1
-
-
-def send(descriptor: int, p: memoryview, size: int) -> int:
-    """Write as much as the system takes now: how many bytes; 0 too if the connection is broken, which reading tells."""
-    try:
-        return os.write(descriptor, p[:size])
-    except OSError:
-        return 0

@@ -1,4 +1,4 @@
-"""Numbers as decimal text where the kernels run interpreted: same names and meaning as in text_primitives.h.
+"""Numbers as decimal text for the interpreted kernels: the same names and meaning as in text_primitives.h.
 
 A pointer is a memoryview of unsigned bytes here, and `at` counts from its first byte.
 """
@@ -12,12 +12,12 @@ __all__ = ["is_beyond_float32", "load_float64", "parse_float", "parse_whole", "w
 
 
 def parse_float(p: memoryview, at: int, size: int) -> float:
-    """Return the double next to a decimal text of at most 63 characters; infinite where it is beyond all."""
+    """Return the double nearest to a decimal text of at most 63 characters; infinite if it is out of range."""
     return float(bytes(p[at : at + size]))
 
 
 def write_float(target: memoryview, to: int, value: float) -> int:
-    """Write the shortest decimal text, of at most 24 characters, that gives a double back; return how many."""
+    """Write the shortest decimal text, of at most 24 characters, that decodes to a double; return its length."""
     text = repr(value).encode()
     target[to : to + len(text)] = text
     return len(text)
@@ -30,7 +30,7 @@ def load_float64(p: memoryview, at: int) -> float:
 
 
 def is_beyond_float32(value: float) -> bool:
-    """Return whether a double is finite and single precision holds no number near it."""
+    """Return whether a double is finite and out of the range of single precision."""
     try:
         struct.pack("<f", value)
     except OverflowError:
@@ -39,7 +39,7 @@ def is_beyond_float32(value: float) -> bool:
 
 
 def parse_whole(target: memoryview, to: int, p: memoryview, at: int, size: int, width: int, is_signed: bool) -> bool:
-    """Write a whole number, an optional minus and 1 to 39 digits, in so many bytes; return whether they hold it."""
+    """Write a whole number, an optional minus and 1 to 39 digits, in `width` bytes; return whether it fits."""
     try:
         target[to : to + width] = int(bytes(p[at : at + size])).to_bytes(width, "little", signed=is_signed)
     except OverflowError:
@@ -48,7 +48,7 @@ def parse_whole(target: memoryview, to: int, p: memoryview, at: int, size: int, 
 
 
 def write_whole(target: memoryview, to: int, p: memoryview, at: int, width: int, is_signed: bool) -> int:
-    """Write a whole number of so many little-endian bytes as text of at most 40 characters; return how many."""
+    """Write a whole number of `width` little-endian bytes as text of at most 40 characters; return its length."""
     text = str(int.from_bytes(p[at : at + width], "little", signed=is_signed)).encode()
     target[to : to + len(text)] = text
     return len(text)

@@ -1,7 +1,7 @@
-"""The one writer of a directory.
+"""A directory with one writer.
 
-files       the only open, write, sync, rename and truncate: a protocol, the operating system's, and memory's
-lock        who the one writer is
+files       open, write, sync, rename and truncate: a protocol, implemented by the operating system and by memory
+lock        the one writer's lock
 partition   append and roll
 recovery    what a crash can leave, and how it is repaired
 offsets     consumer offsets, from any process

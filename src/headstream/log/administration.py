@@ -1,21 +1,21 @@
-"""Administration: what makes, changes and removes streams and topics.
+"""Administration: creates, changes and deletes streams and topics.
 
-    create       in one transaction, directories first: a topic that exists has its directories
+create       in one transaction, directories first: a topic in the catalog has its directories
     delete       in one transaction, then the directories
-    purge        a new number, and so new directories, in one transaction; then the old directories go
-    partitions   added behind the last one, deleted from the last one on
-    update       another name, options, labels; directories go by number. Options are done by retention.py and compaction.py
-    groups       those of Iggy's clients, which somebody makes before anybody reads for them
+    purge        a new number, and so new directories, in one transaction; then the old directories are removed
+    partitions   added after the last one, deleted from the last one down
+    update       name, options, labels; directories are named by number. retention.py and compaction.py apply the options
+    groups       Iggy's clients create a group before it is read
 
-A topic's number is its identity: whoever follows a purged topic's old directory, in any process, finds it gone, and a
-Spark checkpoint finds another number. Whoever names a renamed stream or topic by its old name finds none, also one who
-is waiting for its messages. The catalog's transaction is the moment of each change. What a crash leaves after it is a
-directory that nothing names: a purged one is never used again, a partition's is emptied before it is.
+A topic's number is its identity: a process that follows a purged topic's old directory finds it missing, and a Spark
+checkpoint finds another number. The old name of a renamed stream or topic is unknown at once, also to waiting polls.
+The catalog's transaction is the moment of each change. A crash after it leaves a directory without a catalog row: a
+purged topic's is never reused, a partition's is emptied before reuse.
 """
 
 from __future__ import annotations
 
-from headstream.log.catalog import StreamRecord, TopicLabels, TopicRecord
+from headstream.log.catalog.catalog import StreamRecord, TopicLabels, TopicRecord
 from headstream.log.log import Log
 from headstream.model.topology import Fsync, Limits, TopicOptions, check_added_partitions, check_deleted_partitions
 from headstream.segments.layout import OFFSETS_NAME, topic_directory
@@ -36,20 +36,20 @@ __all__ = [
 
 
 def create_stream(log: Log, name: str, created_us: int, id_: int | None = None) -> None:
-    """Add a stream; the caller has checked, holding log.administration, that there is none of that name or id.
+    """Add a stream; the caller holds log.administration and has checked that its name and id are free.
 
     Args:
         log: The log; this process is its writer.
-        name: The stream's.
+        name: The stream's name.
         created_us: The time, microseconds since 1970 UTC.
-        id_: Its id, 1 or more; None is the smallest that is free.
+        id_: Its id, 1 or more; None takes the smallest free one.
     """
     with log.changing() as catalog, catalog.transaction():
         catalog.insert_stream(name, created_us, id_)
 
 
 def rename_stream(log: Log, stream: StreamRecord, name: str) -> None:
-    """Give a stream another name, which no other stream has.
+    """Rename a stream; no other stream has the name.
 
     Args:
         log: The log; this process is its writer.
@@ -75,19 +75,19 @@ def create_topic(
     labels: TopicLabels | None = None,
     id_: int | None = None,
 ) -> None:
-    """Add a topic, and its stream where there is none; the caller has checked, holding log.administration, that it is not there.
+    """Add a topic, and its stream if missing; the caller holds log.administration and has checked that the topic is missing.
 
     Args:
         log: The log; this process is its writer.
         stream: The stream's name.
         topic: The topic's name.
-        partitions: How many, 0 to 1000.
-        limits: What its messages may be.
+        partitions: Number of partitions, 0 to 1000.
+        limits: Limits of its messages.
         created_us: The time, microseconds since 1970 UTC.
-        fsync: When what was acknowledged is on the disk itself.
-        options: What it keeps and takes.
-        labels: What is said of it.
-        id_: Its id, 1 or more; None is the smallest that is free.
+        fsync: When acknowledged messages are synced.
+        options: Retention, compaction and deduplication.
+        labels: Compression and replication as clients state them.
+        id_: Its id, 1 or more; None takes the smallest free one.
     """
     with log.changing() as catalog:
         known = catalog.snapshot().get(stream)
@@ -99,13 +99,13 @@ def create_topic(
                 labels or TopicLabels(), id_,
             )  # fmt: skip
             touched.add(number)
-            # Before the commit: a topic that exists has its directories, and those of one that never came to be
-            # are empty and taken by the next.
+            # Before the commit: a topic in the catalog has its directories; those of a rolled back one are empty, and the next
+            # topic takes them.
             directory = topic_directory(log.root, stream_number, number)
             log.files.make_directory(f"{directory}/{OFFSETS_NAME}")
             for partition in range(1, partitions + 1):
                 log.files.make_directory(f"{directory}/{partition}")
-            # What the catalog says after a power cut must be there: each directory's name stands in the one above it.
+            # After a power cut too, each topic of the catalog has its directory: sync the parent directories' entries.
             while directory != log.root:
                 log.files.sync_directory(directory)
                 directory = directory.rpartition("/")[0]
@@ -113,11 +113,11 @@ def create_topic(
 
 
 def delete_stream(log: Log, name: str) -> None:
-    """Delete a stream with its topics; the caller has checked that it is there.
+    """Delete a stream with its topics; the caller has checked that it exists.
 
     Args:
         log: The log; this process is its writer.
-        name: The stream's.
+        name: The stream's name.
     """
     with log.changing() as catalog:
         stream = catalog.snapshot()[name]
@@ -161,12 +161,12 @@ def purge_topic(log: Log, topic: TopicRecord, now_us: int) -> None:
 
 
 def add_partitions(log: Log, topic: TopicRecord, count: int, now_us: int) -> None:
-    """Add partitions to a topic, behind its last one.
+    """Add partitions to a topic, after its last one.
 
     Args:
         log: The log; this process is its writer.
         topic: The topic.
-        count: How many, 1 or more.
+        count: Number of partitions, 1 or more.
         now_us: The time, microseconds since 1970 UTC.
 
     Raises:
@@ -179,7 +179,7 @@ def add_partitions(log: Log, topic: TopicRecord, count: int, now_us: int) -> Non
         catalog.insert_partitions(topic.number, numbers, now_us)
         for number in numbers:
             directory = log.partition_directory(topic, number)
-            log.files.remove_directory(directory)  # one that was deleted, up to a crash
+            log.files.remove_directory(directory)  # left by a crash during a deletion
             log.files.make_directory(directory)
             offsets.forget_partition(number)
         log.files.sync_directory(topic_directory(log.root, topic.stream_number, topic.number))
@@ -191,11 +191,11 @@ def delete_partitions(log: Log, topic: TopicRecord, count: int, *, least: int = 
     Args:
         log: The log; this process is its writer.
         topic: The topic.
-        count: How many.
-        least: How many stay at least.
+        count: Number of partitions to delete.
+        least: Minimum number of partitions that remain.
 
     Raises:
-        InvalidOptionError: fewer would stay.
+        InvalidOptionError: fewer would remain.
     """
     check_deleted_partitions(topic.name, topic.partitions, count, least=least)
     first = topic.partitions - count + 1
@@ -203,7 +203,7 @@ def delete_partitions(log: Log, topic: TopicRecord, count: int, *, least: int = 
         with catalog.transaction():
             catalog.delete_partitions(topic.number, first)
         for number in range(topic.partitions, first - 1, -1):
-            log.let_go(topic, number)
+            log.close_partition(topic, number)
             log.files.remove_directory(log.partition_directory(topic, number))
 
 
@@ -215,14 +215,14 @@ def update_topic(
     options: TopicOptions | None = None,
     labels: TopicLabels | None = None,
 ) -> None:
-    """Give a topic another name, other options or labels, in one transaction; None leaves them.
+    """Change a topic's name, options or labels in one transaction; None leaves them unchanged.
 
     Args:
         log: The log; this process is its writer.
         topic: The topic.
-        name: Its new name, which no other topic of the stream has.
-        options: What it keeps and takes: all its options, those that stay as they are too.
-        labels: What is said of it.
+        name: Its new name; no other topic of the stream has it.
+        options: All its options, the unchanged ones too.
+        labels: Compression and replication as clients state them.
     """
     with log.changing() as catalog:
         with catalog.transaction([topic.number]):
@@ -232,20 +232,20 @@ def update_topic(
 
 
 def create_group(log: Log, topic: TopicRecord, name: str, id_: int | None = None) -> int:
-    """Make a group, and return its id; the caller has checked, holding log.administration, that there is none such.
+    """Create a group and return its id; the caller holds log.administration and has checked that name and id are free.
 
     Args:
         log: The log; this process is its writer.
         topic: The topic.
         name: The group's name.
-        id_: Its id, 1 or more; None is the smallest that is free.
+        id_: Its id, 1 or more; None takes the smallest free one.
     """
     with log.changing() as catalog, catalog.transaction([topic.number]):
         return catalog.insert_group(topic.number, name, id_)
 
 
 def delete_group(log: Log, topic: TopicRecord, id_: int) -> None:
-    """Take a group out; what it has committed stays.
+    """Delete a group; its committed offsets remain.
 
     Args:
         log: The log; this process is its writer.

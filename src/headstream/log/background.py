@@ -1,4 +1,4 @@
-"""What a log's writer does in the background: retention and compaction, each in a thread of its own once a topic asks."""
+"""Background work of a log's writer: retention and compaction, one thread each once a topic needs it."""
 
 from __future__ import annotations
 
@@ -6,6 +6,7 @@ import threading
 from collections.abc import Callable
 from typing import TYPE_CHECKING
 
+from headstream.log.catalog.catalog import topics_of
 from headstream.log.compaction import Compaction
 from headstream.log.retention import Retention
 
@@ -28,12 +29,12 @@ class Background:
         self._running: dict[str, Retention | Compaction] = {}
 
     def start(self, clock_us: Callable[[], int]) -> None:
-        """Have retention and compaction looked after, where a topic asks for it and it is not yet done.
+        """Start retention and compaction if a topic needs them and they are not running.
 
         Args:
             clock_us: Returns the time, microseconds since 1970 UTC.
         """
-        options = [topic.options for stream in self._log.snapshot().values() for topic in stream.topics.values()]
+        options = [topic.options for topic in topics_of(self._log.snapshot())]
         with self._lock:
             if any(each.retention_us is not None or each.retention_bytes is not None for each in options):
                 self._start("retention", Retention, clock_us)
@@ -46,7 +47,7 @@ class Background:
             self._running[name].start()
 
     def close(self) -> None:
-        """End the threads, and return when they have."""
+        """Stop the threads and wait for them."""
         with self._lock:
             for each in self._running.values():
                 each.close()

@@ -1,12 +1,12 @@
-"""What a staged commit has to pass before its intent is recorded: then all of it can be appended."""
+"""Checks of a staged commit before its intent is recorded: once they pass, all of it can be appended."""
 
 from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
 from headstream.errors import CorruptLogError, LimitError, NotFoundError, PartitionNotFoundError, TopicNotFoundError
-from headstream.log.catalog import TopicRecord
-from headstream.log.compacted_input import check_keys
+from headstream.log.catalog.catalog import TopicRecord
+from headstream.log.partition.compacted_input import check_keys
 from headstream.log.staging import Manifest, epoch_directory, read_chunk
 from headstream.model.identifiers import TopicName
 from headstream.model.topology import Limits
@@ -22,16 +22,16 @@ def find_topics(log: Log, manifest: Manifest) -> dict[str, TopicRecord]:
 
     Args:
         log: The log.
-        manifest: What is to be committed.
+        manifest: The manifest.
 
     Raises:
-        NotFoundError: a topic or partition is not there, or the manifest is of another log.
-        CorruptLogError: what was staged is missing or damaged.
-        LimitError: the topic takes no such messages.
-        StorageError: the system refused to read what was staged.
+        NotFoundError: a topic or partition is missing, or the manifest is of another log.
+        CorruptLogError: a staged file is missing or damaged.
+        LimitError: the topic does not take such messages.
+        StorageError: the system refused to read a staged file.
     """
     if manifest.identity != log.identity:
-        raise NotFoundError(f"it is meant for another log, {manifest.identity}", where=log.root)
+        raise NotFoundError(f"it belongs to another log, {manifest.identity}", where=log.root)
     topics: dict[str, TopicRecord] = {}
     for part in manifest.parts:
         path = f"{epoch_directory(log.root, manifest.writer, manifest.epoch)}/{part.name}"
@@ -57,7 +57,7 @@ def find_topics(log: Log, manifest: Manifest) -> dict[str, TopicRecord]:
             position += chunk.size_bytes
     for name, limits in manifest.limits.items():
         if limits == Limits.WIDE.value and topics[name].limits is Limits.IGGY:
-            raise LimitError(f"topic {name!r} has been made again, with limits iggy", advice="Send the batch again")
+            raise LimitError(f"topic {name!r} was recreated, with limits iggy", advice="Send the batch again")
     return topics
 
 
@@ -66,5 +66,5 @@ def _find_topic(log: Log, name: str) -> TopicRecord:
     stream = log.snapshot().get(parsed.stream)
     topic = None if stream is None else stream.topics.get(parsed.topic)
     if topic is None:
-        raise TopicNotFoundError(f"topic {name!r} is not there any more", where=log.root, advice="Create it first")
+        raise TopicNotFoundError(f"topic {name!r} no longer exists", where=log.root, advice="Create it first")
     return topic

@@ -1,14 +1,14 @@
-"""Compaction: topics that keep the last message of each key, looked after in the background.
+"""Compaction: topics that retain the last message of each key, compacted in the background.
 
-A pass (compaction_pass.py) reads and writes all that it goes through, so it waits until it is worth that. A partition is
-due when what has come since the last pass is as much as what that has left, so that a byte is written about once more;
-or is an hour old; or when a null payload that stayed for a while has come to its time. What is written to is closed
-first, so what is there when a pass begins is compacted when it ends.
+A pass (compaction_pass.py) reads and writes all closed segments, so it runs only when it pays off. A partition is
+due when as many bytes were appended since the last pass as that pass retained, so that a byte is written about once more;
+or when they are an hour old; or when a null payload has reached the topic's delay. The newest segment is closed
+first, so that everything present when a pass begins is compacted when it ends.
 
-A pass that fails leaves everything as it was, says so (logger `headstream.log`), and is tried again an hour later, or a
-minute where the system refused.
+A failed pass leaves everything unchanged, is logged (logger `headstream.log`), and is retried an hour later, or a
+minute if the system refused.
 
-This takes no lock that an append needs, but to begin a new segment.
+This takes no lock that an append needs, except to begin a new segment.
 """
 
 from __future__ import annotations
@@ -21,11 +21,11 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, Final
 
 from headstream.errors import HeadstreamError, StorageError
-from headstream.log.catalog import TopicRecord
-from headstream.log.closed_segments import Closed, look_at_closed
-from headstream.log.compaction_pass import CompactionPass, Outcome, Surroundings
-from headstream.log.rounds import Rounds
-from headstream.log.segment_removal import open_index
+from headstream.log.catalog.catalog import TopicRecord, topics_of
+from headstream.log.compaction_pass import CompactionPass, Outcome, PassContext
+from headstream.log.partition.closed_segments import Closed, list_closed
+from headstream.log.partition.segment_removal import open_index
+from headstream.log.system.rounds import Rounds
 from headstream.segments.layout import base_offsets
 
 if TYPE_CHECKING:
@@ -36,24 +36,24 @@ __all__ = ["COMPACTION_INTERVAL_S", "Compaction"]
 _LOGGER: Final = logging.getLogger("headstream.log")
 
 COMPACTION_INTERVAL_S: Final = 10.0
-"""How often it is looked for what is due."""
+"""Interval of the checks for due partitions."""
 
 _MOST_AGE_US: Final = 3600 * 1_000_000
 _LEAST_PART: Final = 64
-"""What has come is worth a pass from this part of a segment's size on."""
+"""Appended bytes justify a pass from this part of a segment's size on."""
 _PAUSE_US: Final = 3600 * 1_000_000
 _SHORT_PAUSE_US: Final = 60 * 1_000_000
 
 
 @dataclass(slots=True)
-class _Known:
-    """What is known of a partition between two rounds.
+class _CompactionState:
+    """State of a partition between two rounds.
 
     Args:
-        changed: The directory's number when `closed` was looked up.
+        changed: The directory's change number when `closed` was listed.
         closed: Its closed segments.
-        not_before_us: No pass is tried before this time.
-        null_us: The time of the oldest null payload that a pass has left, or None.
+        not_before_us: No pass runs before this time.
+        null_us: The time of the oldest null payload that a pass has retained, or None.
     """
 
     changed: int | None = None
@@ -63,7 +63,7 @@ class _Known:
 
 
 class Compaction:
-    """Compacts a log's topics that ask for it, in a thread of its own once started.
+    """Compacts the topics of a log that have compaction, in a background thread.
 
     Args:
         log: The log; this process is its writer.
@@ -74,30 +74,29 @@ class Compaction:
     def __init__(self, log: Log, clock_us: Callable[[], int], interval_s: float | None = None) -> None:
         self._log = log
         self._clock_us = clock_us
-        self._known: dict[str, _Known] = {}
+        self._known: dict[str, _CompactionState] = {}
         self._rounds = Rounds(self.apply, COMPACTION_INTERVAL_S if interval_s is None else interval_s, "headstream-compaction")
 
     def start(self) -> None:
-        """Start the thread; its first round is at once."""
+        """Start the thread; its first round is immediate."""
         self._rounds.start()
 
     def close(self) -> None:
-        """End the thread, after the group of segments it is at."""
+        """Stop the thread, after its current group of segments."""
         self._rounds.close()
 
     def apply(self) -> int:
-        """Compact what is due now, and return how many messages have gone."""
+        """Compact due partitions, and return the number of dropped messages."""
         dropped = 0
         with suppress(HeadstreamError):
-            for stream in self._log.snapshot().values():
-                for topic in stream.topics.values():
-                    if topic.options.compaction_delay_us is not None:
-                        for number in range(1, topic.partitions + 1):
-                            dropped += self._apply(topic, number)
+            for topic in topics_of(self._log.snapshot()):
+                if topic.options.compaction_delay_us is not None:
+                    for number in range(1, topic.partitions + 1):
+                        dropped += self._apply(topic, number)
         return dropped
 
     def _apply(self, topic: TopicRecord, number: int) -> int:
-        known = self._known.setdefault(self._log.partition_directory(topic, number), _Known())
+        known = self._known.setdefault(self._log.partition_directory(topic, number), _CompactionState())
         now_us = self._clock_us()
         if self._rounds.is_closing or now_us < known.not_before_us:
             return 0
@@ -108,17 +107,17 @@ class Compaction:
                 return outcome.dropped_count
         except StorageError as error:
             known.not_before_us = now_us + _SHORT_PAUSE_US
-            _LOGGER.warning("compaction of %s partition %d is put off for a minute: %s", topic.name, number, error)
+            _LOGGER.warning("compaction of %s partition %d is postponed by a minute: %s", topic.name, number, error)
         except HeadstreamError as error:
             known.not_before_us = now_us + _PAUSE_US
-            _LOGGER.warning("compaction of %s partition %d is put off for an hour: %s", topic.name, number, error)
+            _LOGGER.warning("compaction of %s partition %d is postponed by an hour: %s", topic.name, number, error)
         return 0
 
-    def _is_due(self, topic: TopicRecord, number: int, known: _Known, now_us: int) -> bool:
+    def _is_due(self, topic: TopicRecord, number: int, known: _CompactionState, now_us: int) -> bool:
         directory, files = self._log.partition_directory(topic, number), self._log.files
         changed = files.changed(directory)
         if changed != known.changed:
-            known.closed, known.changed = tuple(look_at_closed(directory, files)), changed
+            known.closed, known.changed = tuple(list_closed(directory, files)), changed
         clean_bytes = sum(segment.size_bytes for segment in known.closed if segment.is_compacted)
         dirty = [segment for segment in known.closed if not segment.is_compacted]
         bases = base_offsets(files.list_names(directory) or [])
@@ -142,11 +141,11 @@ class Compaction:
 
         Args:
             topic: The topic, with its delay.
-            number: The partition's, from 1.
+            number: The partition's number, from 1.
 
         Raises:
-            CorruptLogError: a segment is damaged; it and all newer ones stay as they are.
-            StorageError: the system refused; what is not done stays as it is.
+            CorruptLogError: a segment is damaged; it and all newer ones are unchanged.
+            StorageError: the system refused; the rest is unchanged.
         """
         log = self._log
         directory = log.partition_directory(topic, number)
@@ -165,8 +164,9 @@ class Compaction:
             segment_bytes=log.segment_bytes,
             null_before_us=self._clock_us() - (topic.options.compaction_delay_us or 0),
             seed=os.urandom(16),
-            around=Surroundings(log.administration, is_wanted, lambda: log.states.writes_count),
+            around=PassContext(log.administration, is_wanted, lambda: log.states.writes_count),
         ).run()
+        log.note_removed(topic, number)
         if outcome.dropped_count:
             log.states.forget_missing(topic, number)
         return outcome

@@ -1,27 +1,27 @@
-"""One compaction of one partition: of each key in its closed segments, the last message is kept, with its offset.
+"""One compaction of one partition: of each key in its closed segments, the last message is retained, with its offset.
 
-    closed segments, oldest first      clean (an earlier pass has been there) ... dirty ...
+    closed segments, oldest first      clean (an earlier pass has compacted them) ... dirty ...
     1  the newest offset of each key of the dirty ones             -> a table of hashes (codec.batch.compact)
     2  neighbours that fit into one segment, a group               -> <base>-<n>.log, <base>.index-new, synced
     3  <base>.index-new renamed to <base>.index                    the group's messages are in the new files from here on
     4  the old .log and the group's other segments removed
 
-The new index ends with a seal that says up to which offset the group went. Until step 3 nothing that is there has
-changed; from it on, what is left of the old files is superfluous: finish_pass()
-removes both, whenever the process died. A group is done after all older ones, so that a null payload never goes
-before what it removes. A group of which nothing is left stays as a segment without messages, until a later pass makes it
-a part of a neighbour: its seal says that nothing is missing there.
+The new index ends with a seal that has the offset up to which the group went. Before step 3 no existing file
+changes; after it, the rest of the old files is superfluous: finish_pass() removes the leftovers of both, whenever the
+process crashed. A group is done after all older ones, so that a null payload is never removed
+before the messages it deletes. A group without remaining messages stays as a segment without messages, until a later
+pass merges it into a neighbour: its seal states that nothing is missing.
 
-A message stays where no newer one of its key is in a dirty segment. A null payload that is older than the topic's delay
-goes, and what is marked for deletion, which still takes the place of what is older. What has no key stays, it was sent
-before compaction was asked for.
+A message is retained unless a dirty segment has a newer one of its key. A null payload older than the topic's delay
+is removed, and so is a message marked for deletion, which still replaces older ones. Messages without a key are retained:
+they were sent before compaction was enabled.
 
-A pass touches what it has proved whole: by its index, whose entries follow each other up to the end of the .log; by the
-messages, each send against its entry; by its neighbours, of which each begins where the one before it ends. It ends before
-the first segment that is not: that one and all newer ones stay as they are, since what they replace may be needed again
-when the damage is repaired.
+A pass changes only proven segments: by the index, whose entries follow each other up to the end of the .log; by the
+messages, each send checked against its entry; by the neighbours, each beginning where the one before it ends. It ends before
+the first unproven segment: that one and all newer ones are unchanged, since a repair of the damage can need the messages
+that they replace.
 
-Memory is bounded: the dirty segments are taken in parts of 3 million messages, or of one segment where that has more.
+Memory is bounded: dirty segments are read in parts of 3 million messages, or of one segment if that has more.
 """
 
 from __future__ import annotations
@@ -33,13 +33,13 @@ from contextlib import suppress
 from dataclasses import dataclass, field
 from typing import Final
 
-from headstream.codec.batch.compact import keep_last, new_key_table, note_keys
-from headstream.codec.batch.results import Kept
+from headstream.codec.batch.results import Compacted
+from headstream.codec.batch.stored.compact import compact_messages, new_key_table, note_keys
 from headstream.errors import CorruptLogError, StorageError
-from headstream.log.closed_reading import UnwantedError, read_closed
-from headstream.log.closed_segments import Closed, finish_pass, look_at_closed
-from headstream.log.files import Files
-from headstream.log.segment_removal import drop_segment, open_index
+from headstream.log.partition.closed_reading import PassCancelledError, read_closed
+from headstream.log.partition.closed_segments import Closed, finish_pass, list_closed
+from headstream.log.partition.segment_removal import drop_segment, open_index
+from headstream.log.system.files import Files
 from headstream.model.message import MessageState
 from headstream.segments.files import BufferPool
 from headstream.segments.layout import (
@@ -53,23 +53,23 @@ from headstream.segments.layout import (
     segment_path,
 )
 
-__all__ = ["CompactionPass", "Outcome", "Surroundings"]
+__all__ = ["CompactionPass", "Outcome", "PassContext"]
 
 _KEYS_AT_ONCE: Final = 3_000_000
-"""Messages of one part, at most: a table of 100 to 200 MiB."""
+"""Most messages of one part: a table of 100 to 200 MiB."""
 _MOST_OFFSETS: Final = 1 << 31
-"""Offsets that one segment spans, at most: they are 32 bits in its index."""
+"""Most offsets of one segment: they are 32 bits in its index."""
 _MARKED: Final = MessageState.MARKED_FOR_DELETION.value
 
 
 @dataclass(slots=True)
 class Outcome:
-    """What a pass has done.
+    """Result of a pass.
 
     Args:
-        dropped_count: How many messages have gone.
-        oldest_null_us: The time of the oldest null payload that stays for a while, or None where there is none.
-        is_whole: Whether it came to its end: not if the topic was changed or segments were dropped meanwhile.
+        dropped_count: Number of dropped messages.
+        oldest_null_us: The time of the oldest null payload that is still retained, or None.
+        is_whole: Whether it completed: not if the topic was changed or segments were dropped meanwhile.
     """
 
     dropped_count: int = 0
@@ -78,13 +78,13 @@ class Outcome:
 
 
 @dataclass(slots=True)
-class Surroundings:
-    """What goes on around a pass.
+class PassContext:
+    """Shared state of the log during a pass.
 
     Args:
-        lock: Held by whoever changes old segments or states.
-        is_wanted: Whether the pass is to go on; asked while the lock is held.
-        state_changes: A number that grows with each change of states.
+        lock: Held while old segments or states are changed.
+        is_wanted: Returns whether the pass is to go on; called while the lock is held.
+        state_changes: Returns a number that grows with each change of states.
     """
 
     lock: threading.RLock = field(default_factory=threading.RLock)
@@ -96,12 +96,12 @@ class CompactionPass:
     """One pass over a partition.
 
     Args:
-        directory: The partition's; the caller is the log's writer.
-        files: Where it is.
-        segment_bytes: How big a segment may become by taking in its neighbours.
-        null_before_us: Null payloads that were appended before this time go, microseconds since 1970 UTC.
+        directory: The partition's directory; this process is the log's writer.
+        files: Its file system.
+        segment_bytes: Size up to which a segment is merged with its neighbours.
+        null_before_us: Null payloads appended before this time are removed, microseconds since 1970 UTC.
         seed: 16 random bytes.
-        around: What goes on around it.
+        context: Shared state of the log.
     """
 
     def __init__(
@@ -112,31 +112,31 @@ class CompactionPass:
         segment_bytes: int,
         null_before_us: int,
         seed: bytes,
-        around: Surroundings | None = None,
+        around: PassContext | None = None,
     ) -> None:
         self._directory = directory
         self._files = files
         self._segment_bytes = segment_bytes
         self._null_before_us = null_before_us
         self._seed = seed
-        self._around = Surroundings() if around is None else around
+        self._context = PassContext() if around is None else around
         self._buffers = BufferPool()
         self._outcome = Outcome()
         self._copied = Outcome()
         self._damage: CorruptLogError | None = None
 
     def run(self) -> Outcome:
-        """Go through all closed segments.
+        """Compact all closed segments.
 
         Raises:
-            CorruptLogError: a segment is damaged; it and all newer ones stay as they are.
-            StorageError: the system refused; what is not done stays as it is.
+            CorruptLogError: a segment is damaged; it and all newer ones are unchanged.
+            StorageError: the system refused; the rest is unchanged.
         """
         try:
-            with self._around.lock:
+            with self._context.lock:
                 self._check_wanted()
                 finish_pass(self._directory, self._files)
-                found = look_at_closed(self._directory, self._files)
+                found = list_closed(self._directory, self._files)
             closed = list(itertools.takewhile(lambda segment: not segment.fault, found))
             done = next((number for number, segment in enumerate(closed) if not segment.is_compacted), len(closed))
             while True:
@@ -153,12 +153,12 @@ class CompactionPass:
                     break
             self._check_all_whole(found)
             return self._outcome
-        except UnwantedError:
+        except PassCancelledError:
             self._outcome.is_whole = False
             return self._outcome
 
     def _check_all_whole(self, found: list[Closed]) -> None:
-        """Report the first segment that is damaged; what is older has been compacted."""
+        """Raise the fault of the first damaged segment; older ones have been compacted."""
         if self._damage is not None:
             raise self._damage
         for segment in found:
@@ -170,8 +170,8 @@ class CompactionPass:
                 )
 
     def _check_wanted(self) -> None:
-        if not self._around.is_wanted():
-            raise UnwantedError
+        if not self._context.is_wanted():
+            raise PassCancelledError
 
     @staticmethod
     def _end_of_part(closed: list[Closed], begin: int) -> int:
@@ -182,7 +182,7 @@ class CompactionPass:
         return end
 
     def _note(self, segments: list[Closed]) -> tuple[bytearray, int]:
-        """Return the newest offset of each key in the first of these segments, and how many they are: up to a damaged one."""
+        """Return the newest offset of each key in the first of these segments, and their number: up to a damaged one."""
         table = new_key_table(sum(segment.messages_count for segment in segments))
         for number, segment in enumerate(segments):
             try:
@@ -194,7 +194,7 @@ class CompactionPass:
         return table, len(segments)
 
     def _groups(self, segments: list[Closed]) -> Iterator[list[Closed]]:
-        """Yield neighbours that fit into one segment together."""
+        """Yield groups of neighbours that fit into one segment."""
         group: list[Closed] = []
         size_bytes = 0
         for segment in segments:
@@ -210,8 +210,8 @@ class CompactionPass:
     def _chunks(self, segment: Closed) -> Iterator[memoryview]:
         return read_closed(self._directory, segment, self._files, self._buffers)
 
-    def _keep(self, chunk: memoryview, table: bytearray, byte_position: int, base: int) -> Kept:
-        return keep_last(
+    def _keep(self, chunk: memoryview, table: bytearray, byte_position: int, base: int) -> Compacted:
+        return compact_messages(
             chunk,
             table,
             self._seed,
@@ -228,15 +228,15 @@ class CompactionPass:
         if len(group) == 1 and not self._would_drop(group[0], table):
             return self._mark(group[0])
         try:
-            with self._around.lock:
-                changes = self._around.state_changes()
+            with self._context.lock:
+                changes = self._context.state_changes()
             made = self._copy(group, table)
-            with self._around.lock:
-                if self._around.state_changes() != changes:  # states were set in what has been copied: once more, and nobody
-                    made = self._copy(group, table)  # sets any meanwhile
+            with self._context.lock:
+                if self._context.state_changes() != changes:  # states changed in copied segments: copy again, holding the lock
+                    made = self._copy(group, table)
                 self._check_wanted()
                 return self._swap(group, made)
-        except (StorageError, CorruptLogError, UnwantedError):
+        except (StorageError, CorruptLogError, PassCancelledError):
             self._discard(group[0])
             raise
 
@@ -251,15 +251,15 @@ class CompactionPass:
         return False
 
     def _mark(self, segment: Closed) -> Closed:
-        """Say in a segment's index that a pass has been there, and leave its messages where they are."""
+        """Mark a segment's index as compacted; its messages stay in place."""
         if segment.is_compacted:
             return segment
         base = segment.base_offset
-        with self._around.lock:
+        with self._context.lock:
             self._check_wanted()
             index = open_index(self._directory, base, self._files)
             if index is None:
-                raise UnwantedError
+                raise PassCancelledError
             rows = index.rows(0, index.count)
             index.close()
             path = segment_path(self._directory, base, REPLACING_SUFFIX)
@@ -277,9 +277,9 @@ class CompactionPass:
         return segment._replace(is_compacted=True)
 
     def _copy(self, group: list[Closed], table: bytearray) -> Closed:
-        """Copy what stays of a group to new files, synced, and return what will be its first segment."""
+        """Copy the retained messages of a group to new files, synced, and return its future first segment."""
         base, generation = group[0].base_offset, group[0].generation + 1
-        with self._around.lock:  # nobody removes the directory while files are made in it
+        with self._context.lock:  # the directory is not removed while files are created in it
             self._check_wanted()
             data = self._files.open_write(segment_path(self._directory, base, log_suffix(generation)))
             index = self._files.open_write(segment_path(self._directory, base, REPLACING_SUFFIX))
@@ -310,11 +310,11 @@ class CompactionPass:
         return Closed(base, until, generation, True, position, until - base if count else 0, group[0].first_us if count else 0)
 
     def _swap(self, group: list[Closed], made: Closed) -> Closed:
-        """Put the new files in the place of the old ones; the lock is held."""
+        """Replace the old files by the new ones; the lock is held."""
         for segment in group:
             index = open_index(self._directory, segment.base_offset, self._files)
             if index is None:
-                raise UnwantedError  # dropped meanwhile
+                raise PassCancelledError  # dropped meanwhile
             index.close()
         path = segment_path(self._directory, made.base_offset, REPLACING_SUFFIX)
         self._outcome.dropped_count += self._copied.dropped_count
@@ -328,8 +328,8 @@ class CompactionPass:
         return made
 
     def _discard(self, head: Closed) -> None:
-        """Remove the new files of a group that keeps its old ones; what stays behind, finish_pass() removes."""
-        with suppress(StorageError), self._around.lock:
+        """Remove the new files of a group that keeps its old ones; finish_pass() removes the rest."""
+        with suppress(StorageError), self._context.lock:
             index = open_index(self._directory, head.base_offset, self._files)
             if index is not None:
                 index.close()

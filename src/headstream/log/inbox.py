@@ -1,12 +1,12 @@
-"""The inbox: the manifests that the log's writer takes up, and those that it sets aside.
+"""The inbox: manifests for the log's writer, and those set aside.
 
-    <writer>-<epoch>.json      committed, and not taken up yet
-    <writer>-<epoch>.taken     being appended, or left by a writer that died meanwhile
-    *.damaged                  set aside: the bytes are no manifest
-    *.misnamed                 set aside: the manifest is of another writer or epoch than its file's name says
-    *.unreadable               set aside: the system does not read it, as when it is a directory
+    <writer>-<epoch>.json      committed, and not taken yet
+        <writer>-<epoch>.taken     being appended, or left by a writer that crashed meanwhile
+        *.damaged                  set aside: the bytes are not a manifest
+        *.misnamed                 set aside: the manifest's writer or epoch differs from its file's name
+        *.unreadable               set aside: the system cannot read it, as when it is a directory
 
-What is set aside stays until somebody moves it away; it never stops another commit.
+Files set aside stay until an operator moves them away; they never block another commit.
 """
 
 from __future__ import annotations
@@ -15,27 +15,27 @@ import logging
 from typing import Final
 
 from headstream.errors import CorruptLogError, StorageError
-from headstream.log.files import Files
 from headstream.log.staging import MANIFEST_SUFFIX, TAKEN_SUFFIX, Manifest, inbox_name, read_manifest
+from headstream.log.system.files import Files
 from headstream.segments.layout import INBOX_NAME
 
-__all__ = ["take_manifest", "waiting_manifests"]
+__all__ = ["list_manifests", "take_manifest"]
 
 _log: Final = logging.getLogger("headstream.log")
 
 
-def waiting_manifests(root: str, files: Files) -> list[str]:
+def list_manifests(root: str, files: Files) -> list[str]:
     """Return the paths of the manifests in a log's inbox, in the order of their names."""
     inbox = f"{root}/{INBOX_NAME}"
     return [f"{inbox}/{name}" for name in sorted(files.list_names(inbox) or ()) if name.endswith((MANIFEST_SUFFIX, TAKEN_SUFFIX))]
 
 
 def take_manifest(path: str, files: Files) -> Manifest | None:
-    """Rename a manifest, so that it cannot be withdrawn any more, and return it; None where it was withdrawn or is set aside.
+    """Rename a manifest, so that it can no longer be withdrawn, and return it; None if it was withdrawn or is set aside.
 
     Args:
-        path: The manifest's.
-        files: Where it is.
+        path: The manifest's path.
+        files: Its file system.
 
     Raises:
         StorageError: the system refused to rename it.

@@ -1,6 +1,6 @@
 """Log: one directory, or the memory of one process, with its catalog, partitions, offsets and the writer's lock.
 
-Reading and committing offsets need no lock. The first write takes the lock and keeps it until close().
+Reading and committing offsets need no lock. The first write acquires the lock and holds it until close().
 """
 
 from __future__ import annotations
@@ -14,22 +14,22 @@ from typing import Final, TypeVar
 from headstream.codec.buffer import BytesLike
 from headstream.errors import ClosedError, CorruptLogError, StorageError
 from headstream.log.background import Background
-from headstream.log.catalog import Catalog, Snapshot, TopicRecord
-from headstream.log.closed_segments import finish_pass
+from headstream.log.catalog.catalog import Catalog, Snapshot, TopicRecord
 from headstream.log.commits import StagedCommits
-from headstream.log.files import Files
-from headstream.log.linux import max_open_files
-from headstream.log.lock import WriterLock
-from headstream.log.marker import Marker, read_marker, write_marker
-from headstream.log.offsets import OffsetStore, OpenOffsets
-from headstream.log.partition import Partition, ReservedError
-from headstream.log.partition_end import PartitionEnd
-from headstream.log.readers import Lent, Readers
+from headstream.log.directory.lock import WriterLock
+from headstream.log.directory.marker import Marker, read_marker, write_marker
+from headstream.log.directory.waiters import Waiters
+from headstream.log.directory.watcher import DirectoryWatcher
+from headstream.log.partition.closed_segments import finish_pass
+from headstream.log.partition.offsets import OffsetStore, OpenOffsets
+from headstream.log.partition.partition import PartitionWriter, ReservedError
+from headstream.log.partition.partition_end import PartitionEnd
+from headstream.log.partition.readers import LentFollower, Readers
+from headstream.log.partition.syncing import IntervalSyncer
 from headstream.log.states import MessageStates
 from headstream.log.sweeping import sweep_directories
-from headstream.log.syncing import IntervalSyncer
-from headstream.log.waiting import Waiting
-from headstream.log.watching import Watching
+from headstream.log.system.files import Files
+from headstream.log.system.linux import max_open_files
 from headstream.model.producers import Appended, BatchNumber
 from headstream.model.topology import Limits
 from headstream.segments.layout import CATALOG_NAME, FORMAT_VERSION, GROUPS_NAME, LOCK_NAME, OFFSETS_NAME, topic_directory
@@ -39,26 +39,18 @@ __all__ = ["Log"]
 _T = TypeVar("_T")
 _MAX_OPEN: Final = 2048
 _MAX_OPEN_OFFSETS: Final = 2048
-"""Partitions that hold files open, for writing and for reading each, two or three files; consumer offsets' files too. Of what
-this process may open, three eighths are theirs. Enough of them matter: to close one is a sync and a search for its end."""
-
-_TOLD_LOOK_S: Final = 1.0
-"""How often those who wait look for new messages though they would be told of them: for what tells no one, such as a
-file system that another machine writes to."""
-
-_FIRST_LOOK_S: Final = 0.001
-_LAST_LOOK_S: Final = 0.02
-"""How often they look where nothing tells them: soon at first, then more and more seldom."""
+"""Limits of open files: partitions for writing and for reading, two or three files each, and consumer offsets' files; in all
+three eighths of the process's limit. Too few are slow: closing a partition costs a sync and, later, a search for its end."""
 
 
 class Log:
-    """A log of streams, topics and partitions; any thread. shared.py opens one.
+    """A log of streams, topics and partitions; any thread. opening.py opens one.
 
     Args:
-        root: The directory.
-        files: Where it is.
-        is_memory: Whether it lives and dies with this process.
-        segment_bytes: Size at which a partition's segment is followed by a new one.
+        root: Its directory.
+        files: Its file system.
+        is_memory: Whether it exists in this process's memory only.
+        segment_bytes: Size at which a new segment is begun.
     """
 
     def __init__(self, root: str, files: Files, *, is_memory: bool, segment_bytes: int) -> None:
@@ -75,26 +67,28 @@ class Log:
         self._writer_lock = WriterLock(f"{root}/{LOCK_NAME}")
         self._marker = read_marker(root, files)
         self._catalog: Catalog | None = None
-        self._partitions: dict[tuple[int, int], Partition] = {}
-        self._writing: OrderedDict[tuple[int, int], Partition] = OrderedDict()
+        self._partitions: dict[tuple[int, int], PartitionWriter] = {}
+        self._opened: dict[int, dict[int, PartitionWriter]] = {}
+        self._removed: dict[int, dict[int, int]] = {}
+        self._writing: OrderedDict[tuple[int, int], PartitionWriter] = OrderedDict()
         self._readers = Readers(files, self._max_open)
         self._offsets: dict[int, OffsetStore] = {}
-        self._open_offsets = OpenOffsets(min(_MAX_OPEN_OFFSETS, max(16, max_open_files() // 16)))
+        self.open_offsets = OpenOffsets(min(_MAX_OPEN_OFFSETS, max(16, max_open_files() // 16)))
         self._syncer = IntervalSyncer()
-        self.waiting = Waiting()
-        self._watching = Watching(self.waiting)
+        self.waiting = Waiters()
+        self._watching = DirectoryWatcher(self.waiting)
         self._is_writer = False
         self._closed_because: str | None = None
 
     @property
     def identity(self) -> str | None:
-        """The UUID that tells this log from every other, or None before its first write."""
+        """The UUID that identifies this log, or None before its first write."""
         marker = self._found()
         return None if marker is None else marker.identity
 
     @property
     def groups_directory(self) -> str:
-        """Where the locks of consumer groups are, and what their members are woken by."""
+        """Directory of the consumer groups' locks, which also wakes their members."""
         return f"{self.root}/{GROUPS_NAME}"
 
     @property
@@ -114,12 +108,12 @@ class Log:
     # -- metadata -------------------------------------------------------------------------------------------
 
     def start_writing(self, identity: str, created_us: int, *, briefly: bool = False) -> None:
-        """Become the log's writer, and make the log where there is none.
+        """Become the log's writer, and create the log if missing.
 
         Args:
-            identity: The UUID of the log, should it be made now.
-            created_us: The time of its making then, microseconds since 1970 UTC.
-            briefly: Whether it is for a moment, which others who want to write wait for.
+            identity: The UUID of a created log.
+            created_us: The creation time of a created log, microseconds since 1970 UTC.
+            briefly: Whether the lock is held for a moment: other writers wait for its release.
 
         Raises:
             LogLockedError: another process is the writer.
@@ -172,15 +166,15 @@ class Log:
         return path
 
     def catalog(self) -> Catalog | None:
-        """Return what is known of streams and topics; None where there is no log yet."""
+        """Return the catalog of streams and topics; None where there is no log yet."""
         with self._lock:
             self.snapshot()
             return self._catalog
 
     def snapshot(self) -> Snapshot:
-        """Return all streams and topics as they are now; nothing where there is no log yet."""
+        """Return the current streams and topics; empty where there is no log yet."""
         known = self._catalog.known if self._is_writer and self._catalog is not None else None
-        if known is not None:  # each send asks this twice: without the lock, which a change of topics can hold long
+        if known is not None:  # called twice a send: without the lock, which a change of topics can hold long
             return known
         with self._lock:
             self._check_open()
@@ -194,7 +188,7 @@ class Log:
 
     @property
     def states(self) -> MessageStates:
-        """The states of its messages; there is a log, snapshot() has said so."""
+        """The states of its messages; call snapshot() first."""
         self._check_open()
         if self._states is None:
             raise AssertionError("snapshot() comes first")
@@ -213,48 +207,51 @@ class Log:
             yield self._writable_catalog()
 
     def roll(self, topic: TopicRecord, number: int) -> None:
-        """Begin a new segment of a partition, unless the newest is empty; see Partition.roll."""
+        """Begin a new segment of a partition, unless the newest is empty; see PartitionWriter.roll."""
         self.partition(topic, number).roll()
 
     def drop(self, topic: TopicRecord) -> None:
-        """Let go of a topic's files and remove them."""
+        """Close a topic's files and remove them."""
         for number in range(1, topic.partitions + 1):
-            self.let_go(topic, number)
-        offsets = self._offsets.pop(topic.number, None)
-        if offsets is not None:
-            offsets.close()
+            self.close_partition(topic, number)
+        self._opened.pop(topic.number, None)
+        self._removed.pop(topic.number, None)
+        self.offsets(topic).close()
+        self._offsets.pop(topic.number, None)
         self.files.remove_directory(topic_directory(self.root, topic.stream_number, topic.number))
 
-    def let_go(self, topic: TopicRecord, number: int) -> None:
-        """Let go of a partition's files, which are about to be removed."""
+    def close_partition(self, topic: TopicRecord, number: int) -> None:
+        """Close a partition's files, which are about to be removed."""
         key = topic.number, number
         self._writing.pop(key, None)
         partition = self._partitions.pop(key, None)
+        self.note_removed(topic, number)
         if partition is not None:
-            with suppress(StorageError):  # what cannot be synced is about to be removed
+            self._opened.get(topic.number, {}).pop(number, None)
+            with suppress(StorageError):  # files that cannot be synced are about to be removed
                 partition.close()
-        self._readers.let_go(*key)
+        self._readers.close_partition(*key)
         self.waiting.ring(self.partition_directory(topic, number))
 
     # -- messages -------------------------------------------------------------------------------------------
 
     def partition_directory(self, topic: TopicRecord, number: int) -> str:
-        """Return where a partition's segments are: what a PartitionFollower in another process takes."""
+        """Return the directory of a partition's segments, for a PartitionFollower in another process."""
         return f"{topic_directory(self.root, topic.stream_number, topic.number)}/{number}"
 
     def append(self, topic: TopicRecord, number: int, sent: BytesLike, timestamp_us: int, seed: bytes) -> int:
-        """Append a batch to a partition and return the offset of its first message; see Partition.append."""
+        """Append a batch to a partition and return the offset of its first message; see PartitionWriter.append."""
         return self._append(topic, number, lambda partition: partition.append(sent, timestamp_us, seed, topic.options))
 
     def append_numbered(
         self, topic: TopicRecord, number: int, sent: BytesLike, timestamp_us: int, seed: bytes, batch: BatchNumber | None
     ) -> Appended:
-        """Append a batch that may have been appended before, and return where it is; see Partition.append_numbered."""
+        """Append a batch that was possibly appended before, and return its position; see PartitionWriter.append_numbered."""
         return self._append(
             topic, number, lambda partition: partition.append_numbered(sent, timestamp_us, seed, batch, topic.options)
         )
 
-    def _append(self, topic: TopicRecord, number: int, append: Callable[[Partition], _T]) -> _T:
+    def _append(self, topic: TopicRecord, number: int, append: Callable[[PartitionWriter], _T]) -> _T:
         while True:
             partition = self.partition(topic, number)
             try:
@@ -265,20 +262,20 @@ class Log:
                 self.ring(partition)
                 return appended
 
-    def ring(self, partition: Partition) -> None:
-        """Have all who wait for messages of a partition look again."""
+    def ring(self, partition: PartitionWriter) -> None:
+        """Wake all waiters of a partition."""
         self.waiting.ring(partition.directory)
 
     def ring_topic(self, topic: TopicRecord) -> None:
-        """Have all who wait for messages of a topic look again."""
+        """Wake all waiters of a topic."""
         for number in range(1, topic.partitions + 1):
             self.waiting.ring(self.partition_directory(topic, number))
 
     def ring_groups(self) -> None:
-        """Have all members of consumer groups who wait look again; it waits for nothing, so that a finalizer may call it."""
+        """Wake all waiting members of consumer groups; it does not block, so a finalizer can call it."""
         self.waiting.ring(self.groups_directory)
 
-    def partition(self, topic: TopicRecord, number: int) -> Partition:
+    def partition(self, topic: TopicRecord, number: int) -> PartitionWriter:
         """Return the writer's side of a partition."""
         key = topic.number, number
         with self._lock:
@@ -286,7 +283,7 @@ class Log:
             partition = self._partitions.get(key)
             if partition is None:
                 finish_pass(self.partition_directory(topic, number), self.files)
-                partition = self._partitions[key] = Partition(
+                partition = self._partitions[key] = PartitionWriter(
                     self.partition_directory(topic, number),
                     self.files,
                     wide=topic.limits is Limits.WIDE,
@@ -294,24 +291,40 @@ class Log:
                     fsync=topic.fsync,
                     on_dirty=None if self.is_memory else self._syncer.add,
                 )
+                self._opened.setdefault(topic.number, {})[number] = partition
             self._writing[key] = partition
             self._writing.move_to_end(key)
             if len(self._writing) > self._max_open:
-                with suppress(StorageError):  # it concerns the next who appends to that one, and is kept for him
+                with suppress(StorageError):  # the next append to that partition raises it
                     self._writing.popitem(last=False)[1].close()
             return partition
 
+    def note_removed(self, topic: TopicRecord, number: int) -> None:
+        """Note that segments of a partition were removed or replaced."""
+        with self._lock:
+            removed = self._removed.setdefault(topic.number, {})
+            removed[number] = removed.get(number, 0) + 1
+
+    def changes(self, topic: TopicRecord) -> dict[int, tuple[int, ...]]:
+        """Return partition -> numbers that change with its messages, for all that this process has changed; reads no file."""
+        removed = self._removed.get(topic.number, {})
+        changed: dict[int, tuple[int, ...]] = {number: (count,) for number, count in tuple(removed.items())}
+        for number, partition in tuple(self._opened.get(topic.number, {}).items()):
+            end = partition.end
+            changed[number] = end.written, end.end_offset, end.base_offset, removed.get(number, 0)
+        return changed
+
     def writing_end(self, topic: TopicRecord, number: int) -> PartitionEnd | None:
-        """Return where a partition is written on, the same object as long as it is there; None where this process has not yet."""
+        """Return the writing end of a partition, the same object while it exists; None before this process has written."""
         partition = self._partitions.get((topic.number, number))
         return None if partition is None else partition.end
 
     def written_end(self, topic: TopicRecord, number: int) -> int:
-        """Return the end offset of a partition as far as this process has written to it, else 0; it asks no file."""
+        """Return the end offset of a partition as this process wrote it, else 0; it reads no file."""
         end = self.writing_end(topic, number)
         return 0 if end is None else end.end_offset
 
-    def reading(self, topic: TopicRecord, number: int) -> Lent:
+    def reading(self, topic: TopicRecord, number: int) -> LentFollower:
         """Lend the follower of a partition to one thread at a time; refresh it as needed."""
         self._check_open()
         return self._readers.find(topic.number, number, topic.generation(number), lambda: self.partition_directory(topic, number))
@@ -323,7 +336,7 @@ class Log:
             store = self._offsets.get(topic.number)
             if store is None:
                 directory = f"{topic_directory(self.root, topic.stream_number, topic.number)}/{OFFSETS_NAME}"
-                store = self._offsets[topic.number] = OffsetStore(directory, self.files, self._open_offsets)
+                store = self._offsets[topic.number] = OffsetStore(directory, self.files, self.open_offsets)
             return store
 
     def wait(
@@ -333,40 +346,29 @@ class Log:
         timeout_s: float,
         monotonic: Callable[[], float],
     ) -> bool:
-        """Wait until something is there, or a time has passed, and return whether it is.
-
-        Appends of this process wake the waiting, and those of another where the system tells of them.
+        """Wait until a condition holds or a timeout has passed, and return whether it holds; appends wake the waiter.
 
         Args:
             directories: The partitions' directories, see partition_directory().
-            is_there: What to ask, with those of the directories in which there may be something new; it looks at the files.
-            timeout_s: How long to wait at most.
+            is_there: The condition, called with the directories that possibly changed; it reads the files.
+            timeout_s: The longest wait, seconds.
             monotonic: A clock in seconds.
         """
-        until = monotonic() + timeout_s
-        look_s = _FIRST_LOOK_S
-        with self.waiting.bell(directories) as bell:
-            due = directories
-            is_told = True
-            while True:
-                self._check_open()
-                is_told = self._is_writer or self.is_memory or (self._watching.watch(due) and is_told)
-                if is_there(due):
-                    return True
-                rest = until - monotonic()
-                if rest <= 0:
-                    return False
-                due = bell.listen(min(rest, _TOLD_LOOK_S if is_told else look_s)) or directories
-                look_s = min(look_s * 2, _LAST_LOOK_S)
+
+        def watch(changed: Collection[str]) -> bool:
+            self._check_open()
+            return self._is_writer or self.is_memory or self._watching.watch(changed)
+
+        return self.waiting.wait_until(directories, is_there, timeout_s, monotonic, watch)
 
     def close(self) -> None:
-        """Let go of all files and of the writer's lock; closing twice is fine.
+        """Close all files and release the writer's lock; closing twice is fine.
 
         Raises:
-            PartitionClosedError: what was acknowledged could not be synced; everything is closed all the same.
+            PartitionClosedError: acknowledged messages could not be synced; everything is closed all the same.
         """
         failure: StorageError | None = None
-        self.background.close()  # before the lock is taken, which its threads may be waiting for
+        self.background.close()  # before the lock is acquired, which its threads can be waiting for
         self.commits.close()
         with self._lock:
             if self._closed_because is not None:
@@ -391,6 +393,6 @@ class Log:
             raise failure
 
     def abandon(self) -> None:
-        """Make it unusable in a forked child, without touching what belongs to the parent."""
+        """Make it unusable in a forked child, without touching the parent's resources."""
         self._closed_because = "the log was opened before this process was forked"
         self._is_writer = False

@@ -1,6 +1,6 @@
-"""Opening logs: one directory is one Log in a process, whoever opens it.
+"""Opening logs: one directory is one shared Log in a process.
 
-Two that write to one directory from one process so have one writer between them, and see each other's messages at
+Two users of one directory in one process share one writer, and see each other's messages at
 once. The Log closes when the last of them has closed it. A forked child cannot use its parent's: it opens its own.
 """
 
@@ -13,26 +13,26 @@ from dataclasses import dataclass, field
 from typing import Final
 
 from headstream.errors import InvalidOptionError
-from headstream.log.access import share_with_group
-from headstream.log.files import MemoryFiles, OsFiles
 from headstream.log.log import Log
-from headstream.log.segment_size import DEFAULT_SEGMENT_BYTES, check_segment_bytes
+from headstream.log.partition.segment_size import DEFAULT_SEGMENT_BYTES, check_segment_bytes
+from headstream.log.system.access import share_with_group
+from headstream.log.system.files import MemoryFiles, OsFiles
 
 __all__ = ["close_log", "open_directory", "open_memory"]
 
 
 def open_directory(directory: str, segment_bytes: int | None = None, group_access: str = "none") -> Log:
-    """Return the log in a directory, the same one for all who open it in this process.
+    """Return the log in a directory, shared by all openings in this process.
 
     Args:
-        directory: It may be missing or empty, and is made at the first write then.
-        segment_bytes: Size at which a segment is followed by a new one, 256 MiB unless said otherwise.
-        group_access: What the directory's group may do with a log that is made here: none, read or write.
+        directory: It can be missing or empty; the first write creates it.
+        segment_bytes: Size at which a new segment is begun, 256 MiB by default.
+        group_access: Access of the directory's group to a log that is created here: none, read or write.
 
     Raises:
-        NotALogError: there is something else in the directory.
+        NotALogError: the directory holds something else.
         LogVersionError: a newer Headstream wrote it.
-        InvalidOptionError: the size is out of range, or not the one the log is open with.
+        InvalidOptionError: the size is out of range, or differs from that of the open log.
     """
     root = os.path.realpath(directory)
     share_with_group(root, group_access)
@@ -40,10 +40,10 @@ def open_directory(directory: str, segment_bytes: int | None = None, group_acces
 
 
 def open_memory(name: str | None = None, segment_bytes: int | None = None) -> Log:
-    """Return a log in the memory of this process: a new one, or the one that all who give the name share.
+    """Return a log in the memory of this process: a new one, or the one shared under a name.
 
     Args:
-        name: What it is shared as; None makes one that nobody else sees.
+        name: The name under which it is shared; None creates a private one.
         segment_bytes: As for open_directory().
     """
     key = None if name is None else f"memory:{name}"
@@ -51,7 +51,7 @@ def open_memory(name: str | None = None, segment_bytes: int | None = None) -> Lo
 
 
 def close_log(log: Log) -> None:
-    """Close a log once for its opening; with the last one its files close and its lock is free."""
+    """Close one opening of a log; the last one closes its files and releases its lock."""
     _REGISTRY.leave(log)
 
 
@@ -64,7 +64,7 @@ class _Shared:
 
 @dataclass(slots=True)
 class _Registry:
-    """The logs that are open in this process."""
+    """The open logs of this process."""
 
     lock: threading.Lock = field(default_factory=threading.Lock)
     entries: list[_Shared] = field(default_factory=list)
@@ -99,10 +99,10 @@ class _Registry:
         log.close()
 
     def forget_after_fork(self) -> None:
-        self.lock = threading.Lock()  # another thread of the parent may have held it
+        self.lock = threading.Lock()  # another thread of the parent can have held it
         for entry in self.entries:
             entry.log.abandon()
-            self.abandoned.append(entry.log)  # never let go of: its database is not the child's to close
+            self.abandoned.append(entry.log)  # never closed: its database is the parent's
         self.entries.clear()
 
 

@@ -1,9 +1,9 @@
-"""Retention: dropping the oldest messages of topics that say how long or how much they keep.
+"""Retention: drops the oldest messages of topics with a limit of age or size.
 
-Whole closed segments go, oldest first, never the one that is written to. A segment is as old as its newest message. The
-size is that of all partitions of a topic: the oldest closed segment among them goes first.
+Whole closed segments are dropped, oldest first, never the newest. A segment is as old as its newest message. The
+size is that of all partitions of a topic: the oldest closed segment among them is dropped first.
 
-How a segment goes, and what a crash leaves of that, is in segment_removal.py.
+Removal of a segment, and its end after a crash, are in segment_removal.py.
 
 This takes no lock that an append needs.
 """
@@ -15,9 +15,9 @@ from contextlib import suppress
 from typing import TYPE_CHECKING, Final, NamedTuple
 
 from headstream.errors import HeadstreamError
-from headstream.log.catalog import TopicRecord
-from headstream.log.rounds import Rounds
-from headstream.log.segment_removal import drop_segment, finish_drops, open_index
+from headstream.log.catalog.catalog import TopicRecord, topics_of
+from headstream.log.partition.segment_removal import drop_segment, finish_drops, open_index
+from headstream.log.system.rounds import Rounds
 from headstream.segments.layout import DROPPED_SUFFIX, IndexEntry, base_offsets
 
 if TYPE_CHECKING:
@@ -26,11 +26,11 @@ if TYPE_CHECKING:
 __all__ = ["RETENTION_INTERVAL_S", "Retention"]
 
 RETENTION_INTERVAL_S: Final = 10.0
-"""How often it is looked for what may go."""
+"""Interval of the checks for expired segments."""
 
 
 class _Closed(NamedTuple):
-    """A segment that is not written to any more, in the order in which they go."""
+    """A closed segment, in the order of dropping."""
 
     timestamp_us: int
     partition: int
@@ -40,7 +40,7 @@ class _Closed(NamedTuple):
 
 
 class Retention:
-    """Drops what a log's topics do not keep, in a thread of its own once started.
+    """Drops expired messages of a log's topics, in a background thread.
 
     Args:
         log: The log; this process is its writer.
@@ -55,34 +55,33 @@ class Retention:
         self._rounds = Rounds(self.apply, RETENTION_INTERVAL_S if interval_s is None else interval_s, "headstream-retention")
 
     def start(self) -> None:
-        """Start the thread; its first round is at once."""
+        """Start the thread; its first round is immediate."""
         self._rounds.start()
 
     def close(self) -> None:
-        """End the thread, after the segment it is just dropping."""
+        """Stop the thread, after the segment that is being dropped."""
         self._rounds.close()
 
     def apply(self) -> int:
-        """Drop what may go now, and return how many segments that were.
+        """Drop expired segments, and return their number.
 
-        What cannot be dropped or read stays, and is tried again in the next round.
+        Segments that cannot be dropped or read stay, and are retried in the next round.
         """
         dropped = 0
         with suppress(HeadstreamError):
-            for stream in self._log.snapshot().values():
-                for topic in stream.topics.values():
-                    if topic.options.retention_us is not None or topic.options.retention_bytes is not None:
-                        with suppress(HeadstreamError):
-                            dropped += self._apply(topic)
+            for topic in topics_of(self._log.snapshot()):
+                if topic.options.retention_us is not None or topic.options.retention_bytes is not None:
+                    with suppress(HeadstreamError):
+                        dropped += self._apply(topic)
         return dropped
 
     def drop_oldest(self, topic: TopicRecord, number: int, count: int) -> int:
-        """Drop the oldest closed segments of a partition, whatever their age, and return how many that were.
+        """Drop the oldest closed segments of a partition, whatever their age, and return their number.
 
         Args:
             topic: The topic.
-            number: The partition's.
-            count: How many segments at most.
+            number: The partition's number.
+            count: The most segments.
         """
         directory = self._log.partition_directory(topic, number)
         with self._log.administration:
@@ -91,7 +90,7 @@ class Retention:
             return sum(self._drop(topic, segment) for segment in oldest)
 
     def _apply(self, topic: TopicRecord) -> int:
-        closed, size_bytes = self._look(topic)
+        closed, size_bytes = self._list_closed(topic)
         oldest_us = -1 if topic.options.retention_us is None else self._clock_us() - topic.options.retention_us
         dropped = 0
         for segment in sorted(closed):
@@ -104,7 +103,7 @@ class Retention:
             dropped += 1
         return dropped
 
-    def _look(self, topic: TopicRecord) -> tuple[list[_Closed], int]:
+    def _list_closed(self, topic: TopicRecord) -> tuple[list[_Closed], int]:
         """Return the closed segments of all partitions, and the bytes of all segments."""
         files = self._log.files
         closed, size_bytes = [], 0
@@ -125,7 +124,7 @@ class Retention:
         return closed, size_bytes
 
     def _closed_of(self, directory: str, number: int, bases: list[int]) -> list[_Closed]:
-        """Return the closed segments of a partition, which only change when names come and go in its directory."""
+        """Return the closed segments of a partition, cached until its directory changes."""
         changed = self._log.files.changed(directory)
         known = self._looked.get(directory)
         if known is not None and known[0] == changed and [each.base_offset for each in known[1]] == bases:
@@ -133,7 +132,7 @@ class Retention:
         found: list[_Closed] = []
         for base in bases:
             last = self._last_entry(directory, base)
-            # Without messages it was never filled before a power cut, or compaction has emptied it: it goes with those before it.
+            # Without messages it was never filled before a power cut, or compaction emptied it: drop it with those before it.
             before_us = found[-1].timestamp_us if found else 0
             last = IndexEntry(0, 0, base, 0, before_us, 0) if last is None else last
             found.append(_Closed(last.timestamp_us, number, base, last.end_position, last.end_offset))
@@ -148,7 +147,7 @@ class Retention:
         return index.last
 
     def _drop(self, topic: TopicRecord, segment: _Closed) -> bool:
-        """Drop a segment, and return whether that was done: the topic may have been changed or deleted since."""
+        """Drop a segment, and return whether it was: the topic can have been changed or deleted since."""
         log, number = self._log, segment.partition
         directory = log.partition_directory(topic, number)
         with log.administration:
@@ -160,5 +159,6 @@ class Retention:
                 return False  # compaction has merged it with another
             index.close()
             drop_segment(directory, segment.base_offset, index.generation, log.files)
+            log.note_removed(topic, number)
             log.states.forget(topic, number, segment.end_offset)
         return True

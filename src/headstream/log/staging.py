@@ -1,15 +1,15 @@
-"""Staging: batches that wait in the log's directory until they are committed, all together and once.
+"""Staging: batches stored in the log's directory until they are committed, all together and once.
 
     DIR/staged/<writer>/<epoch>/<part>.batches     sent batches back to back, written by any process
-    DIR/inbox/<writer>-<epoch>.json                a manifest: which of them belong together; its rename hands them over
+    DIR/inbox/<writer>-<epoch>.json                a manifest: the batches of a commit; its rename submits them
     DIR/inbox/<writer>-<epoch>.taken               the same, while the log's writer appends what it names
 
-A writer is whoever sends epochs one after the other: a Spark query, say. An epoch is committed once: the log remembers
-the last one of each writer (commit_records.py): a manifest of it changes nothing any more, one of an earlier epoch is
-refused.
+A writer sends epochs one after the other: a Spark query, say. An epoch is committed once: the log remembers
+the last one of each writer (commit_records.py): its repeated manifest has no effect, one of an earlier epoch is
+rejected.
 
-Nobody needs the log's lock to stage and to commit. Its writer, whichever process that is, appends what the manifest
-names (commits.py), and whoever committed waits for that (submission.py). What was staged and never committed is swept
+Staging and committing need no lock. The log's writer, whichever process that is, appends the manifest's batches
+(commits.py), and the committer waits for that (submission.py). Uncommitted batches are swept
 by the same writer's next commit, or after a day.
 """
 
@@ -21,10 +21,10 @@ from dataclasses import asdict, dataclass
 from typing import Any, Final, NamedTuple
 from urllib.parse import quote, unquote
 
-from headstream.codec.batch.scan import crc32c
+from headstream.codec.batch.stored.scan import crc32c
 from headstream.codec.buffer import BytesLike
 from headstream.errors import CorruptLogError, InvalidInputError
-from headstream.log.files import Files, WriteFile
+from headstream.log.system.files import Files, WriteFile
 from headstream.segments.layout import INBOX_NAME, STAGED_NAME
 
 __all__ = [
@@ -33,8 +33,8 @@ __all__ = [
     "MAX_WRITER_BYTES",
     "TAKEN_SUFFIX",
     "Chunk",
-    "ChunkPlace",
     "Manifest",
+    "StagedChunk",
     "StagedPart",
     "StagedWriter",
     "check_epoch",
@@ -54,11 +54,11 @@ MANIFEST_SUFFIX: Final = ".json"
 TAKEN_SUFFIX: Final = ".taken"
 _PART_SUFFIX: Final = ".batches"
 MAX_WRITER_BYTES: Final = 200
-"""Of a writer's name as it stands in a file's: with an epoch and every suffix it stays within the 255 that systems take."""
+"""Most bytes of a writer's name in a file's name: with an epoch and every suffix it fits the systems' 255."""
 MAX_EPOCH: Final = (1 << 63) - 1
-"""The greatest number of the catalog."""
+"""The greatest integer of SQLite."""
 _ABANDONED_US: Final = 86_400 * 1_000_000
-"""Nobody commits any more what has not been written to for a day. It would be refused, and staged again."""
+"""Staged files without writes for a day are abandoned. A later commit is refused, and its batches are staged again."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -69,7 +69,7 @@ class Chunk:
         topic: `stream/topic`.
         partition: From 1.
         size_bytes: Of the batch.
-        count: Its messages.
+        count: Number of its messages.
         crc32c: The CRC-32C of its bytes.
     """
 
@@ -86,7 +86,7 @@ class StagedPart:
 
     Args:
         name: Its name in the epoch's directory.
-        chunks: What is in it, in order.
+        chunks: Its chunks, in order.
     """
 
     name: str
@@ -95,14 +95,14 @@ class StagedPart:
 
 @dataclass(frozen=True, slots=True)
 class Manifest:
-    """What is committed together.
+    """The batches of one commit.
 
     Args:
-        writer: Who commits: 1 to 200 characters.
+        writer: The writer's name: 1 to 200 characters.
         epoch: Its number, 0 or more; those of one writer ascend.
-        identity: The identity of the log it is meant for.
-        limits: The limits that each topic had, by name: what its messages were checked against.
-        parts: What it consists of, in the order in which it is appended.
+        identity: The identity of its log.
+        limits: The limits of each topic, by name, that its messages were checked against.
+        parts: Its parts, in the order of appending.
     """
 
     writer: str
@@ -118,10 +118,10 @@ class Manifest:
 
     @classmethod
     def decode(cls, data: bytes, where: str) -> Manifest:
-        """Return what encode() was given.
+        """Return the manifest that encode() was called on.
 
         Raises:
-            CorruptLogError: the bytes are no manifest.
+            CorruptLogError: the bytes are not a manifest.
         """
         try:
             outer = json.loads(data)
@@ -133,21 +133,21 @@ class Manifest:
             raise CorruptLogError(
                 f"the manifest of a staged commit cannot be read: {error}",
                 where=where,
-                advice="Move the file away; the job that wrote it sends its batch again when it is started anew",
+                advice="Move the file away; the job that wrote it sends its batch again when it is restarted",
             ) from error
 
 
 def _read_members(members: Any) -> Manifest:
-    """Return a manifest out of its JSON; ValueError, TypeError, KeyError or AttributeError where it is none."""
+    """Return a manifest from its JSON; ValueError, TypeError, KeyError or AttributeError if it is invalid."""
     parts = tuple(StagedPart(part["name"], tuple(Chunk(**chunk) for chunk in part["chunks"])) for part in members["parts"])
     manifest = Manifest(members["writer"], members["epoch"], members["identity"], dict(members["limits"]), parts)
     chunks = [chunk for part in parts for chunk in part.chunks]
     texts = [manifest.writer, manifest.identity, *(part.name for part in parts), *(chunk.topic for chunk in chunks)]
     if not all(isinstance(text, str) for text in texts):
-        raise ValueError("a name is no text")
+        raise ValueError("a name is not text")
     numbers = [number for each in chunks for number in (each.partition, each.size_bytes, each.count, each.crc32c)]
     if not all(type(number) is int and number >= 0 for number in (manifest.epoch, *numbers)):
-        raise ValueError("a number is none, or negative")
+        raise ValueError("a number is invalid or negative")
     if any("/" in part.name or "\0" in part.name for part in parts):
         raise ValueError("a part's name leads out of its directory")
     check_epoch(manifest.writer, manifest.epoch)
@@ -174,10 +174,10 @@ def inbox_path(root: str, writer: str, epoch: int, suffix: str = MANIFEST_SUFFIX
 
 
 def check_epoch(writer: str, epoch: int) -> None:
-    """Refuse a writer's name that cannot name a directory, and an epoch that is no number of the catalog.
+    """Reject a writer's name that cannot name a directory, and an epoch beyond SQLite's integers.
 
     Raises:
-        InvalidInputError: one of them cannot be kept.
+        InvalidInputError: one of them is invalid.
     """
     if writer in ("", ".", "..") or len(quote(writer, safe="", errors="surrogatepass")) > MAX_WRITER_BYTES:
         raise InvalidInputError(
@@ -185,7 +185,7 @@ def check_epoch(writer: str, epoch: int) -> None:
             advice=f"Use 1 to {MAX_WRITER_BYTES} letters, digits, hyphens; any other character counts 3 a byte of its UTF-8",
         )
     if not 0 <= epoch <= MAX_EPOCH:
-        raise InvalidInputError(f"epoch {epoch} of writer {writer!r:.60} cannot be kept", advice=f"Use 0 to {MAX_EPOCH}")
+        raise InvalidInputError(f"epoch {epoch} of writer {writer!r:.60} is out of range", advice=f"Use 0 to {MAX_EPOCH}")
 
 
 def read_manifest(path: str, files: Files) -> Manifest | None:
@@ -201,19 +201,19 @@ def read_manifest(path: str, files: Files) -> Manifest | None:
 
 
 class StagedWriter:
-    """Writes one staged file; the file is made with the first batch, so that nothing to stage leaves nothing.
+    """Writes one staged file; the first batch creates it, so an empty part leaves no file.
 
     Args:
         root: The log's directory.
-        files: Where it is.
+        files: Its file system.
         writer: See Manifest.
         epoch: See Manifest.
-        name: Of the part, without suffix; no other attempt at the same work may have the same.
-        position: Where in the file what comes lies, bytes: others may have begun it.
+        name: Of the part, without suffix; unique among attempts at the same work.
+        position: Byte position of the first batch: an earlier writer can have begun the file.
 
     Raises:
-        InvalidInputError: the writer or the epoch cannot be kept; or, when a batch is added, the file does not reach to
-            that position.
+        InvalidInputError: the writer or the epoch is invalid; or, when a batch is added, the file ends before
+            the position.
     """
 
     def __init__(self, root: str, files: Files, writer: str, epoch: int, name: str, *, position: int = 0) -> None:
@@ -238,7 +238,7 @@ class StagedWriter:
             topic: `stream/topic`.
             partition: From 1.
             sent: Messages as sent, back to back.
-            count: How many.
+            count: Number of messages.
         """
         data = memoryview(sent).cast("B")
         if self._file is None:
@@ -246,7 +246,7 @@ class StagedWriter:
             self._file = self._files.open_write(self._path)
             if self._file.size_bytes() < self._position:
                 raise InvalidInputError(
-                    f"what was staged before byte {self._position} is not there",
+                    f"the file ends before byte {self._position}",
                     where=self._path,
                     advice="Stage the part's batches in their order",
                 )
@@ -255,12 +255,12 @@ class StagedWriter:
         self._chunks.append(Chunk(topic, partition, len(data), count, crc32c(data)))
 
     def sync(self) -> None:
-        """Return when what was staged is on the disk itself; the file's name is when the commit begins."""
+        """Sync the staged bytes; the file's name is synced when the commit begins."""
         if self._file is not None:
             self._file.sync()
 
     def finish(self) -> StagedPart | None:
-        """Return what was staged, synced; None where that is nothing."""
+        """Return the staged part, synced; None if it is empty."""
         if self._file is None:
             return None
         try:
@@ -271,14 +271,14 @@ class StagedWriter:
         return StagedPart(self._name, tuple(self._chunks))
 
     def pause(self) -> tuple[Chunk, ...]:
-        """Let go of the file, which another one goes on with, and return what was staged; it is not synced."""
+        """Close the file, which another StagedWriter continues, and return its chunks; it is not synced."""
         if self._file is not None:
             self._file.close()
             self._file = None
         return tuple(self._chunks)
 
     def discard(self) -> None:
-        """Remove what was staged."""
+        """Remove the staged file."""
         if self._file is not None:
             self._file.close()
             self._file = None
@@ -287,7 +287,7 @@ class StagedWriter:
 
 
 def unstage(root: str, files: Files, writer: str, epoch: int, names: Iterable[str]) -> None:
-    """Remove some files that were staged for an epoch, and their directories if nothing else is in them."""
+    """Remove some staged files of an epoch, and their directories if they are empty."""
     for name in names:
         files.remove(f"{epoch_directory(root, writer, epoch)}/{name}")
     files.remove_empty_directory(epoch_directory(root, writer, epoch))
@@ -295,13 +295,13 @@ def unstage(root: str, files: Files, writer: str, epoch: int, names: Iterable[st
 
 
 def remove_staged(root: str, files: Files, writer: str, epoch: int) -> None:
-    """Remove what was staged for an epoch."""
+    """Remove the staged files of an epoch."""
     files.remove_directory(epoch_directory(root, writer, epoch))
     files.remove_empty_directory(_writer_directory(root, writer))
 
 
 def sweep_epochs(root: str, files: Files, writer: str, epoch: int) -> None:
-    """Remove what a writer has staged up to and with an epoch, which is committed."""
+    """Remove a writer's staged files up to and including an epoch, which is committed."""
     directory = _writer_directory(root, writer)
     for name in files.list_names(directory) or ():
         if name.isdecimal() and int(name) <= epoch:
@@ -310,7 +310,7 @@ def sweep_epochs(root: str, files: Files, writer: str, epoch: int) -> None:
 
 
 def sweep_abandoned(root: str, files: Files, now_us: int) -> None:
-    """Remove what nobody has committed for a day, nor added to; what a manifest in the inbox names stays."""
+    """Remove staged files without writes for a day, unless a manifest in the inbox names them."""
     wanted = {name.rpartition(".")[0] for name in files.list_names(f"{root}/{INBOX_NAME}") or ()}
     for quoted in files.list_names(f"{root}/{STAGED_NAME}") or ():
         writer = unquote(quoted)
@@ -324,22 +324,22 @@ def sweep_abandoned(root: str, files: Files, now_us: int) -> None:
         files.remove_empty_directory(_writer_directory(root, writer))
 
 
-class ChunkPlace(NamedTuple):
-    """One chunk and where its bytes are."""
+class StagedChunk(NamedTuple):
+    """A chunk, its file, and its byte position in that file."""
 
     path: str
     position: int
     chunk: Chunk
 
 
-def chunks_of(root: str, manifest: Manifest, topic: str, partition: int) -> Iterator[ChunkPlace]:
-    """Return the chunks of one partition, in the order in which they are appended."""
+def chunks_of(root: str, manifest: Manifest, topic: str, partition: int) -> Iterator[StagedChunk]:
+    """Yield the chunks of one partition, in the order of appending."""
     directory = epoch_directory(root, manifest.writer, manifest.epoch)
     for part in manifest.parts:
         position = 0
         for chunk in part.chunks:
             if (chunk.topic, chunk.partition) == (topic, partition):
-                yield ChunkPlace(f"{directory}/{part.name}", position, chunk)
+                yield StagedChunk(f"{directory}/{part.name}", position, chunk)
             position += chunk.size_bytes
 
 
@@ -347,13 +347,13 @@ def read_chunk(path: str, files: Files, position: int, chunk: Chunk) -> memoryvi
     """Return a batch of a staged file.
 
     Args:
-        path: The file's.
-        files: Where it is.
+        path: The file's path.
+        files: Its file system.
         position: Where the batch begins.
-        chunk: What the manifest says of it.
+        chunk: The manifest's chunk.
 
     Raises:
-        CorruptLogError: the batch is not there as it was staged.
+        CorruptLogError: the batch is missing or differs from the manifest.
     """
     data = memoryview(bytearray(chunk.size_bytes))
     file = files.open_read(path)
@@ -368,6 +368,6 @@ def read_chunk(path: str, files: Files, position: int, chunk: Chunk) -> memoryvi
             f"a staged batch of {chunk.size_bytes} bytes for {chunk.topic}, partition {chunk.partition} is "
             + ("missing" if file is None else "cut short" if got < chunk.size_bytes else "damaged"),
             where=f"{path}, byte {position}",
-            advice="The job that staged it sends its batch again when it is started anew",
+            advice="The job that staged it sends its batch again when it is restarted",
         )
     return data

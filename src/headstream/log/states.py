@@ -1,16 +1,19 @@
-"""States: messages that are set aside in place, and what is known of why.
+"""States: messages set aside in place, and the reasons.
 
     intent   catalog, one transaction: offset, state, reason, author, time; pending
     bytes    the state byte of each message, in place; synced
-    settled  catalog, one transaction: no longer pending; what is available again needs no row
+    settled  catalog, one transaction: no longer pending; the row of an available message is deleted
 
-The catalog is what is meant, the byte is what readers see. A crash between the steps leaves pending rows: the next
-writer sets their bytes before it does anything else, and settles them. Checksums stay valid: the payload's does not
+The catalog has the intended state, the byte is what readers see. A crash between the steps leaves pending rows: the next
+writer first writes their bytes, and settles them. Checksums stay valid: the payload's does not
 cover the state, and the index takes every state byte as 0.
 
-Everything without a row is available. So a poll needs to look at the states in the bytes only where the rows say so;
-since the row comes first and goes last, no message that is set aside is ever without one. Who reads bytes and rows
-asks for the rows before and after reading the bytes: a change in between is in one of the two.
+Everything without a row is available. So a poll checks the state bytes only where there are rows;
+since the row is added first and deleted last, every message set aside has one. A reader of bytes and rows
+queries the rows before and after reading the bytes: a change in between is in one of the two.
+
+Long runs of messages set aside are stepped over without reading them (unavailable_runs.py): a run has settled rows alone, and
+a message that becomes available leaves it before its byte is written.
 """
 
 from __future__ import annotations
@@ -21,29 +24,34 @@ from contextlib import suppress
 from typing import Final
 
 from headstream.errors import CorruptLogError, InvalidInputError, LimitError, LogError, OffsetOutOfRangeError
-from headstream.log.catalog import Catalog, TopicRecord
-from headstream.log.closed_segments import finish_pass
-from headstream.log.files import Files
-from headstream.log.state_records import (
+from headstream.log.catalog.catalog import Catalog, TopicRecord, topics_of
+from headstream.log.catalog.state_records import (
     find_exception,
+    find_state_among,
     find_states,
     forget_states,
     pending_states,
     put_states,
     remove_states,
     settle_states,
+    settled_offsets,
 )
+from headstream.log.partition.closed_segments import finish_pass
+from headstream.log.partition.unavailable_runs import UnavailableRuns
+from headstream.log.system.files import Files
 from headstream.model.message import MAX_AUTHOR_BYTES, MAX_REASON_BYTES, MessageState, StateChange
 from headstream.segments.follower import PartitionFollower
 
 __all__ = ["MessageStates"]
 
 _STATE_AT: Final = 8
-"""The state's byte in a stored message: after the offset, an unsigned 64-bit number."""
+"""The state byte in a stored message: after the offset, an unsigned 64-bit number."""
 
 _AVAILABLE: Final = MessageState.AVAILABLE.value
+_MAX_RUNS: Final = 1024
+"""The most partitions whose runs are cached: most have none, and rereading them costs a query."""
 _NO_TOPICS: Final = ()
-"""What is recorded of messages changes no topic."""
+"""Changes of states change no topic."""
 
 
 class MessageStates:
@@ -51,12 +59,12 @@ class MessageStates:
 
     Args:
         catalog: The log's.
-        files: Where it is.
+        files: Its file system.
         directory_of: Topic, partition -> the partition's directory.
         lock: Held while files of old segments are changed or removed.
 
     Attributes:
-        writes_count: Grows with each change of states; for who holds the lock.
+        writes_count: Grows with each change of states; read under the lock.
     """
 
     def __init__(
@@ -69,16 +77,19 @@ class MessageStates:
         self.writes_count = 0
         self._available: set[tuple[int, int]] = set()
         self._changes = -1
+        self._runs: dict[tuple[int, int, int], UnavailableRuns] = {}
+        self._runs_lock = threading.Lock()
+        self._runs_changes = -1
 
     def next_exception(self, topic: TopicRecord, number: int, from_offset: int = 0) -> int | None:
-        """Return the offset of the first message at or after an offset that may not be available, or None.
+        """Return the offset of the first message at or after an offset that has a state row, or None.
 
-        Where all are available, which is mostly so, nothing is looked up until the catalog changes.
+        If all are available, the usual case, the result is cached until the catalog changes.
 
         Args:
             topic: The topic.
             number: The partition's, from 1.
-            from_offset: Where to begin.
+            from_offset: The first offset included.
         """
         changes = self._catalog.changes()
         if changes != self._changes:
@@ -91,20 +102,60 @@ class MessageStates:
             available.add(key)
         return found
 
-    def changes(self, topic: TopicRecord, number: int, from_offset: int = 0, count: int = -1) -> list[StateChange]:
-        """Return the messages of a partition that are not available, by offset, with who made it so, why and when.
+    def next_wanted(self, topic: TopicRecord, number: int, from_offset: int, states: frozenset[int]) -> int | None:
+        """Return the first offset at or after an offset whose message can have one of some states, or None.
+
+        For available messages it costs the logarithm of the number of runs set aside, after the first call for a partition;
+        for other states the rows up to the first one are read.
 
         Args:
             topic: The topic.
             number: The partition's, from 1.
-            from_offset: The first offset that is looked at.
-            count: The most messages; less than 0 is all.
+            from_offset: The first offset included.
+            states: The states.
+        """
+        others = states - {_AVAILABLE}
+        found = find_state_among(self._catalog, topic.number, number, from_offset, others) if others else None
+        if _AVAILABLE not in states:
+            return found
+        with self._runs_lock:
+            available = self._known_runs(topic, number).skip(from_offset)
+        return available if found is None else min(found, available)
+
+    def _known_runs(self, topic: TopicRecord, number: int) -> UnavailableRuns:
+        """Return the runs of a partition, with their lock held; this process keeps them up to date while it is the writer."""
+        if not self._catalog.is_writer and self._runs_changes != (changes := self._catalog.changes()):
+            self._runs.clear()
+            self._runs_changes = changes
+        key = topic.number, number, topic.generation(number)
+        runs = self._runs.get(key)
+        if runs is None:
+            if len(self._runs) >= _MAX_RUNS:
+                self._runs.clear()
+            offsets = settled_offsets(self._catalog, topic.number, number, _AVAILABLE)
+            runs = self._runs[key] = UnavailableRuns(offsets)
+        return runs
+
+    def _change_runs(self, topic: TopicRecord, number: int, offsets: Sequence[int], *, is_available: bool) -> None:
+        with self._runs_lock:
+            runs = self._runs.get((topic.number, number, topic.generation(number)))
+            if runs is not None:
+                (runs.remove if is_available else runs.add)(offsets)
+
+    def changes(self, topic: TopicRecord, number: int, from_offset: int = 0, count: int = -1) -> list[StateChange]:
+        """Return the messages of a partition that are not available, by offset, with author, reason and time.
+
+        Args:
+            topic: The topic.
+            number: The partition's, from 1.
+            from_offset: The first offset included.
+            count: The most messages; negative is all.
         """
         with PartitionFollower(self._directory_of(topic, number), self._files) as follower:
             first = follower.first_offset
         found: list[StateChange] = []
         at = max(first, from_offset)
-        while count < 0 or len(found) < count:  # a change that is under way may be one that makes messages available
+        while count < 0 or len(found) < count:  # a pending change can be one that makes messages available
             rows = find_states(self._catalog, topic.number, number, at, count=count - len(found) if count >= 0 else -1)
             found += [change for change in rows if change.state != _AVAILABLE]
             if not rows or count < 0:
@@ -113,17 +164,17 @@ class MessageStates:
         return found
 
     def set(self, topic: TopicRecord, number: int, offsets: Iterable[int], change: StateChange) -> None:
-        """Set the state of messages; it is done, and on the disk itself, when this returns.
+        """Set the state of messages; when this returns, it is done and synced.
 
         Args:
             topic: The topic.
             number: The partition's, from 1.
-            offsets: Which messages.
-            change: What becomes of each of them; its offset does not matter.
+            offsets: The messages' offsets.
+            change: The new state with reason, author and time; its offset is ignored.
 
         Raises:
-            OffsetOutOfRangeError: one of the offsets is not there; nothing is changed.
-            StorageError: the system refused to write; what was recorded is done when the log is opened the next time.
+            OffsetOutOfRangeError: one of the messages does not exist; nothing is changed.
+            StorageError: the system refused to write; the next opening finishes the recorded changes.
         """
         wanted = sorted(set(offsets))
         if not 1 <= change.state <= 255:
@@ -137,7 +188,7 @@ class MessageStates:
         directory = self._directory_of(topic, number)
         with self._lock:
             finish_pass(directory, self._files)
-            places = self._find(directory, wanted)
+            found = self._find(directory, wanted)
             self.writes_count += 1
             with self._catalog.transaction(_NO_TOPICS):
                 put_states(
@@ -146,30 +197,34 @@ class MessageStates:
                     number,
                     (StateChange(offset, change.state, change.reason, change.by, change.changed_us) for offset in wanted),
                 )
-            self._write([(place, offset, change.state) for place, offset in zip(places, wanted, strict=True)])
+            if change.state == _AVAILABLE:
+                self._change_runs(topic, number, wanted, is_available=True)
+            self._write([(position, offset, change.state) for position, offset in zip(found, wanted, strict=True)])
             with self._catalog.transaction(_NO_TOPICS):
                 settle_states(self._catalog, topic.number, number, wanted, _AVAILABLE)
+            if change.state != _AVAILABLE:
+                self._change_runs(topic, number, wanted, is_available=False)
 
     def forget(self, topic: TopicRecord, number: int, until_offset: int) -> None:
-        """Forget the states of messages before an offset: they are dropped."""
+        """Delete the states of messages before an offset: they are dropped."""
         first = self.next_exception(topic, number)
         if first is not None and first < until_offset:
             with self._catalog.transaction(_NO_TOPICS):
                 forget_states(self._catalog, topic.number, number, until_offset)
 
     def forget_missing(self, topic: TopicRecord, number: int) -> None:
-        """Forget the states of messages that compaction has taken."""
+        """Delete the states of messages that compaction has dropped."""
         if self.next_exception(topic, number) is None:
             return
         with self._lock:
             offsets = [change.offset for change in find_states(self._catalog, topic.number, number)]
-            _, missing = self._places(self._directory_of(topic, number), offsets)
+            _, missing = self._find_existing(self._directory_of(topic, number), offsets)
             with self._catalog.transaction(_NO_TOPICS):
                 remove_states(self._catalog, topic.number, number, missing)
 
-    def _places(self, directory: str, offsets: Iterable[int]) -> tuple[dict[int, tuple[str, int]], list[int]]:
-        """Return path and byte position of those of some messages that are there, and the offsets of those that are not."""
-        places: dict[int, tuple[str, int]] = {}
+    def _find_existing(self, directory: str, offsets: Iterable[int]) -> tuple[dict[int, tuple[str, int]], list[int]]:
+        """Return path and byte position of the existing ones of some messages, and the offsets of the missing ones."""
+        found: dict[int, tuple[str, int]] = {}
         missing = []
         with PartitionFollower(directory, self._files) as follower:
             for offset in offsets:
@@ -177,28 +232,28 @@ class MessageStates:
                     if not follower.first_offset <= offset < follower.end_offset:
                         missing.append(offset)
                     else:
-                        places[offset] = follower.position_of(offset)
+                        found[offset] = follower.position_of(offset)
                 except OffsetOutOfRangeError:
                     missing.append(offset)
-        return places, missing
+        return found, missing
 
     def repair(self) -> None:
-        """Finish what a crash has left unfinished; the caller has just become the writer."""
-        topics = {topic.number: topic for stream in self._catalog.snapshot().values() for topic in stream.topics.values()}
+        """Finish what a crash left unfinished; this process has just become the writer."""
+        topics = {topic.number: topic for topic in topics_of(self._catalog.snapshot())}
         pending: dict[tuple[int, int], list[tuple[int, int]]] = {}
         for topic, number, offset, state in pending_states(self._catalog):
             pending.setdefault((topic, number), []).append((offset, state))
         for (topic, number), changes in pending.items():
-            with suppress(LogError):  # a damaged partition is told of where it is used; its changes stay pending
+            with suppress(LogError):  # a damaged partition's error is raised at its use; its changes stay pending
                 self._repair_partition(topics[topic], number, changes)
 
     def _repair_partition(self, topic: TopicRecord, number: int, changes: list[tuple[int, int]]) -> None:
         directory = self._directory_of(topic, number)
         finish_pass(directory, self._files)
-        places, missing = self._places(directory, (offset for offset, _ in changes))
-        self._write([(places[offset], offset, state) for offset, state in changes if offset in places])
+        found, missing = self._find_existing(directory, (offset for offset, _ in changes))
+        self._write([(found[offset], offset, state) for offset, state in changes if offset in found])
         with self._catalog.transaction(_NO_TOPICS):
-            settle_states(self._catalog, topic.number, number, list(places), _AVAILABLE)
+            settle_states(self._catalog, topic.number, number, list(found), _AVAILABLE)
             remove_states(self._catalog, topic.number, number, missing)
 
     def _find(self, directory: str, offsets: Sequence[int]) -> list[tuple[str, int]]:
@@ -211,24 +266,24 @@ class MessageStates:
                         if follower.end_offset > follower.first_offset
                         else f"there is no message at offset {offset}, the partition is empty",
                         where=directory,
-                        advice="Nothing was changed: name offsets that are there",
+                        advice="Nothing was changed: use existing offsets",
                     )
             return [follower.position_of(offset) for offset in offsets]
 
     def _write(self, changes: Sequence[tuple[tuple[str, int], int, int]]) -> None:
-        """Set state bytes in place, and return when they are on the disk itself."""
+        """Write state bytes in place, and sync them."""
         by_segment: dict[str, list[tuple[int, int, int]]] = {}
         for (path, position), offset, state in changes:
             by_segment.setdefault(path, []).append((position, offset, state))
         head = memoryview(bytearray(_STATE_AT))
-        for path, places in by_segment.items():
+        for path, written in by_segment.items():
             file = self._files.open_write(path)
             try:
-                for position, offset, state in places:
+                for position, offset, state in written:
                     file.read_into(head, position)
                     if int.from_bytes(head, "little") != offset:
                         raise CorruptLogError(
-                            f"there is no message of offset {offset} at byte {position}, where its index leads",
+                            f"there is no message of offset {offset} at byte {position}, which its index names",
                             where=path,
                             advice="Restore the segment's files from a copy",
                         )

@@ -1,9 +1,9 @@
-"""Submission: how any process commits what was staged, whoever has the log's lock.
+"""Submission: any process commits staged batches, whichever process has the log's lock.
 
-committed before         nothing is to be done; behind a later epoch of its writer, it is an error
-the lock is free         this process takes it for a moment and appends
-another process has it   that one appends and clears away; it is waited for, and taken over from if it ends
-nobody does              the commit is withdrawn, and the one who has the lock is named
+committed before         no effect; an error if a later epoch of its writer is committed
+the lock is free         this process acquires it for a moment and appends
+another process has it   that one appends and removes the manifest; this process waits, and takes over if it exits
+no process appends       the commit is withdrawn, and the error names the lock's holder
 """
 
 from __future__ import annotations
@@ -14,37 +14,37 @@ from collections.abc import Callable
 from typing import Final
 
 from headstream.errors import CorruptLogError, InvalidInputError, LogLockedError, StorageError
-from headstream.log.commit_records import CommitRecord
+from headstream.log.catalog.commit_records import CommitRecord
 from headstream.log.log import Log
 from headstream.log.opening import close_log, open_directory
 from headstream.log.staging import MANIFEST_SUFFIX, TAKEN_SUFFIX, Manifest, check_epoch, inbox_path, remove_staged
 from headstream.segments.layout import INBOX_NAME
 
-__all__ = ["commit_staged", "commit_to", "is_committed", "is_taken_up"]
+__all__ = ["commit_staged", "commit_to", "is_committed", "is_submitted"]
 
 _FIRST_LOOK_S: Final = 0.001
 _LAST_LOOK_S: Final = 0.02
 _TAKEN_WAIT_FACTOR: Final = 4
-"""What another process is appending already cannot be withdrawn: it is given more time."""
+"""A commit that another process is appending cannot be withdrawn: extra time."""
 
 
 def is_committed(directory: str, writer: str, epoch: int) -> bool:
-    """Return whether an epoch of a writer, or a later one, is in the log or about to be.
+    """Return whether an epoch of a writer, or a later one, is in the log or submitted.
 
     Args:
         directory: The log's.
-        writer: Who commits.
+        writer: The writer's name.
         epoch: Its number.
     """
     log = open_directory(directory)
     try:
-        return is_taken_up(log, writer, epoch)
+        return is_submitted(log, writer, epoch)
     finally:
         close_log(log)
 
 
-def is_taken_up(log: Log, writer: str, epoch: int) -> bool:
-    """Return what is_committed() does of a log that is open; arguments are the same."""
+def is_submitted(log: Log, writer: str, epoch: int) -> bool:
+    """Return is_committed() of an open log; arguments are the same."""
     return _is_done(log.commits.outcome(writer), epoch) or _is_in_inbox(log, writer, epoch)
 
 
@@ -64,20 +64,20 @@ def commit_staged(
     monotonic: Callable[[], float] = time.monotonic,
     sleep: Callable[[float], None] = time.sleep,
 ) -> None:
-    """Commit what was staged, and return when it is all in the log and nothing is staged; a second time it does nothing.
+    """Commit staged batches, and return when all are in the log and the staged files are removed; repeats have no effect.
 
     Args:
         directory: The log's.
-        manifest: What belongs together.
-        timeout_s: How long another process that has the log's lock is waited for.
+        manifest: The batches of the commit.
+        timeout_s: How long to wait for another process that has the log's lock, seconds.
         monotonic: A clock in seconds.
         sleep: Waits so many seconds.
 
     Raises:
-        LogLockedError: the process that has the lock does not append it; the commit is withdrawn, nothing is in the log.
-        InvalidInputError: it cannot be appended, as when a topic is gone, or a later epoch of its writer was committed; nothing
-            is in the log.
-        StorageError: the system refused; what was begun is finished by the log's next writer.
+        LogLockedError: the lock's holder does not append it; the commit is withdrawn, nothing is in the log.
+        InvalidInputError: it cannot be appended, as when a topic was deleted, or a later epoch of its writer is committed;
+            nothing is in the log.
+        StorageError: the system refused; the log's next writer finishes what was begun.
     """
     log = open_directory(directory)
     try:
@@ -94,7 +94,7 @@ def commit_to(
     monotonic: Callable[[], float] = time.monotonic,
     sleep: Callable[[float], None] = time.sleep,
 ) -> None:
-    """Commit what was staged in a log that is open, as commit_staged() does; arguments and errors are the same."""
+    """Commit staged batches in an open log, as commit_staged() does; arguments and errors are the same."""
     writer, epoch = manifest.writer, manifest.epoch
     check_epoch(writer, epoch)
     path = inbox_path(log.root, writer, epoch)
@@ -104,7 +104,7 @@ def commit_to(
         remove_staged(log.root, log.files, writer, epoch)
         return
     log.files.make_directory(f"{log.root}/{INBOX_NAME}")
-    log.files.replace(path, manifest.encode(), durably=False)  # what a power cut takes now nobody was told is committed
+    log.files.replace(path, manifest.encode(), durably=False)  # not acknowledged yet: a power cut can take it
     until, look_s = monotonic() + timeout_s, _FIRST_LOOK_S
     is_withdrawable = True
     while True:
@@ -112,7 +112,7 @@ def commit_to(
         failure: StorageError | None = None
         try:
             log.start_writing(str(uuid.uuid4()), time.time_ns() // 1000, briefly=True)
-            log.commits.take_in()
+            log.commits.append_submitted()
         except LogLockedError as error:
             locked = error
         except StorageError as error:
@@ -121,7 +121,7 @@ def commit_to(
         is_refused = record is not None and record != before and record.epoch == epoch and record.state == "refused"
         if is_refused or _is_done(record, epoch):
             if monotonic() <= until and _is_in_inbox(log, writer, epoch):
-                sleep(_FIRST_LOOK_S)  # the other process is just clearing away, or ends and leaves that to this one
+                sleep(_FIRST_LOOK_S)  # the other process is removing the manifest, or has exited and leaves that to this one
                 continue
             if record is not None and is_refused:
                 raise InvalidInputError(f"a staged commit was refused: {record.reason}", where=log.root)
@@ -131,16 +131,16 @@ def commit_to(
             raise failure
         if locked is None and not _is_in_inbox(log, writer, epoch):
             raise CorruptLogError(
-                "the manifest of a staged commit was set aside, for a reason that the writer's log tells",
+                "the manifest of a staged commit was rejected; the log of the writing process has the reason",
                 where=path,
                 advice="Send the batch again",
             )
         if monotonic() > until and locked is not None:
             if not is_withdrawable:
                 raise StorageError(
-                    f"what was committed is not appended in time: {locked.what}",
+                    f"the commit is not appended in time: {locked.what}",
                     where=path,
-                    advice="It is kept, and appended once, by that process or by the log's next writer: do not send it again",
+                    advice="It is stored, and appended once, by that process or by the log's next writer: do not send it again",
                 )
             if _withdraw(log, path):
                 raise _refusal(locked, timeout_s)
@@ -151,18 +151,18 @@ def commit_to(
 
 
 def _check_not_skipped(log: Log, record: CommitRecord | None, epoch: int) -> None:
-    """Refuse an epoch that is behind another one of its writer: whether it was committed in its time is not known any more."""
+    """Reject an epoch before another one of its writer: it is unknown whether it was committed in its time."""
     if record is not None and record.epoch > epoch:
         remove_staged(log.root, log.files, record.writer, epoch)
         raise InvalidInputError(
-            f"epoch {epoch} of writer {record.writer!r} is behind its epoch {record.epoch}: it is not appended",
+            f"epoch {epoch} of writer {record.writer!r} is before its epoch {record.epoch}: it is not appended",
             where=log.root,
-            advice="Epochs of a writer ascend; give another job a writer of its own",
+            advice="Epochs of a writer ascend; use another writer for another job",
         )
 
 
 def _withdraw(log: Log, path: str) -> bool:
-    """Take a manifest back, and return whether that was in time."""
+    """Withdraw a manifest, and return whether that was in time."""
     try:
         log.files.rename(path, f"{path}.withdrawn")
     except StorageError:
@@ -173,7 +173,7 @@ def _withdraw(log: Log, path: str) -> bool:
 
 def _refusal(locked: LogLockedError, timeout_s: float) -> LogLockedError:
     return LogLockedError(
-        f"{locked.what}; it has not taken in what was committed within {timeout_s:g} s",
+        f"{locked.what}; it did not append the commit within {timeout_s:g} s",
         where=locked.where,
-        advice="A process that uses Headstream does so in the background: end that one if it hangs. Nothing was written",
+        advice="A process that uses Headstream appends commits in the background: stop it if it hangs. Nothing was written",
     )

@@ -1,33 +1,33 @@
-"""Sweeping: what a crash has left of deleted and purged topics, between the catalog's commit and the files' removal.
+"""Sweeping: removes the directories of deleted and purged topics that a crash has left.
 
-number in the catalog                        a topic: not touched
-not there, at most the last number given     deleted or purged: removed, since numbers are never given again
-greater, and nothing in it                   a creation that was never committed: taken by the next topic
-greater, and files in it                     the catalog does not know of it (an older copy was put back): set aside,
+number in the catalog                        a topic: unchanged
+not in it, at most the last number given     deleted or purged: removed, since numbers are never reused
+greater, and empty                           a creation that was never committed: taken by the next topic
+greater, with files                          unknown to the catalog (an older copy was restored): set aside,
                                              before a new topic gets its number
 """
 
 from __future__ import annotations
 
 from headstream.errors import StorageError
-from headstream.log.catalog import Catalog
-from headstream.log.files import Files
-from headstream.log.findings import report
-from headstream.log.index_rebuild import free_aside_name
+from headstream.log.catalog.catalog import Catalog, topics_of
+from headstream.log.partition.index_rebuild import free_aside_name
+from headstream.log.system.files import Files
+from headstream.log.system.findings import report
 from headstream.segments.layout import STREAMS_NAME
 
 __all__ = ["sweep_directories"]
 
 
 def sweep_directories(root: str, files: Files, catalog: Catalog) -> None:
-    """Remove the directories of topics that are no more, and set aside those that cannot be explained.
+    """Remove the directories of deleted topics, and set aside unexplained ones.
 
     Args:
-        root: The log's directory; the caller is its writer.
-        files: Where it is.
+        root: The log's directory; this process is its writer.
+        files: Its file system.
         catalog: The log's catalog.
     """
-    known = {topic.number for stream in catalog.snapshot().values() for topic in stream.topics.values()}
+    known = {topic.number for topic in topics_of(catalog.snapshot())}
     last = catalog.last_topic_number()
     streams = f"{root}/{STREAMS_NAME}"
     for stream in _numbers(files, streams):
@@ -40,12 +40,12 @@ def _sweep(directory: str, files: Files, *, is_explained: bool) -> None:
     try:
         if is_explained:
             files.remove_directory(directory)
-            report(directory, "what was left of a deleted or purged topic is removed")
+            report(directory, "the rest of a deleted or purged topic is removed")
         elif _holds_files(files, directory):
             target = free_aside_name(directory, files)
             files.rename(directory, target)
             report(directory, f"the catalog does not know this topic: set aside as {target.rpartition('/')[2]}")
-    except StorageError as error:  # it is in nobody's way: the next opening tries again
+    except StorageError as error:  # harmless: the next opening retries
         report(directory, f"a topic's directory that is not in the catalog stays: {error}")
 
 

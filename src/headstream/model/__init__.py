@@ -1,1 +1,1 @@
-"""Values, frozen and slotted: what a user holds. No bytes on a wire, no clock, no I/O."""
+"""Immutable value classes with slots that users work with. No wire bytes, no clock, no I/O."""

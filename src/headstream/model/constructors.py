@@ -1,4 +1,4 @@
-"""Constructors of header values, one a kind, and the one kind that each plain Python type stands for."""
+"""Constructors of header values, one a kind, and the default kind of each plain Python type."""
 
 from __future__ import annotations
 
@@ -73,13 +73,13 @@ def raw(value: bytes | bytearray | memoryview) -> HeaderValue:
 
 
 def string(value: str) -> HeaderValue:
-    """Return a string header value: any text that UTF-8 can spell."""
+    """Return a string header value: any text that UTF-8 can encode."""
     if not isinstance(value, str):
         raise HeaderError(f"string takes a str, not {type(value).__name__}")
     try:
         return trusted_value(HeaderKind.STRING, value.encode("utf-8"))
     except UnicodeEncodeError as error:
-        raise HeaderError(f"character {error.start} of the text has no UTF-8 spelling", where=repr(value[:40])) from None
+        raise HeaderError(f"character {error.start} of the text cannot be encoded as UTF-8", where=repr(value[:40])) from None
 
 
 def bool_(value: bool) -> HeaderValue:
@@ -159,9 +159,9 @@ def _float(kind: HeaderKind, value: float) -> HeaderValue:
 
 
 def null(value: None = None) -> HeaderValue:
-    """Return the null header value: a key with nothing behind it. Wide topics only."""
+    """Return the null header value: a key without a value. Wide topics only."""
     if value is not None:
-        raise HeaderError(f"null takes nothing, not {type(value).__name__}")
+        raise HeaderError(f"null takes no value, not {type(value).__name__}")
     return _NULL
 
 
@@ -178,25 +178,25 @@ CONSTRUCTORS: Final[Mapping[str, Any]] = {
     "uint8": uint8, "uint16": uint16, "uint32": uint32, "uint64": uint64, "uint128": uint128,
     "float32": float32, "float64": float64, "null": null, "char": char,
 }  # fmt: skip
-"""Kind name -> constructor: the one spelling of kinds in code, CLI, JSON and Spark."""
+"""Kind name -> constructor: the names of kinds in code, CLI, JSON and Spark."""
 
 HeaderInput: TypeAlias = PlainValue | bytearray | memoryview | HeaderValue
 
 
 def header_value(value: HeaderInput) -> HeaderValue:
-    """Return a typed value as it is, or a plain one in the one kind its Python type stands for.
+    """Return a typed value unchanged, or convert a plain one to the default kind of its Python type.
 
     bool, int, float, str, bytes and None become bool, int64, float64, string, raw and null: never the
     narrowest kind that fits, so that a header keeps its kind when its value grows.
 
     Raises:
-        HeaderError: the type has no kind, or the value does not fit; the text names what to use.
+        HeaderError: the type has no kind, or the value does not fit; the text names the alternatives.
     """
     make = _BY_TYPE.get(type(value))
     if make is not None:
         made: HeaderValue = make(value)
         return made
-    for plain, constructor in _BY_TYPE.items():  # a class of one's own that is one of them
+    for plain, constructor in _BY_TYPE.items():  # a subclass of one of them
         if isinstance(value, plain):
             found: HeaderValue = constructor(value)
             return found
@@ -210,7 +210,7 @@ def _plain_int(value: int) -> HeaderValue:
     try:
         return trusted_value(HeaderKind.INT64, value.to_bytes(8, "little", signed=True))
     except OverflowError:
-        return int64(value)  # says what to use
+        return int64(value)  # its error names the alternatives
 
 
 _BY_TYPE: Final[dict[type, Any]] = {
@@ -224,4 +224,4 @@ _BY_TYPE: Final[dict[type, Any]] = {
     bytearray: raw,
     memoryview: raw,
 }
-"""Python type -> constructor; bool before int, which it is a class of."""
+"""Python type -> constructor; bool before int, of which it is a subclass."""

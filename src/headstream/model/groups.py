@@ -1,4 +1,4 @@
-"""Consumer groups, as a user sees them, and what a member of one is told."""
+"""Consumer groups, their members, and the partitions assigned to a member."""
 
 from __future__ import annotations
 
@@ -9,16 +9,16 @@ from typing import Final
 __all__ = ["DEFAULT_SESSION_TIMEOUT_MS", "Assignment", "Group", "GroupMember", "GroupPartition", "Member"]
 
 DEFAULT_SESSION_TIMEOUT_MS: Final = 60_000
-"""How long a member may be silent while others wait for its partitions: longer than a message should take."""
+"""How long a member can be silent while others wait for its partitions: longer than a message should take."""
 
 
 @dataclass(frozen=True, slots=True)
 class Member:
-    """Who takes part in a group.
+    """The identity of a group member.
 
     Args:
         group: The group's name.
-        id: Tells it from all other members of groups of the log.
+        id: Unique among all members of the log's groups.
     """
 
     group: str
@@ -27,12 +27,12 @@ class Member:
 
 @dataclass(frozen=True, slots=True)
 class Assignment:
-    """Which partitions a member has.
+    """The partitions assigned to a member.
 
     Args:
-        generation: Grows with every change of who has what in the group.
-        partitions: Those it reads, nobody else does, each with the generation since which it has it without a break.
-        revoked: Those it still has, and is to give up as soon as what it has in hand of them is done; likewise.
+        generation: Grows with every change of the group's assignments.
+        partitions: Partitions that only this member reads, each with the generation since which it has owned it.
+        revoked: Partitions to release once the messages in hand are processed; with generations likewise.
     """
 
     generation: int
@@ -46,7 +46,7 @@ class GroupMember:
 
     Args:
         id: From 1.
-        partitions: The partitions it has, sorted.
+        partitions: Its partitions, sorted.
     """
 
     id: int
@@ -55,14 +55,14 @@ class GroupMember:
 
 @dataclass(frozen=True, slots=True)
 class GroupPartition:
-    """How far a group has come in a partition.
+    """The progress of a group in a partition.
 
     Args:
         number: From 1.
-        committed: Offset of the next message to read, or None where nothing is committed.
-        first_offset: Offset of the oldest message that is there.
-        end_offset: One past the newest.
-        member: The id of the member that has it, or None.
+        committed: Offset of the next message to read, or None if nothing is committed.
+        first_offset: Offset of the oldest existing message.
+        end_offset: One past the newest offset.
+        member: The id of the member that reads it, or None.
     """
 
     number: int
@@ -73,7 +73,7 @@ class GroupPartition:
 
     @property
     def lag(self) -> int:
-        """How many messages are there to be read; all where nothing is committed."""
+        """Number of existing messages left to read; all if nothing is committed."""
         begin = self.first_offset if self.committed is None else max(self.committed, self.first_offset)
         return max(self.end_offset - begin, 0)
 
@@ -85,10 +85,10 @@ class Group:
     Args:
         topic: `stream/topic`.
         name: Its name.
-        generation: Grows with every change of who has what; 0 while it has no members in this process.
+        generation: Grows with every change of assignments; 0 while it has no members in this process.
         members: Its members in this process.
-        partitions: How far it has come, by partition.
-        process: The id of another process whose members read for it, or None.
+        partitions: Its progress by partition.
+        process: The id of another process whose members read for the group, or None.
     """
 
     topic: str
@@ -100,5 +100,5 @@ class Group:
 
     @property
     def lag(self) -> int:
-        """How many messages are there to be read in all partitions."""
+        """Number of existing messages left to read in all partitions."""
         return sum(partition.lag for partition in self.partitions)

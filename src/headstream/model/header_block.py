@@ -1,11 +1,11 @@
-"""Header blocks: headers as the bytes they came as, decoded when they are looked at.
+"""Header blocks: headers as received bytes, decoded on access.
 
-A layout knows how headers lie in a block. BINARY is that of the binary transport, and of Headers.from_bytes() where
-none is named; the other ones are with their dialects. Little-endian:
+A layout defines how headers are encoded in a block. BINARY is the binary transport's, and the default of
+Headers.from_bytes(); the others are defined with their dialects. Little-endian:
 
     block    (key_length u32 | key | kind u8 | value_length u32 | value)*
 
-kind and value are told in header_values.py; a key has 1 to 255 bytes of UTF-8.
+header_values.py describes kind and value; a key has 1 to 255 bytes of UTF-8.
 """
 
 from __future__ import annotations
@@ -17,23 +17,23 @@ from typing import Final, Protocol, TypeAlias
 from headstream.errors import DecodeError, HeaderError
 from headstream.model.header_values import HeaderValue, value_of
 
-__all__ = ["BINARY", "MAX_KEY_BYTES", "HeaderBlock", "HeaderLayout", "HeaderPlace", "Pair", "check_key"]
+__all__ = ["BINARY", "MAX_KEY_BYTES", "HeaderBlock", "HeaderLayout", "HeaderSpan", "Pair", "check_key"]
 
 MAX_KEY_BYTES: Final = 255
 """A header key has 1 to 255 bytes of UTF-8 in every dialect."""
 
 Pair: TypeAlias = tuple[str, HeaderValue]
-HeaderPlace: TypeAlias = tuple[str, int, int]
-"""A key, where its kind and value begin in the block, and where they end."""
+HeaderSpan: TypeAlias = tuple[str, int, int]
+"""A key, the positions in the block at which its kind and value begin, and their end."""
 
 _HEADER_END: Final = struct.Struct("<BI")
 
 
 def check_key(key: str) -> str:
-    """Return a header key if it can be one: 1 to 255 bytes of UTF-8, its case kept.
+    """Return a header key if it is valid: 1 to 255 bytes of UTF-8, case-sensitive.
 
     Raises:
-        HeaderError: it cannot.
+        HeaderError: the key is invalid.
     """
     if not isinstance(key, str):
         raise HeaderError(f"a header key is a str, not {type(key).__name__}")
@@ -43,99 +43,101 @@ def check_key(key: str) -> str:
         try:
             size = len(key.encode("utf-8"))
         except UnicodeEncodeError as error:
-            raise HeaderError(f"character {error.start} of the header key has no UTF-8 spelling", where=repr(key[:40])) from None
+            raise HeaderError(
+                f"character {error.start} of the header key cannot be encoded as UTF-8", where=repr(key[:40])
+            ) from None
     if not 1 <= size <= MAX_KEY_BYTES:
         raise HeaderError(f"a header key has 1 to {MAX_KEY_BYTES} bytes, this one has {size}", where=repr(key[:40]))
     return key
 
 
 class HeaderLayout(Protocol):
-    """How headers lie in a block of bytes."""
+    """The encoding of headers in a block of bytes."""
 
     @property
     def name(self) -> str:
-        """What the layout is called; two of the same name write the same bytes."""
+        """The layout's name; two layouts of the same name write the same bytes."""
 
-    def split(self, block: bytes, at: int) -> list[HeaderPlace]:
-        """Return where each header of a block lies.
+    def split(self, block: bytes, at: int) -> list[HeaderSpan]:
+        """Return the position of each header in a block.
 
         Args:
-            block: The whole block.
-            at: The byte position of the block in its input, for errors.
+            block: The complete block.
+            at: Byte position of the block in its input, for errors.
 
         Raises:
-            DecodeError: the lengths or a key cannot be.
+            DecodeError: a length or a key is invalid.
         """
 
-    def decode_value(self, block: bytes, place: HeaderPlace, at: int) -> HeaderValue:
-        """Return the value at a place that split() returned; DecodeError where the bytes are none of its kind."""
+    def decode_value(self, block: bytes, span: HeaderSpan, at: int) -> HeaderValue:
+        """Return the value at a span that split() returned; DecodeError if its bytes are invalid for its kind."""
 
     def encode(self, pairs: Iterable[Pair]) -> bytes:
-        """Return the block of some headers; HeaderError where the layout cannot spell one."""
+        """Return the block of some headers; HeaderError if the layout cannot encode one."""
 
 
 class HeaderBlock:
-    """A block whose headers are found at the first look, and whose values are each decoded at the first look at them.
+    """A block whose headers are located on first access; each value is decoded on its own first access.
 
     Args:
         data: The block.
-        at: The byte position of the block in its input, for errors.
-        layout: How the headers lie in it.
+        at: Byte position of the block in its input, for errors.
+        layout: The encoding of the headers.
     """
 
-    __slots__ = ("_places", "_values", "at", "data", "layout")
+    __slots__ = ("_spans", "_values", "at", "data", "layout")
     _values: list[HeaderValue | None]
 
     def __init__(self, data: bytes, at: int, layout: HeaderLayout) -> None:
         self.data = data
         self.at = at
         self.layout = layout
-        self._places: list[HeaderPlace] | None = None
+        self._spans: list[HeaderSpan] | None = None
 
-    def places(self) -> list[HeaderPlace]:
-        """Return where each header lies; DecodeError where the block is broken."""
-        if self._places is None:
-            places = self.layout.split(self.data, self.at)
-            self._values = [None] * len(places)
-            self._places = places
-        return self._places
+    def spans(self) -> list[HeaderSpan]:
+        """Return the position of each header; DecodeError if the block is invalid."""
+        if self._spans is None:
+            spans = self.layout.split(self.data, self.at)
+            self._values = [None] * len(spans)
+            self._spans = spans
+        return self._spans
 
     def value(self, number: int) -> HeaderValue:
-        """Return the value of the header of a number, from 0; DecodeError where it is broken."""
-        places = self._places or self.places()
+        """Return the value of header `number`, from 0; DecodeError if it is invalid."""
+        spans = self._spans or self.spans()
         value = self._values[number]
         if value is None:
-            value = self._values[number] = self.layout.decode_value(self.data, places[number], self.at)
+            value = self._values[number] = self.layout.decode_value(self.data, spans[number], self.at)
         return value
 
     def last(self, key: str) -> HeaderValue | None:
-        """Return the last value of a key, or None where there is none; no other value is decoded."""
-        places = self.places()
-        for number in range(len(places) - 1, -1, -1):
-            if places[number][0] == key:
+        """Return the last value of a key, or None if it is missing; no other value is decoded."""
+        spans = self.spans()
+        for number in range(len(spans) - 1, -1, -1):
+            if spans[number][0] == key:
                 return self.value(number)
         return None
 
     def all(self, key: str) -> tuple[HeaderValue, ...]:
         """Return every value of a key in order; no other value is decoded."""
-        return tuple(self.value(number) for number, place in enumerate(self.places()) if place[0] == key)
+        return tuple(self.value(number) for number, span in enumerate(self.spans()) if span[0] == key)
 
     def keys(self) -> list[str]:
         """Return the key of every header in order, repeats included; no value is decoded."""
-        return [place[0] for place in self.places()]
+        return [span[0] for span in self.spans()]
 
     def pairs(self) -> tuple[Pair, ...]:
         """Return every header in order."""
-        return tuple((place[0], self.value(number)) for number, place in enumerate(self.places()))
+        return tuple((span[0], self.value(number)) for number, span in enumerate(self.spans()))
 
 
 class _BinaryLayout:
-    """The layout drawn above."""
+    """The binary transport's layout, as in the module's docstring."""
 
     name: Final = "binary"
 
-    def split(self, block: bytes, at: int) -> list[HeaderPlace]:
-        places = []
+    def split(self, block: bytes, at: int) -> list[HeaderSpan]:
+        spans = []
         begin, end = 0, len(block)
         while begin < end:
             if end - begin < 4:
@@ -149,12 +151,12 @@ class _BinaryLayout:
                     "the value of a header is cut short", at + key_end + 5, value_end - key_end - 5, end - key_end - 5
                 )
             name = block[begin + 4 : key_end]
-            places.append((_KEYS.get(name) or _decode_key(name, at + begin), key_end, value_end))
+            spans.append((_KEYS.get(name) or _decode_key(name, at + begin), key_end, value_end))
             begin = value_end
-        return places
+        return spans
 
-    def decode_value(self, block: bytes, place: HeaderPlace, at: int) -> HeaderValue:
-        key, begin, end = place
+    def decode_value(self, block: bytes, span: HeaderSpan, at: int) -> HeaderValue:
+        key, begin, end = span
         try:
             return value_of(block[begin], block[begin + 5 : end])
         except HeaderError as error:
@@ -168,7 +170,7 @@ class _BinaryLayout:
                 parts += (_NAMES.get(key) or _encode_key(key), _HEADER_END.pack(value.kind, len(data)), data)
         except struct.error:
             raise HeaderError(
-                f"the binary transport has no kind {value.kind_name}", where=f"header {key!r}", advice="Give its bytes as raw"
+                f"the binary transport has no kind {value.kind_name}", where=f"header {key!r}", advice="Send its bytes as raw"
             ) from None
         return b"".join(parts)
 
@@ -177,7 +179,7 @@ _length: Final = struct.Struct("<I").unpack_from
 _KEYS: Final[dict[bytes, str]] = {}
 _NAMES: Final[dict[str, bytes]] = {}
 _KEPT_KEYS: Final = 1000
-"""Keys are few and come again: so many are kept with their bytes, and not spelled anew."""
+"""Cached encoded keys: a program uses few keys, repeatedly."""
 
 
 def _decode_key(name: bytes, at: int) -> str:
@@ -193,7 +195,7 @@ def _decode_key(name: bytes, at: int) -> str:
 
 
 def _encode_key(key: str) -> bytes:
-    """Return a key after its length."""
+    """Return an encoded key after its length."""
     name = key.encode("utf-8")
     spelled = len(name).to_bytes(4, "little") + name
     if len(_NAMES) < _KEPT_KEYS:

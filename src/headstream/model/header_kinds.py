@@ -1,4 +1,4 @@
-"""The kinds of header values: their codes, names and widths, and how their bytes are read.
+"""The kinds of header values: codes, names, widths, and how their bytes are decoded.
 
     code  kind      bytes      code  kind      bytes      code  kind      bytes
     1     raw       any        7     int64     8          13    uint128   16
@@ -8,8 +8,8 @@
     5     int16     2          11    uint32    4          65    char      2   beyond Iggy: one UTF-16 code unit
     6     int32     4          12    uint64    8
 
-Codes from 256 are values that only one other dialect can spell: 256 + n is a value whose type code n KIP-82 does not
-define, with its bytes as they came. Such a value can be looked at and forwarded in that dialect, nothing else.
+Codes from 256 are values of the KIP-82 dialect only: 256 + n is a value of type code n, which KIP-82 does not define, with
+its bytes unchanged. Such a value can be read as bytes and forwarded in that dialect only.
 """
 
 from __future__ import annotations
@@ -25,7 +25,7 @@ from headstream.errors import HeaderError
 __all__ = ["FLOAT_LAYOUTS", "FOREIGN_KINDS", "KIND_NAMES", "KIND_WIDTHS", "READERS", "HeaderKind", "PlainValue", "parse_kind"]
 
 FOREIGN_KINDS: Final = range(256 + 10, 512)
-"""Kinds of values that only KIP-82 spells: 256 + its type code."""
+"""Kinds of values that exist only in KIP-82: 256 + type code."""
 
 
 class HeaderKind(enum.IntEnum):
@@ -74,10 +74,10 @@ PlainValue: TypeAlias = None | bool | int | float | str | bytes
 
 
 def parse_kind(name: str) -> int:
-    """Return the code of a kind's name, as HeaderValue.kind_name gives it.
+    """Return the code of a kind's name, as in HeaderValue.kind_name.
 
     Raises:
-        HeaderError: no kind has that name.
+        HeaderError: the name is unknown.
     """
     code = _CODES.get(name)
     if code is not None:
@@ -88,10 +88,10 @@ def parse_kind(name: str) -> int:
     number = int(match[2])
     if match[1] == "kip82":
         if number + 256 not in FOREIGN_KINDS:
-            raise HeaderError(f"{name} is no type code that KIP-82 leaves open", advice="Those are 10 to 255")
+            raise HeaderError(f"{name} is not a type code that KIP-82 leaves undefined", advice="Those are 10 to 255")
         return number + 256
     if number in KIND_NAMES:
-        raise HeaderError(f"{name} is the kind {KIND_NAMES[number]}", advice="Name it so")
+        raise HeaderError(f"{name} is the kind {KIND_NAMES[number]}", advice="Use that name")
     if not 1 <= number <= 255:
         raise HeaderError(f"a header kind is a number from 1 to 255, not {number}")
     return number
@@ -129,4 +129,4 @@ READERS: Final[dict[int, Callable[[bytes], PlainValue]]] = {
     HeaderKind.NULL: lambda data: None,
     HeaderKind.CHAR: lambda data: chr(int.from_bytes(data, "little")),
 }
-"""Kind -> how its value is read; a kind that is not here has its bytes as its value."""
+"""Kind -> decoder of its value; the value of any other kind is its bytes."""

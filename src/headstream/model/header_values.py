@@ -1,9 +1,9 @@
 """HeaderValue: one typed value with its kind.
 
-A HeaderValue keeps the bytes it travels as (little-endian, as Iggy sends it), so that what nobody looks
-into is never converted: a NaN keeps its bits, and a kind this version does not know keeps its bytes.
+A HeaderValue holds its wire bytes (little-endian, as Iggy sends it), so a value that is not read is never converted: a NaN
+keeps its bits, and a kind unknown to this version keeps its bytes.
 
-The kinds and the bytes of each are told in header_kinds.py.
+header_kinds.py lists the kinds and the bytes of each.
 """
 
 from __future__ import annotations
@@ -13,6 +13,7 @@ from collections.abc import Callable
 from typing import Any, Final
 
 from headstream.errors import HeaderError
+from headstream.model.header_arithmetic import HeaderArithmetic
 from headstream.model.header_kinds import (
     FLOAT_LAYOUTS,
     FOREIGN_KINDS,
@@ -38,18 +39,18 @@ __all__ = [
 ]
 
 
-class HeaderValue:
-    """One typed value: a kind and the bytes it travels as.
+class HeaderValue(HeaderArithmetic):
+    """One typed value: a kind and its wire bytes.
 
     Two typed values are equal when kind and bytes are; a typed value also equals a plain Python value
-    when its own `value` does, so that `message.headers["source"] == "web"` says what it seems to.
+    when its own `value` does, so that `message.headers["source"] == "web"` works as expected.
 
     Args:
-        kind: A HeaderKind, or the plain number of a kind this version does not know (1 to 255; 256 + n from KIP-82).
+        kind: A HeaderKind, or the number of a kind unknown to this version (1 to 255; 256 + n from KIP-82).
         data: The little-endian bytes.
 
     Raises:
-        HeaderError: the bytes cannot be a value of that kind.
+        HeaderError: the bytes are invalid for that kind.
     """
 
     __slots__ = ("data", "kind")
@@ -74,7 +75,7 @@ class HeaderValue:
 
     @property
     def kind_name(self) -> str:
-        """The kind as it is spelled everywhere: `uint8`, `unknown(n)`, or `kip82(n)` for a type code of that dialect."""
+        """The kind's name: `uint8`, `unknown(n)`, or `kip82(n)` for a type code of that dialect."""
         name = KIND_NAMES.get(self.kind)
         if name is not None:
             return name
@@ -95,7 +96,7 @@ class HeaderValue:
 
     def __hash__(self) -> int:
         value = self.value
-        return hash(value) if value == value else hash(self.data)  # a NaN's own hash differs from one to the next
+        return hash(value) if value == value else hash(self.data)  # NaN objects of equal bits hash differently
 
     def __bool__(self) -> bool:
         return bool(self.value)
@@ -103,7 +104,7 @@ class HeaderValue:
     def __str__(self) -> str:
         return str(self.value)
 
-    # -- where its number does, the value does: arithmetic needs int() or float() first ----------------------
+    # -- numeric protocol; operators are in HeaderArithmetic ----------------------------------------------------
 
     def __int__(self) -> int:
         return self.to_int()
@@ -136,7 +137,7 @@ class HeaderValue:
         return self._compare(other, operator.ge)
 
     def _compare(self, other: object, compare: Callable[[Any, Any], bool]) -> bool:
-        """Compare values, of whatever kinds; TypeError where Python cannot compare the two values."""
+        """Compare values of any kinds; TypeError if Python cannot compare the two values."""
         return compare(self.value, other.value if isinstance(other, HeaderValue) else other)
 
     def __repr__(self) -> str:
@@ -229,7 +230,7 @@ class HeaderValue:
         return value
 
     def as_char(self) -> str:
-        """Return the one UTF-16 code unit as a text; HeaderError unless the kind is char."""
+        """Return the UTF-16 code unit as a str; HeaderError unless the kind is char."""
         value: str = self._exactly(HeaderKind.CHAR)
         return value
 
@@ -237,10 +238,10 @@ class HeaderValue:
         value: int = self._exactly(kind)
         return value
 
-    # -- converting accessors: any kind whose value has that meaning, without loss -----------------------
+    # -- converting accessors: any kind that converts without loss ---------------------------------------
 
     def to_int(self) -> int:
-        """Return any whole number, a bool, or a float or decimal text that is one; HeaderError otherwise."""
+        """Return a whole number, a bool, or a float or decimal text with a whole value; HeaderError otherwise."""
         value = self.value
         if isinstance(value, int):
             return int(value)
@@ -254,7 +255,7 @@ class HeaderValue:
         raise self._inconvertible("a whole number")
 
     def to_float(self) -> float:
-        """Return any number, or a decimal text; HeaderError otherwise, or where a whole number would be rounded."""
+        """Return any number, or a decimal text; HeaderError otherwise, or if a whole number would be rounded."""
         value = self.value
         if isinstance(value, float):
             return value
@@ -291,7 +292,7 @@ class HeaderValue:
         return str(value)
 
     def to_bytes(self) -> bytes:
-        """Return the bytes of a raw, or those any other kind travels as (little-endian)."""
+        """Return the bytes of a raw value, or the wire bytes (little-endian) of any other kind."""
         return self.data
 
     def _inconvertible(self, target: str) -> HeaderError:
@@ -299,7 +300,7 @@ class HeaderValue:
 
 
 def _fault(kind: int, data: bytes) -> str | None:
-    """Say why bytes cannot be a value of a kind, or None."""
+    """Return why bytes are invalid for a kind, or None."""
     width = KIND_WIDTHS.get(kind)
     if width is not None:
         if len(data) != width:
@@ -325,10 +326,10 @@ _new: Final[Any] = HeaderValue.__new__
 
 
 def trusted_value(kind: HeaderKind, data: bytes) -> HeaderValue:
-    """Return a value of bytes that are known to be one of that kind, unchecked.
+    """Return a value from bytes known to be valid for the kind, unchecked.
 
     Args:
-        kind: A kind, not its plain number.
+        kind: A HeaderKind, not its number.
         data: Its little-endian bytes.
     """
     value: HeaderValue = _new(HeaderValue)
@@ -338,14 +339,14 @@ def trusted_value(kind: HeaderKind, data: bytes) -> HeaderValue:
 
 
 def value_of(code: int, data: bytes) -> HeaderValue:
-    """Return the value that a kind's number and bytes are, the quick way where they plainly are one.
+    """Return the value of a kind's code and bytes; a fast path skips the check if any such bytes are valid.
 
     Args:
         code: As for HeaderValue.
         data: The little-endian bytes.
 
     Raises:
-        HeaderError: the bytes cannot be a value of that kind.
+        HeaderError: the bytes are invalid for that kind.
     """
     kind = _KINDS.get(code)
     if kind is not None and (len(data) == _PLAIN_WIDTHS.get(code) or code == 1):
@@ -357,4 +358,4 @@ def value_of(code: int, data: bytes) -> HeaderValue:
 
 
 _PLAIN_WIDTHS: Final = {code: width for code, width in KIND_WIDTHS.items() if code != HeaderKind.BOOL}
-"""Kinds for which any bytes of that many are a value."""
+"""Kinds for which any bytes of the right width are valid."""

@@ -20,7 +20,7 @@ __all__ = [
     "HeadersInput",
     "Serializer",
     "check_key",
-    "unopened",
+    "undecoded_headers",
 ]
 
 
@@ -28,7 +28,7 @@ HeadersInput: TypeAlias = Union["Headers", Mapping[str, Any], Iterable[tuple[str
 
 
 class Serializer(NamedTuple):
-    """How the object behind a header key travels: what Headers.register() was given."""
+    """The conversion of the object behind a header key, as given to Headers.register()."""
 
     encode: Callable[[Any], HeaderInput]
     decode: Callable[[Any], Any]
@@ -40,17 +40,17 @@ class Headers:
     `headers["k"]` is the last value of a repeated key, `headers.getall("k")` all of them in order.
     Iterating gives each distinct key once, in order of first appearance; `items()` gives every pair.
     put() and put_string() ... put_bytes() append in place and return the same headers, so that calls can be chained.
-    Headers of a message, and headers that were hashed, are read-only; `Headers(message.headers)` is a copy that is not.
+    Headers of a message, and headers that were hashed, are read-only; `Headers(message.headers)` is a writable copy.
     with_() and without() always return new headers.
 
-    Headers that came as bytes stay bytes until somebody looks: a value is decoded at the first look at it,
-    and untouched headers go out as the very bytes they came as.
+    Received headers stay bytes until they are accessed: a value is decoded on first access, and unchanged headers are
+    sent on as the bytes received.
 
     Args:
         source: A mapping, an iterable of pairs (for repeats), or Headers; values are typed or plain.
 
     Raises:
-        HeaderError: a key or value is not legal.
+        HeaderError: a key or value is invalid.
     """
 
     __slots__ = ("_block", "_pairs", "_read_only", "_serializers")
@@ -66,7 +66,7 @@ class Headers:
             pairs, block, serializers = source._pairs, source._block, source._serializers
         else:
             items = source.items() if isinstance(source, Mapping) else _pairs_of(source)
-            pairs = tuple([(check_key(key), _named(key, value)) for key, value in items])
+            pairs = tuple([(check_key(key), _checked_value(key, value)) for key, value in items])
         _set_pairs(self, pairs)
         _set_block(self, block)
         _set_serializers(self, serializers)
@@ -74,42 +74,42 @@ class Headers:
 
     @classmethod
     def from_bytes(cls, data: bytes | bytearray | memoryview, layout: HeaderLayout = BINARY, *, at: int = 0) -> Headers:
-        """Return the headers of a block, of which nothing is decoded before it is looked at.
+        """Return the headers of a block; nothing is decoded before it is accessed.
 
         Args:
-            data: The whole block.
-            layout: How headers lie in it: that of the binary transport, or another dialect's.
-            at: The byte position of the block in its input, for errors.
+            data: The complete block.
+            layout: The encoding of the headers: the binary transport's, or another dialect's.
+            at: Byte position of the block in its input, for errors.
 
         Returns:
-            The headers. The first look at them raises DecodeError where the block is broken, the first look at a value
-            where the value is.
+            The headers. The first access raises DecodeError if the block is invalid, the first access to a value if the
+            value is.
         """
         return _make(None, HeaderBlock(bytes(data), at, layout), _NO_SERIALIZERS) if len(data) else cls()
 
     @property
     def read_only(self) -> bool:
-        """Whether put() is refused: these are the headers of a message, or were hashed."""
+        """Whether put() raises: these are the headers of a message, or were hashed."""
         return self._read_only
 
     def as_read_only(self) -> Headers:
-        """Return these headers where they are read-only, else a read-only copy of them."""
+        """Return these headers if they are read-only, else a read-only copy."""
         return self if self._read_only else _make(self._pairs, self._block, self._serializers, read_only=True)
 
     def as_bytes(self, layout: HeaderLayout = BINARY) -> bytes:
-        """Return the block of these headers: the very bytes they came as where they came in that layout.
+        """Return the block of these headers: the bytes received, if they were received in that layout.
 
         Args:
-            layout: How headers lie in it.
+            layout: The encoding of the headers.
 
         Raises:
-            HeaderError: the layout cannot spell a key or a value.
+            HeaderError: the layout cannot encode a key or a value.
         """
         received = self.received_bytes(layout)
         return layout.encode(self.items()) if received is None else received
 
     def received_bytes(self, layout: HeaderLayout = BINARY) -> bytes | None:
-        """Return the very bytes these headers came as, or None where they did not come in that layout."""
+        """Return the bytes these headers were received as, or None if they were not received in that layout."""
         block = self._block
         return block.data if block is not None and block.layout.name == layout.name else None
 
@@ -128,7 +128,7 @@ class Headers:
         raise KeyError(key)
 
     def get(self, key: str, default: Any = None) -> Any:
-        """Return the last value of a key, or `default` where there is none."""
+        """Return the last value of a key, or `default` if it is missing."""
         if self._pairs is None and self._block is not None:
             value = self._block.last(key)
             return default if value is None else value
@@ -138,21 +138,21 @@ class Headers:
         return default
 
     def getall(self, key: str) -> tuple[HeaderValue, ...]:
-        """Return every value of a key in order; empty where there is none."""
+        """Return every value of a key in order; empty if it is missing."""
         if self._pairs is None and self._block is not None:
             return self._block.all(key)
         return tuple(value for name, value in self._pairs or () if name == key)
 
     def one(self, key: str) -> HeaderValue:
-        """Return the value of a key that is there once.
+        """Return the value of a key that occurs once.
 
         Raises:
-            KeyError: there is no such key.
+            KeyError: the key is missing.
             HeaderError: it repeats.
         """
         values = self.getall(key)
         if len(values) > 1:
-            raise HeaderError(f"the header {key!r} is there {len(values)} times", advice="Use getall()")
+            raise HeaderError(f"the header {key!r} occurs {len(values)} times", advice="Use getall()")
         if not values:
             raise KeyError(key)
         return values[0]
@@ -180,7 +180,7 @@ class Headers:
         return len(set(names)) != len(names)
 
     def with_(self, *pairs: tuple[str, Any]) -> Headers:
-        """Return new headers with these pairs after the present ones."""
+        """Return new headers with these pairs appended."""
         return self._with_pairs((*self.items(), *Headers(pairs).items()))
 
     def without(self, key: str) -> Headers:
@@ -199,7 +199,7 @@ class Headers:
             raise HeaderError(f"the header {key!r} repeats, which a dict cannot hold", advice="Use items() or getall()")
         return {name: value.value for name, value in self.items()}
 
-    # -- one put a type of the typed-headers proposal (KIP-82): appended in place, as there -----------------------
+    # -- one put a type of the typed-headers proposal (KIP-82): appends in place, as specified there --------------
 
     def put_boolean(self, key: str, value: bool) -> Headers:
         """Append a bool; return these headers."""
@@ -210,7 +210,7 @@ class Headers:
         return self._append(key, kinds.int8(value))
 
     def put_char(self, key: str, value: str) -> Headers:
-        """Append a char, one UTF-16 code unit,; return these headers."""
+        """Append a char, one UTF-16 code unit; return these headers."""
         return self._append(key, kinds.char(value))
 
     def put_short(self, key: str, value: int) -> Headers:
@@ -241,20 +241,20 @@ class Headers:
         """Append raw bytes; return these headers."""
         return self._append(key, kinds.raw(value))
 
-    # -- objects of one's own behind a key --------------------------------------------------------------------
+    # -- user-defined objects behind a key --------------------------------------------------------------------
 
     def register(self, key: str, encode: Callable[[Any], HeaderInput], decode: Callable[[Any], Any]) -> Headers:
-        """Return new headers that know how the object behind a key travels: for put() and load().
+        """Return new headers with converters for the object behind a key: for put() and load().
 
         Args:
             key: The header's key.
             encode: The object -> a typed or plain header value.
-            decode: The plain value that came -> the object.
+            decode: The received plain value -> the object.
         """
         return _make(self._pairs, self._block, {**self._serializers, check_key(key): Serializer(encode, decode)})
 
     def registered_as(self, other: Headers) -> Headers:
-        """Return new headers with what is registered with others, as for headers that were just received.
+        """Return new headers with the converters of other headers, as for headers just received.
 
         Args:
             other: Headers that register() returned.
@@ -265,22 +265,22 @@ class Headers:
         """Append a typed or plain value, or an object whose key is registered; return these headers.
 
         Raises:
-            HeaderError: the key or value is not legal, or the headers are read-only.
+            HeaderError: the key or value is invalid, or the headers are read-only.
         """
         serializer = self._serializers.get(key)
-        return self._append(key, _named(key, value if serializer is None else serializer.encode(value)))
+        return self._append(key, _checked_value(key, value if serializer is None else serializer.encode(value)))
 
     def load(self, key: str) -> Any:
-        """Return the last value of a key, as the object that is registered for it, or else the plain value.
+        """Return the last value of a key, as the object registered for it, or else the plain value.
 
         Raises:
-            KeyError: there is no such key.
+            KeyError: the key is missing.
         """
         plain = self[key].value
         serializer = self._serializers.get(key)
         return plain if serializer is None else serializer.decode(plain)
 
-    # -- the rest -----------------------------------------------------------------------------------------------
+    # -- internal and protocol methods --------------------------------------------------------------------------
 
     def _names(self) -> list[str]:
         if self._pairs is None and self._block is not None:
@@ -322,7 +322,7 @@ class Headers:
         return self.items() == other.items()
 
     def __hash__(self) -> int:
-        _set_read_only(self, True)  # a set or dict that holds them must find them again
+        _set_read_only(self, True)  # a change would make them unfindable in a set or dict
         return hash(self.items())
 
     def __repr__(self) -> str:
@@ -334,12 +334,12 @@ class Headers:
         return Headers, (list(self.items()),)
 
 
-def unopened(data: bytes, at: int) -> Headers:
-    """Return the headers of a block in the layout of the binary transport, which has one header or more.
+def undecoded_headers(data: bytes, at: int) -> Headers:
+    """Return the headers of a block in the binary transport's layout that has at least one header.
 
     Args:
-        data: The whole block.
-        at: The byte position of the block in its input, for errors.
+        data: The complete block.
+        at: Byte position of the block in its input, for errors.
     """
     return _make(None, HeaderBlock(data, at, BINARY), _NO_SERIALIZERS, read_only=True)
 
@@ -355,7 +355,7 @@ _new: Final[Any] = Headers.__new__
 def _make(
     pairs: tuple[Pair, ...] | None, block: HeaderBlock | None, serializers: Mapping[str, Serializer], *, read_only: bool = False
 ) -> Headers:
-    """Return headers of pairs that are checked, or of a block."""
+    """Return headers of checked pairs, or of a block."""
     headers: Headers = _new(Headers)
     _set_pairs(headers, pairs)
     _set_block(headers, block)
@@ -365,7 +365,7 @@ def _make(
 
 
 NO_HEADERS: Final = _make((), None, _NO_SERIALIZERS, read_only=True)
-"""The headers of a message that has none."""
+"""The headers of a message without headers."""
 
 
 def _pairs_of(source: Iterable[tuple[str, Any]]) -> Iterator[tuple[str, Any]]:
@@ -375,11 +375,11 @@ def _pairs_of(source: Iterable[tuple[str, Any]]) -> Iterator[tuple[str, Any]]:
         try:
             key, value = pair
         except (TypeError, ValueError):
-            raise HeaderError(f"headers that are no mapping are pairs of key and value; {pair!r:.60} is none") from None
+            raise HeaderError(f"headers other than a mapping are pairs of key and value, not {pair!r:.60}") from None
         yield key, value
 
 
-def _named(key: str, value: HeaderInput) -> HeaderValue:
+def _checked_value(key: str, value: HeaderInput) -> HeaderValue:
     try:
         return header_value(value)
     except HeaderError as error:

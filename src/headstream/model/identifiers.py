@@ -8,31 +8,37 @@ from typing import Final
 
 from headstream.errors import InvalidInputError
 
-__all__ = ["MAX_NAME_BYTES", "TopicName", "check_name", "format_message_id", "parse_message_id"]
+__all__ = ["MAX_NAME_BYTES", "TopicName", "check_name", "format_message_id", "parse_message_id", "parse_number"]
 
 MAX_NAME_BYTES: Final = 255
-"""A name's length travels as one byte."""
+"""A name's length is encoded in one byte."""
+
+_MAX_ID: Final = (1 << 32) - 1
+"""Ids of streams and topics are encoded as unsigned 32-bit numbers."""
+_ID_DIGITS: Final = len(str(_MAX_ID))
 
 _NAMED_BY_CLIENTS: Final = frozenset({"consumer", "group"})
-"""Existing clients call them anything at all."""
+"""Existing clients use any characters in them."""
 
 
 def check_name(name: str, noun: str) -> str:
-    """Return the name of a stream, topic or group if it can be one.
+    """Return the name of a stream, topic or group if it is valid.
 
     Args:
         name: 1 to 255 bytes of UTF-8.
-        noun: What is being named; a stream's name has no dot and no slash, a consumer's or group's may have NUL.
+        noun: What it names; a stream's name has no dot and no slash, a consumer's or group's can contain NUL.
 
     Raises:
-        InvalidInputError: the name is empty, too long, or has a character it may not have.
+        InvalidInputError: the name is not text, is empty, too long, or has an invalid character.
     """
+    if not isinstance(name, str):
+        raise InvalidInputError(f"a {noun} name is text, not {type(name).__name__}", advice="Give a str")
     size = len(name.encode("utf-8", "surrogatepass"))
     if not 1 <= size <= MAX_NAME_BYTES:
         raise InvalidInputError(f"a {noun} name has 1 to {MAX_NAME_BYTES} bytes, this one has {size}", where=repr(name[:40]))
     has_nul = "\x00" in name and noun not in _NAMED_BY_CLIENTS
     if has_nul or any("\ud800" <= character <= "\udfff" for character in name):
-        raise InvalidInputError(f"a {noun} name may not contain NUL or a lone surrogate", where=repr(name))
+        raise InvalidInputError(f"a {noun} name must not contain NUL or a lone surrogate", where=repr(name))
     if noun == "stream" and ("/" in name or "." in name):
         raise InvalidInputError(
             "a stream name has no dot and no slash", where=repr(name), advice="Topics are written stream/topic"
@@ -54,13 +60,13 @@ class TopicName:
 
     @classmethod
     def parse(cls, text: str) -> TopicName:
-        """Return the name that a text spells.
+        """Return the topic name in a text.
 
         Args:
-            text: `stream/topic`; the first slash divides.
+            text: `stream/topic`; the first slash separates.
 
         Raises:
-            InvalidInputError: there is no slash, or a part is not a name.
+            InvalidInputError: the slash is missing, or a part is not a valid name.
         """
         stream, slash, topic = text.partition("/")
         if not slash:
@@ -69,6 +75,17 @@ class TopicName:
 
     def __str__(self) -> str:
         return f"{self.stream}/{self.topic}"
+
+
+def parse_number(text: str) -> int | None:
+    """Return the id of a stream or topic in a text, or None if it is not an id.
+
+    Args:
+        text: A decimal number from 1 to 4294967295, without leading zeros.
+    """
+    if not (text.isascii() and text.isdecimal() and len(text) <= _ID_DIGITS) or text.startswith("0"):
+        return None
+    return int(text) if int(text) <= _MAX_ID else None
 
 
 def format_message_id(message_id: int) -> str:

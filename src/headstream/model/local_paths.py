@@ -1,4 +1,4 @@
-"""Paths of this machine, told from what only looks like one: a URL of an object store, or a table's name in a catalog.
+"""Distinguishes local paths from an object store's URL and from a table name in a catalog, which resemble them.
 
 Python takes `s3://lake/tables` for a relative path, and a program that writes there succeeds, into `./s3:/lake/tables`.
 """
@@ -14,44 +14,44 @@ from headstream.errors import InvalidOptionError
 __all__ = ["find_path_problem", "parse_local_path"]
 
 _SCHEME: Final = re.compile(r"([A-Za-z][A-Za-z0-9+.-]+):/")
-"""Two characters at least: `C:/data` has a drive. One slash is enough: pathlib folds two into one."""
+"""At least two characters: `C:/data` has a drive. One slash is enough: pathlib merges two into one."""
 _CATALOG_NAME: Final = re.compile(r"[^\W\d][\w{}]*(?:\.[\w{}]+){2}|\{\w+\}\.\{\w+\}|[^\W\d]\w*\.\{\w+\}")
 """`main.cdc.changes`, `lake.{schema}.{table}`, and two parts where one is a placeholder."""
 
 
 def find_path_problem(text: str, *, is_table: bool = False) -> tuple[str, str] | None:
-    """Return what is wrong with a path and what to do, or None.
+    """Return what is wrong with a path and what to do, or None if it is a local path.
 
     Args:
-        text: The path as it was given, or as pathlib shows it.
-        is_table: Whether Delta tables lie there, so that a catalog's name may be meant.
+        text: The path as given, or as pathlib prints it.
+        is_table: Whether it is for Delta tables, so that a catalog's table name can be meant.
     """
     found = _SCHEME.match(text)
     if found is not None:
         scheme = found[1].lower()
         if scheme == "file":
-            return f"{text!r} names no directory of this machine", "Write an absolute path, or file:/// and an absolute path"
+            return f"{text!r} is not a directory of this machine", "Use an absolute path, or file:/// and an absolute path"
         return (
             f"{text!r}: the scheme {scheme}: is not supported here",
-            "Give a path of this machine, where the storage may be mounted; for a directory of that name write ./ before it",
+            "Use a local path, where the storage can be mounted; for a directory of that name write ./ before it",
         )
     if is_table and _CATALOG_NAME.fullmatch(text):
         return (
             f"{text!r} looks like a table's name in a catalog, which is not supported here",
-            f"Give a directory; for one of that name write ./{text} or an absolute path",
+            f"Use a directory; for one of that name write ./{text} or an absolute path",
         )
     return None
 
 
 def parse_local_path(text: str, *, is_table: bool = False) -> str:
-    """Return the path that a text names: itself, or that of a file:// URL of this machine.
+    """Return a local path: the text itself, or the path of a file:// URL.
 
     Args:
         text: As given by a user.
-        is_table: Whether Delta tables lie there, so that a catalog's name may be meant.
+        is_table: Whether it is for Delta tables, so that a catalog's table name can be meant.
 
     Raises:
-        InvalidOptionError: it has a scheme that cannot be served, or is a catalog's name.
+        InvalidOptionError: its scheme is unsupported, or it is a catalog's table name.
     """
     if text[:5].lower() == "file:":
         parts = urlsplit(text)

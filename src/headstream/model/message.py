@@ -27,15 +27,15 @@ __all__ = [
 MAX_REASON_BYTES: Final = 1000
 MAX_AUTHOR_BYTES: Final = 255
 MAX_STATE_OFFSETS: Final = 10_000
-"""What one change of states has at most: a sentence or two, a name, and as many messages as are found and synced in a moment."""
+"""Limits of one change of states: a reason of a sentence or two, a name, and as many messages as one request can sync quickly."""
 _MAX_ID: Final = (1 << 128) - 1
 
 
 class MessageState(enum.IntEnum):
     """The state of a stored message; the codes are Iggy's.
 
-    A code that this version does not know, 0 to 255, is a member without a name of its own:
-    `MessageState(99).name` is "unknown(99)", and iterating over the states does not give it.
+    A code unknown to this version, 0 to 255, is a member with a generated name:
+    `MessageState(99).name` is "unknown(99)"; iterating over the states skips it.
     """
 
     AVAILABLE = 1
@@ -49,20 +49,20 @@ class MessageState(enum.IntEnum):
             return None
         unknown = int.__new__(cls, value)
         unknown._name_, unknown._value_ = f"unknown({value})", value
-        # Cached as the standard library's own flags are: the same code is the same object.
+        # Cached, as enum.Flag does with its pseudo-members: the same code is the same object.
         return cls._value2member_map_.setdefault(value, unknown)  # type: ignore[return-value]
 
 
 @dataclass(frozen=True, slots=True)
 class StateChange:
-    """Why a stored message has the state it has.
+    """A recorded change of a stored message's state.
 
     Args:
-        offset: The message's, in its partition.
+        offset: The message's offset in its partition.
         state: A state code, 1 to 255.
-        reason: Why, as its author said it.
-        by: Who changed it.
-        changed_us: When, microseconds since 1970 UTC.
+        reason: The reason given by its author.
+        by: The author.
+        changed_us: Time of the change, microseconds since 1970 UTC.
     """
 
     offset: int
@@ -73,7 +73,7 @@ class StateChange:
 
 
 def state_name(state: int) -> str:
-    """Return the name a state is shown by: `available`, ..., or `unknown(n)`.
+    """Return the name of a state: `available`, ..., or `unknown(n)`.
 
     Args:
         state: A state code, 0 to 255.
@@ -85,10 +85,10 @@ def parse_state(name: str) -> MessageState:
     """Return the state of a name, `unknown(n)` included.
 
     Args:
-        name: A name as state_name() gives it; case does not matter.
+        name: A name as state_name() returns it; case-insensitive.
 
     Raises:
-        InvalidInputError: no state has that name.
+        InvalidInputError: the name is unknown.
     """
     text = name.strip().lower()
     if text.startswith("unknown(") and text.endswith(")") and text[8:-1].isdecimal() and int(text[8:-1]) < 256:
@@ -101,7 +101,7 @@ def parse_state(name: str) -> MessageState:
 
 
 def checksum(payload: bytes) -> int:
-    """Return the CRC-32 (IEEE, as in zlib) that a message carries of its payload.
+    """Return a payload's CRC-32 (IEEE, as in zlib), which its message carries.
 
     Args:
         payload: The payload's bytes, as stored.
@@ -114,14 +114,14 @@ class Message:
     """One message.
 
     Args:
-        payload: The bytes; None is a null payload (a tombstone), which is not the same as b"".
+        payload: The bytes; None is a null payload (a tombstone), which differs from b"".
         headers: Typed headers; anything Headers() takes.
         key: The bytes that choose the partition and identify the message for compaction, or None.
-        id: Unsigned 128-bit; 0 means that the log makes one.
-        offset: Place in the partition, from 0; None before the message is stored.
-        timestamp: When the log appended it, microseconds since 1970 UTC; None before it is stored.
+        id: Unsigned 128-bit; 0 has the log generate one.
+        offset: Offset in the partition, from 0; None before the message is stored.
+        timestamp: Time of the append, microseconds since 1970 UTC; None before the message is stored.
         state: A MessageState, or its code from 0 to 255.
-        checksum: CRC-32 of the payload; computed where it is not given.
+        checksum: CRC-32 of the payload; computed by default.
         topic: `stream/topic` it was read from; not part of equality.
         partition: The partition it was read from; not part of equality.
 
@@ -146,11 +146,11 @@ class Message:
                 f"payload and key are bytes or None, not {type(self.payload).__name__} and {type(self.key).__name__}",
                 advice='Encode text, as in "text".encode()',
             )
-        if not 0 <= self.id <= _MAX_ID:
-            raise InvalidInputError(f"message id {self.id} is not an unsigned 128-bit number")
+        if not isinstance(self.id, int) or not 0 <= self.id <= _MAX_ID:
+            raise InvalidInputError(f"message id {self.id!r} is not an unsigned 128-bit number")
         if not isinstance(self.headers, Headers):
             object.__setattr__(self, "headers", Headers(self.headers).as_read_only())
-        elif not self.headers.read_only:  # what is put into the sender's own headers later is no part of this message
+        elif not self.headers.read_only:  # later changes of the sender's headers must not change this message
             object.__setattr__(self, "headers", self.headers.as_read_only())
         if self.checksum == -1:
             object.__setattr__(self, "checksum", zlib.crc32(self.payload or b""))
@@ -173,7 +173,7 @@ class Message:
 
 
 _COMPARED: Final = ("payload", "headers", "key", "id", "offset", "timestamp", "state", "checksum")
-"""What makes two messages equal: not where they were read, nor whether they were received or made."""
+"""What makes two messages equal: neither their origin nor their class."""
 
 
 class ReceivedMessage(Message):
@@ -202,14 +202,14 @@ def stored_message(
     topic: str | None,
     partition: int | None,
 ) -> ReceivedMessage:
-    """Return what ReceivedMessage(...) does of fields that are known to be good, as those are which were read from a log.
+    """Return ReceivedMessage(...) of fields read from a log, which are known to be valid, unchecked.
 
     Args:
         payload: As for Message, as are the others.
         headers: Headers.
         key: As for Message.
         id: Unsigned 128-bit.
-        offset: Place in the partition.
+        offset: Offset in the partition.
         timestamp: Microseconds since 1970 UTC.
         state: 0 to 255.
         checksum: CRC-32; -1 has it computed.

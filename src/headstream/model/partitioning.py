@@ -1,4 +1,4 @@
-"""How a sender says which partition its messages go to."""
+"""How a send chooses the partition of its messages."""
 
 from __future__ import annotations
 
@@ -22,20 +22,22 @@ class PartitioningKind(enum.IntEnum):
 
 @dataclass(frozen=True, slots=True)
 class Partitioning:
-    """Which partition the messages of a send go to.
+    """The partition that the messages of a send go to.
 
     Args:
         kind: One of PartitioningKind.
-        value: Nothing for balanced, 4 little-endian bytes for a partition's number, 1 to 255 bytes for a key.
+        value: Empty for balanced, 4 little-endian bytes for a partition's number, 1 to 255 bytes for a key.
 
     Raises:
-        InvalidInputError: the value is not one of that kind.
+        InvalidInputError: the value is invalid for that kind.
     """
 
     kind: PartitioningKind
     value: bytes = b""
 
     def __post_init__(self) -> None:
+        if not isinstance(self.value, (bytes, bytearray, memoryview)):
+            raise InvalidInputError(f"a key is bytes, not {type(self.value).__name__}", advice='Encode it, as in key(b"42")')
         allowed = {1: range(1), 2: range(4, 5), 3: range(1, 256)}[self.kind]
         if len(self.value) not in allowed:
             raise InvalidInputError(
@@ -46,14 +48,14 @@ class Partitioning:
 
     @classmethod
     def balanced(cls) -> Partitioning:
-        """All partitions in turn."""
+        """All partitions, round-robin."""
         return cls(PartitioningKind.BALANCED)
 
     @classmethod
     def partition(cls, number: int) -> Partitioning:
         """One partition, by its number from 1."""
-        if not 0 <= number <= _MAX_PARTITION:
-            raise InvalidInputError(f"partition {number} is not an unsigned 32-bit number")
+        if not isinstance(number, int) or not 0 <= number <= _MAX_PARTITION:
+            raise InvalidInputError(f"partition {number!r} is not an unsigned 32-bit number")
         return cls(PartitioningKind.PARTITION_ID, number.to_bytes(4, "little"))
 
     @classmethod

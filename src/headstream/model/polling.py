@@ -1,4 +1,4 @@
-"""Where a poll begins, who polls, what it brings, and which partition a keyed message goes to."""
+"""Polls: their start and consumer, the polled messages, and the partition of a key."""
 
 from __future__ import annotations
 
@@ -11,14 +11,24 @@ import xxhash
 
 from headstream.errors import InvalidInputError, InvalidOptionError
 from headstream.model.identifiers import check_name
+from headstream.model.message import ReceivedMessage
 
-__all__ = ["Consumer", "ConsumerKind", "Polled", "PollingKind", "PollingStrategy", "check_poll", "partition_of"]
+__all__ = [
+    "ConsumerKind",
+    "OffsetOwner",
+    "Polled",
+    "PolledMessages",
+    "PollingKind",
+    "PollingStrategy",
+    "check_poll",
+    "partition_of",
+]
 
 _MAX_VALUE: Final = (1 << 64) - 1
 
 
 class PollingKind(enum.IntEnum):
-    """The five ways a poll can begin; the codes are Iggy's."""
+    """The five starting points of a poll; the codes are Iggy's."""
 
     OFFSET = 1
     TIMESTAMP = 2
@@ -58,22 +68,22 @@ class PollingStrategy:
 
     @classmethod
     def first(cls) -> PollingStrategy:
-        """From the oldest message that is there."""
+        """From the oldest existing message."""
         return cls(PollingKind.FIRST)
 
     @classmethod
     def last(cls) -> PollingStrategy:
-        """The newest messages, as many as asked for."""
+        """The newest messages, up to the requested count."""
         return cls(PollingKind.LAST)
 
     @classmethod
     def next(cls) -> PollingStrategy:
-        """From where this consumer or group has committed to."""
+        """From the offset that this consumer or group has committed."""
         return cls(PollingKind.NEXT)
 
     @classmethod
     def parse(cls, spec: int | Literal["first", "last", "next"] | str) -> PollingStrategy:
-        """Return the strategy that a number (an offset) or one of `first`, `last`, `next` spells.
+        """Return the strategy of a number (an offset) or of `first`, `last` or `next`.
 
         Raises:
             InvalidInputError: it is neither.
@@ -85,26 +95,26 @@ class PollingStrategy:
             return cls.offset(int(text))
         if text in ("first", "last", "next"):
             return cls(PollingKind[text.upper()])
-        raise InvalidInputError(f"{spec!r} is not a place to poll from", advice="Use an offset, first, last or next")
+        raise InvalidInputError(f"{spec!r} is not a polling strategy", advice="Use an offset, first, last or next")
 
 
 class ConsumerKind(enum.IntEnum):
-    """Who commits offsets; the codes are Iggy's."""
+    """Kinds of owners of committed offsets; the codes are Iggy's."""
 
     CONSUMER = 1
     GROUP = 2
 
 
 @dataclass(frozen=True, slots=True)
-class Consumer:
-    """Who commits offsets: one consumer by its name, or a group whose members share theirs.
+class OffsetOwner:
+    """The owner of committed offsets: one consumer by its name, or a group whose members share them.
 
     Args:
         kind: One of ConsumerKind.
         name: 1 to 255 bytes of UTF-8.
 
     Raises:
-        InvalidInputError: the name cannot be one.
+        InvalidInputError: the name is invalid.
     """
 
     kind: ConsumerKind
@@ -114,17 +124,17 @@ class Consumer:
         check_name(self.name, self.kind.name.lower())
 
     def __hash__(self) -> int:
-        return hash(self.name)  # which a string remembers: each commit looks its consumer up
+        return hash(self.name)  # which a str caches: each commit looks up its consumer
 
     @classmethod
     @lru_cache(maxsize=1024)
-    def group(cls, name: str) -> Consumer:
+    def group(cls, name: str) -> OffsetOwner:
         """Return the group of this name."""
         return cls(ConsumerKind.GROUP, name)
 
     @classmethod
     @lru_cache(maxsize=1024)
-    def named(cls, name: str) -> Consumer:
+    def named(cls, name: str) -> OffsetOwner:
         """Return the single consumer of this name."""
         return cls(ConsumerKind.CONSUMER, name)
 
@@ -134,15 +144,17 @@ class Consumer:
 
 @dataclass(frozen=True, slots=True)
 class Polled:
-    """What a poll brings: stored messages as bytes.
+    """The result of a poll: stored messages as bytes.
 
     Args:
-        partition: The partition they are from.
+        partition: Their partition.
         end_offset: One past the newest offset of the partition at the time of the poll.
-        next_offset: Where to poll on: past what is here, and past what was stepped over.
-        count: How many messages are here.
-        chunks: Whole stored messages back to back, in order, in one or more pieces.
-        generation: Tells the partition from what had its name before a purge or a deletion; 0 where that is not known.
+        next_offset: Where to poll next: after the returned and the skipped messages.
+        count: Number of returned messages.
+        chunks: Complete stored messages back to back, in order, in one or more pieces.
+        generation: Distinguishes the partition from earlier ones of its name, before a purge or deletion; 0 if unknown.
+        scanned_count: With a filter: the number of messages that it examined.
+        failed_count: How many of them it could not be applied to.
     """
 
     partition: int
@@ -151,36 +163,63 @@ class Polled:
     count: int
     chunks: tuple[memoryview, ...]
     generation: int = 0
+    scanned_count: int = 0
+    failed_count: int = 0
+
+
+@dataclass(frozen=True, slots=True)
+class PolledMessages(Polled):
+    """The result of a poll whose messages are values already: those of Kafka are not stored in our format.
+
+    Args:
+        messages: The messages, `count` of them.
+    """
+
+    messages: tuple[ReceivedMessage, ...] = ()
 
 
 def check_poll(
-    topic: object, strategy: PollingStrategy, count: int, size_bytes: int, consumer: Consumer | None, auto_commit: bool
+    topic: object,
+    strategy: PollingStrategy,
+    count: int,
+    size_bytes: int,
+    consumer: OffsetOwner | None,
+    auto_commit: bool,
+    *,
+    is_filtered: bool = False,
 ) -> None:
-    """Refuse a poll for nothing, and one for somebody who is not named.
+    """Check a poll's arguments.
 
     Args:
         topic: Its name.
         strategy: Where to begin.
-        count: The most messages.
-        size_bytes: The most bytes.
-        consumer: Who polls, or None.
-        auto_commit: Whether what is delivered is committed.
+        count: Maximum number of messages.
+        size_bytes: Maximum size.
+        consumer: The polling consumer or group, or None.
+        auto_commit: Whether delivered messages are committed.
+        is_filtered: Whether it has a filter.
 
     Raises:
-        InvalidInputError: a number is not 1 or more.
-        InvalidOptionError: the consumer is missing.
+        InvalidInputError: a number is less than 1.
+        InvalidOptionError: the consumer is missing, or the newest messages are requested with a filter.
     """
     if count < 1 or size_bytes < 1:
-        raise InvalidInputError("a poll asks for one message and one byte or more", where=str(topic))
+        raise InvalidInputError("a poll requests at least one message and one byte", where=str(topic))
     if consumer is None and (auto_commit or strategy.kind is PollingKind.NEXT):
-        raise InvalidOptionError("who polls is not said", where=str(topic), advice="Name the consumer or group")
+        raise InvalidOptionError("a consumer or a group is required", where=str(topic), advice="Name the consumer or group")
+    if is_filtered and strategy.kind is PollingKind.LAST:
+        raise InvalidOptionError(
+            "the newest messages cannot be filtered",
+            where=str(topic),
+            advice="Begin at a time, as in -1h, or read without a filter",
+        )
 
 
 def partition_of(key: bytes, partitions: int) -> int:
-    """Return the partition of a key: xxHash32 modulo the count, where 0 stands for the last, as in Iggy.
+    """Return the partition of a key: xxHash32 modulo the count; remainder 0 is the last partition, as in Iggy.
 
     Args:
         key: The key's bytes.
-        partitions: How many partitions the topic has, 1 or more.
+        partitions: The topic's number of partitions, 1 or more.
     """
     return xxhash.xxh32_intdigest(key) % partitions or partitions

@@ -1,11 +1,11 @@
-"""Numbered batches: how a log knows a batch that it has, so that any send can be repeated.
+"""Numbered batches, which a log recognizes when they repeat, so that any send can be retried.
 
-A producer has an id, which no other gets, and an epoch. In each partition it numbers its messages: a batch carries the
-sequence of its first one. The next batch begins where the one before it ends. A batch whose outcome is given up ends the
-epoch: what is left of that epoch on its way is refused, and the next epoch begins at sequence 0.
+A producer has a unique id and an epoch. It numbers its messages in each partition: a batch carries the sequence of its
+first message, and the next batch begins where the previous one ended. Abandoning a batch of unknown outcome ends the
+epoch: batches of that epoch still in flight are rejected, and the next epoch begins at sequence 0.
 
 The fields and their ranges are those of Kafka's InitProducerId and Produce: ids are positive signed 64-bit numbers, epochs
-signed 16-bit, sequences signed 32-bit ones that go on with 0 after the greatest.
+signed 16-bit, sequences signed 32-bit; 0 follows the greatest sequence.
 """
 
 from __future__ import annotations
@@ -20,25 +20,25 @@ __all__ = [
     "Appended",
     "BatchNumber",
     "ProducerId",
+    "is_owned_by",
     "next_sequence",
-    "owner_of",
     "producer_id_of",
 ]
 
 MAX_PRODUCER_ID: Final = (1 << 63) - 1
 MAX_EPOCH: Final = (1 << 15) - 1
 SEQUENCES: Final = 1 << 31
-"""How many sequences there are: after the greatest comes 0."""
+"""Number of sequences: 0 follows the greatest."""
 
 _COUNTER_BITS: Final = 43
-"""The low bits of an id: a number that is never given again, about the milliseconds since 1970 (until the year 2248)."""
+"""The low bits of an id: a unique number, about the milliseconds since 1970 (until the year 2248)."""
 
 _OWNER_MASK: Final = (1 << 20) - 1
-"""The bits above are those of the user whom the id was given: ids of users are not given again either."""
+"""The high bits are the id of the user who owns the producer; user ids are unique too."""
 
 
 class ProducerId(NamedTuple):
-    """A producer: its id, and the epoch it is in."""
+    """A producer: its id and current epoch."""
 
     producer_id: int
     epoch: int
@@ -54,42 +54,45 @@ class BatchNumber(NamedTuple):
 
 @dataclass(frozen=True, slots=True)
 class Appended:
-    """Where a batch is.
+    """The stored position of a batch.
 
     Args:
-        offset: Of its first message; where nothing of it is new, that of the next message of the partition.
-        timestamp_us: When it was appended, microseconds since 1970 UTC; None where the server does not tell.
-        count: How many of its messages were stored: all of them, unless the topic passes over repeated ids; -1 where the server
-            does not tell.
-        is_repeat: Whether it was there already: the batch had come before.
+        offset: Offset of its first message; if all its messages are repeats, the partition's next offset.
+        timestamp_us: Time of the append, microseconds since 1970 UTC; None if the server does not report it.
+        count: Number of its messages that were stored: all, unless the topic drops repeated ids; -1 if the server does not
+            report it.
+        is_repeat: Whether the batch had been stored by an earlier send.
+        positions: Offset and time of each message where they are not consecutive: in Kafka, batches of other producers can lie
+            between them. None: consecutive from `offset`, all with the time `timestamp_us`.
     """
 
     offset: int
     timestamp_us: int | None
     count: int
     is_repeat: bool = False
+    positions: tuple[tuple[int, int], ...] | None = None
 
 
 def next_sequence(sequence: int, count: int) -> int:
-    """Return the sequence behind so many messages.
+    """Return the sequence after `count` messages.
 
     Args:
-        sequence: That of the first one.
-        count: How many they are.
+        sequence: Sequence of the first one.
+        count: Number of messages.
     """
     return (sequence + count) % SEQUENCES
 
 
 def producer_id_of(number: int, user_id: int) -> int:
-    """Return the id of a producer.
+    """Return a producer's id.
 
     Args:
-        number: One that was given to no other, below 2^43.
-        user_id: Whose producer it is.
+        number: Unique, below 2^43.
+        user_id: The owner of the producer.
     """
     return (user_id & _OWNER_MASK) << _COUNTER_BITS | number
 
 
-def owner_of(producer_id: int, user_id: int) -> bool:
-    """Return whether an id was given to a user."""
+def is_owned_by(producer_id: int, user_id: int) -> bool:
+    """Return whether a user owns a producer id."""
     return producer_id >> _COUNTER_BITS == user_id & _OWNER_MASK

@@ -1,9 +1,8 @@
-"""Durations and sizes as people write them: `500ms`, `30 s`, `2 days 4 hours`; `10GB`, `64 MiB`, `1.5 KB`.
+"""Parses durations and sizes: `500ms`, `30 s`, `2 days 4 hours`; `10GB`, `64 MiB`, `1.5 KB`.
 
-Every option, setting and configuration file is read by these two functions, so that a text means the same everywhere.
-KB, MB, ... are powers of 1000, KiB, MiB, ... powers of 1024, and so are single letters (`512m`), as Spark and the JVM take
-them. `m` is minutes and `M` months of 30.44 days, as in the
-configuration of Iggy's server; all other units may be written in any case.
+Every option, setting and configuration file uses these two functions, so a text means the same everywhere. KB, MB, ... are
+powers of 1000; KiB, MiB, ... and single letters (`512m`) are powers of 1024, as in Spark and the JVM. `m` is minutes and `M`
+months of 30.44 days, as in the configuration of Iggy's server; all other units are case-insensitive.
 """
 
 from __future__ import annotations
@@ -32,14 +31,14 @@ _SPELLINGS_NS: Final = {
 _UNITS_NS: Final = {name: unit_ns for names, unit_ns in _SPELLINGS_NS.items() for name in names}
 
 DURATION_UNITS_US: Final = {names[0]: unit_ns // 1000 for names, unit_ns in _SPELLINGS_NS.items() if unit_ns >= 1000}
-"""The short name of each unit of time and its microseconds, rising."""
+"""The short name of each unit of time and its microseconds, ascending."""
 
 SIZE_UNITS: Final = {"B": 1} | {
     f"{prefix}{suffix}": base**power
     for power, prefix in enumerate("KMGTPE", start=1)
     for suffix, base in (("B", 1000), ("iB", 1024))
 }
-"""The name of each unit of size and its bytes, rising."""
+"""The name of each unit of size and its bytes, ascending."""
 
 _SIZE_SCALES: Final = {
     "": 1,
@@ -55,12 +54,12 @@ def parse_duration_us(spelled: str | int | timedelta, *, plain_unit: str | None 
     """Return the microseconds of a duration.
 
     Args:
-        spelled: A text such as `500ms`, `60s`, `1.5 h` or `2 days 4 hours`, a timedelta, or a number where plain numbers have
-            a unit. `0` needs none.
-        plain_unit: The unit of a number without one, as in DURATION_UNITS_US; None refuses such numbers.
+        spelled: A text such as `500ms`, `60s`, `1.5 h` or `2 days 4 hours`, a timedelta, or a number if plain numbers have a
+            unit. `0` needs none.
+        plain_unit: The unit of a number without one, as in DURATION_UNITS_US; None rejects such numbers.
 
     Raises:
-        InvalidInputError: it is none, is negative, or is beyond 2^63 microseconds.
+        InvalidInputError: it is not a duration, is negative, or is beyond 2^63 microseconds.
     """
     if isinstance(spelled, timedelta):
         total = Fraction(spelled // timedelta(microseconds=1) * 1000)
@@ -81,7 +80,7 @@ def parse_size_bytes(spelled: str | int) -> int:
         spelled: A text such as `10GB`, `512 MiB` or `4096`, or a number of bytes.
 
     Raises:
-        InvalidInputError: it is none, is negative, or is beyond 2^64 - 1.
+        InvalidInputError: it is not a size, is negative, or is beyond 2^64 - 1.
     """
     part = _PART.fullmatch(str(spelled)) if type(spelled) in (str, int) else None
     scale = None if part is None else _SIZE_SCALES.get(part[2].lower())
@@ -99,7 +98,7 @@ def _nanoseconds(text: str, plain_unit: str | None) -> Fraction:
             raise _no_duration(text)
         unit = part[2] or ("ns" if Fraction(part[1]) == 0 else plain_unit)
         scale = _UNITS_NS.get(unit or "") or _UNITS_NS.get((unit or "").lower())
-        if scale is None or (not part[2] and part[0] != text):  # only a number that stands alone may be without a unit
+        if scale is None or (not part[2] and part[0] != text):  # only a single number can be without a unit
             raise _no_duration(text)
         total += Fraction(part[1]) * scale
         at = part.end()

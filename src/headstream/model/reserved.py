@@ -1,20 +1,23 @@
-"""Reserved headers: what a message has that a dialect has no field for. Names that begin with `hs.` are Headstream's own.
+"""Reserved headers: attributes of a message for which a dialect has no field. Names with `hs.` are Headstream's own.
 
     name             kind      where                       what it is
     hs.key           raw       binary, JSON: the first     the message's key
     hs.null          bool      binary, JSON: next or first true: the payload is null, not empty
-    hs.timestamp     int64     anywhere                    a time that the sender gave; the one that senders may write
+    hs.timestamp     int64     anywhere                    a time set by the sender
     hs.id            raw       KIP-82: at the beginning    the message's id, 16 little-endian bytes; in Kafka a UUID as text
-    hs.state         int16     KIP-82: next                its state, where it is not available; in Kafka its name
-    hs.appended      int64     KIP-82, Kafka: next         when the log appended it, where milliseconds do not hold that
-    hs.checksum      int64     KIP-82, Kafka: next         its checksum, where it is not that of its payload
+    hs.state         int16     KIP-82: next                its state, unless available; in Kafka its name
+    hs.appended      int64     KIP-82, Kafka: next         time of the append, where milliseconds lose precision
+    hs.checksum      int64     KIP-82, Kafka: next         its checksum, if it is not that of its payload
     hs.kinds         raw       Kafka: the last            the kinds of the other headers (codec/kafka/kinds.py)
-    hs.origin.*      several   messages set aside          topic, partition, offset and timestamp they came from
-    hs.schema_id     string    messages set aside          the schema that a message waits for
-    hs.reason        string    messages set aside          why a message was given up, or is delayed
+    hs.compression   string    anywhere                    how the payload is compressed (interceptors/compression.py)
+    hs.encryption    string    anywhere                    how the payload is encrypted (interceptors/encryption.py)
+    hs.mirror        string    anywhere                    the logs that a mirrored message comes from (mirror/hops.py)
+    hs.origin.*      several   messages set aside          the topic, partition, offset and timestamp of the original
+    hs.schema_id     string    messages set aside          the schema that a parked message waits for
+    hs.reason        string    messages set aside          why a message is dead-lettered or delayed
 
-Times are microseconds since 1970 UTC. Whoever sends gets a name of these refused; what was stored, received or converted
-keeps whatever headers it has.
+Times are microseconds since 1970 UTC. Senders can write hs.timestamp, hs.compression, hs.encryption and hs.mirror; sending
+another of these names raises an error. Stored, received or converted messages retain all their headers.
 """
 
 from __future__ import annotations
@@ -27,9 +30,12 @@ from headstream.model.headers import Headers
 __all__ = [
     "APPENDED_HEADER",
     "CHECKSUM_HEADER",
+    "COMPRESSION_HEADER",
+    "ENCRYPTION_HEADER",
     "ID_HEADER",
     "KEY_HEADER",
     "KINDS_HEADER",
+    "MIRROR_HEADER",
     "NULL_HEADER",
     "ORIGIN_PREFIX",
     "REASON_HEADER",
@@ -53,18 +59,23 @@ KINDS_HEADER: Final = "hs.kinds"
 ORIGIN_PREFIX: Final = "hs.origin."
 SCHEMA_ID_HEADER: Final = "hs.schema_id"
 REASON_HEADER: Final = "hs.reason"
+COMPRESSION_HEADER: Final = "hs.compression"
+ENCRYPTION_HEADER: Final = "hs.encryption"
+MIRROR_HEADER: Final = "hs.mirror"
+_SENDABLE: Final = frozenset((TIMESTAMP_HEADER, COMPRESSION_HEADER, ENCRYPTION_HEADER, MIRROR_HEADER))
+"""Reserved names that a sender, its interceptors or a mirror write."""
 
 
 def is_reserved(name: str) -> bool:
-    """Return whether a sender may not give a header this name."""
-    return name.startswith(RESERVED_PREFIX) and name != TIMESTAMP_HEADER
+    """Return whether a header name is reserved for the log: senders cannot write it."""
+    return name.startswith(RESERVED_PREFIX) and name not in _SENDABLE
 
 
 def check_unreserved(headers: Headers) -> Headers:
-    """Return a sender's headers, none of which has a reserved name.
+    """Return a sender's headers after checking that no name is reserved.
 
     Args:
-        headers: What the sender gave.
+        headers: The sender's headers.
 
     Raises:
         HeaderError: a name is reserved.

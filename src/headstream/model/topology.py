@@ -1,4 +1,4 @@
-"""Streams, topics and partitions, as a user sees them."""
+"""Streams, topics and partitions: the values that clients return."""
 
 from __future__ import annotations
 
@@ -11,6 +11,7 @@ from headstream.errors import InvalidOptionError
 __all__ = [
     "MAX_BATCH_BYTES",
     "MAX_PARTITIONS",
+    "ClusterStats",
     "Fsync",
     "Limits",
     "Partition",
@@ -23,16 +24,16 @@ __all__ = [
 ]
 
 MAX_BATCH_BYTES: Final = 64 << 20
-"""One send, and one poll: what a frame of the binary transport carries."""
+"""Maximum size of a send or a poll: what a frame of the binary transport carries."""
 
 MAX_PARTITIONS: Final = 1000
-"""Partitions that one topic may be created with; Iggy's limit."""
+"""Maximum partitions of a new topic; Iggy's limit."""
 
 
 class Limits(enum.StrEnum):
-    """What a topic takes.
+    """The messages that a topic accepts.
 
-    `iggy`: whatever is stored, any existing Iggy client can read: header keys and values of 1 to 255
+    `iggy`: only what any existing Iggy client can read: header keys and values of 1 to 255
     bytes, at most 100,000 bytes of header values and 10,000,000 bytes of payload a send, no empty
     payload, no null payload, no null or char header.
     `wide`: header values of 0 to 65,536 bytes, the kinds null and char, empty and null payloads.
@@ -43,12 +44,12 @@ class Limits(enum.StrEnum):
 
 
 class Fsync(enum.StrEnum):
-    """When what was acknowledged is on the disk itself, and so what a power cut may cost.
+    """When acknowledged messages are synced to the disk, which decides what a power failure can lose.
 
-    A process that dies costs nothing acknowledged, whatever the policy.
-    `always`: before it is acknowledged; nothing is lost. Senders at the same time share one sync.
+    A crash of the process loses no acknowledged message under any policy.
+    `always`: before the acknowledgement; nothing is lost. Concurrent senders share one sync.
     `interval`: within a second, and when the log is closed.
-    `never`: when the operating system pleases; only a full segment is synced, before the next one begins.
+    `never`: when the operating system writes back; only a full segment is synced, before the next one begins.
     """
 
     ALWAYS = "always"
@@ -57,26 +58,27 @@ class Fsync(enum.StrEnum):
 
 
 _OPTION_RANGES: Final = {
-    "retention_us": (1, (1 << 63) - 1, "for ever"),
-    "retention_bytes": (1, (1 << 63) - 1, "for ever"),
-    "compaction_delay_us": (0, (1 << 63) - 1, "to compact nothing"),
-    "deduplication_count": (1, 10_000_000, "to look for no repeats"),
+    "retention_us": (1, (1 << 63) - 1, "for unlimited retention"),
+    "retention_bytes": (1, (1 << 63) - 1, "for unlimited retention"),
+    "compaction_delay_us": (0, (1 << 63) - 1, "to disable compaction"),
+    "deduplication_count": (1, 10_000_000, "to disable deduplication"),
 }
 
 
 @dataclass(frozen=True, slots=True)
 class TopicOptions:
-    """What a topic keeps, and what it takes: what may be changed while it is used.
+    """A topic's retention, compaction and deduplication, which can change while the topic is in use.
 
     Args:
-        retention_us: Messages older than so many microseconds may be dropped, 1 or more; None keeps them.
-        retention_bytes: With more than so many bytes the oldest messages may be dropped, 1 or more; None keeps them.
-        compaction_delay_us: Of each key the last message is kept; a null payload removes its key, and goes itself after so
-            many microseconds, 0 or more. None compacts nothing.
-        deduplication_count: A message is dropped whose id one of so many newest messages of its partition has, 1 to
-            10,000,000. None looks for no repeats.
+        retention_us: Messages older than so many microseconds can be dropped, 1 or more; None retains them.
+        retention_bytes: Above so many bytes the oldest messages can be dropped, 1 or more; None retains them.
+        compaction_delay_us: Compaction retains the last message of each key; a null payload deletes its key, and is removed
+            after so many microseconds, 0 or more. None disables compaction.
+        deduplication_count: A message is dropped if its id equals one of so many newest ids of its partition, 1 to
+            10,000,000. None disables deduplication.
 
     Raises:
+        InvalidOptionError: a number is out of range.
         InvalidOptionError: a number is out of range.
     """
 
@@ -93,8 +95,8 @@ class TopicOptions:
                 raise InvalidOptionError(f"{name} is {value}", advice=f"Use {upper}, or None {none}")
 
     @property
-    def looks_into_messages(self) -> bool:
-        """Whether something is looked for in each message that is appended: its key, or whether it repeats."""
+    def inspects_messages(self) -> bool:
+        """Whether an append inspects each message: its key, or its id for repeats."""
         return self.compaction_delay_us is not None or self.deduplication_count is not None
 
 
@@ -104,11 +106,11 @@ class Partition:
 
     Args:
         number: From 1.
-        first_offset: The oldest offset still there.
-        end_offset: One past the newest offset: what the next message gets.
-        size_bytes: Bytes of its segments.
-        compacted_count: How many offsets from first_offset on have no message any more, since compaction took it.
-        generation: Tells it from what had its name before a purge or a deletion.
+        first_offset: The oldest existing offset.
+        end_offset: One past the newest offset: the next message's.
+        size_bytes: Size of its segments.
+        compacted_count: Offsets from first_offset on whose messages compaction has removed.
+        generation: Distinguishes it from earlier partitions of its name, before a purge or deletion.
     """
 
     number: int
@@ -120,7 +122,7 @@ class Partition:
 
     @property
     def messages_count(self) -> int:
-        """How many messages are there, whatever their state."""
+        """Number of existing messages in any state."""
         return self.end_offset - self.first_offset - self.compacted_count
 
 
@@ -133,15 +135,15 @@ class Topic:
         name: Its own name.
         id: Number within the stream, from 1.
         created_us: Microseconds since 1970 UTC.
-        limits: What it takes.
-        partitions: In order of their number.
-        fsync: When what was acknowledged is on the disk itself.
-        retention_us: Messages older than so many microseconds may be dropped; None keeps them.
-        retention_bytes: With more than so many bytes the oldest messages may be dropped; None keeps them.
-        compaction_delay_us: Of each key the last message is kept, and a null payload, which removes its key, for so many
-            microseconds; None keeps all.
-        deduplication_count: A message is dropped whose id one of so many newest of its partition has; None drops none.
-        identity: Tells it from what had its name before a purge or a deletion.
+        limits: The messages it accepts.
+        partitions: By number.
+        fsync: When acknowledged messages are synced to the disk.
+        retention_us: Messages older than so many microseconds can be dropped; None retains them.
+        retention_bytes: Above so many bytes the oldest messages can be dropped; None retains them.
+        compaction_delay_us: Compaction retains the last message of each key, and a null payload, which deletes its key, for
+            so many microseconds; None disables it.
+        deduplication_count: A message is dropped if its id equals one of so many newest of its partition; None drops none.
+        identity: Distinguishes it from earlier topics of its name, before a purge or deletion.
     """
 
     stream: str
@@ -164,13 +166,38 @@ class Topic:
 
     @property
     def messages_count(self) -> int:
-        """How many messages are there, whatever their state."""
+        """Number of existing messages in any state."""
         return sum(partition.messages_count for partition in self.partitions)
 
     @property
     def size_bytes(self) -> int:
-        """Bytes of all segments."""
+        """Size of all segments."""
         return sum(partition.size_bytes for partition in self.partitions)
+
+
+@dataclass(frozen=True, slots=True)
+class ClusterStats:
+    """Counts of a Kafka cluster.
+
+    Args:
+        cluster_id: Its id.
+        controller_id: The number of the broker that administers it; None while there is none.
+        brokers_count: Brokers that are running.
+        streams_count: Streams of its topics.
+        topics_count: Topics, but for Kafka's internal ones.
+        partitions_count: Their partitions.
+        messages_count: Offsets in them: compacted messages and marks of transactions included.
+        groups_count: Consumer groups.
+    """
+
+    cluster_id: str | None
+    controller_id: int | None
+    brokers_count: int
+    streams_count: int
+    topics_count: int
+    partitions_count: int
+    messages_count: int
+    groups_count: int
 
 
 @dataclass(frozen=True, slots=True)
@@ -191,23 +218,23 @@ class Stream:
 
 
 def check_partition_count(topic: object, count: int) -> None:
-    """Refuse (InvalidOptionError) to make a topic of too many partitions, or of none.
+    """Check the number of partitions of a new topic; InvalidOptionError if there are none or too many.
 
     Args:
         topic: Its name.
-        count: How many it is to have.
+        count: Its number of partitions.
     """
     if not 1 <= count <= MAX_PARTITIONS:
         raise InvalidOptionError(f"a topic has 1 to {MAX_PARTITIONS} partitions, not {count}", where=str(topic))
 
 
 def check_added_partitions(topic: object, have: int, count: int) -> None:
-    """Refuse (InvalidOptionError) to add partitions to a topic that would have too many, or none to be added.
+    """Check an addition of partitions; InvalidOptionError if there would be too many, or none are added.
 
     Args:
         topic: Its name.
-        have: How many it has.
-        count: How many more.
+        have: Its number of partitions.
+        count: Number of partitions to add.
     """
     most = MAX_PARTITIONS - have
     if not 1 <= count <= most:
@@ -215,18 +242,18 @@ def check_added_partitions(topic: object, have: int, count: int) -> None:
 
 
 def check_deleted_partitions(topic: object, have: int, count: int, *, least: int = 1) -> None:
-    """Refuse (InvalidOptionError) to delete partitions of a topic that would have too few, or none to be deleted.
+    """Check a deletion of partitions; InvalidOptionError if there would be too few, or none are deleted.
 
     Args:
         topic: Its name.
-        have: How many it has.
-        count: How many less.
-        least: How many stay at least.
+        have: Its number of partitions.
+        count: Number of partitions to delete.
+        least: Minimum number of remaining partitions.
     """
     most = have - least
     if not 1 <= count <= most:
         raise InvalidOptionError(
             f"{count} of {have} partitions cannot be deleted",
             where=str(topic),
-            advice=f"Delete 1 to {most}" if most else "A topic keeps one: purge it, or delete the topic",
+            advice=f"Delete 1 to {most}" if most else "A topic needs at least one: purge it, or delete the topic",
         )

@@ -1,13 +1,12 @@
-"""What lies on disk, read without locks by any process.
+"""The files of a log, read without locks by any process.
 
     layout     names of files, byte layouts of index and marker
     files      the reading half of the file interface: open, pread, list
     index      one segment's index: which bytes a send takes
-    checking   whether a send is what was written
+    checking   compares sends with their checksums
     segment    one segment: offsets -> byte ranges -> bytes
-    follower   one partition: the committed messages of all its segments, while the writer goes on
+    follower   one partition: the committed messages of all its segments, while the writer appends
 
-What a reader needs to know is one thing: data is written before its index entry, so the last whole and valid
-entry of the newest index is the end of what is committed. Nothing before it changes but the state byte of a
-message; what lies behind it does not exist.
+Data is written before its index entry, so the last complete, valid entry of the newest index is the committed end. Before
+it only a message's state byte changes; bytes after it are ignored.
 """

@@ -1,7 +1,7 @@
-"""Whether what is read of a segment is what was written: each send against the CRC-32C of its index entry.
+"""Compares each send read from a segment with the CRC-32C of its index entry.
 
-Sends that a chunk holds whole are checked in the chunk. A send that is read in parts is read once as a whole for it,
-and remembered. The checksum takes each state byte as 0, so that a writer may change states meanwhile.
+Sends that lie completely in a chunk are checked in the chunk. A send that is read in parts is read once completely to
+check it, and remembered. The checksum counts each state byte as 0, so a writer can change states meanwhile.
 """
 
 from __future__ import annotations
@@ -9,21 +9,21 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import Final
 
-from headstream.codec.batch.sends import check_sends, extend_crc32c, new_check
+from headstream.codec.batch.stored.sends import check_sends, extend_crc32c, new_check
 from headstream.errors import CorruptLogError, CorruptSendError
 from headstream.segments.files import ReadFile
 from headstream.segments.layout import IndexEntry
 
-__all__ = ["SendChecks", "corrupt_offsets", "missing_offsets", "no_message", "said_offsets"]
+__all__ = ["SendChecks", "corrupt_offsets", "describe_offsets", "missing_offsets", "no_message"]
 
 _MAX_REMEMBERED: Final = 256
-"""How many sends read in parts are remembered: more than readers go through one segment at a time."""
+"""Remembered sends that are read in parts: more than readers of one segment at a time."""
 
 _PIECE_BYTES: Final = 256 << 10
-"""How much is read before it is checked: what a processor's second cache still holds then, with what else it has to do."""
+"""Bytes read before they are checked: they still fit in the processor's second-level cache."""
 
 _AT_ONCE: Final = 1 << 20
-"""How much of a send is read at once to check it."""
+"""Bytes of a send read at once to check it."""
 
 
 class SendChecks:
@@ -42,17 +42,17 @@ class SendChecks:
         self._whole: dict[int, None] = {}
 
     def read_whole(self, file: ReadFile, position: int, buffer: memoryview, begin: int, rows: memoryview) -> tuple[int, int]:
-        """Fill a buffer from a file, checking the sends in it piece by piece as they come.
+        """Fill a buffer from a file and check its sends piece by piece.
 
         Args:
             file: The .log.
-            position: The byte position in it that the buffer begins at.
-            buffer: What is filled.
-            begin: Where in the buffer the send of the first row begins.
-            rows: The index entries of the sends from there on, as they lie in the index.
+            position: Byte position in the file of the buffer's first byte.
+            buffer: The buffer to fill.
+            begin: Position in the buffer of the first row's send.
+            rows: Index entries of the sends from there on, as stored.
 
         Returns:
-            How many bytes came, fewer than wanted only at the end of the file, and how many of the sends are whole.
+            Bytes read (fewer than wanted only at the end of the file), and the number of intact sends.
         """
         notes, done, whole = new_check(), 0, 0
         while done < len(buffer):
@@ -66,14 +66,14 @@ class SendChecks:
         return done, whole
 
     def check(self, entry: IndexEntry, read: Callable[[int, int], memoryview]) -> None:
-        """Return if a send is whole.
+        """Return if a send is intact.
 
         Args:
-            entry: Where it is.
-            read: Returns so many bytes from a byte position on, or what there is of them.
+            entry: Its index entry.
+            read: Returns up to so many bytes from a byte position.
 
         Raises:
-            CorruptSendError: it is not.
+            CorruptSendError: the send is damaged.
         """
         if entry.byte_position in self._whole:
             return
@@ -94,53 +94,53 @@ class SendChecks:
             del self._whole[next(iter(self._whole))]
 
     def corrupt(self, entry: IndexEntry, there_until: int) -> CorruptSendError:
-        """Return the error that says that a send is damaged.
+        """Return the error of a damaged send.
 
         Args:
-            entry: Where it is.
-            there_until: The byte position up to which the file could be read.
+            entry: Its index entry.
+            there_until: Byte position up to which the file could be read.
         """
         is_cut = there_until < entry.end_position
-        reason = f"the file ends at byte {there_until}" if is_cut else "its bytes are not those that were written"
+        reason = f"the file ends at byte {there_until}" if is_cut else "the checksum does not match"
         return corrupt_offsets(
-            f"the send of {said_offsets(entry.first_offset, entry.end_offset)} is damaged: {reason}",
+            f"the send of {describe_offsets(entry.first_offset, entry.end_offset)} is damaged: {reason}",
             f"{self._path}, bytes {entry.byte_position} to {entry.end_position - 1}",
             entry.first_offset,
             entry.end_offset,
         )
 
 
-def said_offsets(from_offset: int, until_offset: int) -> str:
-    """Return how a half-open range of offsets is called."""
+def describe_offsets(from_offset: int, until_offset: int) -> str:
+    """Return a half-open range of offsets as text."""
     return f"offset {from_offset}" if until_offset == from_offset + 1 else f"offsets {from_offset} to {until_offset - 1}"
 
 
 def corrupt_offsets(what: str, where: str, from_offset: int, until_offset: int) -> CorruptSendError:
-    """Return the error of offsets that cannot be read, with what to do about it."""
+    """Return the error for unreadable offsets, with advice."""
     return CorruptSendError(
         what,
         where=where,
-        advice="Restore the segment's files from a copy, headstream verify says all that is damaged; "
-        f"to go on without these messages, read on from offset {until_offset}",
+        advice="Restore the segment's files from a copy (headstream verify lists all damage); "
+        f"to continue without these messages, read from offset {until_offset}",
         from_offset=from_offset,
         until_offset=until_offset,
     )
 
 
 def missing_offsets(directory: str, base_offset: int, from_offset: int, until_offset: int) -> CorruptSendError:
-    """Return the error of offsets that a segment's index does not hold, though a later segment is there."""
+    """Return the error for offsets that no index contains although later segments exist."""
     return corrupt_offsets(
-        f"{said_offsets(from_offset, until_offset)} cannot be read: no index holds them, and later ones are there",
-        f"{directory}, behind segment {base_offset}",
+        f"{describe_offsets(from_offset, until_offset)} cannot be read: no index contains them, but later offsets exist",
+        f"{directory}, after segment {base_offset}",
         from_offset,
         until_offset,
     )
 
 
 def no_message(path: str, position: int) -> CorruptLogError:
-    """Return the error of a byte position of a .log at which a message should begin and none does."""
+    """Return the error for a byte position of a .log at which no complete message begins."""
     return CorruptLogError(
-        f"there is no whole message at byte {position}",
+        f"no complete message at byte {position}",
         where=path,
         advice="The file was altered after it was written: restore it from a copy",
     )

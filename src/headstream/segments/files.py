@@ -1,10 +1,10 @@
-"""The reading half of the file interface, and the operating system's errors in our words.
+"""The reading half of the file interface, and operating-system errors as StorageError.
 
-Readers see files only through ReadFiles, so that the same code reads a disk, the memory of `memory://`, and a
-test's faulty disk. log/files.py adds the writing half. Nothing else in Headstream's log opens a file.
+Readers access files only through ReadFiles, so the same code reads a disk, the memory of `memory://` and a test's faulty
+disk. log/system/files.py adds the writing half. No other module of the log opens files.
 
-Reading is pread into a buffer that is used again: a mapped file would save a copy, but turns a read error or a
-truncated file into the death of the process, and fresh memory for each read can cost more than the read.
+Reading is pread into a reused buffer: mmap would save a copy, but turns a read error or a truncated file into a crash
+(SIGBUS), and allocating memory for each read can cost more than the read.
 """
 
 from __future__ import annotations
@@ -23,12 +23,12 @@ __all__ = ["BufferPool", "OsReadFile", "OsReadFiles", "ReadFile", "ReadFiles", "
 _ADVICE: Final = {
     errno.EACCES: "Give this user the permission, or run as the user that owns the log",
     errno.EPERM: "Give this user the permission, or run as the user that owns the log",
-    errno.EROFS: "The file system is mounted read-only: the log can be read there, not written",
-    errno.ENOSPC: "Make room on the file system; what was acknowledged is safe and can be read",
-    errno.EDQUOT: "This user's quota is used up: make room; what was acknowledged is safe and can be read",
+    errno.EROFS: "The file system is mounted read-only: the log can be read, not written",
+    errno.ENOSPC: "Free space on the file system; acknowledged messages are safe and readable",
+    errno.EDQUOT: "This user's quota is used up: free space; acknowledged messages are safe and readable",
     errno.EMFILE: "Raise the limit of open files (ulimit -n)",
     errno.ENFILE: "The machine has too many open files",
-    errno.EIO: "The disk reports a fault: look into the kernel's log, and copy the data away",
+    errno.EIO: "The disk reports an I/O error: check the kernel's log, and copy the data to another disk",
     errno.ENOTDIR: "A part of the path is a file, not a directory",
     errno.ENAMETOOLONG: "Use a shorter path",
 }
@@ -36,14 +36,14 @@ _ADVICE: Final = {
 
 _UNSETTLED: Final = itertools.count(1)
 _TICK_NS: Final = 20_000_000
-"""More than the time between two ticks of a system's clock, by which a directory's time is set: 10 ms at most."""
+"""Longer than a tick of the system clock (10 ms at most), which sets a directory's modification time."""
 
 
 def storage_error(error: OSError, action: str, path: str) -> StorageError:
-    """Return the error that says which file operation the system refused, where, and what to do.
+    """Return the error for a file operation that the operating system refused, with path and advice.
 
     Args:
-        error: What the system said.
+        error: The operating system's error.
         action: The operation, as in `write to a file`.
         path: The file or directory.
     """
@@ -57,33 +57,33 @@ class ReadFile(Protocol):
     """An open file, for reading."""
 
     def read_into(self, buffer: memoryview, position: int) -> int:
-        """Fill a buffer from a byte position and return how many bytes came: fewer only at the end of the file."""
+        """Fill a buffer from a byte position and return the bytes read: fewer only at the end of the file."""
 
     def size_bytes(self) -> int:
-        """Return the file's present size."""
+        """Return the file's current size."""
 
     def close(self) -> None:
-        """Let go of the file; closing twice is fine."""
+        """Close the file; closing twice is allowed."""
 
 
 class ReadFiles(Protocol):
     """A file system, for reading."""
 
     def open_read(self, path: str) -> ReadFile | None:
-        """Return the file opened for reading, or None where there is none."""
+        """Return the file opened for reading, or None if it does not exist."""
 
     def list_names(self, directory: str) -> list[str] | None:
-        """Return the names in a directory, or None where there is no such directory."""
+        """Return the names in a directory, or None if it does not exist."""
 
     def changed(self, directory: str) -> int | None:
-        """Return a number that changes when names come and go in a directory, or None where there is none.
+        """Return a number that changes when a directory's names change, or None if it does not exist.
 
-        In a file system it is a time, nanoseconds since 1970 UTC, and of a file that of its last write; a number below 0, each
-        time another, where it may still change without that time changing.
+        In a file system it is the modification time, nanoseconds since 1970 UTC (of a file, that of its last write); a new
+        negative number at each call while a change within the same clock tick would not alter that time.
         """
 
     def exists(self, path: str) -> bool:
-        """Return whether there is a file or directory of that path."""
+        """Return whether a file or directory has that path."""
 
 
 class OsReadFile:
@@ -96,7 +96,7 @@ class OsReadFile:
         self._descriptor = descriptor
 
     def read_into(self, buffer: memoryview, position: int) -> int:
-        """Fill a buffer from a byte position and return how many bytes came: fewer only at the end of the file."""
+        """Fill a buffer from a byte position and return the bytes read: fewer only at the end of the file."""
         done = 0
         try:
             while done < len(buffer):
@@ -109,14 +109,14 @@ class OsReadFile:
         return done
 
     def size_bytes(self) -> int:
-        """Return the file's present size."""
+        """Return the file's current size."""
         try:
             return os.fstat(self._descriptor).st_size
         except OSError as error:
-            raise storage_error(error, "look at a file", self._path) from error
+            raise storage_error(error, "read a file's size", self._path) from error
 
     def close(self) -> None:
-        """Let go of the file; closing twice is fine."""
+        """Close the file; closing twice is allowed."""
         if self._descriptor >= 0:
             os.close(self._descriptor)
             self._descriptor = -1
@@ -129,7 +129,7 @@ class OsReadFiles:
     """The operating system's files, for reading."""
 
     def open_read(self, path: str) -> OsReadFile | None:
-        """Return the file opened for reading, or None where there is none."""
+        """Return the file opened for reading, or None if it does not exist."""
         try:
             return OsReadFile(path, os.open(path, os.O_RDONLY | os.O_CLOEXEC))
         except FileNotFoundError:
@@ -138,49 +138,49 @@ class OsReadFiles:
             raise storage_error(error, "open a file", path) from error
 
     def list_names(self, directory: str) -> list[str] | None:
-        """Return the names in a directory, or None where there is no such directory."""
+        """Return the names in a directory, or None if it does not exist."""
         try:
-            return os.listdir(directory)  # noqa: PTH208 - a Path a name is what this must not make
+            return os.listdir(directory)  # noqa: PTH208 - one Path object a name would be too slow
         except FileNotFoundError:
             return None
         except OSError as error:
             raise storage_error(error, "list a directory", directory) from error
 
     def changed(self, directory: str) -> int | None:
-        """Return a number that changes when names come and go in a directory, or None where there is none."""
+        """Return a number that changes when a directory's names change, or None if it does not exist."""
         try:
-            changed_ns = os.stat(directory).st_mtime_ns  # noqa: PTH116 - asked at each refresh
+            changed_ns = os.stat(directory).st_mtime_ns  # noqa: PTH116 - called at each refresh
         except FileNotFoundError:
             return None
         except OSError as error:
-            raise storage_error(error, "look at a directory", directory) from error
-        # A name that goes within the same tick of the system's clock leaves this time as it was: while that can be, another
-        # number is returned each time. It is no time: a clock may stand still, or be set back.
+            raise storage_error(error, "read a directory's time", directory) from error
+        # A name removed within the same clock tick leaves this time unchanged: until the tick has passed, return a new number
+        # at each call. It is not a time, since a clock can stop or be set back.
         return changed_ns if changed_ns < time.time_ns() - _TICK_NS else -next(_UNSETTLED)
 
     def exists(self, path: str) -> bool:
-        """Return whether there is a file or directory of that path."""
+        """Return whether a file or directory has that path."""
         try:
             os.stat(path)  # noqa: PTH116
         except FileNotFoundError:
             return False
         except OSError as error:
-            raise storage_error(error, "look at a file", path) from error
+            raise storage_error(error, "check whether a file exists", path) from error
         return True
 
 
 class BufferPool:
-    """Buffers that are used again once nobody looks into them any more; any thread.
+    """Buffers that are reused once no view of them is left; thread-safe.
 
-    A view of a buffer stays valid as long as it is held: the buffer is simply not given out again until then.
+    A view stays valid as long as it is held: its buffer is not reused until then.
 
     Args:
-        max_kept: How many buffers are kept. A loop holds one chunk while it asks for the next; the third is for a
-            caller that looks back one.
+        max_kept: Buffers to keep. A loop holds one chunk while it reads the next; the third is for a caller that also holds
+            the previous one.
     """
 
     MIN_BYTES: Final = 64 * 1024
-    """Sizes are rounded up, to powers of two, so that reads of changing sizes find a buffer that fits."""
+    """Sizes are rounded up to powers of two, so that reads of changing sizes find a buffer that fits."""
 
     __slots__ = ("_buffers", "_lock", "_max_kept")
 
@@ -190,7 +190,7 @@ class BufferPool:
         self._lock = threading.Lock()
 
     def take(self, size_bytes: int) -> memoryview:
-        """Return a writable view of so many bytes, whose content is whatever was there."""
+        """Return a writable view of so many bytes, with arbitrary content."""
         with self._lock:
             free = [buffer for buffer in self._buffers if _is_free(buffer)]
             buffer = min((buffer for buffer in free if len(buffer) >= size_bytes), key=len, default=None)
@@ -204,7 +204,7 @@ class BufferPool:
 
 
 def _is_free(buffer: bytearray) -> bool:
-    """Return whether no view of a buffer is held: only then may it change its size."""
+    """Return whether no view of a buffer is held: only then can its size change."""
     try:
         buffer.append(buffer.pop())
     except BufferError:

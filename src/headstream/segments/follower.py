@@ -1,13 +1,13 @@
-"""PartitionFollower: the committed messages of one partition, in any process, while its writer goes on.
+"""PartitionFollower: reads the committed messages of one partition, in any process, while the writer appends.
 
     follower = PartitionFollower("/var/lib/shop/streams/1/1/1")
     for chunk in follower.read(follower.first_offset):      # whole stored messages, about 4 MiB a chunk
         columns = decode_columns(chunk)
-    follower.refresh()                                      # what has come since
+    follower.refresh()                                      # messages appended since
 
-Each send is compared with its checksum. A damaged one raises CorruptSendError after everything before it has been given
-out; `follower.read(follower.next_readable(error.until_offset))` goes on behind it. A follower takes no lock, writes nothing,
-and is used by one thread at a time.
+Each send is compared with its checksum. A damaged one raises CorruptSendError after everything before it has been
+returned; `follower.read(follower.next_readable(error.until_offset))` continues behind it. A follower takes no lock, writes
+nothing, and is used by one thread at a time.
 """
 
 from __future__ import annotations
@@ -20,10 +20,10 @@ from types import TracebackType
 from typing import Final
 
 from headstream.errors import CorruptLogError, CorruptSendError, OffsetOutOfRangeError, PartitionNotFoundError
-from headstream.segments.ahead import Ahead
 from headstream.segments.files import BufferPool, OsReadFiles, ReadFiles
 from headstream.segments.layout import INDEX_SUFFIX, base_offsets, segment_path
-from headstream.segments.second_look import second_look
+from headstream.segments.read_ahead import ReadAhead
+from headstream.segments.retry_on_removal import retry_on_removal
 from headstream.segments.segment import Segment
 from headstream.segments.segment_end import find_unindexed
 from headstream.segments.times import find_later
@@ -31,7 +31,7 @@ from headstream.segments.times import find_later
 __all__ = ["DEFAULT_CHUNK_BYTES", "PartitionFollower"]
 
 DEFAULT_CHUNK_BYTES: Final = 4 << 20
-"""Big enough that the cost of a read is the bytes, small enough to stay in a processor's cache on the way."""
+"""Large enough that the bytes dominate a read's cost, small enough for a processor's cache."""
 
 
 class PartitionFollower:
@@ -39,13 +39,13 @@ class PartitionFollower:
 
     Args:
         directory: The partition's directory in the log.
-        files: Where it is; the operating system's files unless said otherwise.
-        buffers: What chunks are read into; its own unless said otherwise.
-        verify: Whether each send is compared with its checksum before its messages are given out.
+        files: The file system; the operating system's by default.
+        buffers: The pool for chunks; a new one by default.
+        verify: Whether each send is compared with its checksum before its messages are returned.
 
     Raises:
-        PartitionNotFoundError: there is no such directory.
-        StorageError: it cannot be read.
+        PartitionNotFoundError: the directory does not exist.
+        StorageError: the directory cannot be read.
     """
 
     def __init__(
@@ -56,8 +56,8 @@ class PartitionFollower:
         *,
         verify: bool = True,
     ) -> None:
-        self.is_asked = False
-        self.ahead = Ahead()
+        self.is_in_query = False
+        self.read_ahead = ReadAhead()
         self._verify = verify
         self._directory = os.fspath(directory)
         self._files: ReadFiles = OsReadFiles() if files is None else files
@@ -72,21 +72,21 @@ class PartitionFollower:
 
     @property
     def first_offset(self) -> int:
-        """The oldest offset that is there, as of the last refresh; end_offset where there is none."""
+        """The oldest existing offset, as of the last refresh; end_offset if the partition is empty."""
         return self._segments[0].base_offset if self._segments else 0
 
     @property
     def end_offset(self) -> int:
-        """One past the newest committed offset, as of the last refresh: what the next message gets."""
+        """One past the newest committed offset, as of the last refresh: the next message's offset."""
         return self._end_offset
 
     @property
     def segments_count(self) -> int:
-        """How many segments there are, as of the last refresh."""
+        """The number of segments, as of the last refresh."""
         return len(self._segments)
 
     def refresh(self) -> None:
-        """Take in what was appended, rolled and deleted since.
+        """Read what was appended, rolled and deleted since the last refresh.
 
         Raises:
             PartitionNotFoundError: the partition has been deleted.
@@ -94,23 +94,23 @@ class PartitionFollower:
         changed = self._files.changed(self._directory)
         if changed is None:
             self.close()
-            what = "there is no such partition, or it has been deleted"
+            what = "the partition does not exist or has been deleted"
             raise PartitionNotFoundError(what, where=self._directory, advice="Look the topic up again")
         if self._segments:
             self._newest().refresh()
-        # Without a segment there is nothing that the first could be told by but its name: a clock may have been set back.
+        # Without a segment only its name identifies the first one: a clock can be set back.
         if changed != self._changed or not self._segments or self._has_rolled():
-            self._changed = changed  # taken before the listing: what changes during it is listed next time
+            self._changed = changed  # read before the listing: a change during it is listed next time
             self._list()
         self._end_offset = self._newest().end_offset if self._segments else 0
 
     def renew(self) -> None:
-        """Refresh, whatever the directory's time says: something that was listed is gone."""
+        """Refresh regardless of the directory's time: a listed segment has been removed."""
         self._changed = None
         self.refresh()
 
     def _has_rolled(self) -> bool:
-        """Whether a segment follows the newest known one: directories' times can be too coarse to say."""
+        """Return whether a segment follows the newest known one: directory times can be too coarse to tell."""
         if not self._segments:
             return False
         newest = self._newest()
@@ -131,29 +131,29 @@ class PartitionFollower:
         for gone in known.values():
             gone.close()
         for segment in self._segments[:-1]:
-            segment.close()  # it may have been compacted: whoever reads on finds what is there now
+            segment.close()  # it may have been compacted: the next read opens its current files
         self._sealed_bytes.clear()
         self._sealed_counts.clear()
         self._first_times_us.clear()
         for segment in self._segments:
-            segment.refresh()  # the last appends before a roll may have come after the look at what was the newest then
+            segment.refresh()  # appends between the last refresh and the roll
 
     def _newest(self) -> Segment:
         return self._segments[-1]
 
-    @second_look
+    @retry_on_removal
     def size_bytes(self) -> int:
-        """Return the committed bytes of all segments, as of the last refresh."""
+        """Return the committed size of all segments, as of the last refresh."""
         newest = self._newest().size_bytes if self._segments else 0
         return newest + sum(self._segment_bytes(number) for number in range(len(self._segments) - 1))
 
-    @second_look
+    @retry_on_removal
     def size_between(self, from_offset: int, until_offset: int) -> int:
-        """Return about how many committed bytes a range has, by the indexes alone: a send that is cut counts in proportion.
+        """Return the approximate committed size of a range, from the indexes alone; a partial send counts in proportion.
 
         Args:
-            from_offset: The first one; what is before first_offset has no bytes.
-            until_offset: One past the last one; what is after end_offset has none.
+            from_offset: First offset; offsets before first_offset count 0 bytes.
+            until_offset: End offset, exclusive; offsets after end_offset count 0 bytes.
         """
         first, last = max(from_offset, self.first_offset), min(until_offset, self._end_offset)
         if last <= first:
@@ -164,12 +164,12 @@ class PartitionFollower:
             size += self._segment_bytes(number)
         return size - self._open(begin).index.size_before(first)
 
-    @second_look
+    @retry_on_removal
     def offset_after(self, from_offset: int, size_bytes: int) -> int:
-        """Return where the last send ends that is within so many bytes from an offset on; the first one's end at least.
+        """Return the end offset of the last send within so many bytes from an offset, or of the first send if none fits.
 
         Args:
-            from_offset: The first one, before end_offset.
+            from_offset: First offset, before end_offset.
             size_bytes: 0 or more.
         """
         first = begin = max(from_offset, self.first_offset)
@@ -186,27 +186,27 @@ class PartitionFollower:
         return first if first > begin and self.size_between(first, found) > left else found
 
     def _segment_bytes(self, number: int) -> int:
-        """Return the committed bytes of a segment that is not the newest."""
+        """Return the committed size of a segment other than the newest."""
         base = self._segments[number].base_offset
         if base not in self._sealed_bytes:
             self._sealed_bytes[base] = self._open(number).size_bytes
         return self._sealed_bytes[base]
 
-    @second_look
+    @retry_on_removal
     def messages_count(self) -> int:
-        """Return how many messages there are, whatever their state, as of the last refresh."""
+        """Return the number of messages in any state, as of the last refresh."""
         for number, segment in enumerate(self._segments[:-1]):
             if segment.base_offset not in self._sealed_counts:
                 self._sealed_counts[segment.base_offset] = self._open(number).messages_count(self._segment_end(number))
         newest = self._newest().messages_count(self._end_offset) if self._segments else 0
         return newest + sum(self._sealed_counts[segment.base_offset] for segment in self._segments[:-1])
 
-    @second_look
+    @retry_on_removal
     def find_last(self, count: int) -> int:
-        """Return the offset that the last so many messages begin at; first_offset where there are fewer.
+        """Return the first offset of the last `count` messages; first_offset if there are fewer.
 
         Args:
-            count: How many, 1 or more.
+            count: 1 or more.
         """
         for number in range(len(self._segments) - 1, -1, -1):
             segment = self._open(number)
@@ -216,9 +216,9 @@ class PartitionFollower:
             count -= found
         return self.first_offset
 
-    @second_look
+    @retry_on_removal
     def offset_before(self, size_bytes: int) -> int:
-        """Return the first offset of the newest segments that have together no more than so many bytes, the newest at least."""
+        """Return the first offset of the newest segments that together fit in so many bytes; at least the newest's."""
         number = len(self._segments) - 1
         rest = size_bytes - (self._newest().size_bytes if self._segments else 0)
         while number > 0 and rest >= self._open(number - 1).size_bytes:
@@ -229,18 +229,18 @@ class PartitionFollower:
     def read(
         self, from_offset: int, until_offset: int | None = None, size_bytes: int = DEFAULT_CHUNK_BYTES
     ) -> Iterator[memoryview]:
-        """Return the stored messages of a range of offsets, in order, in chunks of whole messages.
+        """Return the stored messages of a range of offsets, in order, in chunks of complete messages.
 
-        A chunk stays valid for as long as it is held; its memory is used again after that.
+        A chunk is valid as long as it is held; its memory is reused after that.
 
         Args:
-            from_offset: The first one, first_offset or later.
-            until_offset: One past the last one, at most end_offset; None is end_offset.
-            size_bytes: About how big a chunk is; a bigger message is a chunk of its own.
+            from_offset: First offset; first_offset or later.
+            until_offset: End offset, exclusive, at most end_offset; None is end_offset.
+            size_bytes: Approximate size of a chunk; a larger message is a chunk of its own.
 
         Raises:
             OffsetOutOfRangeError: the range begins before first_offset or ends after end_offset.
-            CorruptSendError: the next messages are damaged; what is before them has been given out.
+            CorruptSendError: the next messages are damaged; those before them have been returned.
             CorruptLogError: files contradict each other.
         """
         end = self._end_offset if until_offset is None else until_offset
@@ -248,9 +248,9 @@ class PartitionFollower:
             self.refresh()
         if from_offset < self.first_offset or end > self._end_offset:
             raise OffsetOutOfRangeError(
-                f"offsets {from_offset} to {end} were asked for, {self.first_offset} to {self._end_offset} are there",
+                f"offsets {from_offset} to {end} were requested, {self.first_offset} to {self._end_offset} exist",
                 where=self._directory,
-                advice="Older ones have been dropped by retention or deletion, later ones were never written",
+                advice="Older ones were dropped by retention or deletion, later ones have not been written",
             )
         return self._chunks(from_offset, end, size_bytes)
 
@@ -260,20 +260,20 @@ class PartitionFollower:
             if len(chunk):
                 yield chunk
 
-    @second_look
+    @retry_on_removal
     def read_chunk(self, from_offset: int, until_offset: int, size_bytes: int) -> tuple[memoryview, int]:
-        """Return the first chunk of a range, as read() would, and the offset to go on from.
+        """Return the first chunk of a range, as read() would, and the offset to continue from.
 
-        Where compaction has left nothing at the range's beginning, the chunk is empty, and the offset is the next one to look
-        at; it can be behind until_offset then, with nothing in between.
+        If compaction has removed the range's beginning, the chunk is empty and the offset is the next one to read, which can
+        be after until_offset.
 
         Args:
-            from_offset: The first one, first_offset or later.
-            until_offset: One past the last one, more than from_offset, at most end_offset.
-            size_bytes: About how big the chunk is.
+            from_offset: First offset; first_offset or later.
+            until_offset: End offset, exclusive: more than from_offset, at most end_offset.
+            size_bytes: Approximate size of the chunk.
 
         Raises:
-            CorruptSendError: its first messages are damaged; next_readable() says where to go on.
+            CorruptSendError: its first messages are damaged; next_readable() returns where to continue.
         """
         number = self._segment_number(from_offset)
         segment_end = self._segment_end(number)
@@ -281,7 +281,7 @@ class PartitionFollower:
             segment = self._open(number)
             next_base = self._next_base(number)
             chunk, reached = segment.read_chunk(from_offset, min(until_offset, segment_end), size_bytes, next_base)
-            return chunk, min(reached, segment_end)  # one that has been merged with the next may reach into that
+            return chunk, min(reached, segment_end)  # a segment merged with the next one can end in that
         except CorruptSendError:
             raise
         except CorruptLogError as error:
@@ -296,17 +296,17 @@ class PartitionFollower:
 
     @staticmethod
     def _unreadable(error: CorruptLogError, from_offset: int, until_offset: int) -> CorruptSendError:
-        """Return the error of a segment of which nothing can be read."""
+        """Return the error for a segment that is completely unreadable."""
         return CorruptSendError(
             error.what, where=error.where, advice=error.advice, from_offset=from_offset, until_offset=until_offset
         )
 
-    @second_look
+    @retry_on_removal
     def next_readable(self, offset: int) -> int:
-        """Return the first offset, from one on, whose send is not damaged; end_offset where there is none.
+        """Return the first offset, from one on, whose send is not damaged; end_offset if there is none.
 
         Args:
-            offset: As of a CorruptSendError: until_offset, or any other.
+            offset: Any offset, such as until_offset of a CorruptSendError.
         """
         offset = max(offset, self.first_offset)
         while offset < self._end_offset:
@@ -321,20 +321,20 @@ class PartitionFollower:
                 return offset
         return self._end_offset
 
-    @second_look
+    @retry_on_removal
     def may_miss(self, offset: int) -> bool:
-        """Return whether offsets may be missing in the segment of an offset, since it has been compacted."""
+        """Return whether the segment of an offset is compacted, so that offsets can be missing."""
         return self._open(self._segment_number(offset)).is_compacted
 
-    @second_look
+    @retry_on_removal
     def position_of(self, offset: int) -> tuple[str, int]:
-        """Return where a message is: the path of its .log, and its byte position in that.
+        """Return the path of the .log that contains a message, and the message's byte position in it.
 
         Args:
             offset: first_offset or later, before end_offset.
 
         Raises:
-            OffsetOutOfRangeError: it has been dropped, or compaction has taken it.
+            OffsetOutOfRangeError: retention or compaction has removed the message.
         """
         segment = self._open(self._segment_number(offset))
         position = segment.position_of(offset)
@@ -344,52 +344,52 @@ class PartitionFollower:
         number = bisect_right(self._segments, offset, key=lambda segment: segment.base_offset) - 1
         if number < 0:
             raise OffsetOutOfRangeError(
-                f"offset {offset} has been dropped since",
+                f"offset {offset} has been dropped meanwhile",
                 where=self._directory,
-                advice=f"Begin again from {self.first_offset}, the first one that is there",
+                advice=f"Begin again from {self.first_offset}, the first existing offset",
             )
         return number
 
     def _open(self, number: int) -> Segment:
-        """Return a segment; of all others only the newest stays open."""
+        """Return a segment, opened; of the others only the newest stays open."""
         segment = self._segments[number]
         if not segment.is_open:
             for other in self._segments[:-1]:
                 other.close()
         return segment
 
-    @second_look
+    @retry_on_removal
     def offset_of(self, timestamp_us: int) -> int:
-        """Return the first offset that was appended at this time or later; end_offset where there is none.
+        """Return the first offset appended at this time or later; end_offset if there is none.
 
         Args:
             timestamp_us: Microseconds since 1970 UTC.
         """
-        # The last segment that begins before that time holds the place, or ends just before it.
+        # The last segment that begins before that time contains the offset, or ends just before it.
         later = find_later(len(self._segments), self._first_time_us, timestamp_us)
         if later == 0:
             return self.first_offset
         return min(self._open(later - 1).find_timestamp(timestamp_us), self._end_offset)
 
-    @second_look
+    @retry_on_removal
     def last_time(self) -> int | None:
-        """Return when the newest message was appended, microseconds since 1970 UTC; None where there is none."""
+        """Return when the newest message was appended, microseconds since 1970 UTC; None if there is none."""
         times = (self._open(number).last_timestamp_us for number in range(len(self._segments) - 1, -1, -1))
         return next((time_us for time_us in times if time_us is not None), None)
 
     def _first_time_us(self, number: int) -> int | None:
-        """Return the time of a segment's first message, or None where there is none; only once it is read for that."""
+        """Return the time of a segment's first message, read once; None if it has none."""
         base = self._segments[number].base_offset
         first = self._first_times_us.get(base)
         if first is None:
-            with suppress(CorruptLogError):  # whoever reads it is told
+            with suppress(CorruptLogError):  # reading that segment raises it
                 first = self._open(number).first_timestamp_us
             if first is not None:
                 self._first_times_us[base] = first
         return first
 
     def close(self) -> None:
-        """Let go of all files; the next use opens them again."""
+        """Close all files; the next use opens them again."""
         for segment in self._segments:
             segment.close()
 

@@ -1,8 +1,7 @@
-"""One segment's index, read: which bytes each send takes, found by offset, byte position or time.
+"""Reads one segment's index: the bytes of each send, found by offset, byte position or time.
 
-Entries are read where they lie (a binary search over pread): an index of millions of entries costs no memory, and what is
-asked of it again lies in the page cache. Those near the last one asked for are kept: a reader that takes one message at a
-time asks for the same few again and again.
+Entries are read from the file (binary search with pread), so an index of millions of entries needs no memory; repeated
+reads hit the page cache. The entries around the last one read are cached, for readers that take one message at a time.
 """
 
 from __future__ import annotations
@@ -11,7 +10,7 @@ from bisect import bisect_left, bisect_right
 from typing import Final
 
 from headstream.errors import CorruptLogError, LogVersionError
-from headstream.segments.checking import corrupt_offsets, said_offsets
+from headstream.segments.checking import corrupt_offsets, describe_offsets
 from headstream.segments.files import ReadFile, ReadFiles
 from headstream.segments.layout import (
     INDEX_ENTRY_BYTES,
@@ -31,7 +30,7 @@ __all__ = ["IndexReader", "read_generation"]
 
 _ENTRIES_AT_ONCE: Final = 2048
 _ENTRIES_KEPT: Final = 64
-"""So many are read together, and as many are kept decoded."""
+"""Entries read at once and cached."""
 
 
 class IndexReader:
@@ -43,7 +42,7 @@ class IndexReader:
         base_offset: The first offset of its segment.
 
     Raises:
-        CorruptLogError: the file's head is not that of this segment's index.
+        CorruptLogError: the header is not that of this segment's index.
         LogVersionError: a newer Headstream wrote it.
     """
 
@@ -61,7 +60,7 @@ class IndexReader:
         self.path = path
         self.base_offset = base_offset
         self._buffer = memoryview(bytearray(INDEX_ENTRY_BYTES))
-        self._block = 0, memoryview(b"")  # the number of its first entry, and as many as were committed when it was read
+        self._block = 0, memoryview(b"")  # number of its first entry; the entries committed when it was read
         self._decoded: dict[int, IndexEntry] = {}
         self.count = 0
         self.last = None
@@ -75,27 +74,27 @@ class IndexReader:
     def _check_header(self) -> None:
         got = self._file.read_into(self._buffer, 0)
         if got < INDEX_HEADER_BYTES:
-            return  # the writer is just making it: there are no entries either
+            return  # the writer is creating it: there are no entries either
         header = decode_header(self._buffer)
         if header is None or header.base_offset != self.base_offset:
             raise CorruptLogError(
-                "the head of an index file is damaged",
+                "the header of an index file is damaged",
                 where=self.path,
-                advice="Move the file away: the next writer that opens the log builds it again from the .log beside it",
+                advice="Move the file away: the next writer that opens the log rebuilds it from the .log",
             )
         if header.version > INDEX_VERSION or header.entry_size != INDEX_ENTRY_BYTES:
             raise LogVersionError(
                 f"an index of version {header.version} with entries of {header.entry_size} bytes",
                 where=self.path,
-                advice="Read it with the Headstream that wrote it, or a newer one",
+                advice="Use the Headstream version that wrote it, or a newer one",
             )
         self.generation, self.is_compacted = header.generation, header.is_compacted
         self.needs_seal = header.version > UNSEALED_VERSION
 
     def refresh(self) -> None:
-        """Take in what the writer has committed since: the last whole, valid entry is the end."""
+        """Read what the writer has committed since the last refresh: the last complete, valid entry is the end."""
         there = max(0, (self._file.size_bytes() - INDEX_HEADER_BYTES) // INDEX_ENTRY_BYTES)
-        # Only the newest entry can be half written; what else is behind the last valid one is no reader's business.
+        # Only the newest entry can be partly written; bytes after the last valid entry are ignored.
         for number in range(there - 1, self.count - 1, -1):
             entry = self._read(number)
             if entry is not None:
@@ -109,10 +108,10 @@ class IndexReader:
         return decode_entry(self._buffer, self.base_offset) if got == INDEX_ENTRY_BYTES else None
 
     def entry(self, number: int) -> IndexEntry:
-        """Return the entry of a number from 0 to count - 1.
+        """Return entry `number`, 0 to count - 1.
 
         Raises:
-            CorruptLogError: it is damaged.
+            CorruptLogError: the entry is damaged.
         """
         entry = self.find_entry(number)
         if entry is None:
@@ -120,7 +119,7 @@ class IndexReader:
         return entry
 
     def find_entry(self, number: int) -> IndexEntry | None:
-        """Return the entry of a number from 0 to count - 1, or None where it is damaged."""
+        """Return entry `number`, 0 to count - 1, or None if it is damaged."""
         if self.last is not None and number == self.count - 1:
             return self.last
         entry = self._decoded.get(number)
@@ -141,22 +140,22 @@ class IndexReader:
         return CorruptLogError(
             f"entry {number} of an index file is damaged",
             where=f"{self.path}, byte {INDEX_HEADER_BYTES + number * INDEX_ENTRY_BYTES}",
-            advice="Move the file away: the next writer that opens the log builds it again from the .log beside it",
+            advice="Move the file away: the next writer that opens the log rebuilds it from the .log",
         )
 
     def rows(self, number: int, count: int) -> memoryview:
-        """Return so many entries from a number on, unchecked, as they lie."""
+        """Return the bytes of `count` entries from a number on, unchecked."""
         rows = memoryview(bytearray(count * INDEX_ENTRY_BYTES))
         return rows[: self._file.read_into(rows, INDEX_HEADER_BYTES + number * INDEX_ENTRY_BYTES)]
 
     def find_offset(self, offset: int) -> int:
-        """Return the number of the entry that holds an offset.
+        """Return the number of the entry that contains an offset.
 
         Args:
-            offset: At least the first entry's first offset, and before the last one's end.
+            offset: First offset of the first entry or later, before the end of the last entry.
 
         Raises:
-            CorruptSendError: no whole entry holds it.
+            CorruptSendError: no intact entry contains it.
         """
         number = max(0, bisect_right(range(self.count), offset, key=lambda number: self._peek(number)[0]) - 1)
         entry = self._read(number)
@@ -165,7 +164,7 @@ class IndexReader:
         return self._find_among_damaged(offset)
 
     def _find_among_damaged(self, offset: int) -> int:
-        """Return the number of the entry that holds an offset by a look at all: a search that met a damaged one goes astray."""
+        """Do what find_offset() does by a linear scan: a damaged entry misleads a binary search."""
         from_offset, until_offset, damaged = self.base_offset, offset + 1, 0
         for number in range(self.count):
             entry = self._read(number)
@@ -179,17 +178,17 @@ class IndexReader:
                 until_offset = entry.first_offset
                 break
         raise corrupt_offsets(
-            f"{said_offsets(from_offset, until_offset)} cannot be found: entry {damaged} of an index file is damaged",
+            f"{describe_offsets(from_offset, until_offset)} cannot be found: entry {damaged} of an index file is damaged",
             f"{self.path}, byte {INDEX_HEADER_BYTES + damaged * INDEX_ENTRY_BYTES}",
             from_offset,
             until_offset,
         )
 
     def find_offset_from(self, offset: int) -> int:
-        """Return the number of the first entry that holds this offset or later ones, `count` where there is none.
+        """Return the number of the first entry that contains this offset or later ones; `count` if there is none.
 
         Raises:
-            CorruptSendError: a damaged entry may hold it.
+            CorruptSendError: a damaged entry may contain it.
         """
         number = bisect_right(range(self.count), offset, key=lambda number: self._peek(number)[0])
         before = self.find_entry(number - 1) if number else None
@@ -198,7 +197,7 @@ class IndexReader:
         return number - 1 if before is not None and before.end_offset > offset else number
 
     def _find_from_among_damaged(self, offset: int) -> int:
-        """Do what find_offset_from() does by a look at all entries: a search that met a damaged one goes astray."""
+        """Do what find_offset_from() does by a linear scan: a damaged entry misleads a binary search."""
         from_offset, damaged = offset, -1
         for number in range(self.count):
             entry = self._read(number)
@@ -210,7 +209,7 @@ class IndexReader:
                 return number
             else:
                 raise corrupt_offsets(
-                    f"{said_offsets(from_offset, entry.first_offset)} cannot be found: entry {damaged} of the index is damaged",
+                    f"{describe_offsets(from_offset, entry.first_offset)} cannot be found: index entry {damaged} is damaged",
                     f"{self.path}, byte {INDEX_HEADER_BYTES + damaged * INDEX_ENTRY_BYTES}",
                     from_offset,
                     entry.first_offset,
@@ -218,10 +217,10 @@ class IndexReader:
         return self.count
 
     def size_before(self, offset: int) -> int:
-        """Return about how many bytes lie before an offset, by the index alone: a send that it cuts counts in proportion.
+        """Return the approximate bytes before an offset, from the index alone; a partial send counts in proportion.
 
         Args:
-            offset: From the segment's first offset to the end of its last.
+            offset: From the segment's first offset to the end of its last send.
         """
         if self.last is None or offset <= self.base_offset:
             return 0
@@ -231,7 +230,7 @@ class IndexReader:
         return entry.byte_position + entry.size_bytes * max(0, offset - entry.first_offset) // entry.messages_count
 
     def offset_after(self, from_offset: int, size_bytes: int) -> int:
-        """Return where the last send ends that ends within so many bytes from an offset on; the first one's end at least.
+        """Return the end offset of the last send within so many bytes from an offset, or of the first send if none fits.
 
         Args:
             from_offset: Before the end of the last entry.
@@ -243,7 +242,7 @@ class IndexReader:
         return self.entry(max(number, last)).end_offset
 
     def messages_count(self, until_offset: int) -> int:
-        """Return how many messages lie before an offset that no entry reaches across; it reads the entries."""
+        """Return the number of messages before an offset at which an entry ends; it reads the entries."""
         count, entries_count = 0, self.find_offset_from(until_offset)
         rows = memoryview(bytearray(_ENTRIES_AT_ONCE * INDEX_ENTRY_BYTES))
         for number in range(0, entries_count, _ENTRIES_AT_ONCE):
@@ -253,11 +252,11 @@ class IndexReader:
         return count
 
     def find_last(self, count: int, until_offset: int) -> tuple[int, int]:
-        """Return the offset that the last so many messages begin at, or that of the first one, and how many that are.
+        """Return the first offset of the last `count` messages, or of all if there are fewer, and their number.
 
         Args:
-            count: How many messages are wanted, 1 or more.
-            until_offset: Those before this offset, which no entry reaches across.
+            count: Wanted messages, 1 or more.
+            until_offset: End offset, exclusive, at which an entry ends.
         """
         found = 0
         for number in range(self.find_offset_from(until_offset) - 1, -1, -1):
@@ -268,16 +267,16 @@ class IndexReader:
         return self.base_offset, found
 
     def find_timestamp(self, timestamp_us: int) -> int:
-        """Return the number of the first entry of this time or later, `count` where there is none."""
+        """Return the number of the first entry of this time or later; `count` if there is none."""
         return bisect_left(range(self.count), timestamp_us, key=lambda number: self._peek(number)[1])
 
     def find_last_within(self, start: int, until_offset: int, until_position: int) -> int:
-        """Return the number of the last entry, from `start` on, that ends at or before both; start - 1 where none does.
+        """Return the number of the last entry, from `start` on, that ends at or before both limits; start - 1 if none does.
 
         Args:
-            start: The number of the entry to begin with.
-            until_offset: One past the last offset wanted.
-            until_position: One past the last byte wanted.
+            start: Number of the first entry.
+            until_offset: End of the wanted offsets, exclusive.
+            until_position: End of the wanted bytes, exclusive.
         """
 
         def is_beyond(number: int) -> bool:
@@ -285,9 +284,9 @@ class IndexReader:
             return entry is None or entry.end_offset > until_offset or entry.end_position > until_position
 
         first = self.find_entry(start) if start < self.count else None
-        if first is not None and first.end_offset >= until_offset:  # one send is wanted, or a part of one
+        if first is not None and first.end_offset >= until_offset:  # one send or a part of it is wanted
             return start - is_beyond(start)
-        # The end is mostly near: look twice as far each time, and then in between.
+        # The end is usually near: double the step, then search in between.
         low, step = start, 1
         while low < self.count and not is_beyond(min(low + step, self.count) - 1):
             low, step = min(low + step, self.count), step * 2
@@ -298,15 +297,15 @@ class IndexReader:
         return peek_entry(self._buffer, self.base_offset)
 
     def close(self) -> None:
-        """Let go of the file."""
+        """Close the file."""
         self._file.close()
 
 
 def read_generation(files: ReadFiles, path: str) -> int | None:
-    """Return which .log an index names now, or None where there is no index, or only the beginning of one.
+    """Return the .log generation that an index names, or None if the index is missing or incomplete.
 
     Args:
-        files: Where it is.
+        files: The file system.
         path: The index file's path.
     """
     file = files.open_read(path)

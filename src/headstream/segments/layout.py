@@ -1,16 +1,16 @@
-"""What the files of a log are called and how their bytes lie.
+"""The names and byte layouts of a log's files.
 
     DIR/
       headstream.json       the marker: {"format": 1, "identity": "<uuid>", "created_us": <microseconds>}
-      headstream.lock       locked (flock) by the one process that writes; its text is that process's id
-      catalog.sqlite        streams, topics, partitions (log/catalog.py)
-      streams/<stream>/<topic>/<partition>/     a topic's directory has numbers that are never given again
+      headstream.lock       locked (flock) by the one writing process; contains its process id
+      catalog.sqlite        streams, topics, partitions (log/catalog/catalog.py)
+      streams/<stream>/<topic>/<partition>/     topic directories are numbered; numbers are never reused
         00000000000000000000.log                stored messages back to back and nothing else; named by the first offset
         00000000000000000000.index              a header, then one entry a send
-        00000000000000000000-1.log              what compaction has left of a .log, the first time; the index says which holds
-        producers                               who numbers batches, and the newest of each (log/producer_states.py)
-      streams/<stream>/<topic>/offsets/         consumer offsets (log/offsets.py)
-      staged/ inbox/                            batches that are to be committed together (log/staging.py)
+        00000000000000000000-1.log              the first compaction of a .log; the index names the valid generation
+        producers                               the latest batch of each numbering producer (log/partition/producer_states.py)
+      streams/<stream>/<topic>/offsets/         consumer offsets (log/partition/offsets.py)
+      staged/ inbox/                            batches to be committed together (log/staging.py)
 
 Index, little-endian, 32 bytes each so that no entry crosses a page:
 
@@ -18,16 +18,16 @@ Index, little-endian, 32 bytes each so that no entry crosses a page:
     entry    byte_position u32 | size_bytes u32 | relative_offset u32 | count u32 | timestamp_us u64 | crc32c u32 | check u32
     seal     end_position u32  | zero u32       | relative_until u32  | zero u32  | zero u64         | zero u32   | check u32
 
-A header of version 3 is a compacted segment's: its entries are runs of messages whose offsets follow each other, and
-between two of them, and behind the last one, offsets may be missing. generation tells which .log is meant, 0 the plain
-one. Behind the last entry is the seal: the .log's size, and the offset at which the next segment begins. So a compacted
-segment that was cut, or one that is missing behind it, differs from messages that compaction has dropped. Version 2 is
-the same without a seal; older Headstreams wrote it, and it is what an index is that had to be built again. In version 1
-nothing is missing and generation is 0; its seal is there once the segment is closed and the next one exists.
-
-relative_offset counts from base_offset. All messages of an entry have its timestamp, and timestamps never decrease
-within a partition. crc32c is the CRC-32C of the entry's bytes in the .log with each state byte taken as 0; check is
-the CRC-32C of what stands before it in header or entry, begun with the low half of base_offset, so that an entry
+Version 3 is a compacted segment's index: its entries are runs of messages with consecutive offsets; between two entries, and
+after the last one, offsets can be missing. generation names the .log, 0 the plain one. After the last entry comes the seal:
+the .log's size, and the offset at which the next segment begins. It distinguishes a truncated segment, or a missing one behind
+it, from messages that compaction removed. Version 2 is the same without a seal; older Headstreams wrote it, and so does a
+rebuild where compaction had removed the segment's last messages. In version 1 no offset is missing and generation is 0; the
+seal is written once the segment is closed and the next one exists.
+relative_offset counts from base_offset. All messages of an entry have its timestamp; timestamps never decrease within a
+partition. crc32c is the CRC-32C of the entry's bytes in the .log with each state byte as 0; check is the CRC-32C of the
+preceding bytes of the header or entry, seeded with the low half of base_offset, so that an entry is valid only in its own
+file.
 belongs to its file.
 """
 
@@ -37,7 +37,7 @@ import re
 import struct
 from typing import Final, NamedTuple
 
-from headstream.codec.batch.scan import crc32c
+from headstream.codec.batch.stored.scan import crc32c
 
 __all__ = [
     "CATALOG_NAME",
@@ -53,7 +53,6 @@ __all__ = [
     "LOG_SUFFIX",
     "MARKER_NAME",
     "MAX_BASE_OFFSET",
-    "MAX_SEGMENT_BYTES",
     "OFFSETS_NAME",
     "PRODUCERS_NAME",
     "REPLACING_SUFFIX",
@@ -83,11 +82,11 @@ __all__ = [
 FORMAT_VERSION: Final = 1
 """The version of the whole directory that this Headstream writes."""
 INDEX_VERSION: Final = 3
-"""The newest that this Headstream reads; only compaction writes it, all else is version 1."""
+"""The newest version that this Headstream reads; only compaction writes it, other indexes have version 1."""
 UNSEALED_VERSION: Final = 2
-"""That of a compacted segment's index without a seal."""
+"""A compacted segment's index without a seal."""
 MAX_BASE_OFFSET: Final = (1 << 63) - (1 << 32)
-"""A segment's first offset at most: the offsets in it, which are 32 bits more, stay signed 64-bit numbers."""
+"""Maximum first offset of a segment: its offsets, up to 2^32 more, stay signed 64-bit numbers."""
 
 MARKER_NAME: Final = "headstream.json"
 LOCK_NAME: Final = "headstream.lock"
@@ -96,21 +95,18 @@ STREAMS_NAME: Final = "streams"
 STAGED_NAME: Final = "staged"
 INBOX_NAME: Final = "inbox"
 GROUPS_NAME: Final = "groups"
-"""The directory of the locks of consumer groups: which process reads for each."""
+"""The directory of consumer groups' locks, held by the process that reads for a group."""
 OFFSETS_NAME: Final = "offsets"
 PRODUCERS_NAME: Final = "producers"
-"""The file of a partition that remembers who numbers batches (log/producer_states.py)."""
+"""The file of a partition's numbering producers (log/partition/producer_states.py)."""
 SYNC_FAILED_NAME: Final = "sync-failed"
-"""A file that says that a sync failed: what the system still shows may not be on the disk, and is written again."""
+"""Marks a failed sync: cached data may be missing on the disk, and is written again."""
 LOG_SUFFIX: Final = ".log"
 INDEX_SUFFIX: Final = ".index"
 REPLACING_SUFFIX: Final = ".index-new"
-"""What an .index is called until it is whole."""
+"""The name of an .index until it is complete."""
 DROPPED_SUFFIX: Final = ".log.dropped"
-"""What a .log is called while retention removes its segment."""
-
-MAX_SEGMENT_BYTES: Final = (1 << 32) - 1
-"""A byte position in a segment is an unsigned 32-bit number."""
+"""The name of a .log while retention removes its segment."""
 
 _MAGIC: Final = b"HSINDEX\0"
 _HEADER: Final = struct.Struct("<8sIIQII")
@@ -124,7 +120,7 @@ _LOG_NAME: Final = re.compile(r"(\d{20})(?:-(\d+))?\.log")
 
 
 class IndexHeader(NamedTuple):
-    """The head of an index file."""
+    """The header of an index file."""
 
     version: int
     entry_size: int
@@ -133,12 +129,12 @@ class IndexHeader(NamedTuple):
 
     @property
     def is_compacted(self) -> bool:
-        """Whether offsets may be missing."""
+        """Whether offsets can be missing."""
         return self.version > 1
 
 
 class IndexEntry(NamedTuple):
-    """Where one send lies in its segment."""
+    """The position of one send in its segment."""
 
     byte_position: int
     size_bytes: int
@@ -149,21 +145,21 @@ class IndexEntry(NamedTuple):
 
     @property
     def end_position(self) -> int:
-        """The byte after its last."""
+        """End of its bytes, exclusive."""
         return self.byte_position + self.size_bytes
 
     @property
     def end_offset(self) -> int:
-        """One past its last offset."""
+        """End of its offsets, exclusive."""
         return self.first_offset + self.messages_count
 
 
 class Seal(NamedTuple):
-    """What an index says of its segment's end.
+    """The recorded end of a segment.
 
     Args:
-        end_position: The size of the .log, bytes.
-        until_offset: Where the next segment begins.
+        end_position: Size of the .log, bytes.
+        until_offset: First offset of the next segment.
     """
 
     end_position: int
@@ -171,11 +167,11 @@ class Seal(NamedTuple):
 
 
 def encode_header(base_offset: int, generation: int | None = None, *, is_sealed: bool = True) -> bytes:
-    """Return the head of a new index file.
+    """Return the header of a new index file.
 
     Args:
         base_offset: The segment's first offset.
-        generation: Of a compacted segment, which .log is meant; None for one that is not compacted.
+        generation: For a compacted segment, the generation of its .log; None if it is not compacted.
         is_sealed: Whether a compacted segment's index ends with a seal.
     """
     version = 1 if generation is None else INDEX_VERSION if is_sealed else UNSEALED_VERSION
@@ -184,7 +180,7 @@ def encode_header(base_offset: int, generation: int | None = None, *, is_sealed:
 
 
 def decode_header(data: bytes | memoryview) -> IndexHeader | None:
-    """Return what an index file's first 32 bytes say, or None where they are no valid head."""
+    """Return the header in an index file's first 32 bytes, or None if it is invalid."""
     if len(data) < INDEX_HEADER_BYTES:
         return None
     magic, version, entry_size, base_offset, generation, check = _HEADER.unpack_from(data)
@@ -207,7 +203,7 @@ def encode_seal(seal: Seal, base_offset: int) -> bytes:
 
 
 def decode_seal(data: bytes | bytearray | memoryview, base_offset: int) -> Seal | None:
-    """Return the seal that 32 bytes hold, or None where they hold none."""
+    """Return the seal in 32 bytes, or None if they are not a valid seal."""
     position, size, relative, count, timestamp, checksum, check = _ENTRY.unpack(data)
     if size or count or timestamp or checksum or relative == 0:
         return None
@@ -217,13 +213,13 @@ def decode_seal(data: bytes | bytearray | memoryview, base_offset: int) -> Seal 
 
 
 def peek_entry(data: bytes | bytearray | memoryview, base_offset: int) -> tuple[int, int]:
-    """Return first offset and timestamp of an entry, unchecked: for a search, whose result is then decoded."""
+    """Return an entry's first offset and timestamp, unchecked: a search decodes its result afterwards."""
     _, _, relative, _, timestamp, _, _ = _ENTRY.unpack(data)
     return base_offset + relative, timestamp
 
 
 def sum_counts(entries: memoryview) -> int:
-    """Return how many messages whole entries hold, unchecked.
+    """Return the number of messages in complete entries, unchecked.
 
     Args:
         entries: Their bytes, back to back.
@@ -232,7 +228,7 @@ def sum_counts(entries: memoryview) -> int:
 
 
 def decode_entry(data: bytes | bytearray | memoryview, base_offset: int) -> IndexEntry | None:
-    """Return the entry that 32 bytes hold, or None where they hold none (torn, altered or of another file)."""
+    """Return the entry in 32 bytes, or None if they are not valid (torn, altered or of another file)."""
     position, size, relative, count, timestamp, checksum, check = _ENTRY.unpack(data)
     if count == 0 or size == 0 or check != crc32c(data[: INDEX_ENTRY_BYTES - 4], base_offset & 0xFFFFFFFF):
         return None
@@ -245,20 +241,20 @@ def segment_path(directory: str, base_offset: int, suffix: str) -> str:
 
 
 def log_suffix(generation: int) -> str:
-    """Return what follows the base offset in the name of a segment's .log of a generation."""
+    """Return the suffix of a .log of a generation, after the base offset."""
     return f"-{generation}{LOG_SUFFIX}" if generation else LOG_SUFFIX
 
 
 def log_offsets(names: list[str]) -> list[tuple[int, int]]:
-    """Return base offset and generation of each .log among the names of a partition's files, ascending."""
+    """Return base offset and generation of each .log among a partition's file names, ascending."""
     found = (match for name in names if (match := _LOG_NAME.fullmatch(name)) and int(match[1]) <= MAX_BASE_OFFSET)
     return sorted((int(match[1]), int(match[2] or 0)) for match in found)
 
 
 def base_offsets(names: list[str]) -> list[int]:
-    """Return the base offsets of the segments among the names of a partition's files, ascending.
+    """Return the base offsets of the segments among a partition's file names, ascending.
 
-    A segment exists from the moment its index does, until its .log is called dropped.
+    A segment exists once its index does, until its .log is renamed to `.log.dropped`.
     """
     dropped = {name.removesuffix(DROPPED_SUFFIX) for name in names if name.endswith(DROPPED_SUFFIX)}
     found = (match[1] for name in names if (match := _SEGMENT_NAME.fullmatch(name)) and match[1] not in dropped)
@@ -266,12 +262,12 @@ def base_offsets(names: list[str]) -> list[int]:
 
 
 def unindexed_logs(names: list[str]) -> dict[int, list[int]]:
-    """Return the generations of the .log files of segments without an index, by base offset, among a partition's files.
+    """Return the generations of the .log files without an index, by base offset, among a partition's file names.
 
-    A writer makes a .log before its index, and a segment that is being dropped has neither name any more: so of all but
-    the newest segment it means that the index was lost.
+    A writer creates a .log before its index, and a segment that is being dropped has neither name: so for all but the newest
+    segment, a missing index means that it was lost.
     """
-    # Asked at each look at a directory, where there is mostly none: names are compared before they are parsed.
+    # Called at each listing, mostly with an empty result: names are compared before they are parsed.
     known = {name[:_DIGITS] for name in names if name.endswith((INDEX_SUFFIX, DROPPED_SUFFIX))}
     lone = [name for name in names if name.endswith(LOG_SUFFIX) and name[:_DIGITS] not in known]
     found: dict[int, list[int]] = {}
@@ -281,5 +277,5 @@ def unindexed_logs(names: list[str]) -> dict[int, list[int]]:
 
 
 def topic_directory(root: str, stream_number: int, topic_number: int) -> str:
-    """Return the directory of a topic; each of its partitions is a directory in it, named by its number."""
+    """Return the directory of a topic, which contains one directory a partition, named by its number."""
     return f"{root}/{STREAMS_NAME}/{stream_number}/{topic_number}"

@@ -1,21 +1,20 @@
-"""One segment, read: which bytes hold which offsets, and those bytes.
+"""Reads one segment: from offsets to byte ranges to bytes.
 
-A chunk is cut at the end of a send where it can be, which the index knows without a look at the messages. Only where
-a range begins or ends inside a send, or a send is bigger than the chunk asked for, are messages counted.
-
-Compaction puts another index in the place of a closed segment's, which names another .log. What is open goes on.
+A chunk ends with a send where possible, which the index alone decides. Messages are counted only where a range begins or
+ends within a send, or a send is larger than the requested chunk.
+Compaction replaces a closed segment's index with one that names another .log. Files that are open stay readable.
 """
 
 from __future__ import annotations
 
-from headstream.codec.batch.scan import take_whole
+from headstream.codec.batch.stored.scan import take_complete
 from headstream.errors import CorruptLogError, CorruptSendError, OffsetOutOfRangeError
-from headstream.segments.checking import SendChecks, corrupt_offsets, missing_offsets, no_message, said_offsets
+from headstream.segments.checking import SendChecks, corrupt_offsets, describe_offsets, missing_offsets, no_message
 from headstream.segments.files import BufferPool, ReadFile, ReadFiles
 from headstream.segments.index import IndexReader, read_generation
 from headstream.segments.layout import DROPPED_SUFFIX, INDEX_SUFFIX, LOG_SUFFIX, IndexEntry, log_suffix, segment_path
-from headstream.segments.segment_end import MissingIndex, prove_end
-from headstream.segments.send_places import SendPlaces
+from headstream.segments.segment_end import MissingIndex, find_verified_end
+from headstream.segments.send_positions import SendPositions
 
 __all__ = ["Segment"]
 
@@ -30,10 +29,10 @@ class Segment:
     Args:
         directory: The partition's directory.
         base_offset: The segment's first offset, which names its files.
-        files: Where they are.
-        buffers: What chunks are read into.
-        verify: Whether each send is checked before its messages are given out.
-        unindexed: The generation of its .log, where the index beside it is missing; None where it is there.
+        files: The file system.
+        buffers: The pool for chunks.
+        verify: Whether each send is checked before its messages are returned.
+        unindexed: The generation of its .log if its index is missing; otherwise None.
     """
 
     __slots__ = (
@@ -44,7 +43,7 @@ class Segment:
         "_generation",
         "_index",
         "_near",
-        "_places",
+        "_send_positions",
         "_unindexed",
         "base_offset",
         "buffers",
@@ -68,17 +67,17 @@ class Segment:
         self._index: IndexReader | None = None
         self._near = 0
         self._generation = 0
-        self._places = SendPlaces(self._read, self._damaged)
+        self._send_positions = SendPositions(self._read, self._damaged)
         self._unindexed = unindexed
 
     @property
     def is_open(self) -> bool:
-        """Whether it holds files open."""
+        """Whether its files are open."""
         return self._index is not None
 
     @property
     def end_offset(self) -> int:
-        """One past the last committed offset, as of the last refresh."""
+        """End of the committed offsets, exclusive, as of the last refresh."""
         last = self._opened().last
         return self.base_offset if last is None else last.end_offset
 
@@ -90,7 +89,7 @@ class Segment:
 
     @property
     def is_compacted(self) -> bool:
-        """Whether offsets may be missing in it, and behind it."""
+        """Whether offsets can be missing in it and after it."""
         return self._opened().is_compacted
 
     @property
@@ -99,11 +98,11 @@ class Segment:
         return segment_path(self._directory, self.base_offset, log_suffix(self._opened().generation))
 
     def messages_count(self, until_offset: int) -> int:
-        """Return how many messages are there before the next segment's first offset, as of the last refresh."""
+        """Return the number of messages before the next segment's first offset, as of the last refresh."""
         return self.index.messages_count(until_offset) if self.is_compacted else self.end_offset - self.base_offset
 
     def find_last(self, count: int, until_offset: int) -> tuple[int, int]:
-        """Return the offset that the last so many messages before an offset begin at, and how many that are."""
+        """Return the first offset of the last `count` messages before an offset, and their number."""
         if self.is_compacted:
             return self.index.find_last(count, until_offset)
         found = min(count, self.end_offset - self.base_offset)
@@ -111,13 +110,13 @@ class Segment:
 
     @property
     def first_timestamp_us(self) -> int | None:
-        """The time of its first message, or None where there is none."""
+        """The time of its first message, or None if it is empty."""
         index = self._opened()
         return index.entry(0).timestamp_us if index.count else None
 
     @property
     def last_timestamp_us(self) -> int | None:
-        """The time of its last message, or None where there is none."""
+        """The time of its last message, or None if it is empty."""
         return None if (last := self._opened().last) is None else last.timestamp_us
 
     @property
@@ -126,12 +125,12 @@ class Segment:
         return self._opened()
 
     def refresh(self) -> None:
-        """Take in what was appended since."""
+        """Read what was appended since the last refresh."""
         if self._index is not None:
             self._index.refresh()
 
     def close(self) -> None:
-        """Let go of its files; the next use opens them again."""
+        """Close its files; the next use opens them again."""
         if self._index is not None:
             self._index.close()
             self._index = None
@@ -146,13 +145,13 @@ class Segment:
             if self._index.generation != self._generation:
                 self._generation = self._index.generation
                 self._near = 0
-                self._places.forget()
+                self._send_positions.forget()
                 if self._checks is not None:
                     self._checks = SendChecks(self.data_path, self.base_offset)
         return self._index
 
     def _open_index(self, path: str) -> ReadFile:
-        """Return the index file, or one without entries where it is missing: readers are told which offsets that concerns."""
+        """Return the index file, or an empty index if it is missing: reading raises the affected offsets."""
         if self._unindexed is None:
             return self._open(path)
         file = self._files.open_read(path)
@@ -165,9 +164,9 @@ class Segment:
         file = self._files.open_read(path)
         if file is None:
             raise OffsetOutOfRangeError(
-                "a segment is gone: its topic or its oldest messages have been deleted since",
+                "a segment is missing: its topic or its oldest messages have been deleted meanwhile",
                 where=path,
-                advice="Begin again from the first offset that is there",
+                advice="Begin again from the first existing offset",
             )
         return file
 
@@ -176,19 +175,19 @@ class Segment:
     def read_chunk(
         self, from_offset: int, until_offset: int, size_bytes: int, next_base: int | None = None
     ) -> tuple[memoryview, int]:
-        """Return stored messages from an offset on, and the offset to go on from.
+        """Return stored messages from an offset on, and the offset to continue from.
 
-        Where compaction has left nothing of the range there are no bytes, and the offset is the next one that is there, or
+        If compaction has removed the whole range, the bytes are empty and the offset is the next existing one, or
         until_offset.
 
         Args:
-            from_offset: The first one wanted; committed in this segment.
-            until_offset: One past the last one wanted; at most end_offset, or the next segment's first offset.
-            size_bytes: About how much to read; one message comes whatever its size.
-            next_base: Where the next segment begins, or None where this is the newest.
+            from_offset: First wanted offset; committed in this segment.
+            until_offset: End of the wanted offsets, exclusive; at most end_offset, or the next segment's first offset.
+            size_bytes: Approximate bytes to read; one message is returned whatever its size.
+            next_base: First offset of the next segment, or None if this is the newest.
 
         Raises:
-            CorruptSendError: the first ones are damaged.
+            CorruptSendError: the first messages are damaged.
         """
         while True:
             try:
@@ -201,7 +200,7 @@ class Segment:
     def _read_compacted(
         self, from_offset: int, until_offset: int, size_bytes: int, next_base: int | None
     ) -> tuple[memoryview, int]:
-        """Go to the next offset that is there, and read on from it."""
+        """Skip to the next existing offset and read from it."""
         index = self._opened()
         number = self._next_number(index, from_offset)
         if number == index.count:
@@ -213,24 +212,24 @@ class Segment:
         return self._read_chunk(first, until_offset, size_bytes)
 
     def _data_bytes(self) -> int:
-        """Return the size of its .log, -1 where that is missing."""
+        """Return the size of its .log; -1 if it is missing."""
         try:
             return self._opened_data().size_bytes()
         except CorruptSendError:
             return -1
 
     def _check_end(self, from_offset: int, until_offset: int, next_base: int | None) -> None:
-        """Return if no message before an offset can be missing behind the last entry of a compacted segment.
+        """Return if no message before an offset can be missing after the last entry of a compacted segment.
 
         Raises:
-            CorruptSendError: the index was cut, or the segments behind this one are missing.
+            CorruptSendError: the index was truncated, or the following segments are missing.
         """
         index = self._opened()
-        proven, what = prove_end(index, self._data_bytes, next_base)
+        proven, what = find_verified_end(index, self._data_bytes, next_base)
         if what and proven < until_offset:
             begin = max(proven, from_offset)
             end = until_offset if next_base is None else next_base
-            raise corrupt_offsets(f"{said_offsets(begin, end)} cannot be read: {what}", index.path, begin, end)
+            raise corrupt_offsets(f"{describe_offsets(begin, end)} cannot be read: {what}", index.path, begin, end)
 
     def _read_chunk(self, from_offset: int, until_offset: int, size_bytes: int) -> tuple[memoryview, int]:
         index = self._opened()
@@ -239,9 +238,9 @@ class Segment:
         number = self._entry_number(index, from_offset)
         entry = index.entry(number)
         if self._checks is not None and from_offset > entry.first_offset:
-            self._checks.check(entry, self._read_what_is_there)
-        start = self._places.find(entry, from_offset)
-        # A quarter more is taken where that ends with a send: to cut one is dearer than to read a little more.
+            self._checks.check(entry, self._read_available)
+        start = self._send_positions.find(entry, from_offset)
+        # Read up to a quarter more to end with a send: splitting one costs more.
         last = index.find_last_within(number, until_offset, start + size_bytes + size_bytes // 4)
         self._near = max(number, last)
         if last >= number and self._checks is not None:
@@ -250,11 +249,11 @@ class Segment:
             end = index.entry(last)
             return self._read(start, end.end_position - start), end.end_offset
         if self._checks is not None:
-            self._checks.check(entry, self._read_what_is_there)
+            self._checks.check(entry, self._read_available)
         return self._read_part(entry, start, from_offset, until_offset, size_bytes)
 
     def _read_checked(self, checks: SendChecks, index: IndexReader, number: int, last: int, start: int) -> tuple[memoryview, int]:
-        """Read sends up to the first that is damaged; what is before `start` of the first one has been checked."""
+        """Read sends up to the first damaged one; the bytes of the first send before `start` have been checked."""
         first, end = index.entry(number), index.entry(last)
         is_begun = start > first.byte_position
         checked = first.end_position - start if is_begun else 0
@@ -271,7 +270,7 @@ class Segment:
         return chunk[: end.end_position - start].toreadonly(), end.end_offset
 
     def _next_number(self, index: IndexReader, offset: int) -> int:
-        """Return the number of the entry that holds an offset, or the next one where compaction has taken it."""
+        """Return the number of the entry that contains an offset, or of the next one if compaction has removed it."""
         if index.is_compacted:
             return index.find_offset_from(offset)
         if index.last is None or offset >= index.last.end_offset:
@@ -279,19 +278,19 @@ class Segment:
         return self._entry_number(index, offset)
 
     def check(self, offset: int, next_base: int | None = None) -> None:
-        """Return if the send that holds an offset can be read.
+        """Return if the send that contains an offset can be read.
 
         Args:
             offset: In this segment, before the next one's base offset.
-            next_base: Where the next segment begins, or None where this is the newest.
+            next_base: First offset of the next segment, or None if this is the newest.
 
         Raises:
-            CorruptLogError: it is damaged or missing.
+            CorruptLogError: the send is damaged or missing.
         """
         index = self._opened()
         number = self._next_number(index, offset)
         if number < index.count:
-            SendChecks(self.data_path, self.base_offset).check(index.entry(number), self._read_what_is_there)
+            SendChecks(self.data_path, self.base_offset).check(index.entry(number), self._read_available)
         else:
             self._check_end(offset, offset + 1, next_base)
 
@@ -302,43 +301,43 @@ class Segment:
             offset: Committed in this segment.
 
         Raises:
-            OffsetOutOfRangeError: compaction has taken it.
+            OffsetOutOfRangeError: compaction has removed it.
         """
         while True:
             index = self._opened()
             number = self._next_number(index, offset)
             if number == index.count or index.entry(number).first_offset > offset:
                 raise OffsetOutOfRangeError(
-                    f"there is no message at offset {offset}: compaction has taken it",
+                    f"there is no message at offset {offset}: compaction has removed it",
                     where=self._directory,
-                    advice="Name offsets that are there",
+                    advice="Use existing offsets",
                 )
             try:
-                return self._places.find(index.entry(number), offset)
+                return self._send_positions.find(index.entry(number), offset)
             except _ReplacedError:
                 self.close()
 
     def _read_part(
         self, entry: IndexEntry, start: int, from_offset: int, until_offset: int, size_bytes: int
     ) -> tuple[memoryview, int]:
-        """Read the messages of a part of a send."""
+        """Read a part of a send's messages."""
         rest = entry.end_position - start
         wanted = min(until_offset, entry.end_offset) - from_offset
         guess = entry.size_bytes // entry.messages_count * wanted
         span = min(rest, size_bytes, guess + guess // 4 + 512)
         while True:
             chunk = self._read(start, span)
-            end, count = take_whole(chunk, wanted, size_bytes)
+            end, count = take_complete(chunk, wanted, size_bytes)
             if count:
                 break
             if span == rest:
                 raise self._damaged(start)
             span = min(rest, max(span * 2, 4096))
-        self._places.remember(from_offset + count, start + end)
+        self._send_positions.remember(from_offset + count, start + end)
         return chunk[:end], from_offset + count
 
     def find_timestamp(self, timestamp_us: int) -> int:
-        """Return the first offset of this time or later, end_offset where there is none.
+        """Return the first offset of this time or later; end_offset if there is none.
 
         Args:
             timestamp_us: Microseconds since 1970 UTC.
@@ -348,7 +347,7 @@ class Segment:
         return index.entry(number).first_offset if number < index.count else self.end_offset
 
     def _entry_number(self, index: IndexReader, offset: int) -> int:
-        """Return the number of the entry that holds an offset; it is mostly where the last read was, or next to it."""
+        """Return the number of the entry that contains an offset; usually that of the last read, or the next one."""
         for number in (self._near, self._near + 1):
             if number < index.count:
                 entry = index.find_entry(number)
@@ -357,17 +356,17 @@ class Segment:
         return index.find_offset(offset)
 
     def _read(self, position: int, size_bytes: int) -> memoryview:
-        chunk = self._read_what_is_there(position, size_bytes)
+        chunk = self._read_available(position, size_bytes)
         if len(chunk) < size_bytes:
             end = position + len(chunk)
             raise CorruptLogError(
-                f"a segment ends at byte {end}, but its index knows {size_bytes - len(chunk)} bytes more",
+                f"a segment ends at byte {end}, but its index lists {size_bytes - len(chunk)} bytes more",
                 where=self.data_path,
-                advice="The file was cut after it was written: restore it, or open the log for writing to drop what is lost",
+                advice="The file was truncated after it was written: restore it, or open the log for writing to drop the rest",
             )
         return chunk.toreadonly()
 
-    def _read_what_is_there(self, position: int, size_bytes: int) -> memoryview:
+    def _read_available(self, position: int, size_bytes: int) -> memoryview:
         buffer = self.buffers.take(size_bytes)
         got = self._opened_data().read_into(buffer, position)
         return buffer[:got]
@@ -389,7 +388,7 @@ class Segment:
                 raise _ReplacedError
             end = self.end_offset
             raise corrupt_offsets(
-                f"the messages of {said_offsets(self.base_offset, end)} are missing, their index is there",
+                f"the messages of {describe_offsets(self.base_offset, end)} are missing, but their index exists",
                 path,
                 self.base_offset,
                 end,

@@ -1,4 +1,4 @@
-"""Which segment a time is in, by the times of their first messages."""
+"""Finds the segment of a time, by the times of the segments' first messages."""
 
 from __future__ import annotations
 
@@ -8,12 +8,12 @@ __all__ = ["find_later"]
 
 
 def find_later(count: int, first_time_of: Callable[[int], int | None], timestamp_us: int) -> int:
-    """Return the number of the first segment that begins at a time or later, `count` where there is none.
+    """Return the number of the first segment that begins at a time or later; `count` if there is none.
 
     Args:
-        count: How many segments there are; their times never decrease.
-        first_time_of: Returns the time of a segment's first message, microseconds since 1970 UTC, or None where compaction
-            has left nothing of it, or it cannot be read: it counts as the next one then.
+        count: Number of segments; their times never decrease.
+        first_time_of: Returns the time of a segment's first message, microseconds since 1970 UTC, or None if compaction has
+            emptied it or it cannot be read: the next segment's time is used then.
         timestamp_us: The time.
     """
     low, high = 0, count

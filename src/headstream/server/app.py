@@ -1,7 +1,7 @@
-"""Server: everything put together, and its life: start, ready, drain, stop.
+"""ServerApp: assembles all parts and runs their lifecycle: start, ready, drain, stop.
 
-start   log -> users -> threads -> doors (TCP, HTTP) -> {data}/runtime/current_config.toml: ready
-stop    no more connections -> what has been received is answered -> threads -> log, synced
+start   log -> users -> threads -> listeners (TCP, HTTP) -> {data}/runtime/current_config.toml: ready
+stop    no new connections -> received requests answered -> threads -> log, synced
 """
 
 from __future__ import annotations
@@ -20,49 +20,49 @@ from headstream.broker.broker import Broker
 from headstream.broker.commands.dispatch import Dispatcher
 from headstream.broker.commands.table import make_dispatcher
 from headstream.broker.settings import DEFAULT_PASSWORD, DEFAULT_USERNAME
-from headstream.broker.traffic import Traffic
 from headstream.errors import HeadstreamError, InvalidOptionError, MissingExtraError
-from headstream.log.files import OsFiles
-from headstream.log.linux import max_open_files
+from headstream.log.checks.removal import remove_log
 from headstream.log.opening import open_directory, open_memory
-from headstream.log.removal import remove_log
-from headstream.server.addresses import Address
-from headstream.server.config import PUBLISHED_SECRETS, ServerConfig
-from headstream.server.config_file import format_toml
-from headstream.server.logs import note
-from headstream.server.memory_budget import MemoryBudget, default_budget_bytes
-from headstream.server.tcp import TcpServer
-from headstream.server.tls import make_tls
-from headstream.server.workers import Workers
+from headstream.log.system.files import OsFiles
+from headstream.log.system.linux import max_open_files
+from headstream.server.config.config import PUBLISHED_SECRETS, ServerConfig
+from headstream.server.config.file import format_toml
+from headstream.server.fast_path.traffic import Traffic
+from headstream.server.network.addresses import Address
+from headstream.server.network.tls import make_tls
+from headstream.server.reporting.logs import note
+from headstream.server.resources.memory_budget import MemoryBudget, default_budget_bytes
+from headstream.server.resources.workers import Workers
+from headstream.server.tcp.server import TcpServer
 from headstream.wire.commands.sessions import Login
 
 if TYPE_CHECKING:
-    from headstream.server.http import HttpServer
-    from headstream.server.quic import QuicServer
+    from headstream.server.http.server import HttpServer
+    from headstream.server.kafka.listener import KafkaServer
+    from headstream.server.quic.server import QuicServer
 
-__all__ = ["CURRENT_CONFIG", "QUIC_CERTIFICATE", "Server"]
+__all__ = ["CURRENT_CONFIG", "QUIC_CERTIFICATE", "ServerApp"]
 
 QUIC_CERTIFICATE: Final = "quic_certificate.pem"
-"""The certificate for localhost that a server has made for itself, in the same directory: for clients to trust."""
+"""The self-signed certificate for localhost in the runtime directory, for clients to trust."""
 
 _QUIC_KEY: Final = "quic_key.pem"
 
 CURRENT_CONFIG: Final = "current_config.toml"
-"""What the server was told, with the addresses it really has: for programs that let it choose its ports."""
+"""The settings in effect, with the bound addresses: for programs that use port 0."""
 
 _CONNECTIONS_SHARE: Final = 4
-"""The part of the files that may be open which one door's connections may be: two doors leave half of them to the log and the
-program."""
+"""The part of the limit of open files for one listener's connections: two listeners leave half of it to the log."""
 
 _SECRET_NAME: Final = "access_tokens.key"
 _SECRET_BYTES: Final = 64
 
 
-class Server:
+class ServerApp:
     """A server, as long as the body of `async with` runs.
 
     Args:
-        config: All that it is told.
+        config: All settings.
     """
 
     def __init__(self, config: ServerConfig) -> None:
@@ -72,23 +72,32 @@ class Server:
         self._tcp: TcpServer | None = None
         self._http: HttpServer | None = None
         self._quic: QuicServer | None = None
+        self._kafka: KafkaServer | None = None
         self.tcp_address: Address | None = None
         self.http_address: Address | None = None
         self.quic_address: Address | None = None
+        self.kafka_address: Address | None = None
+
+    @property
+    def console_url(self) -> str | None:
+        """The URL of the console; None if it is not served."""
+        if self.http_address is None or not self._config.http.console:
+            return None
+        return f"{'http' if self._config.http_tls is None else 'https'}://{self.http_address}/console"
 
     @property
     def dispatcher(self) -> Dispatcher:
-        """What answers, once it has started."""
+        """The dispatcher of commands, after start()."""
         if self._dispatcher is None:
             raise AssertionError("start() comes first")
         return self._dispatcher
 
     async def start(self) -> None:
-        """Open the log and the doors; it is ready when this returns.
+        """Open the log and the listeners; the server is ready on return.
 
         Raises:
-            HeadstreamError: the log cannot be opened for writing, an address cannot be had, or other machines could log in
-                with the password that everybody knows.
+            HeadstreamError: the log cannot be opened for writing, an address cannot be bound, or other machines could log in
+                with the default password.
         """
         try:
             await self._start()
@@ -110,7 +119,7 @@ class Server:
         )
         broker = Broker(log)
         self._ends.callback(broker.close)
-        broker.backing.writable_log()  # a server is the log's writer from the beginning, or does not start
+        broker.backing.writable_log()  # fails unless the server can be the log's writer
         self._dispatcher = make_dispatcher(broker, config.settings)
         self._ends.callback(self._dispatcher.members.end_all)
         self._check_reachable()
@@ -127,27 +136,31 @@ class Server:
             await self._start_http(config.http_address, http_tls, workers, budget)
         if config.quic_address is not None:
             await self._start_quic(config.quic_address, workers, budget)
-        sweeping = asyncio.get_running_loop().create_task(self._sweep_often())
+        if config.kafka_address is not None:
+            await self._start_kafka(config.kafka_address, workers, budget)
+        sweeping = asyncio.get_running_loop().create_task(self._sweep_periodically())
         self._ends.callback(sweeping.cancel)
-        self._write_down()
+        self._write_current_config()
         for warning in config.warnings:
-            note(logging.WARNING, "setting without meaning", what=warning)
+            note(logging.WARNING, "setting ignored", what=warning)
         note(
             logging.INFO,
             "ready",
             tcp=self._spell(self.tcp_address),
             http=self._spell(self.http_address),
             quic=self._spell(self.quic_address),
+            kafka=self._spell(self.kafka_address),
             data=config.data,
         )
 
     async def _start_http(self, address: Address, tls: Any, workers: Workers, budget: MemoryBudget) -> None:
-        await asyncio.to_thread(importlib.import_module, "headstream.server.http")  # half of a start: TCP answers meanwhile
-        from headstream.server.http import HttpServer
-        from headstream.server.http_tokens import AccessTokens
+        # Half of the start time: TCP serves meanwhile.
+        await asyncio.to_thread(importlib.import_module, "headstream.server.http.server")
+        from headstream.server.http.server import HttpServer
+        from headstream.server.http.tokens import AccessTokens
 
         config = self._config
-        settings = config.tokens if config.has_secret else replace(config.tokens, secret=self._kept_secret())
+        settings = config.tokens if config.has_secret else replace(config.tokens, secret=self._stored_secret())
         traffic = [Traffic("http")] if self._tcp is None else [Traffic("http"), self._tcp.traffic]
         tokens = AccessTokens(settings, self.dispatcher.tokens, self.dispatcher.users)
         http = replace(config.http, max_connections=self._room_for_connections(config.http.max_connections, "http"))
@@ -159,17 +172,17 @@ class Server:
     async def _start_quic(self, address: Address, workers: Workers, budget: MemoryBudget) -> None:
         config = self._config
         try:
-            await asyncio.to_thread(importlib.import_module, "headstream.server.quic")
+            await asyncio.to_thread(importlib.import_module, "headstream.server.quic.server")
         except ImportError as error:
             raise MissingExtraError(f"QUIC needs {error.name}", where="quic.enabled", advice="Install headstream[quic]") from None
-        from headstream.server.quic import QuicServer, QuicSettings
-        from headstream.server.quic_tls import make_self_signed
+        from headstream.server.quic.server import QuicServer, QuicSettings
+        from headstream.server.quic.tls import make_self_signed
 
         with contextlib.ExitStack() as stack:
             files = config.quic_files
             if files is None:
-                kept = self._runtime() or Path(stack.enter_context(tempfile.TemporaryDirectory()))
-                files = make_self_signed(kept / QUIC_CERTIFICATE, kept / _QUIC_KEY)
+                stored = self._runtime() or Path(stack.enter_context(tempfile.TemporaryDirectory()))
+                files = make_self_signed(stored / QUIC_CERTIFICATE, stored / _QUIC_KEY)
             settings = QuicSettings(
                 files=files,
                 max_connections=config.tcp.max_connections,
@@ -182,48 +195,66 @@ class Server:
         if self._http is not None:
             self._http.show(self._quic.traffic)
 
+    async def _start_kafka(self, address: Address, workers: Workers, budget: MemoryBudget) -> None:
+        config = self._config
+        tls = None if config.kafka_tls is None else make_tls(config.kafka_tls)
+        try:
+            await asyncio.to_thread(importlib.import_module, "headstream.server.kafka.listener")
+        except ImportError as error:
+            raise MissingExtraError(
+                f"Kafka's protocol needs {error.name}", where="kafka.enabled", advice="Install headstream[kafka-server]"
+            ) from None
+        from headstream.server.kafka.listener import KafkaServer
+
+        most = self._room_for_connections(config.kafka.max_connections, "kafka")
+        self._kafka = KafkaServer(self.dispatcher, replace(config.kafka, max_connections=most), workers, budget)
+        self.kafka_address = await self._kafka.start(address, tls)
+        self._ends.push_async_callback(self._kafka.stop, 0)
+        if self._http is not None:
+            self._http.show(self._kafka.traffic)
+
     @staticmethod
     def _room_for_connections(wanted: int, transport: str) -> int:
-        """Return how many connections one door takes: idle ones leave enough of the files that may be open to the log."""
+        """Return the limit of one listener's connections: the log needs a part of the open files."""
         most = min(wanted, max_open_files() // _CONNECTIONS_SHARE)
         if most < wanted:
             note(logging.INFO, "fewer connections than allowed", most=most, wanted=wanted, transport=transport)
         return most
 
     def _remove_if_fresh(self) -> None:
-        """Remove the log that is there, where that was asked for."""
+        """Remove an existing log if --fresh is set."""
         config = self._config
         if config.is_fresh and config.data is not None:
             removed = remove_log(os.path.realpath(config.data), OsFiles(), [config.runtime])
             note(logging.WARNING if removed else logging.INFO, "log removed: --fresh", data=config.data, removed=removed)
 
     def _warn_of_exposure(self) -> None:
-        """Log what other machines can do or read because of the settings."""
+        """Warn of settings that expose the server to other machines."""
         config = self._config
-        doors = (
+        listeners = (
             ("tcp", config.tcp_address, config.tcp_tls is not None),
             ("http", config.http_address, config.http_tls is not None),
             ("quic", config.quic_address, True),
+            ("kafka", config.kafka_address, config.kafka_tls is not None),
         )
-        for transport, address, is_encrypted in doors:
+        for transport, address, is_encrypted in listeners:
             if address is None or address.is_loopback:
                 continue
             if config.allow_default_password:
-                note(logging.WARNING, "other machines may log in with the default password", transport=transport, on=str(address))
+                note(logging.WARNING, "other machines can log in with the default password", transport=transport, on=str(address))
             if not is_encrypted:
                 note(logging.WARNING, "passwords and messages are not encrypted (no TLS)", transport=transport, on=str(address))
 
     def _check_reachable(self) -> None:
-        """Refuse to serve other machines as long as the root user has the password that everybody knows."""
+        """Reject addresses that other machines can reach while the root user has the default password."""
         config = self._config
-        doors = [address for address in (config.tcp_address, config.http_address, config.quic_address) if address is not None]
-        if all(address.is_loopback for address in doors) or config.allow_default_password:
+        addresses = (config.tcp_address, config.http_address, config.quic_address, config.kafka_address)
+        open_addresses = [address for address in addresses if address is not None]
+        if all(address.is_loopback for address in open_addresses) or config.allow_default_password:
             return
         advice = "Listen on 127.0.0.1, choose another one, or allow it by --allow-default-password"
         if config.tokens.secret.decode("latin-1") in PUBLISHED_SECRETS:
-            raise InvalidOptionError(
-                "access tokens would be signed by a secret that everybody knows", where="http.jwt", advice=advice
-            )
+            raise InvalidOptionError("access tokens would be signed by a published secret", where="http.jwt", advice=advice)
         session = self.dispatcher.sessions.open("startup:0")
         try:
             self.dispatcher.answer(session, Login(DEFAULT_USERNAME, DEFAULT_PASSWORD))
@@ -231,14 +262,14 @@ class Server:
             return
         finally:
             self.dispatcher.sessions.close(session)
-        where = " and ".join(str(address) for address in doors if not address.is_loopback)
+        where = " and ".join(str(address) for address in open_addresses if not address.is_loopback)
         raise InvalidOptionError(
-            f"other machines could log in as {DEFAULT_USERNAME!r} with the password that everybody knows",
+            f"other machines could log in as {DEFAULT_USERNAME!r} with the default password",
             where=where,
             advice=advice,
         )
 
-    async def _sweep_often(self) -> None:
+    async def _sweep_periodically(self) -> None:
         """End the sessions of silent clients, and remove expired tokens."""
         config = self._config
         heartbeat_us = config.settings.heartbeat_us
@@ -251,64 +282,67 @@ class Server:
                 note(logging.ERROR, "sweeping failed", error)
 
     async def stop(self) -> None:
-        """Accept no more, answer what has been received, and close the log, synced; stopping twice is fine.
+        """Stop listening, answer the received requests, sync and close the log; idempotent.
 
         Raises:
-            PartitionClosedError: what was acknowledged could not be synced; everything is closed all the same.
+            PartitionClosedError: acknowledged messages could not be synced; everything is closed nevertheless.
         """
         note(logging.INFO, "stopping")
-        doors = []
+        stopping = []
         if self._tcp is not None:
-            doors.append(self._tcp.stop(self._config.drain_s))
+            stopping.append(self._tcp.stop(self._config.drain_s))
         if self._http is not None:
-            doors.append(self._http.stop())
-        await asyncio.gather(*doors)
+            stopping.append(self._http.stop())
+        if self._kafka is not None:
+            stopping.append(self._kafka.stop(self._config.drain_s))
+        await asyncio.gather(*stopping)
         if self._quic is not None:
             self._quic.stop()
         await self._ends.aclose()
         note(logging.INFO, "stopped")
 
-    async def __aenter__(self) -> Server:
+    async def __aenter__(self) -> ServerApp:
         await self.start()
         return self
 
     async def __aexit__(self, *exception: object) -> None:
         await self.stop()
 
-    # -- what lies beside the log ---------------------------------------------------------------------------
+    # -- the runtime directory ------------------------------------------------------------------------------
 
     def _runtime(self) -> Path | None:
         if self._config.data is None:
             return None
         path = Path(self._config.data) / self._config.runtime
-        path.mkdir(0o700, exist_ok=True)  # the secret of tokens is in it: no group's business
+        path.mkdir(0o700, exist_ok=True)  # contains the secret of tokens: no access for the group
         return path
 
-    def _write_down(self) -> None:
-        """Write what the server was told, with the addresses it really has."""
+    def _write_current_config(self) -> None:
+        """Write the settings in effect, with the bound addresses."""
         runtime = self._runtime()
         if runtime is None:
             return
         values = dict(self._config.values)
-        for door, address in (("tcp", self.tcp_address), ("http", self.http_address), ("quic", self.quic_address)):
-            values[f"{door}.enabled"] = address is not None
+        addresses = (self.tcp_address, self.http_address, self.quic_address, self.kafka_address)
+        for transport, address in zip(("tcp", "http", "quic", "kafka"), addresses, strict=True):
+            values[f"{transport}.enabled"] = address is not None
             if address is not None:
-                values[f"{door}.address"] = str(address)
+                values[f"{transport}.address"] = str(address)
         partial = runtime / f"{CURRENT_CONFIG}.{os.getpid()}"
         with os.fdopen(os.open(partial, os.O_WRONLY | os.O_CREAT | os.O_TRUNC, 0o600), "w", encoding="utf-8") as file:
             file.write(format_toml(values.items()))
         partial.replace(runtime / CURRENT_CONFIG)
 
-    def _kept_secret(self) -> bytes:
-        """Return the secret that access tokens are signed by: tokens outlive a restart."""
+    def _stored_secret(self) -> bytes:
+        """Return the stored secret of access tokens, so that tokens survive a restart."""
         runtime = self._runtime()
         if runtime is None:
             return os.urandom(_SECRET_BYTES)
         path = runtime / _SECRET_NAME
         with contextlib.suppress(FileNotFoundError):
-            kept = path.read_bytes()
-            if len(kept) == _SECRET_BYTES:
-                return kept
+            stored = path.read_bytes()
+            if len(stored) == _SECRET_BYTES:
+                return stored
         secret = os.urandom(_SECRET_BYTES)
         path.unlink(missing_ok=True)
         with os.fdopen(os.open(path, os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o600), "wb") as file:

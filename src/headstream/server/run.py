@@ -1,4 +1,4 @@
-"""The process of a server: its event loop, its memory, and the signals that end it."""
+"""The process of a server: event loop, memory settings, and signals."""
 
 from __future__ import annotations
 
@@ -12,41 +12,41 @@ import sys
 from collections.abc import Callable
 from typing import Any, Final
 
-from headstream.server.app import Server
-from headstream.server.config import ServerConfig
-from headstream.server.logs import note, start_logging
-from headstream.server.memory import keep_memory
+from headstream.server.app import ServerApp
+from headstream.server.config.config import ServerConfig
+from headstream.server.reporting.logs import note, start_logging
+from headstream.server.resources.malloc import configure_malloc
 
 __all__ = ["run"]
 
 _SIGNALS: Final = (signal.SIGTERM, signal.SIGINT)
 _SAME_S: Final = 0.5
-"""A process that is ended together with its group gets one signal twice: no reason to end at once."""
+"""A repeated signal within this time is ignored: a process group's signal can arrive twice. Seconds."""
 
 _SWITCH_S: Final = 0.0003
-"""How long a busy thread may keep the interpreter from the event loop, which lets go of it with each write to a file: by
-Python's own 5 ms, one client that lists many topics all the time leaves others a sixth of their sends; by this, two fifths."""
+"""How long a busy thread can hold the GIL while the event loop waits for it, as after each write to a file. Seconds. With
+Python's default of 5 ms, one client that lists many topics in a loop leaves others a sixth of their sends; now, two fifths."""
 
 
-def run(config: ServerConfig, on_ready: Callable[[Server], None]) -> None:
-    """Serve until SIGTERM or SIGINT, and return when everything is done and synced; a second signal ends it at once.
+def run(config: ServerConfig, on_ready: Callable[[ServerApp], None]) -> None:
+    """Serve until SIGTERM or SIGINT, and return after draining and syncing; a second signal exits at once.
 
     Args:
-        config: All that it is told.
-        on_ready: Called once it answers.
+        config: All settings of the server.
+        on_ready: Called when the server accepts requests.
 
     Raises:
-        HeadstreamError: it cannot start, or what was acknowledged could not be synced.
+        HeadstreamError: the server cannot start, or acknowledged messages could not be synced.
     """
     start_logging(config.log_level, config.log_form)
     _open_many_files()
-    keep_memory()
+    configure_malloc()
     sys.setswitchinterval(_SWITCH_S)
     with asyncio.Runner(loop_factory=_loop_factory()) as runner:
         runner.run(_serve(config, on_ready))
 
 
-async def _serve(config: ServerConfig, on_ready: Callable[[Server], None]) -> None:
+async def _serve(config: ServerConfig, on_ready: Callable[[ServerApp], None]) -> None:
     loop = asyncio.get_running_loop()
     loop.set_exception_handler(_note_exception)
     is_over = asyncio.Event()
@@ -59,14 +59,14 @@ async def _serve(config: ServerConfig, on_ready: Callable[[Server], None]) -> No
             again_s = loop.time() + _SAME_S
             is_over.set()
         elif loop.time() > again_s:
-            note(logging.WARNING, "ended at once", signal=number.name)
+            note(logging.WARNING, "exiting at once", signal=number.name)
             os._exit(128 + number)
 
     for number in _SIGNALS:
         loop.add_signal_handler(number, end, number)
-    server = Server(config)
+    server = ServerApp(config)
     await server.start()
-    gc.freeze()  # what is there now stays: it is not looked through again
+    gc.freeze()  # permanent objects are excluded from collection
     gc.enable()
     try:
         on_ready(server)
@@ -76,7 +76,7 @@ async def _serve(config: ServerConfig, on_ready: Callable[[Server], None]) -> No
 
 
 def _loop_factory() -> Callable[[], asyncio.AbstractEventLoop] | None:
-    """Return what makes the quicker event loop, where it is installed."""
+    """Return the factory of uvloop's event loop if it is installed."""
     try:
         import uvloop
     except ImportError:
@@ -85,11 +85,11 @@ def _loop_factory() -> Callable[[], asyncio.AbstractEventLoop] | None:
 
 
 def _note_exception(loop: asyncio.AbstractEventLoop, context: dict[str, Any]) -> None:
-    note(logging.ERROR, "fault in the server", context.get("exception"), what=context["message"])
+    note(logging.ERROR, "internal error", context.get("exception"), what=context["message"])
 
 
 def _open_many_files() -> None:
-    """Let this process have as many files and connections open as the system allows at all."""
+    """Raise the limit of open files to the system's maximum."""
     with contextlib.suppress(ImportError, ValueError, OSError):
         import resource
 

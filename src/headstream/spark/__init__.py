@@ -1,15 +1,15 @@
-"""The pipeline: a Spark session with everything in place, and the `headstream` data source.
+"""The pipeline: a configured Spark session, and the `headstream` data source.
 
 from headstream.spark import session
 
 spark = session()
 df = spark.readStream.format("headstream").option("url", "file:///var/lib/shop").option("subscribe", "shop/orders").load()
 
-Importing this needs neither PySpark nor Java; session() says what is missing.
+Importing this needs neither PySpark nor Java; session() reports what is missing.
 """
 
 from __future__ import annotations
 
-from headstream.spark.session import register, session, stop
+from headstream.spark.sessions.session import register, session, stop
 
 __all__ = ["register", "session", "stop"]

@@ -7,8 +7,8 @@
     payload_checksum(col)               the CRC-32 that a message carries of its payload    SQL: crc32(col)
 
 Shapes are those of the source's option `headers`: variant, array, map, binary; Kafka's header array is
-ARRAY<STRUCT<key STRING, value BINARY>>. register_functions(spark) makes the SQL functions; headstream.spark.session() and
-register() do so too.
+ARRAY<STRUCT<key STRING, value BINARY>>. register_functions(spark) registers the SQL functions, as do
+headstream.spark.session() and register().
 """
 
 from __future__ import annotations
@@ -18,18 +18,18 @@ from typing import TYPE_CHECKING, Any, Final, Literal
 
 import pyarrow as pa
 
-from headstream.codec.batch.blocks import BlockBuilder
-from headstream.codec.batch.results import VariedColumn
+from headstream.codec.batch.from_columns.blocks import BlockBuilder
+from headstream.codec.batch.results import VariableColumn
 from headstream.codec.conversion.dialects import read_messages
 from headstream.errors import InvalidOptionError
 from headstream.model.identifiers import format_message_id
 from headstream.model.message import Message, state_name
-from headstream.spark.arrow_functions import arrow_function
-from headstream.spark.header_blocks import add_array, varied
-from headstream.spark.header_columns import parse_header_columns
 from headstream.spark.kafka.header_rows import HeaderDecoder, encode_header_blocks, encode_header_lists
-from headstream.spark.options import HeaderShape, RowShape
-from headstream.spark.source import spark_schema
+from headstream.spark.sink.header_blocks import add_array, varied
+from headstream.spark.source.header_columns import parse_header_columns
+from headstream.spark.source.options import HeaderShape, RowShape
+from headstream.spark.source.source import spark_schema
+from headstream.spark.workers.arrow_functions import arrow_function
 
 if TYPE_CHECKING:
     from pyspark.sql import Column, SparkSession
@@ -42,17 +42,17 @@ _MESSAGES: Final = (
     "headers:array<struct<key:string,kind:string,value:binary>>,payload:binary>>"
 )
 _READABLE: Final = ("binary", "binary-first", "json", "kip82", "replicate")
-"""The dialects whose bytes a column can hold, by the names they have everywhere (codec/conversion)."""
+"""The dialects that a column can hold, by their common names (codec/conversion)."""
 
 
 def header(col: Column | str, key: str, type: str, shape: Literal["variant", "map", "other"] = "variant") -> Column:
-    """Return one header's value, of a repeated key the last; null where it is not there or does not fit the type.
+    """Return one header's value, of a repeated key the last; null if it is missing or does not fit the type.
 
     Args:
         col: A column of headers.
         key: The header's key.
         type: Spark's type of it, as `int`.
-        shape: What the column holds: `variant` and `map` are read by Spark's own expressions; `other` is an array, our
+        shape: The column's shape: `variant` and `map` are read by Spark's own expressions; `other` is an array, our
             own or Kafka's, or binary, read by an Arrow function.
     """
     from pyspark.sql import functions as sf
@@ -73,15 +73,15 @@ def headers_decode(col: Column | str, shape: HeaderShape = "variant") -> Column:
 
     Args:
         col: Kafka's header array, an array of ours, or binary.
-        shape: `variant`, `array`, `map` or `binary`; but for `array` and `binary`, the last value of a repeated key.
+        shape: `variant`, `array`, `map` or `binary`; except for `array` and `binary`, the last value of a repeated key.
 
     Raises:
-        InvalidOptionError: the shape is none of these.
+        InvalidOptionError: the shape is unknown.
     """
     from pyspark.sql import functions as sf
 
     if shape not in ("variant", "array", "map", "binary"):
-        raise InvalidOptionError(f"{shape!r} is no shape of headers", advice="Use variant, array, map or binary")
+        raise InvalidOptionError(f"{shape!r} is not a shape of headers", advice="Use variant, array, map or binary")
     rows = RowShape(("headers",), shape)
     column = sf.col(col) if isinstance(col, str) else col
     return arrow_function(_decoding(rows), spark_schema(rows))(column)["headers"]
@@ -101,13 +101,13 @@ def message_decode(col: Column | str, dialect: str) -> Column:
 
     Args:
         col: BINARY; null gives null.
-        dialect: How the messages are spelled there: `binary` (sent or stored), `binary-first`, `json`, `kip82`, `replicate`.
+        dialect: The messages' dialect: `binary` (sent or stored), `binary-first`, `json`, `kip82`, `replicate`.
 
     Raises:
-        InvalidOptionError: the dialect is not known.
+        InvalidOptionError: the dialect is unknown.
     """
     if dialect not in _READABLE:
-        raise InvalidOptionError(f"{dialect!r} is no dialect of a column", advice=f"Use {', '.join(_READABLE)}")
+        raise InvalidOptionError(f"{dialect!r} is not a dialect of a column", advice=f"Use {', '.join(_READABLE)}")
     return arrow_function(_messages_of(dialect), _MESSAGES)(col)
 
 
@@ -124,7 +124,7 @@ def payload_checksum(col: Column | str) -> Column:
 
 
 def register_functions(spark: SparkSession) -> None:
-    """Make the SQL functions headers_decode, headers_encode and message_decode_<dialect> in a session.
+    """Register the SQL functions headers_decode, headers_encode and message_decode_<dialect> in a session.
 
     Args:
         spark: The session, also one of Spark Connect.
@@ -153,7 +153,7 @@ def _decoding(shape: RowShape) -> Callable[[pa.Array], pa.Array]:
         if pa.types.is_list(headers.type):
             builder = BlockBuilder(len(headers))
             add_array(builder, headers)
-            return decoder.columns_of(len(headers), VariedColumn(*builder.build()))
+            return decoder.columns_of(len(headers), VariableColumn(*builder.build()))
         if pa.types.is_binary(headers.type) or pa.types.is_large_binary(headers.type):
             return decoder.columns_of(len(headers), varied(headers))
         raise InvalidOptionError(

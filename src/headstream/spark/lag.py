@@ -1,11 +1,11 @@
-"""LagListener: how far behind streaming queries are, partition by partition, for whoever watches over them.
+"""LagListener: how far behind streaming queries are, partition by partition, for monitoring.
 
     lag = LagListener(lambda lags: print(max(each.lag for each in lags)))
     spark.streams.addListener(lag)
     ...
-    lag.metrics_text()          OpenMetrics, as Prometheus and others scrape it; serve it as you serve others
+    lag.metrics_text()          OpenMetrics, as Prometheus and others scrape it
 
-Spark hands on where a source ends (latestOffset) and what a batch has read of it (endOffset) with every progress; the
+Spark reports the end of a source (latestOffset) and the end of a batch (endOffset) with every progress; the
 difference is the lag. It works for this source, and for Spark's own Kafka source, whose offsets have the same form.
 """
 
@@ -25,13 +25,13 @@ from pyspark.sql.streaming.listener import (
     StreamingQueryListener,
 )
 
-from headstream.spark.offsets import Place, read_positions
+from headstream.spark.source.offsets import TopicPartition, read_positions
 
 __all__ = ["LagListener", "PartitionLag", "read_lags"]
 
 _METRICS: Final = (
     ("headstream_source_lag", "gauge", "Offsets that a query has not read yet."),
-    ("headstream_source_offset", "gauge", "Where a query reads on."),
+    ("headstream_source_offset", "gauge", "The next offset that a query reads."),
     ("headstream_source_end_offset", "gauge", "Where the partition ends."),
 )
 _ROWS: Final = ("headstream_source_rows", "counter", "Rows that a query has read.")
@@ -44,14 +44,14 @@ _OFFSETS: Final = (
 
 @dataclass(frozen=True, slots=True)
 class PartitionLag:
-    """How far behind a query is in one partition.
+    """The lag of a query in one partition.
 
     Args:
-        query: The query's name, or its id where it has none.
+        query: The query's name, or its id without a name.
         topic: The topic, `stream/topic`.
         partition: The partition's number.
-        offset: Where the query reads on.
-        end_offset: Where the partition ends.
+        offset: The next offset that the query reads.
+        end_offset: The partition's end.
     """
 
     query: str
@@ -62,13 +62,13 @@ class PartitionLag:
 
     @property
     def lag(self) -> int:
-        """Offsets that are still to be read."""
+        """Number of unread offsets."""
         return max(0, self.end_offset - self.offset)
 
 
 @dataclass(slots=True)
 class _Query:
-    """What is known of a query that runs."""
+    """State of a running query."""
 
     name: str
     lags: list[PartitionLag]
@@ -77,23 +77,23 @@ class _Query:
 
 
 def read_lags(progress: Mapping[str, Any]) -> list[PartitionLag]:
-    """Return the lag of each partition that a query reads, from one of its progress reports.
+    """Return the lag of each partition of a query, from one of its progress reports.
 
     Args:
-        progress: A StreamingQueryProgress as JSON's values; sources that have no such offsets are left out.
+        progress: A StreamingQueryProgress as JSON's values; sources without such offsets are skipped.
     """
     query = str(progress.get("name") or progress["id"])
     return [
-        PartitionLag(query, *place, read[place], end)
+        PartitionLag(query, *partition, read[partition], end)
         for source in progress.get("sources", ())
         for read, latest in [(_positions(source.get("endOffset")), _positions(source.get("latestOffset")))]
-        for place, end in sorted(latest.items())
-        if place in read
+        for partition, end in sorted(latest.items())
+        if partition in read
     ]
 
 
 class LagListener(StreamingQueryListener):
-    """Keeps the lag of every streaming query of a session; hand it to spark.streams.addListener().
+    """Records the lag of every streaming query of a session; pass it to spark.streams.addListener().
 
     Args:
         on_lag: Called with the lags of a query after each of its batches, on a thread of Spark's; or None.
@@ -111,18 +111,18 @@ class LagListener(StreamingQueryListener):
             return [lag for query in self._queries.values() for lag in query.lags]
 
     def metrics_text(self) -> str:
-        """Return what is known as OpenMetrics text, to be served as `application/openmetrics-text; version=1.0.0`."""
+        """Return the metrics as OpenMetrics text, to be served as `application/openmetrics-text; version=1.0.0`."""
         with self._lock:
             queries = list(self._queries.values())
             return "".join(f"{line}\n" for line in _metric_lines(queries))
 
     def onQueryStarted(self, event: QueryStartedEvent) -> None:  # noqa: N802
-        """Begin to count for a query."""
+        """Add a query."""
         with self._lock:
             self._queries[str(event.runId)] = _Query(str(event.name or event.id), [])
 
     def onQueryProgress(self, event: QueryProgressEvent) -> None:  # noqa: N802
-        """Take in how far a query has come."""
+        """Record the progress of a query."""
         progress = json.loads(event.progress.json)
         lags = read_lags(progress)
         with self._lock:
@@ -130,27 +130,27 @@ class LagListener(StreamingQueryListener):
             query.lags = lags
             for source in progress["sources"]:
                 start, end = _positions(source.get("startOffset")), _positions(source.get("endOffset"))
-                if start:  # Spark does not say where the first batch began
+                if start:  # Spark does not report where the first batch began
                     query.rows += int(source.get("numInputRows") or 0)
-                    query.offsets += sum(max(0, end[place] - start.get(place, 0)) for place in end)
+                    query.offsets += sum(max(0, end[partition] - start.get(partition, 0)) for partition in end)
         if self._on_lag is not None and lags:
             self._on_lag(lags)
 
     def onQueryIdle(self, event: QueryIdleEvent) -> None:  # noqa: N802
-        """Nothing: what was known still holds."""
+        """Do nothing: the last progress is still valid."""
 
     def onQueryTerminated(self, event: QueryTerminatedEvent) -> None:  # noqa: N802
-        """Forget a query that has ended."""
+        """Remove a query that has ended."""
         with self._lock:
             self._queries.pop(str(event.runId), None)
 
 
-def _positions(offset: Any) -> dict[Place, int]:
-    """Return the offsets that a source's JSON holds for each partition; none where it has another form."""
+def _positions(offset: Any) -> dict[TopicPartition, int]:
+    """Return the offsets in a source's JSON for each partition; empty if it has another form."""
     if not isinstance(offset, Mapping):
         return {}
     try:
-        return read_positions({topic: places for topic, places in offset.items() if topic != "identity"})
+        return read_positions({topic: partitions for topic, partitions in offset.items() if topic != "identity"})
     except (ValueError, TypeError):
         return {}
 

@@ -1,7 +1,7 @@
-"""What users get for tests of their own.
+"""Tools for users' own tests.
 
-A simulated source database (`source_database` tells how to use it): seeded history, Replicate's messages of it, hostile
-delivery, and the true final state to compare with. A real Kafka broker, started from its jars (`kafka_broker`), and a real
+A simulated source database (see `source_database`): seeded history, its Replicate messages, disordered delivery, and the true
+final state to compare with. A real Kafka broker, started from its jars (`kafka_broker`), or several (`kafka_cluster`), and a real
 Headstream server on free ports (`server`), both also as pytest fixtures (`fixtures`).
 """
 
@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING, Any
 from headstream.testing.delivery import delay, repeat, shuffle, split
 from headstream.testing.digests import canonical_value, digest_rows
 from headstream.testing.kafka_broker import KafkaBroker
+from headstream.testing.kafka_cluster import KafkaCluster
 from headstream.testing.shop_tables import SHOP_TABLES
 from headstream.testing.source_capture import CaptureOptions, SourceMessage
 from headstream.testing.source_database import SourceDatabase
@@ -28,6 +29,7 @@ __all__ = [
     "SHOP_TABLES",
     "CaptureOptions",
     "KafkaBroker",
+    "KafkaCluster",
     "LocalServer",
     "RowVersion",
     "SourceChange",
@@ -46,7 +48,7 @@ __all__ = [
 
 
 def __getattr__(name: str) -> Any:
-    """Import what needs the libraries of headstream[server] when it is asked for."""
+    """Import names that need the libraries of headstream[server] on first access."""
     if name in ("LocalServer", "server"):
         from headstream.testing import local_server
 

@@ -1,4 +1,4 @@
-"""BrokenLinks: a way to a server on which connections break at any byte, and answers come late or never."""
+"""BrokenLinks: a TCP proxy that cuts connections at any byte, and delays or drops responses."""
 
 from __future__ import annotations
 
@@ -22,10 +22,10 @@ class BrokenLinks:
     """Forwards connections to a port of this machine; use it in a `with` statement.
 
     Args:
-        port: Where to.
-        seed: What decides which connection breaks, and when.
-        break_chance: How likely a piece of bytes is the last one of its connection: cut short, or followed by nothing.
-        longest_delay_s: How late a piece comes at most, seconds.
+        port: The target port.
+        seed: Decides which connections break, and when.
+        break_chance: Probability that a chunk is its connection's last: truncated, or followed by nothing.
+        longest_delay_s: Maximum delay of a chunk, seconds.
     """
 
     def __init__(self, port: int, seed: int, *, break_chance: float, longest_delay_s: float) -> None:
@@ -68,7 +68,7 @@ class BrokenLinks:
             self._begin(self._forward, client, server)
 
     def _forward(self, client: socket.socket, server: socket.socket) -> None:
-        """Forward both ways, until one end closes or chance breaks the connection."""
+        """Forward in both directions until one end closes or the connection is broken at random."""
         try:
             while True:
                 ready, _, _ = select.select([client, server], [], [], _LOOK_S)
@@ -92,7 +92,7 @@ class BrokenLinks:
                 self._end(link)
 
     def _decide(self, size: int) -> tuple[bool, float, int]:
-        """Return whether a piece is its connection's last, how late it comes, and how many bytes of it come."""
+        """Return whether a chunk is its connection's last, its delay, and how many of its bytes are forwarded."""
         with self._lock:
             if self._is_calm:
                 return False, 0.0, size
@@ -108,7 +108,7 @@ class BrokenLinks:
         link.close()
 
     def cut(self) -> None:
-        """Break all connections there are now."""
+        """Break all current connections."""
         with self._lock:
             links = list(self._links)
             self.breaks += len(links) // 2
@@ -116,8 +116,8 @@ class BrokenLinks:
             with suppress(OSError):
                 link.shutdown(socket.SHUT_RDWR)
 
-    def calm(self) -> None:
-        """Break no connection from now on."""
+    def stop_breaking(self) -> None:
+        """Break no more connections."""
         self._is_calm = True
 
     def __exit__(self, kind: type[BaseException] | None, error: BaseException | None, traceback: TracebackType | None) -> None:

@@ -1,15 +1,15 @@
-"""Generated histories of damage: a compacted partition whose files are cut, altered and lost, checked against a model.
+"""Generated histories of damage: a compacted partition with truncated, altered and lost files, checked against a model.
 
-A history is a row of steps that a seed decides: appends of keyed batches, new segments, compaction passes, kills of those at
-any operation, opening by a writer, repair, verification, reads from the beginning and by a consumer that goes on; damage to
-any file of up to three segments, and the damaged files put back from a copy. What is promised:
+A history is a sequence of steps chosen by a seed: appends of keyed batches, new segments, compaction passes, kills of those
+at any operation, opening by a writer, repair, verification, reads from the beginning and by a consumer that continues;
+damage to any file of up to three segments, and restoring the damaged files from a copy. The guarantees checked:
 
-    no silent loss     a reader gets each key's last message, or is told of a range of offsets that holds it
-    nothing wrong      what is read is what was sent, in ascending order; no key comes back that was removed
-    no false alarm     without damage readers are told of none, and verification finds none
-    verification       finds damage wherever readers are told of some
-    compaction         touches no damaged segment: put back, its messages are there again
-    repair             restores what the messages prove: an index that was cut, altered or deleted
+    no silent loss     a reader gets each key's last message, or an error whose range of offsets contains it
+    no wrong data      read messages are those sent, in ascending order; no removed key reappears
+    no false alarm     without damage, reads raise no error and verification has no findings
+    verification       finds damage whenever reads raise errors
+    compaction         changes no damaged segment: once restored, its messages are readable again
+    repair             rebuilds what the messages determine: an index that was truncated, altered or deleted
 """
 
 from __future__ import annotations
@@ -22,12 +22,12 @@ from typing import ClassVar, Final
 
 from headstream.codec.binary import encode_sent
 from headstream.errors import CorruptLogError
-from headstream.log.closed_segments import finish_pass
+from headstream.log.checks.partition_verification import verify_partition
+from headstream.log.checks.repair import repair_partition
 from headstream.log.compaction_pass import CompactionPass
-from headstream.log.partition import Partition
-from headstream.log.partition_verification import verify_partition
-from headstream.log.repair import repair_partition
-from headstream.log.segment_removal import open_index
+from headstream.log.partition.closed_segments import finish_pass
+from headstream.log.partition.partition import PartitionWriter
+from headstream.log.partition.segment_removal import open_index
 from headstream.model.message import Message
 from headstream.segments.files import BufferPool
 from headstream.segments.layout import (
@@ -38,9 +38,9 @@ from headstream.segments.layout import (
     log_suffix,
     segment_path,
 )
+from headstream.testing.damage_reading import Content, ReadResult, read_past_damage
 from headstream.testing.faulty_files import FaultyFiles, Killed
 from headstream.testing.segment_damage import KINDS, LOST, damage_segment
-from headstream.testing.told_reading import Content, Reading, read_told
 
 __all__ = ["DamageHistory"]
 
@@ -51,21 +51,21 @@ _MOST_DAMAGED: Final = 3
 
 @dataclass(slots=True)
 class _Damage:
-    """What was done to a segment, and what its files were before."""
+    """Damage to a segment, with its original files."""
 
     base: int
     what: str
     before: dict[str, bytes]
     is_provable: bool
-    """Whether the messages are whole, so that repair can build the index again."""
+    """Whether the messages are intact, so that repair can rebuild the index."""
 
 
 class DamageHistory:
-    """One history; run() raises AssertionError at the first thing that is not as promised.
+    """One history; run() raises AssertionError at the first broken guarantee.
 
     Args:
-        seed: What decides it.
-        steps: How many steps it has.
+        seed: Determines the history.
+        steps: Number of steps.
     """
 
     OPTION: ClassVar = " --damage"
@@ -79,17 +79,17 @@ class DamageHistory:
         self._sent: dict[int, Content] = {}
         self._end = 0
         self._lost: list[tuple[int, int]] = []
-        """Ranges that repair has given up, with the newest segment's files missing."""
+        """Ranges that repair has abandoned, with the newest segment's files missing."""
         self._damages: list[_Damage] = []
         self._position = 0
         self._count = 0
         self._null_before_us = 0
-        self._partition: Partition | None = None
+        self._partition: PartitionWriter | None = None
         self.trail: list[str] = []
-        """What has happened, step by step."""
+        """The steps so far, as text."""
 
     def run(self) -> None:
-        """Go through the history and check it at every step that looks."""
+        """Run the history, with checks after every step that reads."""
         self._files.make_directory(_PLACE)
         self._open()
         actions: list[tuple[int, Callable[[], None]]] = [
@@ -112,7 +112,7 @@ class DamageHistory:
     def _note(self, text: str) -> None:
         self.trail.append(text)
 
-    # -- what a writer does ---------------------------------------------------------------------------------
+    # -- the writer's steps ---------------------------------------------------------------------------------
 
     def _append(self) -> None:
         partition = self._partition
@@ -138,7 +138,7 @@ class DamageHistory:
             self._partition.roll()
 
     def _open(self) -> None:
-        """Open the partition as another process would, where it can be."""
+        """Open the partition as another process would, if it can be opened."""
         self._note("another process opens the log")
         if self._partition is not None:
             with suppress(CorruptLogError):
@@ -147,7 +147,7 @@ class DamageHistory:
         is_lost = any(damage.what == "newest lost" for damage in self._damages)
         try:
             finish_pass(_PLACE, self._files)
-            self._partition = Partition(_PLACE, self._files, wide=True, segment_bytes=self._segment_bytes)
+            self._partition = PartitionWriter(_PLACE, self._files, wide=True, segment_bytes=self._segment_bytes)
         except CorruptLogError as error:
             self._note(f"  {error.what}")
             if not is_lost:
@@ -157,7 +157,7 @@ class DamageHistory:
             assert self._partition.end_offset == self._end, f"it ends at {self._partition.end_offset}, not {self._end}"
 
     def _compact(self) -> None:
-        """Run a pass, which may be killed; what it has not proved whole it leaves."""
+        """Run a compaction pass, possibly killed; it skips segments that it cannot verify."""
         if self._partition is None:
             return
         before = {damage.base: self._content(damage.base) for damage in self._damages}
@@ -166,7 +166,7 @@ class DamageHistory:
             self._null_before_us = max(self._null_before_us, self._count - self._rng.choice([0, 5, 30]))
         is_killed = self._rng.random() < 0.3
         if is_killed:
-            self._files.dies_in = self._rng.randint(1, 120)
+            self._files.killed_in = self._rng.randint(1, 120)
         self._note(f"a pass{' that may be killed' if is_killed else ''}, null payloads before {self._null_before_us} go")
         try:
             CompactionPass(
@@ -187,18 +187,18 @@ class DamageHistory:
             self._open()
 
     def _drop_rewritten(self, before: dict[int, dict[str, bytes]]) -> None:
-        """Take a damage for none that a pass has seen through: what it has written must do without the copy."""
+        """Forget damage that a pass has rewritten: the segment no longer needs the copy."""
         after = {damage.base: self._content(damage.base) for damage in self._damages}
         rewritten = [
             damage
             for damage in self._damages
             if any(after[damage.base].get(path) != data for path, data in before[damage.base].items())
-        ]  # beside these, a pass that was killed may have left more
+        ]  # a killed pass may have left more files beside these
         for damage in rewritten:
             self._note(f"  {damage.base} ({damage.what}) was rewritten")
             self._damages.remove(damage)
 
-    # -- what happens to it ---------------------------------------------------------------------------------
+    # -- damage ---------------------------------------------------------------------------------------------
 
     def _content(self, base: int) -> dict[str, bytes]:
         """Return a segment's files."""
@@ -223,7 +223,7 @@ class DamageHistory:
         file.write_at(data, 0)
 
     def _damage(self) -> None:
-        """Damage one closed segment that is whole, and none beside one that is lost: that would be two faults in one place."""
+        """Damage one intact closed segment, but none next to a lost one: that would be two faults at one place."""
         bases = base_offsets(self._names())
         closed = [base for base in bases[:-1] if all(damage.base != base for damage in self._damages)]
         if not closed or len(self._damages) >= _MOST_DAMAGED:
@@ -233,7 +233,7 @@ class DamageHistory:
         logs = [generation for other, generation in log_offsets(self._names()) if other == base]
         index, data = segment_path(_PLACE, base, INDEX_SUFFIX), segment_path(_PLACE, base, log_suffix(logs[-1]))
         if len(logs) != 1 or len(files) != 2:
-            return  # a killed pass has left something: opening the log decides which file holds
+            return  # a killed pass has left files: opening the log decides which one is valid
         place = bases.index(base)
         is_beside_lost = any("lost" in damage.what for damage in self._damages)
         kinds = list(KINDS)
@@ -252,7 +252,7 @@ class DamageHistory:
                 self._partition.close()
 
     def _lose_newest(self) -> None:
-        """Lose both files of the newest segment, which another follows in no index."""
+        """Lose both files of the newest segment, which no other index refers to."""
         bases = base_offsets(self._names())
         if self._partition is None or self._damages or len(bases) < 2 or bases[-1] == self._end:
             return
@@ -268,7 +268,7 @@ class DamageHistory:
         self._open()
 
     def _leave_strays(self) -> None:
-        """Leave files that look like segments where none can be."""
+        """Create files named like segments at offsets where there cannot be one."""
         if self._partition is None:
             return
         self._partition.close()
@@ -282,13 +282,13 @@ class DamageHistory:
         repair_partition(_PLACE, self._files, self._position)
 
     def _is_sealed(self, base: int) -> bool:
-        """Return whether an index says where the next segment begins: one that was built again for a compacted one does not."""
+        """Return whether an index records where the next segment begins: a rebuilt one of a compacted segment does not."""
         index = open_index(_PLACE, base, self._files)
         assert index is not None
         return index.seal is not None
 
     def _put_back(self) -> None:
-        """Put a damaged segment's files back, as from a copy."""
+        """Restore a damaged segment's files from the copy."""
         if not self._damages:
             return
         damage = self._damages.pop(self._rng.randrange(len(self._damages)))
@@ -301,7 +301,7 @@ class DamageHistory:
         self._open()
 
     def _repair(self) -> None:
-        """Repair; what the messages prove is whole then."""
+        """Repair the partition; whatever the messages determine must be intact afterwards."""
         if self._partition is not None:
             self._partition.close()
             self._partition = None
@@ -326,7 +326,7 @@ class DamageHistory:
         self._note(f"verify: {len(found)} findings")
         if not self._damages and not self._lost:
             assert not found, f"verification finds damage where there is none: {found}"
-        assert found or not self._read(0).told, "readers are told of damage, and verification finds none"
+        assert found or not self._read(0).unreadable, "reads raise errors about damage, but verification finds none"
         if any(damage.what == "newest lost" for damage in self._damages):
             assert found, "verification does not see that the newest segment is lost"
 
@@ -337,25 +337,25 @@ class DamageHistory:
         newest = {sent.key: offset for offset, sent in self._sent.items()}
         for offset, sent in read.messages.items():
             last = newest[sent.key]
-            if last > offset and last not in read.messages and not read.tells(last) and not self._is_given_up(last):
+            if last > offset and last not in read.messages and not read.is_unreadable(last) and not self._is_given_up(last):
                 raise AssertionError(f"key {sent.key!r} is back at offset {offset}, its newest message was at {last}")
 
     def _read_on(self) -> None:
-        """Read as a consumer does that goes on where it has committed."""
+        """Read as a consumer that continues from its committed offset."""
         read = self._read(self._position)
         self._note(f"a consumer reads on from {self._position}")
-        end = max([self._position, *(offset + 1 for offset in read.messages), *(end for _, end in read.told)])
+        end = max([self._position, *(offset + 1 for offset in read.messages), *(end for _, end in read.unreadable)])
         self._check(read, self._position, end)
         self._position = end
 
-    def _read(self, from_offset: int) -> Reading:
-        reading = read_told(self._files, _PLACE, from_offset, self._rng)
+    def _read(self, from_offset: int) -> ReadResult:
+        reading = read_past_damage(self._files, _PLACE, from_offset, self._rng)
         if not self._damages and not self._lost:
-            assert not reading.told, f"readers are told of damage where there is none: {reading.told}"
+            assert not reading.unreadable, f"reads raise errors where there is no damage: {reading.unreadable}"
         return reading
 
-    def _check(self, read: Reading, begin: int, end: int | None = None) -> None:
-        """Compare what was read with what was sent."""
+    def _check(self, read: ReadResult, begin: int, end: int | None = None) -> None:
+        """Compare the read messages with those sent."""
         for offset, sent in read.messages.items():
             assert self._sent.get(offset) == sent, f"offset {offset} is {sent}, not {self._sent.get(offset)}"
         newest = {sent.key: offset for offset, sent in self._sent.items()}
@@ -363,12 +363,12 @@ class DamageHistory:
             if not begin <= offset < (self._end if end is None else end) or self._is_given_up(offset):
                 continue
             is_gone = self._sent[offset].payload is None and offset not in read.messages
-            if is_gone or offset in read.messages or read.tells(offset):
+            if is_gone or offset in read.messages or read.is_unreadable(offset):
                 continue
-            raise AssertionError(f"offset {offset} ({self._sent[offset]}) is lost, and readers are not told: {read.told}")
+            raise AssertionError(f"offset {offset} ({self._sent[offset]}) is lost without an error: {read.unreadable}")
 
     def _is_given_up(self, offset: int) -> bool:
-        """Return whether a message was lost with the newest segment: a writer and verification say so, until it is repaired."""
+        """Return whether a message was lost with the newest segment, which opening and verification report until repair."""
         if any(damage.what == "newest lost" and offset >= damage.base for damage in self._damages):
             return True
         return any(begin <= offset < end for begin, end in self._lost)

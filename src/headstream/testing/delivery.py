@@ -1,6 +1,6 @@
-"""Ways in which a log may deliver what a source sent: out of order, more than once, late, in any pieces.
+"""Simulated deliveries of a source's messages: reordered, repeated, delayed, split into batches.
 
-All are pure functions of messages and a seed. Each works on any sequence; `delay` alone looks into the
+All are pure functions of messages and a seed. Each works on any sequence; only `delay` reads the
 messages. They combine: `split(repeat(shuffle(messages, seed=1), seed=2, fraction=0.1), 7, seed=3)`.
 """
 
@@ -20,15 +20,15 @@ _Item = TypeVar("_Item")
 
 
 def shuffle(messages: Iterable[_Item], *, seed: int, window: int | None = None) -> list[_Item]:
-    """Return the messages in another order, none lost.
+    """Return the messages in random order.
 
     Args:
         messages: Any.
         seed: The same seed gives the same order.
-        window: How far apart two messages may be and still change places, from 0; None: any order at all.
+        window: Maximum distance of two messages that can change places, from 0; None: any order.
 
     Raises:
-        InvalidInputError: a negative window.
+        InvalidInputError: the window is negative.
     """
     items, random = list(messages), Random(seed)
     if window is None:
@@ -36,21 +36,21 @@ def shuffle(messages: Iterable[_Item], *, seed: int, window: int | None = None) 
         return items
     if window < 0:
         raise InvalidInputError(f"a window of {window} messages", advice="Use 0 or more, or None for any order")
-    # Two messages change places only when their random shifts differ by more than their distance.
+    # Two messages change places only if their random shifts differ by more than their distance.
     places = [place + random.random() * (window + 1) for place in range(len(items))]
     return [items[place] for place in sorted(range(len(items)), key=places.__getitem__)]
 
 
 def repeat(messages: Iterable[_Item], *, seed: int, fraction: float = 0.1) -> list[_Item]:
-    """Return the messages in their order, some of them once more at a random later place.
+    """Return the messages in order, with some repeated at a random later place.
 
     Args:
         messages: Any.
         seed: The same seed repeats the same messages.
-        fraction: The share that comes twice, 0 to 1.
+        fraction: The share of repeated messages, 0 to 1.
 
     Raises:
-        InvalidInputError: a fraction out of its range.
+        InvalidInputError: the fraction is out of range.
     """
     if not 0 <= fraction <= 1:
         raise InvalidInputError(f"a fraction of {fraction}", advice="Use 0 to 1")
@@ -65,15 +65,15 @@ def repeat(messages: Iterable[_Item], *, seed: int, fraction: float = 0.1) -> li
 
 
 def split(messages: Iterable[_Item], count: int, *, seed: int | None = None) -> list[list[_Item]]:
-    """Return the messages in batches, in their order.
+    """Return the messages in batches, in order.
 
     Args:
         messages: Any.
-        count: How many batches, from 1; some may be empty.
-        seed: Where the cuts are, at random; None: batches of equal size, give or take one.
+        count: Number of batches, from 1; some can be empty.
+        seed: Seed of random cuts; None: batches of equal size, give or take one.
 
     Raises:
-        InvalidInputError: a count below 1.
+        InvalidInputError: the count is below 1.
     """
     if count < 1:
         raise InvalidInputError(f"{count} batches", advice="Use 1 or more")
@@ -93,16 +93,16 @@ def delay(
     by: int | None = None,
     role: Literal["data", "metadata"] | None = None,
 ) -> list[SourceMessage]:
-    """Return the messages with those of one table further behind.
+    """Return the messages with those of one table delayed.
 
     Args:
         messages: In any order.
         table: `schema.table`.
-        by: After how many other messages each comes than it would have, from 0; None: behind all others.
-        role: Only the table's data, or only its metadata; None: both.
+        by: Number of other messages by which each is delayed, from 0; None: to the end.
+        role: Delay only the table's data, or only its metadata; None: both.
 
     Raises:
-        InvalidInputError: a negative count.
+        InvalidInputError: the count is negative.
     """
     if by is not None and by < 0:
         raise InvalidInputError(f"a delay by {by} messages", advice="Use 0 or more, or None for the end")
@@ -110,5 +110,5 @@ def delay(
     distance = len(items) if by is None else by
     held = [message.table == table and role in (None, message.role) for message in items]
     places = [place + distance if late else place for place, late in enumerate(held)]
-    # Of two messages at one place the one that was held comes last, so that `by` others have gone before it.
+    # Of two messages at one place the delayed one comes last, so that `by` others precede it.
     return [items[place] for place in sorted(range(len(items)), key=lambda place: (places[place], held[place]))]

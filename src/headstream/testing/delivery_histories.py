@@ -1,15 +1,15 @@
-"""Histories of deliveries: producers and a group over connections that break, to a real server that is killed.
+"""Histories of deliveries: producers and a group over breaking connections, to a real server that is killed.
 
     python -m headstream.testing.delivery_histories --seeds 1000
 
-One seed decides the topic, who sends what in which way (TCP or HTTP, threads or asyncio, batches, time to deliver), where
-connections break and when the server is killed and started again. At the end the topic is read, and:
+One seed decides the topic, the producers (TCP or HTTP, threads or asyncio, batches, delivery timeout), where connections
+break, and when the server is killed and restarted. At the end the topic is read and checked:
 
-    told to be stored       is there once, where its receipt says
-    told not to be stored   is not there
-    in doubt                is there once or not
-    each producer's key     in the order of sending
-    the group               has got every message that is there, each from its place
+    receipt: stored       stored once, at the offset of the receipt
+    receipt: not stored   absent
+    outcome unknown       stored once or absent
+    each producer's key   in the order of sending
+    the group             has received every stored message, each from its offset
 """
 
 from __future__ import annotations
@@ -27,6 +27,7 @@ from typing import Final, TypeVar
 
 import click
 
+from headstream.client.producing import ProducerOptions
 from headstream.client.receipts import Receipt
 from headstream.connect import connect, connect_async
 from headstream.errors import HeadstreamError, OutcomeUnknownError, RebalancedError
@@ -39,17 +40,17 @@ __all__ = ["DeliveryHistory", "main", "run_history"]
 _TOPIC: Final = "arena/messages"
 _GROUP: Final = "readers"
 _TOLD_EACH: Final = 50
-"""So many histories between two signs of life of a campaign."""
+"""Histories between two progress lines of a campaign."""
 _T = TypeVar("_T")
 _LONGEST_DELAY_S: Final = 0.2
-_PATIENT_MS: Final = 600_000
+_LONG_TIMEOUT_MS: Final = 600_000
 _END_S: Final = 300.0
-"""Longer than anything may take: who waits longer hangs."""
+"""Longer than any operation takes: a longer wait means a hang."""
 
 
 @dataclass
 class _Sent:
-    """One message that send() has taken, and what its receipt said in the end."""
+    """A message accepted by send(), and its receipt."""
 
     producer: int
     number: int
@@ -62,8 +63,8 @@ class _Sent:
 
 
 @dataclass
-class _Plan:
-    """What one producer does."""
+class _HistoryPlan:
+    """The parameters of one producer."""
 
     number: int
     is_http: bool
@@ -86,8 +87,8 @@ class DeliveryHistory:
     """One history.
 
     Args:
-        seed: What decides it.
-        directory: An empty one.
+        seed: Determines the history.
+        directory: An empty directory.
     """
 
     def __init__(self, seed: int, directory: Path) -> None:
@@ -104,9 +105,9 @@ class DeliveryHistory:
         self._is_over = threading.Event()
         self.kills = self.breaks = self.count = self.doubts = self.repeats = 0
 
-    def _plan(self, number: int) -> _Plan:
+    def _plan(self, number: int) -> _HistoryPlan:
         chance = self._random
-        return _Plan(
+        return _HistoryPlan(
             number,
             is_http=chance.random() < 0.25,
             is_async=chance.random() < 0.3,
@@ -114,7 +115,7 @@ class DeliveryHistory:
             keys=chance.randint(1, 5),
             batch_count=chance.choice((1, 3, 10, 1000)),
             linger_ms=chance.choice((0, 0, 1, 5)),
-            delivery_timeout_ms=chance.choice((_PATIENT_MS, _PATIENT_MS, _PATIENT_MS, 150)),
+            delivery_timeout_ms=chance.choice((_LONG_TIMEOUT_MS, _LONG_TIMEOUT_MS, _LONG_TIMEOUT_MS, 150)),
             pauses=[chance.choice((0, 0, 0, 0.001, 0.004)) for _ in range(20)],
         )
 
@@ -122,7 +123,7 @@ class DeliveryHistory:
         """Run it.
 
         Raises:
-            AssertionError: something was not as promised.
+            AssertionError: a guarantee was broken.
         """
         server = KilledServer(self._directory)
         try:
@@ -173,9 +174,9 @@ class DeliveryHistory:
                 server.start()
 
     def _settle(self, *links: BrokenLinks) -> None:
-        """Wait until nothing is on its way any more of what producers have given up, which may still be stored."""
+        """Wait until the sends that producers have abandoned, which may still be stored, are no longer in flight."""
         for each in links:
-            each.calm()
+            each.stop_breaking()
             each.cut()
         self._is_over.wait(_LONGEST_DELAY_S + 0.1)
 
@@ -186,34 +187,34 @@ class DeliveryHistory:
             thread.join(max(0.0, until_s - time.monotonic()))
             assert not thread.is_alive(), f"{thread.name} hangs"
 
-    # -- who sends --------------------------------------------------------------------------------------------
+    # -- producers ----------------------------------------------------------------------------------------------
 
-    def _url(self, plan: _Plan, tcp: BrokenLinks, http: BrokenLinks) -> str:
+    def _url(self, plan: _HistoryPlan, tcp: BrokenLinks, http: BrokenLinks) -> str:
         scheme, port = ("http", http.port) if plan.is_http else ("headstream", tcp.port)
         return f"{scheme}://iggy:iggy@127.0.0.1:{port}?timeout_ms=2000"
 
-    def _send(self, plan: _Plan, tcp: BrokenLinks, http: BrokenLinks) -> None:
+    def _send(self, plan: _HistoryPlan, tcp: BrokenLinks, http: BrokenLinks) -> None:
         try:
             url = self._url(plan, tcp, http)
             if plan.is_async:
                 asyncio.run(self._send_async(plan, url))
             else:
                 self._send_in_thread(plan, url)
-        except Exception as error:  # looked at by the thread that checks
+        except Exception as error:  # checked by the main thread
             plan.raised.append(error)
 
-    def _options(self, plan: _Plan) -> dict[str, float]:
+    def _options(self, plan: _HistoryPlan) -> ProducerOptions:
         return {"batch_count": plan.batch_count, "linger_ms": plan.linger_ms, "delivery_timeout_ms": plan.delivery_timeout_ms}
 
-    def _send_in_thread(self, plan: _Plan, url: str) -> None:
+    def _send_in_thread(self, plan: _HistoryPlan, url: str) -> None:
         log = _until_connected(lambda: connect(url))
-        producer = _until_connected(lambda: log.producer(_TOPIC, **self._options(plan)))  # type: ignore[arg-type]
+        producer = _until_connected(lambda: log.producer(_TOPIC, **self._options(plan)))
         for number, key, pause_s in plan.messages():
             while True:
                 try:
                     receipt = producer.send(b"%d:%d" % (plan.number, number), key=b"%d-%d" % (plan.number, key))
                     break
-                except HeadstreamError as error:  # of earlier messages; this one was not taken
+                except HeadstreamError as error:  # of earlier messages; this one was not accepted
                     plan.raised.append(error)
             plan.sent.append(_Sent(plan.number, number, key, receipt))
             if pause_s:
@@ -225,9 +226,9 @@ class DeliveryHistory:
         self.repeats += producer.stats().repeated_count
         log.close()
 
-    async def _send_async(self, plan: _Plan, url: str) -> None:
+    async def _send_async(self, plan: _HistoryPlan, url: str) -> None:
         log = connect_async(url)
-        producer = log.producer(_TOPIC, **self._options(plan))  # type: ignore[arg-type]
+        producer = log.producer(_TOPIC, **self._options(plan))
         for _ in range(1000):
             try:
                 await producer.stats()
@@ -250,10 +251,10 @@ class DeliveryHistory:
             plan.raised.append(error)
         await log.close()
 
-    # -- who reads --------------------------------------------------------------------------------------------
+    # -- the group ----------------------------------------------------------------------------------------------
 
     def _read(self, tcp: BrokenLinks) -> None:
-        """Read for the group, through whatever breaks, until the history is over."""
+        """Read for the group, through every failure, until the history ends."""
         while not self._is_over.is_set():
             try:
                 with connect(f"headstream://iggy:iggy@127.0.0.1:{tcp.port}?timeout_ms=2000") as log:
@@ -266,7 +267,7 @@ class DeliveryHistory:
             except (HeadstreamError, RebalancedError):
                 self._is_over.wait(0.02)
 
-    # -- what is checked ----------------------------------------------------------------------------------------
+    # -- checks -------------------------------------------------------------------------------------------------
 
     def _stored(self, server: KilledServer) -> list[Message]:
         with connect(f"headstream://iggy:iggy@127.0.0.1:{server.tcp_port}") as log:
@@ -288,9 +289,9 @@ class DeliveryHistory:
             in_doubt = {bytes(message.payload or b"") for error in plan.raised for message in getattr(error, "in_doubt", ())}
             for sent in plan.sent:
                 self._check_message(sent, places.get(sent.payload), in_doubt)
-            if plan.delivery_timeout_ms == _PATIENT_MS:
+            if plan.delivery_timeout_ms == _LONG_TIMEOUT_MS:
                 failed = [sent.payload for sent in plan.sent if sent.receipt.error is not None]
-                assert not failed, f"given up within {_PATIENT_MS} ms: {failed[:10]}: {plan.raised[:1]}"
+                assert not failed, f"timed out within {_LONG_TIMEOUT_MS} ms: {failed[:10]}: {plan.raised[:1]}"
             for key in range(plan.keys):
                 prefix = b"%d:" % plan.number
                 found = [m.payload or b"" for m in stored if m.key == b"%d-%d" % (plan.number, key)]
@@ -300,33 +301,35 @@ class DeliveryHistory:
 
     def _check_message(self, sent: _Sent, place: tuple[int | None, int | None, int | None] | None, in_doubt: set[bytes]) -> None:
         receipt = sent.receipt
-        assert receipt.is_done, f"{sent.payload!r} is neither stored nor given up"
+        assert receipt.is_done, f"{sent.payload!r} is neither stored nor timed out"
         if receipt.error is None:
             assert place is not None, f"{sent.payload!r} is lost: {receipt!r}"
-            told = receipt.partition, receipt.offset, receipt.timestamp
-            assert place == told, f"{sent.payload!r} is at {place}, its receipt says {told}"
+            reported = receipt.partition, receipt.offset, receipt.timestamp
+            assert place == reported, f"{sent.payload!r} is at {place}, its receipt says {reported}"
         elif isinstance(receipt.error, OutcomeUnknownError):
-            assert sent.payload in in_doubt, f"{sent.payload!r} is not named in doubt"
+            assert sent.payload in in_doubt, f"{sent.payload!r} is not listed as unknown outcome"
             self.doubts += 1
         else:
-            assert sent.payload not in in_doubt, f"{sent.payload!r} is named in doubt, its receipt says {receipt.error}"
-            assert place is None, f"{sent.payload!r} is stored, and told not to be: {receipt.error}"
+            assert sent.payload not in in_doubt, (
+                f"{sent.payload!r} is listed as unknown outcome, its receipt says {receipt.error}"
+            )
+            assert place is None, f"{sent.payload!r} is stored, but its receipt says it is not: {receipt.error}"
 
     def _check_group(self, stored: list[Message], readers: list[threading.Thread]) -> None:
-        """Wait until the group has got everything, and look at where it came from."""
+        """Wait until the group has received everything, and check the offsets."""
         wanted = {message.payload for message in stored}
         until_s = time.monotonic() + _END_S
         while not wanted <= {message.payload for message in list(self._seen)}:
             missing = wanted - {message.payload for message in list(self._seen)}
-            assert time.monotonic() < until_s, f"the group never got {sorted(map(str, missing))[:10]}"
+            assert time.monotonic() < until_s, f"the group never received {sorted(map(str, missing))[:10]}"
             self._is_over.wait(0.01)
         self._is_over.set()
         self._join(readers)
         extra = {message.payload for message in self._seen} - wanted
-        assert not extra, f"the group got what is not stored: {sorted(map(str, extra))[:10]}"
+        assert not extra, f"the group received messages that are not stored: {sorted(map(str, extra))[:10]}"
         places = {message.payload: (message.partition, message.offset) for message in stored}
         for message in self._seen:
-            assert places[message.payload] == (message.partition, message.offset), f"{message.payload!r} came from elsewhere"
+            assert places[message.payload] == (message.partition, message.offset), f"{message.payload!r} has another offset"
 
 
 def _until_connected(make: Callable[[], _T]) -> _T:
@@ -342,10 +345,10 @@ def run_history(seed: int) -> DeliveryHistory:
     """Run one history in a directory of its own, and return it.
 
     Args:
-        seed: What decides it.
+        seed: Determines the history.
 
     Raises:
-        AssertionError: something was not as promised; the message tells the seed.
+        AssertionError: a guarantee was broken; the message includes the seed.
     """
     with tempfile.TemporaryDirectory(prefix="deliveries-", ignore_cleanup_errors=True) as directory:
         history = DeliveryHistory(seed, Path(directory) / "log")
@@ -358,10 +361,10 @@ def run_history(seed: int) -> DeliveryHistory:
 
 
 @click.command()
-@click.option("--seeds", type=click.IntRange(1), default=1000, show_default=True, help="How many histories.")
-@click.option("--from", "first", type=click.IntRange(0), default=0, show_default=True, help="The first one's seed.")
+@click.option("--seeds", type=click.IntRange(1), default=1000, show_default=True, help="Number of histories.")
+@click.option("--from", "first", type=click.IntRange(0), default=0, show_default=True, help="Seed of the first history.")
 def main(seeds: int, first: int) -> None:
-    """Send through breaking connections to a server that is killed; ends at the first seed that breaks a promise."""
+    """Send over breaking connections to a server that is killed; stops at the first seed that breaks a guarantee."""
     totals: Counter[str] = Counter()
     for seed in range(first, first + seeds):
         try:
@@ -371,11 +374,11 @@ def main(seeds: int, first: int) -> None:
         for name in ("kills", "breaks", "count", "doubts", "repeats"):
             totals[name] += getattr(history, name)
         if (seed + 1 - first) % _TOLD_EACH == 0:
-            click.echo(f"{seed + 1 - first} histories kept every promise", err=True)
+            click.echo(f"{seed + 1 - first} histories passed", err=True)
     click.echo(
-        f"{seeds} histories, seeds {first} to {first + seeds - 1}: every promise kept. {totals['count']} messages stored, "
-        f"{totals['kills']} kills, {totals['breaks']} broken connections, {totals['repeats']} batches found again, "
-        f"{totals['doubts']} messages in doubt"
+        f"{seeds} histories, seeds {first} to {first + seeds - 1}: all passed. {totals['count']} messages stored, "
+        f"{totals['kills']} kills, {totals['breaks']} broken connections, {totals['repeats']} repeated batches recognized, "
+        f"{totals['doubts']} messages of unknown outcome"
     )
 
 

@@ -1,21 +1,21 @@
-"""One digest for a table, whoever reads it: the simulator, Arrow, Delta or Spark.
+"""A digest of a table that does not depend on its reader: the simulator, Arrow, Delta or Spark.
 
-Two tables have the same digest when they have the same rows with the same column names and values, in any order of rows and
-columns. A row is spelled as its columns in the order of their names, each as JSON text of the name, `:`
+Two tables have the same digest if they have the same rows with the same column names and values, in any order of rows and
+columns. A row is encoded as its columns in the order of their names, each as JSON text of the name, `:`
 and the value; rows are sorted and hashed with SHA-256, each followed by a line feed.
 
-    value                        spelling                                     so that
+    value                        encoding                                     so that
     None                         -
     bool                         T or F
-    int, Decimal                 # and the digits without idle zeros          5 = Decimal("5.00"), whatever the scale
-    float                        ~ and its hexadecimal spelling               0.0 = -0.0; a NaN is a NaN
+    int, Decimal                 # and the digits without redundant zeros     5 = Decimal("5.00"), whatever the scale
+    float                        ~ and its hexadecimal form                   0.0 = -0.0; all NaNs are equal
     str                          its JSON text
-    time                         as the text a table has it as: HH:MM:SS, and .mmm when those are not zero
+    time                         as its text in a table: HH:MM:SS, and .mmm unless zero
     bytes, bytearray, memoryview x and hexadecimal digits
     date                         d and YYYY-MM-DD
-    datetime                     t and UTC to the microsecond                 without a zone it is taken for UTC
+    datetime                     t and UTC to the microsecond                 without a time zone it is UTC
 
-Columns whose names begin with `_hs_` are bookkeeping and left out.
+Columns whose names begin with `_hs_` are internal and left out.
 """
 
 from __future__ import annotations
@@ -40,13 +40,13 @@ def digest_rows(rows: Iterable[Mapping[str, Any]], key_columns: Sequence[str]) -
 
     Args:
         rows: Mappings of column name to value, as pyarrow's `to_pylist` gives them, in any order.
-        key_columns: Columns that every row must have a value in.
+        key_columns: Columns that must not be null in any row.
 
     Returns:
         64 hexadecimal digits.
 
     Raises:
-        InvalidInputError: a row without its key, two rows of one key, or a value of a type no table has.
+        InvalidInputError: a row lacks its key, two rows have one key, or a value has an unsupported type.
     """
     spelled: dict[str, str] = {}
     names: dict[str, str] = {}
@@ -65,7 +65,7 @@ def digest_rows(rows: Iterable[Mapping[str, Any]], key_columns: Sequence[str]) -
             raise InvalidInputError(
                 f"two rows have the key {key}",
                 where=", ".join(key_columns),
-                advice="A table has one row a key: see how it came to two",
+                advice="A table has one row a key: check why there are two",
             )
         spelled[key] = ",".join(parts)
     digest = hashlib.sha256()
@@ -76,10 +76,10 @@ def digest_rows(rows: Iterable[Mapping[str, Any]], key_columns: Sequence[str]) -
 
 
 def canonical_value(value: object) -> str:
-    """Return the one spelling of a value, as the module's docstring draws it.
+    """Return the canonical encoding of a value, as in the module's docstring.
 
     Raises:
-        InvalidInputError: a value of another type.
+        InvalidInputError: the value's type is unsupported.
     """
     spell = _SPELLINGS.get(type(value))
     if spell is None:  # a subclass, such as pandas' Timestamp
@@ -87,7 +87,7 @@ def canonical_value(value: object) -> str:
             if isinstance(value, kind):
                 return _SPELLINGS[kind](value)
         raise InvalidInputError(
-            f"a {type(value).__name__} has no canonical spelling", advice="Digest the columns of plain types only"
+            f"a {type(value).__name__} has no canonical encoding", advice="Digest only columns of plain types"
         )
     return spell(value)
 

@@ -1,9 +1,9 @@
-"""Campaigns of histories of faults: many seeds, one after the other, until one breaks a promise.
+"""Campaigns of fault histories: many seeds in turn, until one breaks a guarantee.
 
     python -m headstream.testing.faulty_files --seeds 1000
 
-What a history is, and what it checks, is in fault_histories.py (partitions), log_histories.py (a whole log) and
-damage_histories.py (damaged files, compaction, repair and readers).
+fault_histories.py (partitions), log_histories.py (a whole log) and damage_histories.py (damaged files, compaction, repair and
+readers) define the histories and their checks.
 """
 
 from __future__ import annotations
@@ -28,12 +28,12 @@ def run_history(seed: int, steps: int = 120, kind: type[FaultHistory | DamageHis
     """Run one history.
 
     Args:
-        seed: What decides it.
-        steps: How many steps it has.
-        kind: Of partitions alone, of a whole log, or of damage.
+        seed: Determines the history.
+        steps: Number of steps.
+        kind: Histories of partitions only, of a whole log, or of damage.
 
     Raises:
-        AssertionError: something was not as promised; the message tells the seed and the last steps.
+        AssertionError: a guarantee was broken; the message includes the seed and the last steps.
     """
     history = kind(seed, steps)
     try:
@@ -47,15 +47,15 @@ def run_history(seed: int, steps: int = 120, kind: type[FaultHistory | DamageHis
 
 
 @click.command()
-@click.option("--seeds", type=click.IntRange(1), default=1000, show_default=True, help="How many histories.")
-@click.option("--from", "first", type=click.IntRange(0), default=0, show_default=True, help="The first one's seed.")
-@click.option("--steps", type=click.IntRange(1), default=120, show_default=True, help="Steps of each.")
-@click.option("--partitions", is_flag=True, help="Histories of partitions alone; without such an option each seed has all kinds.")
-@click.option("--damage", is_flag=True, help="Histories of damage, compaction and repair alone.")
+@click.option("--seeds", type=click.IntRange(1), default=1000, show_default=True, help="Number of histories.")
+@click.option("--from", "first", type=click.IntRange(0), default=0, show_default=True, help="Seed of the first history.")
+@click.option("--steps", type=click.IntRange(1), default=120, show_default=True, help="Steps of each history.")
+@click.option("--partitions", is_flag=True, help="Run only histories of partitions; the default is all kinds for each seed.")
+@click.option("--damage", is_flag=True, help="Run only histories of damage, compaction and repair.")
 def main(seeds: int, first: int, steps: int, *, partitions: bool, damage: bool) -> None:
-    """Drive a log and its partitions through generated histories of faults; ends at the first that breaks a promise."""
+    """Run generated fault histories on a log and its partitions; stops at the first that breaks a guarantee."""
     logger = logging.getLogger("headstream.log")
-    logger.disabled = True  # what it mends is told thousands of times
+    logger.disabled = True  # recovery logs thousands of lines
     try:
         kinds = [kind for kind, is_wanted in ((FaultHistory, partitions), (DamageHistory, damage)) if is_wanted] or _KINDS
         for seed, kind in itertools.product(range(first, first + seeds), kinds):
@@ -64,7 +64,7 @@ def main(seeds: int, first: int, steps: int, *, partitions: bool, damage: bool) 
         raise click.ClickException(str(error)) from error
     finally:
         logger.disabled = False
-    click.echo(f"{seeds} histories, seeds {first} to {first + seeds - 1}: every promise kept")
+    click.echo(f"{seeds} histories, seeds {first} to {first + seeds - 1}: all passed")
 
 
 if __name__ == "__main__":

@@ -1,16 +1,16 @@
-"""A file system in memory that does to a log what disks and kills do: seeded, for one thread.
+"""An in-memory file system that simulates disk faults and kills: seeded, for one thread.
 
-What a process sees and what is on the disk are two things, per file:
+Each file has the content that processes see and the content on the disk:
 
-    write, truncate   seen at once; on the disk only when synced
-    sync              what was written since the last one is on the disk
-    failed sync       what was written since is seen, and will never be on the disk: as Linux has it
-    kill              between any two operations, or half-way through a write; what was seen stays
-    power cut         of what was not synced, any part is there: each write whole, torn, as zeros or not at all, each new
-                      name or not; what was synced is there
+    write, truncate   visible at once; on the disk only when synced
+    sync              writes since the last sync are on the disk
+    failed sync       writes since the last sync are visible but will never be on the disk, as on Linux
+    kill              between any two operations, or half-way through a write; visible content remains
+    power failure     synced content remains; of unsynced writes any subset, each intact, torn, as zeros or missing, and
+                      each new name or not
 
-Run `python -m headstream.testing.faulty_files --seeds 1000 --from 0` to drive a log and its partitions through
-generated histories of it (fault_campaign.py; fault_histories.py and log_histories.py say what is checked).
+Run `python -m headstream.testing.faulty_files --seeds 1000 --from 0` to run generated fault histories on a log and its
+partitions (fault_campaign.py; fault_histories.py and log_histories.py define the checks).
 """
 
 from __future__ import annotations
@@ -26,12 +26,12 @@ __all__ = ["FaultyFile", "FaultyFiles", "Killed"]
 
 
 class Killed(BaseException):
-    """The process that used the files is dead; it is raised at its next operation, and at every other until revive()."""
+    """The simulated process was killed: raised at its next operation and all later ones until revive()."""
 
 
 @dataclass(slots=True)
-class _Change:
-    """A write, or a truncation where data is None, that is not on the disk yet."""
+class _PendingChange:
+    """A write, or a truncation if data is None, that is not on the disk yet."""
 
     position: int
     data: bytes | None
@@ -46,13 +46,13 @@ class _Change:
 
 @dataclass(slots=True, eq=False)
 class _Content:
-    """One file, whatever its name: what is seen, what is on the disk, and what lies between."""
+    """One file, whatever its name: visible content, content on the disk, and the pending changes."""
 
     seen: bytearray = field(default_factory=bytearray)
     durable: bytearray = field(default_factory=bytearray)
-    pending: list[_Change] = field(default_factory=list)
+    pending: list[_PendingChange] = field(default_factory=list)
 
-    def change(self, change: _Change) -> None:
+    def change(self, change: _PendingChange) -> None:
         change.apply(self.seen)
         self.pending.append(change)
 
@@ -62,7 +62,7 @@ class _Content:
         self.pending.clear()
 
     def fail_to_sync(self) -> None:
-        """Take what was written for written, though it is not: only truncations are still on their way."""
+        """Mark pending writes as written although they are not: only truncations stay pending."""
         self.pending = [change for change in self.pending if change.data is None]
 
     def cut_power(self, rng: random.Random) -> None:
@@ -77,14 +77,14 @@ class _Content:
         self.seen = bytearray(self.durable)
 
 
-def _torn(change: _Change, rng: random.Random) -> _Change:
-    """Return what reaches the disk of a write: mostly all of it, but a part, or its length alone, may be."""
+def _torn(change: _PendingChange, rng: random.Random) -> _PendingChange:
+    """Return the part of a write that reaches the disk: usually all, sometimes a part or only its length."""
     if change.data is None or rng.random() < 0.5:
         return change
     if rng.random() < 0.3:
-        return _Change(change.position, bytes(len(change.data)))
+        return _PendingChange(change.position, bytes(len(change.data)))
     begin, end = sorted(rng.randint(0, len(change.data)) for _ in range(2))
-    return _Change(change.position + begin, change.data[begin:end])
+    return _PendingChange(change.position + begin, change.data[begin:end])
 
 
 class FaultyFile:
@@ -96,7 +96,7 @@ class FaultyFile:
         self._path = path
 
     def read_into(self, buffer: memoryview, position: int) -> int:
-        """Fill a buffer from a byte position and return how many bytes came."""
+        """Fill a buffer from a byte position and return the bytes read."""
         self._files.step()
         if self._files.happens(self._files.read_faults):
             raise self._files.refuse(errno.EIO, "read a file", self._path)
@@ -105,32 +105,32 @@ class FaultyFile:
         return count
 
     def size_bytes(self) -> int:
-        """Return the file's present size."""
+        """Return the file's current size."""
         self._files.step()
         return len(self._content.seen)
 
     def write_at(self, data: bytes | bytearray | memoryview, position: int) -> None:
-        """Write all of the data at a byte position, or a part of it and then fail or die."""
+        """Write all of the data at a byte position, or a part of it before failing or being killed."""
         files, data = self._files, bytes(data)
         is_full = files.is_full and position + len(data) > len(self._content.seen)
-        if files.is_about_to_die():
-            self._content.change(_Change(position, data[: files.rng.randint(0, len(data))]))
+        if files.is_last_operation():
+            self._content.change(_PendingChange(position, data[: files.rng.randint(0, len(data))]))
         files.step()
         if is_full or files.happens(files.write_faults):
-            self._content.change(_Change(position, data[: files.rng.randint(0, len(data) - 1)]))
+            self._content.change(_PendingChange(position, data[: files.rng.randint(0, len(data) - 1)]))
             raise files.refuse(errno.ENOSPC if is_full else errno.EIO, "write to a file", self._path)
-        self._content.change(_Change(position, data))
+        self._content.change(_PendingChange(position, data))
 
     def truncate(self, size_bytes: int) -> None:
-        """Cut the file off behind so many bytes."""
+        """Truncate the file to so many bytes."""
         self._files.step()
-        self._content.change(_Change(size_bytes, None))
+        self._content.change(_PendingChange(size_bytes, None))
 
     def trim(self) -> None:
-        """Do nothing: room that is reserved changes nothing that can be read."""
+        """Do nothing: reserved space does not affect reads."""
 
     def sync(self) -> None:
-        """Bring what was written to the disk, or fail and lose it."""
+        """Sync writes to the disk, or fail and lose them."""
         self._files.step()
         if self._files.next_sync_fails:
             self._files.next_sync_fails = False
@@ -138,26 +138,30 @@ class FaultyFile:
             raise self._files.refuse(errno.EIO, "sync a file", self._path)
         self._content.sync()
 
+    def is_removed(self) -> bool:
+        """Return whether the file was removed, or replaced, since it was opened."""
+        return not self._files.has(self._path, self._content)
+
     def direct(self) -> None:
-        """Return None: what is written past this class would not fail."""
+        """Return None: writes to a descriptor would bypass the faults."""
 
     def close(self) -> None:
-        """Let go of the file: what is not synced stays so."""
+        """Close the file: unsynced writes stay unsynced."""
 
 
 class FaultyFiles:
-    """Files whose faults a seed decides; one thread.
+    """Files with faults decided by a seed; one thread.
 
     Args:
-        seed: Of everything that is left to chance.
+        seed: The seed of all random decisions.
 
     Attributes:
-        rng: Where chance comes from.
-        write_faults: How probable it is, 0 to 1, that a write stops half-way.
-        read_faults: How probable it is that a read fails.
-        is_full: Whether there is no room for a file to grow or to be made.
+        rng: The random generator.
+        write_faults: Probability, 0 to 1, that a write stops half-way.
+        read_faults: Probability, 0 to 1, that a read fails.
+        is_full: Whether the disk is full: no file can grow or be created.
         next_sync_fails: Whether the next sync of a file fails.
-        dies_in: The process is killed at this many operations from now; None for never.
+        killed_in: Operations until the process is killed; None for never.
     """
 
     def __init__(self, seed: int) -> None:
@@ -166,46 +170,46 @@ class FaultyFiles:
         self.read_faults = 0.0
         self.is_full = False
         self.next_sync_fails = False
-        self.dies_in: int | None = None
+        self.killed_in: int | None = None
         self._names: dict[str, _Content] = {}
         self._durable_names: dict[str, _Content] = {}
         self._pending_names: list[dict[str, _Content | None]] = []
         self._directories: dict[str, int] = {}
         self._changes = 0
 
-    # -- what happens to it ---------------------------------------------------------------------------------
+    # -- faults ---------------------------------------------------------------------------------------------
 
     def step(self) -> None:
-        """Count an operation, and raise Killed where it is the last."""
-        if self.dies_in is not None:
-            self.dies_in = max(0, self.dies_in - 1)
-            if self.dies_in == 0:
+        """Count an operation, and raise Killed if it is the last."""
+        if self.killed_in is not None:
+            self.killed_in = max(0, self.killed_in - 1)
+            if self.killed_in == 0:
                 raise Killed
 
-    def is_about_to_die(self) -> bool:
-        """Return whether the next operation is the last."""
-        return self.dies_in == 1
+    def is_last_operation(self) -> bool:
+        """Return whether the next operation kills the process."""
+        return self.killed_in == 1
 
     def happens(self, probability: float) -> bool:
-        """Return whether something of this probability happens now."""
+        """Return whether an event of this probability happens now."""
         return probability > 0 and self.rng.random() < probability
 
     def refuse(self, code: int, action: str, path: str) -> StorageError:
-        """Return the error of an operation that the system refuses."""
+        """Return the error of a refused operation."""
         return storage_error(OSError(code, "injected"), action, path)
 
     def revive(self) -> None:
-        """Let another process use the files, without faults; it sees what the dead one saw."""
-        self.dies_in = None
-        self.heal()
+        """Let another process use the files, without faults; it sees what the killed one saw."""
+        self.killed_in = None
+        self.end_faults()
 
-    def heal(self) -> None:
+    def end_faults(self) -> None:
         """End all faults."""
         self.write_faults = self.read_faults = 0.0
         self.is_full = self.next_sync_fails = False
 
     def cut_power(self) -> None:
-        """Keep what was synced, and of the rest what chance leaves; then let another process use the files."""
+        """Retain synced content and a random part of the rest; then let another process use the files."""
         for change in self._pending_names:
             if self.rng.random() < 0.5:
                 _rename(self._durable_names, change)
@@ -218,19 +222,23 @@ class FaultyFiles:
     # -- files ----------------------------------------------------------------------------------------------
 
     def open_read(self, path: str) -> FaultyFile | None:
-        """Return the file opened for reading, or None where there is none."""
+        """Return the file opened for reading, or None if it does not exist."""
         self.step()
         content = self._names.get(path)
         return None if content is None else FaultyFile(self, content, path)
 
     def open_write(self, path: str) -> FaultyFile:
-        """Return the file opened for reading and writing, made where there is none."""
+        """Return the file opened for reading and writing, created if missing."""
         self.step()
         if path not in self._names:
             if self.is_full:
                 raise self.refuse(errno.ENOSPC, "open a file", path)
             self._change_names({path: _Content()})
         return FaultyFile(self, self._names[path], path)
+
+    def has(self, path: str, content: _Content) -> bool:
+        """Return whether a path still names this file."""
+        return self._names.get(path) is content
 
     def _change_names(self, change: dict[str, _Content | None]) -> None:
         _rename(self._names, change)
@@ -240,30 +248,30 @@ class FaultyFiles:
             self._directories[_parent(path)] = self._changes
 
     def list_names(self, directory: str) -> list[str] | None:
-        """Return the names in a directory, or None where there is no such directory."""
+        """Return the names in a directory, or None if it does not exist."""
         self.step()
         if directory not in self._directories:
             return None
         return [path.rpartition("/")[2] for path in (*self._names, *self._directories) if _parent(path) == directory]
 
     def changed(self, directory: str) -> int | None:
-        """Return a number that changes when names come and go in a directory, or None where there is none."""
+        """Return a number that changes when a directory's names change, or None if it does not exist."""
         self.step()
         return self._directories.get(directory)
 
     def exists(self, path: str) -> bool:
-        """Return whether there is a file or directory of that path."""
+        """Return whether a file or directory has that path."""
         self.step()
         return path in self._names or path in self._directories
 
     def make_directory(self, path: str) -> None:
-        """Make a directory and those above it, durably: faults are for files."""
+        """Create a directory and its parents, durably: faults affect files only."""
         parts = path.split("/")
         for end in range(1, len(parts) + 1):
             self._directories.setdefault("/".join(parts[:end]), 0)
 
     def sync_directory(self, path: str) -> None:
-        """Bring the names of a directory to the disk."""
+        """Sync the names of a directory to the disk."""
         self.step()
         kept = []
         for change in self._pending_names:
@@ -274,7 +282,7 @@ class FaultyFiles:
         self._pending_names = kept
 
     def replace(self, path: str, data: bytes, *, durably: bool = True) -> None:
-        """Make a file hold this and nothing else, in the steps that it takes on a disk."""
+        """Replace a file's content, in the steps that a real disk needs."""
         temporary = f"{path}.new"
         file = self.open_write(temporary)
         file.truncate(0)
@@ -286,18 +294,18 @@ class FaultyFiles:
             self.sync_directory(_parent(path))
 
     def rename(self, path: str, target: str) -> None:
-        """Give a file another name, in place of what had it."""
+        """Rename a file, replacing an existing one of the new name."""
         self.step()
         self._change_names({path: None, target: self._names[path]})
 
     def remove(self, path: str) -> None:
-        """Remove a file; there may be none."""
+        """Remove a file, if it exists."""
         self.step()
         if path in self._names:
             self._change_names({path: None})
 
     def remove_directory(self, path: str) -> None:
-        """Remove a directory with all that is in it, durably."""
+        """Remove a directory with its content, durably."""
         self.step()
         inside = [name for name in self._names if name.startswith(f"{path}/")]
         for name in inside:
@@ -307,7 +315,7 @@ class FaultyFiles:
             del self._directories[name]
 
     def remove_empty_directory(self, path: str) -> None:
-        """Remove a directory unless something is in it, durably: faults are for files."""
+        """Remove a directory if it is empty, durably: faults affect files only."""
         if not any(name.startswith(f"{path}/") for name in (*self._names, *self._directories)):
             self._directories.pop(path, None)
 

@@ -19,7 +19,7 @@ __all__ = ["headstream_server", "kafka_broker"]
 
 @pytest.fixture
 def headstream_server() -> Iterator[LocalServer]:
-    """Give a running server with an empty log in memory: connect to its `url` (TCP) or `http_url`."""
+    """Yield a running server with an empty log in memory: connect to its `url` (TCP) or `http_url`."""
     from headstream.testing.local_server import LocalServer  # needs the libraries of headstream[server]
 
     with LocalServer() as running:
@@ -28,9 +28,9 @@ def headstream_server() -> Iterator[LocalServer]:
 
 @pytest.fixture(scope="session")
 def kafka_broker(request: pytest.FixtureRequest) -> Iterator[KafkaBroker]:
-    """Give a running Kafka broker, one for the whole run; where a test failed, the end of its log is shown.
+    """Yield a running Kafka broker, one for the whole run; after a failed test, the end of its log is printed.
 
-    Tests that need it are skipped, with the reason, on a machine without Java.
+    Tests that use it are skipped, with the reason, on a machine without Java.
     """
     try:
         broker = KafkaBroker().start()

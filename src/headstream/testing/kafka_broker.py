@@ -1,22 +1,23 @@
-"""A real Kafka broker for tests: one node (KRaft), started from its jars, up in about three seconds.
+"""A real Kafka broker for tests: one node (KRaft), started from its jars in about three seconds.
 
     from headstream.testing import KafkaBroker
 
     with KafkaBroker() as broker:
         broker.create_topic("shop.orders", partitions=2)
         broker.url                  # kafka://127.0.0.1:43121, for Headstream
-        broker.bootstrap_servers    # 127.0.0.1:43121, for anybody else
+        broker.bootstrap_servers    # 127.0.0.1:43121, for other clients
 
 In pytest: `pytest_plugins = ["headstream.testing.fixtures"]` in conftest.py, and a test takes `kafka_broker`.
 
-It needs Java 17 and the jars, which `headstream jars --broker` fetches beforehand and the first start otherwise. It
-listens on the loopback address alone. Its data lies in a folder of its own, gone with it; it ends with the process that
-started it, however that ends (process_guard).
+It needs Java 17 and the jars, which `headstream jars --broker` downloads in advance, or else the first start. It
+listens on the loopback address only. Its data folder is temporary; the broker ends with the process that
+started it, even if that is killed (process_guard).
 """
 
 from __future__ import annotations
 
 import contextlib
+import random
 import shutil
 import socket
 import subprocess
@@ -30,15 +31,20 @@ from types import TracebackType
 from typing import Final, Self
 
 from headstream.errors import ClosedError, EnvironmentSetupError, NotFoundError
-from headstream.spark.jars import BROKER, fetch
-from headstream.spark.java import find_java
+from headstream.spark.sessions.jars import BROKER, fetch
+from headstream.spark.sessions.java import find_java
 from headstream.testing import kafka_requests, process_guard
 
-__all__ = ["KafkaBroker"]
+__all__ = ["KafkaBroker", "find_free_ports"]
 
 _HOST: Final = "127.0.0.1"
 _ATTEMPTS: Final = 3
-"""A free port may be taken by somebody else before the broker takes it."""
+"""Another process can take a free port before the broker binds it."""
+_PORTS: Final = (15_000, 32_000)
+"""Ports to choose from; Linux gives outgoing connections those from 32,768 on."""
+_PORT_ATTEMPTS: Final = 20
+_WHOLE_LOG: Final = 100_000
+"""Lines."""
 _LOOK_SECONDS: Final = 0.05
 _STOP_SECONDS: Final = 20
 _LOG_NAME: Final = "broker.log"
@@ -54,13 +60,13 @@ appender.stderr.layout.pattern = %d{HH:mm:ss.SSS} %p %c{1}: %m%n%ex{short}
 
 
 class KafkaBroker:
-    """A Kafka broker of one node, from start() to stop(), or for as long as a `with` lasts.
+    """A Kafka broker of one node, running from start() to stop() or within a `with` statement.
 
     Args:
-        properties: Settings of the broker that win over those made here, as {"message.max.bytes": "10485760"}.
-        partitions: Partitions of a topic that is created by being used.
-        heap_mb: Memory of its Java, in MiB.
-        start_seconds: How long a start may take.
+        properties: Broker settings that override the defaults here, as {"message.max.bytes": "10485760"}.
+        partitions: Partitions of automatically created topics.
+        heap_mb: Maximum Java heap, MiB.
+        start_seconds: Timeout of a start, seconds.
     """
 
     def __init__(
@@ -78,41 +84,43 @@ class KafkaBroker:
         self._directory: Path | None = None
         self._process: subprocess.Popen[bytes] | None = None
         self._ports = (0, 0)
+        self._cluster_id = uuid.uuid4().hex[:22]
 
     @property
     def bootstrap_servers(self) -> str:
-        """`host:port`, as Kafka's clients take it."""
+        """`host:port`, for Kafka clients."""
         return f"{_HOST}:{self._port()}"
 
     @property
     def url(self) -> str:
-        """`kafka://host:port`, as Headstream takes it."""
+        """`kafka://host:port`, for Headstream."""
         return f"kafka://{self.bootstrap_servers}"
 
     @property
     def is_running(self) -> bool:
-        """Whether its process is there."""
+        """Whether its process is running."""
         return self._process is not None and self._process.poll() is None
 
     def start(self) -> Self:
-        """Start it, and return it when it takes requests; one that runs is returned as it is.
+        """Start the broker and return it when it accepts requests; does nothing if it is running.
 
         Raises:
-            JavaError: there is no Java to run it with.
-            JarsError: its jars are not there and could not be fetched.
-            EnvironmentSetupError: it did not start; the text has the end of its log.
+            JavaError: Java is missing or too old.
+            JarsError: its jars are missing and cannot be downloaded.
+            EnvironmentSetupError: it did not start; the text contains the end of its log.
         """
         for attempt in range(_ATTEMPTS if not self.is_running else 0):
             if self._directory is None:
                 self._directory = Path(tempfile.mkdtemp(prefix="headstream-kafka-"))
-                self._ports = _find_free_ports()
+                self._ports = self._choose_ports()
                 self._format()
             try:
                 self._launch()
                 break
-            except EnvironmentSetupError as error:
+            except EnvironmentSetupError:
+                is_taken = "Address already in use" in self.log_tail(_WHOLE_LOG)
                 self.stop()
-                if attempt + 1 == _ATTEMPTS or "Address already in use" not in str(error):
+                if attempt + 1 == _ATTEMPTS or not is_taken:
                     raise
             except BaseException:
                 self.stop()
@@ -120,62 +128,70 @@ class KafkaBroker:
         return self
 
     def stop(self) -> None:
-        """End it at once (as kill -9 does) and remove its data; does nothing where it does not run."""
+        """Kill it (as kill -9 does) and remove its data; does nothing if it is not running."""
         self._end(b"")
         if self._directory is not None:
             shutil.rmtree(self._directory, ignore_errors=True)
             self._directory = None
 
-    def restart(self) -> None:
-        """Kill it, and start it again with the same data on the same port: what a crash of a broker looks like.
+    def kill(self) -> None:
+        """Kill it (as kill -9 does), and keep its data: start() continues with it, on the same port.
 
         Raises:
             ClosedError: it was not started.
-            EnvironmentSetupError: it did not start again; the text has the end of its log.
         """
         self._port()
         self._end(b"keep")
+
+    def restart(self) -> None:
+        """Kill it and start it again with the same data on the same port, to simulate a broker's crash.
+
+        Raises:
+            ClosedError: it was not started.
+            EnvironmentSetupError: it did not start again; the text contains the end of its log.
+        """
+        self.kill()
         self.start()
 
     def create_topic(self, topic: str, partitions: int = 1, config: Mapping[str, str] | None = None) -> None:
-        """Create a topic, and return when it can be used.
+        """Create a topic, and return when it is usable.
 
         Args:
             topic: Its name.
-            partitions: How many, 1 or more.
+            partitions: Number of partitions, 1 or more.
             config: Its settings, as {"cleanup.policy": "compact"}.
 
         Raises:
-            AlreadyExistsError: it is there.
-            InvalidInputError: the broker refuses; the text says why.
-            ClosedError: the broker does not run.
+            AlreadyExistsError: it exists.
+            InvalidInputError: the broker rejects it; the text has the reason.
+            ClosedError: the broker is not running.
         """
         kafka_requests.create_topic(self._address(), topic, partitions, config or {})
         self._wait_for_partitions(topic, partitions)
 
     def add_partitions(self, topic: str, partitions: int) -> None:
-        """Give a topic more partitions, and return when they can be used.
+        """Add partitions to a topic, and return when they are usable.
 
         Args:
             topic: Its name.
-            partitions: How many it is to have.
+            partitions: New number of partitions.
 
         Raises:
-            InvalidInputError: the broker refuses; the text says why.
-            ClosedError: the broker does not run.
+            InvalidInputError: the broker rejects it; the text has the reason.
+            ClosedError: the broker is not running.
         """
         kafka_requests.add_partitions(self._address(), topic, partitions)
         self._wait_for_partitions(topic, partitions)
 
     def count_partitions(self, topic: str) -> int:
-        """Return how many partitions a topic has; 0 where there is no such topic."""
+        """Return the number of a topic's partitions; 0 if it does not exist."""
         return kafka_requests.count_partitions(self._address(), topic)
 
     def log_tail(self, lines: int = 40) -> str:
         """Return the end of its log.
 
         Args:
-            lines: How many lines at most.
+            lines: Maximum number of lines.
         """
         if self._directory is None:
             return ""
@@ -191,16 +207,20 @@ class KafkaBroker:
     def __exit__(self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None) -> None:
         self.stop()
 
+    def _choose_ports(self) -> tuple[int, int]:
+        """Return the ports of clients and of the controller."""
+        return find_free_ports()
+
     def _port(self) -> int:
         if self._directory is None:
-            raise ClosedError("the Kafka broker does not run", advice="Call start(), or use it in a `with`")
+            raise ClosedError("the Kafka broker is not running", advice="Call start(), or use it in a `with`")
         return self._ports[0]
 
     def _address(self) -> tuple[str, int]:
         return _HOST, self._port()
 
     def _format(self) -> None:
-        """Write the settings, and make the data folder what a new node's is."""
+        """Write the settings, and format the data folder."""
         directory = self._directory
         assert directory is not None
         broker, controller = self._ports
@@ -214,7 +234,7 @@ class KafkaBroker:
             "listener.security.protocol.map": "PLAINTEXT:PLAINTEXT,CONTROLLER:PLAINTEXT",
             "log.dirs": str(directory / "data"),
             "num.partitions": str(self._partitions),
-            # One node holds one copy of everything, and groups need not wait for more members.
+            # One node has one replica of everything, and groups need not wait for more members.
             "offsets.topic.replication.factor": "1",
             "offsets.topic.num.partitions": "1",
             "transaction.state.log.replication.factor": "1",
@@ -223,23 +243,24 @@ class KafkaBroker:
             "share.coordinator.state.topic.replication.factor": "1",
             "share.coordinator.state.topic.min.isr": "1",
             "group.initial.rebalance.delay.ms": "0",
-            # Tests send messages of any time; by default those of more than a week ago are dropped.
+            # Tests send messages of any time; by default those older than a week are dropped.
             "log.retention.ms": "-1",
-            # After restart() the node it was before must be given up first; by default that takes 9 seconds.
+            # After restart() the previous session of the node must expire first; by default that takes 9 seconds.
             "broker.session.timeout.ms": "4000",
             "broker.heartbeat.interval.ms": "1000",
             **self._properties,
         }
         (directory / "server.properties").write_text("".join(f"{name}={value}\n" for name, value in settings.items()))
         (directory / "log4j2.properties").write_text(_LOGGING)
-        cluster = uuid.uuid4().hex[:22]
-        command = self._java("kafka.tools.StorageTool", "format", "-t", cluster, "-c", str(directory / "server.properties"))
+        command = self._java(
+            "kafka.tools.StorageTool", "format", "-t", self._cluster_id, "-c", str(directory / "server.properties")
+        )
         ran = subprocess.run(command, capture_output=True, text=True, errors="replace", timeout=self._start_seconds)
         if ran.returncode != 0:
             self.stop()
             raise EnvironmentSetupError(
-                f"the Kafka broker's data folder could not be made:\n{ran.stdout}{ran.stderr}",
-                advice="Look whether the properties are ones that Kafka 4.2 has",
+                f"the Kafka broker's data folder could not be formatted:\n{ran.stdout}{ran.stderr}",
+                advice="Check that the properties exist in Kafka 4.2",
             )
 
     def _java(self, *arguments: str) -> list[str]:
@@ -260,19 +281,19 @@ class KafkaBroker:
                 stdin=subprocess.PIPE,
                 stdout=log,
                 stderr=subprocess.STDOUT,
-                start_new_session=True,  # an interrupt from the keyboard is for the tests, which then stop it
+                start_new_session=True,  # Ctrl-C goes to the tests, which then stop it
             )
         end = time.monotonic() + self._start_seconds
         while time.monotonic() < end:
             if self._process.poll() is not None:
-                raise EnvironmentSetupError(f"the Kafka broker ended while it started:\n{self.log_tail()}")
+                raise EnvironmentSetupError(f"the Kafka broker exited while starting:\n{self.log_tail()}")
             with contextlib.suppress(OSError, EnvironmentSetupError):
                 if kafka_requests.count_brokers(self._address()) > 0:
                     return
             time.sleep(_LOOK_SECONDS)
         raise EnvironmentSetupError(
             f"the Kafka broker did not start in {self._start_seconds} seconds:\n{self.log_tail()}",
-            advice="Give it longer with start_seconds",
+            advice="Increase start_seconds",
         )
 
     def _wait_for_partitions(self, topic: str, partitions: int) -> None:
@@ -287,7 +308,7 @@ class KafkaBroker:
         if process is None:
             return
         assert process.stdin is not None
-        with contextlib.suppress(BrokenPipeError):  # it has ended by itself
+        with contextlib.suppress(BrokenPipeError):  # it has exited
             process.stdin.write(word)
             process.stdin.close()
         try:
@@ -297,8 +318,17 @@ class KafkaBroker:
             process.wait(_STOP_SECONDS)
 
 
-def _find_free_ports() -> tuple[int, int]:
+def find_free_ports() -> tuple[int, int]:
+    """Return two ports of the loopback address that no program has bound, and that no outgoing connection gets by itself."""
     with socket.socket() as first, socket.socket() as second:
-        first.bind((_HOST, 0))
-        second.bind((_HOST, 0))
-        return first.getsockname()[1], second.getsockname()[1]
+        return _bind(first), _bind(second)
+
+
+def _bind(to_bind: socket.socket) -> int:
+    """Bind a socket to a port below those of outgoing connections, of which tests make many, and return it."""
+    for _ in range(_PORT_ATTEMPTS):
+        with contextlib.suppress(OSError):
+            to_bind.bind((_HOST, random.randrange(*_PORTS)))
+            return int(to_bind.getsockname()[1])
+    to_bind.bind((_HOST, 0))
+    return int(to_bind.getsockname()[1])

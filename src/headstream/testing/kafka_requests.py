@@ -1,4 +1,4 @@
-"""The three requests that a test broker needs to be asked, so that no Kafka client has to be installed.
+"""The three requests that a test broker needs, so that no Kafka client has to be installed.
 
 request    size i32 | api_key i16 | version i16 | correlation i32 | client_id STRING | body        big-endian
 response   size i32 | correlation i32 | body
@@ -34,7 +34,7 @@ _TIMEOUT_MS: Final = 10_000
 _TOPIC_EXISTS: Final = 36
 
 
-class _Answer:
+class _Response:
     """A cursor over a response."""
 
     def __init__(self, data: bytes) -> None:
@@ -55,30 +55,30 @@ class _Answer:
 
 
 def count_brokers(address: tuple[str, int]) -> int:
-    """Return how many brokers the cluster has that take requests.
+    """Return the number of brokers in the cluster that accept requests.
 
     Args:
         address: Host and port of one of them.
 
     Raises:
-        OSError: nobody answers there.
+        OSError: no broker answers there.
     """
-    answer, brokers = _ask_metadata(address, [])
+    answer, brokers = _request_metadata(address, [])
     del answer
     return brokers
 
 
 def count_partitions(address: tuple[str, int], topic: str) -> int:
-    """Return how many partitions of a topic can be used; 0 where there is no such topic.
+    """Return the number of usable partitions of a topic; 0 if it does not exist.
 
     Args:
         address: Host and port of a broker.
         topic: Its name.
 
     Raises:
-        OSError: nobody answers there.
+        OSError: no broker answers there.
     """
-    answer, _ = _ask_metadata(address, [topic])
+    answer, _ = _request_metadata(address, [topic])
     ready = 0
     for _ in range(answer.pull("i")):
         answer.pull("h")
@@ -99,50 +99,50 @@ def create_topic(address: tuple[str, int], topic: str, partitions: int, config: 
     Args:
         address: Host and port of a broker.
         topic: Its name.
-        partitions: How many, 1 or more.
+        partitions: Number of partitions, 1 or more.
         config: Its settings, under Kafka's names.
 
     Raises:
-        AlreadyExistsError: it is there.
-        InvalidInputError: the broker refuses; the text says why.
-        OSError: nobody answers.
+        AlreadyExistsError: it exists.
+        InvalidInputError: the broker rejects it; the text has the reason.
+        OSError: no broker answers.
     """
     settings = b"".join(_text(name) + _text(value) for name, value in config.items())
     body = struct.pack(">i", 1) + _text(topic) + struct.pack(">ihi", partitions, 1, 0) + struct.pack(">i", len(config)) + settings
-    _check_result(_ask(address, _CREATE_TOPICS, body + struct.pack(">ib", _TIMEOUT_MS, 0)), topic)
+    _check_result(_request(address, _CREATE_TOPICS, body + struct.pack(">ib", _TIMEOUT_MS, 0)), topic)
 
 
 def add_partitions(address: tuple[str, int], topic: str, partitions: int) -> None:
-    """Give a topic more partitions.
+    """Add partitions to a topic.
 
     Args:
         address: Host and port of a broker.
         topic: Its name.
-        partitions: How many it is to have.
+        partitions: New number of partitions.
 
     Raises:
-        InvalidInputError: the broker refuses; the text says why.
-        OSError: nobody answers.
+        InvalidInputError: the broker rejects it; the text has the reason.
+        OSError: no broker answers.
     """
     body = struct.pack(">i", 1) + _text(topic) + struct.pack(">iiib", partitions, -1, _TIMEOUT_MS, 0)
-    _check_result(_ask(address, _CREATE_PARTITIONS, body), topic)
+    _check_result(_request(address, _CREATE_PARTITIONS, body), topic)
 
 
-def _check_result(answer: _Answer, topic: str) -> None:
+def _check_result(answer: _Response, topic: str) -> None:
     answer.pull("i")
     answer.pull("i")
     answer.pull_text()
     error, message = answer.pull("h"), answer.pull_text()
     if error == _TOPIC_EXISTS:
-        raise AlreadyExistsError(f"the topic {topic!r} is there already", advice="Use another name")
+        raise AlreadyExistsError(f"the topic {topic!r} exists already", advice="Use another name")
     if error:
-        raise InvalidInputError(f"the broker refuses the topic {topic!r}: {message or f'error {error}'}")
+        raise InvalidInputError(f"the broker rejects the topic {topic!r}: {message or f'error {error}'}")
 
 
-def _ask_metadata(address: tuple[str, int], topics: list[str]) -> tuple[_Answer, int]:
-    """Return the response from its topics on, and how many brokers there are."""
+def _request_metadata(address: tuple[str, int], topics: list[str]) -> tuple[_Response, int]:
+    """Return the response from its topics on, and the number of brokers."""
     body = struct.pack(">i", len(topics)) + b"".join(map(_text, topics)) + b"\x00"
-    answer = _ask(address, _METADATA, body)
+    answer = _request(address, _METADATA, body)
     answer.pull("i")
     brokers = answer.pull("i")
     for _ in range(brokers):
@@ -155,7 +155,7 @@ def _ask_metadata(address: tuple[str, int], topics: list[str]) -> tuple[_Answer,
     return answer, brokers
 
 
-def _ask(address: tuple[str, int], api: tuple[int, int], body: bytes) -> _Answer:
+def _request(address: tuple[str, int], api: tuple[int, int], body: bytes) -> _Response:
     request = struct.pack(">hhi", *api, 1) + _text("headstream-testing") + body
     with socket.create_connection(address, timeout=_TIMEOUT_MS / 1000) as connection:
         connection.sendall(struct.pack(">i", len(request)) + request)
@@ -164,7 +164,7 @@ def _ask(address: tuple[str, int], api: tuple[int, int], body: bytes) -> _Answer
             data = stream.read(struct.unpack(">i", data)[0]) if len(data) == 4 else b""
     if len(data) < 4:
         raise EnvironmentSetupError("the broker closed the connection without an answer", where=f"{address[0]}:{address[1]}")
-    return _Answer(data[4:])
+    return _Response(data[4:])
 
 
 def _text(text: str) -> bytes:

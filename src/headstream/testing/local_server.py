@@ -1,4 +1,4 @@
-"""A real server for tests, in this process: its sockets are real, its ports free ones, its log in memory or in a directory."""
+"""A real server for tests, in this process: real sockets on free ports, with its log in memory or in a directory."""
 
 from __future__ import annotations
 
@@ -12,25 +12,25 @@ from typing import Final
 
 from headstream.broker.settings import DEFAULT_PASSWORD, DEFAULT_USERNAME, ServerSettings
 from headstream.errors import MissingExtraError
-from headstream.server.addresses import Address
-from headstream.server.app import Server
-from headstream.server.config import ServerConfig
-from headstream.server.tls import TlsFiles
+from headstream.server.app import ServerApp
+from headstream.server.config.config import ServerConfig
+from headstream.server.network.addresses import Address
+from headstream.server.network.tls import TlsFiles
 
 __all__ = ["LocalServer", "server"]
 
 _HOST: Final = "127.0.0.1"
 _CHEAP_ROUNDS: Final = 4
-"""Passwords are hashed as cheaply as can be: nothing is secret here, and each login waits for it."""
+"""The cheapest password hash: nothing is secret here, and each login waits for it."""
 
 
 class LocalServer:
     """A server in a thread of this process; use it in a `with` statement, or start() and stop() it.
 
     Args:
-        directory: Where its log is; None keeps it in memory, where a restart loses it.
+        directory: The log's directory; None for a log in memory, which a restart loses.
         segment_bytes: Size at which a partition's file is followed by a new one.
-        tls: What TCP and HTTP are encrypted with; None for not at all.
+        tls: The certificate of TCP and HTTP; None for no encryption.
         quic: Whether it serves QUIC too, which needs headstream[quic].
     """
 
@@ -54,7 +54,7 @@ class LocalServer:
 
     @property
     def url(self) -> str:
-        """What to connect to, as the root user, over TCP."""
+        """The URL to connect to as the root user over TCP."""
         query = "" if self._tls is None else "?tls=true"
         return f"headstream://{DEFAULT_USERNAME}:{DEFAULT_PASSWORD}@{_HOST}:{self._tcp_port}{query}"
 
@@ -66,7 +66,7 @@ class LocalServer:
 
     @property
     def quic_url(self) -> str:
-        """The same over QUIC; its certificate, which the server made for itself, is not checked."""
+        """The same over QUIC; the server's self-signed certificate is not verified."""
         return f"quic://{DEFAULT_USERNAME}:{DEFAULT_PASSWORD}@{_HOST}:{self._quic_port}?tls_verify=false"
 
     @property
@@ -80,10 +80,10 @@ class LocalServer:
         return _HOST, self._http_port
 
     def start(self) -> LocalServer:
-        """Start it, on the ports it had before if it was stopped; it answers when this returns.
+        """Start it, on its previous ports after stop(); it is ready when this returns.
 
         Raises:
-            MissingExtraError: what `headstream[server]` brings is not installed.
+            MissingExtraError: the libraries of `headstream[server]` are not installed.
             HeadstreamError: it cannot start.
         """
         ready = threading.Event()
@@ -102,7 +102,7 @@ class LocalServer:
     def _run(self, ready: threading.Event) -> None:
         try:
             asyncio.run(self._serve(ready))
-        except BaseException as error:  # raised where somebody sees it
+        except BaseException as error:  # raised by start() or stop()
             self._error = error
             ready.set()
 
@@ -118,7 +118,7 @@ class LocalServer:
             settings=ServerSettings(password_rounds=_CHEAP_ROUNDS),
         )
         self._loop, self._stopping = asyncio.get_running_loop(), asyncio.Event()
-        async with Server(config) as running:
+        async with ServerApp(config) as running:
             assert running.tcp_address is not None
             assert running.http_address is not None
             self._tcp_port, self._http_port = running.tcp_address.port, running.http_address.port
@@ -128,10 +128,10 @@ class LocalServer:
             await self._stopping.wait()
 
     def stop(self) -> None:
-        """Stop it: what was received is answered, then its connections are closed. Stopping twice is fine.
+        """Stop it: received requests are answered, then its connections are closed. Stopping twice is allowed.
 
         Raises:
-            HeadstreamError: what was acknowledged could not be kept.
+            HeadstreamError: acknowledged messages could not be synced.
         """
         thread, self._thread = self._thread, None
         if thread is None or self._loop is None or self._stopping is None:
@@ -150,10 +150,10 @@ class LocalServer:
 
 @contextmanager
 def server(directory: Path | None = None) -> Iterator[LocalServer]:
-    """Give a running server on free ports, for as long as the body runs.
+    """Yield a running server on free ports while the body runs.
 
     Args:
-        directory: Where its log is; None keeps it in memory.
+        directory: The log's directory; None for a log in memory.
     """
     with LocalServer(directory) as running:
         yield running

@@ -1,17 +1,17 @@
-"""Generated histories of a whole log over faulty files: topics come, change and go while its partitions go through faults.
+"""Generated histories of a whole log over faulty files: topics are created, changed and deleted during faults.
 
-What fault_histories.py does to partitions happens to those of a log's topics, and besides
+The faults of fault_histories.py happen to the partitions of a log's topics, with these steps in addition:
 
-    create, delete, purge     done, or not begun, after a kill or power cut at any operation; nothing else comes or goes
-    retention                 whole segments go, oldest first, and only where a topic asks for it
-    set a state               kept, with its message, even by a power cut, and shown where it was set alone
-    commit an offset          kept by a kill; after a power cut there may be an older one, or none
-    commit what was staged    all of it, once, in every partition that it names
+    create, delete, purge     done or not begun after a kill or power failure at any operation; no other topic changes
+    retention                 whole segments are dropped, oldest first, and only in topics with retention
+    set a state               persists with its message even through a power failure, and affects only that message
+    commit an offset          persists through a kill; after a power failure an older one or none can remain
+    commit staged batches     all of them, once, in every partition that they name
 
 The catalog is a real database in a directory of its own. Each of its transactions is on the disk when it is committed
-(SQLite's WAL, synchronous=FULL), and what was not committed is rolled back: so to it a kill and a power cut are the
-same, its connection is closed. Its own recovery is SQLite's business, and tested there. The steps of the log between
-which a process dies are the operations on files before, within and after a transaction.
+(SQLite's WAL, synchronous=FULL), and uncommitted ones are rolled back: so for the catalog a kill and a power failure are the
+same, and both close its connection. SQLite's own recovery is tested by SQLite. The process is killed at file operations
+before, within and after a transaction.
 """
 
 from __future__ import annotations
@@ -25,38 +25,38 @@ from typing import ClassVar, Final
 from headstream.codec.binary import encode_sent
 from headstream.errors import CorruptLogError, OffsetOutOfRangeError, PartitionClosedError, StorageError
 from headstream.log.administration import create_topic, delete_topic, purge_topic
-from headstream.log.catalog import TopicRecord
+from headstream.log.catalog.catalog import TopicRecord
 from headstream.log.log import Log
+from headstream.log.partition.syncing import IntervalSyncer
 from headstream.log.retention import Retention
 from headstream.log.staging import Manifest, StagedWriter, inbox_path
-from headstream.log.syncing import IntervalSyncer
 from headstream.model.message import Message, MessageState, StateChange
-from headstream.model.polling import Consumer
+from headstream.model.polling import OffsetOwner
 from headstream.model.topology import Fsync, Limits, TopicOptions
 from headstream.segments.layout import CATALOG_NAME, INBOX_NAME
-from headstream.testing.fault_histories import FaultHistory, Modelled, Send
+from headstream.testing.fault_histories import FaultHistory, PartitionModel, Send
 from headstream.testing.faulty_files import FaultyFiles, Killed
 
-__all__ = ["LogHistory", "MortalLog"]
+__all__ = ["KillableLog", "LogHistory"]
 
-_GROUP: Final = Consumer.group("g")
+_GROUP: Final = OffsetOwner.group("g")
 _STREAM: Final = "shop"
 _MEMORY: Final = "/dev/shm"
-"""Where the catalog's syncs cost nothing."""
+"""A directory on which the catalog's syncs cost nothing."""
 _MOST_TOPICS: Final = 3
-_PATIENCE: Final = 50
-"""How often a log may refuse to open under faults before they are ended."""
+_MAX_ATTEMPTS: Final = 50
+"""Failed attempts to open a log under faults before the faults end."""
 
 
 class _NoSyncer(IntervalSyncer):
-    """Syncs nothing by itself: a history has one thread, and syncs when its seed says so."""
+    """Does not sync by itself: a history has one thread, and syncs when its seed decides."""
 
     def add(self, sync: Callable[[], object]) -> None:
         """Do nothing."""
 
 
-class MortalLog(Log):
-    """A log whose process can die."""
+class KillableLog(Log):
+    """A log whose process can be killed."""
 
     def __init__(self, root: str, files: FaultyFiles, segment_bytes: int) -> None:
         super().__init__(root, files, is_memory=False, segment_bytes=segment_bytes)
@@ -65,8 +65,8 @@ class MortalLog(Log):
     def _catalog_path(self, *, must_exist: bool) -> str | None:
         return f"{self.root}/{CATALOG_NAME}"
 
-    def die(self) -> None:
-        """Leave everything as it is, but for what the system takes back from a dead process."""
+    def crash(self) -> None:
+        """Release only what the operating system takes back from a killed process."""
         if self._catalog is not None:
             self._catalog.close()
         self._writer_lock.release()
@@ -74,8 +74,8 @@ class MortalLog(Log):
 
 
 @dataclass(slots=True)
-class _Place:
-    """A partition as a history uses it: through its log, so that an unfinished commit comes first."""
+class _LogPartition:
+    """A history's partition, used through its log so that an unfinished commit is completed first."""
 
     log: Log
     topic: TopicRecord
@@ -93,23 +93,23 @@ class _Place:
 
 @dataclass(slots=True)
 class _Topic:
-    """A topic and what is known of it; `number` tells it from what had its name before."""
+    """A topic and its expected content; `number` distinguishes it from earlier topics of its name."""
 
     number: int
     options: TopicOptions
-    partitions: list[Modelled]
+    partitions: list[PartitionModel]
     states: list[dict[int, str]] = field(default_factory=list)
-    """A partition's messages that are poisoned, with the reason."""
+    """The poisoned messages of each partition, with the reason."""
     offsets: list[int | None] = field(default_factory=list)
-    """What is committed in each partition."""
+    """The committed offset of each partition."""
 
 
 class LogHistory(FaultHistory):
     """One history of a log; see FaultHistory.
 
     Args:
-        seed: What decides it.
-        steps: How many steps it has.
+        seed: Determines the history.
+        steps: Number of steps.
     """
 
     OPTION: ClassVar = ""
@@ -119,10 +119,10 @@ class LogHistory(FaultHistory):
         self._segment_bytes = self._rng.choice([300, 1000, 5000])
         self._topics: dict[str, _Topic] = {}
         self._changing: str | None = None
-        """The topic that was being made, purged or deleted when the process died."""
+        """The topic that was being created, purged or deleted when the process was killed."""
         self._epoch = 0
-        self._parts: list[tuple[Modelled, Send]] = []
-        """What the last staged commit consists of, until it is known what became of it."""
+        self._parts: list[tuple[PartitionModel, Send]] = []
+        """The parts of the last staged commit, until its outcome is known."""
         self._partitions = []
         self._actions = [
             *self._actions,
@@ -131,15 +131,15 @@ class LogHistory(FaultHistory):
         ]  # fmt: skip
 
     def run(self) -> None:
-        """Go through the history and check it at every step that looks."""
+        """Run the history, with checks after every step that reads."""
         with tempfile.TemporaryDirectory(dir=_MEMORY if Path(_MEMORY).is_dir() else None) as root:
-            self._log = MortalLog(root, self._files, self._segment_bytes)
+            self._log = KillableLog(root, self._files, self._segment_bytes)
             try:
                 super().run()
             finally:
-                self._log.die()
+                self._log.crash()
 
-    # -- what a process does --------------------------------------------------------------------------------
+    # -- a process's steps ----------------------------------------------------------------------------------
 
     def _now_us(self) -> int:
         self._count += 1
@@ -151,7 +151,7 @@ class LogHistory(FaultHistory):
     def _any_topic(self) -> str:
         return self._rng.choice(list(self._topics))
 
-    def _any(self) -> Modelled:
+    def _any(self) -> PartitionModel:
         if not self._topics:
             self._create()
         return super()._any()
@@ -170,21 +170,21 @@ class LogHistory(FaultHistory):
         self._adopt(name)
 
     def _adopt(self, name: str) -> None:
-        """Begin to model a topic that is there, with nothing in it."""
+        """Begin to model an existing empty topic."""
         record = self._record(name)
         numbers = range(1, record.partitions + 1)
         directories = [self._log.partition_directory(record, number) for number in numbers]
-        partitions = [Modelled(directory, record.fsync, self._segment_bytes) for directory in directories]
+        partitions = [PartitionModel(directory, record.fsync, self._segment_bytes) for directory in directories]
         states: list[dict[int, str]] = [{} for _ in numbers]
         self._topics[name] = _Topic(record.number, record.options, partitions, states, [None for _ in numbers])
         self._enter()
 
     def _enter(self) -> None:
-        """Have the partitions be used through the log that is open now."""
+        """Have the partitions use the log that is open now."""
         self._partitions = [modelled for topic in self._topics.values() for modelled in topic.partitions]
         for name, topic in self._topics.items():
             for number, modelled in enumerate(topic.partitions, 1):
-                modelled.partition = _Place(self._log, self._record(name), number)
+                modelled.partition = _LogPartition(self._log, self._record(name), number)
 
     def _delete(self) -> None:
         if self._topics:
@@ -226,14 +226,14 @@ class LogHistory(FaultHistory):
         except PartitionClosedError:
             self._reopen_all()
         except OffsetOutOfRangeError:
-            assert self._topics[name].options.retention_bytes is not None, f"{modelled.directory}: {offset} is gone"
+            assert self._topics[name].options.retention_bytes is not None, f"{modelled.directory}: {offset} is missing"
             del known[offset]
         except (StorageError, CorruptLogError) as error:
             self._note(f"  refused: {error}")
         else:
             known[offset] = reason
 
-    def _name_of(self, modelled: Modelled) -> tuple[str, int]:
+    def _name_of(self, modelled: PartitionModel) -> tuple[str, int]:
         for name, topic in self._topics.items():
             for number, each in enumerate(topic.partitions, 1):
                 if each is modelled:
@@ -245,7 +245,7 @@ class LogHistory(FaultHistory):
         name, number = self._name_of(modelled)
         topic, offset = self._topics[name], self._now_us()
         self._note(f"commit {offset} in {modelled.directory}")
-        topic.offsets[number - 1] = -1  # not known, should it be broken off
+        topic.offsets[number - 1] = -1  # unknown if the commit is interrupted
         try:
             self._log.offsets(self._record(name)).commit(_GROUP, number, offset, self._count)
         except StorageError as error:
@@ -279,7 +279,7 @@ class LogHistory(FaultHistory):
             self._reopen_all()
             return
         try:
-            self._log.commits.take_in()
+            self._log.commits.append_submitted()
         except StorageError as error:
             self._note(f"  not appended: {error.what}")
             self._reopen_all()
@@ -293,15 +293,15 @@ class LogHistory(FaultHistory):
     # -- opening and checking -------------------------------------------------------------------------------
 
     def _open(self, *, is_after_power_cut: bool) -> None:
-        """Open the log, dying and failing as it comes, and check what is there then."""
+        """Open the log, with kills and failures as scheduled, then check its content."""
         for attempt in range(1_000_000):
-            if attempt == _PATIENCE:
+            if attempt == _MAX_ATTEMPTS:
                 self._files.revive()
-            self._log.die()
+            self._log.crash()
             try:
-                self._log = MortalLog(self._log.root, self._files, self._segment_bytes)
+                self._log = KillableLog(self._log.root, self._files, self._segment_bytes)
                 self._log.start_writing("identity", 1, briefly=True)
-                self._log.commits.take_in()
+                self._log.commits.append_submitted()
                 self._settle_topics()
                 for modelled in self._partitions:
                     name, number = self._name_of(modelled)
@@ -310,12 +310,12 @@ class LogHistory(FaultHistory):
                 self._note("  killed while it opened")
                 self._files.revive()
             except StorageError as error:
-                if attempt > _PATIENCE:
-                    raise AssertionError(f"it does not open: {error}") from error
+                if attempt > _MAX_ATTEMPTS:
+                    raise AssertionError(f"opening fails: {error}") from error
                 self._note(f"  does not open: {error.what}")
             else:
                 break
-        doomed, self._files.dies_in = self._files.dies_in, None
+        scheduled, self._files.killed_in = self._files.killed_in, None
         faults, self._files.read_faults = self._files.read_faults, 0.0
         for modelled in self._partitions:
             self._compare(modelled, self._messages(modelled), may_lose=is_after_power_cut, is_settled=True)
@@ -323,10 +323,10 @@ class LogHistory(FaultHistory):
         for name, topic in self._topics.items():
             self._check_states(name, topic, may_wait=bool(faults or self._files.write_faults))
             self._check_offsets(name, topic, is_after_power_cut=is_after_power_cut)
-        self._files.dies_in, self._files.read_faults = doomed, faults
+        self._files.killed_in, self._files.read_faults = scheduled, faults
 
     def _settle_topics(self) -> None:
-        """Check that the topics are those that were made, and take what is there of the one that was being changed."""
+        """Check that the expected topics exist, and adopt the state of the one that was being changed."""
         stream = self._log.snapshot().get(_STREAM)
         records = {} if stream is None else dict(stream.topics)
         changing, self._changing = self._changing, None
@@ -339,11 +339,11 @@ class LogHistory(FaultHistory):
         assert {name: record.number for name, record in records.items()} == {n: t.number for n, t in self._topics.items()}
         self._enter()
 
-    def _forget_dropped(self, modelled: Modelled, first_offset: int) -> None:
+    def _forget_dropped(self, modelled: PartitionModel, first_offset: int) -> None:
         name, number = self._name_of(modelled)
         while modelled.first_offset < first_offset:
             assert self._topics[name].options.retention_bytes is not None, f"{modelled.directory}: something was dropped"
-            assert modelled.sends, f"{modelled.directory}: what was never there was dropped"
+            assert modelled.sends, f"{modelled.directory}: a message that never existed was dropped"
             modelled.first_offset += len(modelled.sends.pop(0).payloads)
             modelled.durable = max(0, modelled.durable - 1)
         super()._forget_dropped(modelled, first_offset)
@@ -352,19 +352,19 @@ class LogHistory(FaultHistory):
             del states[offset]
 
     def _check_commit(self, *, is_after_power_cut: bool) -> None:
-        """Check that the last staged commit is there in all its partitions, or in none."""
+        """Check that the last staged commit is present in all its partitions, or in none."""
         there = {any(each.payloads == send.payloads for each in modelled.sends) for modelled, send in self._parts}
         if not is_after_power_cut and not any(t.options.retention_bytes for t in self._topics.values()):
-            assert len(there) <= 1, "a staged commit is there in parts"
+            assert len(there) <= 1, "a staged commit is present in part"
         self._parts = []
 
     def _check_states(self, name: str, topic: _Topic, *, may_wait: bool) -> None:
-        """Check which messages are set aside.
+        """Check which messages are poisoned.
 
         Args:
-            name: The topic's.
-            topic: What is known of it.
-            may_wait: Whether the disk failed while the log was opened: a change that was refused may still wait to be done then.
+            name: The topic's name.
+            topic: Its expected content.
+            may_wait: Whether the disk failed while the log was opened: a refused change may then still be pending.
         """
         record = self._record(name)
         for number, (modelled, known) in enumerate(zip(topic.partitions, topic.states, strict=True), 1):

@@ -1,12 +1,12 @@
-"""Runs one program for as long as its starter lives, and leaves nothing behind.
+"""Runs a program while its parent process is running, and leaves nothing behind.
 
     python process_guard.py FOLDER PROGRAM ARGUMENTS...
 
-It ends the program (SIGKILL) and removes FOLDER (where one is named) when its standard input is closed, when its parent is
-gone, or when it is asked to end; so a test run that is interrupted or killed leaves neither process nor files. The word
-`keep` on its standard input ends the program and keeps the folder.
+It kills the program (SIGKILL) and removes FOLDER (if one is named) when its standard input is closed, its parent has exited,
+or it is terminated; so an interrupted or killed test run leaves neither process nor files. The word
+`keep` on its standard input kills the program but retains the folder.
 
-It is started as a file, in a session of its own, and imports nothing of Headstream: it is up before the program is.
+It is started as a file, in a session of its own, and imports nothing of Headstream, so that it starts first.
 """
 
 from __future__ import annotations
@@ -22,7 +22,7 @@ from typing import Final
 __all__ = ["main"]
 
 _LOOK_SECONDS: Final = 0.2
-"""A pipe that a forked process has inherited does not close, so the parent is looked for too."""
+"""A pipe inherited by a forked process does not close, so the parent is checked too."""
 
 
 def main(arguments: list[str]) -> int:
@@ -44,7 +44,7 @@ def main(arguments: list[str]) -> int:
 
 
 def _wait(process: subprocess.Popen[bytes], parent: int) -> bytes | None:
-    """Return what the starter said, empty where it is gone, or None where the program has ended by itself."""
+    """Return the parent's command, empty if the parent has exited, or None if the program has exited."""
     while process.poll() is None:
         if select.select([sys.stdin], [], [], _LOOK_SECONDS)[0]:
             return os.read(sys.stdin.fileno(), 16)

@@ -1,4 +1,4 @@
-"""What can happen to the two files of a segment: one is cut, altered or lost, or both are lost."""
+"""Damages the two files of a segment: one is truncated, altered or lost, or both are lost."""
 
 from __future__ import annotations
 
@@ -10,27 +10,27 @@ from headstream.segments.layout import INDEX_ENTRY_BYTES, INDEX_HEADER_BYTES
 __all__ = ["KINDS", "LOST", "damage_segment"]
 
 LOST: Final = "lost"
-"""Both files are."""
+"""Both files are lost."""
 KINDS: Final = (
     "index cut", "index cut", "index torn", "index deleted", "index flipped", "index zeroed",
     "log flipped", "log cut", "log deleted",
 )  # fmt: skip
-"""What one of the files can suffer; cuts of an index at an entry are the likeliest."""
+"""Damage to one of the files; truncation of an index at an entry is the likeliest."""
 
 _STATE_AT: Final = 8
-"""The state's byte in a stored message, which checksums leave out."""
+"""The state's byte in a stored message, which checksums skip."""
 _STORED_HEAD_BYTES: Final = 41
 
 
 def damage_segment(what: str, index: str, data: str, files: dict[str, bytes], rng: random.Random) -> dict[str, bytes | None]:
-    """Return what becomes of a segment's files: those that are others by it, None for one that is lost.
+    """Return the changed files of a damaged segment; None for a lost one.
 
     Args:
         what: One of KINDS, or LOST.
         index: The path of its index.
         data: The path of its .log.
-        files: What they hold.
-        rng: Where chance comes from.
+        files: Their content.
+        rng: The random generator.
     """
     rows, stored = files[index], files[data]
     count = (len(rows) - INDEX_HEADER_BYTES) // INDEX_ENTRY_BYTES
@@ -65,7 +65,7 @@ def _flip(data: bytes, at: int, rng: random.Random) -> bytes:
 
 
 def _state_places(stored: bytes) -> set[int]:
-    """Return where the state bytes are."""
+    """Return the byte positions of the states."""
     places, at = set(), 0
     while at < len(stored):
         places.add(at + _STATE_AT)

@@ -1,8 +1,8 @@
-"""The tables that the simulator has ready: a small shop, and a laboratory that uses every type.
+"""The simulator's default tables: a small shop, and a laboratory with every type.
 
-table                form  logical types   primary key                 what it is there for
+table                form  logical types   primary key                 purpose
 SHOP.customers       avro  on              id                          altered half-way: a column added, INT4 widened to INT8
-SHOP.orders          avro  on              number                      names that need care: `order date`, `group`
+SHOP.orders          avro  on              number                      names that need quoting: `order date`, `group`
 SHOP.order_lines     avro  off             order_id, line              decimals and times as text, NUMERIC(38,10)
 SHOP.documents       json  -               code                        large objects, keys that are text of every sort
 LAB.readings         avro  on              sensor, taken               every type
@@ -138,4 +138,4 @@ SHOP_TABLES: Final = (
     ),
     SourceTable("LAB", "devices", versions=((_required("id", "UINT8", key=1), *_every_type()),), form="json"),
 )
-"""The tables a SourceDatabase has when it is given no others."""
+"""The default tables of a SourceDatabase."""

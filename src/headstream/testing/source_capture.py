@@ -3,9 +3,9 @@
 metadata    each version of a table, before its first data message or, by option, late; the first versions come first
 data        REFRESH: sequence, timestamp, position and transaction are empty texts, masks and counters null
             INSERT: data; UPDATE: data and beforeData; DELETE: the row in data or in beforeData
-masks       changeMask has the columns whose value changed, for INSERT all, for DELETE the key; large objects never,
-            so that an update of nothing but a large object has the mask of one that changes nothing.
-            columnMask has the columns that are in the message
+masks       changeMask has the columns whose value changed, for INSERT all, for DELETE the key; never large objects, so the
+            mask of an update of large objects only equals that of an update without changes.
+            columnMask has the columns in the message
 sequence    commit time to the hundredth of a second (16 digits) and change number (19 digits); rises over the whole capture
 """
 
@@ -19,12 +19,12 @@ from datetime import datetime
 from random import Random
 from typing import Final, Literal, NamedTuple, TypeAlias
 
-from headstream.codec.replicate import ColumnMetadata, Lineage, TableMetadata, data_schema, metadata_message
 from headstream.errors import InvalidOptionError
 from headstream.model.constructors import uint16
 from headstream.model.header_values import HeaderValue
+from headstream.replicate.codec import ColumnMetadata, Lineage, TableMetadata, data_schema, metadata_message
 from headstream.testing.source_encoding import AvroEncoder, ChangeHeaders, JsonEncoder, MessageEncoder
-from headstream.testing.source_history import History, SourceChange, format_commit
+from headstream.testing.source_history import SourceChange, SourceHistory, format_commit
 from headstream.testing.source_tables import LOB_TYPES, Row, SourceTable
 
 __all__ = ["CaptureOptions", "SourceMessage", "capture_history", "table_metadata"]
@@ -40,7 +40,7 @@ class SourceMessage(NamedTuple):
     """One message of the capture, ready to be sent.
 
     `role` is the topic it belongs to. `headers` are typed headers for a Headstream message (`table`, `operation`,
-    `version`, `transaction`, `last`): nothing but the value is needed to apply the message.
+    `version`, `transaction`, `last`): applying the message needs only its value.
     """
 
     role: Literal["data", "metadata"]
@@ -53,28 +53,28 @@ class SourceMessage(NamedTuple):
 
 @dataclass(frozen=True, slots=True)
 class CaptureOptions:
-    """How the capture spells what happened; the defaults are Replicate with full logging at the source.
+    """The form of the captured messages; the defaults are Replicate with full logging at the source.
 
     Args:
         partial_images: Updates carry their key, the changed columns and some others (never an unchanged large
-            object); the rest is null and not in the column mask. A change of the key still carries the whole row, but for
-            the next option.
-        partial_key_changes: Partial images of updates that change the key too: the row's other columns are only known
+            object); the rest is null and not in the column mask. A change of the key still carries the whole row, except
+            with the next option.
+        partial_key_changes: Partial images also for updates that change the key: the row's other columns are only known
             under its old key.
         before_images: Updates carry beforeData. Without, only changes of the key do.
-        deletes_in: Which section has a deleted row; the other one is null.
+        deletes_in: The section with the deleted row; the other one is null.
         deleted_columns: Whether a deleted row has all its columns, or its key only.
-        late_metadata: Table (`schema.table`) to the number of data messages of each of its versions that come before
-            the version's metadata; `end` is behind everything.
-        metadata_copies: How often each metadata message comes, in a row.
-        metadata_ids: Whether metadata envelopes have the messageSchemaId too.
-        mask_order: Byte order of the masks in Avro messages. JSON spells masks in one way only.
-        message_keys: What the message key of data is: the row's primary key as JSON, the table's name, or nothing.
+        late_metadata: Table (`schema.table`) to the number of data messages of each of its versions that precede
+            the version's metadata; `end` puts it after everything.
+        metadata_copies: Number of copies of each metadata message, in a row.
+        metadata_ids: Whether metadata envelopes also have the messageSchemaId.
+        mask_order: Byte order of the masks in Avro messages. JSON has only one order.
+        message_keys: The message key of data: the row's primary key as JSON, the table's name, or none.
         transaction_fields: Whether Avro headers have the transaction's event counter and last-event mark.
         envelope_headers: The envelope's own headers of data messages.
-        task: The task that captures. Another task has other schema ids for the same tables.
+        task: The capturing task. Another task has other schema ids for the same tables.
         refresh_times: Whether messages of the full load have a timestamp, as in some setups; their sequence stays empty.
-        json_envelopes: Whether JSON data messages are in an envelope; without, they do not say their table.
+        json_envelopes: Whether JSON data messages are in an envelope; without, they do not name their table.
     """
 
     partial_images: bool = False
@@ -95,13 +95,13 @@ class CaptureOptions:
 
 
 def table_metadata(table: SourceTable, version: int, *, seed: int, options: CaptureOptions | None = None) -> TableMetadata:
-    """Return what the metadata message of one version of a table says.
+    """Return the metadata of one version of a table.
 
     Args:
         table: The table.
         version: From 0; Replicate counts tableVersion from 1.
         seed: The database's: another database has other schema ids.
-        options: How the capture spells it; None: as it does by default.
+        options: The form of the messages; None: the defaults.
     """
     chosen = options or CaptureOptions()
     columns = tuple(
@@ -118,12 +118,12 @@ def table_metadata(table: SourceTable, version: int, *, seed: int, options: Capt
 
 
 def capture_history(
-    history: History, tables: Sequence[SourceTable], options: CaptureOptions, seed: int
+    history: SourceHistory, tables: Sequence[SourceTable], options: CaptureOptions, seed: int
 ) -> Iterator[SourceMessage]:
     """Yield the messages of a history in source order.
 
     Raises:
-        InvalidOptionError: late metadata of a table that is not there, or a negative count.
+        InvalidOptionError: late metadata of an unknown table, or a negative count.
     """
     names = {table.qualified_name for table in tables}
     for name, late in options.late_metadata.items():
@@ -132,11 +132,13 @@ def capture_history(
                 f"late_metadata cannot be {late!r} for {name!r}", advice=f"Use a count or 'end' for one of {sorted(names)}"
             )
     if options.metadata_copies < 1:
-        raise InvalidOptionError("metadata_copies is less than 1", advice="Metadata that never comes is for the caller to drop")
+        raise InvalidOptionError("metadata_copies is less than 1", advice="To omit metadata, drop the messages from the capture")
     return _capture(history, tables, options, seed)
 
 
-def _capture(history: History, tables: Sequence[SourceTable], options: CaptureOptions, seed: int) -> Iterator[SourceMessage]:
+def _capture(
+    history: SourceHistory, tables: Sequence[SourceTable], options: CaptureOptions, seed: int
+) -> Iterator[SourceMessage]:
     versions = {
         (table.qualified_name, version): _CapturedVersion(table, version, options, seed)
         for table in tables
@@ -159,7 +161,7 @@ def _capture(history: History, tables: Sequence[SourceTable], options: CaptureOp
 
 
 class _Transaction:
-    """What the messages of one transaction share, made once a transaction."""
+    """The common fields of one transaction's messages, built once a transaction."""
 
     def __init__(self) -> None:
         self._number = 0
@@ -178,7 +180,7 @@ class _Transaction:
 
 
 class _CapturedVersion:
-    """One version of a table while it is captured: what all its messages share, and how far it is."""
+    """One version of a table during capture: the common parts of its messages, and its progress."""
 
     def __init__(self, table: SourceTable, version: int, options: CaptureOptions, seed: int) -> None:
         self.due = options.late_metadata.get(table.qualified_name, 0)
@@ -188,7 +190,7 @@ class _CapturedVersion:
         self._refreshed = _REFRESHED if options.refresh_times else ""
         self._options = options
         self._metadata = table_metadata(table, version, seed=seed, options=options)
-        self._random = Random(f"{seed} {table.qualified_name} {version}")  # of its own: which columns partial images have
+        self._random = Random(f"{seed} {table.qualified_name} {version}")  # separate: it selects columns of partial images
         columns = table.versions[version]
         self._keys = table.key_columns
         self._lobs = frozenset(column.name for column in columns if column.type in LOB_TYPES)
@@ -196,7 +198,7 @@ class _CapturedVersion:
         self._change_bits = sum(bit for name, bit in self._bits.items() if name not in self._lobs)
         self._key_bits = sum(self._bits[name] for name in self._keys)
         self._mask_bytes = (len(columns) + 7) // 8
-        # JSON turns masks into hex digits by itself, from little-endian bytes.
+        # JSON encodes masks as hex digits itself, from little-endian bytes.
         self._mask_order: Literal["little", "big"] = "little" if table.form == "json" else options.mask_order
         self._whole_mask = self._mask(sum(self._bits.values()))
         self._insert_mask = self._mask(self._change_bits)
@@ -217,8 +219,8 @@ class _CapturedVersion:
                 transaction_fields=options.transaction_fields,
                 envelope_headers=options.envelope_headers,
             )
-        # A row is written when it comes, and wanted once more as the before image of its next change. The history
-        # keeps every row alive, so that its id stays its own.
+        # A row is encoded when it is written, and used again as the before image of its next change. The history
+        # holds every row, so that its id stays unique.
         self._written: dict[int, bytes] = {}
 
     def publish(self) -> Iterator[SourceMessage]:
@@ -295,7 +297,7 @@ class _CapturedVersion:
         return _Images(self._write(after), old_image, mask, self._whole_mask)
 
     def _partial(self, touched: int) -> list[str]:
-        """Return the columns of a partial image, given the bits of those whose value changed."""
+        """Return the columns of a partial image, given the bits of the changed columns."""
         wanted = touched | self._key_bits
         return [
             name for name, bit in self._bits.items() if wanted & bit or (name not in self._lobs and self._random.random() < 0.5)

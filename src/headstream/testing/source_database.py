@@ -1,7 +1,7 @@
-"""A simulated source database and its capture: an oracle for jobs that turn change messages into tables.
+"""A simulated source database and its capture: a test oracle for jobs that turn change messages into tables.
 
-It lives in memory, is made of a seed, and knows the true final state of every table, because it is the one that made
-the changes. What it captures is what Replicate would send. Give the messages to your job, in order or not,
+It is in memory and generated from a seed, and knows the true final state of every table, because it made
+the changes. Its capture is what Replicate would send. Pass the messages to your job, in order or not,
 then compare:
 
     >>> from headstream.testing import CaptureOptions, SourceDatabase, digest_rows, repeat, shuffle
@@ -11,18 +11,18 @@ then compare:
     >>> metadata = [message.value for message in messages if message.role == "metadata"]
     >>> data = [message.value for message in messages if message.role == "data"]
 
-    ... run the job on both, then for each table read what it made of them, say by DeltaTable(..).to_pyarrow_table().to_pylist():
+    ... run the job on both, then read each resulting table, for example by DeltaTable(..).to_pyarrow_table().to_pylist():
 
     >>> rows = list(source.final_state("SHOP", "orders").values())
     >>> digest_rows(rows, ["number"]) == source.digest("SHOP", "orders")
     True
 
-A full load is a row as it was before any change: REFRESH messages have no change sequence and no time, and whichever of
-a key's messages comes first, a change counts for more than a REFRESH. A job that sorts by change sequence as text has
-that by itself, for the empty text sorts before all others.
+A full load has rows as they were before any change: REFRESH messages have no change sequence and no time, and in any
+order of a key's messages, a change overrides a REFRESH. A job that sorts by change sequence as text does
+that already, since the empty text sorts first.
 
-What a job must not trust, and meets here: the order of arrival, across tables and within one; a null in a column that the
-column mask does not have; a change mask of zero where a table has large objects; the place of a deleted row; that a key
+A job must not rely on the following: the order of arrival, across tables and within one; a null in a column outside the
+column mask; a change mask of zero in a table with large objects; the section of a deleted row; that a key
 changes only by delete and insert; that a deleted key stays deleted.
 """
 
@@ -32,12 +32,12 @@ import functools
 from collections.abc import Iterator, Sequence
 from datetime import time
 
-from headstream.codec.replicate import TableMetadata
 from headstream.errors import InvalidInputError, NotFoundError
+from headstream.replicate.codec import TableMetadata
 from headstream.testing.digests import digest_rows
 from headstream.testing.shop_tables import SHOP_TABLES
 from headstream.testing.source_capture import CaptureOptions, SourceMessage, capture_history, table_metadata
-from headstream.testing.source_history import History, Key, SourceChange, simulate_history
+from headstream.testing.source_history import Key, SourceChange, SourceHistory, simulate_history
 from headstream.testing.source_tables import Row, SourceTable
 from headstream.testing.source_values import format_time
 from headstream.testing.source_versions import RowVersion, list_versions
@@ -46,17 +46,17 @@ __all__ = ["SourceDatabase"]
 
 
 class SourceDatabase:
-    """A source database that has lived for a while.
+    """A source database with a generated history.
 
     Args:
         seed: The same seed and arguments give the same database, messages included.
         tables: Its tables.
         rows: Rows of each table in the full load, from 0.
         transactions: Transactions after the load, from 0; an altered table is altered half-way through them.
-        largest_transaction: The most changes of one transaction, from 1 (see source_history for the small print).
+        largest_transaction: Maximum changes of one transaction, from 1 (details in source_history).
 
     Raises:
-        InvalidInputError: a number out of its range, or two tables of one name.
+        InvalidInputError: a number is out of range, or two tables have one name.
     """
 
     def __init__(
@@ -81,7 +81,7 @@ class SourceDatabase:
         self._rows, self._transactions, self._largest_transaction = rows, transactions, largest_transaction
 
     @functools.cached_property
-    def _history(self) -> History:
+    def _history(self) -> SourceHistory:
         return simulate_history(
             tuple(self._tables.values()),
             seed=self.seed,
@@ -92,29 +92,29 @@ class SourceDatabase:
 
     @property
     def changes(self) -> tuple[SourceChange, ...]:
-        """Everything that happened, in source order: the full load, then the transactions' changes."""
+        """All changes in source order: the full load, then the transactions' changes."""
         return self._history.changes
 
     def capture(self, options: CaptureOptions | None = None) -> Iterator[SourceMessage]:
         """Yield the messages of a capture, in source order.
 
         Args:
-            options: How the capture spells what happened; None: as Replicate does with full logging.
+            options: The form of the messages; None: as Replicate with full logging.
 
         Raises:
-            InvalidOptionError: options that contradict the database.
+            InvalidOptionError: the options contradict the database.
         """
         return capture_history(self._history, tuple(self._tables.values()), options or CaptureOptions(), self.seed)
 
     def tables(self) -> tuple[TableMetadata, ...]:
-        """Return each table's metadata as of its last version, in the order the tables were given."""
+        """Return the metadata of each table's last version, in the order of the tables."""
         return tuple(self.versions(table.schema, table.name)[-1] for table in self._tables.values())
 
     def versions(self, schema: str, table: str) -> tuple[TableMetadata, ...]:
-        """Return the metadata of all versions a table went through, as a capture with the default options has them.
+        """Return the metadata of all versions of a table, as in a capture with the default options.
 
         Raises:
-            NotFoundError: no such table.
+            NotFoundError: the table does not exist.
         """
         found = self._find(schema, table)
         last = self._history.last_versions[found.qualified_name]
@@ -123,24 +123,24 @@ class SourceDatabase:
     def final_state(self, schema: str, table: str) -> dict[Key, Row]:
         """Return a table's rows after the last change, by primary key.
 
-        The values are what pyarrow's `to_pylist` gives for a table in the types of Replicate's columns: int,
+        The values are those of pyarrow's `to_pylist` for a table in the types of Replicate's columns: int,
         float, Decimal (UINT8 too), bool, str, bytes, date, datetime in UTC, None; TIME is text, HH:MM:SS, and .mmm
-        when the milliseconds are not zero.
+        unless the milliseconds are zero.
 
         Raises:
-            NotFoundError: no such table.
+            NotFoundError: the table does not exist.
         """
         rows = self._history.rows[self._find(schema, table).qualified_name]
         return {key: _in_table_types(row) for key, row in rows.items()}
 
     def row_versions(self, schema: str, table: str) -> list[RowVersion]:
-        """Return every version of a table's rows, in the order they opened in: what a table of SCD type 2 should hold.
+        """Return every version of a table's rows in order of their start: the expected content of an SCD type 2 table.
 
-        Rows have the columns of their time, their values are those of final_state. A full load's rows are valid from the
-        empty text on; an update that changes nothing opens no version.
+        Rows have the columns of their time; values are as in final_state. A full load's rows are valid from the
+        empty text on; an update without changes opens no version.
 
         Raises:
-            NotFoundError: no such table.
+            NotFoundError: the table does not exist.
         """
         found = self._find(schema, table)
         changes = (change for change in self._history.changes if change.table is found)
@@ -150,7 +150,7 @@ class SourceDatabase:
         """Return `digest_rows` of a table's final state.
 
         Raises:
-            NotFoundError: no such table.
+            NotFoundError: the table does not exist.
         """
         return digest_rows(self.final_state(schema, table).values(), self._find(schema, table).key_columns)
 

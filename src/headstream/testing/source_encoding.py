@@ -1,8 +1,8 @@
-"""Data messages as bytes, by encoders that are made once for each version of a table.
+"""Encodes data messages as bytes, with one encoder for each version of a table.
 
-They write what `headstream.codec.replicate.data_message` writes, byte for byte, ten times as fast: a
-simulated source makes messages by the hundred thousand. Being written apart from the codec and compared with it in tests,
-they are also a second opinion on it.
+The encoders write exactly the bytes of `headstream.replicate.codec.data_message`, ten times as fast: a
+simulated source makes hundreds of thousands of messages. Written independently of the codec and compared with it in
+tests, they also verify it.
 
 Avro    atMSG | "DT" | envelope headers | schema id | null | length, then the message:
         data: each column as union(null, type) | beforeData: 0, or 2 and the columns | headers, in the order
@@ -47,22 +47,22 @@ class ChangeHeaders(NamedTuple):
 
 
 class MessageEncoder(Protocol):
-    """What both forms can do: write a row once, then put it into messages as data or beforeData."""
+    """Both forms of encoder: encode a row once, then put it into messages as data or beforeData."""
 
     def encode_row(self, row: Row) -> bytes:
-        """Return a row as a section of a message; columns that it does not have are null."""
+        """Return a row as a section of a message; missing columns are null."""
         ...
 
     def encode_message(self, data: bytes, before: bytes | None, headers: ChangeHeaders) -> bytes:
-        """Return a whole message in its envelope, of rows that `encode_row` wrote."""
+        """Return a complete message in its envelope, from rows that `encode_row` returned."""
         ...
 
 
 class AvroEncoder:
-    """Avro data messages of one version of a table.
+    """Encodes Avro data messages of one version of a table.
 
     Args:
-        schema_id: Of the version.
+        schema_id: The version's schema id.
         columns: By ordinal.
         logical_types: Whether dates, times and decimals are Avro's logical types, or text.
         transaction_fields: Whether the headers have transactionEventCounter and transactionLastEvent.
@@ -92,7 +92,7 @@ class AvroEncoder:
         return b"".join([b"\0" if (value := get(name)) is None else encode(value) for name, encode in self._columns])
 
     def encode_message(self, data: bytes, before: bytes | None, headers: ChangeHeaders) -> bytes:
-        """Return a whole message in its envelope."""
+        """Return a complete message in its envelope."""
         operation, sequence, timestamp, position, transaction, change_mask, column_mask, counter, last = headers
         parts = [
             data,
@@ -113,13 +113,13 @@ class AvroEncoder:
 
 
 class JsonEncoder:
-    """JSON data messages of one version of a table.
+    """Encodes JSON data messages of one version of a table.
 
     Args:
-        schema_id: Of the version.
+        schema_id: The version's schema id.
         columns: By ordinal.
         envelope_headers: The envelope's own headers, or None.
-        enveloped: Whether there is an envelope at all.
+        enveloped: Whether messages have an envelope.
     """
 
     def __init__(
@@ -142,7 +142,7 @@ class JsonEncoder:
         return _json({name: None if (value := get(name)) is None else spell(value) for name, spell in self._columns})
 
     def encode_message(self, data: bytes, before: bytes | None, headers: ChangeHeaders) -> bytes:
-        """Return a whole message in its envelope."""
+        """Return a complete message in its envelope."""
         change_mask, column_mask = headers.change_mask, headers.column_mask
         text = _json(
             {
@@ -207,7 +207,7 @@ def _decimal(value: Decimal) -> bytes:
 
 
 def _avro_column(column: SourceColumn, logical_types: bool) -> Callable[[Any], bytes]:
-    """Return the encoder of a column's value that is not null, its place in the union included."""
+    """Return the encoder of a column's non-null value, including its index in the union."""
     kind = column.type
     if kind in ("NUMERIC", "UINT8"):
         return _decimal if logical_types else lambda value: b"\2" + _text(_digits(value))
@@ -234,7 +234,7 @@ def _avro_column(column: SourceColumn, logical_types: bool) -> Callable[[Any], b
 
 
 def _json_column(column: SourceColumn) -> Callable[[Any], Any]:
-    """Return the function that spells a column's value, not null, as JSON has it."""
+    """Return the function that converts a column's non-null value to JSON."""
     spellings: dict[str, Callable[[Any], Any]] = {
         "NUMERIC": _digits,
         "UINT8": _digits,

@@ -1,14 +1,14 @@
-"""What happened in the simulated source: a full load, then transactions of changes, as plain values.
+"""The history of the simulated source: a full load, then transactions of changes, as plain values.
 
     load          every table's rows, one table after the other; no order, no time, no transaction
     transactions  1 to `largest_transaction` changes each, over all tables, by weight:
                   insert (of a new key or one that was deleted or changed away), update of one to three columns,
-                  update that changes nothing, change of the primary key (to a new key or a vacated one),
+                  update without changes, change of the primary key (to a new key or a vacated one),
                   delete, delete and re-insert of one key within the transaction
-    alterations   version v of n of a table begins at transaction v/n of the way, with an insert into it;
-                  rows keep what the new version still has and get null for what it adds
+    alterations   version v of n of a table begins at transaction v/n, with an insert into it;
+                  rows retain the columns of the new version and get null for added ones
 
-The history knows nothing of messages: `source_capture` turns changes into those.
+The history is independent of messages: `source_capture` encodes its changes as messages.
 """
 
 from __future__ import annotations
@@ -22,20 +22,20 @@ from typing import Final, NamedTuple, TypeAlias
 from headstream.testing.source_tables import Row, SourceTable, SourceValue
 from headstream.testing.source_values import ValueMaker, make_key, value_maker
 
-__all__ = ["History", "Key", "SourceChange", "format_commit", "simulate_history"]
+__all__ = ["Key", "SourceChange", "SourceHistory", "format_commit", "simulate_history"]
 
 Key: TypeAlias = tuple[SourceValue, ...]
 
 _FIRST_COMMIT: Final = datetime(2024, 1, 15, 8, 0, tzinfo=UTC)
-_RETURN_SHARE: Final = 0.3  # how often a vacated key is taken where a new one would do
+_RETURN_SHARE: Final = 0.3  # share of vacated keys among new ones
 
 
 class SourceChange(NamedTuple):
     """One row's change.
 
-    `before` is the whole row as it stood (None for INSERT and REFRESH), `after` the whole row as it stands
+    `before` is the whole row before the change (None for INSERT and REFRESH), `after` the whole row after it
     (None for DELETE). A REFRESH has change number, transaction and event counter 0 and no commit time.
-    Rows are shared between changes: look, do not touch.
+    Rows are shared between changes: do not modify them.
     """
 
     table: SourceTable
@@ -51,18 +51,18 @@ class SourceChange(NamedTuple):
 
     @property
     def change_sequence(self) -> str:
-        """What orders the changes as text: commit time to the hundredth of a second, and change number; "" in a full load."""
+        """The changes' sort key: commit time to the hundredth of a second, and change number; "" in a full load."""
         return "" if self.committed is None else f"{format_commit(self.committed)}{self.change_number:019d}"
 
 
 def format_commit(committed: datetime) -> str:
-    """Return a commit time as change sequences begin with it: 16 digits."""
+    """Return a commit time as the first 16 digits of a change sequence."""
     return f"{committed:%Y%m%d%H%M%S}{committed.microsecond // 10_000:02d}"
 
 
 @dataclass(frozen=True, slots=True)
-class History:
-    """All changes in source order; by qualified name, each table's last version and its rows by key after the last change."""
+class SourceHistory:
+    """All changes in source order; by qualified name, each table's last version and its final rows by key."""
 
     changes: tuple[SourceChange, ...]
     last_versions: dict[str, int]
@@ -70,7 +70,7 @@ class History:
 
 
 class _Draft(NamedTuple):
-    """A change within a transaction that is still open."""
+    """A change in a transaction that is still open."""
 
     table: SourceTable
     version: int
@@ -80,7 +80,7 @@ class _Draft(NamedTuple):
 
 
 class _TableState:
-    """The rows of one table while history runs; picks a random row, and removes one, in constant time."""
+    """The current rows of one table; selects and removes a random row in constant time."""
 
     def __init__(self, table: SourceTable) -> None:
         self.table = table
@@ -102,7 +102,7 @@ class _TableState:
         self._changeable = [(name, maker) for name, maker in self._makers if maker is not None]
 
     def alter(self) -> None:
-        """Go to the table's next version: every row gets its columns, null where it had none."""
+        """Switch to the table's next version: every row gets its columns, null for added ones."""
         self.version += 1
         self._begin_version()
         self.rows = {key: {name: row.get(name) for name, _ in self._makers} for key, row in self.rows.items()}
@@ -111,7 +111,7 @@ class _TableState:
         return len(self._keys)
 
     def insert(self, random: Random, operation: str = "INSERT", key: Key | None = None) -> _Draft:
-        """Add a row; without a key, of one that is free."""
+        """Add a row; without a key argument, at a free key."""
         free = self._free_key(random) if key is None else key
         keys = dict(zip(self._key_columns, free, strict=True))
         row = {name: keys[name] if maker is None else maker(random) for name, maker in self._makers}
@@ -119,7 +119,7 @@ class _TableState:
         return _Draft(self.table, self.version, operation, None, row)
 
     def update(self, random: Random) -> _Draft:
-        """Give one to three columns of a row new values (which may happen to be the old ones)."""
+        """Give one to three columns of a row new values (which can equal the old ones)."""
         key = self._any_key(random)
         before = self.rows[key]
         after = dict(before)
@@ -145,14 +145,14 @@ class _TableState:
         return _Draft(self.table, self.version, "UPDATE", before, after)
 
     def delete(self, random: Random) -> _Draft:
-        """Take a row away."""
+        """Delete a row."""
         key = self._any_key(random)
         row = self._remove(key)
         self._vacated.append(key)
         return _Draft(self.table, self.version, "DELETE", row, None)
 
     def replace(self, random: Random) -> list[_Draft]:
-        """Take a row away and insert another of the same key."""
+        """Delete a row and insert another of the same key."""
         key = self._any_key(random)
         row = self._remove(key)
         return [_Draft(self.table, self.version, "DELETE", row, None), self.insert(random, key=key)]
@@ -183,16 +183,16 @@ class _TableState:
 
 def simulate_history(
     tables: Sequence[SourceTable], *, seed: int, rows: int, transactions: int, largest_transaction: int
-) -> History:
-    """Let a source database live for a while.
+) -> SourceHistory:
+    """Generate the history of a source database.
 
     Args:
         tables: Its tables.
         seed: The same seed and arguments give the same history.
         rows: Rows of each table in the full load, from 0.
         transactions: Transactions after it, from 0.
-        largest_transaction: The most drawn changes of one transaction, from 1; a delete with its
-            re-insert is one of them, and so is the insert that follows an alteration.
+        largest_transaction: Maximum drawn changes of one transaction, from 1; a delete with its
+            re-insert counts as one, and so does the insert after an alteration.
     """
     random = Random(seed)
     states = [_TableState(table) for table in tables]
@@ -213,7 +213,7 @@ def simulate_history(
             change_number += 1
             changes.append(SourceChange(*draft, change_number, transaction, counter, counter == len(drafts), committed))
     last_versions = {state.table.qualified_name: state.version for state in states}
-    return History(tuple(changes), last_versions, {state.table.qualified_name: state.rows for state in states})
+    return SourceHistory(tuple(changes), last_versions, {state.table.qualified_name: state.rows for state in states})
 
 
 def _plan_alterations(states: Sequence[_TableState], transactions: int) -> dict[int, list[_TableState]]:
@@ -225,7 +225,7 @@ def _plan_alterations(states: Sequence[_TableState], transactions: int) -> dict[
     return plan
 
 
-# The share of each kind of change; what is left over is updates.
+# The share of each kind of change; the rest are updates.
 _INSERTS: Final = 0.20
 _DELETES: Final = 0.10
 _REPLACEMENTS: Final = 0.03
@@ -251,4 +251,4 @@ def _draw_change(state: _TableState, random: Random) -> list[_Draft]:
         if chance < share:
             return [draw(state, random)]
         chance -= share
-    raise AssertionError("the last share takes every chance")
+    raise AssertionError("the shares sum to 1")

@@ -1,7 +1,7 @@
-"""What a simulated source table is: its columns as a database declares them, and how they change with time.
+"""Definitions of simulated source tables: their columns as a database declares them, and their changes over time.
 
-A `SourceTable` says what the source holds (columns, keys, one list of columns a version) and how the
-capture spells it (Avro with or without logical types, or JSON). It says nothing about rows.
+A `SourceTable` defines the source (columns, keys, one list of columns a version) and the form of its
+capture (Avro with or without logical types, or JSON). It contains no rows.
 """
 
 from __future__ import annotations
@@ -22,10 +22,10 @@ REPLICATE_TYPES: Final = frozenset({
     "INT1", "INT2", "INT4", "INT8", "UINT1", "UINT2", "UINT4", "UINT8", "REAL4", "REAL8", "NUMERIC", "BOOLEAN",
     "BYTES", "BLOB", "STRING", "WSTRING", "CLOB", "NCLOB", "DATE", "TIME", "DATETIME",
 })  # fmt: skip
-"""Every column type Replicate knows."""
+"""Every column type that Replicate supports."""
 
 LOB_TYPES: Final = frozenset({"BLOB", "CLOB", "NCLOB"})
-"""Types that Replicate treats as large objects: never a key, never in a change mask."""
+"""Replicate's large objects: never a key, never in a change mask."""
 
 _KEY_TYPES: Final = REPLICATE_TYPES - LOB_TYPES - {"REAL4", "REAL8", "BOOLEAN", "TIME"}
 
@@ -37,11 +37,11 @@ class SourceColumn:
     Args:
         name: Its name, any text.
         type: One of REPLICATE_TYPES.
-        length: Characters or bytes a value may have; 0 where the type has no length.
+        length: Maximum characters or bytes of a value; 0 if the type has no length.
         precision: Decimal digits of a NUMERIC, 1 to 38.
         scale: Digits of a NUMERIC after the point, 0 to its precision.
-        key_position: Place in the primary key, from 1; 0 when it is not in the key.
-        nullable: Whether null is a legal value.
+        key_position: Position in the primary key, from 1; 0 if it is not in the key.
+        nullable: Whether null is allowed.
     """
 
     name: str
@@ -55,18 +55,18 @@ class SourceColumn:
 
 @dataclass(frozen=True, slots=True)
 class SourceTable:
-    """A table of the source, all its versions, and how its changes are spelled.
+    """A table of the source with all its versions and the form of its messages.
 
     Args:
         schema: The source schema.
         name: The table's name in that schema.
-        versions: The columns at the start, then after each alteration. Key columns stay as they are.
+        versions: The columns at the start, then after each alteration. Key columns do not change.
         form: `avro` or `json` envelopes.
         logical_types: Avro only: dates, times and decimals as logical types (True) or as text.
         weight: Its share of the changes, relative to the other tables.
 
     Raises:
-        InvalidInputError: no version, no usable primary key, an unknown type, a name that stands twice.
+        InvalidInputError: the version or a usable primary key is missing, a type is unknown, or a name is duplicate.
     """
 
     schema: str
@@ -87,7 +87,7 @@ class SourceTable:
 
     def _check(self, columns: tuple[SourceColumn, ...]) -> None:
         if len({column.name for column in columns}) != len(columns):
-            raise self._error("a column name stands twice")
+            raise self._error("duplicate column name")
         positions = sorted(column.key_position for column in columns if column.key_position)
         if not positions or positions != list(range(1, len(positions) + 1)):
             raise self._error("its primary key needs columns with key_position 1, 2, and so on")
@@ -104,7 +104,7 @@ class SourceTable:
 
     @property
     def qualified_name(self) -> str:
-        """`schema.table`, the name that options and messages use for it."""
+        """`schema.table`, its name in options and messages."""
         return f"{self.schema}.{self.name}"
 
     @property
@@ -114,6 +114,6 @@ class SourceTable:
 
     @property
     def key_columns(self) -> tuple[str, ...]:
-        """The names of the primary key's columns, in key order; the same in every version."""
+        """The primary key's column names, in key order; the same in every version."""
         keyed = [column for column in self.versions[0] if column.key_position]
         return tuple(column.name for column in sorted(keyed, key=lambda column: column.key_position))

@@ -1,8 +1,8 @@
-"""Values of every Replicate type, drawn from a seeded source of randomness, extremes included.
+"""Random values of every Replicate type from a seed, extremes included.
 
-Two kinds of makers: `value_maker` draws anything a column may hold (in one case of eight an extreme of
-its type, in one of eight null where it may be null); `make_key` is a bijection from a counter to
-values, so that a key is new whenever its counter is.
+`value_maker` draws any value of a column (one in eight an extreme of
+its type, one in eight null if nullable); `make_key` is a bijection from a counter to
+values, so that a new counter gives a new key.
 
     type                 Python value      extremes
     INTn, UINTn          int               least and greatest of the width; UINT8 is a Decimal, as in DECIMAL(20,0)
@@ -30,8 +30,8 @@ __all__ = ["ValueMaker", "format_time", "make_key", "value_maker"]
 
 ValueMaker: TypeAlias = Callable[[Random], SourceValue]
 
-_RARE: Final = 0.125  # the share of nulls, and of extremes: often enough for a hundred rows to have both
-_MINOR_KEYS: Final = 5  # how many values each column of a composite key after its first one takes
+_RARE: Final = 0.125  # the share of nulls, and of extremes: a hundred rows are enough to have both
+_MINOR_KEYS: Final = 5  # number of values of each column of a composite key after its first one
 _EPOCH: Final = datetime(1970, 1, 1, tzinfo=UTC)
 _MICROSECOND: Final = timedelta(microseconds=1)
 _WORDS: Final = (
@@ -42,12 +42,12 @@ _TEXTS: Final = (
     "", " ", "  both ends  ", "null", "NULL", "0", "O'Brien", 'say "hello"', "back\\slash", "per%cent", "a,b;c|d\te",
     "line\nbreak\r\n", '{"json": [1]}', "Größe", "naïve café", "日本語テキスト", "Ελληνικά", "עברית", "🎈🚀", "e\u0301", "\x7f",
 )  # fmt: skip
-# None ends in a digit, so that a prefix with a number behind it is one key's only.
+# None ends in a digit, so that a prefix and a number form a unique key.
 _KEY_PREFIXES: Final = ("", "A-", "a-", "O'Brien ", 'q"', "back\\", "tab\t", "ü", "日本", "🎈", " blank ", "per%20cent")
 
 
 def format_time(value: time) -> str:
-    """Return a TIME as the text it has in a table: HH:MM:SS, and .mmm when its milliseconds are not zero."""
+    """Return a TIME as its text in a table: HH:MM:SS, and .mmm unless its milliseconds are zero."""
     return value.isoformat(timespec="milliseconds" if value.microsecond else "seconds")
 
 
@@ -56,7 +56,7 @@ def value_maker(column: SourceColumn, *, milliseconds: bool) -> ValueMaker:
 
     Args:
         column: The column.
-        milliseconds: Whether a TIME has milliseconds; without logical types it travels as HH:MM:SS.
+        milliseconds: Whether a TIME has milliseconds; without logical types it is encoded as HH:MM:SS.
     """
     draw, extremes = _plain_maker(column, milliseconds), _extremes(column, milliseconds)
     nulls = _RARE if column.nullable else 0.0
@@ -83,7 +83,7 @@ def _single(value: float) -> float:
 
 
 def _decimal(unscaled: int, scale: int) -> Decimal:
-    return Decimal(f"{unscaled}e-{scale}")  # from text it is exact; arithmetic would round to 28 digits
+    return Decimal(f"{unscaled}e-{scale}")  # exact from text; arithmetic would round to 28 digits
 
 
 def _extremes(column: SourceColumn, milliseconds: bool) -> tuple[SourceValue, ...]:
@@ -146,7 +146,7 @@ def _integer_maker(kind: str) -> ValueMaker:
         return lambda random: Decimal(random.getrandbits(bits) >> int(random.random() * bits))
     if low == 0:
         return lambda random: random.getrandbits(bits)
-    # Shifted by a random number of bits: small numbers are as frequent as large ones.
+    # Shifted by a random number of bits, so that small numbers are as frequent as large ones.
     return lambda random: (random.getrandbits(bits) + low) >> int(random.random() * bits)
 
 
@@ -170,7 +170,7 @@ def _time_of_day(count: int, milliseconds: bool) -> time:
 
 
 def make_key(table: SourceTable, number: int) -> tuple[SourceValue, ...]:
-    """Return the primary key that belongs to a number: another one for every number.
+    """Return the primary key of a number: a different one for each number.
 
     Args:
         table: The table whose key columns are filled, in key order.
@@ -204,7 +204,7 @@ def _key_value(column: SourceColumn, number: int) -> SourceValue:
     if value is None:
         raise InvalidInputError(
             f"column {column.name!r} of type {kind} has no {number + 1} different keys",
-            advice="Give the table a wider key, or simulate fewer rows and transactions",
+            advice="Use a wider key, or simulate fewer rows and transactions",
         )
     if kind == "NUMERIC":
         return _decimal(value, column.scale)

@@ -1,7 +1,7 @@
-"""Every version of a simulated table's rows, and the change sequences between which it was true: an oracle of SCD type 2.
+"""Every version of a simulated table's rows with the change sequences of its validity: a test oracle for SCD type 2.
 
 full load, insert    opens a version of the key, from the change's sequence (of a full load: the empty text)
-update               closes the version and opens another; where nothing changed, neither
+update               closes the version and opens another; without changes, neither
 change of the key    closes the old key's version and opens one of the new key, at one sequence
 delete               closes the version
 """
@@ -18,7 +18,7 @@ __all__ = ["RowVersion", "list_versions"]
 
 
 class RowVersion(NamedTuple):
-    """A row as it was from one change to the next of its key.
+    """A row between two changes of its key.
 
     `valid_from` is the sequence of the change that opened it, `valid_to` of the one that closed it, or None.
     """
@@ -29,7 +29,7 @@ class RowVersion(NamedTuple):
 
 
 def list_versions(changes: Iterable[SourceChange], keys: Sequence[str]) -> list[RowVersion]:
-    """Return the versions that a table's changes come to, in the order they opened in.
+    """Return the versions that result from a table's changes, in order of their start.
 
     Args:
         changes: Of one table, in source order.

@@ -1,11 +1,11 @@
-"""The protocol of an Iggy server (the generation with message state and CRC-32), without a socket.
+"""The protocol of an Iggy server (the generation with message state and CRC-32); no sockets here.
 
-    codes.py      which commands there are, who may ask, and their routes over HTTP      routes.py   a path -> a command
-    statuses.py   which errors there are                                               refusals.py   status <-> error
-    frames.py     the frames in what comes over TCP (frame_scan.py: the loop, compiled)
+    codes.py      the commands, which of them need a login, their HTTP routes      routes.py   a path -> a command
+    statuses.py   the errors                                                       refusals.py   status <-> error
+    frames.py     the frames of a TCP byte stream (frame_scan.py: the compiled loop)
     commands/     the commands and their replies, by noun       extensions/     Headstream's own (codes from 10000)
     table.py      all of them by code
-    records.py shapes.py sizes.py      how they are spelled: in bytes and in JSON, each field told once
+    records.py shapes.py sizes.py      their layout in bytes and in JSON, each field described once
 
 A server over TCP:
 
@@ -21,10 +21,10 @@ A server over TCP:
     frames.done()
 
 A server over HTTP: find_route(method, path), COMMANDS[code].decode_http(path, query, body), the same handler,
-encode_http_reply(reply) with the route's status of success; spell_refusal(error) and http_status() where it fails.
+encode_http_reply(reply) with the route's success status; refusal_to_json(error) and http_status() for an error.
 
 A client: encode_request(command.code, command.encode()), the frames of FrameBuffer.for_responses(), and per frame
 decode_refusal(status, body) or type(command).decode_reply(body). Over HTTP: command.to_json() and reply_from_json().
 
-What is not copied of the original, and what is although it looks wrong, is told in docs/iggy.md.
+docs/iggy.md lists the differences from the original server, and its oddities that are reproduced.
 """

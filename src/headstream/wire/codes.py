@@ -1,9 +1,9 @@
-"""The one table of commands: code, name, who may ask, and the route by which HTTP says the same.
+"""The one table of commands: code, name, whether a login is needed, and the HTTP route.
 
-A parameter in braces is a field of the command under its JSON name. What is not in the path travels in the query
-(GET and DELETE) or in the body (POST and PUT), as JSON.
+A parameter in braces is a field of the command under its JSON name. The fields that the path does not contain are
+sent as JSON, in the query (GET and DELETE) or in the body (POST and PUT).
 
-Codes from 10000 on are Headstream's own, open to clients that logged in with the context "headstream" (over HTTP to all).
+Codes from 10000 are Headstream's own: over TCP for clients that logged in with the context "headstream", over HTTP for all.
 """
 
 from __future__ import annotations
@@ -13,7 +13,7 @@ from typing import Final, Literal, NamedTuple, TypeAlias
 
 from headstream.wire.statuses import Status
 
-__all__ = ["EXTENSION_CODES", "EXTENSION_CONTEXT", "TABLE", "Code", "Entry", "Method", "Route", "name_of_code"]
+__all__ = ["EXTENSION_CODES", "EXTENSION_CONTEXT", "TABLE", "Code", "CodeEntry", "Method", "Route", "name_of_code"]
 
 Method: TypeAlias = Literal["GET", "POST", "PUT", "DELETE"]
 
@@ -21,7 +21,7 @@ EXTENSION_CODES: Final = range(10_000, 20_000)
 """Headstream's own commands."""
 
 EXTENSION_CONTEXT: Final = "headstream"
-"""The context with which a client logs in that knows them."""
+"""The login context of a client that supports them."""
 
 
 class Code(enum.IntEnum):
@@ -80,6 +80,7 @@ class Code(enum.IntEnum):
     SET_STATE = 10_003
     LIST_STATES = 10_004
     MEASURE_RANGE = 10_005
+    FILTER_MESSAGES = 10_006
     CREATE_OPEN_TOPIC = 10_010
     GET_OPEN_TOPIC = 10_011
     LIST_OPEN_TOPICS = 10_012
@@ -105,22 +106,22 @@ class Code(enum.IntEnum):
 
 
 class Route(NamedTuple):
-    """How HTTP asks for a command: method, path, and the status of success."""
+    """The HTTP form of a command: method, path, and the status of success."""
 
     method: Method
     path: str
     success: int = 200
 
 
-class Entry(NamedTuple):
-    """What is known of a command before its payload is read.
+class CodeEntry(NamedTuple):
+    """The properties of a command that are known before its payload is decoded.
 
     Args:
         code: Its code.
         name: Its name, as in `stream.get`.
         needs_login: Whether a session without a user is refused.
-        route: How HTTP asks for it, or None.
-        is_lookup: Whether "not found", "not logged in" and "not permitted" are all answered as nothing: an empty reply,
+        route: Its HTTP route, or None.
+        is_lookup: Whether "not found", "not logged in" and "not permitted" are all answered with an empty reply,
             404 over HTTP.
         refusal: The status for a session without a user.
     """
@@ -135,7 +136,7 @@ class Entry(NamedTuple):
     @property
     def is_extension(self) -> bool:
         """Whether the command is Headstream's own."""
-        return self.code >= EXTENSION_CODES.start  # a range looks for a member of an enumeration one by one
+        return self.code >= EXTENSION_CODES.start  # `in range` compares members of an enumeration one by one
 
 
 _S: Final = "/streams/{stream_id}"
@@ -148,88 +149,91 @@ _TOKENS: Final = "/personal-access-tokens"
 _OFFSETS: Final = _T + "/consumer-offsets"
 
 _ENTRIES: Final = (
-    Entry(Code.PING, "ping", False, Route("GET", "/ping")),
-    Entry(Code.STATS, "stats", True, Route("GET", "/stats")),
-    Entry(Code.SNAPSHOT, "snapshot", True, Route("POST", "/snapshot")),
-    Entry(Code.ME, "me"),
-    Entry(Code.GET_CLIENT, "client.get", True, Route("GET", _CLIENT), is_lookup=True),
-    Entry(Code.LIST_CLIENTS, "client.list", True, Route("GET", "/clients")),
-    Entry(Code.GET_USER, "user.get", True, Route("GET", _USER), is_lookup=True),
-    Entry(Code.LIST_USERS, "user.list", True, Route("GET", "/users")),
-    Entry(Code.CREATE_USER, "user.create", True, Route("POST", "/users")),
-    Entry(Code.DELETE_USER, "user.delete", True, Route("DELETE", _USER, 204)),
-    Entry(Code.UPDATE_USER, "user.update", True, Route("PUT", _USER, 204)),
-    Entry(Code.UPDATE_PERMISSIONS, "user.permissions", True, Route("PUT", _USER + "/permissions", 204)),
-    Entry(Code.CHANGE_PASSWORD, "user.password", True, Route("PUT", _USER + "/password", 204)),
-    Entry(Code.LOGIN, "user.login", False, Route("POST", "/users/login")),
-    Entry(Code.LOGOUT, "user.logout", True, Route("DELETE", "/users/logout", 204)),
-    Entry(Code.LIST_TOKENS, "personal_access_token.list", True, Route("GET", _TOKENS)),
-    Entry(Code.CREATE_TOKEN, "personal_access_token.create", True, Route("POST", _TOKENS)),
-    Entry(Code.DELETE_TOKEN, "personal_access_token.delete", True, Route("DELETE", _TOKENS + "/{name}", 204)),
-    Entry(Code.LOGIN_WITH_TOKEN, "personal_access_token.login", False, Route("POST", _TOKENS + "/login")),
-    Entry(Code.POLL_MESSAGES, "message.poll", True, Route("GET", _T + "/messages")),
-    Entry(Code.SEND_MESSAGES, "message.send", True, Route("POST", _T + "/messages", 201)),
-    Entry(Code.FLUSH_MESSAGES, "message.flush_unsaved_buffer", True, Route("GET", _T + "/messages/flush/{partition_id}/{fsync}")),
-    Entry(Code.GET_OFFSET, "consumer_offset.get", True, Route("GET", _OFFSETS), is_lookup=True),
-    Entry(Code.STORE_OFFSET, "consumer_offset.store", True, Route("PUT", _OFFSETS, 204)),
-    Entry(Code.DELETE_OFFSET, "consumer_offset.delete", True, Route("DELETE", _OFFSETS + "/{id}", 204)),
-    Entry(Code.GET_STREAM, "stream.get", True, Route("GET", _S), is_lookup=True),
-    Entry(Code.LIST_STREAMS, "stream.list", True, Route("GET", "/streams")),
-    Entry(Code.CREATE_STREAM, "stream.create", True, Route("POST", "/streams")),
-    Entry(Code.DELETE_STREAM, "stream.delete", True, Route("DELETE", _S, 204)),
-    Entry(Code.UPDATE_STREAM, "stream.update", True, Route("PUT", _S, 204)),
-    Entry(Code.PURGE_STREAM, "stream.purge", True, Route("DELETE", _S + "/purge", 204), refusal=Status.UNAUTHORIZED),
-    Entry(Code.GET_TOPIC, "topic.get", True, Route("GET", _T), is_lookup=True),
-    Entry(Code.LIST_TOPICS, "topic.list", True, Route("GET", _S + "/topics")),
-    Entry(Code.CREATE_TOPIC, "topic.create", True, Route("POST", _S + "/topics")),
-    Entry(Code.DELETE_TOPIC, "topic.delete", True, Route("DELETE", _T, 204)),
-    Entry(Code.UPDATE_TOPIC, "topic.update", True, Route("PUT", _T, 204)),
-    Entry(Code.PURGE_TOPIC, "topic.purge", True, Route("DELETE", _T + "/purge", 204)),
-    Entry(Code.CREATE_PARTITIONS, "partition.create", True, Route("POST", _T + "/partitions", 201)),
-    Entry(Code.DELETE_PARTITIONS, "partition.delete", True, Route("DELETE", _T + "/partitions", 204)),
-    Entry(Code.DELETE_SEGMENTS, "segment.delete", True, Route("DELETE", _P + "/segments", 204)),
-    Entry(Code.GET_GROUP, "consumer_group.get", True, Route("GET", _G), is_lookup=True),
-    Entry(Code.LIST_GROUPS, "consumer_group.list", True, Route("GET", _T + "/consumer-groups")),
-    Entry(Code.CREATE_GROUP, "consumer_group.create", True, Route("POST", _T + "/consumer-groups", 201)),
-    Entry(Code.DELETE_GROUP, "consumer_group.delete", True, Route("DELETE", _G, 204)),
-    Entry(Code.JOIN_GROUP, "consumer_group.join"),
-    Entry(Code.LEAVE_GROUP, "consumer_group.leave"),
-    Entry(Code.FETCH_MESSAGES, "message.fetch", True, Route("POST", _T + "/messages/fetch")),
-    Entry(Code.WAIT_MESSAGES, "message.wait", True, Route("POST", _T + "/messages/wait")),
-    Entry(Code.APPEND_MESSAGES, "message.append", True, Route("POST", _P + "/messages/append")),
-    Entry(Code.SET_STATE, "message.set_state", True, Route("PUT", _P + "/states", 204)),
-    Entry(Code.LIST_STATES, "message.list_states", True, Route("GET", _P + "/states")),
-    Entry(Code.MEASURE_RANGE, "message.measure", True, Route("GET", _P + "/range")),
-    Entry(Code.CREATE_OPEN_TOPIC, "topic.create_open", True, Route("POST", "/open/topics")),
-    Entry(Code.GET_OPEN_TOPIC, "topic.get_open", True, Route("GET", "/open" + _T)),
-    Entry(Code.LIST_OPEN_TOPICS, "topic.list_open", True, Route("GET", "/open/topics")),
-    Entry(Code.CHANGE_TOPIC_OPTIONS, "topic.change_options", True, Route("PUT", "/open" + _T)),
-    Entry(Code.RENAME_TOPIC, "topic.rename", True, Route("PUT", "/open" + _T + "/name", 204)),
-    Entry(Code.STAGE_BATCH, "epoch.stage", True, Route("POST", "/epochs/{writer}/{epoch}/batches", 201)),
-    Entry(Code.COMMIT_EPOCH, "epoch.commit", True, Route("POST", "/epochs/{writer}/{epoch}/commit")),
-    Entry(Code.GET_EPOCH, "epoch.get", True, Route("GET", "/epochs/{writer}")),
-    Entry(Code.UNSTAGE_PARTS, "epoch.unstage", True, Route("PUT", "/epochs/{writer}/{epoch}/unstaged", 204)),
-    Entry(Code.GET_GROUP_LAG, "consumer_group.lag", True, Route("GET", _G + "/lag")),
-    Entry(Code.LIST_GROUP_LAGS, "consumer_group.list_lags", True, Route("GET", _T + "/consumer-group-lags")),
-    Entry(Code.SEEK_GROUP, "consumer_group.seek", True, Route("PUT", _G + "/offsets")),
-    Entry(Code.ENTER_GROUP, "consumer_group.enter", True, Route("POST", _G + "/members")),
-    Entry(Code.EXIT_GROUP, "consumer_group.exit", True, Route("DELETE", _G + "/members/{member_id}", 204)),
-    Entry(Code.REPORT_MEMBER, "consumer_group.report", True, Route("PUT", _G + "/members/{member_id}")),
-    Entry(Code.COMMIT_MEMBER, "consumer_group.commit", True, Route("PUT", _G + "/members/{member_id}/offsets")),
-    Entry(Code.COMMIT_OFFSETS, "consumer_offset.commit", True, Route("PUT", _OFFSETS + "/committed", 204)),
-    Entry(Code.LIST_OFFSETS, "consumer_offset.list", True, Route("GET", _OFFSETS + "/committed")),
-    Entry(Code.GET_IDENTITY, "log.identity", True, Route("GET", "/open/identity")),
-    Entry(Code.INIT_PRODUCER, "producer.init", True, Route("POST", "/producers", 201)),
-    Entry(Code.APPEND_NUMBERED, "message.append_numbered", True, Route("POST", _P + "/messages/append-numbered")),
-    Entry(Code.RELEASE_PRODUCER, "producer.release", True, Route("DELETE", _T + "/producers/{producer_id}", 204)),
+    CodeEntry(Code.PING, "ping", False, Route("GET", "/ping")),
+    CodeEntry(Code.STATS, "stats", True, Route("GET", "/stats")),
+    CodeEntry(Code.SNAPSHOT, "snapshot", True, Route("POST", "/snapshot")),
+    CodeEntry(Code.ME, "me"),
+    CodeEntry(Code.GET_CLIENT, "client.get", True, Route("GET", _CLIENT), is_lookup=True),
+    CodeEntry(Code.LIST_CLIENTS, "client.list", True, Route("GET", "/clients")),
+    CodeEntry(Code.GET_USER, "user.get", True, Route("GET", _USER), is_lookup=True),
+    CodeEntry(Code.LIST_USERS, "user.list", True, Route("GET", "/users")),
+    CodeEntry(Code.CREATE_USER, "user.create", True, Route("POST", "/users")),
+    CodeEntry(Code.DELETE_USER, "user.delete", True, Route("DELETE", _USER, 204)),
+    CodeEntry(Code.UPDATE_USER, "user.update", True, Route("PUT", _USER, 204)),
+    CodeEntry(Code.UPDATE_PERMISSIONS, "user.permissions", True, Route("PUT", _USER + "/permissions", 204)),
+    CodeEntry(Code.CHANGE_PASSWORD, "user.password", True, Route("PUT", _USER + "/password", 204)),
+    CodeEntry(Code.LOGIN, "user.login", False, Route("POST", "/users/login")),
+    CodeEntry(Code.LOGOUT, "user.logout", True, Route("DELETE", "/users/logout", 204)),
+    CodeEntry(Code.LIST_TOKENS, "personal_access_token.list", True, Route("GET", _TOKENS)),
+    CodeEntry(Code.CREATE_TOKEN, "personal_access_token.create", True, Route("POST", _TOKENS)),
+    CodeEntry(Code.DELETE_TOKEN, "personal_access_token.delete", True, Route("DELETE", _TOKENS + "/{name}", 204)),
+    CodeEntry(Code.LOGIN_WITH_TOKEN, "personal_access_token.login", False, Route("POST", _TOKENS + "/login")),
+    CodeEntry(Code.POLL_MESSAGES, "message.poll", True, Route("GET", _T + "/messages")),
+    CodeEntry(Code.SEND_MESSAGES, "message.send", True, Route("POST", _T + "/messages", 201)),
+    CodeEntry(
+        Code.FLUSH_MESSAGES, "message.flush_unsaved_buffer", True, Route("GET", _T + "/messages/flush/{partition_id}/{fsync}")
+    ),
+    CodeEntry(Code.GET_OFFSET, "consumer_offset.get", True, Route("GET", _OFFSETS), is_lookup=True),
+    CodeEntry(Code.STORE_OFFSET, "consumer_offset.store", True, Route("PUT", _OFFSETS, 204)),
+    CodeEntry(Code.DELETE_OFFSET, "consumer_offset.delete", True, Route("DELETE", _OFFSETS + "/{id}", 204)),
+    CodeEntry(Code.GET_STREAM, "stream.get", True, Route("GET", _S), is_lookup=True),
+    CodeEntry(Code.LIST_STREAMS, "stream.list", True, Route("GET", "/streams")),
+    CodeEntry(Code.CREATE_STREAM, "stream.create", True, Route("POST", "/streams")),
+    CodeEntry(Code.DELETE_STREAM, "stream.delete", True, Route("DELETE", _S, 204)),
+    CodeEntry(Code.UPDATE_STREAM, "stream.update", True, Route("PUT", _S, 204)),
+    CodeEntry(Code.PURGE_STREAM, "stream.purge", True, Route("DELETE", _S + "/purge", 204), refusal=Status.UNAUTHORIZED),
+    CodeEntry(Code.GET_TOPIC, "topic.get", True, Route("GET", _T), is_lookup=True),
+    CodeEntry(Code.LIST_TOPICS, "topic.list", True, Route("GET", _S + "/topics")),
+    CodeEntry(Code.CREATE_TOPIC, "topic.create", True, Route("POST", _S + "/topics")),
+    CodeEntry(Code.DELETE_TOPIC, "topic.delete", True, Route("DELETE", _T, 204)),
+    CodeEntry(Code.UPDATE_TOPIC, "topic.update", True, Route("PUT", _T, 204)),
+    CodeEntry(Code.PURGE_TOPIC, "topic.purge", True, Route("DELETE", _T + "/purge", 204)),
+    CodeEntry(Code.CREATE_PARTITIONS, "partition.create", True, Route("POST", _T + "/partitions", 201)),
+    CodeEntry(Code.DELETE_PARTITIONS, "partition.delete", True, Route("DELETE", _T + "/partitions", 204)),
+    CodeEntry(Code.DELETE_SEGMENTS, "segment.delete", True, Route("DELETE", _P + "/segments", 204)),
+    CodeEntry(Code.GET_GROUP, "consumer_group.get", True, Route("GET", _G), is_lookup=True),
+    CodeEntry(Code.LIST_GROUPS, "consumer_group.list", True, Route("GET", _T + "/consumer-groups")),
+    CodeEntry(Code.CREATE_GROUP, "consumer_group.create", True, Route("POST", _T + "/consumer-groups", 201)),
+    CodeEntry(Code.DELETE_GROUP, "consumer_group.delete", True, Route("DELETE", _G, 204)),
+    CodeEntry(Code.JOIN_GROUP, "consumer_group.join"),
+    CodeEntry(Code.LEAVE_GROUP, "consumer_group.leave"),
+    CodeEntry(Code.FETCH_MESSAGES, "message.fetch", True, Route("POST", _T + "/messages/fetch")),
+    CodeEntry(Code.WAIT_MESSAGES, "message.wait", True, Route("POST", _T + "/messages/wait")),
+    CodeEntry(Code.APPEND_MESSAGES, "message.append", True, Route("POST", _P + "/messages/append")),
+    CodeEntry(Code.SET_STATE, "message.set_state", True, Route("PUT", _P + "/states", 204)),
+    CodeEntry(Code.LIST_STATES, "message.list_states", True, Route("GET", _P + "/states")),
+    CodeEntry(Code.MEASURE_RANGE, "message.measure", True, Route("GET", _P + "/range")),
+    CodeEntry(Code.FILTER_MESSAGES, "message.filter", True, Route("GET", _P + "/messages")),
+    CodeEntry(Code.CREATE_OPEN_TOPIC, "topic.create_open", True, Route("POST", "/open/topics")),
+    CodeEntry(Code.GET_OPEN_TOPIC, "topic.get_open", True, Route("GET", "/open" + _T)),
+    CodeEntry(Code.LIST_OPEN_TOPICS, "topic.list_open", True, Route("GET", "/open/topics")),
+    CodeEntry(Code.CHANGE_TOPIC_OPTIONS, "topic.change_options", True, Route("PUT", "/open" + _T)),
+    CodeEntry(Code.RENAME_TOPIC, "topic.rename", True, Route("PUT", "/open" + _T + "/name", 204)),
+    CodeEntry(Code.STAGE_BATCH, "epoch.stage", True, Route("POST", "/epochs/{writer}/{epoch}/batches", 201)),
+    CodeEntry(Code.COMMIT_EPOCH, "epoch.commit", True, Route("POST", "/epochs/{writer}/{epoch}/commit")),
+    CodeEntry(Code.GET_EPOCH, "epoch.get", True, Route("GET", "/epochs/{writer}")),
+    CodeEntry(Code.UNSTAGE_PARTS, "epoch.unstage", True, Route("PUT", "/epochs/{writer}/{epoch}/unstaged", 204)),
+    CodeEntry(Code.GET_GROUP_LAG, "consumer_group.lag", True, Route("GET", _G + "/lag")),
+    CodeEntry(Code.LIST_GROUP_LAGS, "consumer_group.list_lags", True, Route("GET", _T + "/consumer-group-lags")),
+    CodeEntry(Code.SEEK_GROUP, "consumer_group.seek", True, Route("PUT", _G + "/offsets")),
+    CodeEntry(Code.ENTER_GROUP, "consumer_group.enter", True, Route("POST", _G + "/members")),
+    CodeEntry(Code.EXIT_GROUP, "consumer_group.exit", True, Route("DELETE", _G + "/members/{member_id}", 204)),
+    CodeEntry(Code.REPORT_MEMBER, "consumer_group.report", True, Route("PUT", _G + "/members/{member_id}")),
+    CodeEntry(Code.COMMIT_MEMBER, "consumer_group.commit", True, Route("PUT", _G + "/members/{member_id}/offsets")),
+    CodeEntry(Code.COMMIT_OFFSETS, "consumer_offset.commit", True, Route("PUT", _OFFSETS + "/committed", 204)),
+    CodeEntry(Code.LIST_OFFSETS, "consumer_offset.list", True, Route("GET", _OFFSETS + "/committed")),
+    CodeEntry(Code.GET_IDENTITY, "log.identity", True, Route("GET", "/open/identity")),
+    CodeEntry(Code.INIT_PRODUCER, "producer.init", True, Route("POST", "/producers", 201)),
+    CodeEntry(Code.APPEND_NUMBERED, "message.append_numbered", True, Route("POST", _P + "/messages/append-numbered")),
+    CodeEntry(Code.RELEASE_PRODUCER, "producer.release", True, Route("DELETE", _T + "/producers/{producer_id}", 204)),
 )
 
-TABLE: Final[dict[int, Entry]] = {entry.code: entry for entry in _ENTRIES}
+TABLE: Final[dict[int, CodeEntry]] = {entry.code: entry for entry in _ENTRIES}
 """Every command by its code."""
 
 
 def name_of_code(code: int) -> str:
-    """Return the name of a command, `unknown(n)` for a code that has none.
+    """Return the name of a command, `unknown(n)` for a code without one.
 
     Args:
         code: Unsigned 32-bit.

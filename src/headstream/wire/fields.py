@@ -1,4 +1,4 @@
-"""Fields of records: what each is called, how it is spelled, and what it is when JSON leaves it out."""
+"""Fields of records: their names, shapes and defaults."""
 
 from __future__ import annotations
 
@@ -10,13 +10,13 @@ from typing import Any, Final, NamedTuple
 from headstream.errors import DecodeError
 from headstream.wire.shapes import Default, Json, Shape
 
-__all__ = ["Field", "fields_of", "read_member"]
+__all__ = ["RecordField", "fields_of", "read_member"]
 
 _MISSING: Final = object()
 
 
-class Field(NamedTuple):
-    """One field: its name here and in JSON, its shape, and what it is when JSON leaves it out (or that it may not)."""
+class RecordField(NamedTuple):
+    """One field: its name in Python and in JSON, its shape, and its default if JSON omits it (_MISSING: it is required)."""
 
     name: str
     json_name: str
@@ -25,37 +25,37 @@ class Field(NamedTuple):
 
     @property
     def label(self) -> str:
-        """What errors call it."""
+        """The name of the field in errors."""
         return self.name.replace("_", " ")
 
     @property
-    def place(self) -> str:
-        """What stands for it in the path of a route."""
+    def placeholder(self) -> str:
+        """The placeholder of the field in the path of a route."""
         return "{" + self.json_name + "}"
 
     @property
     def has_default(self) -> bool:
-        """Whether it has a value when JSON leaves it out."""
+        """Whether the field has a value if JSON omits it."""
         return self.default is not _MISSING
 
     @property
     def is_needed(self) -> bool:
-        """Whether JSON may not leave it out."""
+        """Whether JSON must contain the field."""
         return not self.has_default and not self.shape.is_optional
 
 
-_FIELDS: Final[dict[type[Any], tuple[Field, ...]]] = {}
+_FIELDS: Final[dict[type[Any], tuple[RecordField, ...]]] = {}
 
 
-def fields_of(kind: type[Any]) -> tuple[Field, ...]:
-    """Return the fields of a dataclass that travel, in their order."""
+def fields_of(kind: type[Any]) -> tuple[RecordField, ...]:
+    """Return the encoded fields of a dataclass, in order."""
     fields = _FIELDS.get(kind)
     if fields is None:
         fields = _FIELDS[kind] = _find_fields(kind)
     return fields
 
 
-def _find_fields(kind: type[Any]) -> tuple[Field, ...]:
+def _find_fields(kind: type[Any]) -> tuple[RecordField, ...]:
     hints = typing.get_type_hints(kind, include_extras=True)
     found = []
     for field in dataclasses.fields(kind):
@@ -66,17 +66,17 @@ def _find_fields(kind: type[Any]) -> tuple[Field, ...]:
         name = next((note.name for note in notes if isinstance(note, Json)), field.name)
         default = _MISSING if field.default is dataclasses.MISSING else field.default
         default = next((note.value for note in notes if isinstance(note, Default)), default)
-        found.append(Field(field.name, name, shape, default))
+        found.append(RecordField(field.name, name, shape, default))
     return tuple(found)
 
 
-def read_member(field: Field, members: Mapping[str, Any], where: str) -> Any:
-    """Return the value of a field out of a JSON object."""
+def read_member(field: RecordField, members: Mapping[str, Any], where: str) -> Any:
+    """Return the value of a field from a JSON object."""
     place = f"{where}.{field.json_name}"
-    spelled = members.get(field.json_name)
-    if spelled is None:
+    json_value = members.get(field.json_name)
+    if json_value is None:
         if field.has_default:
             return field.default
         if field.json_name not in members and field.is_needed:
             raise DecodeError(f"{field.json_name} is missing", 0, where=place)
-    return field.shape.read(spelled, place)
+    return field.shape.from_json_value(json_value, place)

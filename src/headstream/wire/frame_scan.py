@@ -1,39 +1,36 @@
-"""Finding the whole frames in received bytes, compiled; little-endian.
+"""Finding the complete frames in received bytes, and the memory for them, compiled; little-endian.
 
     request   length u32 | code u32 | payload       length counts code and payload
     response  status u32 | length u32 | body        length counts the body
 
-A request whose length is below 4 has no room for its code: it is passed over, and told as code 0, which is no command.
+A request whose length is below 4 has no code: it is skipped and returned as code 0, which is not a command.
 """
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, NamedTuple
+from typing import NamedTuple
 
-if TYPE_CHECKING:
-    from headstream.codec import uncompiled as cython
-else:
-    try:
-        import cython
-    except ImportError:
-        from headstream.codec import uncompiled as cython
+try:
+    import cython
+except ImportError:
+    from headstream.codec import uncompiled as cython  # type: ignore[no-redef]
 
 if not cython.compiled:
-    from headstream.codec.uncompiled_primitives import load32, readable
-elif not TYPE_CHECKING:
-    from cython.cimports.headstream.codec.primitives import load32, readable
+    from headstream.codec import uncompiled_primitives as c
+else:
+    from cython.cimports.headstream.codec import primitives as c
 
-__all__ = ["FrameScan", "scan_frames"]
+__all__ = ["FrameScan", "new_buffer", "scan_frames"]
 
 
 class FrameScan(NamedTuple):
-    """What was found.
+    """The result of a scan.
 
     Args:
-        frames: For each whole frame its number (a code or a status), and where its payload begins and ends.
-        end: Where the first frame begins that is not whole.
-        need: How many bytes that frame has in all, as far as is known: 8 while its head is not there.
-        is_too_long: Whether that frame claims to be longer than is allowed; nothing behind it can be read.
+        frames: For each complete frame its number (a code or a status), and the begin and end of its payload.
+        end: The begin of the first incomplete frame.
+        need: The total bytes of that frame, as far as is known: 8 until its head is complete.
+        is_too_long: Whether the length of that frame exceeds the maximum; nothing behind it can be read.
     """
 
     frames: list[tuple[int, int, int]]
@@ -42,28 +39,40 @@ class FrameScan(NamedTuple):
     is_too_long: bool
 
 
+def new_buffer(size: int) -> bytearray:
+    """Return a buffer whose bytes are undefined until they are written.
+
+    A buffer of zeros, as bytearray(size) makes it, has all its pages written at once: 4 MiB take the event loop longer than
+    reading that much from a socket.
+
+    Args:
+        size: Its size, bytes.
+    """
+    return c.new_bytes(size)
+
+
 def scan_frames(
     view: memoryview, at: cython.longlong, end: cython.longlong, most: cython.longlong, is_request: bool
 ) -> FrameScan:
-    """Return the whole frames between two byte positions.
+    """Return the complete frames between two byte positions.
 
     Args:
         view: The buffer; bytes.
-        at: Where a frame begins.
+        at: The begin of a frame.
         end: One past the last received byte.
-        most: The most bytes a frame may have in all.
+        most: The maximum bytes of a frame, head included.
         is_request: Whether they are requests, or else responses.
     """
-    p: cython.p_const_uchar = readable(view)
+    p: cython.p_const_uchar = c.readable(view)
     number: cython.longlong
     size: cython.longlong
     first: cython.longlong
     requests: cython.bint = is_request
     frames: list[tuple[int, int, int]] = []
     if at < 0 or end > view.nbytes:
-        raise IndexError("the range is not within the buffer")
+        raise IndexError("the range is outside the buffer")
     while end - at >= 4:
-        first = load32(p, at)
+        first = c.load32(p, at)
         if requests:
             size = first + 4
             if size < 8:
@@ -75,13 +84,13 @@ def scan_frames(
         else:
             if end - at < 8:
                 break
-            size = load32(p, at + 4)
+            size = c.load32(p, at + 4)
             size += 8
         if size > most:
             return FrameScan(frames, at, size, True)
         if size > end - at:
             return FrameScan(frames, at, size, False)
-        number = load32(p, at + 4) if requests else first
+        number = c.load32(p, at + 4) if requests else first
         frames.append((number, at + 8, at + size))
         at += size
     return FrameScan(frames, at, 8, False)

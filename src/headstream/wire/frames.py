@@ -1,4 +1,4 @@
-"""Frames: what goes over TCP, in pieces of any size, without a socket.
+"""Frames: the units of the TCP byte stream, received in pieces of any size; no sockets here.
 
     request   length u32 | code u32 | payload       length counts code and payload
     response  status u32 | length u32 | body        length counts the body; 0 where status is not 0
@@ -6,32 +6,33 @@
 There are no request ids: a connection's requests are answered in their order. A body of one byte must never be sent
 (existing clients do not read bodies of length 0 or 1).
 
-    frames = FrameBuffer.for_requests()        a connection's
-    view = frames.writable()                   room for recv_into(), or for asyncio's BufferedProtocol.get_buffer()
-    for frame in frames.received(count):       the requests that are whole now; their payloads are views into the buffer,
-        ...                                    good until done()
+    frames = FrameBuffer.for_requests()        one for each connection
+    view = frames.writable()                   space for recv_into(), or for asyncio's BufferedProtocol.get_buffer()
+    for frame in frames.received(count):       the requests that are complete now; their payloads are views into the buffer,
+        ...                                    valid until done()
     frames.done()
 
-Memory: a buffer grows as bytes arrive, never because a frame claims to be long, to twice what has come; between
-requests a connection holds none at all (the pool keeps a few for all).
+Memory: a buffer grows to the length in a frame's head at once only up to 1 MiB, then as bytes arrive, up to twice the received
+ones; between requests a connection has no buffer (the pool caches a few for all connections).
 """
 
 from __future__ import annotations
 
 import mmap
 import struct
+from bisect import bisect_left, insort
 from collections.abc import Sequence
 from typing import Final, NamedTuple
 
 from headstream.codec.buffer import BytesLike
 from headstream.errors import DecodeError
-from headstream.wire.frame_scan import scan_frames
+from headstream.wire.frame_scan import new_buffer, scan_frames
 
 __all__ = [
     "MAX_FRAME_BYTES",
-    "BufferPool",
     "Frame",
     "FrameBuffer",
+    "FrameBufferPool",
     "encode_request",
     "encode_response",
     "request_head",
@@ -39,12 +40,14 @@ __all__ = [
 ]
 
 MAX_FRAME_BYTES: Final = 65 << 20
-"""The largest legal send has 10,000,000 bytes of payloads and 100,000 of header values, and 24 bytes a message; an atomic
-append of our own has up to 64 MiB of messages, and names around them."""
+"""The largest valid send has 10,000,000 bytes of payloads and 100,000 of header values, and 24 bytes a message; an atomic
+append has up to 64 MiB of messages, and names around them."""
 
-_SMALLEST: Final = 64 << 10
-_SMALLEST_SHARE: Final = 2
-"""A buffer that is so many times as long as the smallest is given back for one, once little is pending."""
+_MIN_BUFFER_BYTES: Final = 64 << 10
+_STEP_BYTES: Final = 1 << 20
+"""Growing in steps costs copies, and pages that are new to the process: this much is given to a frame at once."""
+_SHRINK_FACTOR: Final = 2
+"""A buffer of more than this many times the size that is needed is exchanged for a smaller one, and not taken from the pool."""
 _POOLED_BYTES: Final = 32 << 20
 _HEAD: Final = struct.Struct("<II")
 
@@ -54,18 +57,18 @@ class Frame(NamedTuple):
 
     Args:
         number: The code of a request; the status of a response.
-        payload: What follows the head, as a view into the buffer.
+        payload: The bytes after the head, as a view into the buffer.
     """
 
     number: int
     payload: memoryview
 
 
-class BufferPool:
-    """Buffers that nobody uses now, for all connections of a process.
+class FrameBufferPool:
+    """Free buffers, for all connections of a process.
 
     Args:
-        most_bytes: How many bytes are kept; more are given back to the system.
+        most_bytes: The maximum size of the free buffers; others are released to the system.
     """
 
     __slots__ = ("_free", "_most_bytes", "_size_bytes")
@@ -77,21 +80,23 @@ class BufferPool:
 
     @property
     def size_bytes(self) -> int:
-        """How many bytes are kept."""
+        """The total size of the free buffers."""
         return self._size_bytes
 
     def take(self, size: int) -> bytearray:
-        """Return a buffer of at least `size` bytes: the one that was given last if it is large enough, and much is asked for."""
-        if self._free and _SMALLEST <= size <= len(self._free[-1]):  # who asks for little may keep it for long
-            buffer = self._free.pop()
-            self._size_bytes -= len(buffer)
-            return buffer
-        return bytearray(size)
+        """Return a buffer of at least `size` bytes: the smallest free one if it is not much larger, else a new one."""
+        if size >= _MIN_BUFFER_BYTES:  # a smaller request can hold its buffer for long
+            at = bisect_left(self._free, size, key=len)
+            if at < len(self._free) and len(self._free[at]) <= _SHRINK_FACTOR * size:
+                buffer = self._free.pop(at)
+                self._size_bytes -= len(buffer)
+                return buffer
+        return new_buffer(size)
 
     def give(self, buffer: bytearray) -> None:
-        """Take a buffer back that nobody reads any more."""
-        if _SMALLEST <= len(buffer) <= self._most_bytes - self._size_bytes:
-            self._free.append(buffer)
+        """Take a buffer back; its last user must not read it any more."""
+        if _MIN_BUFFER_BYTES <= len(buffer) <= self._most_bytes - self._size_bytes:
+            insort(self._free, buffer, key=len)
             self._size_bytes += len(buffer)
 
 
@@ -100,17 +105,17 @@ class FrameBuffer:
 
     Args:
         is_request: Whether they are requests, or else responses.
-        pool: Where buffers come from.
-        most_bytes: The most bytes a frame may have in all; a buffer begins with no more than these.
+        pool: The source of buffers.
+        most_bytes: The maximum bytes of a frame, head included; the first buffer is no larger.
     """
 
-    __slots__ = ("_begin", "_buffer", "_end", "_fault", "_is_request", "_most_bytes", "_need", "_pool", "_smallest", "_view")
+    __slots__ = ("_begin", "_buffer", "_end", "_fault", "_is_request", "_min_bytes", "_most_bytes", "_need", "_pool", "_view")
 
-    def __init__(self, *, is_request: bool, pool: BufferPool | None = None, most_bytes: int = MAX_FRAME_BYTES) -> None:
+    def __init__(self, *, is_request: bool, pool: FrameBufferPool | None = None, most_bytes: int = MAX_FRAME_BYTES) -> None:
         self._is_request = is_request
-        self._pool = BufferPool() if pool is None else pool
+        self._pool = FrameBufferPool() if pool is None else pool
         self._most_bytes = most_bytes
-        self._smallest = min(_SMALLEST, most_bytes)
+        self._min_bytes = min(_MIN_BUFFER_BYTES, most_bytes)
         self._buffer: bytearray | None = None
         self._view = memoryview(b"")
         self._begin = self._end = 0
@@ -118,71 +123,71 @@ class FrameBuffer:
         self._fault: DecodeError | None = None
 
     @classmethod
-    def for_requests(cls, pool: BufferPool | None = None, most_bytes: int = MAX_FRAME_BYTES) -> FrameBuffer:
-        """Return the buffer of a server's side of a connection."""
+    def for_requests(cls, pool: FrameBufferPool | None = None, most_bytes: int = MAX_FRAME_BYTES) -> FrameBuffer:
+        """Return the buffer of the server's side of a connection."""
         return cls(is_request=True, pool=pool, most_bytes=most_bytes)
 
     @classmethod
-    def for_responses(cls, pool: BufferPool | None = None, most_bytes: int = (1 << 32) + 8) -> FrameBuffer:
-        """Return the buffer of a client's side of a connection; a poll's reply may be long."""
+    def for_responses(cls, pool: FrameBufferPool | None = None, most_bytes: int = (1 << 32) + 8) -> FrameBuffer:
+        """Return the buffer of the client's side of a connection; replies to polls can be long."""
         return cls(is_request=False, pool=pool, most_bytes=most_bytes)
 
     @property
     def fault(self) -> DecodeError | None:
-        """Why nothing more can be read, once a frame claimed to be too long: answer, and close the connection."""
+        """The error of a frame that is too long; the connection answers it and closes, nothing more can be read."""
         return self._fault
 
-    def allow(self, most_bytes: int) -> None:
-        """Let frames have so many bytes in all; one that was too long until now, and is not any more, is read by received(0)."""
+    def set_max_bytes(self, most_bytes: int) -> None:
+        """Set the maximum bytes of a frame; a pending frame that was too long before is read by received(0)."""
         self._most_bytes = most_bytes
         if self._fault is not None and (self._fault.need or 0) <= most_bytes:
             self._fault = None
-        self._smallest = min(_SMALLEST, most_bytes)
+        self._min_bytes = min(_MIN_BUFFER_BYTES, most_bytes)
 
     @property
     def needed_bytes(self) -> int:
-        """How long the buffer is once writable() has made room for more; 0 where nothing is pending."""
+        """The size of the buffer after the next writable(); 0 if nothing is pending."""
         if self._buffer is None:
             return 0
-        return len(self._buffer) if self._end < len(self._buffer) else self._grown()
+        return len(self._buffer) if self._end < len(self._buffer) else self._grown_size()
 
-    def _grown(self) -> int:
-        """Return how long a buffer is to be that is full: for twice of what is pending, or what its frame needs."""
+    def _grown_size(self) -> int:
+        """Return the new size of a full buffer: that of the pending frame, at most twice the pending bytes beyond a step."""
         pending = self._end - self._begin
-        return max(min(2 * pending, max(self._need, pending + 1)), self._smallest)
+        return max(min(max(2 * pending, _STEP_BYTES), max(self._need, pending + 1)), self._min_bytes)
 
     @property
     def pending_bytes(self) -> int:
-        """How many bytes of a frame are there that is not whole: at the end of a connection, what was lost."""
+        """The received bytes of an incomplete frame; at the end of a connection they are lost."""
         return self._end - self._begin
 
     def writable(self) -> memoryview:
-        """Return room for at least one more byte; what stands in it counts once received() says so."""
+        """Return space for at least one more byte; received() reports how much of it was filled."""
         buffer = self._buffer
         if buffer is None:
-            buffer = self._buffer = self._pool.take(self._smallest)
+            buffer = self._buffer = self._pool.take(self._min_bytes)
             self._view = memoryview(buffer)
         elif self._end == len(buffer):
-            self._move(self._grown())
+            self._move(self._grown_size())
         return self._view[self._end :]
 
-    def take_in(self, data: memoryview) -> int:
-        """Copy bytes to where writable() says, and return how many they are, for received().
+    def copy_in(self, data: memoryview) -> int:
+        """Copy bytes to writable(), and return their count, for received().
 
         Args:
             data: At most 64 KiB, while nothing is pending.
         """
-        if self._buffer is None and len(data) > self._smallest:
-            self._buffer = self._pool.take(_SMALLEST)
+        if self._buffer is None and len(data) > self._min_bytes:
+            self._buffer = self._pool.take(_MIN_BUFFER_BYTES)
             self._view = memoryview(self._buffer)
         self.writable()[: len(data)] = data
         return len(data)
 
     def received(self, count: int) -> list[Frame]:
-        """Return the frames that are whole now.
+        """Return the frames that are complete now.
 
         Args:
-            count: How many bytes were written into what writable() returned.
+            count: How many bytes were written to the view of writable().
         """
         self._end += count
         if self._fault is not None:
@@ -202,7 +207,7 @@ class FrameBuffer:
         return [Frame(number, view[begin:end]) for number, begin, end in found.frames]
 
     def feed(self, data: BytesLike) -> list[Frame]:
-        """Return the frames that are whole with these bytes; they are copied in. done() is called before more is fed."""
+        """Return the frames that are complete with these bytes, as copies; done() is called in between."""
         rest, frames = memoryview(data).cast("B"), list[Frame]()
         while rest:
             room = self.writable()
@@ -215,18 +220,18 @@ class FrameBuffer:
         return frames
 
     def done(self) -> None:
-        """Give up the payloads that received() has returned; what they stood in is used again."""
+        """Release the payloads that received() returned; their memory is reused."""
         if self._buffer is None:
             return
         if self._begin == self._end:
             self.close()
         elif len(self._buffer) - self._begin < min(self._need, 2 * (self._end - self._begin)):
-            self._move(min(self._need, max(2 * (self._end - self._begin), self._smallest)))
-        elif len(self._buffer) > _SMALLEST_SHARE * self._smallest and self._need <= self._smallest:
-            self._move(self._smallest)
+            self._move(min(self._need, max(2 * (self._end - self._begin), _STEP_BYTES)))
+        elif len(self._buffer) > _SHRINK_FACTOR * self._min_bytes and self._need <= self._min_bytes:
+            self._move(self._min_bytes)
 
     def close(self) -> None:
-        """Give the buffer back, and forget what is in it."""
+        """Return the buffer to the pool, and discard its bytes."""
         buffer, self._buffer = self._buffer, None
         self._view = memoryview(b"")
         self._begin = self._end = 0
@@ -234,7 +239,7 @@ class FrameBuffer:
             self._pool.give(buffer)
 
     def _move(self, size: int) -> None:
-        """Move what is pending to the beginning of a buffer of at least `size` bytes."""
+        """Move the pending bytes to the beginning of a buffer of at least `size` bytes."""
         old, pending = self._buffer, self._view[self._begin : self._end]
         new = self._pool.take(size)
         new[: len(pending)] = pending
@@ -260,7 +265,7 @@ def encode_request(code: int, payload: BytesLike | Sequence[BytesLike] = b"") ->
 
     Args:
         code: The command.
-        payload: Its payload, in one piece or in several.
+        payload: Its payload, as one or several buffers.
     """
     return _join(payload, 4, code, is_request=True)
 
@@ -269,8 +274,8 @@ def encode_response(status: int, body: BytesLike | Sequence[BytesLike] = b"") ->
     """Return a response.
 
     Args:
-        status: 0, or why there is no reply.
-        body: The reply, in one piece or in several.
+        status: 0, or that of an error.
+        body: The reply, as one or several buffers.
     """
     return _join(body, 0, status, is_request=False)
 

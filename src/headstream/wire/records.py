@@ -1,14 +1,14 @@
-"""Records: fields with shapes put together, and commands, which are records with a code, a route and a reply.
+"""Records: dataclasses of fields with shapes; and commands, which are records with a code, a route and a reply.
 
-    class GetStream(Command[StreamDetails | None]):      a command says what its reply is
+    class GetStream(Command[StreamDetails | None]):      the type of the reply
         code = Code.GET_STREAM
         reply = one(StreamDetails)
         stream: StreamId
 
-Bytes: the fields in their order, nothing between them. What follows the last one is ignored, in requests and in replies,
-as Iggy's servers and clients do: some clients send more than the command says. JSON: an object of the fields; of a command
-those that its route does not have in its path, as query parameters (GET, DELETE) or in the body (POST, PUT). Unknown members
-are passed over.
+Bytes: the fields in their order, back to back. Bytes after the last field are ignored, in requests and in replies, as Iggy's
+servers and clients do, since some clients send more than a command has. JSON: an object of the fields; the fields of a command
+that are not in its route's path are query parameters (GET, DELETE) or members of the body (POST, PUT). Unknown members
+are ignored.
 """
 
 from __future__ import annotations
@@ -20,9 +20,9 @@ from urllib.parse import quote
 from headstream.codec.buffer import BytesLike, Reader, Writer
 from headstream.codec.json_text import decode_json, encode_json
 from headstream.errors import DecodeError, InvalidInputError
-from headstream.wire.codes import TABLE, Code, Entry, Route
+from headstream.wire.codes import TABLE, Code, CodeEntry, Route
 from headstream.wire.fields import fields_of, read_member
-from headstream.wire.shapes import Shape, wrong
+from headstream.wire.shapes import Shape, invalid_value
 
 __all__ = ["BINARY", "NOTHING", "Command", "HttpRequest", "Record", "Records", "many", "maybe", "one"]
 
@@ -31,7 +31,7 @@ _Self = TypeVar("_Self", bound="Record")
 
 
 class Record:
-    """Fields that travel together. Subclasses are frozen dataclasses."""
+    """Fields that are encoded together; spell() and read() are the JSON form. Subclasses are frozen dataclasses."""
 
     __slots__ = ()
 
@@ -45,23 +45,23 @@ class Record:
         """Read all fields.
 
         Raises:
-            DecodeError: the bytes are not those of this record.
+            DecodeError: the bytes are not a record of this class.
         """
         return cls(*[field.shape.pull(reader, field.label) for field in fields_of(cls)])
 
     def spell(self) -> dict[str, Any]:
         """Return the fields as a JSON object."""
-        return {field.json_name: field.shape.spell(getattr(self, field.name)) for field in fields_of(type(self))}
+        return {field.json_name: field.shape.to_json_value(getattr(self, field.name)) for field in fields_of(type(self))}
 
     @classmethod
     def read(cls: type[_Self], spelled: Any, where: str) -> _Self:
-        """Return the record that a JSON object spells.
+        """Return the record of a JSON object.
 
         Raises:
-            DecodeError: it does not; the text names the place.
+            DecodeError: a member is missing or invalid; `where` names it.
         """
         if not isinstance(spelled, dict):
-            raise wrong(spelled, "an object", where)
+            raise invalid_value(spelled, "an object", where)
         return cls(*[read_member(field, spelled, where) for field in fields_of(cls)])
 
 
@@ -77,15 +77,15 @@ class RecordShape(Shape):
     def pull(self, reader: Reader, what: str) -> Record:
         return self.kind.pull(reader)
 
-    def spell(self, value: Record) -> Any:
+    def to_json_value(self, value: Record) -> Any:
         return value.spell()
 
-    def read(self, spelled: Any, where: str) -> Record:
-        return self.kind.read(spelled, where)
+    def from_json_value(self, json_value: Any, where: str) -> Record:
+        return self.kind.read(json_value, where)
 
 
 class _Maybe(RecordShape):
-    """A record, or None: no bytes at all, and null in JSON."""
+    """A record, or None: no bytes, and null in JSON."""
 
     is_optional = True
 
@@ -96,19 +96,19 @@ class _Maybe(RecordShape):
     def pull(self, reader: Reader, what: str) -> Any:
         return self.kind.pull(reader) if reader.remaining else None
 
-    def spell(self, value: Record | None) -> Any:
+    def to_json_value(self, value: Record | None) -> Any:
         return None if value is None else value.spell()
 
-    def read(self, spelled: Any, where: str) -> Any:
-        return None if spelled is None else self.kind.read(spelled, where)
+    def from_json_value(self, json_value: Any, where: str) -> Any:
+        return None if json_value is None else self.kind.read(json_value, where)
 
 
 class Records(Shape):
-    """Records one behind the other, to the end or as many as a u32 before them says.
+    """Consecutive records, up to the end or as many as a preceding u32 says.
 
     Args:
-        kind: The record.
-        is_counted: Whether their count comes first.
+        kind: The class of the records.
+        is_counted: Whether their count precedes them.
     """
 
     def __init__(self, kind: type[Record], *, is_counted: bool = False) -> None:
@@ -131,13 +131,13 @@ class Records(Shape):
                 raise DecodeError(f"{what} have no bytes", at)
         return tuple(found)
 
-    def spell(self, value: tuple[Record, ...]) -> Any:
+    def to_json_value(self, value: tuple[Record, ...]) -> Any:
         return [record.spell() for record in value]
 
-    def read(self, spelled: Any, where: str) -> tuple[Record, ...]:
-        if not isinstance(spelled, list):
-            raise wrong(spelled, "a list", where)
-        return tuple(self.kind.read(item, f"{where}[{number}]") for number, item in enumerate(spelled))
+    def from_json_value(self, json_value: Any, where: str) -> tuple[Record, ...]:
+        if not isinstance(json_value, list):
+            raise invalid_value(json_value, "a list", where)
+        return tuple(self.kind.read(item, f"{where}[{number}]") for number, item in enumerate(json_value))
 
 
 class _Nothing(Shape):
@@ -149,12 +149,12 @@ class _Nothing(Shape):
     def pull(self, reader: Reader, what: str) -> None:
         return None
 
-    def read(self, spelled: Any, where: str) -> None:
+    def from_json_value(self, json_value: Any, where: str) -> None:
         return None
 
 
 NOTHING: Final[Shape] = _Nothing()
-"""The reply of a command that has none."""
+"""The reply of a command without one."""
 
 
 def one(kind: type[Record]) -> Shape:
@@ -163,21 +163,21 @@ def one(kind: type[Record]) -> Shape:
 
 
 def maybe(kind: type[Record]) -> Shape:
-    """Return the shape of what a lookup finds: a record, or None."""
+    """Return the shape of a lookup's result: a record, or None."""
     return _Maybe(kind)
 
 
 def many(kind: type[Record]) -> Shape:
-    """Return the shape of a list of records, a tuple here."""
+    """Return the shape of a tuple of records."""
     return Records(kind)
 
 
 BINARY: Final = "application/vnd.headstream.binary"
-"""The content type over HTTP of a payload or a reply as TCP has it, where a command has messages."""
+"""The HTTP content type of a payload or a reply in its TCP form, for commands with messages."""
 
 
 class HttpRequest(NamedTuple):
-    """A command as HTTP asks for it.
+    """A command as an HTTP request.
 
     Args:
         method: GET, POST, PUT or DELETE.
@@ -200,26 +200,38 @@ class Command(Record, Generic[_R]):
     code: ClassVar[Code]
     reply: ClassVar[Shape] = NOTHING
     has_messages: ClassVar[bool] = False
-    """Whether it takes or brings messages in a form of our own, which over HTTP may be BINARY too."""
+    """Whether it takes or returns messages in a format of Headstream, for which HTTP accepts BINARY too."""
 
     @classmethod
-    def entry(cls) -> Entry:
-        """Return what the table of commands says of it."""
+    def entry(cls) -> CodeEntry:
+        """Return the command's entry in the table of commands."""
         return TABLE[cls.code]
+
+    @property
+    def takes_body(self) -> bool:
+        """Whether its HTTP request has a body."""
+        return self._route().method in ("POST", "PUT")
 
     def encode(self) -> bytes:
         """Return the payload of its request.
 
         Raises:
-            InvalidInputError: a value that the protocol cannot say.
+            InvalidInputError: the protocol cannot represent a value.
         """
         writer = Writer()
         self.push(writer)
         return writer.to_bytes()
 
     def encode_pieces(self) -> tuple[BytesLike, ...]:
-        """Return the payload of its request in pieces, so that what is big need not be copied."""
+        """Return the payload of its request in pieces, so that large ones are not copied."""
         return (self.encode(),)
+
+    def encode_around_last(self) -> tuple[BytesLike, ...]:
+        """Return the payload of its request in two pieces; the second is the last field, which is not copied."""
+        writer, (*fields, last) = Writer(), fields_of(type(self))
+        for field in fields:
+            field.shape.push(writer, getattr(self, field.name))
+        return writer.to_bytes(), getattr(self, last.name)
 
     @classmethod
     def decode(cls: type[_Self], payload: BytesLike) -> _Self:
@@ -232,13 +244,13 @@ class Command(Record, Generic[_R]):
 
     @classmethod
     def count_surplus(cls, payload: BytesLike) -> int:
-        """Return how many bytes follow the last field of a request, which decode() has taken."""
+        """Return how many bytes follow the last field of a request."""
         reader = Reader(payload)
         cls.pull(reader)
         return reader.remaining
 
     def validate(self) -> None:
-        """Check what can be checked without a server's state, after decoding and before the login is looked at.
+        """Check what does not depend on the server's state, after decoding and before authentication.
 
         Raises:
             HeadstreamError: with the precise `status`.
@@ -253,84 +265,84 @@ class Command(Record, Generic[_R]):
 
     @classmethod
     def decode_reply(cls, body: BytesLike) -> _R:
-        """Return the reply in the body of a response; bytes after its last field are ignored.
+        """Return the reply of a response's body; bytes after its last field are ignored.
 
         Raises:
-            DecodeError: it is not one.
+            DecodeError: the body is invalid.
         """
         value: _R = cls.reply.pull(Reader(body), f"the reply to {cls.__name__}")
         return value
 
     @classmethod
     def reply_to_json(cls, value: _R) -> Any:
-        """Return a reply as a JSON document; None where there is no body."""
-        return cls.reply.spell(value)
+        """Return a reply as a JSON document; None for no body."""
+        return cls.reply.to_json_value(value)
 
     @classmethod
     def reply_from_json(cls, document: Any) -> _R:
-        """Return the reply that a JSON document spells.
+        """Return the reply of a JSON document.
 
         Raises:
-            DecodeError: it spells none.
+            DecodeError: the document is invalid.
         """
-        value: _R = cls.reply.read(document, "reply")
+        value: _R = cls.reply.from_json_value(document, "reply")
         return value
 
     def to_json(self) -> HttpRequest:
-        """Return the command as HTTP asks for it.
+        """Return the command as an HTTP request.
 
         Raises:
-            InvalidInputError: HTTP has no route for it, or no spelling for a name that is a number.
+            InvalidInputError: the command has no HTTP route, or a name is a number, which HTTP takes for an id.
         """
         route, query, body = self._route(), dict[str, str](), dict[str, Any]()
-        has_body = route.method in ("POST", "PUT")
+        has_body = self.takes_body
         for field in fields_of(type(self)):
             value = getattr(self, field.name)
-            if field.place in route.path:
+            if field.placeholder in route.path:
                 continue
             if has_body:
-                body[field.json_name] = field.shape.spell(value)
+                body[field.json_name] = field.shape.to_json_value(value)
             elif value is not None:
-                query[field.json_name] = field.shape.spell_text(value)
+                query[field.json_name] = field.shape.to_url_text(value)
         return HttpRequest(route.method, self.to_path(), query, body if has_body else None)
 
     def to_path(self) -> str:
-        """Return the path by which HTTP asks for the command, percent-encoded.
+        """Return the percent-encoded path of the command's HTTP request.
 
         Raises:
-            InvalidInputError: HTTP has no route for it, or no spelling for a name that is a number.
+            InvalidInputError: the command has no HTTP route, or a name is a number, which HTTP takes for an id.
         """
         path = self._route().path
         for field in fields_of(type(self)):
-            if field.place in path:
-                path = path.replace(field.place, quote(field.shape.spell_text(getattr(self, field.name)), safe=""))
+            if field.placeholder in path:
+                path = path.replace(field.placeholder, quote(field.shape.to_url_text(getattr(self, field.name)), safe=""))
         return path
 
     @classmethod
     def _route(cls) -> Route:
         route = cls.entry().route
         if route is None:
-            raise InvalidInputError(f"HTTP has no way to say {cls.entry().name}", advice="Connect over TCP")
+            raise InvalidInputError(f"HTTP has no route for {cls.entry().name}", advice="Connect over TCP")
         return route
 
     @classmethod
     def decode_http(cls: type[_Self], path: Mapping[str, str], query: Mapping[str, str], body: BytesLike) -> _Self:
-        """Return what from_json() does, of a body that is not decoded; empty for none."""
+        """Return the result of from_json() for an encoded body; empty for none."""
         command: _Self = cls.from_json(path, query, decode_json(bytes(body)) if len(body) else None)  # type: ignore[attr-defined]
         return command
 
     @classmethod
     def decode_binary_http(cls: type[_Self], path: Mapping[str, str], body: BytesLike) -> _Self:
-        """Return the command of a request over HTTP whose body is BINARY: it says everything, the path says some of it too.
+        """Return the command of an HTTP request whose body is BINARY and repeats the parameters of the path.
 
         Raises:
-            DecodeError: the body is no payload of this command, or the path says something else.
+            DecodeError: the body is not a payload of this command, or contradicts the path.
         """
         command: _Self = cls.decode(body)  # type: ignore[attr-defined]
         for field in fields_of(cls):
             text = path.get(field.json_name)
             place = f"path.{field.json_name}"
-            if text is not None and field.shape.read_text(text, place) != getattr(command, field.name):
+            if text is not None and field.shape.from_url_text(text, place) != getattr(command, field.name):
                 raise DecodeError(f"the body names another {field.label}", 0, where=place)
         return command
 
@@ -342,33 +354,33 @@ class Command(Record, Generic[_R]):
 
     @classmethod
     def from_json(cls: type[_Self], path: Mapping[str, str], query: Mapping[str, str], body: Any) -> _Self:
-        """Return the command that a request over HTTP makes.
+        """Return the command of an HTTP request.
 
         Args:
-            path: The parameters of its route's path, decoded.
-            query: The parameters of its query, decoded; unknown ones are passed over.
-            body: Its JSON document, decoded; None for none.
+            path: The decoded parameters of its route's path.
+            query: The decoded parameters of its query; unknown ones are ignored.
+            body: The decoded JSON document; None for no body.
 
         Raises:
-            DecodeError: a value is missing or wrong; `where` begins with `path` or `query` (400 over HTTP), or with
+            DecodeError: a value is missing or invalid; `where` begins with `path` or `query` (400 over HTTP), or with
                 `body` (422).
         """
-        entry: Entry = cls.entry()  # type: ignore[attr-defined]
+        entry: CodeEntry = cls.entry()  # type: ignore[attr-defined]
         has_body = entry.route is not None and entry.route.method in ("POST", "PUT")
         if has_body and not isinstance(body, dict):
-            raise wrong(body, "an object", "body")
+            raise invalid_value(body, "an object", "body")
         values = []
         for field in fields_of(cls):
             place = f"{'path' if field.json_name in path else 'query'}.{field.json_name}"
             text = path.get(field.json_name, None if has_body else query.get(field.json_name))
             if text is not None:
-                values.append(field.shape.read_text(text, place))
+                values.append(field.shape.from_url_text(text, place))
             elif has_body and field.json_name not in path:
                 values.append(read_member(field, body, "body"))
             elif field.has_default:
                 values.append(field.default)
             elif field.shape.is_optional:
-                values.append(field.shape.read(None, place))
+                values.append(field.shape.from_json_value(None, place))
             else:
                 raise DecodeError(f"{field.json_name} is missing", 0, where=place)
         return cls(*values)

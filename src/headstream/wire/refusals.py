@@ -1,9 +1,9 @@
-"""Status <-> error: what a server answers for an error, and what a client raises for an answer.
+"""Status <-> error: the status that a server answers for an error, and the error that a client raises for a status.
 
-Both ways are total. Existing clients rebuild their errors from the number alone, so the body of such a response is
-empty; to a client that logged in with the context "headstream" it is JSON: {"kind": ..., "what": ..., "where": ...,
-"advice": ...}, where the kind is the error's class, and for messages that cannot be read their partition and offsets
-beside. Over HTTP the same stands under "error", beside what every client reads.
+Both mappings are total. Existing clients rebuild their errors from the number alone, so the body of such a response is
+empty. For clients that logged in with the context "headstream" it is JSON: {"kind": ..., "what": ..., "where": ...,
+"advice": ...}; the kind is the error's class, and an error about unreadable messages also has their partition and offsets.
+Over HTTP this object is the member "error", next to the members that every client reads.
 """
 
 from __future__ import annotations
@@ -18,6 +18,7 @@ from headstream.errors import (
     AuthenticationError,
     ChecksumError,
     ClosedError,
+    ConsumersLimitError,
     CorruptLogError,
     CorruptSendError,
     DecodeError,
@@ -47,10 +48,10 @@ from headstream.errors import (
 )
 from headstream.wire.statuses import Status, field_of_status, name_of_status
 
-__all__ = ["decode_refusal", "encode_refusal", "read_refusal", "refusal", "spell_refusal", "status_of"]
+__all__ = ["decode_refusal", "encode_refusal", "refusal", "refusal_from_json", "refusal_to_json", "status_of"]
 
-_PLACE: Final = ("partition", "from_offset", "until_offset")
-"""Which messages cannot be read."""
+_LOCATION: Final = ("partition", "from_offset", "until_offset")
+"""The attributes of an error that locate unreadable messages."""
 
 _CLASSES: Final[dict[type[HeadstreamError], tuple[int, ...]]] = {
     InvalidInputError: (
@@ -74,6 +75,7 @@ _CLASSES: Final[dict[type[HeadstreamError], tuple[int, ...]]] = {
     RebalancedError: (Status.REBALANCED,),
     SequenceError: (Status.OUT_OF_SEQUENCE,),
     ProducerFencedError: (Status.PRODUCER_FENCED,),
+    ConsumersLimitError: (Status.CONSUMERS_LIMIT,),
     ProducersLimitError: (Status.PRODUCERS_LIMIT,),
     LogLockedError: (Status.LOG_LOCKED,),
     DiskFullError: (Status.DISK_FULL,),
@@ -113,6 +115,7 @@ _STATUS_OF_CLASS: Final[dict[type[BaseException], int]] = {
     OffsetOutOfRangeError: Status.INVALID_OFFSET,
     GroupInUseError: Status.GROUP_IN_USE,
     RebalancedError: Status.REBALANCED,
+    ConsumersLimitError: Status.CONSUMERS_LIMIT,
     ProducersLimitError: Status.PRODUCERS_LIMIT,
     ProducerFencedError: Status.PRODUCER_FENCED,
     SequenceError: Status.OUT_OF_SEQUENCE,
@@ -125,40 +128,43 @@ _STATUS_OF_CLASS: Final[dict[type[BaseException], int]] = {
     StorageError: Status.CANNOT_SAVE_MESSAGES_TO_SEGMENT,
     LogError: Status.ERROR,
 }
-_OWN: Final = {
+_NEAREST_STATUS: Final = {
     Status.LIMIT_EXCEEDED: Status.TOO_BIG_MESSAGE_PAYLOAD,
     Status.DISK_FULL: Status.CANNOT_SAVE_MESSAGES_TO_SEGMENT,
     Status.PARTITION_CLOSED: Status.CANNOT_APPEND_MESSAGE,
     Status.CORRUPT_MESSAGES: Status.CANNOT_READ_MESSAGE,
-    Status.SERVER_BUSY: Status.DISCONNECTED,  # they connect again, and repeat the command once
+    Status.CONSUMERS_LIMIT: Status.CANNOT_CREATE_CONSUMER_OFFSETS_DIRECTORY,
+    Status.SERVER_BUSY: Status.DISCONNECTED,  # they reconnect, and retry the command once
 }
-"""What existing clients are told, who know none of our numbers; `error` where nothing is nearer."""
+"""Headstream's statuses -> the nearest one of existing clients; `error` for the others."""
 
 
 def status_of(error: BaseException, *, is_extended: bool = False) -> int:
-    """Return the status by which a server answers an error.
+    """Return the status of an error, for a server's response.
 
     Args:
-        error: Any: the status it was made with, else that of its class, else 1, `error`.
-        is_extended: Whether the client knows Headstream's own statuses.
+        error: Any: its own status if it has one, else that of its class, else 1, `error`.
+        is_extended: Whether the client supports Headstream's own statuses.
     """
     status: int | None = error.status if isinstance(error, HeadstreamError) else None
     if status is None:
         known = (_STATUS_OF_CLASS[kind] for kind in type(error).__mro__ if kind in _STATUS_OF_CLASS)
         status = next(known, int(Status.ERROR))
     if status >= 20_000 and not is_extended:
-        return int(_OWN.get(Status(status), Status.ERROR)) if status in Status.__members__.values() else int(Status.ERROR)
+        return (
+            int(_NEAREST_STATUS.get(Status(status), Status.ERROR)) if status in Status.__members__.values() else int(Status.ERROR)
+        )
     return int(status)
 
 
 def refusal(status: int, what: str | None = None, *, where: str | None = None, advice: str | None = None) -> HeadstreamError:
-    """Return the error of a status; it remembers the status.
+    """Return the error of a status; its `status` is set.
 
     Args:
         status: Not 0; any number.
-        what: What went wrong; else the status says it.
-        where: What it is about.
-        advice: What to do about it.
+        what: The problem; by default the name of the status.
+        where: The subject of the error.
+        advice: How to solve it.
     """
     name = name_of_status(status)
     text = f"the server answered {status}, {name.replace('_', ' ')}" if what is None else what
@@ -174,11 +180,11 @@ def encode_refusal(error: HeadstreamError) -> bytes:
 
 
 def decode_refusal(status: int, body: BytesLike) -> HeadstreamError:
-    """Return the error that a response stands for.
+    """Return the error of a response.
 
     Args:
         status: Not 0.
-        body: Empty, or as encode_refusal() makes it; what is neither is passed over, the status says enough.
+        body: Empty, or from encode_refusal(); other bodies are ignored, since the status suffices.
     """
     try:
         document: Any = decode_json(bytes(body)) if len(body) else None
@@ -187,18 +193,18 @@ def decode_refusal(status: int, body: BytesLike) -> HeadstreamError:
     return _read(status, document)
 
 
-def spell_refusal(error: BaseException) -> dict[str, Any]:
-    """Return an error as the JSON of HTTP has it: id, code, reason and field, and what our own client reads."""
+def refusal_to_json(error: BaseException) -> dict[str, Any]:
+    """Return an error as the JSON object of HTTP: id, code, reason and field, and `error` for Headstream's own client."""
     status = status_of(error, is_extended=True)
     if not isinstance(error, HeadstreamError):
-        reason = "an error inside the server, which its log tells"
+        reason = "internal server error; the server's log has the details"
         return {"id": status, "code": name_of_status(status), "reason": reason, "field": field_of_status(status)}
     common = {"id": status, "code": name_of_status(status), "reason": str(error), "field": field_of_status(status)}
     return common | {"error": _describe(error)}
 
 
-def read_refusal(document: Any) -> HeadstreamError | None:
-    """Return the error that the JSON of HTTP spells, None where it spells none."""
+def refusal_from_json(document: Any) -> HeadstreamError | None:
+    """Return the error of the JSON of HTTP, or None if it is not an error."""
     if not isinstance(document, dict) or type(document.get("id")) is not int or document["id"] <= 0:
         return None
     return _read(document["id"], document.get("error") or {"what": document.get("reason")})
@@ -206,7 +212,7 @@ def read_refusal(document: Any) -> HeadstreamError | None:
 
 def _describe(error: HeadstreamError) -> dict[str, Any]:
     described = {"kind": type(error).__name__, "what": error.what, "where": error.where, "advice": error.advice}
-    return described | ({name: getattr(error, name) for name in _PLACE} if isinstance(error, CorruptSendError) else {})
+    return described | ({name: getattr(error, name) for name in _LOCATION} if isinstance(error, CorruptSendError) else {})
 
 
 def _read(status: int, document: Any) -> HeadstreamError:
@@ -217,7 +223,7 @@ def _read(status: int, document: Any) -> HeadstreamError:
     kind = getattr(errors, str(document.get("kind")), None) if document.get("kind") in errors.__all__ else None
     if kind is None or what is None:
         return error
-    place = {name: document.get(name) for name in _PLACE}
+    place = {name: document.get(name) for name in _LOCATION}
     if issubclass(kind, CorruptSendError):
         if not all(type(number) is int for number in place.values()):
             return error

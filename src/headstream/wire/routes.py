@@ -1,4 +1,4 @@
-"""Finding the command of a request over HTTP by its method and path."""
+"""Finding the command of an HTTP request by its method and path."""
 
 from __future__ import annotations
 
@@ -7,22 +7,22 @@ from typing import Final, NamedTuple
 from urllib.parse import unquote
 
 from headstream.errors import DecodeError
-from headstream.wire.codes import TABLE, Entry, Method
+from headstream.wire.codes import TABLE, CodeEntry, Method
 
-__all__ = ["FoundRoute", "find_methods", "find_route"]
+__all__ = ["FoundRoute", "decode_path_parameter", "find_methods", "find_route"]
 
 
 class FoundRoute(NamedTuple):
-    """A command, and the parameters of its path, decoded."""
+    """A command, and the decoded parameters of its path."""
 
-    entry: Entry
+    entry: CodeEntry
     path: dict[str, str]
 
 
 class _Pattern(NamedTuple):
     method: Method
     pattern: re.Pattern[str]
-    entry: Entry
+    entry: CodeEntry
 
 
 def _patterns() -> list[_Pattern]:
@@ -35,14 +35,14 @@ def _patterns() -> list[_Pattern]:
 
 
 _PATTERNS: Final = _patterns()
-"""Those with the fewest parameters first, so that /users/logout is no user."""
+"""Sorted by their number of parameters, so that /users/logout is not taken for a user."""
 
 
 def find_route(method: str, path: str) -> FoundRoute | None:
-    """Return the command that a method and a path ask for, None where there is none.
+    """Return the command of a method and a path, or None.
 
     Args:
-        method: As HTTP has it.
+        method: The HTTP method.
         path: Percent-encoded, without the query.
 
     Raises:
@@ -51,16 +51,25 @@ def find_route(method: str, path: str) -> FoundRoute | None:
     for known, pattern, entry in _PATTERNS:
         found = pattern.fullmatch(path) if known == method else None
         if found is not None:
-            return FoundRoute(entry, {name: _decode(text, name) for name, text in found.groupdict().items()})
+            return FoundRoute(entry, {name: decode_path_parameter(text, name) for name, text in found.groupdict().items()})
     return None
 
 
 def find_methods(path: str) -> list[str]:
-    """Return the methods that a path takes: none where there is nothing (404), others than the one asked for (405)."""
+    """Return the methods of a path: empty for an unknown path (404), without the requested one for 405."""
     return sorted({known for known, pattern, _ in _PATTERNS if pattern.fullmatch(path)})
 
 
-def _decode(text: str, name: str) -> str:
+def decode_path_parameter(text: str, name: str) -> str:
+    """Return a percent-decoded parameter of a path.
+
+    Args:
+        text: The parameter, percent-encoded.
+        name: Its name, for the error.
+
+    Raises:
+        DecodeError: it is not UTF-8.
+    """
     try:
         return unquote(text, errors="strict")
     except UnicodeDecodeError as error:

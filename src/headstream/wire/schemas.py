@@ -1,7 +1,7 @@
-"""JSON Schemas of what commands and replies look like over HTTP, made of their shapes.
+"""JSON Schemas of commands and replies over HTTP, built from their shapes.
 
-What a shape takes as JSON stands in its `read`; here is the same as a schema, a line each. The tests hold both together:
-what a shape spells fits its schema.
+A shape's `from_json_value` defines which JSON it accepts; this module has the same as a schema, a line for each shape. The
+tests check that the JSON of a shape conforms to its schema.
 """
 
 from __future__ import annotations
@@ -14,10 +14,11 @@ from headstream.model.message import MessageState
 from headstream.model.partitioning import PartitioningKind
 from headstream.wire import records, shapes
 from headstream.wire.commands import groups, messages, offsets, permissions, sessions, system, topics
+from headstream.wire.extensions import filters as own_filters
 from headstream.wire.extensions import groups as own_groups
 from headstream.wire.extensions import messages as own_messages
 from headstream.wire.extensions import shapes as own_shapes
-from headstream.wire.fields import Field, fields_of
+from headstream.wire.fields import RecordField, fields_of
 from headstream.wire.records import Command, Record
 from headstream.wire.shapes import Shape
 
@@ -120,18 +121,18 @@ _LEAVES: Final[dict[type[Shape], Callable[[Any], Schema]]] = {
     own_shapes.SentShape: lambda _: _list_of({"$ref": "#/components/schemas/SentMessage"}),
     shapes.RestShape: lambda _: _list_of({"$ref": "#/components/schemas/SentMessage"}),
 }
-"""Shapes that hold no others."""
+"""The shapes that contain no other shapes."""
 
 
 class Schemas:
-    """Schemas of shapes; those of records are gathered by name in `components`, and referred to."""
+    """Schemas of shapes; those of records are collected by name in `components` and referenced."""
 
     def __init__(self) -> None:
         self.components: dict[str, Schema] = {"SentMessage": _SENT, "PolledMessage": _POLLED}
 
     def of(self, shape: Shape) -> Schema:
-        """Return the schema of what a shape spells."""
-        if isinstance(shape, shapes.Has):
+        """Return the schema of a shape's JSON."""
+        if isinstance(shape, shapes.OptionalShape):
             return _or_null(self.of(shape.shape))
         if isinstance(shape, (permissions.SizedPermissions, permissions.UserPermissions)):
             found = self.record(permissions.Permissions)
@@ -150,12 +151,12 @@ class Schemas:
     def record(self, kind: type[Record]) -> Schema:
         """Return the reference to the schema of a record."""
         if kind.__name__ not in self.components:
-            self.components[kind.__name__] = {}  # taken, while its fields are looked at
+            self.components[kind.__name__] = {}  # reserved, for records that contain themselves
             self.components[kind.__name__] = self._object(fields_of(kind), self._more(kind), kind.__doc__)
         return {"$ref": f"#/components/schemas/{kind.__name__}"}
 
-    def body(self, kind: type[Command[Any]], fields: list[Field]) -> Schema:
-        """Return the schema of the body that has some of a command's fields."""
+    def body(self, kind: type[Command[Any]], fields: list[RecordField]) -> Schema:
+        """Return the schema of a body with some of a command's fields."""
         return self._object(fields, {}, kind.__doc__)
 
     def _object(self, fields: Any, more: dict[str, Schema | None], about: str | None) -> Schema:
@@ -168,7 +169,7 @@ class Schemas:
         return found | ({"required": needed} if needed else {})
 
     def _more(self, kind: type[Record]) -> dict[str, Schema | None]:
-        """Return the members that a record spells by itself, None for a field that it leaves out."""
+        """Return the members that a record adds to its fields' JSON, None for a field that it omits."""
         rights = permissions
         polled = _list_of({"$ref": "#/components/schemas/PolledMessage"})
         if kind is rights.Permissions:
@@ -181,6 +182,7 @@ class Schemas:
             own_groups.GroupLag: {"lag": _U64},
             messages.PolledMessages: {"count": None, "messages": polled},
             own_messages.FetchedMessages: {"messages": polled},
+            own_filters.FilteredMessages: {"messages": polled},
         }
         return more.get(kind, {})
 

@@ -1,17 +1,18 @@
-"""Shapes: how one field is spelled, in bytes (little-endian), in JSON, and as a text in a URL.
+"""Shapes: the encoding of one field, in bytes (little-endian), in JSON, and as a text in a URL.
 
-Commands and replies are dataclasses whose fields say their shape, so that a class reads as its layout:
+Commands and replies are dataclasses whose fields are annotated with shapes, so that a class reads as its layout:
 
     stream: StreamId             u8 kind | u8 length | value
     count: U32
     name: Text8                  u8 length | UTF-8
 
-records.py puts the fields together. A value that JSON spells wrongly is a DecodeError that names the place, as in `body.name`.
+records.py combines the fields. An invalid JSON value is a DecodeError with its path, as in `body.name`.
 """
 
 from __future__ import annotations
 
 import enum
+import functools
 import math
 from typing import Annotated, Any, Final, NamedTuple, TypeAlias
 from urllib.parse import quote
@@ -34,10 +35,9 @@ __all__ = [
     "Flag",
     "FlagShape",
     "GroupId",
-    "Has",
     "Identifier",
     "Json",
-    "NamedOrNumbered",
+    "OptionalShape",
     "PartitionId",
     "Rest",
     "Shape",
@@ -49,35 +49,38 @@ __all__ = [
     "TopicId",
     "Unsigned",
     "UserId",
-    "wrong",
+    "invalid_value",
 ]
+
+_CACHED_NAMES: Final = 1024
+"""How many encoded names of streams and topics are cached: about 0.1 MB."""
 
 Identifier: TypeAlias = int | str
 """A stream, topic, group, user or consumer: by number or by name."""
 
 
 class Default(NamedTuple):
-    """What a field is that JSON leaves out; in bytes it is always there."""
+    """The value of a field that JSON omits; the bytes always contain it."""
 
     value: Any
 
 
 class Json(NamedTuple):
-    """The name a field has in JSON, where it is another."""
+    """The name of a field in JSON, if it differs."""
 
     name: str
 
 
-def wrong(value: object, wanted: str, where: str) -> DecodeError:
-    """Return the error for a value that JSON or a URL spells wrongly."""
+def invalid_value(value: object, wanted: str, where: str) -> DecodeError:
+    """Return the error for an invalid value in JSON or a URL."""
     return DecodeError(f"{wanted} is needed, not {value!r:.60}", 0, where=where)
 
 
 class Shape:
-    """How one field is spelled."""
+    """The encoding of one field."""
 
     is_optional = False
-    """Whether JSON may leave it out: then it is read of null."""
+    """Whether JSON can omit it: then it is read from null."""
 
     def push(self, writer: Writer, value: Any) -> None:
         """Write a value."""
@@ -87,21 +90,21 @@ class Shape:
         """Read a value; `what` names it in errors."""
         raise NotImplementedError
 
-    def spell(self, value: Any) -> Any:
-        """Return a value as JSON has it."""
+    def to_json_value(self, value: Any) -> Any:
+        """Return a value as JSON."""
         return value
 
-    def read(self, spelled: Any, where: str) -> Any:
-        """Return the value that JSON spells; what has no spelling there is refused."""
-        raise DecodeError("this has no spelling in JSON", 0, where=where)
+    def from_json_value(self, json_value: Any, where: str) -> Any:
+        """Return the value of a JSON value; an error if the shape has no JSON form."""
+        raise DecodeError("the value has no JSON form", 0, where=where)
 
-    def spell_text(self, value: Any) -> str:
-        """Return a value as a URL has it."""
+    def to_url_text(self, value: Any) -> str:
+        """Return a value as a text in a URL."""
         return str(value)
 
-    def read_text(self, text: str, where: str) -> Any:
-        """Return the value that a text in a URL spells."""
-        return self.read(text, where)
+    def from_url_text(self, text: str, where: str) -> Any:
+        """Return the value of a text in a URL."""
+        return self.from_json_value(text, where)
 
 
 class Unsigned(Shape):
@@ -109,40 +112,40 @@ class Unsigned(Shape):
 
     def __init__(self, size: int) -> None:
         self.size = size
+        self._push = {1: Writer.push_u8, 4: Writer.push_u32, 8: Writer.push_u64}[size]
+        self._pull = {1: Reader.pull_u8, 4: Reader.pull_u32, 8: Reader.pull_u64}[size]
 
     def push(self, writer: Writer, value: int) -> None:
-        (writer.push_u8, writer.push_u32, writer.push_u64)[(1, 4, 8).index(self.size)](value)
+        self._push(writer, value)
 
     def pull(self, reader: Reader, what: str) -> int:
-        if self.size == 1:
-            return reader.pull_u8(what)
-        return reader.pull_u32(what) if self.size == 4 else reader.pull_u64(what)
+        return self._pull(reader, what)
 
-    def read(self, spelled: Any, where: str) -> int:
-        if type(spelled) is not int or not 0 <= spelled < 1 << 8 * self.size:
-            raise wrong(spelled, f"an unsigned {8 * self.size}-bit number", where)
-        return spelled
+    def from_json_value(self, json_value: Any, where: str) -> int:
+        if type(json_value) is not int or not 0 <= json_value < 1 << 8 * self.size:
+            raise invalid_value(json_value, f"an unsigned {8 * self.size}-bit number", where)
+        return json_value
 
-    def read_text(self, text: str, where: str) -> int:
+    def from_url_text(self, text: str, where: str) -> int:
         if not (text.isascii() and text.isdecimal() and len(text) <= 20):
-            raise wrong(text, f"an unsigned {8 * self.size}-bit number", where)
-        return self.read(int(text), where)
+            raise invalid_value(text, f"an unsigned {8 * self.size}-bit number", where)
+        return self.from_json_value(int(text), where)
 
 
 class AbsentShape(Unsigned):
-    """A number whose 0 means that nothing is given: JSON leaves it out or says null."""
+    """A number with 0 for an absent value: JSON omits it or contains null."""
 
     is_optional = True
 
-    def spell(self, value: int) -> int | None:
+    def to_json_value(self, value: int) -> int | None:
         return value or None
 
-    def read(self, spelled: Any, where: str) -> int:
-        return 0 if spelled is None else super().read(spelled, where)
+    def from_json_value(self, json_value: Any, where: str) -> int:
+        return 0 if json_value is None else super().from_json_value(json_value, where)
 
 
 class RealShape(Shape):
-    """A 32-bit float; JSON has no infinity and no NaN, which are null."""
+    """A 32-bit float; infinities and NaN, which JSON cannot represent, are null."""
 
     def push(self, writer: Writer, value: float) -> None:
         writer.push_f32(value)
@@ -150,15 +153,15 @@ class RealShape(Shape):
     def pull(self, reader: Reader, what: str) -> float:
         return reader.pull_f32(what)
 
-    def spell(self, value: float) -> float | None:
+    def to_json_value(self, value: float) -> float | None:
         return value if math.isfinite(value) else None
 
-    def read(self, spelled: Any, where: str) -> float:
-        if spelled is None:
+    def from_json_value(self, json_value: Any, where: str) -> float:
+        if json_value is None:
             return math.nan
-        if isinstance(spelled, bool) or not isinstance(spelled, (int, float)):
-            raise wrong(spelled, "a number", where)
-        return float(spelled)
+        if isinstance(json_value, bool) or not isinstance(json_value, (int, float)):
+            raise invalid_value(json_value, "a number", where)
+        return float(json_value)
 
 
 class FlagShape(Shape):
@@ -170,17 +173,17 @@ class FlagShape(Shape):
     def pull(self, reader: Reader, what: str) -> bool:
         return reader.pull_u8(what) == 1
 
-    def read(self, spelled: Any, where: str) -> bool:
-        if not isinstance(spelled, bool):
-            raise wrong(spelled, "true or false", where)
-        return spelled
+    def from_json_value(self, json_value: Any, where: str) -> bool:
+        if not isinstance(json_value, bool):
+            raise invalid_value(json_value, "true or false", where)
+        return json_value
 
-    def spell_text(self, value: bool) -> str:
+    def to_url_text(self, value: bool) -> str:
         return "true" if value else "false"
 
-    def read_text(self, text: str, where: str) -> bool:
+    def from_url_text(self, text: str, where: str) -> bool:
         if text not in ("true", "false"):
-            raise wrong(text, "true or false", where)
+            raise invalid_value(text, "true or false", where)
         return text == "true"
 
 
@@ -196,14 +199,14 @@ class TextShape(Shape):
     def pull(self, reader: Reader, what: str) -> str:
         return reader.pull_text8(what) if self.size == 1 else reader.pull_text32(what)
 
-    def read(self, spelled: Any, where: str) -> str:
-        if not isinstance(spelled, str):
-            raise wrong(spelled, "a text", where)
-        return spelled
+    def from_json_value(self, json_value: Any, where: str) -> str:
+        if not isinstance(json_value, str):
+            raise invalid_value(json_value, "a text", where)
+        return json_value
 
 
 class RestShape(Shape):
-    """All bytes that are left; no JSON."""
+    """All remaining bytes; no JSON form."""
 
     def push(self, writer: Writer, value: BytesLike) -> None:
         writer.push_bytes(value)
@@ -211,28 +214,28 @@ class RestShape(Shape):
     def pull(self, reader: Reader, what: str) -> memoryview:
         return reader.pull_view(reader.remaining, what)
 
-    def spell(self, value: BytesLike) -> None:
-        raise InvalidInputError("raw bytes have no spelling in JSON")
+    def to_json_value(self, value: BytesLike) -> None:
+        raise InvalidInputError("raw bytes have no JSON form")
 
 
 class SizeShape(Unsigned):
-    """A count of bytes, which JSON spells with a unit."""
+    """A count of bytes; in JSON a text with a unit."""
 
-    def spell(self, value: int) -> str:
+    def to_json_value(self, value: int) -> str:
         return format_size(value)
 
-    def read(self, spelled: Any, where: str) -> int:
-        return parse_size(spelled, where)
+    def from_json_value(self, json_value: Any, where: str) -> int:
+        return parse_size(json_value, where)
 
 
 class TextCode(Shape):
-    """One byte that stands for a member of an enumeration; JSON has its name.
+    """One byte for a member of an enumeration; in JSON its name.
 
     Args:
         kind: The enumeration.
-        style: What is done to a member's name: `lower`, `upper`, or `camel`.
-        short: Whether a text in a URL may be the first letter of a name.
-        any_case: Whether who writes may use capitals as it likes.
+        style: The style of the names: `lower`, `upper`, or `camel`.
+        short: Whether a text in a URL can be the first letter of a name.
+        any_case: Whether reading ignores the case of a name.
     """
 
     def __init__(self, kind: type[enum.IntEnum], style: str = "lower", *, short: bool = False, any_case: bool = False) -> None:
@@ -253,23 +256,23 @@ class TextCode(Shape):
         except ValueError:
             raise DecodeError(f"{code} is no {what}", at) from None
 
-    def spell(self, value: Any) -> str:
+    def to_json_value(self, value: Any) -> str:
         return self.names[value]
 
-    def spell_text(self, value: Any) -> str:
+    def to_url_text(self, value: Any) -> str:
         return self.names[value]
 
-    def read(self, spelled: Any, where: str) -> enum.IntEnum:
-        name = spelled.lower() if self.any_case and isinstance(spelled, str) else spelled
+    def from_json_value(self, json_value: Any, where: str) -> enum.IntEnum:
+        name = json_value.lower() if self.any_case and isinstance(json_value, str) else json_value
         if not isinstance(name, str) or name not in self.members:
-            raise wrong(spelled, f"one of {', '.join(self.members)}", where)
+            raise invalid_value(json_value, f"one of {', '.join(self.members)}", where)
         return self.members[name]
 
-    def read_text(self, text: str, where: str) -> enum.IntEnum:
-        return self.short[text] if text in self.short else self.read(text, where)
+    def from_url_text(self, text: str, where: str) -> enum.IntEnum:
+        return self.short[text] if text in self.short else self.from_json_value(text, where)
 
 
-class Has(Shape):
+class OptionalShape(Shape):
     """One byte, 0 or 1, and a value if it is 1; None, or absent in JSON, if it is 0."""
 
     is_optional = True
@@ -283,23 +286,39 @@ class Has(Shape):
             self.shape.push(writer, value)
 
     def pull(self, reader: Reader, what: str) -> Any:
-        at = reader.at
-        has = reader.pull_u8(f"whether there is {what}")
+        at, has = reader.at, reader.pull_u8(f"whether there is {what}")
         if has > 1:
             raise DecodeError(f"whether there is {what} is 0 or 1, not {has}", at)
         return self.shape.pull(reader, what) if has else None
 
-    def spell(self, value: Any) -> Any:
-        return None if value is None else self.shape.spell(value)
+    def to_json_value(self, value: Any) -> Any:
+        return None if value is None else self.shape.to_json_value(value)
 
-    def read(self, spelled: Any, where: str) -> Any:
-        return None if spelled is None else self.shape.read(spelled, where)
+    def from_json_value(self, json_value: Any, where: str) -> Any:
+        return None if json_value is None else self.shape.from_json_value(json_value, where)
+
+    def to_url_text(self, value: Any) -> str:
+        return self.shape.to_url_text(value)
+
+    def from_url_text(self, text: str, where: str) -> Any:
+        return self.shape.from_url_text(text, where)
+
+
+@functools.lru_cache(_CACHED_NAMES)
+def _encoded_name(value: str) -> bytes:
+    """Return the encoded bytes of a name; cached, because each request about a topic has two."""
+    if not value:
+        raise InvalidInputError("a name has 1 to 255 bytes, not 0")
+    writer = Writer()
+    writer.push_u8(2)
+    writer.push_text8(value)
+    return writer.to_bytes()
 
 
 class IdentifierShape(Shape):
     """kind u8 | length u8 | value: kind 1 a number of 4 bytes, kind 2 a name of 1 to 255 bytes.
 
-    A text in a URL or in JSON that is a number stands for the number: what is called `123` has no name there.
+    A number as a text in a URL or in JSON is taken for the number: a name such as `123` cannot be used there.
     """
 
     def push(self, writer: Writer, value: Identifier) -> None:
@@ -307,11 +326,8 @@ class IdentifierShape(Shape):
             writer.push_u8(1)
             writer.push_u8(4)
             writer.push_u32(value)
-            return
-        if not value:
-            raise InvalidInputError("a name has 1 to 255 bytes, this one has none")
-        writer.push_u8(2)
-        writer.push_text8(value)
+        else:
+            writer.push_bytes(_encoded_name(value))
 
     def pull(self, reader: Reader, what: str) -> Identifier:
         at = reader.at
@@ -323,33 +339,33 @@ class IdentifierShape(Shape):
             return reader.pull_text(size, what)
         raise DecodeError(f"{what} is of kind {kind} with {size} bytes: it is a number (1, 4 bytes) or a name (2)", at)
 
-    def spell(self, value: Identifier) -> Identifier:
+    def to_json_value(self, value: Identifier) -> Identifier:
         return value
 
-    def spell_text(self, value: Identifier) -> str:
+    def to_url_text(self, value: Identifier) -> str:
         if isinstance(value, str) and _is_number(value):
             raise InvalidInputError(f"the name {value!r} is a number, which HTTP takes for an id", advice="Use the id")
         return str(value)
 
     def quote(self, value: Identifier) -> str:
-        """Return a value as a piece of a path."""
-        return quote(self.spell_text(value), safe="")
+        """Return a value as a segment of a path."""
+        return quote(self.to_url_text(value), safe="")
 
-    def read(self, spelled: Any, where: str) -> Identifier:
-        if type(spelled) is int and 0 < spelled < 1 << 32:
-            return spelled
-        if isinstance(spelled, str):
-            return self.read_text(spelled, where)
-        raise wrong(spelled, "a name, or a number from 1", where)
+    def from_json_value(self, json_value: Any, where: str) -> Identifier:
+        if type(json_value) is int and 0 < json_value < 1 << 32:
+            return json_value
+        if isinstance(json_value, str):
+            return self.from_url_text(json_value, where)
+        raise invalid_value(json_value, "a name, or a number from 1", where)
 
-    def read_text(self, text: str, where: str) -> Identifier:
+    def from_url_text(self, text: str, where: str) -> Identifier:
         if _is_number(text):
             if int(text):
                 return int(text)
         elif 1 <= len(text.encode("utf-8", "surrogatepass")) <= 255:
             return text
-        error = wrong(text, "a name of 1 to 255 bytes, or a number from 1", where)
-        error.status = 6  # invalid_identifier, which HTTP tells precisely
+        error = invalid_value(text, "a name of 1 to 255 bytes, or a number from 1", where)
+        error.status = 6  # invalid_identifier, which HTTP clients expect
         raise error
 
 
@@ -377,7 +393,6 @@ Size: TypeAlias = Annotated[int, SizeShape(8)]
 Text8: TypeAlias = Annotated[str, TEXT8]
 Text32: TypeAlias = Annotated[str, TEXT32]
 Rest: TypeAlias = Annotated[BytesLike, RestShape()]
-NamedOrNumbered: TypeAlias = Annotated[Identifier, IDENTIFIER]
 StreamId: TypeAlias = Annotated[Identifier, IDENTIFIER, Json("stream_id")]
 TopicId: TypeAlias = Annotated[Identifier, IDENTIFIER, Json("topic_id")]
 GroupId: TypeAlias = Annotated[Identifier, IDENTIFIER, Json("group_id")]

@@ -28,19 +28,19 @@ def format_size(size: int) -> str:
     return f"{size} B"
 
 
-def parse_size(spelled: Any, where: str = "size") -> int:
-    """Return the bytes that a text with a unit, or a plain number, spells.
+def parse_size(json_value: Any, where: str = "size") -> int:
+    """Return the bytes of a text with a unit, or of a plain number.
 
     Args:
-        spelled: A decoded JSON value.
-        where: Its place, for errors.
+        json_value: A decoded JSON value.
+        where: Its path, for errors.
 
     Raises:
-        DecodeError: it is neither, or beyond 64 bits.
+        DecodeError: the value is neither, or exceeds 64 bits.
     """
     try:
-        return parse_size_bytes(spelled)
+        return parse_size_bytes(json_value)
     except InvalidInputError:
         raise DecodeError(
-            f"a size is a number of bytes from 0 to 2^64-1 or a text such as '1.5 KB', not {spelled!r:.40}", 0, where=where
+            f"a size is a number of bytes from 0 to 2^64-1 or a text such as '1.5 KB', not {json_value!r:.40}", 0, where=where
         ) from None

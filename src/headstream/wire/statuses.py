@@ -1,10 +1,10 @@
-"""The one table of statuses: what a server answers in place of a reply, by number and name.
+"""The one table of statuses: the errors of a server, by number and name.
 
-The number is the status of a response and `id` in the JSON of an error, the name is its `code`. Numbers from 20000 on
-are Headstream's own: a server answers them only to clients that logged in with the context "headstream".
-The missing_* and cannot_read_batch_* numbers (6000 to 6004, 7000 to 7004) have no names of their own here: no server sends them.
+The number is the status of a response and `id` in the JSON of an error, the name is its `code`. Numbers from 20000 are
+Headstream's own: a server answers them only to clients that logged in with the context "headstream".
+The missing_* and cannot_read_batch_* numbers (6000 to 6004, 7000 to 7004) have no names here: no server sends them.
 
-What a status means to a user, and how an error is answered: refusals.py.
+refusals.py maps statuses to errors and back.
 """
 
 from __future__ import annotations
@@ -16,7 +16,7 @@ __all__ = ["Status", "field_of_status", "http_status", "name_of_status"]
 
 
 class Status(enum.IntEnum):
-    """The statuses that have names; 0 is success."""
+    """The statuses with names; 0 is success."""
 
     OK = 0
     ERROR = 1
@@ -209,15 +209,17 @@ class Status(enum.IntEnum):
     PARTITION_CLOSED = 20006
     CORRUPT_MESSAGES = 20007
     EPOCH_REFUSED = 20008
-    """An epoch that was committed differently, or whose parts are not there."""
+    """The epoch was committed with other batches, or its parts are missing."""
     OUT_OF_SEQUENCE = 20020
-    """A numbered batch does not follow the one before it."""
+    """A numbered batch does not follow the previous one."""
     PRODUCER_FENCED = 20021
-    """A numbered batch is of an epoch that has ended."""
+    """The epoch of a numbered batch is over."""
     PRODUCERS_LIMIT = 20022
-    """A partition remembers no more producers now."""
+    """A partition has no room for another producer at present."""
     SERVER_BUSY = 20023
-    """The server has no memory for a request now."""
+    """The server has no memory for the request at present."""
+    CONSUMERS_LIMIT = 20024
+    """A user has stored offsets for as many consumers and groups as one user may."""
 
 
 _NOT_FOUND: Final = frozenset({20, 100, 1009, 2010, 3007, 3021, 4000, 5000, 5003, 5006})
@@ -236,7 +238,7 @@ _FIELDS: Final = {
 
 
 def name_of_status(status: int) -> str:
-    """Return the name of a status: its `code` in JSON; `unknown(n)` where it has none.
+    """Return the name of a status, its `code` in JSON; `unknown(n)` for a number without a name.
 
     Args:
         status: Unsigned 32-bit.
@@ -248,9 +250,9 @@ def name_of_status(status: int) -> str:
 
 
 def http_status(status: int) -> int:
-    """Return the status of HTTP that goes with a status.
+    """Return the HTTP status of a status.
 
-    Named streams and topics that are missing (1010, 2011) are 400, as clients know it; numbered ones are 404.
+    A missing stream or topic is 400 by name (1010, 2011), as clients expect, and 404 by number.
 
     Args:
         status: Not 0.
@@ -265,7 +267,7 @@ def http_status(status: int) -> int:
 
 
 def field_of_status(status: int) -> str | None:
-    """Return the field that a status is about, as the JSON of an error names it.
+    """Return the field that an error is about, as the JSON of an error names it.
 
     Args:
         status: Unsigned 32-bit.

@@ -1,4 +1,4 @@
-"""Every command's class by its code: what a server finds the class of a request in, and completes with handlers."""
+"""Every command's class by its code."""
 
 from __future__ import annotations
 
@@ -8,6 +8,7 @@ from headstream.codec.buffer import BytesLike
 from headstream.errors import DecodeError
 from headstream.wire.commands import groups, messages, offsets, partitions, sessions, streams, system, tokens, topics, users
 from headstream.wire.extensions import epochs
+from headstream.wire.extensions import filters as own_filters
 from headstream.wire.extensions import groups as own_groups
 from headstream.wire.extensions import messages as own_messages
 from headstream.wire.extensions import producers as own_producers
@@ -17,7 +18,7 @@ from headstream.wire.records import Command
 __all__ = ["COMMANDS", "decode_command"]
 
 _MODULES: Final = (groups, messages, offsets, partitions, sessions, streams, system, tokens, topics, users)
-_EXTENSIONS: Final = (epochs, own_groups, own_messages, own_producers, own_topics)
+_EXTENSIONS: Final = (epochs, own_filters, own_groups, own_messages, own_producers, own_topics)
 
 
 def _find_commands() -> dict[int, type[Command[Any]]]:
@@ -39,10 +40,10 @@ def decode_command(code: int, payload: BytesLike) -> Command[Any]:
 
     Args:
         code: The frame's number.
-        payload: What follows it.
+        payload: The bytes after the frame's head.
 
     Raises:
-        DecodeError: there is no such command, or the payload is not one of it: status 3.
+        DecodeError: the code is unknown, or the payload is not one of the command: status 3.
     """
     kind = COMMANDS.get(code)
     if kind is None:

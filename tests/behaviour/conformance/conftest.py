@@ -12,8 +12,8 @@ from headstream.wire.commands.streams import DeleteStream, ListStreams
 from headstream.wire.commands.system import ListClients
 from headstream.wire.commands.tokens import DeleteToken, ListTokens
 from headstream.wire.commands.users import DeleteUser, ListUsers
-from tests.peers import HttpPeer, Peer, TcpPeer
-from tests.server_process import ServerProcess
+from tests.support.server.peers import HttpPeer, Peer, TcpPeer
+from tests.support.server.server_process import ServerProcess
 
 
 @pytest.fixture(scope="session")

@@ -26,7 +26,7 @@ from headstream.wire.commands.topics import (
 )
 from headstream.wire.records import Command
 from headstream.wire.shapes import Identifier
-from tests.peers import Peer
+from tests.support.server.peers import Peer
 
 __all__ = [
     "CONSUMER",

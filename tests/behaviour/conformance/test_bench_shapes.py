@@ -16,7 +16,7 @@ from headstream.wire.commands.streams import CreateStream, ListStreams
 from headstream.wire.commands.system import GetStats
 from headstream.wire.commands.topics import NEVER, Compression, CreateTopic
 from tests.behaviour.conformance.scenes import build, poll, polled, send
-from tests.peers import TcpPeer
+from tests.support.server.peers import TcpPeer
 
 Connect = Callable[..., TcpPeer]
 

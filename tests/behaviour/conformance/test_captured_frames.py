@@ -16,7 +16,7 @@ from headstream.wire.commands.messages import PolledMessages, PollMessages
 from headstream.wire.frames import encode_request
 from headstream.wire.statuses import Status
 from headstream.wire.table import COMMANDS
-from tests.peers import TcpPeer
+from tests.support.server.peers import TcpPeer
 
 Connect = Callable[..., TcpPeer]
 Record = dict[str, Any]

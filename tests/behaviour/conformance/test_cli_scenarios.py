@@ -41,7 +41,7 @@ from headstream.wire.commands.users import (
 )
 from headstream.wire.shapes import Identifier
 from tests.behaviour.conformance.scenes import CONSUMER, STREAM, TOPIC, build, create_topic, poll, polled, send
-from tests.peers import Peer, TcpPeer
+from tests.support.server.peers import Peer, TcpPeer
 
 BY_EITHER = list(itertools.product([1, STREAM], [1, TOPIC]))
 """A topic by id and by name, in a stream by id and by name."""

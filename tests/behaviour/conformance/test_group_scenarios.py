@@ -17,7 +17,7 @@ from headstream.wire.commands.system import ClientGroup, GetMe
 from headstream.wire.commands.users import CreateUser, UserStatus
 from headstream.wire.statuses import Status
 from tests.behaviour.conformance.scenes import CONSUMER, GROUP, build, poll, polled, send
-from tests.peers import TcpPeer, refused
+from tests.support.server.peers import TcpPeer, refused
 
 Connect = Callable[..., TcpPeer]
 

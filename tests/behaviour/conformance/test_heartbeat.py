@@ -14,8 +14,8 @@ from headstream.wire.commands.streams import GetStream, ListStreams
 from headstream.wire.commands.system import GetMe, ListClients
 from headstream.wire.statuses import Status
 from tests.behaviour.conformance.scenes import build
-from tests.peers import TcpPeer, refused
-from tests.server_process import ServerProcess
+from tests.support.server.peers import TcpPeer, refused
+from tests.support.server.server_process import ServerProcess
 
 PATIENCE_S = 30.0
 

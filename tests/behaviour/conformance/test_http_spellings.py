@@ -9,7 +9,7 @@ import pytest
 
 from headstream.model.partitioning import Partitioning
 from tests.behaviour.conformance.scenes import build, send
-from tests.peers import HttpPeer, Peer, TcpPeer
+from tests.support.server.peers import HttpPeer, Peer, TcpPeer
 
 FIRST = {"kind": "partition_id", "value": "AQAAAA=="}
 PLAIN = {"payload": "AA=="}

@@ -18,7 +18,7 @@ from headstream.wire.commands.streams import CreateStream, DeleteStream, GetStre
 from headstream.wire.commands.topics import DeleteTopic, GetTopic, PurgeTopic
 from headstream.wire.statuses import Status
 from tests.behaviour.conformance.scenes import STREAM, build, create_topic, poll, polled, send
-from tests.peers import HttpPeer, Peer, TcpPeer, refused
+from tests.support.server.peers import HttpPeer, Peer, TcpPeer, refused
 
 HEADERS = Headers(
     {

@@ -10,7 +10,7 @@ from headstream.wire.commands.offsets import ConsumerRef, DeleteOffset, GetOffse
 from headstream.wire.commands.streams import CreateStream, DeleteStream, GetStream
 from headstream.wire.commands.topics import GetTopic
 from tests.behaviour.conformance.scenes import create_topic, poll, polled, send
-from tests.peers import TcpPeer
+from tests.support.server.peers import TcpPeer
 
 NAMES = ["x", " sp ace ", "a.b", "a/b", "../..", ".", "..", "\0", "\n", "123", "4294967296", "ü☃", "\u202e", "a" * 255, "é" * 127]
 

@@ -18,7 +18,7 @@ from headstream.wire.commands.users import CreateUser, DeleteUser, UserStatus
 from headstream.wire.frames import encode_request
 from headstream.wire.statuses import Status
 from tests.behaviour.conformance.scenes import DATA, build, create_topic, in_a_stream, in_a_topic, poll_of
-from tests.peers import HttpPeer, Peer, TcpPeer, refused
+from tests.support.server.peers import HttpPeer, Peer, TcpPeer, refused
 
 
 def test_without_a_login_existence_is_not_told(root: TcpPeer, guest: Peer) -> None:

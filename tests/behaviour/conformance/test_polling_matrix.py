@@ -15,7 +15,7 @@ from headstream.model.partitioning import Partitioning
 from headstream.model.polling import PollingKind
 from headstream.wire.commands.offsets import StoreOffset
 from tests.behaviour.conformance.scenes import CONSUMER, build, poll, polled, send
-from tests.peers import Peer, TcpPeer
+from tests.support.server.peers import Peer, TcpPeer
 
 BATCHES = (3, 4, 5, 6, 7)
 COUNT = sum(BATCHES)

@@ -21,7 +21,7 @@ from headstream.wire.records import Command
 from headstream.wire.statuses import Status, http_status
 from tests.behaviour.conformance.conftest import clear
 from tests.behaviour.conformance.scenes import CONSUMER, DATA, build, create_topic, in_a_stream, in_a_topic, poll_of
-from tests.peers import Peer, RefusedError, TcpPeer
+from tests.support.server.peers import Peer, RefusedError, TcpPeer
 
 NONE = Compression.NONE
 BY_NUMBER = Partitioning.partition(1)

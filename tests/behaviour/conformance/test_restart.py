@@ -19,8 +19,8 @@ from headstream.wire.commands.tokens import CreateToken, ListTokens, LoginWithTo
 from headstream.wire.commands.topics import NEVER, Compression, CreateTopic, DeleteTopic, GetTopic
 from headstream.wire.commands.users import CreateUser, GetUser, ListUsers, UserStatus
 from tests.behaviour.conformance.scenes import CONSUMER, GROUP, create_topic, poll, polled, send
-from tests.peers import TcpPeer
-from tests.server_process import ServerProcess
+from tests.support.server.peers import TcpPeer
+from tests.support.server.server_process import ServerProcess
 
 STREAMS = range(1, 5)
 

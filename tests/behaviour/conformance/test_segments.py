@@ -13,11 +13,11 @@ from headstream.model.message import Message
 from headstream.model.polling import PollingKind
 from headstream.wire.commands.offsets import StoreOffset
 from headstream.wire.commands.partitions import DeleteSegments
-from headstream.wire.commands.topics import GetTopic, Partition
+from headstream.wire.commands.topics import GetTopic, PartitionInfo
 from headstream.wire.statuses import Status
 from tests.behaviour.conformance.scenes import CONSUMER, build, create_topic, poll, polled, send
-from tests.peers import TcpPeer, refused
-from tests.server_process import ServerProcess
+from tests.support.server.peers import TcpPeer, refused
+from tests.support.server.server_process import ServerProcess
 
 SMALL = {"IGGY_SYSTEM_SEGMENT_SIZE": "4096"}
 COUNT = 200
@@ -46,7 +46,7 @@ def fill(peer: TcpPeer) -> None:
         begin = end
 
 
-def partition(peer: TcpPeer) -> Partition:
+def partition(peer: TcpPeer) -> PartitionInfo:
     topic = peer.ask(GetTopic(1, 1))
     assert topic is not None
     return topic.partitions[0]

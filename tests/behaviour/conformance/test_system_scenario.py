@@ -36,7 +36,7 @@ from headstream.wire.commands.topics import (
 )
 from headstream.wire.statuses import Status
 from tests.behaviour.conformance.scenes import CONSUMER, STREAM, TOPIC, build, create_topic, poll, polled, send
-from tests.peers import Peer, TcpPeer, refused
+from tests.support.server.peers import Peer, TcpPeer, refused
 
 PAYLOADS = [b"message %d" % number for number in range(1000)]
 BARE_BYTES = sum(45 + len(payload) for payload in PAYLOADS)

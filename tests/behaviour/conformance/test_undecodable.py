@@ -12,7 +12,7 @@ from headstream.wire.frames import encode_request
 from headstream.wire.statuses import Status
 from tests.behaviour.conformance.conftest import clear
 from tests.behaviour.conformance.scenes import DATA, build, poll_of
-from tests.peers import Peer, TcpPeer
+from tests.support.server.peers import Peer, TcpPeer
 
 UNDECODABLE = [
     pytest.param(0, b"", id="no such command"),

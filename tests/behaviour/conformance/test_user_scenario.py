@@ -25,7 +25,7 @@ from headstream.wire.commands.users import (
 )
 from headstream.wire.statuses import Status
 from tests.behaviour.conformance.scenes import build, poll, send
-from tests.peers import HttpPeer, Peer, RefusedError, TcpPeer, refused
+from tests.support.server.peers import HttpPeer, Peer, RefusedError, TcpPeer, refused
 
 EVERYTHING = Permissions(GlobalPermissions.all())
 ACTIVE, INACTIVE = UserStatus.ACTIVE, UserStatus.INACTIVE
@@ -37,7 +37,7 @@ def make_user(root: TcpPeer, permissions: Permissions | None = None) -> UserDeta
 
 def test_nothing_but_what_is_public_is_answered_before_the_login(guest: Peer) -> None:
     guest.ask(Ping())
-    assert refused(guest, GetStats()) == Status.UNAUTHENTICATED  # Iggy's server answers it: it tells strangers what there is
+    assert refused(guest, GetStats()) == Status.UNAUTHENTICATED  # Iggy's server answers it: it answers without a login
     assert refused(guest, ListUsers()) == Status.UNAUTHENTICATED
     assert refused(guest, CreateStream(1, "orders")) == Status.UNAUTHENTICATED
     if isinstance(guest, TcpPeer):

@@ -12,8 +12,8 @@ from typing import Any
 
 import pytest
 
-from tests.iggy_environments import make_environment
-from tests.server_process import ServerProcess
+from tests.support.server.iggy_environments import make_environment
+from tests.support.server.server_process import ServerProcess
 
 DRIVE = Path(__file__).parent / "drive.py"
 VERSIONS = ("0.2.7", "0.4.0")

@@ -11,7 +11,7 @@ from typing import Any
 import pytest
 
 from tests.integration.iggy.conftest import ClientError, IggyClient
-from tests.server_process import ServerProcess
+from tests.support.server.server_process import ServerProcess
 
 Open = Callable[..., IggyClient]
 

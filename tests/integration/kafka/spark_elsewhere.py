@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 
 from headstream.spark import functions as hf
 from headstream.spark import register, session
-from headstream.spark.jars import fetch
+from headstream.spark.sessions.jars import fetch
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession

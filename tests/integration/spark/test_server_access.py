@@ -13,7 +13,7 @@ from pyspark.errors import PySparkException, StreamingQueryException
 import headstream as hs
 from headstream.testing.local_server import LocalServer
 from headstream.wire.commands.permissions import Permissions, StreamPermissions, TopicPermissions
-from tests.certificates import write_certificate
+from tests.support.server.certificates import write_certificate
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession

@@ -13,7 +13,7 @@ import pytest
 
 from headstream.errors import JarsError
 from headstream.spark import session
-from headstream.spark.jars import SPARK, fetch
+from headstream.spark.sessions.jars import SPARK, fetch
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
@@ -155,8 +155,8 @@ def test_jars_are_there_when_a_session_runs(spark: SparkSession) -> None:
 
 @pytest.mark.soak
 def test_class_archive_is_made_once_and_taken_by_a_session(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    from headstream.spark.class_archive import make
-    from headstream.spark.jars import cache_folder
+    from headstream.spark.sessions.class_archive import make
+    from headstream.spark.sessions.jars import cache_folder
 
     monkeypatch.setenv("HEADSTREAM_JARS", str(cache_folder() / "jars"))
     monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path))

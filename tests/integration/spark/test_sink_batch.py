@@ -151,12 +151,12 @@ def test_headers_as_kafka_has_them_are_raw(spark: SparkSession, log: hs.Client, 
 
 REFUSED = [
     ("SELECT 'a' payload, 1 extra", {}, r"columns that cannot be written: extra"),
-    ("SELECT 'a' payload, 1L offset", {}, r"offset: given by the log itself"),
+    ("SELECT 'a' payload, 1L offset", {}, r"offset: set by the log"),
     ("SELECT 'a' value", {}, "there is no column payload among value"),
     ("SELECT 1 payload", {}, r"column payload is INT, which cannot be sent.*BINARY or STRING"),
     ("SELECT 'a' payload, PARSE_JSON('{}') headers", {}, r"a VARIANT widens small ints"),
     ("SELECT 'a' payload, current_date() d", {"headerColumns": "d"}, r"column d is DATE.*cast it|Cast it"),
-    ("SELECT 'a' payload, 1 a", {"headerColumns": "b"}, "headerColumns names b, which is no column"),
+    ("SELECT 'a' payload, 1 a", {"headerColumns": "b"}, "headerColumns names b, which is not a column"),
     ("SELECT 'a' payload, 1.5D a", {"headerColumns": "a int8"}, "column a, DOUBLE, cannot be sent as int8"),
     ("SELECT 'a' payload", {"topik": "x"}, r"no option topik.*Did you mean topic"),
     ("SELECT 'a' payload", {"topic": "orders"}, "'orders' is not a topic"),
@@ -177,7 +177,7 @@ def test_what_cannot_be_written_is_refused_before_anything_runs(
 
 def test_overwriting_is_refused(spark: SparkSession, log: hs.Client, url: str) -> None:
     writer = spark.sql("SELECT 'a' payload").write.format("headstream").option("url", url).option("topic", "shop/orders")
-    with pytest.raises(PySparkException, match="a log is appended to"):
+    with pytest.raises(PySparkException, match="a log is append-only"):
         writer.mode("overwrite").save()
     for mode in ("ignore", "errorifexists"):
         with pytest.raises(PySparkException, match=r"(?i)append"):
@@ -232,7 +232,7 @@ def test_a_transaction_is_written_once(spark: SparkSession, log: hs.Client, url:
     frame = spark.range(10).selectExpr("CAST(id AS STRING) payload")
     for version in ("3", "3", "4"):
         write(frame, url, txnAppId="my job/1", txnVersion=version)
-    with pytest.raises(PySparkException, match="epoch 2 of writer 'my job/1' is behind its epoch 4"):
+    with pytest.raises(PySparkException, match="epoch 2 of writer 'my job/1' is before its epoch 4"):
         write(frame, url, txnAppId="my job/1", txnVersion="2")  # never appended, so not told as done
     assert len(flat(log, "shop/orders")) == 20
     assert_swept(url)
@@ -269,7 +269,7 @@ def test_a_task_that_is_tried_again_with_its_rows_in_another_order_counts_once(
 
 
 def test_a_lock_that_another_process_holds_is_waited_for_and_then_named(spark: SparkSession, url: str) -> None:
-    from headstream.log.lock import WriterLock
+    from headstream.log.directory.lock import WriterLock
 
     with hs.connect(url) as log:
         log.create_topic("shop/orders")

@@ -15,7 +15,7 @@ from pyspark.errors import PySparkException
 import headstream as hs
 from headstream.segments.layout import INBOX_NAME, STAGED_NAME
 from headstream.testing.local_server import LocalServer
-from tests.killed_jobs import Job
+from tests.support.killed_jobs import Job
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession
@@ -92,7 +92,7 @@ def test_a_batch_that_fails_leaves_nothing_and_comes_again(spark: SparkSession, 
         log.create_topic("shop/copy")
         send(log, 100)
         frame = read(spark, url).selectExpr("payload", "IF(CAST(payload AS STRING) = '77', NULL, payload) p")
-        with pytest.raises(PySparkException, match="without payload is beyond the limits iggy"):
+        with pytest.raises(PySparkException, match="without payload is outside the limits iggy"):
             run(frame.selectExpr("p AS payload"), url, tmp_path / "checkpoint")
         assert payloads(log, "shop/copy") == []
         run(frame.selectExpr("p AS payload"), url, tmp_path / "checkpoint", badRowsPath=str(tmp_path / "bad"))
@@ -111,7 +111,7 @@ def test_a_stream_refuses_what_is_for_batches(spark: SparkSession, url: str, tmp
     counts = frame.groupBy("payload").count().drop("count")
     writer = counts.writeStream.format("headstream").option("url", url).option("topic", "shop/copy").outputMode("complete")
     query = writer.option("checkpointLocation", str(tmp_path / "other")).trigger(availableNow=True).start()
-    with pytest.raises(PySparkException, match="a log is appended to"):
+    with pytest.raises(PySparkException, match="a log is append-only"):
         query.awaitTermination(300)
 
 

@@ -12,9 +12,9 @@ from pyspark.errors import PySparkException
 import headstream as hs
 from headstream.codec.binary import decode_headers
 from headstream.model.identifiers import format_message_id
-from headstream.spark.options import COLUMN_NAMES, RowShape
-from headstream.spark.source import spark_schema
-from tests.stored_logs import data_file
+from headstream.spark.source.options import COLUMN_NAMES, RowShape
+from headstream.spark.source.source import spark_schema
+from tests.support.log.stored_logs import data_file
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession
@@ -238,6 +238,6 @@ def test_source_decodes_only_the_columns_asked_for(spark: SparkSession, url: str
 def test_source_refuses_a_schema_of_the_users_own(spark: SparkSession, url: str) -> None:
     send(url, 1)
     reader = spark.read.format("headstream").option("url", url).option("subscribe", "shop/orders")
-    with pytest.raises(PySparkException, match="columns of its own"):
+    with pytest.raises(PySparkException, match="source defines its columns"):
         reader.schema("payload BINARY").load().count()
     assert reader.schema(spark_schema(RowShape(COLUMN_NAMES))).load().count() == 1

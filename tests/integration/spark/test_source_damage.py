@@ -9,7 +9,7 @@ import pytest
 from pyspark.errors import PySparkException, StreamingQueryException
 
 import headstream as hs
-from tests.stored_logs import data_file
+from tests.support.log.stored_logs import data_file
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession

@@ -13,7 +13,7 @@ from pyspark.sql.datasource import DataSource, DataSourceReader, Filter, Greater
 from pyspark.sql.types import StructType
 
 import headstream as hs
-from headstream.spark.source import HeadstreamReader
+from headstream.spark.source.source import HeadstreamReader
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession

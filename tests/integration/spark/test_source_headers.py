@@ -10,7 +10,7 @@ from pyspark.errors import PySparkException
 
 import headstream as hs
 from headstream.model.header_values import KIND_NAMES, HeaderValue
-from tests.stored_logs import patch_stored
+from tests.support.log.stored_logs import patch_stored
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession
@@ -86,7 +86,7 @@ def test_header_that_does_not_fit_fails_when_told_so(spark: SparkSession, url: s
     options = {"headerColumns": "attempt INT", "headerMismatch": "fail"}
     with pytest.raises(PySparkException) as raised:
         read(spark, url, **options).count()
-    said = "the header 'attempt' is string('two'), which a column of type int32 does not hold (shop/orders partition 1, offset 1)"
+    said = "the header 'attempt' is string('two'), which a column of type int32 cannot hold (shop/orders partition 1, offset 1)"
     assert said in str(raised.value)
 
 

@@ -6,7 +6,7 @@ from collections.abc import Iterator
 
 import pytest
 
-from tests.servers import Server
+from tests.support.server.servers import Server
 
 
 @pytest.fixture

@@ -32,7 +32,7 @@ from headstream.wire.commands.users import (
     UserStatus,
 )
 from headstream.wire.records import Command
-from tests.servers import Peer, Server
+from tests.support.server.servers import Peer, Server
 
 ACTIVE, INACTIVE = UserStatus.ACTIVE, UserStatus.INACTIVE
 EVERYTHING = Permissions(GlobalPermissions.all())

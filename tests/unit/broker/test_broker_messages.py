@@ -12,12 +12,12 @@ from headstream.errors import InvalidInputError, InvalidOptionError, PartitionNo
 from headstream.log.opening import open_memory
 from headstream.model.identifiers import TopicName
 from headstream.model.message import Message
-from headstream.model.polling import Consumer, Polled, PollingStrategy
+from headstream.model.polling import OffsetOwner, Polled, PollingStrategy
 from headstream.model.topology import Limits
-from tests.logs import batch, payloads
+from tests.support.log.logs import batch, payloads
 
 TOPIC = TopicName("shop", "orders")
-GROUP = Consumer.group("g")
+GROUP = OffsetOwner.group("g")
 
 
 class Clock:
@@ -128,7 +128,7 @@ def test_poll_next_goes_on_where_the_consumer_has_committed(broker: Broker) -> N
     ]
     assert broker.messages.poll(TOPIC, 1, strategy, 9, consumer=GROUP, auto_commit=True).count == 0
     assert broker.offsets.committed(TOPIC, GROUP) == {1: 5}
-    assert broker.messages.poll(TOPIC, 1, strategy, 9, consumer=Consumer.named("g")).count == 5
+    assert broker.messages.poll(TOPIC, 1, strategy, 9, consumer=OffsetOwner.named("g")).count == 5
 
 
 def test_commit_refuses_a_partition_that_is_not_there(broker: Broker) -> None:

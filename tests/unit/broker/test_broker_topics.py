@@ -75,7 +75,7 @@ def test_lists_are_in_the_order_of_ids(broker: Broker) -> None:
 
 def test_names_that_are_not_there_are_refused_with_those_that_are_close(broker: Broker) -> None:
     name = TopicName("shop", "ordres")
-    with pytest.raises(TopicNotFoundError, match=r"There is no log at that place yet: see that the URL is right"):
+    with pytest.raises(TopicNotFoundError, match=r"There is no log at this URL yet: check the URL"):
         broker.topics.get(name)
     broker.topics.create(TopicName("shop", "orders"), 1, Limits.IGGY)
     with pytest.raises(TopicNotFoundError, match=r"no topic 'shop/ordres' .*Did you mean 'shop/orders'\?"):

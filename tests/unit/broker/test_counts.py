@@ -10,11 +10,11 @@ import pytest
 
 import headstream as hs
 from headstream.broker.broker import Broker
-from headstream.broker.commands.counts import Counts
-from headstream.broker.kept_value import KeptValue
-from headstream.log.catalog import TopicRecord
+from headstream.broker.cached_value import CachedValue
+from headstream.broker.commands.counts import CountsCache
+from headstream.log.catalog.catalog import TopicRecord
 from headstream.log.retention import Retention
-from headstream.wire.commands.topics import Partition
+from headstream.wire.commands.topics import PartitionInfo
 
 
 class Clock:
@@ -43,15 +43,15 @@ def send(client: hs.Client, partition: int, size: int = 100, count: int = 1) -> 
             producer.flush()
 
 
-def counts_of(client: hs.Client, monkeypatch: pytest.MonkeyPatch) -> tuple[Counts, list[int], Any]:
+def counts_of(client: hs.Client, monkeypatch: pytest.MonkeyPatch) -> tuple[CountsCache, list[int], Any]:
     """Return the counts of a client's log, a list of the partitions that are counted anew, and the topic."""
     broker: Any = client._transport
     assert isinstance(broker, Broker)
     log = broker.backing.log
-    counts, counted = Counts(log), list[int]()
+    counts, counted = CountsCache(log), list[int]()
     count = counts._count_partition
 
-    def count_anew(topic: TopicRecord, number: int) -> Partition:
+    def count_anew(topic: TopicRecord, number: int) -> PartitionInfo:
         counted.append(number)
         return count(topic, number)
 
@@ -66,6 +66,26 @@ def test_counts_look_into_no_file_when_nothing_has_changed(client: hs.Client, mo
     assert [partition.messages_count for partition in first] == [1, 1, 1]
     assert counts.partitions(topic) == first
     assert counted == [1, 2, 3]
+
+
+def test_counts_ask_the_system_nothing_when_nothing_has_changed(client: hs.Client, monkeypatch: pytest.MonkeyPatch) -> None:
+    counts, _, topic = counts_of(client, monkeypatch)
+    first, asked = counts.topic(topic), list[str]()
+    files = type(counts._log.files)
+    for name in ("changed", "list_names", "open_read", "exists"):
+        monkeypatch.setattr(files, name, lambda _, path, name=name: asked.append(name))
+    assert counts.topic(topic) is first
+    assert asked == []
+
+
+def test_counts_look_at_one_partition_when_segments_of_it_were_removed(
+    client: hs.Client, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    counts, counted, topic = counts_of(client, monkeypatch)
+    counts.topic(topic)
+    counts._log.note_removed(topic, 3)
+    counts.topic(topic)
+    assert counted == [1, 2, 3, 3]
 
 
 def test_counts_are_exact_when_a_partition_has_been_appended_to(client: hs.Client, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -91,7 +111,7 @@ def test_counts_are_exact_when_retention_has_removed_segments(client: hs.Client,
 
 def test_kept_value_is_made_once_when_many_ask_while_it_is_costly() -> None:
     clock, made = Clock(), list[int]()
-    kept = KeptValue[int](clock)
+    kept = CachedValue[int](clock)
 
     def make() -> int:
         clock.now_s += 0.5
@@ -106,5 +126,13 @@ def test_kept_value_is_made_once_when_many_ask_while_it_is_costly() -> None:
 
 
 def test_kept_value_is_made_each_time_when_it_is_cheap() -> None:
-    kept, values = KeptValue[int](Clock()), iter(range(1, 10))
+    kept, values = CachedValue[int](Clock()), iter(range(1, 10))
     assert [kept.get(lambda: next(values)) for _ in range(3)] == [1, 2, 3]
+
+
+def test_kept_value_is_kept_for_its_time_when_it_is_cheap() -> None:
+    clock, values = Clock(), iter(range(1, 10))
+    kept = CachedValue[int](clock, kept_s=0.2)
+    assert [kept.get(lambda: next(values)) for _ in range(3)] == [1, 1, 1]
+    clock.now_s += 0.25
+    assert kept.get(lambda: next(values)) == 2

@@ -6,7 +6,7 @@ from typing import Any
 
 import pytest
 
-from headstream.broker.commands.own_messages import begin_wait
+from headstream.broker.commands.messages import begin_wait
 from headstream.broker.commands.requests import answer_request
 from headstream.codec.binary import encode_sent
 from headstream.errors import HeadstreamError
@@ -21,7 +21,7 @@ from headstream.wire.commands.topics import Compression, CreateTopic, DeleteTopi
 from headstream.wire.extensions.messages import AppendMessages, FetchMessages, SetState
 from headstream.wire.refusals import status_of
 from headstream.wire.shapes import Identifier
-from tests.servers import Peer, Server
+from tests.support.server.servers import Peer, Server
 
 ONE = encode_sent([Message(payload=b"one")])
 CONSUMER = ConsumerRef(ConsumerKind.CONSUMER, 1)
@@ -101,7 +101,7 @@ def test_missing_places_are_named_when_the_user_may_know_what_there_is(server: S
     sender = server.connect_as("sender", Permissions(streams={1: StreamPermissions(send_messages=True)}))
     assert [refusal_of(sender, commands_on("shop", topic)[0])[0] for topic in ("nothing", 77)] == [2011, 2010]
     assert refusal_of(sender, commands_on("nothing", "orders")[0])[0] == 41
-    assert "may not poll" in refusal_of(sender, commands_on("shop", "orders")[1])[1]  # it knows of the topic
+    assert "is not allowed to poll" in refusal_of(sender, commands_on("shop", "orders")[1])[1]  # it knows of the topic
     everywhere = server.connect_as("everywhere", Permissions(GlobalPermissions(poll_messages=True)))
     assert [refusal_of(everywhere, commands_on(*place)[0])[0] for place in PLACES] == [41, 2011, 41, 2010, 1010, 1009]
     assert refusal_of(shop, commands_on("shop", "nothing")[0])[0] == 2011

@@ -18,7 +18,7 @@ from headstream.wire.commands.users import (
     UpdateUser,
     UserStatus,
 )
-from tests.servers import Server
+from tests.support.server.servers import Server
 
 ACTIVE, INACTIVE = UserStatus.ACTIVE, UserStatus.INACTIVE
 EVERYTHING = Permissions(GlobalPermissions.all())

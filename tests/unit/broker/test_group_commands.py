@@ -11,7 +11,7 @@ from headstream.errors import ClosedError, GroupInUseError
 from headstream.model.identifiers import TopicName
 from headstream.model.message import Message
 from headstream.model.partitioning import Partitioning, PartitioningKind
-from headstream.model.polling import Consumer, ConsumerKind, PollingKind
+from headstream.model.polling import ConsumerKind, OffsetOwner, PollingKind
 from headstream.wire.codes import EXTENSION_CONTEXT
 from headstream.wire.commands.groups import (
     CreateGroup,
@@ -42,7 +42,7 @@ from headstream.wire.extensions.groups import (
 )
 from headstream.wire.extensions.topics import CreateOpenTopic
 from headstream.wire.records import Command
-from tests.servers import Peer, Server
+from tests.support.server.servers import Peer, Server
 
 GROUP = ConsumerRef(ConsumerKind.GROUP, "billing")
 NAME = TopicName("shop", "orders")
@@ -185,7 +185,7 @@ def test_group_goes_on_at_the_same_place_when_read_in_both_ways(shop: Server) ->
     peer.ask(JOIN)
     send(peer, 1, b"a", b"b", b"c")
     assert poll(peer, 1, 2) == (1, [b"a", b"b"])
-    consumer = Consumer.group("billing")
+    consumer = OffsetOwner.group("billing")
     assert shop.broker.offsets.committed(NAME, consumer) == {1: 2}
     shop.broker.offsets.commit(NAME, consumer, {1: 1})
     assert poll(peer, 1, 2) == (1, [b"b", b"c"])

@@ -8,7 +8,7 @@ from headstream.broker.passwords import Passwords
 from headstream.errors import AuthenticationError
 from headstream.wire.commands.sessions import Login
 from headstream.wire.commands.tokens import LoginWithToken
-from tests.servers import Peer, Server
+from tests.support.server.servers import Peer, Server
 
 
 def connect_from(server: Server, host: str, port: int = 1) -> Peer:
@@ -52,7 +52,7 @@ def test_login_of_a_user_waits_longer_after_each_failure_up_to_a_minute(server: 
     assert connect_from(server, "10.0.2.1").status(Login("iggy", "iggy")) == 0
 
 
-def test_user_is_not_locked_out_by_strangers_where_it_has_logged_in_before(server: Server) -> None:
+def test_user_is_not_locked_out_by_unauthenticated_clients_where_it_has_logged_in_before(server: Server) -> None:
     assert connect_from(server, "10.0.0.1").status(Login("iggy", "iggy")) == 0
     for number in range(20):
         connect_from(server, f"10.0.1.{number}").status(Login("iggy", "wrong"))

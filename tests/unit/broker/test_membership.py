@@ -1,11 +1,11 @@
-"""Membership: partitions go from one member to another when they are finished, at once when they rest, in time at the latest."""
+"""Partitions go from one member to another when they are finished, at once when they rest, in time at the latest."""
 
 from __future__ import annotations
 
 import pytest
 
 from headstream.broker.assignment import assign
-from headstream.broker.membership import Membership
+from headstream.broker.membership import GroupMembers
 from headstream.errors import RebalancedError
 from headstream.model.groups import Assignment
 
@@ -16,9 +16,9 @@ def parts(assignment: Assignment) -> tuple[set[int], set[int]]:
     return set(assignment.partitions), set(assignment.revoked)
 
 
-def group_of_two() -> Membership:
+def group_of_two() -> GroupMembers:
     """One busy member that has all four partitions, and a second that has just come."""
-    membership = Membership()
+    membership = GroupMembers()
     membership.join(1, 60, 0)
     assert parts(membership.report(1, PARTITIONS, 0)) == ({1, 2, 3, 4}, set())
     membership.join(2, 60, 1)
@@ -75,7 +75,7 @@ def test_a_partition_that_is_not_given_up_is_taken_after_the_session_timeout() -
 def test_a_silent_member_is_out_when_others_report_and_may_join_again() -> None:
     membership = group_of_two()
     assert parts(membership.report(2, PARTITIONS, 60.5)) == ({1, 2, 3, 4}, set())
-    with pytest.raises(RebalancedError, match="member 1 is not in the group any more"):
+    with pytest.raises(RebalancedError, match="member 1 timed out and left the group"):
         membership.report(1, PARTITIONS, 61)
     assert not membership.owns(1, 1, membership.generation)
     membership.join(1, 60, 61)
@@ -84,7 +84,7 @@ def test_a_silent_member_is_out_when_others_report_and_may_join_again() -> None:
 
 
 def test_a_silent_member_alone_stays() -> None:
-    membership = Membership()
+    membership = GroupMembers()
     membership.join(1, 60, 0)
     membership.report(1, PARTITIONS, 0)
     assert parts(membership.report(1, PARTITIONS, 10_000)) == ({1, 2, 3, 4}, set())
@@ -102,7 +102,7 @@ def test_new_partitions_are_divided_and_deleted_ones_gone() -> None:
 
 
 def test_who_had_a_partition_before_another_may_not_commit_what_it_read_then() -> None:
-    membership = Membership()
+    membership = GroupMembers()
     membership.join(1, 60, 0)
     known = membership.report(1, [1], 0, is_resting=True).generation
     membership.join(2, 60, 1)

@@ -12,7 +12,7 @@ from headstream.model.headers import Headers
 from headstream.model.identifiers import TopicName
 from headstream.model.message import Message, MessageState
 from headstream.model.partitioning import Partitioning, PartitioningKind
-from headstream.model.polling import Consumer, ConsumerKind, PollingKind
+from headstream.model.polling import ConsumerKind, OffsetOwner, PollingKind
 from headstream.model.topology import Limits
 from headstream.wire.codes import EXTENSION_CONTEXT
 from headstream.wire.commands.messages import FlushMessages, PolledMessages, PollMessages, SendMessages
@@ -25,7 +25,7 @@ from headstream.wire.extensions.messages import SetState
 from headstream.wire.extensions.topics import CreateOpenTopic
 from headstream.wire.records import Command
 from headstream.wire.shapes import Identifier
-from tests.servers import Peer, Server
+from tests.support.server.servers import Peer, Server
 
 ONE, GROUP = ConsumerKind.CONSUMER, ConsumerKind.GROUP
 READER = ConsumerRef(ONE, 1)
@@ -224,7 +224,7 @@ def test_offset_is_the_last_one_that_is_done_when_stored(root: Peer) -> None:
     assert root.ask(get) == StoredOffset(1, 9, 3)
     assert offsets(root.ask(poll(NEXT, 2, commit=True))) == [4, 5]
     assert root.ask(get) == StoredOffset(1, 9, 5)
-    assert root.dispatcher.broker.offsets.committed(NAME, Consumer.named("1")) == {1: 6}
+    assert root.dispatcher.broker.offsets.committed(NAME, OffsetOwner.named("1")) == {1: 6}
     assert offsets(root.ask(poll(NEXT, 100, commit=True))) == [6, 7, 8, 9]
     assert offsets(root.ask(poll(NEXT, 100, commit=True))) == []
     root.ask(DeleteOffset(READER, "shop", "orders", 1))

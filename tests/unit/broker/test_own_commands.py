@@ -12,7 +12,7 @@ from typing import Any
 import pytest
 
 from headstream.broker.broker import Broker
-from headstream.broker.commands.own_messages import begin_wait
+from headstream.broker.commands.messages import begin_wait
 from headstream.broker.commands.requests import answer_request, is_slow
 from headstream.broker.commands.table import make_dispatcher
 from headstream.broker.sessions import Session
@@ -53,7 +53,7 @@ from headstream.wire.extensions.topics import (
     RenameTopic,
 )
 from headstream.wire.records import Command
-from tests.servers import Peer, Server
+from tests.support.server.servers import Peer, Server
 
 AT = ("shop", "orders")
 BATCH = encode_sent([Message(payload=b"a"), Message(payload=b"b")])
@@ -238,7 +238,7 @@ def test_writer_is_of_the_user_alone_who_first_used_it(server: Server, peer: Pee
 def test_epoch_behind_a_later_one_is_refused_when_it_is_committed(server: Server, peer: Peer) -> None:
     early = peer.ask(StageBatch("job", 1, "part", 0, *AT, 1, True, BATCH))
     assert peer.ask(CommitEpoch("job", 2, ())) == CommittedEpoch(2)
-    with pytest.raises(InvalidInputError, match="epoch 1 of writer 'job' is behind its epoch 2"):
+    with pytest.raises(InvalidInputError, match="epoch 1 of writer 'job' is before its epoch 2"):
         peer.ask(CommitEpoch("job", 1, (early,)))
     assert peer.ask(FetchMessages(*AT, 1, PollingKind.FIRST, 0, 10)).count == 0
 
@@ -262,7 +262,7 @@ def test_empty_epoch_is_committed_by_those_alone_who_may_send_somewhere(server: 
 # -- the system ------------------------------------------------------------------------------------------------
 
 
-def test_stats_need_a_login_when_a_stranger_asks(server: Server) -> None:
+def test_stats_need_a_login_when_an_unauthenticated_client_asks(server: Server) -> None:
     assert server.connect().status(GetStats()) == 40
 
 

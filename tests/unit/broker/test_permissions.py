@@ -29,32 +29,38 @@ OPERATIONS: dict[str, Callable[[Rights, int, int], None]] = {
     "manage_topic": Rights.manage_topic,
     "poll": Rights.poll,
     "send": Rights.send,
+    "set_state": Rights.set_state,
+    "send_somewhere": lambda rights, s, t: rights.send_somewhere(),
+    "poll_somewhere": lambda rights, s, t: rights.poll_somewhere(),
 }
+SOMEWHERE = {"send_somewhere", "poll_somewhere"}
+"""Operations that any one stream or topic allows, whichever one is asked for."""
 EVERYWHERE = {
     "manage_servers": "read_servers",
     "read_servers": "read_servers",
     "manage_users": "read_users manage_users",
     "read_users": "read_users",
-    "manage_streams": "list_streams create_stream read_stream manage_stream list_topics create_topic read_topic manage_topic",
+    "manage_streams": "list_streams create_stream read_stream manage_stream "
+    "list_topics create_topic read_topic manage_topic set_state",
     "read_streams": "list_streams read_stream list_topics read_topic",
-    "manage_topics": "list_topics create_topic read_topic manage_topic",
+    "manage_topics": "list_topics create_topic read_topic manage_topic set_state",
     "read_topics": "list_topics read_topic",
-    "poll_messages": "poll",
-    "send_messages": "send",
+    "poll_messages": "poll poll_somewhere",
+    "send_messages": "send send_somewhere",
 }
 OF_STREAM = {
-    "manage_stream": "read_stream manage_stream send",
-    "read_stream": "read_stream poll",
-    "manage_topics": "list_topics create_topic read_topic manage_topic poll send",
-    "read_topics": "list_topics read_topic poll",
-    "poll_messages": "poll",
-    "send_messages": "send",
+    "manage_stream": "read_stream manage_stream send send_somewhere",
+    "read_stream": "read_stream poll poll_somewhere",
+    "manage_topics": "list_topics create_topic read_topic manage_topic set_state poll poll_somewhere send send_somewhere",
+    "read_topics": "list_topics read_topic poll poll_somewhere",
+    "poll_messages": "poll poll_somewhere",
+    "send_messages": "send send_somewhere",
 }
 OF_TOPIC = {
-    "manage_topic": "read_topic manage_topic poll send",
-    "read_topic": "read_topic poll",
-    "poll_messages": "poll",
-    "send_messages": "send",
+    "manage_topic": "read_topic manage_topic set_state poll poll_somewhere send send_somewhere",
+    "read_topic": "read_topic poll poll_somewhere",
+    "poll_messages": "poll poll_somewhere",
+    "send_messages": "send send_somewhere",
 }
 
 
@@ -92,14 +98,15 @@ def test_permission_for_everything_opens_its_operations_everywhere(name: str, op
 def test_permission_of_a_stream_opens_its_operations_there(name: str, operations: str) -> None:
     permissions = of_stream(name)
     assert allowed(permissions) == {*operations.split()} == allowed(permissions, STREAM, OTHER)
-    assert allowed(permissions, OTHER, TOPIC) == set()
+    assert allowed(permissions, OTHER, TOPIC) == {*operations.split()} & SOMEWHERE
 
 
 @pytest.mark.parametrize(("name", "operations"), OF_TOPIC.items())
 def test_permission_of_a_topic_opens_its_operations_there(name: str, operations: str) -> None:
     permissions = of_topic(TopicPermissions(**{name: True}))
     assert allowed(permissions) == {*operations.split()}
-    assert allowed(permissions, STREAM, OTHER) == set() == allowed(permissions, OTHER, TOPIC)
+    somewhere = {*operations.split()} & SOMEWHERE
+    assert allowed(permissions, STREAM, OTHER) == somewhere == allowed(permissions, OTHER, TOPIC)
 
 
 @pytest.mark.parametrize(
@@ -121,8 +128,60 @@ def test_everybody_may_look_at_itself_and_change_what_is_its_own() -> None:
     rights = Rights(7, None)
     rights.read_users(7)
     rights.manage_users(7)
-    with pytest.raises(PermissionDeniedError, match="user 7 may not look at users"):
+    with pytest.raises(PermissionDeniedError, match="user 7 is not allowed to read users"):
         rights.read_users()
+    rights_of_user_1 = Rights(1, None)  # without a user's id all users are meant, even where an id of one is left out
+    with pytest.raises(PermissionDeniedError):
+        rights_of_user_1.read_users()
+    with pytest.raises(PermissionDeniedError):
+        rights_of_user_1.manage_users()
+
+
+@pytest.mark.parametrize(
+    ("permissions", "of_streams", "of_stream", "of_other"),
+    [
+        (None, False, False, False),
+        (Permissions(GlobalPermissions(manage_servers=True, manage_users=True)), False, False, False),
+        (Permissions(GlobalPermissions(send_messages=True)), True, True, True),
+        (of_stream("poll_messages"), False, True, False),
+        (of_topic(TopicPermissions(poll_messages=True)), False, False, False),
+    ],
+    ids=["none", "servers and users", "everything", "the stream", "a topic"],
+)
+def test_knows_of_requires_any_right_to_the_whole(
+    permissions: Permissions | None, of_streams: bool, of_stream: bool, of_other: bool
+) -> None:
+    rights = Rights(7, permissions)
+    assert (rights.knows_of(), rights.knows_of(STREAM), rights.knows_of(OTHER)) == (of_streams, of_stream, of_other)
+
+
+def test_refusal_hides_whether_a_topic_exists_when_the_user_has_no_right_to_it() -> None:
+    unknown = str(Rights(7, None).unknown())
+    assert unknown.startswith("user 7 has no permission for that stream or topic, or it does not exist. ")
+
+    def refusal(permissions: Permissions | None, stream: int, topic: int) -> str:
+        with pytest.raises(PermissionDeniedError) as caught:
+            Rights(7, permissions).send(stream, topic)
+        assert caught.value.status == Status.UNAUTHORIZED
+        return str(caught.value)
+
+    polls = TopicPermissions(poll_messages=True)
+    assert (
+        refusal(None, STREAM, TOPIC)
+        == refusal(of_topic(polls), STREAM, OTHER)
+        == refusal(of_topic(polls), OTHER, TOPIC)
+        == unknown
+    )
+    assert refusal(of_topic(polls), STREAM, TOPIC) != unknown
+    assert refusal(of_stream("poll_messages"), STREAM, OTHER).startswith("user 7 is not allowed to send (stream 3, topic 9). ")
+    with pytest.raises(
+        PermissionDeniedError, match=r"^user 7 is not allowed to list streams\. It needs a permission: for everything manage"
+    ):
+        Rights(7, None).list_streams()
+    with pytest.raises(PermissionDeniedError, match=r"^user 7 is not allowed to send\. It needs"):
+        Rights(7, None).send_somewhere()
+    with pytest.raises(PermissionDeniedError, match=r"^user 7 is not allowed to change the stream \(stream 3\)\. It needs"):
+        Rights(7, of_stream("poll_messages")).manage_stream(STREAM)
 
 
 def test_refusal_says_where_and_what_would_allow_it() -> None:
@@ -130,6 +189,6 @@ def test_refusal_says_where_and_what_would_allow_it() -> None:
         Rights(7, of_topic(TopicPermissions(poll_messages=True))).send(STREAM, TOPIC)
     assert caught.value.status == Status.UNAUTHORIZED
     assert str(caught.value) == (
-        "user 7 may not send (stream 3, topic 5). It needs a permission: for everything send_messages; "
+        "user 7 is not allowed to send (stream 3, topic 5). It needs a permission: for everything send_messages; "
         "for the stream send_messages or manage_stream or manage_topics; for the topic send_messages or manage_topic"
     )

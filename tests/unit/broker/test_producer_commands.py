@@ -9,10 +9,10 @@ import pytest
 from headstream.broker.broker import Broker
 from headstream.codec.binary import encode_sent
 from headstream.errors import ProducerFencedError, SequenceError
-from headstream.log.backup import Backup
-from headstream.log.files import OsFiles
+from headstream.log.checks.backup import Backup
+from headstream.log.checks.verification import Verification
 from headstream.log.opening import open_directory
-from headstream.log.verification import Verification
+from headstream.log.system.files import OsFiles
 from headstream.model.identifiers import TopicName
 from headstream.model.message import Message
 from headstream.model.producers import BatchNumber
@@ -24,7 +24,7 @@ from headstream.wire.commands.topics import PurgeTopic
 from headstream.wire.extensions.producers import AppendedBatch, AppendNumbered, InitProducer, NewProducer, ReleaseProducer
 from headstream.wire.extensions.topics import CreateOpenTopic
 from headstream.wire.refusals import status_of
-from tests.servers import Peer, Server
+from tests.support.server.servers import Peer, Server
 
 AT = ("shop", "orders")
 NAME = TopicName(*AT)

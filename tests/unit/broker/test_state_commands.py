@@ -2,21 +2,29 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from time import process_time
+from typing import Any
 
 import pytest
 
-from headstream.codec.binary import encode_sent
+from headstream.broker.commands.requests import is_slow
+from headstream.codec.binary import decode_polled, encode_sent
 from headstream.errors import LimitError
-from headstream.log.state_records import put_states
+from headstream.log.catalog.catalog import Catalog
+from headstream.log.catalog.state_records import put_states
 from headstream.model.message import MAX_REASON_BYTES, MAX_STATE_OFFSETS, Message, MessageState, StateChange
-from headstream.model.polling import PollingKind
-from headstream.wire.codes import EXTENSION_CONTEXT
+from headstream.model.polling import ConsumerKind, PollingKind
+from headstream.segments.follower import PartitionFollower
+from headstream.wire.codes import EXTENSION_CONTEXT, Code
+from headstream.wire.commands.messages import PollMessages
+from headstream.wire.commands.offsets import ConsumerRef
+from headstream.wire.commands.partitions import CreatePartitions, DeletePartitions
 from headstream.wire.commands.permissions import GlobalPermissions, Permissions, StreamPermissions, TopicPermissions
 from headstream.wire.commands.sessions import Login
 from headstream.wire.extensions.messages import PAGE_STATES, AppendMessages, FetchMessages, ListStates, SetState
 from headstream.wire.extensions.topics import CreateOpenTopic
-from tests.servers import Peer, Server
+from tests.support.server.servers import Peer, Server
 
 AT = ("shop", "orders")
 POISONED = MessageState.POISONED.value
@@ -110,6 +118,97 @@ def test_states_are_listed_page_by_page(peer: Peer) -> None:
     pages = [peer.ask(ListStates(*AT, 1, begin, count)) for begin, count in ((0, 0), (PAGE_STATES, 5000), (2000, 10), (2001, 0))]
     assert [[page[0].offset, page[-1].offset] if page else [] for page in pages] == [[0, 999], [1000, 1999], [2000, 2000], []]
     assert [each.offset for each in peer.ask(ListStates(*AT, 1, 7, 2))] == [7, 8]
+
+
+def count_work(server: Server, monkeypatch: pytest.MonkeyPatch) -> Callable[[], int]:
+    """Return a function that returns how often the log's files and its catalog have been read since its last call."""
+    count = 0
+
+    def counted(function: Callable[..., Any]) -> Callable[..., Any]:
+        def call(*arguments: Any, **more: Any) -> Any:
+            nonlocal count
+            count += 1
+            return function(*arguments, **more)
+
+        return call
+
+    monkeypatch.setattr(PartitionFollower, "read_chunk", counted(PartitionFollower.read_chunk))
+    for name in ("look", "select"):
+        monkeypatch.setattr(Catalog, name, counted(getattr(Catalog, name)))
+
+    def take() -> int:
+        nonlocal count
+        found, count = count, 0
+        return found
+
+    return take
+
+
+ASIDE = 20_000
+
+
+@pytest.mark.parametrize("states", [(), (1, 30), (30,)], ids=["available", "available and others", "others"])
+def test_poll_reads_no_message_of_a_long_run_that_is_set_aside(
+    server: Server, peer: Peer, monkeypatch: pytest.MonkeyPatch, states: tuple[int, ...]
+) -> None:
+    fill(peer, ASIDE + 10)
+    for begin in range(0, ASIDE, MAX_STATE_OFFSETS):
+        peer.ask(SetState(*AT, 1, tuple(range(begin, min(begin + MAX_STATE_OFFSETS, ASIDE))), POISONED))
+    peer.ask(SetState(*AT, 1, (ASIDE,), 30))
+    expected = {(): ASIDE + 1, (1, 30): ASIDE, (30,): ASIDE}[states]
+    work = count_work(server, monkeypatch)
+    for begin in (0, 1, ASIDE // 2, ASIDE - 1):
+        for _ in range(2):
+            found = peer.ask(FetchMessages(*AT, 1, PollingKind.OFFSET, begin, 1, states=states))
+            assert [message.offset for message in decode_polled(found.messages)] == [expected]
+            assert work() < 20
+    if not states:
+        poll = PollMessages(ConsumerRef(ConsumerKind.CONSUMER, 1), *AT, 1, PollingKind.NEXT, 0, 3, True)
+        assert [message.offset for message in decode_polled(peer.ask(poll).messages)] == [ASIDE + 1, ASIDE + 2, ASIDE + 3]
+        assert work() < 30
+
+
+def test_poll_finds_what_is_set_back_within_a_run(peer: Peer) -> None:
+    def polled(begin: int, count: int) -> list[int]:
+        found = peer.ask(FetchMessages(*AT, 1, PollingKind.OFFSET, begin, count))
+        return [message.offset for message in decode_polled(found.messages)]
+
+    fill(peer, 100)
+    peer.ask(SetState(*AT, 1, tuple(range(10, 90)), POISONED))
+    assert polled(5, 6) == [5, 6, 7, 8, 9, 90]
+    peer.ask(SetState(*AT, 1, (20, 21, 50), MessageState.AVAILABLE.value))
+    assert polled(5, 9) == [5, 6, 7, 8, 9, 20, 21, 50, 90]
+    peer.ask(SetState(*AT, 1, (21, 99), POISONED))
+    assert polled(11, 4) == [20, 50, 90, 91]
+    assert polled(99, 4) == []
+    peer.ask(DeletePartitions(*AT, 1))
+    peer.ask(CreatePartitions(*AT, 1))
+    fill(peer, 30)
+    assert polled(11, 2) == [11, 12]  # the new partition's messages, none of which is set aside
+
+
+def test_poll_reads_a_bounded_amount_when_every_second_message_is_set_aside(
+    server: Server, peer: Peer, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    fill(peer, 4000)
+    peer.ask(SetState(*AT, 1, tuple(range(0, 4000, 2)), POISONED))
+    work = count_work(server, monkeypatch)
+    found = peer.ask(FetchMessages(*AT, 1, PollingKind.OFFSET, 0, 1000))
+    assert [message.offset for message in decode_polled(found.messages)] == list(range(1, 2000, 2))
+    assert work() < 100  # messages beside each other are read together, some of them in vain
+    found = peer.ask(FetchMessages(*AT, 1, PollingKind.OFFSET, 0, 1000, size_bytes=1000))
+    assert 0 < found.count < 50
+    assert work() < 20
+
+
+def test_is_slow_is_true_when_a_fetch_searches_messages_that_are_set_aside(server: Server) -> None:
+    def is_slow_for(states: tuple[int, ...]) -> bool:
+        command = FetchMessages(*AT, 1, PollingKind.FIRST, 0, 1, states=states)
+        return is_slow(server.dispatcher, Code.FETCH_MESSAGES, memoryview(command.encode()))
+
+    assert [is_slow_for(states) for states in ((20,), (1, 20))] == [True, True]
+    assert [is_slow_for(states) for states in ((), (1,), tuple(range(1, 256)))] == [False, False, False]
+    assert not is_slow(server.dispatcher, Code.FETCH_MESSAGES, memoryview(b"x"))
 
 
 def test_poll_costs_what_it_looks_at_when_a_partition_has_200_000_exceptions(server: Server, peer: Peer) -> None:

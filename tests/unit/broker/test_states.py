@@ -7,7 +7,7 @@ from hypothesis import strategies as st
 
 from headstream.broker.states import select
 from headstream.codec.binary import decode_polled
-from tests.batches import stored
+from tests.support.messages.batches import stored
 
 STATES = st.sampled_from([1, 10, 20, 30, 77])
 

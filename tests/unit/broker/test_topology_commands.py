@@ -37,7 +37,7 @@ from headstream.wire.commands.topics import (
 )
 from headstream.wire.records import Command
 from headstream.wire.shapes import Identifier
-from tests.servers import Peer, Server
+from tests.support.server.servers import Peer, Server
 
 NONE = Compression.NONE
 

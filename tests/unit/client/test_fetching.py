@@ -179,3 +179,18 @@ def test_follow_begins_anew_where_another_member_may_have_read_meanwhile() -> No
     assert fetching.positions == {1: 7}
     assert fetching.follow(Assignment(5, {1: 5})) == ([], [1])
     assert fetching.positions == {}
+
+
+def test_put_back_offsets_are_committed_next_when_nothing_newer_is_done() -> None:
+    fetching = Fetching({1: 0, 2: 0})
+    feed(fetching, 1, 0, 1)
+    feed(fetching, 2, 0)
+    assert len(fetching.hand_out(2)) == 2
+    fetching.release()
+    assert len(fetching.hand_out(1)) == 1
+    failed = fetching.committable()
+    assert failed == {1: 2}
+    fetching.release()
+    fetching.put_back({**failed, 2: 0, 3: 7})
+    assert not fetching.is_idle
+    assert fetching.committable() == {1: 2, 2: 1}  # a newer offset stays, and what is not read any more is dropped

@@ -16,7 +16,7 @@ from headstream.model.topology import Limits
 
 
 def sending(partitions: int = 1, limits: Limits = Limits.WIDE, **options: float) -> Sending:
-    return Sending(partitions, limits, SendingOptions(**options), Owner())  # type: ignore[arg-type]
+    return Sending(range(1, partitions + 1), limits, SendingOptions(**options), Owner())  # type: ignore[arg-type]
 
 
 class Owner:

@@ -19,7 +19,7 @@ from headstream.model import constructors as kinds
 from headstream.model.header_values import HeaderValue
 from headstream.model.headers import Headers
 from headstream.model.message import Message, MessageState
-from tests.batches import header, sent, stored
+from tests.support.messages.batches import header, sent, stored
 
 KEY = header("hs.key", 1, b"42")
 NULL = header("hs.null", 3, b"\x01")
@@ -159,7 +159,7 @@ def test_the_first_dialect_has_neither_state_nor_checksum() -> None:
 
 def test_what_a_dialect_cannot_hold_is_refused() -> None:
     poisoned = Message(payload=b"x", offset=9, timestamp=1, state=MessageState.POISONED)
-    with pytest.raises(InvalidInputError, match="no room for the state of the message at offset 9"):
+    with pytest.raises(InvalidInputError, match="cannot hold the state of the message at offset 9"):
         encode_polled([poisoned], dialect="binary-first")
     with pytest.raises(InvalidInputError, match="encode_sent"):
         encode_polled([Message(payload=b"x")])

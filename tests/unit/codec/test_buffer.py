@@ -13,12 +13,9 @@ from headstream.errors import DecodeError, InvalidInputError
 def written() -> bytes:
     writer = Writer()
     writer.push_u8(200)
-    writer.push_u16(60_000)
     writer.push_u32(4_000_000_000)
     writer.push_u64((1 << 64) - 1)
-    writer.push_u128(1 << 100)
     writer.push_f32(1.5)
-    writer.push_f64(-0.1)
     writer.push_bytes(b"raw")
     writer.push_text("né")
     writer.push_text8("short")
@@ -29,12 +26,9 @@ def written() -> bytes:
 def test_reader_pulls_what_writer_pushed() -> None:
     reader = Reader(written())
     assert reader.pull_u8("a") == 200
-    assert reader.pull_u16("b") == 60_000
     assert reader.pull_u32("c") == 4_000_000_000
     assert reader.pull_u64("d") == (1 << 64) - 1
-    assert reader.pull_u128("e") == 1 << 100
     assert reader.pull_f32("f") == 1.5
-    assert reader.pull_f64("g") == -0.1
     assert reader.pull_bytes(3, "h") == b"raw"
     assert reader.pull_text(3, "i") == "né"
     assert reader.pull_text8("j") == "short"
@@ -43,11 +37,11 @@ def test_reader_pulls_what_writer_pushed() -> None:
 
 
 def test_writer_spells_numbers_little_endian() -> None:
-    assert written()[:15] == struct.pack("<BHIQ", 200, 60_000, 4_000_000_000, (1 << 64) - 1)
+    assert written()[:13] == struct.pack("<BIQ", 200, 4_000_000_000, (1 << 64) - 1)
     assert len(Writer()) == 0
 
 
-@pytest.mark.parametrize(("pull", "size"), [("u8", 1), ("u16", 2), ("u32", 4), ("u64", 8), ("u128", 16), ("f32", 4), ("f64", 8)])
+@pytest.mark.parametrize(("pull", "size"), [("u8", 1), ("u32", 4), ("u64", 8), ("f32", 4)])
 def test_reader_says_what_is_cut_short_and_stays_where_it_is(pull: str, size: int) -> None:
     reader = Reader(b"!!" + bytes(size - 1), 2)
     with pytest.raises(DecodeError) as caught:
@@ -87,7 +81,7 @@ def test_reader_pulls_views_without_copying() -> None:
 def test_reader_takes_an_empty_buffer_and_refuses_a_range_outside_it() -> None:
     assert Reader(memoryview(b"")).remaining == 0
     for at, end in ((5, None), (0, 5), (3, 2), (-1, None)):
-        with pytest.raises(DecodeError, match="not within"):
+        with pytest.raises(DecodeError, match="outside the data"):
             Reader(b"abcd", at, end)
 
 
@@ -100,7 +94,7 @@ def test_writer_refuses_what_does_not_fit_and_keeps_what_was_there() -> None:
         writer.push_u64(-1)
     with pytest.raises(InvalidInputError, match="256 bytes does not fit a length of 1 bytes"):
         writer.push_text8("x" * 256)
-    with pytest.raises(InvalidInputError, match="no UTF-8 spelling"):
+    with pytest.raises(InvalidInputError, match="UTF-8 cannot encode"):
         writer.push_text32("a\ud800")
     with pytest.raises(InvalidInputError, match="too large"):
         writer.push_f32(1e300)

@@ -14,7 +14,7 @@ from pathlib import Path
 import pytest
 
 import headstream.codec
-from tests.batches import crc32c
+from tests.support.messages.batches import crc32c
 
 HEADER = Path(headstream.codec.__file__).parent / "checksums.h"
 POLYNOMIALS = {"hs_ieee": 0x104C11DB7, "hs_castagnoli": 0x11EDC6F41}

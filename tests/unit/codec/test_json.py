@@ -14,8 +14,8 @@ from headstream.codec import binary
 from headstream.codec import json as json_transport
 from headstream.errors import DecodeError, HeaderError, InvalidInputError
 from headstream.model.partitioning import Partitioning
-from tests.broken import breakages, refusal
-from tests.headers import MESSAGES
+from tests.support.messages.broken import breakages, refusal
+from tests.support.messages.headers import MESSAGES
 
 # Documents of the original's documentation and of its server's replies.
 SENT = b"""{"partitioning":{"kind":"messages_key","value":"a2V5LTE="},
@@ -85,6 +85,15 @@ def test_every_state_goes_by_its_name_and_an_id_has_128_bits() -> None:
         assert json_transport.decode_polled(data).messages == [message]
 
 
+@pytest.mark.parametrize(
+    "numbers", [{"offset": 1 << 64}, {"offset": -1}, {"timestamp": 1 << 64}, {"timestamp": -1}, {"checksum": 1 << 32}]
+)
+def test_encode_polled_refuses_numbers_that_no_reader_takes(numbers: dict[str, int]) -> None:
+    fields: dict[str, Any] = {"payload": b"x", "offset": 1, "timestamp": 2, **numbers}
+    with pytest.raises(InvalidInputError, match=r"offset .*, timestamp .* or checksum .* is out of range"):
+        json_transport.encode_polled([hs.Message(**fields)], 1, 1)
+
+
 def test_a_repeated_key_is_refused_both_ways() -> None:
     repeated = hs.Message(payload=b"x", headers=hs.Headers([("k", 1), ("k", 2)]))
     with pytest.raises(HeaderError, match="'k' repeats, which a JSON object cannot hold"):
@@ -93,7 +102,7 @@ def test_a_repeated_key_is_refused_both_ways() -> None:
     document = (
         f'{{"partitioning": {{"kind": "balanced"}}, "messages": [{{"payload": "", "headers": {{"k": {value}, "k": {value}}}}}]}}'
     )
-    with pytest.raises(DecodeError, match="'k' comes twice in one object"):
+    with pytest.raises(DecodeError, match="'k' is repeated in an object"):
         json_transport.decode_sent(document.encode())
 
 

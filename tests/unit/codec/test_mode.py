@@ -9,13 +9,15 @@ import sys
 import pytest
 
 from headstream.codec import mode
-from tests import kernels
+from tests.support import kernels
 
 PROGRAM = """
 import sys
 sys.modules["cython"] = None
 from headstream.codec import mode
-from headstream.codec.batch import columns, pack, scan, stamp
+from headstream.codec.batch.to_columns import columns
+from headstream.codec.batch.from_columns import pack
+from headstream.codec.batch.stored import scan, stamp
 assert not mode.compiled()
 assert all(module.__file__.endswith(".py") for module in (columns, pack, scan, stamp))
 print(mode.describe(), stamp.stamp(b"", 0, 0, bytes(16), False).count)
@@ -44,7 +46,9 @@ def test_describe_says_what_runs() -> None:
     assert mode.describe().startswith(expected)
 
 
-@pytest.mark.parametrize("name", ["batch.stamp", "batch.scan", "batch.columns", "batch.pack", "batch.checksum"])
+@pytest.mark.parametrize(
+    "name", ["batch.stored.stamp", "batch.stored.scan", "batch.to_columns.columns", "batch.from_columns.pack", "batch.checksum"]
+)
 def test_the_interpreted_variant_of_a_kernel_runs_from_its_source(name: str) -> None:
     module = kernels.interpreted(name)
     assert kernels.name_of(module) == "interpreted"

@@ -9,13 +9,13 @@ import pytest
 
 from headstream.codec.binary import decode_polled, encode_sent
 from headstream.errors import CorruptLogError, OffsetOutOfRangeError
-from headstream.log.closed_segments import finish_pass, look_at_closed
-from headstream.log.compaction_pass import CompactionPass, Outcome, Surroundings
-from headstream.log.files import Files, MemoryFiles
-from headstream.log.index_rebuild import IndexRebuild
-from headstream.log.partition import Partition
-from headstream.log.partition_verification import verify_partition
-from headstream.log.repair import repair_partition
+from headstream.log.checks.partition_verification import verify_partition
+from headstream.log.checks.repair import repair_partition
+from headstream.log.compaction_pass import CompactionPass, Outcome, PassContext
+from headstream.log.partition.closed_segments import finish_pass, list_closed
+from headstream.log.partition.index_rebuild import IndexRebuild
+from headstream.log.partition.partition import PartitionWriter
+from headstream.log.system.files import Files, MemoryFiles
 from headstream.model.message import Message
 from headstream.segments.files import BufferPool
 from headstream.segments.follower import PartitionFollower
@@ -33,12 +33,12 @@ class Sent(NamedTuple):
     time_us: int
 
 
-def make(files: Files, segment_bytes: int) -> Partition:
+def make(files: Files, segment_bytes: int) -> PartitionWriter:
     files.make_directory(PLACE)
-    return Partition(PLACE, files, wide=True, segment_bytes=segment_bytes)
+    return PartitionWriter(PLACE, files, wide=True, segment_bytes=segment_bytes)
 
 
-def fill(partition: Partition, rng: random.Random, sends: int, time_us: int) -> list[Sent]:
+def fill(partition: PartitionWriter, rng: random.Random, sends: int, time_us: int) -> list[Sent]:
     done = []
     for _ in range(sends):
         messages = [
@@ -53,7 +53,7 @@ def fill(partition: Partition, rng: random.Random, sends: int, time_us: int) -> 
     return done
 
 
-def compact(files: Files, *, segment_bytes: int = 1000, null_before_us: int = 0, around: Surroundings | None = None) -> Outcome:
+def compact(files: Files, *, segment_bytes: int = 1000, null_before_us: int = 0, around: PassContext | None = None) -> Outcome:
     return CompactionPass(
         PLACE, files, segment_bytes=segment_bytes, null_before_us=null_before_us, seed=SEED, around=around
     ).run()
@@ -106,14 +106,14 @@ def test_the_last_of_each_key_stays_pass_after_pass(seed: int) -> None:
         assert read(files) == sent
         assert find_damage(files) == []
         assert list(verify_partition(PLACE, files, BufferPool())) == []
-    assert [each.is_compacted for each in look_at_closed(PLACE, files)] == [True] * len(look_at_closed(PLACE, files))
+    assert [each.is_compacted for each in list_closed(PLACE, files)] == [True] * len(list_closed(PLACE, files))
 
 
 @pytest.mark.parametrize("is_power_cut", [False, True], ids=["killed", "power cut"])
 @pytest.mark.parametrize("seed", range(4))
 def test_whatever_operation_a_pass_dies_at_nothing_that_counts_is_lost(seed: int, is_power_cut: bool) -> None:
-    for dies_in in range(1 + seed, 400, 5):
-        rng, files = random.Random(seed), FaultyFiles(seed * 1000 + dies_in)
+    for killed_in in range(1 + seed, 400, 5):
+        rng, files = random.Random(seed), FaultyFiles(seed * 1000 + killed_in)
         partition = make(files, 400)
         sent = fill(partition, rng, 6, 0)
         partition.roll()
@@ -122,13 +122,13 @@ def test_whatever_operation_a_pass_dies_at_nothing_that_counts_is_lost(seed: int
         sent += fill(partition, rng, 8, sent[-1].time_us)
         partition.roll()
         before = sent[-1].time_us - 60
-        files.dies_in = dies_in
+        files.killed_in = killed_in
         try:
             compact(files, null_before_us=before)
         except Killed:
             pass
         else:
-            assert dies_in > 20
+            assert killed_in > 20
             break
         if is_power_cut:
             files.cut_power()
@@ -163,7 +163,7 @@ def test_a_reader_goes_on_while_passes_come_and_go() -> None:
             compact(files, segment_bytes=rng.choice([500, 2000]))
         assert found == sorted(set(found))
         assert {each.offset for each in what_stays(sent, 0)} <= set(found)
-        with pytest.raises(OffsetOutOfRangeError, match="compaction has taken it"):
+        with pytest.raises(OffsetOutOfRangeError, match="compaction has removed it"):
             follower.position_of(next(each.offset for each in sent if each not in what_stays(sent, 0)))
 
 
@@ -185,7 +185,7 @@ def test_states_that_are_set_while_a_segment_is_copied_are_in_the_copy() -> None
             files.open_write(path).write_at(bytes([20]), position + 8)
         return changes
 
-    compact(files, around=Surroundings(state_changes=count_changes))
+    compact(files, around=PassContext(state_changes=count_changes))
     with PartitionFollower(PLACE, files) as follower:
         states = {m.offset: m.state for chunk in follower.read(0) for m in decode_polled(chunk)}
     assert states == {each.offset: 20 if each is stays else 1 for each in what_stays(sent, 0)}
@@ -199,7 +199,7 @@ def test_a_pass_that_is_not_wanted_any_more_leaves_all_as_it_was() -> None:
     names = files.list_names(PLACE)
     for asked in range(4):
         answers = iter([True] * asked)
-        outcome = compact(files, around=Surroundings(is_wanted=lambda answers=answers: next(answers, False)))  # type: ignore[misc]
+        outcome = compact(files, around=PassContext(is_wanted=lambda answers=answers: next(answers, False)))  # type: ignore[misc]
         assert not outcome.is_whole
         assert set(what_stays(sent, 0)) <= set(read(files)) <= set(sent)
         if asked < 2:
@@ -226,7 +226,7 @@ def test_an_index_of_a_compacted_segment_is_built_again() -> None:
     compact(files)
     files.remove(segment_path(PLACE, 0, INDEX_SUFFIX))
     assert "the index is missing" in find_damage(files)[0]
-    assert any("built again" in action.what for action in repair_partition(PLACE, files))
+    assert any("rebuilt" in action.what for action in repair_partition(PLACE, files))
     assert read(files) == what_stays(sent, 0)
     assert find_damage(files) == []
     assert IndexRebuild(PLACE, 0, None, files, 1).run() == []

@@ -8,14 +8,14 @@ from pathlib import Path
 import pytest
 
 from headstream.codec.binary import decode_polled, encode_sent
-from headstream.errors import CorruptLogError, CorruptSendError
-from headstream.log.closed_segments import finish_pass, look_at_closed
+from headstream.errors import CorruptLogError, CorruptSendError, OffsetOutOfRangeError
+from headstream.log.checks.partition_verification import verify_partition
+from headstream.log.checks.repair import repair_partition
 from headstream.log.compaction_pass import CompactionPass, Outcome
-from headstream.log.files import OsFiles
-from headstream.log.partition import Partition
-from headstream.log.partition_verification import verify_partition
-from headstream.log.recovery import recover
-from headstream.log.repair import repair_partition
+from headstream.log.partition.closed_segments import finish_pass, list_closed
+from headstream.log.partition.partition import PartitionWriter
+from headstream.log.partition.recovery import recover
+from headstream.log.system.files import OsFiles
 from headstream.model.message import Message
 from headstream.segments.files import BufferPool
 from headstream.segments.follower import PartitionFollower
@@ -30,7 +30,7 @@ from headstream.segments.layout import (
     encode_header,
     segment_path,
 )
-from tests.logs import SEED
+from tests.support.log.logs import SEED
 
 FILES = OsFiles()
 
@@ -40,7 +40,7 @@ def directory(tmp_path: Path) -> str:
     """A partition of 200 keys in some segments, none of which has been compacted; the newest is empty."""
     directory = str(tmp_path / "partition")
     FILES.make_directory(directory)
-    partition = Partition(directory, FILES, wide=True, segment_bytes=2048)
+    partition = PartitionWriter(directory, FILES, wide=True, segment_bytes=2048)
     for number in range(200):
         partition.append(encode_sent([Message(payload=b"%d" % number, key=b"%d" % number)]), number, SEED)
     partition.roll()
@@ -121,7 +121,7 @@ def test_readers_are_told_of_a_compacted_index_that_was_cut(directory: str, kept
     assert told[0][1] == end
     assert sorted({*found, *(each for begin, until in told for each in range(begin, until))}) == list(range(200))
     assert damage(directory)
-    with pytest.raises(CorruptLogError, match="the index was cut off"):
+    with pytest.raises(CorruptLogError, match="the index was truncated"):
         compact(directory)
     repair_partition(directory, FILES)
     assert read(directory) == (list(range(200)), [])
@@ -170,7 +170,7 @@ def test_a_damaged_head_among_compacted_segments_does_not_keep_appends_from_goin
     path = path_of(directory, 1)
     path.write_bytes(b"\xff" + path.read_bytes()[1:])
     finish_pass(directory, FILES)
-    partition = Partition(directory, FILES, wide=True, segment_bytes=2048)
+    partition = PartitionWriter(directory, FILES, wide=True, segment_bytes=2048)
     assert partition.append(encode_sent([Message(payload=b"x", key=b"1")]), 300, SEED) == 200
     partition.close()
     repair_partition(directory, FILES)
@@ -185,13 +185,13 @@ def test_two_missing_files_of_a_compacted_segment_in_the_middle_are_told_and_sto
     assert read(directory) == ([*range(base), *range(end, 200)], [(base, end)])
     (what,) = damage(directory)
     assert f"the next segment began at offset {base}" in what
-    with pytest.raises(CorruptLogError, match="the segments from there on are missing"):
+    with pytest.raises(CorruptLogError, match="the following segments are missing"):
         compact(directory, 1 << 20)
     assert bases_of(directory)[:2] == [0, end]
 
 
 def test_a_missing_newest_segment_is_seen_and_its_offsets_are_not_given_again(directory: str) -> None:
-    partition = Partition(directory, FILES, wide=True, segment_bytes=2048)
+    partition = PartitionWriter(directory, FILES, wide=True, segment_bytes=2048)
     partition.append(encode_sent([Message(payload=b"x", key=b"1")] * 10), 300, SEED)
     partition.close()
     for suffix in (LOG_SUFFIX, INDEX_SUFFIX):
@@ -201,14 +201,14 @@ def test_a_missing_newest_segment_is_seen_and_its_offsets_are_not_given_again(di
     with pytest.raises(CorruptLogError, match=r"the newest segment's files are missing.*--repair begins a segment"):
         recover(directory, FILES)
     repair_partition(directory, FILES, committed=207)
-    assert Partition(directory, FILES, wide=True, segment_bytes=2048).end_offset == 207
+    assert PartitionWriter(directory, FILES, wide=True, segment_bytes=2048).end_offset == 207
     assert read(directory) == (list(range(200)), [(200, 207)])
 
 
 def test_what_is_left_of_a_group_without_messages_is_no_gap(tmp_path: Path) -> None:
     directory = str(tmp_path / "partition")
     FILES.make_directory(directory)
-    partition = Partition(directory, FILES, wide=True, segment_bytes=4096)
+    partition = PartitionWriter(directory, FILES, wide=True, segment_bytes=4096)
     for number in range(4):
         partition.append(encode_sent([Message(payload=bytes(3000), key=b"same")]), number + 1, SEED)
     partition.roll()
@@ -218,7 +218,7 @@ def test_what_is_left_of_a_group_without_messages_is_no_gap(tmp_path: Path) -> N
     with PartitionFollower(directory, FILES) as follower:
         assert [follower.offset_of(time_us) for time_us in (0, 4, 5)] == [0, 0, 4]
     assert compact(directory, 4096).dropped_count == 0
-    assert len(look_at_closed(directory, FILES)) <= 2
+    assert len(list_closed(directory, FILES)) <= 2
 
 
 def test_an_unsealed_index_of_an_older_version_is_compacted_if_it_ends_with_its_log(directory: str) -> None:
@@ -238,7 +238,7 @@ def test_an_unsealed_index_of_an_older_version_is_compacted_if_it_ends_with_its_
     whole = damaged.read_bytes()
     cut_entries(damaged, 1)
     assert read(directory)[1]
-    with pytest.raises(CorruptLogError, match="the index was cut off"):
+    with pytest.raises(CorruptLogError, match="the index was truncated"):
         compact(directory, 4096)
     damaged.write_bytes(whole)
     compact(directory, 4096)
@@ -261,7 +261,7 @@ def test_a_damaged_entry_of_a_compacted_index_hides_no_more_than_its_messages(di
 @pytest.mark.parametrize("name", ["09223372036854775808.log", "18446744073709551615.index", "99999999999999999999.log"])
 def test_a_stray_file_whose_number_is_no_offset_is_in_nobodys_way(directory: str, name: str) -> None:
     (Path(directory) / name).write_bytes(b"")
-    partition = Partition(directory, FILES, wide=True, segment_bytes=2048)
+    partition = PartitionWriter(directory, FILES, wide=True, segment_bytes=2048)
     assert partition.append(encode_sent([Message(payload=b"x", key=b"1")]), 300, SEED) == 200
     partition.close()
     assert read(directory) == (list(range(201)), [])
@@ -277,3 +277,80 @@ def test_a_stray_segment_that_nothing_leads_to_is_set_aside(directory: str) -> N
     assert recover(directory, FILES).end_offset == 200
     (kept,) = Path(directory).glob(f"{stray.name}.set-aside-*")
     assert kept.read_bytes() == b"not a message"
+
+
+@pytest.mark.parametrize("is_compacted", [True, False], ids=["compacted", "plain"])
+def test_a_missing_first_segment_looks_dropped_and_neither_a_pass_nor_a_repair_loses_more(
+    directory: str, is_compacted: bool
+) -> None:
+    if is_compacted:
+        compact(directory, 4096)
+    begin = bases_of(directory)[1]
+    for path in Path(directory).glob(f"{0:020d}*"):
+        path.unlink()
+    with PartitionFollower(directory, FILES) as follower:
+        assert follower.first_offset == begin
+        with pytest.raises(OffsetOutOfRangeError):
+            list(follower.read(begin - 1))
+    for _ in range(2):
+        assert read(directory) == (list(range(begin, 200)), [])
+        assert damage(directory) == []
+        assert repair_partition(directory, FILES) == []
+        assert compact(directory, 1 << 20).is_whole
+    recover(directory, FILES)
+    assert read(directory) == (list(range(begin, 200)), [])
+
+
+@pytest.mark.parametrize("heal", [recover, repair_partition])
+def test_a_pass_over_a_rebuilt_index_stops_before_a_missing_segment(directory: str, heal: Callable[..., object]) -> None:
+    compact(directory, 4096)
+    bases = bases_of(directory)
+    for path in Path(directory).glob(f"{bases[1]:020d}*"):
+        path.unlink()
+    path_of(directory, 1).unlink()  # of the segment after it
+    heal(directory, FILES)
+    expected = ([*range(bases[1]), *range(bases[2], 200)], [(bases[1], bases[2])])
+    assert read(directory) == expected
+    with pytest.raises(CorruptLogError, match="the following segments are missing"):
+        compact(directory, 1 << 20)
+    assert read(directory) == expected
+
+
+def test_a_rebuilt_index_says_which_offsets_no_message_proves_when_the_next_segment_is_missing(directory: str) -> None:
+    compact(directory, 4096)
+    bases = bases_of(directory)
+    for path in Path(directory).glob(f"{bases[2]:020d}*"):
+        path.unlink()
+    path_of(directory, 1).unlink()
+    assert read(directory)[1] == [(bases[1], bases[3])]
+    (action,) = repair_partition(directory, FILES)
+    assert f"no message has the offsets {bases[2]} to {bases[3] - 1}: a compaction removed them, or the segment" in action.what
+    kept = [*range(bases[2]), *range(bases[3], 200)]
+    assert read(directory) == (kept, []), "nothing else tells the two apart"
+    assert compact(directory, 1 << 20).is_whole
+    assert read(directory) == (kept, [])
+
+
+def test_a_rebuilt_index_says_nothing_of_offsets_when_it_ends_where_the_next_segment_begins(directory: str) -> None:
+    compact(directory, 4096)
+    path_of(directory, 1).unlink()
+    (action,) = repair_partition(directory, FILES)
+    assert "no message has" not in action.what
+
+
+@pytest.mark.parametrize("heal", [recover, repair_partition])
+def test_a_segment_that_is_lost_after_a_rebuilt_index_is_seen(directory: str, heal: Callable[..., object]) -> None:
+    compact(directory, 4096)
+    bases = bases_of(directory)
+    path_of(directory, 1).unlink()
+    heal(directory, FILES)
+    assert damage(directory) == []
+    for path in Path(directory).glob(f"{bases[2]:020d}*"):
+        path.unlink()
+    expected = ([*range(bases[2]), *range(bases[3], 200)], [(bases[2], bases[3])])
+    assert read(directory) == expected
+    assert len(damage(directory)) == 1
+    heal(directory, FILES)
+    with pytest.raises(CorruptLogError, match="the following segments are missing"):
+        compact(directory, 1 << 20)
+    assert read(directory) == expected

@@ -8,17 +8,16 @@ from pathlib import Path
 
 import pytest
 
-from headstream.codec.batch.scan import crc32c
+from headstream.codec.batch.stored.scan import crc32c
 from headstream.errors import InvalidInputError, StorageError
-from headstream.log.files import OsFiles
-from headstream.log.log import Log
-from headstream.log.staging import Manifest, inbox_path
-from headstream.log.submission import commit_staged
+from headstream.log.system.files import OsFiles
 from headstream.segments.layout import INBOX_NAME
-from tests.staged import (
+from tests.support.log.staged import (
     BOTH,
     ORDERS,
     ROWS,
+    begin,
+    commit,
     contents,
     is_swept,
     make_log,
@@ -26,23 +25,8 @@ from tests.staged import (
     manifest_of,
     open_log,
     stage,
+    take_in,
 )
-
-
-def commit(root: Path, manifest: Manifest, timeout_s: float = 20) -> None:
-    commit_staged(str(root), manifest, timeout_s)
-
-
-def begin(root: Path, manifest: Manifest) -> None:
-    """Leave a manifest in the inbox, as a committer does that dies then."""
-    path = Path(inbox_path(str(root), manifest.writer, manifest.epoch))
-    path.parent.mkdir(exist_ok=True)
-    OsFiles().replace(str(path), manifest.encode())
-
-
-def take_in(log: Log) -> None:
-    log.start_writing("identity", 1)
-    log.commits.take_in()
 
 
 def test_manifest_that_names_partition_0_is_refused_and_the_next_commit_is_appended(tmp_path: Path) -> None:
@@ -128,7 +112,7 @@ def test_commit_is_appended_when_that_of_another_writer_before_it_cannot_be_just
     log = open_log(tmp_path, RefusingFiles("staged/a/"))
     log.start_writing("identity", 1)
     with pytest.raises(StorageError, match="refused"):
-        log.commits.take_in()
+        log.commits.append_submitted()
     log.close()
     assert contents(tmp_path) == BOTH
     take_in(log := open_log(tmp_path))
@@ -148,7 +132,7 @@ def test_partition_of_an_unfinished_commit_takes_no_other_commit_until_it_is_fin
     log.start_writing("identity", 1)
     files.name = f"{log.partition_directory(directory, 1)}"
     with pytest.raises(StorageError):
-        log.commits.take_in()
+        log.commits.append_submitted()
     assert log.written_end(directory, 2) == 1  # what is of other partitions was appended
     log.close()
     take_in(log := open_log(tmp_path))

@@ -13,15 +13,15 @@ import pytest
 from headstream.codec.binary import decode_polled
 from headstream.errors import ClosedError, CorruptLogError, InvalidOptionError, LogLockedError, NotALogError
 from headstream.log.administration import create_topic, delete_stream, delete_topic, rename_stream, update_topic
-from headstream.log.catalog import TopicRecord
-from headstream.log.files import OsFiles
+from headstream.log.catalog.catalog import TopicRecord
 from headstream.log.log import Log
 from headstream.log.opening import close_log, open_directory, open_memory
+from headstream.log.system.files import OsFiles
 from headstream.model.message import Message
-from headstream.model.polling import Consumer
+from headstream.model.polling import OffsetOwner
 from headstream.model.topology import Limits
 from headstream.segments.follower import PartitionFollower
-from tests.logs import SEED, batch, payloads
+from tests.support.log.logs import SEED, batch, payloads
 
 
 def make_topic(log: Log, partitions: int = 1, name: str = "orders") -> TopicRecord:
@@ -113,8 +113,8 @@ def test_a_second_writer_is_refused_but_reads_and_commits(tmp_path: Path) -> Non
     log.append(topic, 1, batch(b"x"), 1, SEED)
     other = Log(log.root, OsFiles(), is_memory=False, segment_bytes=1 << 20)  # as another process has it
     assert payloads(read(other, other.snapshot()["shop"].topics["orders"])) == [b"x"]
-    other.offsets(topic).commit(Consumer.group("g"), 1, 1, 5)
-    assert log.offsets(topic).committed(Consumer.group("g"), 1) == 1
+    other.offsets(topic).commit(OffsetOwner.group("g"), 1, 1, 5)
+    assert log.offsets(topic).committed(OffsetOwner.group("g"), 1) == 1
     with pytest.raises(LogLockedError, match=f"process {os.getpid()} is writing"):
         other.start_writing("x", 1)
     assert not other.is_writer
@@ -156,13 +156,13 @@ def test_delete_topic_removes_its_files_and_a_new_one_begins_empty(tmp_path: Pat
     topic = make_topic(log)
     log.append(topic, 1, batch(b"old"), 1, SEED)
     assert len(read(log, topic)) == 1
-    log.offsets(topic).commit(Consumer.group("g"), 1, 1, 1)
+    log.offsets(topic).commit(OffsetOwner.group("g"), 1, 1, 1)
     delete_topic(log, topic)
     assert not Path(log.partition_directory(topic, 1)).exists()
     again = make_topic(log)
     assert (again.id, again.number) == (1, 2)
     assert read(log, again) == []
-    assert log.offsets(again).committed(Consumer.group("g"), 1) is None
+    assert log.offsets(again).committed(OffsetOwner.group("g"), 1) is None
     make_topic(log, name="carts")
     delete_stream(log, "shop")
     assert log.snapshot() == {}
@@ -317,9 +317,9 @@ def test_a_log_holds_few_files_however_many_topics_consumers_commit_in(tmp_path:
     before = len(list(Path("/proc/self/fd").iterdir()))
     for round_ in range(2):
         for topic in topics:
-            log.offsets(topic).commit(Consumer.group("g"), 1, round_, 5)
+            log.offsets(topic).commit(OffsetOwner.group("g"), 1, round_, 5)
     assert len(list(Path("/proc/self/fd").iterdir())) == before + 10
-    assert [log.offsets(topic).committed(Consumer.group("g"), 1) for topic in topics] == [1] * 30
+    assert [log.offsets(topic).committed(OffsetOwner.group("g"), 1) for topic in topics] == [1] * 30
     delete_topic(log, topics[-1])
     assert len(list(Path("/proc/self/fd").iterdir())) == before + 9
     close_log(log)
@@ -331,7 +331,7 @@ def test_a_rename_leaves_messages_offsets_and_open_files_and_wakes_who_waits(nou
     log = open_memory()
     topic = make_topic(log)
     log.append(topic, 1, batch(b"before"), 3, SEED)
-    log.offsets(topic).commit(Consumer.group("billing"), 1, 1, 4)
+    log.offsets(topic).commit(OffsetOwner.group("billing"), 1, 1, 4)
     names: list[tuple[list[str], list[str]]] = []
 
     def is_there(directories: Collection[str]) -> bool:
@@ -354,5 +354,5 @@ def test_a_rename_leaves_messages_offsets_and_open_files_and_wakes_who_waits(nou
     ((renamed,),) = [stream.topics.values() for stream in log.snapshot().values()]
     log.append(renamed, 1, batch(b"after"), 5, SEED)
     assert payloads(read(log, renamed)) == [b"before", b"after"] == payloads(read(log, topic))
-    assert log.offsets(renamed).committed(Consumer.group("billing"), 1) == 1
+    assert log.offsets(renamed).committed(OffsetOwner.group("billing"), 1) == 1
     close_log(log)

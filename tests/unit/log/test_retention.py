@@ -12,16 +12,16 @@ import pytest
 
 from headstream.errors import OffsetOutOfRangeError, StorageError
 from headstream.log.administration import create_topic, update_topic
-from headstream.log.catalog import TopicRecord
-from headstream.log.files import MemoryFiles, OsFiles
+from headstream.log.catalog.catalog import TopicRecord
 from headstream.log.log import Log
+from headstream.log.partition.segment_removal import finish_drops
 from headstream.log.retention import Retention
-from headstream.log.segment_removal import finish_drops
+from headstream.log.system.files import MemoryFiles, OsFiles
 from headstream.model.message import StateChange
 from headstream.model.topology import Limits, TopicOptions
 from headstream.segments.follower import PartitionFollower
 from headstream.segments.layout import base_offsets
-from tests.logs import SEED, batch, read_all
+from tests.support.log.logs import SEED, batch, read_all
 
 SEND_BYTES = 45 + 1000
 
@@ -120,7 +120,7 @@ def test_a_reader_finishes_an_open_segment_and_is_told_of_one_that_is_gone(tmp_p
     retain(log, size_bytes=1)
     assert Retention(log, clock).apply() == 3
     assert follower.read_chunk(1, 3, 10_000)[1] == 3
-    with pytest.raises(OffsetOutOfRangeError, match="Begin again from 9, the first one that is there"):
+    with pytest.raises(OffsetOutOfRangeError, match="Begin again from 9, the first existing offset"):
         follower.read_chunk(3, 6, 10_000)
     follower.refresh()
     assert (follower.first_offset, follower.end_offset) == (9, 10)
@@ -179,14 +179,14 @@ def test_a_restart_in_the_middle_of_a_drop_leaves_nothing_half(
 def test_a_topic_that_was_purged_meanwhile_is_left_alone(log: Log, clock: Clock, monkeypatch: pytest.MonkeyPatch) -> None:
     fill(log, 10)
     retain(log, size_bytes=1)
-    look = Retention._look
+    look = Retention._list_closed
 
     def look_and_change(self: Retention, topic: TopicRecord) -> object:
         found = look(self, topic)
         retain(log, age_us=1 << 60)
         return found
 
-    monkeypatch.setattr(Retention, "_look", look_and_change)
+    monkeypatch.setattr(Retention, "_list_closed", look_and_change)
     assert Retention(log, clock).apply() == 0
     assert bases(log) == [0, 3, 6, 9]
 

@@ -10,7 +10,7 @@ import pytest
 
 from headstream.errors import LogLockedError
 from headstream.log.submission import commit_staged, is_committed
-from tests.staged import BOTH, ORDERS, contents, is_swept, make_log, make_staged, open_log
+from tests.support.log.staged import BOTH, ORDERS, contents, is_swept, make_log, make_staged, open_log
 
 HOLDER = """
 import sys, headstream as hs
@@ -37,7 +37,7 @@ StagedCommits._clear = clear_late
 
 IDLE_HOLDER = """
 import sys
-from headstream.log.lock import WriterLock
+from headstream.log.directory.lock import WriterLock
 lock = WriterLock(sys.argv[1] + "/headstream.lock")
 lock.acquire()
 print("writing", flush=True)

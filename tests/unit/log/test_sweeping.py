@@ -8,8 +8,8 @@ from pathlib import Path
 import pytest
 
 import headstream as hs
-from headstream.log.files import OsFiles
-from headstream.log.verification import Verification
+from headstream.log.checks.verification import Verification
+from headstream.log.system.files import OsFiles
 
 
 @pytest.fixture
@@ -49,7 +49,7 @@ def test_directories_of_deleted_and_purged_topics_are_removed(root: Path, caplog
     assert {kind for kind, _, _ in findings(root)} == {"directory_strange"}
     assert open_as_writer(root) == [b"kept"]
     assert topics(root) == {"1", "4"}
-    assert caplog.text.count("what was left of a deleted or purged topic is removed") == 2
+    assert caplog.text.count("the rest of a deleted or purged topic is removed") == 2
     assert findings(root) == []
 
 

@@ -93,7 +93,7 @@ def test_constructors_refuse_what_only_looks_alike(name: str, wrong: Any) -> Non
 
 
 def test_strings_that_utf8_cannot_spell_are_refused() -> None:
-    with pytest.raises(hs.HeaderError, match="character 2 of the text has no UTF-8 spelling"):
+    with pytest.raises(hs.HeaderError, match="character 2 of the text cannot be encoded as UTF-8"):
         hs.string("ab\ud800")
 
 
@@ -218,6 +218,55 @@ def test_converting_accessors_take_what_means_the_same(value: hs.HeaderValue, ac
 def test_converting_accessors_refuse_what_would_lose(value: hs.HeaderValue, accessor: str) -> None:
     with pytest.raises(hs.HeaderError, match=r"cannot be read as .* without loss"):
         getattr(value, accessor)()
+
+
+@pytest.mark.parametrize(
+    "calculate",
+    [
+        lambda a: a + 1,
+        lambda a: 1 + a,
+        lambda a: a - 5,
+        lambda a: 5 - a,
+        lambda a: a * 2,
+        lambda a: 2 * a,
+        lambda a: a / 2,
+        lambda a: 2 / a,
+        lambda a: a // 2,
+        lambda a: 20 // a,
+        lambda a: a % 2,
+        lambda a: 20 % a,
+        lambda a: divmod(int(a), 2),
+        lambda a: -a,
+        lambda a: +a,
+        lambda a: abs(-a),
+        lambda a: round(a),
+        lambda a: round(a, 1),
+        lambda a: sum([a, a]),
+        lambda a: a + a,
+        lambda a: a + 0.5,
+    ],
+)
+@pytest.mark.parametrize(("header", "plain"), [(hs.uint8(255), 255), (hs.int64(-7), -7), (hs.float64(12.0), 12.0)])
+def test_numbers_calculate_as_their_plain_value(header: Any, plain: Any, calculate: Any) -> None:
+    found = calculate(header)
+    assert found == calculate(plain)
+    assert type(found) is type(calculate(plain))  # plain: a sum may be beyond the range of its kind
+
+
+@pytest.mark.parametrize("header", [hs.string("1"), hs.bool(True), hs.raw(b"1"), hs.null()])
+def test_what_is_no_number_does_not_calculate(header: Any) -> None:
+    with pytest.raises(TypeError, match="unsupported operand"):
+        assert header + 1
+    with pytest.raises(TypeError, match="unsupported operand"):
+        assert 2.5 * header
+    with pytest.raises(TypeError, match="unsupported operand"):
+        assert hs.uint8(1) - header
+    with pytest.raises(TypeError, match="is not a number"):
+        assert -header
+    with pytest.raises(TypeError, match="is not a number"):
+        abs(header)
+    with pytest.raises(TypeError, match="is not a number"):
+        round(header)
 
 
 def test_values_work_where_their_number_does() -> None:

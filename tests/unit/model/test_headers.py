@@ -92,7 +92,7 @@ def test_keys_of_1_to_255_bytes_are_kept_as_they_are(key: str) -> None:
 
 @pytest.mark.parametrize(
     ("key", "text"),
-    [("", "this one has 0"), ("k" * 256, "this one has 256"), ("ü" * 128, "this one has 256"), ("\ud800", "no UTF-8 spelling"),
+    [("", "this one has 0"), ("k" * 256, "this one has 256"), ("ü" * 128, "this one has 256"), ("\ud800", "be encoded as UTF-8"),
      (5, "a header key is a str, not int"), (b"k", "not bytes"), (None, "not NoneType")],
 )  # fmt: skip
 def test_other_keys_are_refused(key: Any, text: str) -> None:

@@ -46,7 +46,7 @@ def test_a_put_never_wraps_or_converts(put: str, value: Any) -> None:
 def test_one_is_for_keys_that_do_not_repeat() -> None:
     headers = hs.Headers([("a", 1), ("b", 2), ("a", 3)])
     assert headers.one("b") == 2
-    with pytest.raises(HeaderError, match="'a' is there 2 times"):
+    with pytest.raises(HeaderError, match="'a' occurs 2 times"):
         headers.one("a")
     with pytest.raises(KeyError):
         headers.one("c")

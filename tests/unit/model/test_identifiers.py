@@ -9,7 +9,7 @@ import pytest
 
 from headstream.errors import InvalidInputError
 from headstream.model.identifiers import TopicName, check_name, format_message_id, parse_message_id
-from headstream.model.polling import Consumer, ConsumerKind, PollingKind, PollingStrategy, partition_of
+from headstream.model.polling import ConsumerKind, OffsetOwner, PollingKind, PollingStrategy, partition_of
 from headstream.model.topology import Limits, Partition, Topic
 
 
@@ -67,10 +67,10 @@ def test_other_places_to_poll_from_are_refused(spec: Any) -> None:
 
 
 def test_consumers_are_groups_or_single_ones() -> None:
-    assert Consumer.group("g") == Consumer(ConsumerKind.GROUP, "g") != Consumer.named("g")
-    assert str(Consumer.group("g")) == "group 'g'"
+    assert OffsetOwner.group("g") == OffsetOwner(ConsumerKind.GROUP, "g") != OffsetOwner.named("g")
+    assert str(OffsetOwner.group("g")) == "group 'g'"
     with pytest.raises(InvalidInputError, match="a group name has 1 to 255 bytes"):
-        Consumer.group("")
+        OffsetOwner.group("")
 
 
 @pytest.mark.parametrize(

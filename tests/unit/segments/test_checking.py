@@ -11,11 +11,11 @@ from hypothesis import strategies as st
 
 from headstream.codec.binary import decode_polled
 from headstream.errors import CorruptSendError
-from headstream.log.files import Files, MemoryFiles
+from headstream.log.system.files import Files, MemoryFiles
 from headstream.segments import checking
 from headstream.segments.follower import PartitionFollower
 from headstream.segments.layout import INDEX_ENTRY_BYTES, INDEX_HEADER_BYTES, INDEX_SUFFIX, LOG_SUFFIX, segment_path
-from tests.logs import SEED, batch, make_files, open_partition
+from tests.support.log.logs import SEED, batch, make_files, open_partition
 
 PLACE = "partition"
 
@@ -81,7 +81,7 @@ def test_error_says_file_bytes_offsets_and_what_to_do() -> None:
         list(follower.read(3))
     assert f"({path}, bytes 138 to 321)" in str(caught.value)
     assert "offsets 3 to 6 is damaged" in str(caught.value)
-    assert "read on from offset 7" in str(caught.value)
+    assert "read from offset 7" in str(caught.value)
     again = pickle.loads(pickle.dumps(caught.value))
     assert (again.from_offset, again.until_offset, str(again)) == (3, 7, str(caught.value))
 

@@ -14,11 +14,11 @@ from hypothesis import strategies as st
 
 from headstream.codec.binary import decode_polled
 from headstream.errors import CorruptLogError, CorruptSendError, OffsetOutOfRangeError, PartitionNotFoundError
-from headstream.log.files import Files
-from headstream.log.segment_removal import drop_segment
+from headstream.log.partition.segment_removal import drop_segment
+from headstream.log.system.files import Files
 from headstream.segments.follower import PartitionFollower
 from headstream.segments.layout import INDEX_SUFFIX, LOG_SUFFIX, segment_path
-from tests.logs import SEED, batch, make_files, open_partition, payloads, read_all
+from tests.support.log.logs import SEED, batch, make_files, open_partition, payloads, read_all
 
 Place = tuple[Files, str]
 
@@ -105,7 +105,7 @@ def test_read_looks_again_when_it_is_asked_for_more_than_it_knows(place: Place) 
 def test_read_refuses_what_was_never_written(place: Place, until_offset: int) -> None:
     files, directory = place
     open_partition(files, directory).append(batch(b"1", b"2", b"3"), 0, SEED)
-    with PartitionFollower(directory, files) as follower, pytest.raises(OffsetOutOfRangeError, match="0 to 3 are there"):
+    with PartitionFollower(directory, files) as follower, pytest.raises(OffsetOutOfRangeError, match="0 to 3 exist"):
         follower.read(0, until_offset)
 
 
@@ -142,11 +142,11 @@ def test_read_refuses_what_has_been_dropped(place: Place) -> None:
     with PartitionFollower(directory, files) as follower:
         for suffix in (LOG_SUFFIX, INDEX_SUFFIX):
             files.remove(segment_path(directory, 0, suffix))
-        with pytest.raises(OffsetOutOfRangeError, match="offset 0 has been dropped since"):
+        with pytest.raises(OffsetOutOfRangeError, match="offset 0 has been dropped meanwhile"):
             list(follower.read(0))
         follower.refresh()
         assert follower.first_offset == 1
-        with pytest.raises(OffsetOutOfRangeError, match="1 to 3 are there"):
+        with pytest.raises(OffsetOutOfRangeError, match="1 to 3 exist"):
             follower.read(0)
         assert len(list(follower.read(1))) == 2
 
@@ -176,7 +176,7 @@ def test_offset_of_finds_the_first_message_of_a_time_or_later(place: Place) -> N
 
 def test_follower_says_so_when_there_is_no_such_partition(place: Place) -> None:
     files, directory = place
-    with pytest.raises(PartitionNotFoundError, match="no such partition"):
+    with pytest.raises(PartitionNotFoundError, match="partition does not exist"):
         PartitionFollower(f"{directory}/none", files)
 
 
@@ -210,7 +210,7 @@ def test_read_says_so_when_lengths_in_a_send_are_damaged(place: Place) -> None:
         list(follower.read(0, 2))
     with PartitionFollower(directory, files, verify=False) as follower:
         assert len(list(follower.read(0, 2))) == 1
-        with pytest.raises(CorruptLogError, match="no whole message at byte 170"):
+        with pytest.raises(CorruptLogError, match="no complete message at byte 170"):
             list(follower.read(0, 9))
 
 

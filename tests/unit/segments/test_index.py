@@ -7,7 +7,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from headstream.errors import CorruptLogError, LogVersionError
-from headstream.log.files import MemoryFile, MemoryFiles
+from headstream.log.system.files import MemoryFile, MemoryFiles
 from headstream.segments import index
 from headstream.segments.index import IndexReader
 from headstream.segments.layout import INDEX_ENTRY_BYTES, INDEX_HEADER_BYTES, IndexEntry, encode_entry, encode_header
@@ -68,7 +68,7 @@ def test_entry_names_the_file_and_byte_when_it_is_damaged() -> None:
 
 @pytest.mark.parametrize("header", [bytes(32), b"x" * 32, encode_header(BASE + 1)])
 def test_index_refuses_a_head_that_is_not_its_own(header: bytes) -> None:
-    with pytest.raises(CorruptLogError, match="head of an index file is damaged"):
+    with pytest.raises(CorruptLogError, match="header of an index file is damaged"):
         IndexReader(index_file(header=header), "index", BASE)
 
 

@@ -8,7 +8,7 @@ from collections.abc import Callable, Iterator
 import pytest
 
 from headstream.wire.codes import Code
-from tests.served import Peer, Running
+from tests.support.server.served import Peer, Running
 
 
 @pytest.fixture(params=["asyncio", "uvloop"], scope="module")
@@ -34,7 +34,7 @@ def read_by(request: pytest.FixtureRequest) -> Iterator[None]:
     with pytest.MonkeyPatch.context() as patch:
         if request.param == "intake":
             patch.setattr(Running, "peer", quiet_peer)
-            patch.setattr("headstream.server.reading._SHORT_REQUESTS", 1)
+            patch.setattr("headstream.server.tcp.reader_switch._SHORT_REQUESTS", 1)
         else:
-            patch.setattr("headstream.server.reading._SHORT_REQUESTS", 1 << 62)
+            patch.setattr("headstream.server.tcp.reader_switch._SHORT_REQUESTS", 1 << 62)
         yield

@@ -94,7 +94,7 @@ def test_replace_is_all_or_nothing_whenever_the_power_is_cut(files: FaultyFiles)
         files = FaultyFiles(seed)
         files.make_directory("d")
         files.replace("d/f", b"old")
-        files.dies_in = 1 + seed % 10
+        files.killed_in = 1 + seed % 10
         with suppress(Killed):
             files.replace("d/f", b"new")
         files.cut_power()
@@ -125,7 +125,7 @@ def test_a_full_disk_refuses_to_grow_but_not_to_overwrite(files: FaultyFiles) ->
     file.write_at(b"X", 0)
     with pytest.raises(DiskFullError):
         files.open_write("d/g")
-    files.heal()
+    files.end_faults()
     file.write_at(b"defg", 3)
     assert content(files, "d/f") == b"Xbcdefg"
 
@@ -141,7 +141,7 @@ def test_writes_and_reads_fail_as_often_as_they_are_told_to(files: FaultyFiles) 
 
 def test_a_killed_process_does_nothing_more_until_another_takes_its_place(files: FaultyFiles) -> None:
     file = files.open_write("d/f")
-    files.dies_in = 2
+    files.killed_in = 2
     file.write_at(b"a", 0)
     for _ in range(2):
         with pytest.raises(Killed):

@@ -9,10 +9,10 @@ from typing import Any
 
 import pytest
 
-from headstream.codec.replicate import decode_envelope, decode_metadata
 from headstream.errors import InvalidOptionError
+from headstream.replicate.codec import decode_envelope, decode_metadata
 from headstream.testing import CaptureOptions, SourceDatabase, repeat, shuffle
-from tests.source_replay import DecodedChange, read_metadata, read_value, replay
+from tests.support.replicate.source_replay import DecodedChange, read_metadata, read_value, replay
 
 OPTIONS = {
     "default": CaptureOptions(),

@@ -160,7 +160,7 @@ def test_source_database_refuses_what_it_cannot_be() -> None:
     [
         ((), "at least one version"),
         (((NAME,),), "primary key"),
-        (((KEY, KEY),), "stands twice"),
+        (((KEY, KEY),), "duplicate column name"),
         (((dataclasses.replace(KEY, key_position=2),),), "key_position 1, 2"),
         (((dataclasses.replace(KEY, nullable=True),),), "cannot be in a key"),
         (((dataclasses.replace(KEY, type="CLOB"),),), "cannot be in a key"),

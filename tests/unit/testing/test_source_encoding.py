@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from headstream.codec.replicate import Change, TableMetadata, data_message
+from headstream.replicate.codec import Change, TableMetadata, data_message
 from headstream.testing import CaptureOptions, SourceChange, SourceDatabase
 from headstream.testing.source_capture import table_metadata
 from headstream.testing.source_encoding import AvroEncoder, ChangeHeaders, JsonEncoder, MessageEncoder

@@ -15,7 +15,7 @@ from headstream.model.polling import ConsumerKind, PollingKind
 from headstream.model.topology import Fsync, Limits
 from headstream.wire.codes import TABLE
 from headstream.wire.commands.offsets import ConsumerRef
-from headstream.wire.extensions import epochs, groups, messages, producers, topics
+from headstream.wire.extensions import epochs, filters, groups, messages, producers, topics
 from headstream.wire.records import Command
 from headstream.wire.refusals import status_of
 from headstream.wire.routes import find_route
@@ -37,6 +37,8 @@ LAG = groups.GroupLag(
     (groups.PartitionLag(1, 5, 2, 9, 1), groups.PartitionLag(2, None, 2, 9, None)),
 )
 
+DELIVER = filters.FailurePolicy.DELIVER
+
 EXAMPLES: list[Command[Any]] = [
     messages.FetchMessages("s", "t", 1, PollingKind.OFFSET, 5, 100, 1 << 20, (1, 20, 99), 5000, BILLING, True),
     messages.FetchMessages("s", "t", 1, PollingKind.FIRST, 0, 1),
@@ -46,6 +48,8 @@ EXAMPLES: list[Command[Any]] = [
     messages.SetState("s", "t", 1, (1, 5, 1 << 50), 20, "cannot be read"),
     messages.ListStates("s", 4, 1),
     messages.MeasureRange("s", "t", 1, 5, 1 << 40, 1000),
+    filters.FilterMessages("s", "t", 1, "a >= 3 AND b = '&=%'", PollingKind.NEXT, 0, 5, 1 << 20, (1, 20), DELIVER, BILLING, True),
+    filters.FilterMessages("s", "t", 1, "a"),
     topics.CreateOpenTopic("shop", "orders", 4, Limits.WIDE, Fsync.NEVER, 1, 2, 0, 4, True),
     topics.CreateOpenTopic("shop", "orders", 0),
     topics.GetOpenTopic("shop", "orders"),
@@ -74,7 +78,8 @@ EXAMPLES: list[Command[Any]] = [
 
 REPLIES: list[tuple[type[Command[Any]], Any]] = [
     (messages.FetchMessages, messages.FetchedMessages(1, 10, 4, 6, 1, STORED)),
-    (messages.WaitMessages, messages.Woken(True)),
+    (filters.FilterMessages, filters.FilteredMessages(1, 10, 4, 6, 100, 2, 1, STORED)),
+    (messages.WaitMessages, messages.WaitResult(True)),
     (messages.AppendMessages, messages.FirstOffset(77)),
     (messages.MeasureRange, messages.MeasuredRange(1 << 40, 7)),
     (messages.ListStates, (messages.StateChange(3, 99, "why", "ann", 5),)),
@@ -86,7 +91,7 @@ REPLIES: list[tuple[type[Command[Any]], Any]] = [
     (epochs.CommitEpoch, epochs.CommittedEpoch(5)),
     (epochs.GetEpoch, None),
     (groups.ListGroupLags, (LAG,)),
-    (groups.EnterGroup, groups.Membership(3)),
+    (groups.EnterGroup, groups.NewMember(3)),
     (groups.ReportMember, groups.MemberAssignment(7, {1: 5}, {2: 6})),
     (groups.CommitMember, groups.GroupGeneration(7)),
     (groups.ListOffsets, groups.CommittedOffsets({1: 5, 2: 0})),
@@ -149,6 +154,8 @@ def test_a_groups_lag_counts_from_the_oldest_message_where_nothing_is_committed(
     [
         (messages.FetchMessages("s", "t", 1, PollingKind.OFFSET, 0, 0), 4009),
         (messages.FetchMessages("s", "t", 1, PollingKind.NEXT, 0, 1), 4),
+        (filters.FilterMessages("s", "t", 1, "a", count=0), 4009),
+        (filters.FilterMessages("s", "t", 1, "a", PollingKind.NEXT), 4),
         (messages.AppendMessages("s", "t", 1, b""), 4009),
         (topics.CreateOpenTopic("s", "", 1), 2014),
         (topics.CreateOpenTopic("s", "t", 1001), 2015),

@@ -6,8 +6,8 @@ from types import ModuleType
 
 import pytest
 
-from headstream.wire.frames import BufferPool, FrameBuffer, encode_request, encode_response, request_head, response_head
-from tests import kernels
+from headstream.wire.frames import FrameBuffer, FrameBufferPool, encode_request, encode_response, request_head, response_head
+from tests.support import kernels
 
 
 @pytest.fixture(params=kernels.variants("headstream.wire.frame_scan"), ids=kernels.name_of)
@@ -59,7 +59,7 @@ def receive(frames: FrameBuffer, data: bytes) -> list[tuple[int, bytes]]:
 
 
 def test_a_frame_buffer_holds_nothing_between_requests() -> None:
-    pool = BufferPool()
+    pool = FrameBufferPool()
     frames = FrameBuffer.for_requests(pool)
     payload = bytes(range(256)) * 4000
     assert receive(frames, encode_request(101, payload) + encode_request(1)) == [(101, payload), (1, b"")]
@@ -68,7 +68,7 @@ def test_a_frame_buffer_holds_nothing_between_requests() -> None:
 
 
 def test_a_frame_buffer_grows_with_what_came_not_with_what_is_claimed() -> None:
-    pool = BufferPool()
+    pool = FrameBufferPool()
     frames = FrameBuffer.for_requests(pool)
     assert receive(frames, request_head(101, 60 << 20) + bytes(1000)) == []
     assert len(frames.writable()) < 1 << 17
@@ -84,7 +84,7 @@ def test_a_frame_buffer_tells_what_is_too_long_and_reads_no_more() -> None:
 
 
 def test_a_pool_keeps_no_more_than_it_should() -> None:
-    pool = BufferPool(100_000)
+    pool = FrameBufferPool(100_000)
     pool.give(bytearray(65_536))
     pool.give(bytearray(65_536))
     assert pool.size_bytes == 65_536
@@ -98,7 +98,7 @@ def test_a_pool_keeps_no_more_than_it_should() -> None:
 def test_a_frame_buffer_holds_little_when_little_is_allowed_and_pending() -> None:
     frames = FrameBuffer.for_requests(most_bytes=4096)
     burst = encode_request(1) * 1000 + request_head(1, 1000)
-    assert len(frames.received(frames.take_in(memoryview(burst)))) == 1000
+    assert len(frames.received(frames.copy_in(memoryview(burst)))) == 1000
     frames.done()
     assert (frames.pending_bytes, frames.needed_bytes) == (8, 4096)
 
@@ -106,10 +106,10 @@ def test_a_frame_buffer_holds_little_when_little_is_allowed_and_pending() -> Non
 def test_a_frame_buffer_reads_what_was_too_long_when_more_is_allowed() -> None:
     frames = FrameBuffer.for_requests(most_bytes=1000)
     sent = encode_request(1) + encode_request(101, bytes(2000)) + encode_request(2)
-    assert [frame.number for frame in frames.received(frames.take_in(memoryview(sent)))] == [1]
+    assert [frame.number for frame in frames.received(frames.copy_in(memoryview(sent)))] == [1]
     assert frames.fault is not None
     frames.done()
-    frames.allow(4096)
+    frames.set_max_bytes(4096)
     assert frames.fault is None
     assert [frame.number for frame in frames.received(0)] == [101, 2]
 

@@ -9,7 +9,7 @@ import pytest
 from headstream import errors
 from headstream.errors import HeadstreamError
 from headstream.wire.codes import EXTENSION_CODES, TABLE, Code, name_of_code
-from headstream.wire.refusals import decode_refusal, encode_refusal, read_refusal, refusal, spell_refusal, status_of
+from headstream.wire.refusals import decode_refusal, encode_refusal, refusal, refusal_from_json, refusal_to_json, status_of
 from headstream.wire.statuses import Status, http_status, name_of_status
 
 
@@ -42,7 +42,7 @@ def test_status_of_every_error_is_one_that_existing_clients_know(kind: type[Head
 
 def test_status_of_foreign_exceptions_is_the_generic_one() -> None:
     assert status_of(RuntimeError("x")) == Status.ERROR
-    assert "x" not in spell_refusal(RuntimeError("x"))["reason"]
+    assert "x" not in refusal_to_json(RuntimeError("x"))["reason"]
 
 
 def test_refusals_are_of_the_classes_that_users_catch() -> None:
@@ -81,26 +81,26 @@ def check_same(error: HeadstreamError, again: HeadstreamError | None) -> None:
     [
         errors.InvalidOptionError("retention_us is 0", advice="Use 1 or more"),
         errors.CorruptSendError("damaged", from_offset=3, until_offset=9, partition=2, where="shop/orders"),
-        errors.GroupInUseError("being read for", where="shop/orders"),
+        errors.GroupInUseError("in use", where="shop/orders"),
     ],
 )
 def test_a_refusal_comes_back_as_the_error_it_was(error: HeadstreamError) -> None:
     check_same(error, decode_refusal(status_of(error, is_extended=True), encode_refusal(error)))
-    check_same(error, read_refusal(spell_refusal(error)))
+    check_same(error, refusal_from_json(refusal_to_json(error)))
 
 
 def test_read_refusal_reads_that_of_any_server_and_nothing_else() -> None:
     spelled = {"id": 2011, "code": "topic_name_not_found", "reason": "Topic with name: eu was not found.", "field": None}
-    found = read_refusal(spelled)
+    found = refusal_from_json(spelled)
     assert type(found) is errors.TopicNotFoundError
     assert found.what == "Topic with name: eu was not found."
     wrong: list[object] = [None, [], {}, {"id": "x"}, {"id": 0}]
     for document in wrong:
-        assert read_refusal(document) is None
+        assert refusal_from_json(document) is None
 
 
 def test_spell_refusal_says_what_http_says() -> None:
-    spelled = spell_refusal(refusal(1009, "no stream 5"))
+    spelled = refusal_to_json(refusal(1009, "no stream 5"))
     del spelled["error"]
     assert spelled == {"id": 1009, "code": "stream_id_not_found", "reason": "no stream 5", "field": "stream_id"}
 

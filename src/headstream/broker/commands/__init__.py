@@ -1,1 +1,1 @@
-"""The answers to commands: a file a noun, as in headstream.wire.commands; dispatch.py finds who answers what."""
+"""Handlers of commands: a file a noun, as in headstream.wire.commands; dispatch.py calls them."""

@@ -1,10 +1,10 @@
-"""What clients are told of streams, topics and partitions: their settings, and how much is in them.
+"""Descriptions of streams, topics and partitions for clients: settings and sizes.
 
-A size is that of the stored messages, 45 bytes and its headers and payload each, and 24 bytes for each thousand messages
-of a partition: so the original counts what it has written in batches, and what asks for sizes expects it.
+A size is that of the stored messages: 45 bytes, headers and payload each, plus 24 bytes for every thousand messages of a
+partition. Iggy's server counts its batches in the same way, and its clients expect such sizes.
 
-Counting a partition opens its files. So its counts are kept until an append, a new segment or a removed one changes them, and
-the totals of a large log for a moment: a client that asks again and again costs what it costs to look them up.
+Counting a partition opens its files, so counts are cached until this process, the log's only writer, appends to the partition
+or removes segments of it. A request for an unchanged topic opens no files.
 """
 
 from __future__ import annotations
@@ -12,14 +12,14 @@ from __future__ import annotations
 from collections.abc import Iterable
 from typing import Final, NamedTuple
 
-from headstream.broker.kept_value import KeptValue
-from headstream.errors import HeadstreamError, OffsetOutOfRangeError, PartitionNotFoundError
-from headstream.log.catalog import Snapshot, StreamRecord, TopicRecord
+from headstream.broker.cached_value import CachedValue
+from headstream.errors import OffsetOutOfRangeError, PartitionNotFoundError
+from headstream.log.catalog.catalog import Snapshot, StreamRecord, TopicRecord, topics_of
 from headstream.log.log import Log
 from headstream.wire.commands.streams import Stream, StreamDetails
-from headstream.wire.commands.topics import NEVER, Compression, Partition, Topic, TopicDetails
+from headstream.wire.commands.topics import NEVER, Compression, PartitionInfo, Topic, TopicDetails
 
-__all__ = ["Counts", "Totals", "describe_stream", "describe_topic", "detail_stream", "detail_topic"]
+__all__ = ["CountsCache", "TopicCounts", "Totals", "describe_stream", "describe_topic", "detail_stream", "detail_topic"]
 
 _MESSAGES_A_BATCH: Final = 1000
 _BATCH_BYTES: Final = 24
@@ -29,13 +29,13 @@ class Totals(NamedTuple):
     """Counts over all partitions of a log.
 
     Args:
-        streams_count: How many streams there are.
-        topics_count: How many topics.
-        partitions_count: How many partitions.
-        segments_count: How many segments.
-        messages_count: How many messages.
+        streams_count: Streams.
+        topics_count: Topics.
+        partitions_count: Partitions.
+        segments_count: Segments.
+        messages_count: Messages.
         size_bytes: The size of the messages.
-        groups_count: How many consumer groups.
+        groups_count: Consumer groups.
     """
 
     streams_count: int
@@ -47,15 +47,28 @@ class Totals(NamedTuple):
     groups_count: int
 
 
-class _Counted(NamedTuple):
-    """The counts of a partition, and the state of its files that they are of."""
+class TopicCounts(NamedTuple):
+    """The counts of a topic.
 
-    state: tuple[int, ...]
-    partition: Partition
+    Args:
+        partitions: The counts of its partitions.
+        messages_count: Messages.
+        size_bytes: The size of the messages.
+        segments_count: Segments.
+        changes: The state of its partitions at the time of counting; see Log.changes().
+        created_us: Creation times of its partitions, which distinguish them from deleted ones of the same numbers.
+    """
+
+    partitions: tuple[PartitionInfo, ...]
+    messages_count: int
+    size_bytes: int
+    segments_count: int
+    changes: dict[int, tuple[int, ...]]
+    created_us: tuple[int, ...]
 
 
-class Counts:
-    """The counts of a log's partitions; any thread.
+class CountsCache:
+    """Caches the counts of a log's partitions; any thread.
 
     Args:
         log: The log; this process is its writer.
@@ -63,15 +76,39 @@ class Counts:
 
     def __init__(self, log: Log) -> None:
         self._log = log
-        self._kept: dict[tuple[int, int, int], _Counted] = {}
-        self._totals = KeptValue[Totals]()
+        self._kept: dict[int, TopicCounts] = {}
+        self._totals = CachedValue[Totals]()
 
-    def partitions(self, topic: TopicRecord) -> tuple[Partition, ...]:
-        """Return the partitions of a topic as they are now; one that is purged or deleted at this moment is empty."""
-        return tuple(self._partition(topic, number) for number in range(1, topic.partitions + 1))
+    def partitions(self, topic: TopicRecord) -> tuple[PartitionInfo, ...]:
+        """Return the current partitions of a topic; one that is being purged or deleted is empty."""
+        return self.topic(topic).partitions
+
+    def topic(self, topic: TopicRecord) -> TopicCounts:
+        """Return the current counts of a topic; recounts the partitions that this process has changed since the last call."""
+        changes = self._log.changes(topic)  # first: changes during the count are counted again
+        kept = self._kept.get(topic.number)
+        if kept is not None and kept.created_us != topic.partitions_created_us:
+            kept = None
+        if kept is not None and kept.changes == changes:
+            return kept
+        partitions = tuple(
+            kept.partitions[number - 1]
+            if kept is not None and kept.changes.get(number) == changes.get(number)
+            else self._partition(topic, number)
+            for number in range(1, topic.partitions + 1)
+        )
+        made = self._kept[topic.number] = TopicCounts(
+            partitions,
+            sum(partition.messages_count for partition in partitions),
+            sum(partition.size_bytes for partition in partitions),
+            sum(partition.segments_count for partition in partitions),
+            changes,
+            topic.partitions_created_us,
+        )
+        return made
 
     def totals(self, snapshot: Snapshot) -> Totals:
-        """Return the totals of a log; one thread counts, others wait for what it finds.
+        """Return the totals of a log; one thread counts, others wait for its result.
 
         Args:
             snapshot: The streams and topics.
@@ -79,64 +116,43 @@ class Counts:
         return self._totals.get(lambda: self._count(snapshot))
 
     def _count(self, snapshot: Snapshot) -> Totals:
-        topics = [topic for stream in snapshot.values() for topic in stream.topics.values()]
-        partitions = segments = messages = size_bytes = 0
-        for topic in topics:
-            for found in self.partitions(topic):
-                partitions += 1
-                segments += found.segments_count
-                messages += found.messages_count
-                size_bytes += found.size_bytes
-        if len(self._kept) > 2 * partitions:
+        topics = list(topics_of(snapshot))
+        counted = [self.topic(topic) for topic in topics]
+        if len(self._kept) > 2 * len(topics):
             self._forget_deleted(topics)
-        groups = sum(len(topic.groups) for topic in topics)
-        return Totals(len(snapshot), len(topics), partitions, segments, messages, size_bytes, groups)
+        return Totals(
+            streams_count=len(snapshot),
+            topics_count=len(topics),
+            partitions_count=sum(topic.partitions for topic in topics),
+            segments_count=sum(each.segments_count for each in counted),
+            messages_count=sum(each.messages_count for each in counted),
+            size_bytes=sum(each.size_bytes for each in counted),
+            groups_count=sum(len(topic.groups) for topic in topics),
+        )
 
     def _forget_deleted(self, topics: Iterable[TopicRecord]) -> None:
         numbers = {topic.number for topic in topics}
-        for key in [key for key in tuple(self._kept) if key[0] not in numbers]:
-            self._kept.pop(key, None)
+        for number in [number for number in tuple(self._kept) if number not in numbers]:
+            self._kept.pop(number, None)
 
-    def _partition(self, topic: TopicRecord, number: int) -> Partition:
-        key = topic.number, number, topic.generation(number)
+    def _partition(self, topic: TopicRecord, number: int) -> PartitionInfo:
         try:
-            state = self._state(topic, number)
-            kept = self._kept.get(key)
-            if kept is None or kept.state != state:
-                kept = self._kept[key] = _Counted(state, self._count_partition(topic, number))
-            return kept.partition
+            return self._count_partition(topic, number)
         except (PartitionNotFoundError, OffsetOutOfRangeError):
-            self._kept.pop(key, None)
-            return Partition(number, topic.partitions_created_us[number - 1], 1, 0, 0, 0)
-        except HeadstreamError:
-            self._kept.pop(key, None)
-            raise
+            return PartitionInfo(number, topic.partitions_created_us[number - 1], 1, 0, 0, 0)
 
-    def _state(self, topic: TopicRecord, number: int) -> tuple[int, ...]:
-        """Return numbers that change with the messages of a partition, without a look into its files.
-
-        The end moves with each append of this process, the log's only writer; the directory changes where retention or
-        compaction removes or replaces segments.
-        """
-        directory = self._log.partition_directory(topic, number)
-        changed = self._log.files.changed(directory)
-        if changed is None:
-            raise PartitionNotFoundError("there is no such partition, or it has been deleted", where=directory)
-        end = self._log.writing_end(topic, number)
-        return (changed,) if end is None else (changed, end.written, end.end_offset, end.base_offset)
-
-    def _count_partition(self, topic: TopicRecord, number: int) -> Partition:
+    def _count_partition(self, topic: TopicRecord, number: int) -> PartitionInfo:
         created_us = topic.partitions_created_us[number - 1]
         with self._log.reading(topic, number) as follower:
             follower.refresh()
             count, end = follower.messages_count(), follower.end_offset
             size_bytes = follower.size_bytes() + _BATCH_BYTES * (count // _MESSAGES_A_BATCH)
-            return Partition(number, created_us, max(follower.segments_count, 1), max(end - 1, 0), size_bytes, count)
+            return PartitionInfo(number, created_us, max(follower.segments_count, 1), max(end - 1, 0), size_bytes, count)
 
 
-def detail_topic(counts: Counts, topic: TopicRecord) -> TopicDetails:
+def detail_topic(counts: CountsCache, topic: TopicRecord) -> TopicDetails:
     """Return a topic with its partitions."""
-    partitions = counts.partitions(topic)
+    counted = counts.topic(topic)
     return TopicDetails(
         topic.id,
         topic.created_us,
@@ -145,26 +161,26 @@ def detail_topic(counts: Counts, topic: TopicRecord) -> TopicDetails:
         Compression(topic.labels.compression),
         NEVER if topic.options.retention_bytes is None else topic.options.retention_bytes,
         topic.labels.replication,
-        sum(partition.size_bytes for partition in partitions),
-        sum(partition.messages_count for partition in partitions),
+        counted.size_bytes,
+        counted.messages_count,
         topic.name.topic,
-        partitions,
+        counted.partitions,
     )
 
 
-def describe_topic(counts: Counts, topic: TopicRecord) -> Topic:
+def describe_topic(counts: CountsCache, topic: TopicRecord) -> Topic:
     """Return a topic without its partitions."""
     return _without_partitions(detail_topic(counts, topic))
 
 
-def detail_stream(counts: Counts, stream: StreamRecord) -> StreamDetails:
+def detail_stream(counts: CountsCache, stream: StreamRecord) -> StreamDetails:
     """Return a stream with its topics."""
     topics = tuple(describe_topic(counts, topic) for topic in stream.topics.values())
     size_bytes, messages = sum(topic.size_bytes for topic in topics), sum(topic.messages_count for topic in topics)
     return StreamDetails(stream.id, stream.created_us, len(topics), size_bytes, messages, stream.name, topics)
 
 
-def describe_stream(counts: Counts, stream: StreamRecord) -> Stream:
+def describe_stream(counts: CountsCache, stream: StreamRecord) -> Stream:
     """Return a stream without its topics."""
     found = detail_stream(counts, stream)
     return Stream(found.id, found.created_us, found.topics_count, found.size_bytes, found.messages_count, found.name)

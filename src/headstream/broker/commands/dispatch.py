@@ -1,22 +1,23 @@
 """Dispatcher: a session's command in, its reply out.
 
-    stale (30) -> one of our own to a client that does not know them (3) -> not logged in (40) -> the noun's answer
+    stale (30) -> an extension for a client that does not know extensions (3) -> not logged in (40) -> the noun's handler
 
-Decoding (3) and validation come before, where the command is made; existence and permission are the noun's.
+Decoding (3) and validation happen before, where the command is made; the handler checks existence and permission.
 """
 
 from __future__ import annotations
 
 from collections.abc import Callable
-from typing import Any, Final, TypeAlias, TypeVar
+from typing import Any, Final, Literal, NamedTuple, TypeAlias, TypeVar
 
 from headstream.broker.broker import Broker
 from headstream.broker.commands.balance import Balance
-from headstream.broker.commands.counts import Counts
-from headstream.broker.commands.places import Places
+from headstream.broker.commands.counts import CountsCache
+from headstream.broker.commands.topic_lookup import TopicLookup
 from headstream.broker.connection_groups import ConnectionGroups
 from headstream.broker.login_limits import LoginLimits
 from headstream.broker.members import Members
+from headstream.broker.offsets import limit_consumers
 from headstream.broker.permissions import Rights
 from headstream.broker.sessions import Session, Sessions
 from headstream.broker.settings import ServerSettings
@@ -31,42 +32,68 @@ from headstream.errors import (
     TopicNotFoundError,
 )
 from headstream.model.topology import MAX_BATCH_BYTES
-from headstream.wire.codes import Entry
+from headstream.wire.codes import CodeEntry
 from headstream.wire.commands.system import TransportKind
 from headstream.wire.records import Command
 from headstream.wire.refusals import refusal
 from headstream.wire.statuses import Status
 
-__all__ = ["Dispatcher", "Handler"]
+__all__ = ["CommandRow", "Dispatcher", "Handler", "Threads"]
 
-_PATIENCE: Final = 1.2
-"""How many heartbeats a client may take for one."""
+_HEARTBEAT_TOLERANCE: Final = 1.2
+"""A session times out after this many heartbeat intervals."""
 
 QUIC_POLL_BYTES: Final = 1_000_000
-"""Existing command lines take no longer response over QUIC than 1 MiB."""
+"""The largest response over QUIC that Iggy's command line accepts is 1 MiB."""
 
 _R = TypeVar("_R")
 Handler: TypeAlias = Callable[["Dispatcher", Session, Any], Any]
-"""Answers one kind of command: its reply, or a HeadstreamError."""
+"""Returns a command's reply, or raises HeadstreamError."""
+
+Threads: TypeAlias = Literal["work", "surveys", "passwords"]
+"""The groups of a server's worker threads."""
+
+
+class CommandRow(NamedTuple):
+    """A row of the table of commands: the handler of a command and its cost.
+
+    Args:
+        handler: Handles it.
+        is_slow: Whether it can delay other requests: it reads many files, syncs, changes the catalog (which is synced) or waits
+            for such a change, or hashes a password. Over TCP and QUIC a worker thread runs it.
+        is_quick: Whether it neither reads many files nor waits for the disk: the event loop runs it, over HTTP too.
+        threads: The group of worker threads that runs it.
+        is_read: Whether its reply contains messages, limited by the memory available.
+        is_append: Whether it appends messages: it is slow if the topic syncs each send.
+        waits: Whether it can wait for messages.
+    """
+
+    handler: Handler
+    is_slow: bool = False
+    is_quick: bool = False
+    threads: Threads = "work"
+    is_read: bool = False
+    is_append: bool = False
+    waits: bool = False
 
 
 class Dispatcher:
-    """What answers commands; any thread, one command of a session at a time.
+    """Handles commands; any thread, one command of a session at a time.
 
-    It makes this process the log's writer, and the log and its root user where there are none.
+    Creating it makes this process the log's writer, and creates the log and its root user if they are missing.
 
     Args:
-        broker: What the commands are about; whoever made it closes it.
-        settings: What the server decides for everybody.
-        handlers: Who answers what.
+        broker: The broker; its creator closes it.
+        settings: The server's settings.
+        handlers: The table of commands.
 
     Attributes:
-        poll_bytes: About the most bytes that one poll brings. Who writes the answers lowers it while too many of them wait for
-            clients that do not take them: then all get less at a time.
+        poll_bytes: Approximate maximum bytes of one poll's reply. A transport lowers it while too many replies wait for clients
+            that do not read them, so that every poll returns less.
 
     Raises:
         LogLockedError: another process is the writer.
-        InvalidInputError: root's name or password cannot be one, and there is no root yet.
+        InvalidInputError: root's name or password is invalid, and there is no root yet.
     """
 
     def __init__(self, broker: Broker, settings: ServerSettings, handlers: dict[type[Command[Any]], Handler]) -> None:
@@ -75,9 +102,9 @@ class Dispatcher:
         self.poll_bytes = MAX_BATCH_BYTES
         self.sessions = Sessions(broker.monotonic)
         self.login_limits = LoginLimits(broker.monotonic)
-        self.places = Places(broker.backing.log)
+        self.lookup = TopicLookup(broker.backing.log)
         self.balance = Balance()
-        self.counts = Counts(broker.backing.log)
+        self.counts = CountsCache(broker.backing.log)
         self.connection_groups = ConnectionGroups()
         self.members = Members(broker.groups, broker.monotonic)
         self.sessions.on_close(lambda session: self.connection_groups.end(session.client_id))
@@ -87,17 +114,18 @@ class Dispatcher:
             self.catalog = catalog
             self.users = Users(catalog, settings, backing.clock_us())
             self.tokens = Tokens(catalog, settings, backing.clock_us, backing.entropy)
+        limit_consumers(backing.log, settings.most_consumers)
         self._handlers = handlers
 
     def answer(self, session: Session, command: Command[_R]) -> _R:
-        """Return the reply to a command that has been validated.
+        """Return the reply to a validated command.
 
         Args:
-            session: Whose command it is.
+            session: The client's session.
             command: The command.
 
         Raises:
-            HeadstreamError: why there is none; wire.refusals.status_of() has its status.
+            HeadstreamError: the command fails; wire.refusals.status_of() returns the status.
         """
         entry = command.entry()
         handler = self._handlers.get(type(command))
@@ -112,15 +140,15 @@ class Dispatcher:
             return None  # type: ignore[return-value]  # a lookup's reply may be nothing
         return reply
 
-    def admit(self, session: Session, entry: Entry) -> None:
-        """Refuse a session a command that it may not even ask for.
+    def admit(self, session: Session, entry: CodeEntry) -> None:
+        """Refuse a command that a session is not allowed to send at all.
 
         Args:
-            session: Whose command it is.
-            entry: What the table says of the command.
+            session: The client's session.
+            entry: The command's entry in the table of codes.
 
         Raises:
-            HeadstreamError: with 30, 3, or 40 (or what the table has instead).
+            HeadstreamError: with status 30, 3, or 40 (or the entry's own).
         """
         if not entry.needs_login:
             return
@@ -131,46 +159,47 @@ class Dispatcher:
             raise refusal(entry.refusal, f"{entry.name} needs a login", advice="Log in first")
 
     def disclosed(self, session: Session, command: Command[Any], error: HeadstreamError) -> HeadstreamError:
-        """Return the error that a session is answered with.
+        """Return the error that the client receives.
 
-        "There is no such stream" and "no such topic" are for those who have a right to all of them. To others what is
-        missing looks like what is there and not theirs, or every name could be tried.
+        Only users with a right to all streams or topics learn that one does not exist. Others receive the same error for a
+        missing one as for one they have no right to, so that they cannot probe names.
 
         Args:
-            session: Who asks.
-            command: What it asked.
-            error: Why there is no reply.
+            session: The client's session.
+            command: The command.
+            error: The error raised.
         """
         if not session.user_id or not isinstance(error, (StreamNotFoundError, TopicNotFoundError)):
             return error
         stream = 0
         if isinstance(error, TopicNotFoundError):
             named = getattr(command, "stream", None)
-            stream = 0 if named is None else self.places.stream(named).id
+            stream = 0 if named is None else self.lookup.stream(named).id
         rights = self.rights(session)
         return error if rights.knows_of(stream) else rights.unknown()
 
     def most_polled_bytes(self, session: Session) -> int:
-        """Return about the most bytes that one poll of a session brings."""
+        """Return the approximate maximum bytes of one poll's reply to a session."""
+        most_bytes = min(self.poll_bytes, session.poll_bytes)
         if session.transport is TransportKind.QUIC and not session.is_extended:
-            return min(self.poll_bytes, QUIC_POLL_BYTES)
-        return self.poll_bytes
+            return min(most_bytes, QUIC_POLL_BYTES)
+        return most_bytes
 
     def rights(self, session: Session) -> Rights:
-        """Return what the user of a session may do, the same object until that changes."""
+        """Return the permissions of a session's user: the same object until they change."""
         return self.users.rights(session.user_id)
 
     def end_sessions(self, user_id: int, *, but: Session | None = None) -> None:
-        """End all sessions of a user, but one."""
+        """End all sessions of a user except one."""
         for session in self.sessions.list():
             if session.user_id == user_id and session is not but:
                 session.is_ended = True
                 self.sessions.close(session)
 
     def sweep(self) -> None:
-        """End what has been silent for too long, and forget the tokens that have expired; to be called often."""
+        """End idle sessions and remove expired tokens; called periodically."""
         heartbeat_us = self.settings.heartbeat_us
         if heartbeat_us is not None:
-            self.sessions.sweep(heartbeat_us * _PATIENCE / 1e6)
+            self.sessions.sweep(heartbeat_us * _HEARTBEAT_TOLERANCE / 1e6)
         self.tokens.forget_expired()
         self.members.sweep()

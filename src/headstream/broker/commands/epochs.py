@@ -1,10 +1,10 @@
-"""Batches that are committed together and once: staged in files beside the log, appended by their commit (log/staging.py).
+"""Epochs: batches committed together, exactly once: staged in files next to the log, appended by a commit (log/staging.py).
 
-A part's file is gone on with by every batch of it: nothing is kept open between two, whatever becomes of who sends them.
-Each batch says where in the file it lies, so that one that is sent again, its answer lost, lies there once.
+Every batch of a part appends to the part's file and closes it again, so that no state is left when a client disconnects.
+A batch contains its position in the file, so a repeated batch, sent because its reply was lost, is stored once.
 
-A writer belongs to the user who first staged or committed for it: others can neither commit, unstage nor look at its epochs.
-The writer of a deleted user belongs to the next user who uses it, so that a job can go on as another one.
+A writer belongs to the user who first staged or committed for it: other users can neither commit, unstage nor read its epochs.
+The writer of a deleted user belongs to the next user who uses it, so that a job can continue as another user.
 """
 
 from __future__ import annotations
@@ -15,14 +15,14 @@ from itertools import groupby
 from operator import attrgetter
 from typing import Any, Final
 
-from headstream.broker.commands.dispatch import Dispatcher, Handler
+from headstream.broker.commands.dispatch import CommandRow, Dispatcher
 from headstream.broker.commands.offsets import check_partition
 from headstream.broker.sessions import Session
-from headstream.codec.batch.stamp import stamp
+from headstream.codec.batch.stored.stamp import check_sent
 from headstream.errors import InvalidInputError, LimitError
-from headstream.log.commit_records import claim_writer, find_owner
+from headstream.log.catalog.commit_records import claim_writer, find_owner
 from headstream.log.staging import Chunk, Manifest, StagedPart, StagedWriter, check_epoch, unstage
-from headstream.log.submission import commit_to, is_taken_up
+from headstream.log.submission import commit_to, is_submitted
 from headstream.model.identifiers import TopicName
 from headstream.model.topology import Limits
 from headstream.wire.extensions.epochs import CommitEpoch, CommittedEpoch, GetEpoch, StageBatch, StagedBatch, UnstageParts
@@ -30,16 +30,16 @@ from headstream.wire.records import Command
 from headstream.wire.refusals import refusal
 from headstream.wire.statuses import Status
 
-__all__ = ["HANDLERS"]
+__all__ = ["ROWS"]
 
 _COMMIT_TIMEOUT_S: Final = 60.0
 _PART: Final = re.compile(r"[A-Za-z0-9_-][A-Za-z0-9_.-]{0,99}")
 _MOST_WRITERS: Final = 10_000
-"""How many writers a user may own: each Spark query and each batch write of a day is one, and each is a row of the catalog."""
+"""Maximum writers of a user: each Spark query and each batch write of a day is one, and each is a row of the catalog."""
 
 
 def _check_names(writer: str, epoch: int, parts: set[str]) -> None:
-    """Refuse what cannot name a file or a number of the catalog."""
+    """Refuse names that are not valid for a file and numbers that do not fit the catalog."""
     check_epoch(writer, epoch)
     for part in parts:
         if not _PART.fullmatch(part):
@@ -47,7 +47,7 @@ def _check_names(writer: str, epoch: int, parts: set[str]) -> None:
 
 
 def _check_owner(server: Dispatcher, session: Session, writer: str) -> int | None:
-    """Return the owner of a writer, None for none; refuse (41) who may send nowhere, and another user's writer."""
+    """Return the owner of a writer, or None; refuse (41) users without a right to send, and another user's writer."""
     server.rights(session).send_somewhere()
     owner = find_owner(server.catalog, writer)
     if owner is None or owner not in server.users:
@@ -62,29 +62,29 @@ def _check_owner(server: Dispatcher, session: Session, writer: str) -> int | Non
 
 
 def _claim(server: Dispatcher, session: Session, writer: str) -> None:
-    """Make a writer that nobody owns the session's user's; refuse (41) another user's."""
+    """Assign a writer without an owner to the session's user; refuse (41) another user's."""
     owner = _check_owner(server, session, writer)
     if owner == session.user_id:
         return
     now_us = server.broker.backing.clock_us()
     if not claim_writer(server.catalog, writer, session.user_id, owner, _MOST_WRITERS, now_us):
-        _check_owner(server, session, writer)  # another request may have claimed it just now
+        _check_owner(server, session, writer)  # a concurrent request can have claimed it
         if find_owner(server.catalog, writer) != session.user_id:
             raise LimitError(f"a user owns {_MOST_WRITERS} writers at most", advice="Use one writer for many epochs")
 
 
 def stage_batch(server: Dispatcher, session: Session, command: StageBatch) -> StagedBatch:
-    """Stage a batch; it is checked as if it were appended now."""
-    place = server.places.topic(command.stream, command.topic)
-    server.rights(session).send(place.stream.id, place.topic.id)
-    check_partition(place, command.partition)
+    """Stage a batch, with the same checks as an append."""
+    target = server.lookup.topic(command.stream, command.topic)
+    server.rights(session).send(target.stream.id, target.topic.id)
+    check_partition(target, command.partition)
     _check_names(command.writer, command.epoch, {command.part})
-    count = stamp(command.messages, 0, 0, bytes(16), place.topic.limits is Limits.WIDE).count
+    count = check_sent(command.messages, target.topic.limits is Limits.WIDE)
     _claim(server, session, command.writer)
     log = server.broker.backing.writable_log()
     staged = StagedWriter(log.root, log.files, command.writer, command.epoch, command.part, position=command.position)
     try:
-        staged.add(str(place.topic.name), command.partition, command.messages, count)
+        staged.add(str(target.topic.name), command.partition, command.messages, count)
         if command.is_last:
             staged.sync()
     finally:
@@ -94,9 +94,9 @@ def stage_batch(server: Dispatcher, session: Session, command: StageBatch) -> St
 
 
 def commit_epoch(server: Dispatcher, session: Session, command: CommitEpoch) -> CommittedEpoch:
-    """Append all batches of an epoch, or nothing where it was committed before; refuse one that is behind a later one."""
+    """Append all batches of an epoch, or none if it was committed before; refuse one older than the last."""
     _check_names(command.writer, command.epoch, {batch.part for batch in command.batches})
-    _check_owner(server, session, command.writer)  # an epoch may be empty, and is its writer's last one nevertheless
+    _check_owner(server, session, command.writer)  # an epoch without batches is recorded as the writer's last one too
     limits = _check_topics(server, session, command.batches)
     parts = tuple(
         StagedPart(StagedWriter.file_name(part), tuple(_chunk(batch) for batch in batches))
@@ -110,37 +110,37 @@ def commit_epoch(server: Dispatcher, session: Session, command: CommitEpoch) -> 
 
 
 def get_epoch(server: Dispatcher, session: Session, command: GetEpoch) -> CommittedEpoch | None:
-    """Return the last epoch of a writer that was committed."""
+    """Return the last committed epoch of a writer."""
     _check_owner(server, session, command.writer)
     last = _last_epoch(server, command.writer)
     return None if last is None else CommittedEpoch(last)
 
 
 def _check_topics(server: Dispatcher, session: Session, batches: Iterable[StagedBatch]) -> dict[str, str]:
-    """Return the limits of the topics of batches, by name; refuse (41, 3007) where one is not the session's to send to."""
+    """Return the limits of the batches' topics, by name; refuse (41, 3007) topics that the session has no right to send to."""
     limits: dict[str, str] = {}
     for name, partition in {(batch.topic, batch.partition) for batch in batches}:
         topic = TopicName.parse(name)
-        place = server.places.topic(topic.stream, topic.topic)
-        server.rights(session).send(place.stream.id, place.topic.id)
-        check_partition(place, partition)
-        limits[name] = place.topic.limits.value
+        target = server.lookup.topic(topic.stream, topic.topic)
+        server.rights(session).send(target.stream.id, target.topic.id)
+        check_partition(target, partition)
+        limits[name] = target.topic.limits.value
     return limits
 
 
 def unstage_parts(server: Dispatcher, session: Session, command: UnstageParts) -> None:
-    """Remove what is not to be committed."""
+    """Remove staged batches."""
     parts = {batch.part for batch in command.batches}
     _check_names(command.writer, command.epoch, parts)
     _check_owner(server, session, command.writer)
     _check_topics(server, session, command.batches)
     log = server.broker.backing.writable_log()
-    if not is_taken_up(log, command.writer, command.epoch):
+    if not is_submitted(log, command.writer, command.epoch):
         unstage(log.root, log.files, command.writer, command.epoch, map(StagedWriter.file_name, parts))
 
 
 def _last_epoch(server: Dispatcher, writer: str) -> int | None:
-    """Return the last epoch that is done with: one that is not done yet, or was refused, leaves the one before it."""
+    """Return the last completed epoch: for a pending or refused one, the epoch before it."""
     record = server.broker.backing.log.commits.outcome(writer)
     if record is None:
         return None
@@ -152,9 +152,9 @@ def _chunk(batch: StagedBatch) -> Chunk:
     return Chunk(batch.topic, batch.partition, batch.size_bytes, batch.count, batch.crc32c)
 
 
-HANDLERS: Final[dict[type[Command[Any]], Handler]] = {
-    StageBatch: stage_batch,
-    CommitEpoch: commit_epoch,
-    GetEpoch: get_epoch,
-    UnstageParts: unstage_parts,
+ROWS: Final[dict[type[Command[Any]], CommandRow]] = {
+    StageBatch: CommandRow(stage_batch, is_slow=True),
+    CommitEpoch: CommandRow(commit_epoch, is_slow=True),
+    GetEpoch: CommandRow(get_epoch),
+    UnstageParts: CommandRow(unstage_parts, is_slow=True),
 }

@@ -1,21 +1,25 @@
-"""Consumer groups of existing clients: made in a topic, joined by connections.
+"""Consumer groups: Iggy's, created in a topic and joined by connections, and Headstream's own, whose members keep partitions.
 
-What a group has stored lies under its name, with what our own groups of that name have committed: whoever reads on
-embedded, or over the network, goes on at the same place. While connections read for a group, members that keep what they
-have are not let in, nor the other way round (GROUP_IN_USE): they divide partitions in different ways.
+The stored offsets of a group belong to its name, whichever clients commit them: an embedded consumer and a remote one continue
+from the same offsets. Connections and members that keep partitions exclude each other (GROUP_IN_USE), because they divide
+partitions in different ways.
+
+Extensions name a group by its name; a number is the id of a group that an Iggy client has created.
 """
 
 from __future__ import annotations
 
 from typing import Any, Final
 
-from headstream.broker.commands.dispatch import Dispatcher, Handler
-from headstream.broker.commands.offsets import group_place
-from headstream.broker.commands.places import Place, find_group
+from headstream.broker.commands.dispatch import CommandRow, Dispatcher
+from headstream.broker.commands.offsets import check_partition, group_key
+from headstream.broker.commands.topic_lookup import FoundTopic, consumer_of, find_group
 from headstream.broker.sessions import Session
+from headstream.errors import ConsumersLimitError
 from headstream.log.administration import create_group as add_group
-from headstream.log.catalog import GroupRecord
-from headstream.model.polling import Consumer
+from headstream.log.catalog.catalog import GroupRecord
+from headstream.model.groups import Group as GroupState
+from headstream.model.polling import OffsetOwner
 from headstream.wire.commands.groups import (
     CreateGroup,
     DeleteGroup,
@@ -27,71 +31,96 @@ from headstream.wire.commands.groups import (
     LeaveGroup,
     ListGroups,
 )
+from headstream.wire.extensions.groups import (
+    CommitMember,
+    CommitOffsets,
+    CommittedOffsets,
+    EnterGroup,
+    ExitGroup,
+    GetGroupLag,
+    GroupGeneration,
+    GroupLag,
+    ListGroupLags,
+    ListOffsets,
+    MemberAssignment,
+    MemberLag,
+    NewMember,
+    PartitionLag,
+    ReportMember,
+    SeekGroup,
+)
 from headstream.wire.records import Command
 from headstream.wire.refusals import refusal
+from headstream.wire.shapes import Identifier
 from headstream.wire.statuses import Status
 
-__all__ = ["HANDLERS"]
+__all__ = ["ROWS"]
 
 
-def _permitted(server: Dispatcher, session: Session, command: ListGroups | CreateGroup) -> Place:
-    place = server.places.topic(command.stream, command.topic)
-    server.rights(session).read_topic(place.stream.id, place.topic.id)
-    return place
+def _permitted(server: Dispatcher, session: Session, command: ListGroups | CreateGroup) -> FoundTopic:
+    target = server.lookup.topic(command.stream, command.topic)
+    server.rights(session).read_topic(target.stream.id, target.topic.id)
+    return target
 
 
 def _find(
     server: Dispatcher, session: Session, command: GetGroup | DeleteGroup | JoinGroup | LeaveGroup
-) -> tuple[Place, GroupRecord]:
-    place = server.places.topic(command.stream, command.topic)
-    server.rights(session).read_topic(place.stream.id, place.topic.id)
-    return place, find_group(place.topic, command.group)
+) -> tuple[FoundTopic, GroupRecord]:
+    target = server.lookup.topic(command.stream, command.topic)
+    server.rights(session).read_topic(target.stream.id, target.topic.id)
+    return target, find_group(target.topic, command.group)
 
 
-def _detail(server: Dispatcher, place: Place, group: GroupRecord) -> GroupDetails:
-    members = server.connection_groups.members(group_place(place, group), place.topic.partitions)
+def _detail(server: Dispatcher, target: FoundTopic, group: GroupRecord) -> GroupDetails:
+    members = server.connection_groups.members(group_key(target, group), target.topic.partitions)
     shown = tuple(GroupMember(client, partitions) for client, partitions in sorted(members.items()))
-    return GroupDetails(group.id, place.topic.partitions, len(members), group.name, shown)
+    return GroupDetails(group.id, target.topic.partitions, len(members), group.name, shown)
 
 
 def get_group(server: Dispatcher, session: Session, command: GetGroup) -> GroupDetails | None:
     """Return a group with its members."""
-    place, group = _find(server, session, command)
-    return _detail(server, place, group)
+    target, group = _find(server, session, command)
+    return _detail(server, target, group)
 
 
 def list_groups(server: Dispatcher, session: Session, command: ListGroups) -> tuple[Group, ...]:
     """Return the groups of a topic, in the order of their ids."""
-    place = _permitted(server, session, command)
-    topic, count = place.topic, server.connection_groups.count
-    return tuple(Group(each.id, topic.partitions, count(group_place(place, each)), each.name) for each in topic.groups)
+    target = _permitted(server, session, command)
+    topic, count = target.topic, server.connection_groups.count
+    return tuple(Group(each.id, topic.partitions, count(group_key(target, each)), each.name) for each in topic.groups)
 
 
 def create_group(server: Dispatcher, session: Session, command: CreateGroup) -> GroupDetails:
-    """Make a group; one of its name that has committed something goes on there."""
+    """Create a group; one with committed offsets of that name continues from them."""
     log = server.broker.backing.writable_log()
     with log.administration:
-        place = _permitted(server, session, command)
-        Consumer.group(command.name)  # refuses what offsets cannot be kept under
-        for group in place.topic.groups:
+        target = _permitted(server, session, command)
+        OffsetOwner.group(command.name)  # refuses names that offsets cannot be stored under
+        for group in target.topic.groups:
             if group.name == command.name:
                 status, taken = Status.CONSUMER_GROUP_NAME_ALREADY_EXISTS, repr(group.name)
-                raise refusal(status, f"there is a consumer group {taken} already", where=str(place.topic.name))
-        if any(group.id == command.id for group in place.topic.groups):
+                raise refusal(status, f"there is a consumer group {taken} already", where=str(target.topic.name))
+        if any(group.id == command.id for group in target.topic.groups):
             status = Status.CONSUMER_GROUP_ID_ALREADY_EXISTS
-            raise refusal(status, f"there is a consumer group {command.id} already", where=str(place.topic.name))
-        number = add_group(log, place.topic, command.name, command.id or None)
-    return _detail(server, place, GroupRecord(number, command.name))
+            raise refusal(status, f"there is a consumer group {command.id} already", where=str(target.topic.name))
+        if len(target.topic.groups) >= server.settings.most_consumers:
+            raise ConsumersLimitError(
+                f"the topic has {server.settings.most_consumers} consumer groups, which is the limit for one topic",
+                where=str(target.topic.name),
+                advice="Delete groups that are not needed, or raise headstream.max_consumers_per_user",
+            )
+        number = add_group(log, target.topic, command.name, command.id or None)
+    return _detail(server, target, GroupRecord(number, command.name))
 
 
 def delete_group(server: Dispatcher, session: Session, command: DeleteGroup) -> None:
-    """Delete a group, with its members and with what it has stored; of our own ones, that nobody made, what they have stored."""
+    """Delete a group with its members and stored offsets; for one that was never created, its stored offsets."""
     with server.broker.backing.writable_log().administration:
         if session.is_extended and isinstance(command.group, str):
-            place = server.places.topic(command.stream, command.topic)
-            server.rights(session).read_topic(place.stream.id, place.topic.id)
-            if command.group not in {group.name for group in place.topic.groups}:
-                server.broker.groups.delete(place.topic.name, command.group)
+            target = server.lookup.topic(command.stream, command.topic)
+            server.rights(session).read_topic(target.stream.id, target.topic.id)
+            if command.group not in {group.name for group in target.topic.groups}:
+                server.broker.groups.delete(target.topic.name, command.group)
                 return
         (stream, topic), group = _find(server, session, command)
         server.connection_groups.forget(stream.number, topic.id, group.id)
@@ -99,26 +128,146 @@ def delete_group(server: Dispatcher, session: Session, command: DeleteGroup) -> 
 
 
 def join_group(server: Dispatcher, session: Session, command: JoinGroup) -> None:
-    """Make the connection that asks a member."""
-    place, group = _find(server, session, command)
+    """Add the client's connection to a group."""
+    target, group = _find(server, session, command)
     if session.transport is None:
         raise refusal(Status.FEATURE_UNAVAILABLE, "a request over HTTP cannot join a group", advice="Connect over TCP")
-    where = group_place(place, group)
+    where = group_key(target, group)
     groups = server.broker.groups
-    server.connection_groups.join(session.client_id, where, lambda: groups.hold(place.topic.name, group.name))
+    server.connection_groups.join(session.client_id, where, lambda: groups.hold(target.topic.name, group.name))
 
 
 def leave_group(server: Dispatcher, session: Session, command: LeaveGroup) -> None:
-    """Let the connection that asks leave a group; not being a member is fine."""
-    place, group = _find(server, session, command)
-    server.connection_groups.leave(session.client_id, group_place(place, group))
+    """Remove the client's connection from a group; idempotent."""
+    target, group = _find(server, session, command)
+    server.connection_groups.leave(session.client_id, group_key(target, group))
 
 
-HANDLERS: Final[dict[type[Command[Any]], Handler]] = {
-    GetGroup: get_group,
-    ListGroups: list_groups,
-    CreateGroup: create_group,
-    DeleteGroup: delete_group,
-    JoinGroup: join_group,
-    LeaveGroup: leave_group,
+def _readable(server: Dispatcher, session: Session, stream: Identifier, topic: Identifier) -> FoundTopic:
+    target = server.lookup.topic(stream, topic)
+    server.rights(session).poll(target.stream.id, target.topic.id)
+    return target
+
+
+def _name_of(target: FoundTopic, group: Identifier) -> str:
+    return group if isinstance(group, str) else find_group(target.topic, group).name
+
+
+def get_group_lag(server: Dispatcher, session: Session, command: GetGroupLag) -> GroupLag:
+    """Return the lag of a group."""
+    target = _readable(server, session, command.stream, command.topic)
+    return _describe(server, target, server.broker.groups.get(target.topic.name, _name_of(target, command.group)))
+
+
+def list_group_lags(server: Dispatcher, session: Session, command: ListGroupLags) -> tuple[GroupLag, ...]:
+    """Return the lags of all groups of a topic."""
+    target = _readable(server, session, command.stream, command.topic)
+    return tuple(_describe(server, target, group) for group in server.broker.groups.list(target.topic.name))
+
+
+def seek_group(server: Dispatcher, session: Session, command: SeekGroup) -> GroupLag:
+    """Set the offsets of a group without members; a missing group is created, so that existing clients can join it."""
+    target = _readable(server, session, command.stream, command.topic)
+    name = _name_of(target, command.group)
+    if name not in {made.name for made in target.topic.groups}:
+        server.rights(session).read_topic(target.stream.id, target.topic.id)  # as for the creation of a group
+    found = server.broker.groups.seek(target.topic.name, name, command.offsets, user_id=session.user_id)
+    log = server.broker.backing.writable_log()
+    with log.administration:
+        target = _readable(server, session, command.stream, command.topic)
+        if found.name not in {made.name for made in target.topic.groups}:
+            add_group(log, target.topic, found.name)
+    return _describe(server, target, found)
+
+
+def enter_group(server: Dispatcher, session: Session, command: EnterGroup) -> NewMember:
+    """Add a new member to a group."""
+    target = _readable(server, session, command.stream, command.topic)
+    name = _name_of(target, command.group)
+    return NewMember(server.members.enter(session, target.topic.name, name, command.session_timeout_ms).id)
+
+
+def exit_group(server: Dispatcher, session: Session, command: ExitGroup) -> None:
+    """Remove a member."""
+    server.members.exit(session, command.member)
+
+
+def report_member(server: Dispatcher, session: Session, command: ReportMember) -> MemberAssignment:
+    """Record a member's heartbeat and the partitions that it releases."""
+    target = _readable(server, session, command.stream, command.topic)
+    member = server.members.find(session, command.member)
+    found = server.broker.groups.report(target.topic.name, member, released=command.released, is_resting=command.is_resting)
+    return MemberAssignment(found.generation, found.partitions, found.revoked)
+
+
+def commit_member(server: Dispatcher, session: Session, command: CommitMember) -> GroupGeneration:
+    """Commit a group's next offsets, for one of its members."""
+    target = _readable(server, session, command.stream, command.topic)
+    member = server.members.find(session, command.member)
+    return GroupGeneration(
+        server.broker.groups.commit(
+            target.topic.name,
+            member,
+            command.offsets,
+            generation=command.generation,
+            generations=command.generations,
+            is_resting=command.is_resting,
+            user_id=session.user_id,
+        )
+    )
+
+
+def commit_offsets(server: Dispatcher, session: Session, command: CommitOffsets) -> None:
+    """Commit a consumer's next offsets, by partition."""
+    target = _readable(server, session, command.stream, command.topic)
+    for partition in command.offsets:
+        check_partition(target, partition)
+    consumer = consumer_of(target.topic, command.consumer, must_exist=False)
+    server.broker.offsets.commit(
+        target.topic.name, consumer, command.offsets, generations=command.generations, user_id=session.user_id
+    )
+
+
+def list_offsets(server: Dispatcher, session: Session, command: ListOffsets) -> CommittedOffsets:
+    """Return a consumer's next offsets, by partition."""
+    target = _readable(server, session, command.stream, command.topic)
+    consumer = consumer_of(target.topic, command.consumer, must_exist=False)
+    return CommittedOffsets(server.broker.offsets.committed(target.topic.name, consumer))
+
+
+def _describe(server: Dispatcher, target: FoundTopic, group: GroupState) -> GroupLag:
+    """Return the details of a group; the connections of Iggy clients that read for it are members too."""
+    members = {member.id: tuple(member.partitions) for member in group.members}
+    for made in target.topic.groups:
+        if made.name == group.name:
+            members |= server.connection_groups.members(group_key(target, made), target.topic.partitions)
+    owners = {partition: member for member, partitions in members.items() for partition in partitions}
+    return GroupLag(
+        group.name,
+        group.generation,
+        group.process,
+        tuple(MemberLag(member, partitions) for member, partitions in members.items()),
+        tuple(
+            PartitionLag(part.number, part.committed, part.first_offset, part.end_offset, owners.get(part.number))
+            for part in group.partitions
+        ),
+    )
+
+
+ROWS: Final[dict[type[Command[Any]], CommandRow]] = {
+    GetGroup: CommandRow(get_group),
+    ListGroups: CommandRow(list_groups),
+    CreateGroup: CommandRow(create_group, is_slow=True),
+    DeleteGroup: CommandRow(delete_group, is_slow=True),
+    JoinGroup: CommandRow(join_group),
+    LeaveGroup: CommandRow(leave_group),
+    GetGroupLag: CommandRow(get_group_lag, is_slow=True),
+    ListGroupLags: CommandRow(list_group_lags, is_slow=True, threads="surveys"),
+    SeekGroup: CommandRow(seek_group, is_slow=True),
+    EnterGroup: CommandRow(enter_group),
+    ExitGroup: CommandRow(exit_group),
+    ReportMember: CommandRow(report_member),
+    CommitMember: CommandRow(commit_member),
+    CommitOffsets: CommandRow(commit_offsets),
+    ListOffsets: CommandRow(list_offsets),
 }

@@ -1,111 +1,146 @@
-"""Sending, polling and flushing, as existing clients ask for it.
+"""Messages: Iggy's send, poll and flush; Headstream's fetch, append, wait and states.
 
     send    topic found -> permitted -> partition chosen -> appended
-    poll    topic found -> permitted -> partition found -> where to begin -> stored bytes as they are
+    poll    topic found -> permitted -> partition found -> start offset -> stored bytes, unchanged
 
-Existing clients see topics with the limits `iggy` alone: what a wide one may hold (empty payloads, null headers) has no
-meaning to them, so both are refused there by name (5).
+Iggy clients are served topics with the limits `iggy` only: they cannot read what a `wide` topic can contain (empty payloads,
+null headers), so sends and polls of such a topic are refused (5).
+
+A wait holds no thread: begin_wait() registers a callback, and the command's handler then replies with the current messages.
 """
 
 from __future__ import annotations
 
+from collections.abc import Callable
+from dataclasses import replace
 from typing import Any, Final
 
-from headstream.broker.commands.dispatch import Dispatcher, Handler
-from headstream.broker.commands.offsets import check_any_partition, check_partition, find_read_place
-from headstream.broker.commands.places import Place
+from headstream.broker.commands.dispatch import CommandRow, Dispatcher
+from headstream.broker.commands.offsets import check_any_partition, check_partition, find_consumer_partition
+from headstream.broker.commands.topic_lookup import FoundTopic, consumer_of
 from headstream.broker.sessions import Session
-from headstream.codec.batch.stamp import stamp
-from headstream.errors import HeadstreamError, LimitError
-from headstream.log.catalog import TopicRecord
+from headstream.broker.waits import Wait
+from headstream.codec.batch.stored.stamp import check_sent
+from headstream.errors import HeadstreamError, LimitError, NotFoundError
+from headstream.filters.filter import Filter, parse_filter
+from headstream.log.catalog.catalog import TopicRecord
+from headstream.model.identifiers import TopicName
 from headstream.model.partitioning import Partitioning, PartitioningKind
-from headstream.model.polling import Polled, partition_of
+from headstream.model.polling import Polled, PollingStrategy, partition_of
 from headstream.model.topology import MAX_BATCH_BYTES, Limits
 from headstream.wire.commands.messages import FlushMessages, PolledMessages, PollMessages, SendMessages
+from headstream.wire.extensions.filters import FilteredMessages, FilterMessages
+from headstream.wire.extensions.messages import (
+    PAGE_STATES,
+    AppendMessages,
+    FetchedMessages,
+    FetchMessages,
+    FirstOffset,
+    ListStates,
+    MeasuredRange,
+    MeasureRange,
+    SetState,
+    StateChange,
+    WaitMessages,
+    WaitResult,
+)
 from headstream.wire.records import Command
 from headstream.wire.refusals import refusal
+from headstream.wire.shapes import Identifier
 from headstream.wire.statuses import Status
 
-__all__ = ["HANDLERS", "JSON_BYTES", "check_readable", "polled", "send_messages"]
+__all__ = [
+    "JSON_BYTES",
+    "ROWS",
+    "begin_wait",
+    "check_readable",
+    "fetched",
+    "filtered",
+    "filtered_head",
+    "polled",
+    "searches_states",
+    "send_messages",
+]
 
 _AT_DECODING: Final = {Status.INVALID_HEADER_KEY, Status.INVALID_HEADER_VALUE, Status.EMPTY_MESSAGE_PAYLOAD}
-"""What existing clients are told as 3 over TCP, where it is found while a frame is decoded; HTTP tells it by its name."""
+"""Iggy clients receive it as status 3 over TCP, where the frame's decoder reports it; over HTTP it has a name."""
 
-_NO_SEED: Final = bytes(16)
 JSON_BYTES: Final = 8 << 20
-"""About the most that one poll over HTTP brings: spelled in JSON it takes several times as much memory."""
+"""Approximate maximum bytes of one poll over HTTP: its JSON takes several times as much memory."""
 
 
 def send_messages(server: Dispatcher, session: Session, command: SendMessages) -> None:
-    """Append messages to the partition that is chosen for them."""
+    """Append messages to the partition chosen for them."""
     try:
         try:
-            place = server.places.topic(command.stream, command.topic)
-            server.rights(session).send(place.stream.id, place.topic.id)
-            check_readable(session, place.topic)
-            partition = _choose(server, place, command.partitioning)
+            target = server.lookup.topic(command.stream, command.topic)
+            server.rights(session).send(target.stream.id, target.topic.id)
+            check_readable(session, target.topic)
+            partition = _choose(server, target, command.partitioning)
         except HeadstreamError:
-            stamp(command.messages, 0, 0, _NO_SEED, session.is_extended)  # what messages cannot be is told before all this
+            check_sent(command.messages, session.is_extended)  # malformed messages are rejected first
             raise
-        server.broker.messages.send(place.topic.name, partition, command.messages)
+        server.broker.messages.send(target.topic.name, partition, command.messages)
     except LimitError as error:
         if session.transport is not None and error.status in _AT_DECODING:
             error.status = Status.INVALID_COMMAND
         raise
 
 
-def _choose(server: Dispatcher, place: Place, partitioning: Partitioning) -> int:
-    topic = place.topic
-    check_any_partition(place)
+def _choose(server: Dispatcher, target: FoundTopic, partitioning: Partitioning) -> int:
+    topic = target.topic
+    check_any_partition(target)
     if partitioning.kind is PartitioningKind.PARTITION_ID:
-        return check_partition(place, int.from_bytes(partitioning.value, "little"))
+        return check_partition(target, int.from_bytes(partitioning.value, "little"))
     if partitioning.kind is PartitioningKind.BALANCED:
         return server.balance.next(topic)
     return partition_of(partitioning.value, topic.partitions)
 
 
 def polled(server: Dispatcher, session: Session, command: PollMessages) -> Polled:
-    """Return messages of a partition, as stored bytes; nothing of partition 0 to a member of a group that has none."""
+    """Return stored messages of a partition; for a group member without partitions, no messages of partition 0."""
     if not command.count:
-        raise refusal(Status.INVALID_MESSAGES_COUNT, "a poll asks for 1 message or more")
-    place = server.places.topic(command.stream, command.topic)
-    server.rights(session).poll(place.stream.id, place.topic.id)
-    check_readable(session, place.topic)
-    consumer, partition = find_read_place(server, session, place, command.consumer, command.partition, is_poll=True)
+        raise refusal(Status.INVALID_MESSAGES_COUNT, "a poll requests at least one message")
+    target = server.lookup.topic(command.stream, command.topic)
+    server.rights(session).poll(target.stream.id, target.topic.id)
+    check_readable(session, target.topic)
+    consumer, partition = find_consumer_partition(server, session, target, command.consumer, command.partition, is_poll=True)
     if not partition:
         return Polled(0, 0, 0, 0, ())
     found = server.broker.messages.poll(
-        place.topic.name,
+        target.topic.name,
         partition,
         command.strategy,
         command.count,
         size_bytes=min(server.most_polled_bytes(session), JSON_BYTES if session.transport is None else MAX_BATCH_BYTES),
         consumer=consumer,
         auto_commit=command.auto_commit,
+        user_id=session.user_id,
     )
-    newest = server.broker.backing.log.written_end(place.topic, partition)  # who reads old messages looks for no new ones
+    # A poll of old messages does not read the newest offset.
+    newest = server.broker.backing.log.written_end(target.topic, partition)
     if newest <= found.end_offset:
         return found
     return Polled(found.partition, newest, found.next_offset, found.count, found.chunks, found.generation)
 
 
 def poll_messages(server: Dispatcher, session: Session, command: PollMessages) -> PolledMessages:
-    """Return messages of a partition, without waiting for any."""
+    """Return messages of a partition without waiting."""
     found = polled(server, session, command)
     return PolledMessages(found.partition, max(found.end_offset - 1, 0), found.count, b"".join(found.chunks))
 
 
 def flush_messages(server: Dispatcher, session: Session, command: FlushMessages) -> None:
-    """Have what a partition has taken on the disk; nothing of it is in this process alone, so only a sync is left to do."""
-    place = server.places.topic(command.stream, command.topic)
-    server.rights(session).send(place.stream.id, place.topic.id)
-    partition = check_partition(place, command.partition)
+    """Sync a partition to disk. Appended messages are already in the operating system's cache."""
+    target = server.lookup.topic(command.stream, command.topic)
+    server.rights(session).send(target.stream.id, target.topic.id)
+    partition = check_partition(target, command.partition)
     if command.fsync:
-        server.broker.backing.log.partition(place.topic, partition).sync()
+        server.broker.backing.log.partition(target.topic, partition).sync()
 
 
 def check_readable(session: Session, topic: TopicRecord) -> None:
-    """Refuse a wide topic to a client that cannot read all of what may be in it."""
+    """Refuse a wide topic to a client that cannot read every message it can contain."""
     if topic.limits is Limits.WIDE and not session.is_extended:
         raise refusal(
             Status.FEATURE_UNAVAILABLE,
@@ -114,8 +149,154 @@ def check_readable(session: Session, topic: TopicRecord) -> None:
         )
 
 
-HANDLERS: Final[dict[type[Command[Any]], Handler]] = {
-    SendMessages: send_messages,
-    PollMessages: poll_messages,
-    FlushMessages: flush_messages,
+_AVAILABLE: Final = frozenset({1})
+_ALL: Final = frozenset(range(1, 256))
+
+
+def _readable(server: Dispatcher, session: Session, stream: Identifier, topic: Identifier) -> FoundTopic:
+    target = server.lookup.topic(stream, topic)
+    server.rights(session).poll(target.stream.id, target.topic.id)
+    return target
+
+
+def _writable(server: Dispatcher, session: Session, command: AppendMessages) -> TopicName:
+    target = server.lookup.topic(command.stream, command.topic)
+    server.rights(session).send(target.stream.id, target.topic.id)
+    check_partition(target, command.partition)
+    return target.topic.name
+
+
+def searches_states(command: PollMessages | FetchMessages) -> bool:
+    """Return whether a command asks for some of the messages that are set aside: the rows up to them have to be read."""
+    states = frozenset(getattr(command, "states", ()))
+    return bool(states - _AVAILABLE) and not states >= _ALL
+
+
+def fetched(server: Dispatcher, session: Session, command: FetchMessages | FilterMessages, where: Filter | None = None) -> Polled:
+    """Return stored messages of a partition in the requested states that match a filter, without waiting."""
+    target = _readable(server, session, command.stream, command.topic)
+    named = command.consumer
+    states = frozenset(command.states) or _AVAILABLE
+    return server.broker.messages.poll(
+        target.topic.name,
+        check_partition(target, command.partition),
+        PollingStrategy(command.kind, command.value),
+        command.count,
+        states=None if states >= _ALL else states,
+        size_bytes=min(command.size_bytes or MAX_BATCH_BYTES, server.most_polled_bytes(session)),
+        consumer=None if named is None else consumer_of(target.topic, named, must_exist=False),
+        auto_commit=command.auto_commit,
+        user_id=session.user_id,
+        where=where,
+    )
+
+
+def filtered(server: Dispatcher, session: Session, command: FilterMessages) -> Polled:
+    """Return stored messages of a partition that match a command's filter, without waiting."""
+    return fetched(server, session, command, parse_filter(command.where, command.on_filter_error.name.lower()))
+
+
+def filter_messages(server: Dispatcher, session: Session, command: FilterMessages) -> FilteredMessages:
+    """Return messages of a partition that match a filter."""
+    found = filtered(server, session, command)
+    return replace(filtered_head(found), messages=b"".join(found.chunks))
+
+
+def filtered_head(found: Polled) -> FilteredMessages:
+    """Return the reply to a filter, without its messages."""
+    return FilteredMessages(
+        *(found.partition, found.end_offset, found.next_offset, found.generation),
+        *(found.scanned_count, found.failed_count, found.count, b""),
+    )
+
+
+def fetch_messages(server: Dispatcher, session: Session, command: FetchMessages) -> FetchedMessages:
+    """Return messages of a partition in the requested states."""
+    found = fetched(server, session, command)
+    stored = b"".join(found.chunks)
+    return FetchedMessages(found.partition, found.end_offset, found.next_offset, found.generation, found.count, stored)
+
+
+def wait_messages(server: Dispatcher, session: Session, command: WaitMessages) -> WaitResult:
+    """Return whether messages for a waiting client are available now."""
+    wait = begin_wait(server, session, command, lambda: None)
+    try:
+        return WaitResult(wait.is_ready)
+    finally:
+        wait.cancel()
+
+
+def begin_wait(server: Dispatcher, session: Session, command: WaitMessages | FetchMessages, on_ready: Callable[[], None]) -> Wait:
+    """Begin a command's wait; check is_ready at once, and again at every callback.
+
+    Args:
+        server: The dispatcher.
+        session: The client's session.
+        command: A validated command. When it times out, or messages are available, it is handled like any other.
+        on_ready: Called by any thread, which blocks during the call, when messages can be available.
+
+    Raises:
+        HeadstreamError: the command cannot wait.
+    """
+    server.admit(session, command.entry())
+    try:
+        target = _readable(server, session, command.stream, command.topic)
+    except NotFoundError as error:
+        raise server.disclosed(session, command, error) from None
+    messages, name = server.broker.messages, target.topic.name
+    if isinstance(command, WaitMessages):
+        for partition in command.positions:
+            check_partition(target, partition)
+        member = None if command.group is None else server.members.find(session, command.member)
+        return messages.begin_wait(name, command.positions, on_ready, member=member, generation=command.generation)
+    look = replace(command, auto_commit=False, count=1)
+    directory = server.broker.backing.log.partition_directory(target.topic, check_partition(target, command.partition))
+    return Wait(server.broker.backing.log.waiting, [directory], lambda: fetched(server, session, look).count > 0, on_ready)
+
+
+def append_messages(server: Dispatcher, session: Session, command: AppendMessages) -> FirstOffset:
+    """Append messages to a partition."""
+    name = _writable(server, session, command)
+    return FirstOffset(server.broker.messages.send(name, command.partition, command.messages))
+
+
+def set_state(server: Dispatcher, session: Session, command: SetState) -> None:
+    """Change the state of messages, as the logged-in user."""
+    target = server.lookup.topic(command.stream, command.topic)
+    server.rights(session).set_state(target.stream.id, target.topic.id)
+    partition = check_partition(target, command.partition)
+    by = server.users.get(session.user_id).record.name
+    server.broker.messages.set_state(target.topic.name, partition, command.offsets, command.state, reason=command.reason, by=by)
+
+
+def list_states(server: Dispatcher, session: Session, command: ListStates) -> tuple[StateChange, ...]:
+    """Return a page of the messages of a partition in states other than `available`."""
+    target = _readable(server, session, command.stream, command.topic)
+    partition, count = check_partition(target, command.partition), min(command.count or PAGE_STATES, PAGE_STATES)
+    changes = server.broker.messages.states(target.topic.name, partition, command.from_offset, count)
+    return tuple(StateChange(each.offset, each.state, each.reason, each.by, each.changed_us) for each in changes)
+
+
+def measure_range(server: Dispatcher, session: Session, command: MeasureRange) -> MeasuredRange:
+    """Return the number and size of messages in a range of offsets."""
+    target = _readable(server, session, command.stream, command.topic)
+    partition = check_partition(target, command.partition)
+    return MeasuredRange(
+        *server.broker.messages.measure(
+            target.topic.name, partition, command.from_offset, command.until_offset, command.size_bytes
+        )
+    )
+
+
+ROWS: Final[dict[type[Command[Any]], CommandRow]] = {
+    SendMessages: CommandRow(send_messages, is_append=True),
+    PollMessages: CommandRow(poll_messages, is_read=True),
+    FlushMessages: CommandRow(flush_messages, is_slow=True),
+    FetchMessages: CommandRow(fetch_messages, is_read=True, waits=True),
+    WaitMessages: CommandRow(wait_messages, is_quick=True, waits=True),
+    AppendMessages: CommandRow(append_messages, is_append=True),
+    SetState: CommandRow(set_state, is_slow=True),
+    ListStates: CommandRow(list_states, is_slow=True),
+    FilterMessages: CommandRow(filter_messages, is_read=True, is_slow=True),
+    MeasureRange: CommandRow(measure_range, is_slow=True),
 }

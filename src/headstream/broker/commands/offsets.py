@@ -1,78 +1,86 @@
-"""Stored offsets: those of existing clients, who store the last message that is done, where the log keeps the next one.
+"""Stored offsets of Iggy clients: a client stores the offset of the last processed message; the log stores the next one.
 
-Storing 0 in an empty partition is taken, as it always was, and skips nothing: what comes next is the first message.
+Storing 0 in an empty partition is accepted, as Iggy's server does, and skips no message.
 """
 
 from __future__ import annotations
 
 from typing import Any, Final, NamedTuple
 
-from headstream.broker.commands.dispatch import Dispatcher, Handler
-from headstream.broker.commands.places import Place, consumer_of, find_group
-from headstream.broker.connection_groups import GroupPlace
+from headstream.broker.commands.dispatch import CommandRow, Dispatcher
+from headstream.broker.commands.topic_lookup import FoundTopic, consumer_of, find_group
+from headstream.broker.connection_groups import GroupKey
 from headstream.broker.sessions import Session
-from headstream.log.catalog import GroupRecord
-from headstream.model.polling import Consumer, ConsumerKind
+from headstream.log.catalog.catalog import GroupRecord
+from headstream.model.polling import ConsumerKind, OffsetOwner
 from headstream.wire.commands.offsets import ConsumerRef, DeleteOffset, GetOffset, StoredOffset, StoreOffset
 from headstream.wire.records import Command
 from headstream.wire.refusals import refusal
 from headstream.wire.shapes import Identifier
 from headstream.wire.statuses import Status
 
-__all__ = ["HANDLERS", "ReadPlace", "check_any_partition", "check_partition", "end_offset", "find_read_place", "group_place"]
+__all__ = [
+    "ROWS",
+    "ConsumerPartition",
+    "check_any_partition",
+    "check_partition",
+    "end_offset",
+    "find_consumer_partition",
+    "group_key",
+]
 
 
-class ReadPlace(NamedTuple):
-    """Who reads, and which partition; 0 where a member of a group has none."""
+class ConsumerPartition(NamedTuple):
+    """The reader and its partition; 0 for a group member without partitions."""
 
-    consumer: Consumer
+    consumer: OffsetOwner
     partition: int
 
 
-def group_place(place: Place, group: GroupRecord) -> GroupPlace:
-    """Return what the members of a group are kept by."""
-    topic = place.topic
-    return GroupPlace(topic.stream_number, topic.created_us, place.stream.id, topic.id, group.id)
+def group_key(target: FoundTopic, group: GroupRecord) -> GroupKey:
+    """Return the key of a group's members."""
+    topic = target.topic
+    return GroupKey(topic.stream_number, topic.created_us, target.stream.id, topic.id, group.id)
 
 
-def find_read_place(
-    server: Dispatcher, session: Session, place: Place, named: ConsumerRef, partition: int, *, is_poll: bool = False
-) -> ReadPlace:
-    """Return who reads, and the partition that a consumer, or a member of a group, means.
+def find_consumer_partition(
+    server: Dispatcher, session: Session, target: FoundTopic, named: ConsumerRef, partition: int, *, is_poll: bool = False
+) -> ConsumerPartition:
+    """Return the reader and the partition that a consumer or a group member addresses.
 
     Args:
-        server: The server.
-        session: Whose command it is.
-        place: The topic.
+        server: The dispatcher.
+        session: The client's session.
+        target: The topic.
         named: The consumer or group.
-        partition: Its number; 0 leaves it: the first one for a consumer, for a member of a group the one that is its turn.
-        is_poll: Whether a member's turn goes on to its next partition.
+        partition: Its number; 0 is the first one for a consumer, and the next one in turn for a group member.
+        is_poll: Whether a member's turn advances to its next partition.
 
     Raises:
-        NotFoundError: 3007, 3008 (a poll alone), 5000, 5003, or 5006 where the client is no member.
+        NotFoundError: 3007, 3008 (polls only), 5000, 5003, or 5006 if the client is not a member.
     """
-    topic = place.topic
+    topic = target.topic
     if is_poll:
-        check_any_partition(place)
+        check_any_partition(target)
     consumer = consumer_of(topic, named, must_exist=True)
     if partition or consumer.kind is ConsumerKind.CONSUMER:
-        return ReadPlace(consumer, check_partition(place, partition or 1))
-    where = group_place(place, find_group(topic, named.id))
+        return ConsumerPartition(consumer, check_partition(target, partition or 1))
+    where = group_key(target, find_group(topic, named.id))
     groups = server.connection_groups
     turn = (groups.take_turn if is_poll else groups.last_turn)(session.client_id, where, topic.partitions)
     if turn is None:
         raise refusal(
             Status.CONSUMER_GROUP_MEMBER_NOT_FOUND,
-            f"this client is no member of group {consumer.name!r}",
+            f"this client is not a member of group {consumer.name!r}",
             where=str(topic.name),
             advice="Join the group, or name the partition",
         )
-    return ReadPlace(consumer, turn)
+    return ConsumerPartition(consumer, turn)
 
 
-def check_partition(place: Place, partition: int) -> int:
-    """Return a partition's number, or refuse (3007) one that there is not."""
-    topic = place.topic
+def check_partition(target: FoundTopic, partition: int) -> int:
+    """Return a partition's number, or refuse (3007) a missing one."""
+    topic = target.topic
     if 1 <= partition <= topic.partitions:
         return partition
     raise refusal(
@@ -82,67 +90,70 @@ def check_partition(place: Place, partition: int) -> int:
     )
 
 
-def check_any_partition(place: Place) -> None:
-    """Refuse (3008) a topic without partitions, as sends and polls do before they choose one."""
-    if not place.topic.partitions:
-        raise refusal(Status.NO_PARTITIONS, f"topic {str(place.topic.name)!r} has no partitions", advice="Create some first")
+def check_any_partition(target: FoundTopic) -> None:
+    """Refuse (3008) a topic without partitions, as sends and polls do before they choose a partition."""
+    if not target.topic.partitions:
+        raise refusal(Status.NO_PARTITIONS, f"topic {str(target.topic.name)!r} has no partitions", advice="Create some first")
 
 
-def end_offset(server: Dispatcher, place: Place, partition: int) -> int:
-    """Return what the next message of a partition gets."""
-    with server.broker.backing.log.reading(place.topic, partition) as follower:
+def end_offset(server: Dispatcher, target: FoundTopic, partition: int) -> int:
+    """Return the offset of the next message of a partition."""
+    with server.broker.backing.log.reading(target.topic, partition) as follower:
         follower.refresh()
         return follower.end_offset
 
 
-def _find(server: Dispatcher, session: Session, command: GetOffset | StoreOffset | DeleteOffset) -> tuple[Place, ReadPlace]:
-    place = _permitted(server, session, command.stream, command.topic)
-    found = find_read_place(server, session, place, command.consumer, command.partition)
+def _find(
+    server: Dispatcher, session: Session, command: GetOffset | StoreOffset | DeleteOffset
+) -> tuple[FoundTopic, ConsumerPartition]:
+    target = _permitted(server, session, command.stream, command.topic)
+    found = find_consumer_partition(server, session, target, command.consumer, command.partition)
     if not found.partition:
-        raise refusal(Status.CONSUMER_OFFSET_NOT_FOUND, "this member has no partition", where=str(place.topic.name))
-    return place, found
+        raise refusal(Status.CONSUMER_OFFSET_NOT_FOUND, "this member has no partition", where=str(target.topic.name))
+    return target, found
 
 
-def _permitted(server: Dispatcher, session: Session, stream: Identifier, topic: Identifier) -> Place:
-    place = server.places.topic(stream, topic)
-    server.rights(session).poll(place.stream.id, place.topic.id)
-    return place
+def _permitted(server: Dispatcher, session: Session, stream: Identifier, topic: Identifier) -> FoundTopic:
+    target = server.lookup.topic(stream, topic)
+    server.rights(session).poll(target.stream.id, target.topic.id)
+    return target
 
 
 def get_offset(server: Dispatcher, session: Session, command: GetOffset) -> StoredOffset | None:
-    """Return how far a consumer has come in a partition, None where it has stored nothing."""
-    place, (consumer, partition) = _find(server, session, command)
-    next_offset = server.broker.backing.log.offsets(place.topic).committed(consumer, partition)
+    """Return a consumer's stored offset in a partition, or None."""
+    target, (consumer, partition) = _find(server, session, command)
+    next_offset = server.broker.backing.log.offsets(target.topic).committed(consumer, partition)
     if next_offset is None:
         return None
-    end = end_offset(server, place, partition)
+    end = end_offset(server, target, partition)
     return StoredOffset(partition, max(end - 1, 0), max(next_offset - 1, 0))
 
 
 def store_offset(server: Dispatcher, session: Session, command: StoreOffset) -> None:
-    """Store the offset of the last message that is done."""
-    place, (consumer, partition) = _find(server, session, command)
-    end = end_offset(server, place, partition)
+    """Store the offset of the last processed message."""
+    target, (consumer, partition) = _find(server, session, command)
+    end = end_offset(server, target, partition)
     if command.offset > max(end - 1, 0):
         raise refusal(
             Status.INVALID_OFFSET,
-            f"offset {command.offset} is not in partition {partition} of {str(place.topic.name)!r}",
+            f"offset {command.offset} is not in partition {partition} of {str(target.topic.name)!r}",
             advice=f"Its newest one is {max(end - 1, 0)}",
         )
-    server.broker.offsets.commit(place.topic.name, consumer, {partition: min(command.offset + 1, end)})
+    next_offset = min(command.offset + 1, end)
+    server.broker.offsets.commit(target.topic.name, consumer, {partition: next_offset}, user_id=session.user_id)
 
 
 def delete_offset(server: Dispatcher, session: Session, command: DeleteOffset) -> None:
-    """Forget what a consumer has stored in a partition."""
-    place, (consumer, partition) = _find(server, session, command)
-    store = server.broker.backing.log.offsets(place.topic)
+    """Delete a consumer's stored offset of a partition."""
+    target, (consumer, partition) = _find(server, session, command)
+    store = server.broker.backing.log.offsets(target.topic)
     if store.committed(consumer, partition) is None:
-        raise refusal(Status.CONSUMER_OFFSET_NOT_FOUND, f"{consumer} has stored nothing there", where=str(place.topic.name))
+        raise refusal(Status.CONSUMER_OFFSET_NOT_FOUND, f"{consumer} has stored nothing there", where=str(target.topic.name))
     store.forget(consumer, partition)
 
 
-HANDLERS: Final[dict[type[Command[Any]], Handler]] = {
-    GetOffset: get_offset,
-    StoreOffset: store_offset,
-    DeleteOffset: delete_offset,
+ROWS: Final[dict[type[Command[Any]], CommandRow]] = {
+    GetOffset: CommandRow(get_offset, is_quick=True),
+    StoreOffset: CommandRow(store_offset, is_quick=True),
+    DeleteOffset: CommandRow(delete_offset, is_quick=True),
 }

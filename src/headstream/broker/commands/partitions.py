@@ -1,12 +1,12 @@
-"""Partitions and segments, as existing clients manage them. A topic has as many partitions in all as the log allows."""
+"""Partitions and segments, as Iggy clients manage them. The total number of partitions of a topic is limited by the log."""
 
 from __future__ import annotations
 
 from typing import Any, Final
 
-from headstream.broker.commands.dispatch import Dispatcher, Handler
+from headstream.broker.commands.dispatch import CommandRow, Dispatcher
 from headstream.broker.commands.offsets import check_partition
-from headstream.broker.commands.places import Place
+from headstream.broker.commands.topic_lookup import FoundTopic
 from headstream.broker.sessions import Session
 from headstream.log.administration import add_partitions
 from headstream.log.administration import delete_partitions as remove_partitions
@@ -17,17 +17,17 @@ from headstream.wire.records import Command
 from headstream.wire.refusals import refusal
 from headstream.wire.statuses import Status
 
-__all__ = ["HANDLERS"]
+__all__ = ["ROWS"]
 
 
-def _managed(server: Dispatcher, session: Session, command: CreatePartitions | DeletePartitions | DeleteSegments) -> Place:
-    place = server.places.topic(command.stream, command.topic)
-    server.rights(session).manage_topic(place.stream.id, place.topic.id)
-    return place
+def _managed(server: Dispatcher, session: Session, command: CreatePartitions | DeletePartitions | DeleteSegments) -> FoundTopic:
+    target = server.lookup.topic(command.stream, command.topic)
+    server.rights(session).manage_topic(target.stream.id, target.topic.id)
+    return target
 
 
 def create_partitions(server: Dispatcher, session: Session, command: CreatePartitions) -> None:
-    """Add partitions behind the last one; groups are divided anew."""
+    """Add partitions after the last one; groups are rebalanced."""
     backing = server.broker.backing
     log = backing.writable_log()
     with log.administration:
@@ -41,7 +41,7 @@ def create_partitions(server: Dispatcher, session: Session, command: CreateParti
 
 
 def delete_partitions(server: Dispatcher, session: Session, command: DeletePartitions) -> None:
-    """Delete the highest numbered partitions, all where more are named than there are; groups are divided anew."""
+    """Delete the highest numbered partitions, at most all of them; groups are rebalanced."""
     log = server.broker.backing.writable_log()
     with log.administration:
         topic = _managed(server, session, command).topic
@@ -51,15 +51,15 @@ def delete_partitions(server: Dispatcher, session: Session, command: DeleteParti
 
 
 def delete_segments(server: Dispatcher, session: Session, command: DeleteSegments) -> None:
-    """Delete the oldest closed segments of a partition; the one that is written to stays."""
+    """Delete the oldest closed segments of a partition; the active one stays."""
     backing = server.broker.backing
-    place = _managed(server, session, command)
-    number = check_partition(place, command.partition)
-    Retention(backing.writable_log(), backing.clock_us).drop_oldest(place.topic, number, command.segments_count)
+    target = _managed(server, session, command)
+    number = check_partition(target, command.partition)
+    Retention(backing.writable_log(), backing.clock_us).drop_oldest(target.topic, number, command.segments_count)
 
 
-HANDLERS: Final[dict[type[Command[Any]], Handler]] = {
-    CreatePartitions: create_partitions,
-    DeletePartitions: delete_partitions,
-    DeleteSegments: delete_segments,
+ROWS: Final[dict[type[Command[Any]], CommandRow]] = {
+    CreatePartitions: CommandRow(create_partitions, is_slow=True),
+    DeletePartitions: CommandRow(delete_partitions, is_slow=True),
+    DeleteSegments: CommandRow(delete_segments, is_slow=True),
 }

@@ -1,10 +1,10 @@
-"""Coming and going: pings, logins by password and by token, and logging out."""
+"""Sessions: pings, logins by password and by token, and logouts."""
 
 from __future__ import annotations
 
 from typing import Any, Final
 
-from headstream.broker.commands.dispatch import Dispatcher, Handler
+from headstream.broker.commands.dispatch import CommandRow, Dispatcher
 from headstream.broker.sessions import Session
 from headstream.broker.users import User
 from headstream.errors import AuthenticationError, NotFoundError
@@ -12,16 +12,16 @@ from headstream.wire.commands.sessions import LoggedIn, Login, Logout, Ping
 from headstream.wire.commands.tokens import LoginWithToken
 from headstream.wire.records import Command
 
-__all__ = ["HANDLERS"]
+__all__ = ["ROWS"]
 
 
 def ping(server: Dispatcher, session: Session, command: Ping) -> None:
-    """Take note that a client is alive."""
+    """Record a client's heartbeat."""
     server.sessions.ping(session)
 
 
 def log_in(server: Dispatcher, session: Session, command: Login) -> LoggedIn:
-    """Make a session one of the user's whose name and password it knows (47, 42), whoever it was before."""
+    """Log a session in by name and password (47, 42); replaces an earlier login."""
     address = session.address.rpartition(":")[0]
     server.login_limits.check(address, command.username)
     try:
@@ -34,7 +34,7 @@ def log_in(server: Dispatcher, session: Session, command: Login) -> LoggedIn:
 
 
 def log_in_with_token(server: Dispatcher, session: Session, command: LoginWithToken) -> LoggedIn:
-    """Make a session one of the user's whose token it knows (20, 54, 47), whoever it was before."""
+    """Log a session in by token (20, 54, 47); replaces an earlier login."""
     address = session.address.rpartition(":")[0]
     server.login_limits.check(address, "")
     try:
@@ -47,20 +47,21 @@ def log_in_with_token(server: Dispatcher, session: Session, command: LoginWithTo
 
 
 def log_out(server: Dispatcher, session: Session, command: Logout) -> None:
-    """Make a session nobody's; the connection stays."""
+    """Log a session out; the connection stays open."""
     session.user_id = 0
 
 
 def _become(session: Session, user: User, *, is_extended: bool) -> LoggedIn:
     session.user_id, session.generation = user.id, user.record.generation
-    if session.transport is not None:  # over HTTP everybody is told everything
+    session.last_user_id = user.id
+    if session.transport is not None:  # HTTP clients always know extensions
         session.is_extended = is_extended
     return LoggedIn(user.id)
 
 
-HANDLERS: Final[dict[type[Command[Any]], Handler]] = {
-    Ping: ping,
-    Login: log_in,
-    LoginWithToken: log_in_with_token,
-    Logout: log_out,
+ROWS: Final[dict[type[Command[Any]], CommandRow]] = {
+    Ping: CommandRow(ping, is_quick=True),
+    Login: CommandRow(log_in, is_slow=True, threads="passwords"),
+    LoginWithToken: CommandRow(log_in_with_token, is_slow=True),
+    Logout: CommandRow(log_out),
 }

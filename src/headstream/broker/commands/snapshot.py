@@ -1,7 +1,7 @@
-"""The archive that tells about a server: one text an entry, made in memory.
+"""The diagnostic archive of a server: one text file an entry, made in memory.
 
-It names processes without their arguments, and takes the configuration from the file that the server itself wrote: what
-may hold a secret is not in it.
+It excludes secrets: processes are listed without their arguments, and the configuration is the redacted file that the server
+wrote itself.
 """
 
 from __future__ import annotations
@@ -37,8 +37,8 @@ def make_archive(log: Log, compression: SnapshotCompression, types: Collection[S
 
     Args:
         log: The server's log.
-        compression: How its entries are packed; what the standard library cannot pack (zstd, xz) is deflated.
-        types: What it holds; ALL is everything.
+        compression: The compression of its entries; methods that the standard library lacks (zstd, xz) become deflate.
+        types: Its entries; ALL is all of them.
 
     Raises:
         HeadstreamError: it cannot be made (9000).
@@ -64,29 +64,29 @@ def _list_files(log: Log) -> str:
             path = Path(directory) / name
             try:
                 lines.append(f"{path.stat().st_size:>16} {path.relative_to(log.root)}\n")
-            except OSError:  # removed at this moment
+            except OSError:  # removed meanwhile
                 continue
             if len(lines) == _MOST_FILES:
                 return "".join([*lines, "and more\n"])
     return "".join(lines)
 
 
-def _list_processes(log: Log) -> str:
-    import psutil  # it comes with the server's extra, and only statistics need it
+def _processes(log: Log) -> str:
+    import psutil  # a package of the server's extra
 
     lines = [f"{'pid':>8} {'parent':>8} {'rss':>14} name\n"]
     for process in psutil.process_iter(["pid", "ppid", "name", "memory_info"]):
-        told = process.info
-        resident = told["memory_info"].rss if told["memory_info"] else 0
-        lines.append(f"{told['pid']:>8} {told['ppid'] or 0:>8} {resident:>14} {told['name']}\n")
+        info = process.info
+        resident = info["memory_info"].rss if info["memory_info"] else 0
+        lines.append(f"{info['pid']:>8} {info['ppid'] or 0:>8} {resident:>14} {info['name']}\n")
     return "".join(lines)
 
 
-def _tell_usage(log: Log) -> str:
+def _usage(log: Log) -> str:
     import psutil
 
     process, memory = psutil.Process(), psutil.virtual_memory()
-    told = {
+    usage = {
         "cpus": psutil.cpu_count(),
         "load": os.getloadavg(),
         "memory_total": memory.total,
@@ -97,8 +97,8 @@ def _tell_usage(log: Log) -> str:
     }
     if not log.is_memory:
         disk = psutil.disk_usage(log.root)
-        told |= {"disk_total": disk.total, "disk_free": disk.free}
-    return "".join(f"{name} {value}\n" for name, value in told.items())
+        usage |= {"disk_total": disk.total, "disk_free": disk.free}
+    return "".join(f"{name} {value}\n" for name, value in usage.items())
 
 
 def _tail_logs(log: Log) -> str:
@@ -119,8 +119,8 @@ def _read_configuration(log: Log) -> str:
 
 _WRITERS: Final[dict[SnapshotType, Callable[[Log], str]]] = {
     SnapshotType.FILESYSTEM_OVERVIEW: _list_files,
-    SnapshotType.PROCESS_LIST: _list_processes,
-    SnapshotType.RESOURCE_USAGE: _tell_usage,
+    SnapshotType.PROCESS_LIST: _processes,
+    SnapshotType.RESOURCE_USAGE: _usage,
     SnapshotType.TEST: lambda _: "test\n",
     SnapshotType.SERVER_LOGS: _tail_logs,
     SnapshotType.SERVER_CONFIG: _read_configuration,

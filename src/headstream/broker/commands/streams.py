@@ -1,6 +1,6 @@
-"""Streams, as existing clients manage them: any name of 1 to 255 bytes, an id of their choice, another name later.
+"""Streams, as Iggy clients manage them: names of 1 to 255 bytes, ids chosen by the client, renaming.
 
-A name that is taken is told before an id that is (1012, 1011).
+A duplicate name is reported before a duplicate id (1012, 1011).
 """
 
 from __future__ import annotations
@@ -8,7 +8,7 @@ from __future__ import annotations
 from typing import Any, Final
 
 from headstream.broker.commands.counts import describe_stream, detail_stream
-from headstream.broker.commands.dispatch import Dispatcher, Handler
+from headstream.broker.commands.dispatch import CommandRow, Dispatcher
 from headstream.broker.sessions import Session
 from headstream.log.administration import create_stream as add_stream
 from headstream.log.administration import delete_stream as remove_stream
@@ -27,12 +27,12 @@ from headstream.wire.records import Command
 from headstream.wire.refusals import refusal
 from headstream.wire.statuses import Status
 
-__all__ = ["HANDLERS"]
+__all__ = ["ROWS"]
 
 
 def get_stream(server: Dispatcher, session: Session, command: GetStream) -> StreamDetails | None:
     """Return a stream with its topics."""
-    stream = server.places.stream(command.stream)
+    stream = server.lookup.stream(command.stream)
     server.rights(session).read_stream(stream.id)
     return detail_stream(server.counts, stream)
 
@@ -40,11 +40,11 @@ def get_stream(server: Dispatcher, session: Session, command: GetStream) -> Stre
 def list_streams(server: Dispatcher, session: Session, command: ListStreams) -> tuple[Stream, ...]:
     """Return all streams, in the order of their ids."""
     server.rights(session).list_streams()
-    return tuple(describe_stream(server.counts, stream) for stream in server.places.snapshot().values())
+    return tuple(describe_stream(server.counts, stream) for stream in server.lookup.snapshot().values())
 
 
 def create_stream(server: Dispatcher, session: Session, command: CreateStream) -> StreamDetails:
-    """Make a stream."""
+    """Create a stream."""
     server.rights(session).create_stream()
     backing = server.broker.backing
     log = backing.writable_log()
@@ -58,10 +58,10 @@ def create_stream(server: Dispatcher, session: Session, command: CreateStream) -
 
 
 def delete_stream(server: Dispatcher, session: Session, command: DeleteStream) -> None:
-    """Delete a stream with everything in it."""
+    """Delete a stream with all of its topics."""
     log = server.broker.backing.writable_log()
     with log.administration:
-        stream = server.places.stream(command.stream)
+        stream = server.lookup.stream(command.stream)
         server.rights(session).manage_stream(stream.id)
         remove_stream(log, stream.name)
     server.connection_groups.forget(stream.number)
@@ -69,10 +69,10 @@ def delete_stream(server: Dispatcher, session: Session, command: DeleteStream) -
 
 
 def update_stream(server: Dispatcher, session: Session, command: UpdateStream) -> None:
-    """Rename a stream; to its own name is fine."""
+    """Rename a stream; its current name is accepted."""
     log = server.broker.backing.writable_log()
     with log.administration:
-        stream = server.places.stream(command.stream)
+        stream = server.lookup.stream(command.stream)
         server.rights(session).manage_stream(stream.id)
         if command.name != stream.name:
             _check_name(server, command.name)
@@ -84,22 +84,22 @@ def purge_stream(server: Dispatcher, session: Session, command: PurgeStream) -> 
     backing = server.broker.backing
     log = backing.writable_log()
     with log.administration:
-        stream = server.places.stream(command.stream)
+        stream = server.lookup.stream(command.stream)
         server.rights(session).manage_stream(stream.id)
         for topic in stream.topics.values():
             purge_topic(log, topic, backing.clock_us())
 
 
 def _check_name(server: Dispatcher, name: str) -> None:
-    if name in server.places.snapshot():
+    if name in server.lookup.snapshot():
         raise refusal(Status.STREAM_NAME_ALREADY_EXISTS, f"there is a stream {name!r} already", advice="Use another name")
 
 
-HANDLERS: Final[dict[type[Command[Any]], Handler]] = {
-    GetStream: get_stream,
-    ListStreams: list_streams,
-    CreateStream: create_stream,
-    DeleteStream: delete_stream,
-    UpdateStream: update_stream,
-    PurgeStream: purge_stream,
+ROWS: Final[dict[type[Command[Any]], CommandRow]] = {
+    GetStream: CommandRow(get_stream, is_slow=True, threads="surveys"),
+    ListStreams: CommandRow(list_streams, is_slow=True, threads="surveys"),
+    CreateStream: CommandRow(create_stream, is_slow=True),
+    DeleteStream: CommandRow(delete_stream, is_slow=True),
+    UpdateStream: CommandRow(update_stream, is_slow=True),
+    PurgeStream: CommandRow(purge_stream, is_slow=True),
 }

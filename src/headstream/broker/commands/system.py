@@ -1,13 +1,14 @@
-"""The server as a whole: its statistics, who is connected, and an archive that tells about it."""
+"""The server as a whole: statistics, the log's identity, connected clients, and the diagnostic archive."""
 
 from __future__ import annotations
 
 import functools
 import os
 import platform
-from typing import TYPE_CHECKING, Any, Final
+from typing import TYPE_CHECKING, Any, Final, NamedTuple
 
-from headstream.broker.commands.dispatch import Dispatcher, Handler
+from headstream.broker.cached_value import CachedValue
+from headstream.broker.commands.dispatch import CommandRow, Dispatcher
 from headstream.broker.commands.snapshot import make_archive
 from headstream.broker.sessions import Session
 from headstream.wire.commands.system import (
@@ -22,6 +23,7 @@ from headstream.wire.commands.system import (
     Stats,
     TransportKind,
 )
+from headstream.wire.extensions.topics import GetIdentity, Identity
 from headstream.wire.records import Command
 from headstream.wire.refusals import refusal
 from headstream.wire.statuses import Status
@@ -29,12 +31,12 @@ from headstream.wire.statuses import Status
 if TYPE_CHECKING:
     import psutil
 
-__all__ = ["HANDLERS", "measure"]
+__all__ = ["ROWS", "measure"]
 
 
 @functools.cache
 def _process() -> psutil.Process:
-    import psutil  # it comes with the server's extra, and only statistics need it
+    import psutil  # a package of the server's extra
 
     return psutil.Process()
 
@@ -44,54 +46,87 @@ def get_stats(server: Dispatcher, session: Session, command: GetStats) -> Stats:
     return measure(server)
 
 
-def measure(server: Dispatcher) -> Stats:
-    """Return statistics of a server; processor usage is since the last call."""
+class _System(NamedTuple):
+    """The operating system's figures for this process and the machine."""
+
+    cpu_usage: float
+    total_cpu_usage: float
+    memory_bytes: int
+    total_memory_bytes: int
+    available_memory_bytes: int
+    start_time_us: int
+    read_bytes: int
+    written_bytes: int
+    os_version: str
+
+
+_SYSTEM: Final = CachedValue[_System](kept_s=0.2)
+"""Reading the figures opens seven files, mostly with the interpreter's lock held: 0.3 ms, too much for frequent requests."""
+
+
+def _ask_system() -> _System:
+    """Return the current figures; processor usage is since the last call."""
     import psutil
 
-    totals = server.counts.totals(server.places.snapshot())
     process, memory = _process(), psutil.virtual_memory()
     with process.oneshot():
         read_bytes, written_bytes = _traffic(process)
-        start_us = int(process.create_time() * 1_000_000)
-        return Stats(
-            process_id=os.getpid(),
+        return _System(
             cpu_usage=process.cpu_percent(),
             total_cpu_usage=psutil.cpu_percent(),
             memory_bytes=process.memory_info().rss,
             total_memory_bytes=memory.total,
             available_memory_bytes=memory.available,
-            run_time_us=max(server.broker.backing.clock_us() - start_us, 0),
-            start_time_us=start_us,
+            start_time_us=int(process.create_time() * 1_000_000),
             read_bytes=read_bytes,
             written_bytes=written_bytes,
-            messages_size_bytes=totals.size_bytes,
-            streams_count=totals.streams_count,
-            topics_count=totals.topics_count,
-            partitions_count=totals.partitions_count,
-            segments_count=totals.segments_count,
-            messages_count=totals.messages_count,
-            clients_count=len(server.sessions.list()),
-            groups_count=totals.groups_count,
-            hostname=platform.node(),
-            os_name=platform.system(),
             os_version=_os_version(),
-            kernel_version=platform.release(),
-            server_version=server.settings.reported_version,
-            server_semver=_number_of(server.settings.reported_version),
         )
+
+
+def measure(server: Dispatcher) -> Stats:
+    """Return statistics of a server; processor and memory figures are cached for a moment."""
+    totals = server.counts.totals(server.lookup.snapshot())
+    system = _SYSTEM.get(_ask_system)
+    return Stats(
+        process_id=os.getpid(),
+        cpu_usage=system.cpu_usage,
+        total_cpu_usage=system.total_cpu_usage,
+        memory_bytes=system.memory_bytes,
+        total_memory_bytes=system.total_memory_bytes,
+        available_memory_bytes=system.available_memory_bytes,
+        run_time_us=max(server.broker.backing.clock_us() - system.start_time_us, 0),
+        start_time_us=system.start_time_us,
+        read_bytes=system.read_bytes,
+        written_bytes=system.written_bytes,
+        messages_size_bytes=totals.size_bytes,
+        streams_count=totals.streams_count,
+        topics_count=totals.topics_count,
+        partitions_count=totals.partitions_count,
+        segments_count=totals.segments_count,
+        messages_count=totals.messages_count,
+        clients_count=len(server.sessions.list()),
+        groups_count=totals.groups_count,
+        hostname=platform.node(),
+        os_name=platform.system(),
+        os_version=system.os_version,
+        kernel_version=platform.release(),
+        server_version=server.settings.reported_version,
+        server_semver=_number_of(server.settings.reported_version),
+    )
 
 
 def _os_version() -> str:
     try:
         return platform.freedesktop_os_release().get("VERSION_ID") or platform.release()
-    except OSError:  # not every system says so
+    except OSError:  # not available on every system
         return platform.release()
 
 
 def _traffic(process: psutil.Process) -> tuple[int, int]:
     try:
         counters = process.io_counters()
-    except (AttributeError, OSError):  # not told on every system, nor to everybody
+    except (AttributeError, OSError):  # not available on every system, nor to every user
         return 0, 0
     return counters.read_bytes, counters.write_bytes
 
@@ -102,13 +137,13 @@ def _number_of(version: str) -> int:
 
 
 def get_me(server: Dispatcher, session: Session, command: GetMe) -> ClientDetails:
-    """Return the client that asks; the connection ends where it has been ended in between (100)."""
+    """Return the requesting client; 100 if the connection has been ended meanwhile."""
     server.rights(session).read_servers()
     if session.transport is None:
-        raise refusal(Status.FEATURE_UNAVAILABLE, "a request over HTTP is no client", advice="Connect over TCP")
+        raise refusal(Status.FEATURE_UNAVAILABLE, "a request over HTTP has no connection", advice="Connect over TCP")
     if server.sessions.find(session.client_id) is not session:
         session.is_ended = True
-        raise refusal(Status.CLIENT_NOT_FOUND, "this connection has been ended", advice="Connect and log in again")
+        raise refusal(Status.CLIENT_NOT_FOUND, "this connection was closed", advice="Connect and log in again")
     return _detail(server, session, session.transport)
 
 
@@ -132,19 +167,25 @@ def list_clients(server: Dispatcher, session: Session, command: ListClients) -> 
 
 def _detail(server: Dispatcher, session: Session, transport: TransportKind) -> ClientDetails:
     joined = server.connection_groups.of(session.client_id)
-    groups = tuple(ClientGroup(place.stream_id, place.topic_id, place.group_id) for place in joined)
+    groups = tuple(ClientGroup(key.stream_id, key.topic_id, key.group_id) for key in joined)
     return ClientDetails(session.client_id, session.user_id, transport, session.address, groups)
 
 
 def get_snapshot(server: Dispatcher, session: Session, command: Snapshot) -> bytes:
-    """Return an archive (ZIP) that tells about the server."""
+    """Return a diagnostic archive (ZIP) of the server."""
     return make_archive(server.broker.backing.log, command.compression, command.types)
 
 
-HANDLERS: Final[dict[type[Command[Any]], Handler]] = {
-    GetStats: get_stats,
-    GetMe: get_me,
-    GetClient: get_client,
-    ListClients: list_clients,
-    Snapshot: get_snapshot,
+def get_identity(server: Dispatcher, session: Session, command: GetIdentity) -> Identity:
+    """Return the log's identity."""
+    return Identity(server.broker.identity or "")
+
+
+ROWS: Final[dict[type[Command[Any]], CommandRow]] = {
+    GetStats: CommandRow(get_stats, is_slow=True, threads="surveys"),
+    GetMe: CommandRow(get_me),
+    GetClient: CommandRow(get_client),
+    ListClients: CommandRow(list_clients),
+    Snapshot: CommandRow(get_snapshot, is_slow=True, threads="surveys"),
+    GetIdentity: CommandRow(get_identity),
 }

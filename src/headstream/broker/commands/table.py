@@ -1,7 +1,8 @@
-"""The one table of who answers what, and a dispatcher over it."""
+"""The table of commands, assembled from the rows of each noun, and a dispatcher over it."""
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from typing import Any, Final
 
 from headstream.broker.broker import Broker
@@ -10,11 +11,8 @@ from headstream.broker.commands import (
     groups,
     messages,
     offsets,
-    own_groups,
-    own_messages,
-    own_producers,
-    own_topics,
     partitions,
+    producers,
     sessions,
     streams,
     system,
@@ -22,39 +20,27 @@ from headstream.broker.commands import (
     topics,
     users,
 )
-from headstream.broker.commands.dispatch import Dispatcher, Handler
+from headstream.broker.commands.dispatch import CommandRow, Dispatcher
 from headstream.broker.settings import ServerSettings
 from headstream.wire.records import Command
 
-__all__ = ["make_dispatcher"]
+__all__ = ["ROWS", "codes_where", "make_dispatcher"]
 
-_MODULES: Final = (
-    epochs,
-    groups,
-    messages,
-    offsets,
-    own_groups,
-    own_messages,
-    own_producers,
-    own_topics,
-    partitions,
-    sessions,
-    streams,
-    system,
-    tokens,
-    topics,
-    users,
-)
-_HANDLERS: Final[dict[type[Command[Any]], Handler]] = {
-    command: handler for module in _MODULES for command, handler in module.HANDLERS.items()
-}
+_MODULES: Final = (epochs, groups, messages, offsets, partitions, producers, sessions, streams, system, tokens, topics, users)
+ROWS: Final[dict[type[Command[Any]], CommandRow]] = {command: row for module in _MODULES for command, row in module.ROWS.items()}
+"""The table: every command with its handler and cost; the rows are in the file of their noun."""
+
+
+def codes_where(is_chosen: Callable[[CommandRow], bool]) -> frozenset[int]:
+    """Return the codes of the commands whose rows match a condition."""
+    return frozenset(command.code for command, row in ROWS.items() if is_chosen(row))
 
 
 def make_dispatcher(broker: Broker, settings: ServerSettings) -> Dispatcher:
-    """Return what answers every command.
+    """Return a dispatcher of all commands.
 
     Args:
-        broker: What the commands are about; whoever made it closes it.
-        settings: What the server decides for everybody.
+        broker: The broker; its creator closes it.
+        settings: The server's settings.
     """
-    return Dispatcher(broker, settings, _HANDLERS)
+    return Dispatcher(broker, settings, {command: row.handler for command, row in ROWS.items()})

@@ -1,16 +1,16 @@
-"""Personal access tokens: always those of who asks."""
+"""Personal access tokens of the session's user."""
 
 from __future__ import annotations
 
 from typing import Any, Final
 
-from headstream.broker.commands.dispatch import Dispatcher, Handler
+from headstream.broker.commands.dispatch import CommandRow, Dispatcher
 from headstream.broker.sessions import Session
 from headstream.wire.commands.tokens import CreateToken, DeleteToken, ListTokens, RawToken, Token
 from headstream.wire.commands.topics import NEVER, SERVER_DEFAULT
 from headstream.wire.records import Command
 
-__all__ = ["HANDLERS"]
+__all__ = ["ROWS"]
 
 
 def list_tokens(server: Dispatcher, session: Session, command: ListTokens) -> tuple[Token, ...]:
@@ -19,7 +19,7 @@ def list_tokens(server: Dispatcher, session: Session, command: ListTokens) -> tu
 
 
 def create_token(server: Dispatcher, session: Session, command: CreateToken) -> RawToken:
-    """Make a token (52, 51); the server's default is one that never expires."""
+    """Create a token (52, 51); by default it never expires."""
     lifetime_us = None if command.expiry in (SERVER_DEFAULT, NEVER) else command.expiry
     return RawToken(server.tokens.create(session.user_id, command.name, lifetime_us))
 
@@ -29,8 +29,8 @@ def delete_token(server: Dispatcher, session: Session, command: DeleteToken) -> 
     server.tokens.delete(session.user_id, command.name)
 
 
-HANDLERS: Final[dict[type[Command[Any]], Handler]] = {
-    ListTokens: list_tokens,
-    CreateToken: create_token,
-    DeleteToken: delete_token,
+ROWS: Final[dict[type[Command[Any]], CommandRow]] = {
+    ListTokens: CommandRow(list_tokens, is_slow=True),
+    CreateToken: CommandRow(create_token, is_slow=True),
+    DeleteToken: CommandRow(delete_token, is_slow=True),
 }

@@ -1,23 +1,26 @@
-"""Topics, as existing clients manage them.
+"""Topics: Iggy's commands, and extensions with limits, syncing, retention, compaction and deduplication.
 
-A size that is too small is told first (1019), then a name that is taken (2013), then an id that is (2012). What a client
-leaves to the server is settled when it says so, and reported as settled. Compression and replication are only remembered.
+Errors are reported in this order: size too small (1019), duplicate name (2013), duplicate id (2012). Settings that a client
+leaves to the server are resolved at that time and reported resolved. Compression and replication are stored without effect.
 """
 
 from __future__ import annotations
 
-from dataclasses import replace
+from dataclasses import asdict, replace
 from typing import Any, Final
 
 from headstream.broker.commands.counts import describe_topic, detail_topic
-from headstream.broker.commands.dispatch import Dispatcher, Handler
+from headstream.broker.commands.dispatch import CommandRow, Dispatcher
 from headstream.broker.sessions import Session
+from headstream.errors import InvalidOptionError
 from headstream.log.administration import create_topic as add_topic
 from headstream.log.administration import delete_topic as remove_topic
 from headstream.log.administration import purge_topic as empty_topic
 from headstream.log.administration import update_topic as change_topic
-from headstream.log.catalog import StreamRecord, TopicLabels
+from headstream.log.catalog.catalog import StreamRecord, TopicLabels
+from headstream.model.identifiers import TopicName
 from headstream.model.topology import Limits, TopicOptions
+from headstream.model.topology import Topic as StoredTopic
 from headstream.wire.commands.topics import (
     NEVER,
     SERVER_DEFAULT,
@@ -30,36 +33,45 @@ from headstream.wire.commands.topics import (
     TopicDetails,
     UpdateTopic,
 )
+from headstream.wire.extensions.topics import (
+    ChangeTopicOptions,
+    CreateOpenTopic,
+    GetOpenTopic,
+    ListOpenTopics,
+    OpenPartition,
+    OpenTopic,
+    RenameTopic,
+)
 from headstream.wire.records import Command
 from headstream.wire.refusals import refusal
 from headstream.wire.statuses import Status
 
-__all__ = ["HANDLERS"]
+__all__ = ["ROWS"]
 
 _MOST: Final = (1 << 63) - 1
-"""What the log keeps of a time or a size: 292,000 years."""
+"""The longest time and largest size of the log: 292,000 years."""
 
 
 def get_topic(server: Dispatcher, session: Session, command: GetTopic) -> TopicDetails | None:
     """Return a topic with its partitions."""
-    place = server.places.topic(command.stream, command.topic)
-    server.rights(session).read_topic(place.stream.id, place.topic.id)
-    return detail_topic(server.counts, place.topic)
+    target = server.lookup.topic(command.stream, command.topic)
+    server.rights(session).read_topic(target.stream.id, target.topic.id)
+    return detail_topic(server.counts, target.topic)
 
 
 def list_topics(server: Dispatcher, session: Session, command: ListTopics) -> tuple[Topic, ...]:
     """Return the topics of a stream, in the order of their ids."""
-    stream = server.places.stream(command.stream)
+    stream = server.lookup.stream(command.stream)
     server.rights(session).list_topics(stream.id)
     return tuple(describe_topic(server.counts, topic) for topic in stream.topics.values())
 
 
 def create_topic(server: Dispatcher, session: Session, command: CreateTopic) -> TopicDetails:
-    """Make a topic."""
+    """Create a topic."""
     backing = server.broker.backing
     log = backing.writable_log()
     with log.administration:
-        stream = server.places.stream(command.stream)
+        stream = server.lookup.stream(command.stream)
         server.rights(session).create_topic(stream.id)
         options = _options(server, command, TopicOptions(deduplication_count=server.settings.deduplication_count))
         _check_name(stream, command.name)
@@ -82,11 +94,11 @@ def create_topic(server: Dispatcher, session: Session, command: CreateTopic) -> 
 
 
 def update_topic(server: Dispatcher, session: Session, command: UpdateTopic) -> None:
-    """Give a topic another name and other settings."""
+    """Change a topic's name and settings."""
     backing = server.broker.backing
     log = backing.writable_log()
     with log.administration:
-        stream, topic = server.places.topic(command.stream, command.topic)
+        stream, topic = server.lookup.topic(command.stream, command.topic)
         server.rights(session).manage_topic(stream.id, topic.id)
         options = _options(server, command, topic.options)
         if command.name != topic.name.topic:
@@ -96,10 +108,10 @@ def update_topic(server: Dispatcher, session: Session, command: UpdateTopic) -> 
 
 
 def delete_topic(server: Dispatcher, session: Session, command: DeleteTopic) -> None:
-    """Delete a topic with everything in it."""
+    """Delete a topic with all of its messages."""
     log = server.broker.backing.writable_log()
     with log.administration:
-        stream, topic = server.places.topic(command.stream, command.topic)
+        stream, topic = server.lookup.topic(command.stream, command.topic)
         server.rights(session).manage_topic(stream.id, topic.id)
         remove_topic(log, topic)
     server.connection_groups.forget(stream.number, topic.id)
@@ -111,13 +123,13 @@ def purge_topic(server: Dispatcher, session: Session, command: PurgeTopic) -> No
     backing = server.broker.backing
     log = backing.writable_log()
     with log.administration:
-        stream, topic = server.places.topic(command.stream, command.topic)
+        stream, topic = server.lookup.topic(command.stream, command.topic)
         server.rights(session).manage_topic(stream.id, topic.id)
         empty_topic(log, topic, backing.clock_us())
 
 
 def _options(server: Dispatcher, command: CreateTopic | UpdateTopic, before: TopicOptions) -> TopicOptions:
-    """Return what a topic keeps, with what is left to the server settled."""
+    """Return a topic's retention, with the server's defaults resolved."""
     settings, log = server.settings, server.broker.backing.log
     expiry_us, size_bytes = command.message_expiry, command.max_topic_size
     if size_bytes not in (SERVER_DEFAULT, NEVER) and size_bytes < log.segment_bytes:
@@ -146,11 +158,95 @@ def _check_name(stream: StreamRecord, name: str) -> None:
         raise refusal(Status.TOPIC_NAME_ALREADY_EXISTS, f"there is a topic {name!r} already", where=stream.name)
 
 
-HANDLERS: Final[dict[type[Command[Any]], Handler]] = {
-    GetTopic: get_topic,
-    ListTopics: list_topics,
-    CreateTopic: create_topic,
-    UpdateTopic: update_topic,
-    DeleteTopic: delete_topic,
-    PurgeTopic: purge_topic,
+_OPTIONS: Final = frozenset(asdict(TopicOptions()))
+
+
+def create_open_topic(server: Dispatcher, session: Session, command: CreateOpenTopic) -> OpenTopic:
+    """Create a topic, and its stream if missing."""
+    stream = server.lookup.snapshot().get(command.stream)
+    if stream is None:
+        server.rights(session).create_stream()
+    else:
+        server.rights(session).create_topic(stream.id)
+    options = TopicOptions(**{name: getattr(command, name) for name in _OPTIONS})
+    return _describe(
+        server.broker.topics.create(
+            TopicName(command.stream, command.name),
+            command.partitions_count,
+            command.limits,
+            fsync=command.fsync,
+            options=options,
+            if_not_exists=command.if_not_exists,
+        )
+    )
+
+
+def get_open_topic(server: Dispatcher, session: Session, command: GetOpenTopic) -> OpenTopic | None:
+    """Return a topic."""
+    target = server.lookup.topic(command.stream, command.topic)
+    server.rights(session).read_topic(target.stream.id, target.topic.id)
+    return _describe(server.broker.topics.get(target.topic.name))
+
+
+def list_open_topics(server: Dispatcher, session: Session, command: ListOpenTopics) -> tuple[OpenTopic, ...]:
+    """Return the topics of a stream, or of all."""
+    if command.stream is None:
+        server.rights(session).list_streams()
+        name = None
+    else:
+        stream = server.lookup.stream(command.stream)
+        server.rights(session).list_topics(stream.id)
+        name = stream.name
+    return tuple(_describe(topic) for topic in server.broker.topics.list(name))
+
+
+def change_topic_options(server: Dispatcher, session: Session, command: ChangeTopicOptions) -> OpenTopic:
+    """Change options of a topic by name."""
+    target = server.lookup.topic(command.stream, command.topic)
+    server.rights(session).manage_topic(target.stream.id, target.topic.id)
+    unknown = sorted(set(command.changes) - _OPTIONS)
+    if unknown:
+        raise InvalidOptionError(f"there is no option {unknown[0]!r}", advice=f"There are {', '.join(sorted(_OPTIONS))}")
+    return _describe(server.broker.topics.update(target.topic.name, **command.changes))
+
+
+def rename_topic(server: Dispatcher, session: Session, command: RenameTopic) -> None:
+    """Rename a topic."""
+    target = server.lookup.topic(command.stream, command.topic)
+    server.rights(session).manage_topic(target.stream.id, target.topic.id)
+    server.broker.topics.rename(target.topic.name, command.name)
+
+
+def _describe(topic: StoredTopic) -> OpenTopic:
+    return OpenTopic(
+        topic.stream,
+        topic.name,
+        topic.id,
+        topic.created_us,
+        topic.limits,
+        topic.fsync,
+        topic.retention_us,
+        topic.retention_bytes,
+        topic.compaction_delay_us,
+        topic.deduplication_count,
+        topic.identity,
+        tuple(
+            OpenPartition(part.number, part.first_offset, part.end_offset, part.size_bytes, part.compacted_count, part.generation)
+            for part in topic.partitions
+        ),
+    )
+
+
+ROWS: Final[dict[type[Command[Any]], CommandRow]] = {
+    GetTopic: CommandRow(get_topic, is_slow=True),
+    ListTopics: CommandRow(list_topics, is_slow=True, threads="surveys"),
+    CreateTopic: CommandRow(create_topic, is_slow=True),
+    UpdateTopic: CommandRow(update_topic, is_slow=True),
+    DeleteTopic: CommandRow(delete_topic, is_slow=True),
+    PurgeTopic: CommandRow(purge_topic, is_slow=True),
+    CreateOpenTopic: CommandRow(create_open_topic, is_slow=True),
+    GetOpenTopic: CommandRow(get_open_topic, is_slow=True),
+    ListOpenTopics: CommandRow(list_open_topics, is_slow=True, threads="surveys"),
+    ChangeTopicOptions: CommandRow(change_topic_options, is_slow=True),
+    RenameTopic: CommandRow(rename_topic, is_slow=True),
 }

@@ -1,10 +1,10 @@
-"""Users: whoever may not manage them is refused (41) before it could learn who there is."""
+"""Users. Sessions without the right to manage users are refused (41) before they could learn which users exist."""
 
 from __future__ import annotations
 
 from typing import Any, Final
 
-from headstream.broker.commands.dispatch import Dispatcher, Handler
+from headstream.broker.commands.dispatch import CommandRow, Dispatcher
 from headstream.broker.sessions import Session
 from headstream.broker.users import User
 from headstream.wire.commands.users import (
@@ -21,11 +21,11 @@ from headstream.wire.commands.users import (
 from headstream.wire.commands.users import User as UserReply
 from headstream.wire.records import Command
 
-__all__ = ["HANDLERS"]
+__all__ = ["ROWS"]
 
 
 def get_user(server: Dispatcher, session: Session, command: GetUser) -> UserDetails:
-    """Return a user; everybody may look at itself."""
+    """Return a user; every user can read itself."""
     user = server.users.find(command.user)
     server.rights(session).read_users(_id_of(user))
     return _details(server.users.get(command.user))
@@ -38,7 +38,7 @@ def list_users(server: Dispatcher, session: Session, command: ListUsers) -> tupl
 
 
 def create_user(server: Dispatcher, session: Session, command: CreateUser) -> UserDetails:
-    """Make a user (46, 55)."""
+    """Create a user (46, 55)."""
     server.rights(session).manage_users()
     is_active = command.status is UserStatus.ACTIVE
     now_us = server.broker.backing.clock_us()
@@ -56,7 +56,7 @@ def delete_user(server: Dispatcher, session: Session, command: DeleteUser) -> No
 
 
 def update_user(server: Dispatcher, session: Session, command: UpdateUser) -> None:
-    """Give a user another name or status (20, 46); the sessions and tokens of one that is deactivated end."""
+    """Change a user's name or status (20, 46); deactivating ends its sessions and tokens."""
     server.rights(session).manage_users()
     is_active = None if command.status is None else command.status is UserStatus.ACTIVE
     user = server.users.get(command.user)
@@ -66,15 +66,15 @@ def update_user(server: Dispatcher, session: Session, command: UpdateUser) -> No
 
 
 def update_permissions(server: Dispatcher, session: Session, command: UpdatePermissions) -> None:
-    """Say what a user may do (20, 49), from its next command on."""
+    """Set a user's permissions (20, 49), effective from its next command."""
     server.rights(session).manage_users()
     server.users.set_permissions(command.user, command.permissions)
 
 
 def change_password(server: Dispatcher, session: Session, command: ChangePassword) -> None:
-    """Give a user another password (20, 42), which everybody may do for itself.
+    """Change a password (20, 42); every user can change its own.
 
-    Its tokens and its other sessions end: whoever knew the old password may have made them.
+    Its tokens and its other sessions end: they could come from someone who knew the old password.
     """
     server.rights(session).manage_users(_id_of(server.users.find(command.user)))
     user = server.users.change_password(command.user, command.current_password, command.new_password)
@@ -96,12 +96,12 @@ def _details(user: User) -> UserDetails:
     return UserDetails(*_fields(user), user.permissions)
 
 
-HANDLERS: Final[dict[type[Command[Any]], Handler]] = {
-    GetUser: get_user,
-    ListUsers: list_users,
-    CreateUser: create_user,
-    DeleteUser: delete_user,
-    UpdateUser: update_user,
-    UpdatePermissions: update_permissions,
-    ChangePassword: change_password,
+ROWS: Final[dict[type[Command[Any]], CommandRow]] = {
+    GetUser: CommandRow(get_user),
+    ListUsers: CommandRow(list_users),
+    CreateUser: CommandRow(create_user, is_slow=True, threads="passwords"),
+    DeleteUser: CommandRow(delete_user, is_slow=True),
+    UpdateUser: CommandRow(update_user, is_slow=True),
+    UpdatePermissions: CommandRow(update_permissions, is_slow=True),
+    ChangePassword: CommandRow(change_password, is_slow=True, threads="passwords"),
 }

@@ -1,7 +1,7 @@
-"""Import: the messages of a file into a log, each once, however often the import is broken off and begun again.
+"""Import: sends the messages of a file to a log, each once, however often the import is interrupted and continued.
 
-reading    the file's lines, with their places, and the messages in them
-place      how far an import has come, kept in FILE.progress
-topics     what the topics must be like that a file's messages go to
-importer   one run: chunk by chunk, each noted before it is sent
+reading    the file's lines, with their positions and messages
+progress   the progress of an import, saved in FILE.progress
+topics     the requirements of a file's messages on their topics
+importer   one run: chunk by chunk, each recorded before it is sent
 """

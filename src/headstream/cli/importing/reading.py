@@ -1,4 +1,4 @@
-"""Reading: the lines of a file, with their places, and the message or the fault in each."""
+"""Reads the lines of a file, with their positions, and the message or error of each."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from headstream.model.message import Message, checksum
 __all__ = ["Line", "read_lines"]
 
 _LINE_BYTES: Final = 128 << 20
-"""The longest line: a message of 64 MiB in base64, with room for its headers."""
+"""Maximum line length: a message of 64 MiB in base64, with room for its headers."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -23,9 +23,9 @@ class Line:
 
     Args:
         number: From 1.
-        byte_position: Where it begins.
-        raw: Its bytes, with its end.
-        message: The message in it, with a topic; None for a blank line and for a bad one.
+        byte_position: Position of its first byte.
+        raw: Its bytes, including the newline.
+        message: Its message, with a topic; None for a blank or bad line.
         fault: Why it is bad, or None.
     """
 
@@ -41,12 +41,12 @@ def read_lines(file: Path, byte_position: int, number: int, topic: str | None) -
 
     Args:
         file: JSON lines.
-        byte_position: Where the first line begins.
+        byte_position: Position of the first line.
         number: The first line's number.
-        topic: Where messages go whose lines name no topic.
+        topic: Topic of lines without one.
 
     Raises:
-        InvalidInputError: a line has no end in sight.
+        InvalidInputError: a line exceeds the maximum length.
         StorageError: the file cannot be read.
     """
     try:
@@ -69,10 +69,10 @@ def _decode(number: int, byte_position: int, raw: bytes, topic: str | None) -> L
         message = decode_line(raw)
         if message.topic is None:
             if topic is None:
-                raise InvalidInputError("the line names no topic", advice="Give one for such lines with --topic")
+                raise InvalidInputError("the line has no topic", advice="Give one for such lines with --topic")
             message = replace(message, topic=topic)
         if message.checksum is not None and message.checksum != checksum(message.payload or b""):
-            raise InvalidInputError("the payload is not the one that the line's checksum was made of")
+            raise InvalidInputError("the payload does not match the line's checksum")
         return Line(number, byte_position, raw, message)
     except HeadstreamError as error:
         return Line(number, byte_position, raw, fault=error)

@@ -1,1 +1,1 @@
-"""`headstream inspect`: what any bytes are, field by field, and where and why they break."""
+"""`headstream inspect`: explains any bytes, field by field, and where and why they are invalid."""

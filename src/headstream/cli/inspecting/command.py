@@ -20,15 +20,17 @@ _COLUMNS: Final = ("byte", "size", "field", "value")
 
 @click.command()
 @click.argument("files", nargs=-1, required=True, metavar="FILE|-", type=click.Path(exists=True, dir_okay=False, allow_dash=True))
-@click.option("--as", "name", type=click.Choice(list(FORMATS)), help="Read it as this, whatever it looks like.")
-@click.option("--limit", type=click.IntRange(1), default=20, show_default=True, help="Messages whose fields are printed.")
+@click.option("--as", "name", type=click.Choice(list(FORMATS)), help="Read it in this format, without detection.")
+@click.option(
+    "--limit", type=click.IntRange(1), default=20, show_default=True, help="Number of messages whose fields are printed."
+)
 @output_option
 def inspect(files: tuple[str, ...], name: str | None, limit: int, output: str) -> None:
-    """Explain any bytes in each FILE, or on standard input: which format, every field at its byte, where they break.
+    """Explain any bytes in each FILE, or on standard input: their format, every field with its position, and errors.
 
-    Known are Iggy's messages (with state and checksum, from before, as sent, in frames, the later generation), KIP-82,
-    Kafka's record batches, Qlik Replicate, Iggy's JSON, lines of export, and the files of our own log. The messages of
-    one Replicate task are explained together by `headstream replicate inspect`. Exit code 1 says that bytes are broken.
+    Known formats are Iggy's messages (with state and checksum, from before, as sent, in frames, the later generation),
+    KIP-82, Kafka's record batches, Qlik Replicate, Iggy's JSON, lines of export, and the files of Headstream's log. To explain
+    messages of one Replicate task together use `headstream replicate inspect`. Exit code 1 means that bytes are invalid.
 
     \b
     Examples:

@@ -1,8 +1,8 @@
-"""Fields: what stands at which byte of an input, noted as it is read.
+"""Fields: records the fields of an input and their positions while they are read.
 
-A walk reads an input from its beginning through a FieldReader. What it has read when it meets a DecodeError stays, so
-that broken bytes are explained as far as they go. Evidence is counted beside: a checksum or a magic that fits is proof of
-what the bytes are, where lengths alone could fit by chance.
+A walk reads an input from its beginning through a FieldReader. Fields read before a DecodeError are retained, so
+that invalid bytes are explained as far as possible. Evidence is counted too: a matching checksum or magic proves
+the format, whereas lengths alone can match by chance.
 """
 
 from __future__ import annotations
@@ -17,14 +17,14 @@ from headstream.codec.buffer import Reader
 from headstream.errors import DecodeError
 from headstream.model.header_values import HeaderValue
 
-__all__ = ["Field", "FieldReader", "Walk", "WalkEnd"]
+__all__ = ["FieldReader", "ShownField", "Walk", "WalkEnd"]
 
 _SHOWN: Final = 60
-"""Characters of bytes that are shown of a field."""
+"""Characters shown of a bytes field."""
 
 
-class Field(NamedTuple):
-    """One field: where it is, and what it says."""
+class ShownField(NamedTuple):
+    """One field: its position and value."""
 
     at: int
     size_bytes: int
@@ -33,18 +33,18 @@ class Field(NamedTuple):
 
 
 class FieldReader:
-    """Reads fields one after another and notes each.
+    """Reads fields in order and records each.
 
     Args:
         data: The input.
-        at: Where to begin.
+        at: The first byte to read.
         order: `<` little-endian, `>` big-endian.
-        limit: How many messages are noted; the rest is read all the same.
+        limit: Messages whose fields are recorded; the rest is only read.
     """
 
     def __init__(self, data: bytes, at: int = 0, order: str = "<", limit: int = 1000) -> None:
         self.data = data
-        self.fields: list[Field] = []
+        self.fields: list[ShownField] = []
         self.notes: list[str] = []
         self.evidence = 0
         self.count = 0
@@ -56,26 +56,26 @@ class FieldReader:
 
     @property
     def at(self) -> int:
-        """Where the next field begins."""
+        """Position of the next field."""
         return self._reader.at
 
     @property
     def remaining(self) -> int:
-        """Bytes that are left."""
+        """Number of bytes left."""
         return self._reader.remaining
 
     @property
     def is_full(self) -> bool:
-        """Whether the next message is beyond those that are noted."""
+        """Whether the limit of recorded messages is reached."""
         return self.count >= self._limit
 
     def skip(self, count: int, size_bytes: int) -> None:
-        """Pass over messages of which there is nothing to note."""
+        """Skip messages without recording fields."""
         self.count += count
         self._reader.at += size_bytes
 
     def begin(self, name: str) -> None:
-        """Begin the next message; its fields are named after it."""
+        """Begin the next message; its fields are prefixed with its name."""
         self._is_noting = self.count < self._limit
         self.prefix = f"{name} {self.count} "
         self.count += 1
@@ -86,17 +86,17 @@ class FieldReader:
         self._is_noting = True
 
     def note(self, at: int, size_bytes: int, name: str, value: object) -> None:
-        """Note a field that was read by other means."""
+        """Record a field that was read by other code."""
         if self._is_noting:
-            self.fields.append(Field(at, size_bytes, f"{self.prefix}{name}", str(value)))
+            self.fields.append(ShownField(at, size_bytes, f"{self.prefix}{name}", str(value)))
 
     def number(self, name: str, code: str, show: Callable[[Any], object] = str) -> Any:
         """Return a number.
 
         Args:
-            name: The field's.
-            code: As struct has it: B b H h I i Q q, or `16s` for 128 bits.
-            show: How its value is shown.
+            name: The field's name.
+            code: The struct code: B b H h I i Q q, or `16s` for 128 bits.
+            show: Formats its value.
         """
         layout = struct.Struct(self._order + code)
         at = self.at
@@ -107,7 +107,7 @@ class FieldReader:
         return value
 
     def bytes(self, name: str, size: int, show: Callable[[bytes], object] | None = None) -> bytes:
-        """Return so many bytes; a negative size is that of null where the dialect has one, and none are read."""
+        """Return so many bytes; a negative size is null if the dialect has it, and reads none."""
         at = self.at
         if size < -1:
             raise DecodeError(f"the length of {name} is {size}", at)
@@ -117,7 +117,7 @@ class FieldReader:
         return data
 
     def varint(self, name: str) -> int:
-        """Return a zig-zag number of variable length."""
+        """Return a zig-zag varint."""
         at, value, shift = self.at, 0, 0
         while True:
             byte = self._reader.pull_u8(name)
@@ -132,27 +132,27 @@ class FieldReader:
         return value
 
     def header(self, at: int, key: str, value: HeaderValue) -> None:
-        """Note a header that ends where the next field begins."""
+        """Record a header that ends before the next field."""
         self.note(at, self.at - at, "header", format_header(key, value))
 
     def skip_to(self, at: int) -> None:
-        """Go on at another place."""
+        """Continue at another position."""
         self._reader.at = min(at, self._reader.end)
 
 
 Walk = Callable[[FieldReader], None]
-"""Reads a whole input of one dialect; DecodeError where it is broken."""
+"""Reads a complete input of one dialect; DecodeError if it is invalid."""
 
 
 class WalkEnd(NamedTuple):
-    """What came of a walk."""
+    """The result of a walk."""
 
     reader: FieldReader
     fault: DecodeError | None
 
     @classmethod
     def of(cls, walk: Walk, reader: FieldReader) -> WalkEnd:
-        """Walk, and return what came of it."""
+        """Run a walk and return its result."""
         try:
             walk(reader)
         except DecodeError as error:

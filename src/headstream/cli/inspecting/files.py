@@ -1,4 +1,4 @@
-"""Files of a log, and documents: the index of a segment (segments/layout.py), JSON of Iggy's, lines of export."""
+"""Files of a log, and documents: the index of a segment (segments/layout.py), Iggy's JSON, lines of export."""
 
 from __future__ import annotations
 
@@ -19,14 +19,14 @@ INDEX_MAGIC = b"HSINDEX\0"
 
 
 def walk_index(reader: FieldReader) -> None:
-    """Walk over the index of a segment."""
+    """Read the index of a segment."""
     if not reader.data.startswith(INDEX_MAGIC):
-        raise DecodeError("no index: the magic is another", 0)
+        raise DecodeError("not an index: the magic differs", 0)
     reader.evidence += 1
     head = reader.bytes("header", INDEX_HEADER_BYTES, lambda data: "damaged")
     header = decode_header(head)
     if header is None:
-        raise DecodeError("the checksum of the index's head does not fit it", INDEX_HEADER_BYTES - 4)
+        raise DecodeError("the checksum of the index's header does not match", INDEX_HEADER_BYTES - 4)
     reader.fields[-1] = reader.fields[-1]._replace(
         value=f"version {header.version}, entries of {header.entry_size} bytes, base_offset {header.base_offset}"
     )
@@ -45,7 +45,7 @@ def walk_index(reader: FieldReader) -> None:
             continue
         if entry is None:
             reader.note(at, INDEX_ENTRY_BYTES, "", "damaged" if any(data) else "zeros")
-            reader.notes.append(f"the entry at byte {at} holds none: torn, altered, or of another file")
+            reader.notes.append(f"the entry at byte {at} is invalid: torn, altered, or of another file")
             continue
         reader.evidence += 1
         reader.note(
@@ -62,10 +62,10 @@ def walk_index(reader: FieldReader) -> None:
 
 
 def walk_json(reader: FieldReader) -> None:
-    """Walk over a document of Iggy's JSON transport."""
+    """Read a document of Iggy's JSON transport."""
     data = reader.data
     if b'"messages"' not in data:
-        raise DecodeError("no document with messages", 0)
+        raise DecodeError("not a document with messages", 0)
     if b'"partitioning"' in data:
         sent = json_transport.decode_sent(data)
         reader.note(0, len(data), "partitioning", sent.partitioning.kind.name.lower())
@@ -82,7 +82,7 @@ def walk_json(reader: FieldReader) -> None:
 
 
 def walk_lines(reader: FieldReader) -> None:
-    """Walk over lines of export."""
+    """Read lines of export."""
     if not reader.data.lstrip().startswith(b"{"):
         raise DecodeError("no JSON object in the first line", 0)
     at = 0
@@ -100,7 +100,7 @@ def walk_lines(reader: FieldReader) -> None:
 
 
 def walk_block(layout: HeaderLayout = BINARY) -> Walk:
-    """Return a walk over a header block by itself."""
+    """Return a walk over a header block."""
 
     def walk(reader: FieldReader) -> None:
         data = reader.data
@@ -122,7 +122,7 @@ def _note_message(reader: FieldReader, message: Message, at: int, size: int) -> 
         reader.note(at, size, "offset", message.offset)
         reader.note(at, size, "state", state_name(message.state))
         if not message.verify():
-            reader.notes.append(f"the checksum of the message at offset {message.offset} is not its payload's")
+            reader.notes.append(f"the checksum of the message at offset {message.offset} does not match its payload")
     if message.key is not None:
         reader.note(at, size, "key", describe_bytes(message.key))
     for key, value in message.headers.items():

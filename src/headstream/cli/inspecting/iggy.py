@@ -1,6 +1,6 @@
 """Iggy's binary formats: with state and checksum, before them, as sent, in frames, and the later generation.
 
-The first three are drawn in codec/binary.py. The generation after them (server 0.5.0 and later) has no state; little-endian:
+codec/binary.py describes the first three. The generation after them (server 0.5.0 and later) has no state; little-endian:
 
     message   checksum u64 | id u128 | offset u64 | timestamp u64 | origin_timestamp u64 | headers_length u32
               | payload_length u32 | [reserved u64, from server 0.7.0] | payload | headers
@@ -20,8 +20,8 @@ from typing import Final
 
 from headstream.cli.inspecting.fields import FieldReader, Walk
 from headstream.cli.output import format_time
-from headstream.codec.batch.payloads import find_wrong_payload
-from headstream.codec.batch.scan import find_states, scan
+from headstream.codec.batch.stored.scan import find_states, scan
+from headstream.codec.batch.to_columns.payloads import find_damaged_payload
 from headstream.errors import DecodeError, HeaderError
 from headstream.model.header_block import MAX_KEY_BYTES
 from headstream.model.header_values import HeaderValue
@@ -42,15 +42,15 @@ _SEND_MESSAGES: Final = 101
 _STATES: Final = frozenset(MessageState.__members__.values())
 _CHUNK_BYTES: Final = 1 << 20
 _TIMES: Final = range(10**15, 4 * 10**15)
-"""Microseconds of the years 2001 to 2096: what a timestamp plausibly is."""
+"""Plausible timestamps: microseconds of the years 2001 to 2096."""
 
 
 def walk_stored(reader: FieldReader) -> None:
-    """Walk over stored messages."""
-    _need_some(reader)
+    """Read stored messages."""
+    _require_message(reader)
     while reader.remaining:
         if reader.is_full:
-            _pass_over_sound(reader)
+            _skip_valid(reader)
             if not reader.remaining:
                 return
         reader.begin("message")
@@ -63,21 +63,23 @@ def walk_stored(reader: FieldReader) -> None:
         _walk_headers(reader, reader.number("headers_length", "I"))
         payload = reader.bytes("payload", reader.number("payload_length", "I"))
         if checksum == zlib.crc32(payload):
-            reader.evidence += bool(payload)  # zeros are the checksum of nothing, and prove nothing
+            reader.evidence += bool(payload)  # the checksum of an empty payload is 0, which proves nothing
         else:
-            reader.notes.append(f"the checksum at byte {at} is not the payload's, which is {zlib.crc32(payload):#010x}")
+            reader.notes.append(
+                f"the checksum at byte {at} does not match the payload, whose checksum is {zlib.crc32(payload):#010x}"
+            )
         if state not in _STATES:
-            reader.notes.append(f"the state at byte {at - 25} is none that is known: {state}")
+            reader.notes.append(f"the state at byte {at - 25} is unknown: {state}")
         reader.end()
 
 
-def _pass_over_sound(reader: FieldReader) -> None:
-    """Go on to the next message that there is something to say of; nothing is noted of those before it."""
+def _skip_valid(reader: FieldReader) -> None:
+    """Skip valid messages without recording them."""
     data = memoryview(reader.data)
     while reader.remaining:
         chunk = data[reader.at : reader.at + _CHUNK_BYTES]
         chunk = chunk[: scan(chunk).end]
-        wrong = find_wrong_payload(chunk)
+        wrong = find_damaged_payload(chunk)
         sound = chunk if wrong < 0 else chunk[:wrong]
         odd = [position for position, _, state in find_states(sound) if state not in _STATES]
         sound = sound[: odd[0]] if odd else sound
@@ -88,8 +90,8 @@ def _pass_over_sound(reader: FieldReader) -> None:
 
 
 def walk_first(reader: FieldReader) -> None:
-    """Walk over polled messages of before there were states."""
-    _need_some(reader)
+    """Read polled messages of the generation without states."""
+    _require_message(reader)
     while reader.remaining:
         reader.begin("message")
         reader.number("offset", "Q")
@@ -101,8 +103,8 @@ def walk_first(reader: FieldReader) -> None:
 
 
 def walk_sent(reader: FieldReader) -> None:
-    """Walk over messages as a client sends them."""
-    _need_some(reader)
+    """Read messages as a client sends them."""
+    _require_message(reader)
     while reader.remaining:
         reader.begin("message")
         reader.number("id", "16s", format_message_id)
@@ -116,17 +118,17 @@ def walk_sent(reader: FieldReader) -> None:
 
 
 def walk_later_56(reader: FieldReader) -> None:
-    """Walk over messages of the later generation with a header of 56 bytes."""
+    """Read messages of the later generation with a header of 56 bytes."""
     _walk_later(reader, reserved=False)
 
 
 def walk_later_64(reader: FieldReader) -> None:
-    """Walk over messages of the later generation with a header of 64 bytes."""
+    """Read messages of the later generation with a header of 64 bytes."""
     _walk_later(reader, reserved=True)
 
 
 def walk_response(reader: FieldReader) -> None:
-    """Walk over the reply to a poll."""
+    """Read the response to a poll."""
     at = reader.at
     if reader.number("status", "I"):
         raise DecodeError("a status other than 0: an error, without messages", at)
@@ -137,16 +139,16 @@ def walk_response(reader: FieldReader) -> None:
     count = reader.number("count", "I")
     _walk_one_of(reader, walk_stored, walk_later_56, walk_later_64)
     if reader.count != count:
-        raise DecodeError(f"{count} messages are announced, {reader.count} are there", at)
+        raise DecodeError(f"the count is {count}, but there are {reader.count} messages", at)
 
 
 def walk_request(reader: FieldReader) -> None:
-    """Walk over a request to send messages."""
+    """Read a request to send messages."""
     _frame_length(reader)
     at = reader.at
     if reader.number("code", "I") != _SEND_MESSAGES:
         raise DecodeError("a command other than 101, send messages", at)
-    if reader.data[at + 4 : at + 5] not in (b"\1", b"\2"):  # the later generation has the length of what follows here
+    if reader.data[at + 4 : at + 5] not in (b"\1", b"\2"):  # the later generation has a length here
         reader.number("metadata_length", "I")
         _walk_targets(reader)
         count = reader.number("count", "I")
@@ -167,12 +169,12 @@ def _frame_length(reader: FieldReader) -> None:
     at = reader.at
     length = reader.number("length", "I")
     if length != reader.remaining:
-        raise DecodeError("the frame is cut short or goes on", at, length, reader.remaining)
+        raise DecodeError("the frame is cut short or too long", at, length, reader.remaining)
     reader.evidence += 1
 
 
 def _walk_one_of(reader: FieldReader, *walks: Walk) -> None:
-    """Go on with the walk that goes to the end, or farthest."""
+    """Continue with the walk that reads to the end, or farthest."""
     best: tuple[int, Walk] | None = None
     for walk in walks:
         trial = FieldReader(reader.data, reader.at, limit=0)
@@ -190,7 +192,7 @@ def _walk_one_of(reader: FieldReader, *walks: Walk) -> None:
 
 
 def _walk_later(reader: FieldReader, *, reserved: bool) -> None:
-    _need_some(reader)
+    _require_message(reader)
     while reader.remaining:
         reader.begin("message")
         reader.number("checksum", "Q", lambda value: f"{value:#018x}")
@@ -213,13 +215,13 @@ def _count_time(reader: FieldReader, timestamp: int) -> None:
     reader.evidence += timestamp in _TIMES
 
 
-def _need_some(reader: FieldReader) -> None:
+def _require_message(reader: FieldReader) -> None:
     if not reader.remaining:
         raise DecodeError("no message", reader.at)
 
 
 def _walk_headers(reader: FieldReader, size: int, *, may_have_key_kinds: bool = False) -> None:
-    """Walk over a header block, by keys with a kind where those without one do not fit."""
+    """Read a header block; keys with a kind are tried if keys without one fail."""
     begin, end = reader.at, reader.at + size
     if size > reader.remaining:
         raise DecodeError("the headers are cut short", begin, size, reader.remaining)

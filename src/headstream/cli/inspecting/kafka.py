@@ -1,4 +1,4 @@
-"""Kafka's formats, big-endian: KIP-82 and the message sets before it (codec/kip82/message.py), and today's record batches:
+"""Kafka's formats, big-endian: KIP-82 and the older message sets (codec/kip82/message.py), and today's record batches:
 
     batch    base_offset i64 | length i32 | leader_epoch i32 | magic i8 = 2 | crc u32 | attributes i16 | last_offset_delta i32
              | base_timestamp i64 | max_timestamp i64 | producer_id i64 | producer_epoch i16 | base_sequence i32 | count i32
@@ -16,7 +16,7 @@ from typing import Final
 
 from headstream.cli.inspecting.fields import FieldReader
 from headstream.cli.output import format_time
-from headstream.codec.batch.scan import crc32c
+from headstream.codec.batch.stored.scan import crc32c
 from headstream.codec.kip82 import LENIENT, TypedHeaders, decode_message
 from headstream.codec.kip82.headers import STRICT
 from headstream.codec.kip82.sets import COMPRESSIONS, decompress
@@ -30,7 +30,7 @@ _HEADERS_BIT: Final = 0x10
 
 
 def walk_messages(reader: FieldReader) -> None:
-    """Walk over a message set of KIP-82 or of magic 0 and 1."""
+    """Read a message set of KIP-82 or of magic 0 and 1."""
     if not reader.remaining:
         raise DecodeError("no message", reader.at)
     while reader.remaining:
@@ -38,9 +38,9 @@ def walk_messages(reader: FieldReader) -> None:
         at = reader.at
         if reader.remaining < 12 or int.from_bytes(reader.data[at + 8 : at + 12], "big", signed=True) > reader.remaining - 12:
             if not at:
-                raise DecodeError("the head of a message is cut short", at, 12, reader.remaining)
+                raise DecodeError("the header of a message is cut short", at, 12, reader.remaining)
             reader.bytes("incomplete", reader.remaining)
-            reader.notes.append(f"the last message, at byte {at}, is cut off, as a fetch does")
+            reader.notes.append(f"the last message, at byte {at}, is truncated, which is normal for a fetch")
             return
         reader.number("offset", "q")
         size = reader.number("message_size", "i")
@@ -63,7 +63,7 @@ def _walk_message(reader: FieldReader, at: int) -> None:
     if crc == actual:
         reader.evidence += 1
     else:
-        reader.notes.append(f"the checksum at byte {at + 12} is not that of the bytes, which is {actual:#010x}")
+        reader.notes.append(f"the checksum at byte {at + 12} does not match the bytes, whose checksum is {actual:#010x}")
     magic = reader.number("magic", "b")
     if magic not in (0, 1, 2):
         raise DecodeError(f"magic {magic} is not 0, 1 or 2", at + 16)
@@ -94,7 +94,7 @@ def _walk_typed_headers(reader: FieldReader, size: int) -> None:
     except DecodeError as error:
         Headers.from_bytes(block, LENIENT, at=begin).items()
         layout = LENIENT
-        reader.notes.append(f"strictly the headers are broken: {error}")
+        reader.notes.append(f"by the strict rules the headers are invalid: {error}")
     headers = Headers.from_bytes(block, layout, at=begin)
     before = begin
     for place, (key, value) in zip(layout.split(block, begin), headers.items(), strict=True):
@@ -118,7 +118,7 @@ def _note_compressed(reader: FieldReader, compression: int, value: bytes) -> Non
 
 
 def walk_batches(reader: FieldReader) -> None:
-    """Walk over Kafka's record batches: a segment of its log, or the records of a fetch."""
+    """Read Kafka's record batches: a segment of its log, or the records of a fetch."""
     if not reader.remaining:
         raise DecodeError("no batch", reader.at)
     while reader.remaining:
@@ -128,7 +128,7 @@ def walk_batches(reader: FieldReader) -> None:
         length = reader.number("length", "i")
         if length > reader.remaining and at:
             reader.bytes("incomplete", reader.remaining)
-            reader.notes.append(f"the last batch, at byte {at}, is cut off, as a fetch does")
+            reader.notes.append(f"the last batch, at byte {at}, is truncated, which is normal for a fetch")
             return
         if not 49 <= length <= reader.remaining:
             raise DecodeError("a batch is cut short, or too small to be one", at + 8, length, reader.remaining)
@@ -141,7 +141,7 @@ def walk_batches(reader: FieldReader) -> None:
         if crc == actual:
             reader.evidence += 1
         else:
-            reader.notes.append(f"the checksum at byte {at + 17} is not that of the batch, which is {actual:#010x}")
+            reader.notes.append(f"the checksum at byte {at + 17} does not match the batch, whose checksum is {actual:#010x}")
         attributes = reader.number("attributes", "h", lambda value: f"{value & 0xFFFF:#06x}")
         reader.number("last_offset_delta", "i")
         reader.number("base_timestamp", "q", lambda value: format_time(value * 1000))

@@ -1,7 +1,7 @@
-"""Recognition: which dialect some bytes are.
+"""Detects the dialect of bytes.
 
-Every walk is tried. One that reads all of the input with proof (a checksum, a magic) wins over one that reads it all by
-its lengths alone, and that over one that breaks; among those that break, the one with more proof, then the one that comes
+Every walk is tried. One that reads all of the input with proof (a checksum, a magic) ranks above one that reads it all by
+its lengths alone, and that above one that fails; among those that fail, the one with more proof, then the one that reads
 farther.
 """
 
@@ -24,18 +24,18 @@ from headstream.cli.inspecting.iggy import (
 )
 from headstream.cli.inspecting.kafka import walk_batches, walk_messages
 from headstream.codec.kip82 import LENIENT
-from headstream.codec.replicate.envelope import MAGIC
 from headstream.errors import DecodeError
+from headstream.replicate.codec.envelope import MAGIC
 
 __all__ = ["FORMATS", "Format", "Recognized", "read_as", "recognize"]
 
 
 class Format(NamedTuple):
-    """One format that is recognised.
+    """One known format.
 
     Args:
-        title: What it is, for people.
-        walk: Reads it.
+        title: Its description.
+        walk: Its reader.
         order: `<` or `>`.
     """
 
@@ -45,13 +45,13 @@ class Format(NamedTuple):
 
 
 class Recognized(NamedTuple):
-    """What some bytes are.
+    """The detected format of bytes.
 
     Args:
         dialect: The name in FORMATS, or `unknown`.
-        title: What that is, for people.
-        reader: What was read.
-        fault: Where and why they break, or None.
+        title: The description of the format.
+        reader: The recorded fields.
+        fault: Where and why the bytes are invalid, or None.
     """
 
     dialect: str
@@ -76,36 +76,36 @@ def _walk_replicate(reader: FieldReader) -> None:
 
 
 FORMATS: Final[Mapping[str, Format]] = {
-    "index": Format("the index of one of our segments", walk_index),
+    "index": Format("the index of one of Headstream's segments", walk_index),
     "replicate": Format("a Qlik Replicate message", _walk_replicate),
     "kip82": Format("messages of KIP-82, or of Kafka's magic 0 or 1", walk_messages, ">"),
     "kafka": Format("Kafka's record batches (magic 2)", walk_batches, ">"),
-    "binary": Format("Iggy's messages with state and checksum, as one of our segments has them", walk_stored),
+    "binary": Format("Iggy's messages with state and checksum, as in Headstream's segments", walk_stored),
     "iggy-response": Format("the reply of an Iggy server to a poll", walk_response),
     "iggy-request": Format("a request to an Iggy server to send messages", walk_request),
     "iggy-56": Format("messages of Iggy's later generation, with a header of 56 bytes (server 0.5, 0.6)", walk_later_56),
     "iggy-64": Format("messages of Iggy's later generation, with a header of 64 bytes (server 0.7)", walk_later_64),
     "json": Format("Iggy's JSON transport", walk_json),
     "lines": Format("lines of headstream export", walk_lines),
-    "binary-first": Format("Iggy's messages from before there were states", walk_first),
+    "binary-first": Format("Iggy's messages of the generation without states", walk_first),
     "binary-sent": Format("Iggy's messages as a client sends them", walk_sent),
     "headers": Format("a header block of Iggy's binary transport", walk_block()),
     "kip82-headers": Format("a header block of KIP-82", walk_block(LENIENT), ">"),
 }
-"""Name -> format; where two fit equally well, the earlier one is taken."""
+"""Name -> format; of two that fit equally well, the earlier one is chosen."""
 
 _BY_BEGINNING: Final = ((INDEX_MAGIC, "index"), (MAGIC, "replicate"))
 _PROBED_BYTES: Final = 1 << 20
-"""Recognition looks at so much of the input; the format that it finds is then read to its end."""
+"""Bytes of the input used for detection; the detected format is then read to its end."""
 
 
 def read_as(name: str, data: bytes, limit: int = 1000) -> Recognized:
-    """Return what some bytes are when they are read as one format.
+    """Read bytes in one format.
 
     Args:
         name: One of FORMATS.
-        data: All of them.
-        limit: How many messages are noted.
+        data: The complete input.
+        limit: Messages whose fields are recorded.
     """
     found = FORMATS[name]
     end = WalkEnd.of(found.walk, FieldReader(data, 0, found.order, limit))
@@ -113,11 +113,11 @@ def read_as(name: str, data: bytes, limit: int = 1000) -> Recognized:
 
 
 def recognize(data: bytes, limit: int = 1000) -> Recognized:
-    """Return what some bytes are.
+    """Detect the format of bytes and read them.
 
     Args:
-        data: All of them.
-        limit: How many messages are noted.
+        data: The complete input.
+        limit: Messages whose fields are recorded.
     """
     for beginning, name in _BY_BEGINNING:
         if data.startswith(beginning):
@@ -129,12 +129,12 @@ def recognize(data: bytes, limit: int = 1000) -> Recognized:
         return found
     unknown = FieldReader(data)
     if data:
-        unknown.notes.append(f"what comes nearest is {found.title}, which breaks: {found.fault}; --as {best} shows how")
-    return Recognized("unknown", "none of the formats that are known", unknown, DecodeError("not recognised", 0))
+        unknown.notes.append(f"the nearest format is {found.title}, which fails: {found.fault}; --as {best} shows how")
+    return Recognized("unknown", "none of the known formats", unknown, DecodeError("not recognised", 0))
 
 
 def _rank(tried: Recognized, is_cut: bool) -> tuple[bool, int, int]:
-    """Return how well a format fits: read to the end, proof, bytes read before it broke."""
+    """Return a format's rank: read to the end, proof, bytes read before the failure."""
     is_whole = tried.fault is None or (is_cut and tried.reader.evidence > 0)
     proof = tried.reader.evidence
     return (is_whole and proof > 0, proof, tried.reader.at) if not is_whole or proof else (False, 0, tried.reader.at + 1)

@@ -1,10 +1,11 @@
-"""Where a server is, who asks, and how: what a URL, the environment and connect()'s options say."""
+"""The server's URL: address, credentials and options, from the URL, the environment and connect()'s options."""
 
 from __future__ import annotations
 
 import os
 from collections.abc import Mapping
 from dataclasses import dataclass, field, fields, replace
+from datetime import timedelta
 from typing import Any, Final
 from urllib.parse import SplitResult, parse_qsl, unquote
 
@@ -15,17 +16,17 @@ __all__ = [
     "SCHEMES",
     "TOKEN_VARIABLE",
     "USERNAME_VARIABLE",
-    "Address",
     "RemoteOptions",
-    "mend_slashes",
+    "ServerUrl",
     "parse_address",
+    "restore_slashes",
 ]
 
 USERNAME_VARIABLE: Final = "HEADSTREAM_USERNAME"
 PASSWORD_VARIABLE: Final = "HEADSTREAM_PASSWORD"
 TOKEN_VARIABLE: Final = "HEADSTREAM_TOKEN"
 SCHEMES: Final = {"headstream": 8090, "http": 80, "https": 443, "quic": 8080}
-"""What a server is asked by -> the port where none is given."""
+"""Scheme -> default port."""
 
 _LONGEST_MS: Final = 3_600_000
 _ESCAPES: Final = "In a password write ? as %3F, # as %23 and @ as %40"
@@ -33,19 +34,19 @@ _ESCAPES: Final = "In a password write ? as %3F, # as %23 and @ as %40"
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class RemoteOptions:
-    """How a server is talked to.
+    """Options of the connection to a server.
 
     Args:
         tls: Whether headstream:// is encrypted; https:// and quic:// always are.
-        tls_verify: Whether the server's certificate is checked; without it anybody on the way can read and change everything.
-        tls_ca_file: A file with the certificates that are trusted, PEM; None is those of the system.
-        tls_domain: The name that the server's certificate is of, where it is not the host.
-        connect_timeout_ms: How long a connection may take to make.
-        timeout_ms: How long an answer may take.
-        retry_timeout_ms: For how long a broken connection is made again, and what may be repeated is; 0 does not.
+        tls_verify: Whether the server's certificate is checked; without it others on the network can read and change all data.
+        tls_ca_file: A file of trusted certificates, PEM; None uses the system's.
+        tls_domain: The name in the server's certificate if it is not the host.
+        connect_timeout_ms: Timeout of opening a connection.
+        timeout_ms: Timeout of a response.
+        retry_timeout_ms: How long broken connections are reopened and idempotent commands retried; 0 disables retries.
 
     Raises:
-        InvalidOptionError: one is out of range, or they contradict each other.
+        InvalidOptionError: an option is out of range, or options contradict each other.
     """
 
     tls: bool = False
@@ -62,22 +63,27 @@ class RemoteOptions:
                 raise InvalidOptionError(f"{name} is {getattr(self, name)!r}", advice="Use True or False")
         for name, least in (("connect_timeout_ms", 1), ("timeout_ms", 1), ("retry_timeout_ms", 0)):
             value = getattr(self, name)
+            if isinstance(value, timedelta):
+                value = value / timedelta(milliseconds=1)
+                object.__setattr__(self, name, value)
             if not isinstance(value, (int, float)) or not least <= value <= _LONGEST_MS:
-                raise InvalidOptionError(f"{name} is {value!r}", advice=f"Use {least} to {_LONGEST_MS}, milliseconds")
+                raise InvalidOptionError(
+                    f"{name} is {value!r}", advice=f"Use {least} to {_LONGEST_MS}, milliseconds, or a timedelta"
+                )
 
 
 @dataclass(frozen=True, slots=True)
-class Address:
-    """Where a server is, who asks, and how.
+class ServerUrl:
+    """A server's address, the client's credentials and options.
 
     Args:
         scheme: `headstream`, `http`, `https` or `quic`.
         host: A name or an address.
         port: 1 to 65535.
-        username: Who logs in, or None where a token does.
-        password: With which password.
+        username: The user, or None if a token is used.
+        password: The user's password.
         token: A personal access token, or None.
-        options: How it is talked to.
+        options: Options of the connection.
     """
 
     scheme: str
@@ -90,21 +96,21 @@ class Address:
 
     @property
     def place(self) -> str:
-        """What errors call it: no credentials."""
+        """The server's name in errors, without credentials."""
         host = f"[{self.host}]" if ":" in self.host else self.host
         return f"{self.scheme}://{host}:{self.port}"
 
     @property
     def who(self) -> str:
-        """What errors call who logs in."""
+        """The client's name in errors."""
         return "a token" if self.username is None else f"user {self.username!r}"
 
 
-def parse_address(parts: SplitResult, given: Mapping[str, Any], environment: Mapping[str, str] = os.environ) -> Address:
-    """Return what a URL says, completed by the environment.
+def parse_address(parts: SplitResult, given: Mapping[str, Any], environment: Mapping[str, str] = os.environ) -> ServerUrl:
+    """Parse a URL; missing parts come from the environment.
 
     Credentials are `user:password@` in the URL, `:token@` for a personal access token, else HEADSTREAM_USERNAME and
-    HEADSTREAM_PASSWORD, else HEADSTREAM_TOKEN. Options stand in the URL's query, or are given; what is given counts.
+    HEADSTREAM_PASSWORD, else HEADSTREAM_TOKEN. Options are in the URL's query or in `given`, which has priority.
 
     Args:
         parts: Of a URL of one of SCHEMES.
@@ -112,20 +118,20 @@ def parse_address(parts: SplitResult, given: Mapping[str, Any], environment: Map
         environment: Variables by name.
 
     Raises:
-        InvalidUrlError: the URL names no host, or no credentials can be found; it repeats none.
+        InvalidUrlError: the URL has no host, or no credentials can be found; the error contains none.
         InvalidOptionError: an option is unknown or out of range.
     """
-    parts = mend_slashes(parts)
+    parts = restore_slashes(parts)
     try:
         host, port = parts.hostname, parts.port or SCHEMES[parts.scheme]
-    except ValueError:  # what stands there may be a piece of a password: it is not repeated
+    except ValueError:  # the text can be a part of a password: errors do not contain it
         raise InvalidUrlError("the port cannot be used", advice=f"Use 1 to 65535. {_ESCAPES}") from None
     if not host:
         raise InvalidUrlError("no host is named", advice=f"Write {parts.scheme}://user:password@host:{port}")
     if parts.path.strip("/") or parts.fragment:
         raise InvalidUrlError("a server's URL has no path", advice=f"Name topics in the calls, as in shop/orders. {_ESCAPES}")
     options = _read_options(parts, given)
-    address = Address(parts.scheme, unquote(host), port, options=options)
+    address = ServerUrl(parts.scheme, unquote(host), port, options=options)
     username, password = unquote(parts.username or ""), unquote(parts.password or "")
     if password and not username:
         return replace(address, token=password)
@@ -138,28 +144,28 @@ def parse_address(parts: SplitResult, given: Mapping[str, Any], environment: Map
         return replace(address, token=token)
     example = address.place.replace("://", "://user:password@")
     raise InvalidUrlError(
-        "no password is given" if username else "nobody is named who logs in",
+        "no password is given" if username else "the user name is missing",
         where=address.place,
         advice=f"Write {example}, or set {USERNAME_VARIABLE} and {PASSWORD_VARIABLE}",
     )
 
 
-def mend_slashes(parts: SplitResult) -> SplitResult:
-    """Return the parts of a URL whose password has a slash, which then is not where its path begins: a server's has none."""
-    if "@" not in parts.path:  # of one before the slash, too, only the last one ends the password
+def restore_slashes(parts: SplitResult) -> SplitResult:
+    """Parse a URL whose password contains a slash; a server's URL has no path."""
+    if "@" not in parts.path:  # the last @ ends the password
         return parts
     return parts._replace(netloc=(parts.netloc + parts.path).replace("/", "%2F"), path="")
 
 
 def _read_options(parts: SplitResult, given: Mapping[str, Any]) -> RemoteOptions:
-    said: dict[str, Any] = {}
+    parsed: dict[str, Any] = {}
     kinds = {option.name: option.type for option in fields(RemoteOptions)}
     for name, text in parse_qsl(parts.query, keep_blank_values=True):
         if name not in kinds:
             what = "a server's URL has no such option" if "@" in name + text else f"a server's URL has no option {name!r}"
             raise InvalidOptionError(what, advice=f"There is {', '.join(kinds)}")
-        said[name] = _read_option(name, text, str(kinds[name]))
-    options = RemoteOptions(**(said | dict(given)))
+        parsed[name] = _read_option(name, text, str(kinds[name]))
+    options = RemoteOptions(**(parsed | dict(given)))
     if parts.scheme in ("https", "quic"):
         options = replace(options, tls=True)
     elif parts.scheme == "http" and options.tls:

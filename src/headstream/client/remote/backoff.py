@@ -1,4 +1,4 @@
-"""When to try again: waits that double, each shortened at random so that many clients do not come at once. Pure."""
+"""Retry delays that double, with jitter so that clients do not retry in step. Pure."""
 
 from __future__ import annotations
 
@@ -12,12 +12,12 @@ _LONGEST_S: Final = 2.0
 
 
 class Backoff:
-    """The waits after one failure, and the next ones.
+    """The delays before the retries of one failed call.
 
     Args:
-        limit_s: For how long in all to try, from the first failure on.
+        limit_s: Total time of all attempts, from the first failure on.
         random: Returns a number from 0 to 1.
-        until_s: Until when to try instead, seconds of the clock that next_wait() is told; None counts from the first failure.
+        until_s: End of all attempts instead, seconds of the clock of next_wait(); None counts from the first failure.
     """
 
     def __init__(self, limit_s: float, random: Callable[[], float], *, until_s: float | None = None) -> None:
@@ -27,10 +27,10 @@ class Backoff:
         self._next_s = _FIRST_S
 
     def next_wait(self, now_s: float) -> float | None:
-        """Return how long to wait before the next attempt, None where there is to be none.
+        """Return the delay before the next attempt, or None if there is no time for one.
 
         Args:
-            now_s: The time of the failure, seconds of a clock that never goes back.
+            now_s: The time of the failure, seconds of a monotonic clock.
         """
         if self._until_s is None:
             self._until_s = now_s + self._limit_s

@@ -1,7 +1,7 @@
-"""Caller: commands over a pool of connections, so that a wait, a send and a question do not wait for each other.
+"""Caller: commands over a pool of connections, so that a wait, a send and a query do not block each other.
 
-A connection that broke is made again with back-off. What was asked over it is asked again where doing it twice is doing
-it once; else the error says that nobody knows whether it was done.
+A broken connection is reopened with backoff. Its pending command is retried if it is idempotent; otherwise the error
+states that its outcome is unknown.
 """
 
 from __future__ import annotations
@@ -13,11 +13,13 @@ import time
 from collections.abc import Callable
 from typing import Any, Final, Generic, TypeVar
 
-from headstream.client.remote.address import Address
+from headstream.client.remote.address import ServerUrl
 from headstream.client.remote.backoff import Backoff
-from headstream.client.remote.connection import Connection, Connector
-from headstream.errors import ClosedError, HeadstreamError, OutcomeUnknownError, ServerError, ServerUnreachableError
+from headstream.client.remote.connection import Connection, Connector, lost
+from headstream.errors import ClosedError, DecodeError, HeadstreamError, OutcomeUnknownError, ServerError, ServerUnreachableError
+from headstream.model.identifiers import parse_number
 from headstream.wire.codes import Code
+from headstream.wire.extensions.filters import FilterMessages
 from headstream.wire.extensions.messages import FetchMessages
 from headstream.wire.extensions.topics import CreateOpenTopic, GetIdentity
 from headstream.wire.records import Command
@@ -27,10 +29,10 @@ __all__ = ["Caller", "Pending"]
 
 _R = TypeVar("_R")
 _MOST_IDLE: Final = 8
-"""Connections that nobody uses now, at most."""
+"""Maximum idle connections."""
 
 _SOON_MS: Final = 1000
-"""For so long is waited for a reply that nobody wants any more; then the connection is given up too."""
+"""How long to wait for the reply to a cancelled command before its connection is closed."""
 
 _ONCE_ONLY: Final = frozenset(
     {
@@ -52,27 +54,27 @@ _ONCE_ONLY: Final = frozenset(
         Code.DELETE_TOKEN,
     }
 )
-"""Commands that do something else when they are done twice, or are refused the second time."""
+"""Commands that are not idempotent: a repeat has another effect or is rejected."""
 
 _LEAST_S: Final = 0.1
-"""So long an answer is waited for, however little time is left."""
+"""Minimum timeout of a response, however little time is left."""
 
 _KEEPS_DOUBT: Final = _ONCE_ONLY | {Code.APPEND_NUMBERED}
-"""Commands of which it matters whether they were done, though some of them may be done twice."""
+"""Commands whose outcome matters to the caller, though some are idempotent."""
 
 _FORGOTTEN: Final = (Status.STALE_CLIENT, Status.UNAUTHENTICATED)
-"""The server does not know the connection any more, and has done nothing: another one serves."""
+"""The server has forgotten the connection and executed nothing: another connection works."""
 
 
 class Caller:
-    """Commands to one server; any thread.
+    """Sends commands to one server; thread-safe.
 
     Args:
-        address: The server, and who asks.
-        connector: Makes connections to it.
+        address: The server and the credentials.
+        connector: Opens connections to it.
     """
 
-    def __init__(self, address: Address, connector: Connector) -> None:
+    def __init__(self, address: ServerUrl, connector: Connector) -> None:
         self.address = address
         self._connector = connector
         self._lock = threading.Lock()
@@ -84,12 +86,12 @@ class Caller:
         self._process = os.getpid()
 
     def open(self) -> None:
-        """Connect, if that has not happened yet, and see that the server is one of ours.
+        """Connect, unless connected, and check that the server knows Headstream's extensions.
 
         Raises:
-            ServerUnreachableError: it cannot be reached.
+            ServerUnreachableError: the server cannot be reached.
             AuthenticationError: the credentials are wrong.
-            ServerError: it does not speak Headstream's own commands.
+            ServerError: it does not know the extensions.
         """
         if self._was_connected:
             return
@@ -100,13 +102,18 @@ class Caller:
             connection.close()
             if isinstance(error, ServerError) and error.status in (Status.INVALID_COMMAND, None):
                 raise ServerError(
-                    "the server does not know Headstream's own commands",
+                    "the server does not support Headstream's own commands",
                     where=self.address.place,
                     advice="It may be a plain Iggy server: use a client of its own, or start `headstream server`",
                 ) from None
             raise
         self._was_connected = True
         self.give(connection)
+
+    def can_say(self, named: str | int) -> bool:
+        """Return whether the protocol can express a name: over HTTP a numeric name means the id."""
+        is_http = self.address.scheme in ("http", "https")
+        return isinstance(named, int) or parse_number(named) is None or not is_http
 
     def call(
         self,
@@ -115,27 +122,28 @@ class Caller:
         wait_ms: float = 0,
         may_repeat: Callable[[], bool] | None = None,
         is_patient: bool = True,
-        patience_s: float | None = None,
+        retry_timeout_s: float | None = None,
+        on_lost: Callable[[], None] | None = None,
     ) -> _R:
         """Return the reply to a command.
 
         Args:
-            command: What is asked.
-            wait_ms: How much longer than usual the answer may take.
-            may_repeat: Says, of a command that is not to be done twice, whether it may be repeated nevertheless.
-            is_patient: Whether a connection that broke is made again for as long as the options say, or not at all.
-            patience_s: For how long in all to try, seconds, instead of what the options say; the last answer, too, has to come
-                within it.
+            command: The command.
+            wait_ms: Extra time for the response, milliseconds.
+            may_repeat: Returns whether this command can be repeated although it is not idempotent.
+            is_patient: Whether to reopen a broken connection for as long as the options allow, or not at all.
+            retry_timeout_s: Total time of all attempts, including the last response, seconds; replaces the options' value.
+            on_lost: Called after an attempt without a response; the server can still execute it later.
 
         Raises:
             ClosedError: the caller is closed.
-            ServerUnreachableError: the server cannot be reached, nothing has been done.
-            OutcomeUnknownError: the connection broke, and the command may not be repeated, or could not be.
-            HeadstreamError: what the server says is wrong.
+            ServerUnreachableError: the server cannot be reached; nothing was executed.
+            OutcomeUnknownError: the connection broke, and the command is not idempotent or its retries failed.
+            HeadstreamError: the server's error.
         """
         self._interrupted.discard(threading.get_ident())
         doubt: OutcomeUnknownError | None = None
-        until_s = None if patience_s is None else time.monotonic() + patience_s
+        until_s = None if retry_timeout_s is None else time.monotonic() + retry_timeout_s
         backoff = Backoff(self.address.options.retry_timeout_ms / 1000 if is_patient else 0, random.random, until_s=until_s)
         while True:
             self.open()
@@ -143,6 +151,8 @@ class Caller:
                 connection = self._take()
                 return self._ask_over(connection, command, self._shortened(wait_ms, until_s))
             except OutcomeUnknownError as error:
+                if on_lost is not None:
+                    on_lost()
                 if not (_may_repeat(command) or (may_repeat is not None and may_repeat())):
                     raise
                 doubt = error if command.code in _KEEPS_DOUBT else None
@@ -156,17 +166,17 @@ class Caller:
                 raise doubt from error
 
     def _shortened(self, wait_ms: float, until_s: float | None) -> float:
-        """Return how much longer or shorter than usual an answer may take, where there is an end to all trying."""
+        """Return the adjustment of the response timeout if the total time is limited, seconds."""
         if until_s is None:
             return wait_ms
         left_ms = max(_LEAST_S, until_s - time.monotonic()) * 1000
         return min(wait_ms, left_ms - self.address.options.timeout_ms)
 
     def begin(self, command: Command[_R]) -> Pending[_R]:
-        """Send a command whose reply is looked at later; it must be one that may be repeated.
+        """Send an idempotent command and return without its reply.
 
         Raises:
-            HeadstreamError: it could not be sent; nothing is waited for then.
+            HeadstreamError: it could not be sent; no reply is pending.
         """
         self.open()
         connection = self._take()
@@ -186,12 +196,15 @@ class Caller:
             connection.close()
             raise
         except HeadstreamError as error:
+            if isinstance(error, DecodeError) and error.status is None and command.code in _KEEPS_DOUBT:
+                connection.close()  # an unreadable response leaves the outcome unknown
+                raise lost(self.address, f"invalid response ({error})") from error
             if error.status in _FORGOTTEN:
                 connection.close()
                 raise ServerUnreachableError(error.what, where=self.address.place, advice=error.advice) from error
             self.give(connection)
             raise
-        except BaseException:  # an interrupt: the answer is still on its way
+        except BaseException:  # an interrupt: the response is still pending
             connection.close()
             raise
         self.give(connection)
@@ -205,7 +218,7 @@ class Caller:
             raise self._closed()
 
     def _take(self) -> Connection:
-        """Return a connection that nobody else uses."""
+        """Return an unused connection."""
         while True:
             with self._lock:
                 self._check_open()
@@ -218,12 +231,12 @@ class Caller:
             connection.close()
 
     def use(self, connection: Connection) -> None:
-        """Take note that this thread uses a connection from now on, until it gives it back or takes another."""
+        """Record the connection that this thread uses, until it returns it or takes another one."""
         with self._lock:
             self._used[threading.get_ident()] = connection
 
     def interrupt(self, thread: int) -> None:
-        """Have the call end soon that a thread is in, as if its connection had broken; it is not repeated.
+        """Interrupt a thread's current call as if its connection had broken; it is not retried.
 
         Args:
             thread: As threading.get_ident() numbers it.
@@ -235,7 +248,7 @@ class Caller:
                 connection.interrupt()
 
     def give(self, connection: Connection) -> None:
-        """Take a connection back that has nothing on its way."""
+        """Return an idle connection to the pool."""
         with self._lock:
             self._used.pop(threading.get_ident(), None)
             if not self._closing.is_set() and len(self._idle) < _MOST_IDLE:
@@ -246,7 +259,7 @@ class Caller:
     def _check_open(self) -> None:
         if self._closing.is_set():
             raise self._closed()
-        if self._process != os.getpid():  # the parent's connections are not this child's to speak over
+        if self._process != os.getpid():  # after a fork: the parent's connections must not be used by the child
             self._process = os.getpid()
             idle, self._idle = self._idle, []
             for connection in idle:
@@ -256,7 +269,7 @@ class Caller:
         return ClosedError("the log is closed", where=self.address.place, advice="Connect again")
 
     def close(self) -> None:
-        """Close all connections, those in use as soon as they are not; closing twice is fine."""
+        """Close all connections, those in use after their call; a second call does nothing."""
         self._closing.set()
         with self._lock:
             idle, self._idle = self._idle, []
@@ -265,10 +278,10 @@ class Caller:
 
 
 class Pending(Generic[_R]):
-    """A reply that is on its way.
+    """A pending reply.
 
     Args:
-        caller: Who the connection belongs to.
+        caller: The owner of the connection.
         connection: The command was sent over it.
         command: The command.
     """
@@ -283,10 +296,10 @@ class Pending(Generic[_R]):
             self._connection.close()
 
     def result(self) -> _R:
-        """Return the reply; where the connection broke, the command is asked again. Once only."""
+        """Return the reply; if the connection broke, the command is sent again. Once only."""
         connection, self._connection = self._connection, None
         if connection is None:
-            raise ClosedError("the reply has been given up", advice="Ask again")
+            raise ClosedError("the request was cancelled", advice="Ask again")
         self._caller.use(connection)
         try:
             reply = connection.receive(self._command)
@@ -302,7 +315,7 @@ class Pending(Generic[_R]):
         return reply
 
     def cancel(self) -> None:
-        """Give the reply up; if it comes soon it is read, so that the connection can be used again. Giving up twice is fine."""
+        """Cancel; a reply that arrives soon is read, so that the connection can be reused. Idempotent."""
         connection, self._connection = self._connection, None
         if connection is None:
             return
@@ -325,9 +338,9 @@ def _ask(connection: Connection, command: Command[_R], wait_ms: float = 0) -> _R
 
 
 def _may_repeat(command: Command[Any]) -> bool:
-    """Return whether doing a command twice is doing it once."""
+    """Return whether a command is idempotent."""
     if isinstance(command, CreateOpenTopic):
         return command.if_not_exists
-    if isinstance(command, FetchMessages):
-        return not command.auto_commit  # what was committed and lost on its way would not come again
+    if isinstance(command, (FetchMessages, FilterMessages)):
+        return not command.auto_commit  # messages committed by a lost response would not be delivered again
     return command.code not in _ONCE_ONLY

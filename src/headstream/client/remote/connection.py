@@ -1,4 +1,4 @@
-"""What a connection to a server is: one command at a time, its reply to be received before the next is sent."""
+"""The interface of connections to a server: one command at a time; its reply must be received before the next is sent."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from collections.abc import Callable
 from contextlib import suppress
 from typing import Any, Final, Protocol, TypeVar
 
-from headstream.client.remote.address import Address
+from headstream.client.remote.address import ServerUrl
 from headstream.errors import (
     AuthenticationError,
     HeadstreamError,
@@ -37,7 +37,7 @@ __all__ = [
 
 _R = TypeVar("_R")
 _TLS_PROBE_S: Final = 2.0
-"""How long a handshake may take that only makes an error's text better."""
+"""Timeout of a handshake that only improves the text of an error."""
 
 
 class Connection(Protocol):
@@ -45,62 +45,62 @@ class Connection(Protocol):
 
     @property
     def is_usable(self) -> bool:
-        """Whether it is still open, as far as can be seen without asking."""
+        """Whether the socket is still open, without sending a request."""
 
     def send(self, command: Command[Any], wait_ms: float = 0) -> None:
         """Send a command.
 
         Args:
-            command: What is asked.
-            wait_ms: How much longer than usual the answer may take.
+            command: The command.
+            wait_ms: Extra time for the response, milliseconds.
 
         Raises:
-            InvalidInputError: the protocol cannot say it; nothing was sent.
+            InvalidInputError: the protocol cannot express it; nothing was sent.
             OutcomeUnknownError: the connection broke.
         """
 
     def has_reply(self, wait_ms: int) -> bool:
-        """Return whether a reply begins to come within so many milliseconds."""
+        """Return whether a reply begins to arrive within this many milliseconds."""
 
     def receive(self, command: Command[_R]) -> _R:
-        """Return the reply to the command that was sent.
+        """Return the reply to the sent command.
 
         Raises:
-            OutcomeUnknownError: the connection broke, or the answer takes too long: it is not to be used again.
-            HeadstreamError: what the server says is wrong.
+            OutcomeUnknownError: the connection broke or timed out; it cannot be used again.
+            HeadstreamError: the server's error.
         """
 
     def interrupt(self) -> None:
-        """Break it, from another thread than the one that uses it."""
+        """Break the connection from another thread than its user's."""
 
     def close(self) -> None:
-        """End it, whatever is on its way."""
+        """Close the connection, even with a pending reply."""
 
 
 class Connector(Protocol):
-    """Makes connections to one server."""
+    """Opens connections to one server."""
 
     def connect(self, begin: Callable[[Connection], None]) -> Connection:
-        """Return a connection that is logged in.
+        """Return a logged-in connection.
 
         Args:
-            begin: Called with it before anything is said.
+            begin: Called with the connection before the first command.
 
         Raises:
-            ServerUnreachableError: there is none to be had.
+            ServerUnreachableError: no connection can be opened.
             AuthenticationError: the credentials are wrong.
         """
 
 
-def login_of(address: Address) -> Command[LoggedIn]:
-    """Return the command by which who is named logs in, as a client that knows Headstream's own commands."""
+def login_of(address: ServerUrl) -> Command[LoggedIn]:
+    """Return the login command of an address, for a client that knows extensions."""
     if address.token is not None:
         return LoginWithToken(address.token, __version__, EXTENSION_CONTEXT)
     return Login(address.username or "", address.password, __version__, EXTENSION_CONTEXT)
 
 
-def unreachable(address: Address, error: Exception) -> ServerUnreachableError:
-    """Return the error for a connection that cannot be made."""
+def unreachable(address: ServerUrl, error: Exception) -> ServerUnreachableError:
+    """Return the error for a connection that cannot be opened."""
     advice = "See that it runs there, and that the URL is right"
     if isinstance(error, TimeoutError):
         reason = f"no answer within {address.options.connect_timeout_ms} ms"
@@ -121,12 +121,12 @@ def unreachable(address: Address, error: Exception) -> ServerUnreachableError:
 
 
 def _is_refusal_of_plain_bytes(error: Exception) -> bool:
-    """Return whether a server that expects TLS may have ended a connection like that: closed, reset, or by an alert."""
+    """Return whether a connection ended as TLS servers end plain ones: closed, reset, or by an alert."""
     return isinstance(error, (OutcomeUnknownError, ConnectionError)) and not isinstance(error, ConnectionRefusedError)
 
 
-def _speaks_tls(address: Address) -> bool:
-    """Return whether a TLS handshake succeeds where plain bytes were refused; whose certificate it is does not matter here."""
+def _speaks_tls(address: ServerUrl) -> bool:
+    """Return whether a TLS handshake succeeds where plain bytes were refused; the certificate is not checked."""
     context = ssl.create_default_context()
     context.check_hostname, context.verify_mode = False, ssl.CERT_NONE
     timeout_s = min(address.options.connect_timeout_ms / 1000, _TLS_PROBE_S)
@@ -140,20 +140,20 @@ def _speaks_tls(address: Address) -> bool:
         return False
 
 
-def lost(address: Address, error: Exception | str) -> OutcomeUnknownError:
-    """Return the error for a connection that broke in the middle."""
+def lost(address: ServerUrl, error: Exception | str) -> OutcomeUnknownError:
+    """Return the error for a connection that broke with a pending reply."""
     if isinstance(error, TimeoutError):
         error = f"no answer within {address.options.timeout_ms} ms"
     reason = str(error)
     return OutcomeUnknownError(
         f"the connection to the server broke: {reason if reason.isprintable() else repr(reason)}",
         where=address.place,
-        advice="Whether what was asked for has been done is not known: look before doing it again",
+        advice="The outcome of the command is unknown: check before repeating it",
     )
 
 
-def explain_login(address: Address, error: HeadstreamError) -> AuthenticationError:
-    """Return the error of a login that was refused, with who it was and where."""
+def explain_login(address: ServerUrl, error: HeadstreamError) -> AuthenticationError:
+    """Return the error of a refused login, with its user and server."""
     advice = "See that name and password are right"
     if address.token is not None:
         advice = "It may have expired or been deleted: make another with `headstream token create`"
@@ -162,8 +162,8 @@ def explain_login(address: Address, error: HeadstreamError) -> AuthenticationErr
     return explained
 
 
-def make_tls(address: Address) -> ssl.SSLContext:
-    """Return what checks the certificate of a server.
+def make_tls(address: ServerUrl) -> ssl.SSLContext:
+    """Return the TLS context that checks a server's certificate.
 
     Raises:
         InvalidOptionError: the file of trusted certificates cannot be used.
@@ -183,13 +183,13 @@ def make_tls(address: Address) -> ssl.SSLContext:
 
 
 def break_link(link: socket.socket) -> None:
-    """Break a socket that another thread may be waiting at; one that is encrypted, without a word to its other end."""
+    """Break a socket that another thread can be blocked on; an encrypted one without a TLS shutdown."""
     with suppress(OSError):
         socket.socket.shutdown(link, socket.SHUT_RDWR)
 
 
 def has_something(link: socket.socket, wait_ms: int = 0) -> bool:
-    """Return whether a socket has something to say; one that was asked nothing, that it was closed, mostly."""
+    """Return whether a socket is readable; an idle one mostly is because the server closed it."""
     try:
         poll = select.poll()
         poll.register(link, select.POLLIN | select.POLLERR | select.POLLHUP)

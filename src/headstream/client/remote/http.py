@@ -1,4 +1,4 @@
-"""A connection over HTTP: commands as requests, replies as JSON, messages as they are over TCP; kept alive between them."""
+"""A connection over HTTP: commands as requests, replies as JSON, messages in the same bytes as over TCP; kept alive."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from collections.abc import Callable
 from typing import Any, Final, TypeVar
 from urllib.parse import urlencode
 
-from headstream.client.remote.address import Address
+from headstream.client.remote.address import ServerUrl
 from headstream.client.remote.connection import (
     Connection,
     break_link,
@@ -24,28 +24,28 @@ from headstream.codec.json_text import decode_json, encode_json
 from headstream.errors import AuthenticationError, HeadstreamError, LimitError, NotFoundError, OutcomeUnknownError, ServerError
 from headstream.wire.commands.sessions import AccessToken
 from headstream.wire.records import BINARY, NOTHING, Command
-from headstream.wire.refusals import read_refusal
+from headstream.wire.refusals import refusal_from_json
 from headstream.wire.statuses import Status
 
 __all__ = ["HttpConnection", "HttpConnector"]
 
 _R = TypeVar("_R")
 _NOT_LOGGED_IN: Final = (None, Status.UNAUTHENTICATED, Status.ACCESS_TOKEN_MISSING, Status.INVALID_ACCESS_TOKEN)
-"""Why a server does not take an access token; mostly it says nothing but 401."""
+"""Statuses of a refused access token; mostly the server sends only 401."""
 _JSON: Final = "application/json"
 _EARLY_S: Final = 30
-"""An access token is renewed so long before it expires."""
+"""An access token is renewed this long before it expires."""
 
 
 class HttpConnector:
-    """Makes connections to one server, which share one access token.
+    """Opens connections to one server, which share one access token.
 
     Args:
-        address: The server, and who logs in.
+        address: The server and the credentials.
         clock_s: Returns the time, seconds since 1970 UTC.
     """
 
-    def __init__(self, address: Address, clock_s: Callable[[], float] = time.time) -> None:
+    def __init__(self, address: ServerUrl, clock_s: Callable[[], float] = time.time) -> None:
         self._address = address
         self._clock_s = clock_s
         self._tls = make_tls(address) if address.options.tls else None
@@ -53,7 +53,7 @@ class HttpConnector:
         self._access: AccessToken | None = None
 
     def connect(self, begin: Callable[[Connection], None]) -> HttpConnection:
-        """Return a connection that is logged in; see Connector."""
+        """Return a logged-in connection; see Connector."""
         address, timeout_s = self._address, self._address.options.connect_timeout_ms / 1000
         if self._tls is None:
             link = http.client.HTTPConnection(address.host, address.port, timeout=timeout_s)
@@ -73,11 +73,11 @@ class HttpConnector:
         return connection
 
     def show(self, connection: HttpConnection, refused: str | None = None) -> str:
-        """Return the access token to show, having logged in over a connection where there is none, or an old one.
+        """Return the access token; logs in over a connection if there is none or it expires.
 
         Args:
-            connection: One that nobody uses now.
-            refused: The token that the server did not take, or None.
+            connection: An idle one.
+            refused: The token that the server refused, or None.
         """
         with self._lock:
             access = self._access
@@ -89,19 +89,19 @@ class HttpConnector:
         address = self._address
         try:
             found = connection.exchange(login_of(address), None)
-        except (AuthenticationError, NotFoundError) as error:  # a token that is not known is not found
+        except (AuthenticationError, NotFoundError) as error:  # an unknown token is "not found"
             raise explain_login(address, error) from None
         if found.access_token is None:
             raise ServerError(
-                "the server took a login and gave no access token", where=address.place, advice="Look at its version"
+                "the server accepted the login without returning an access token", where=address.place, advice="Check its version"
             )
         return found.access_token
 
 
 class _TlsConnection(http.client.HTTPSConnection):
-    """One whose certificate may be of another name than the host."""
+    """A TLS connection that checks the certificate for another name than the host."""
 
-    def __init__(self, address: Address, **options: Any) -> None:
+    def __init__(self, address: ServerUrl, **options: Any) -> None:
         super().__init__(address.host, address.port, **options)
         self._domain = address.options.tls_domain or address.host
         self._tls = options["context"]
@@ -117,10 +117,10 @@ class HttpConnection:
     Args:
         address: The server.
         link: Connected to it.
-        connector: Who has the access token.
+        connector: Has the access token.
     """
 
-    def __init__(self, address: Address, link: http.client.HTTPConnection, connector: HttpConnector) -> None:
+    def __init__(self, address: ServerUrl, link: http.client.HTTPConnection, connector: HttpConnector) -> None:
         self._address = address
         self._link = link
         self._connector = connector
@@ -129,7 +129,7 @@ class HttpConnection:
 
     @property
     def is_usable(self) -> bool:
-        """Whether it is still open, as far as can be seen without asking."""
+        """Whether the socket is still open, without sending a request."""
         return self._link.sock is not None and not has_something(self._link.sock)
 
     def send(self, command: Command[Any], wait_ms: float = 0) -> None:
@@ -139,11 +139,11 @@ class HttpConnection:
         self._request(command, self._shown)
 
     def has_reply(self, wait_ms: int) -> bool:
-        """Return whether a reply begins to come; see Connection."""
+        """Return whether a reply begins to arrive; see Connection."""
         return self._link.sock is None or has_something(self._link.sock, wait_ms)
 
     def receive(self, command: Command[_R]) -> _R:
-        """Return the reply to the command that was sent; see Connection. One whose login has ended logs in again."""
+        """Return the reply to the sent command; see Connection. If its login has expired, logs in again."""
         try:
             return self._reply(command)
         except AuthenticationError as error:
@@ -153,20 +153,21 @@ class HttpConnection:
             return self.exchange(command, self._shown)
 
     def exchange(self, command: Command[_R], token: str | None) -> _R:
-        """Send a command with an access token, or without, and return the reply."""
+        """Send a command with or without an access token, and return the reply."""
         self._request(command, token)
         return self._reply(command)
 
     def _request(self, command: Command[Any], token: str | None) -> None:
         headers = dict[str, str]()
-        if command.has_messages:
+        if command.has_messages and command.takes_body:
             method, path, body = "POST", command.to_path(), b"".join(command.encode_pieces())
             headers |= {"Accept": f"{BINARY}, {_JSON}", "Content-Type": BINARY}
         else:
             asked = command.to_json()
             path = f"{asked.path}?{urlencode(asked.query)}" if asked.query else asked.path
             method, body = asked.method, b"" if asked.body is None else encode_json(asked.body)
-            headers |= {"Accept": _JSON} | ({"Content-Type": _JSON} if body else {})
+            accepted = f"{BINARY}, {_JSON}" if command.has_messages else _JSON
+            headers |= {"Accept": accepted} | ({"Content-Type": _JSON} if body else {})
         if token is not None:
             headers["Authorization"] = f"Bearer {token}"
         try:
@@ -180,16 +181,16 @@ class HttpConnection:
     def _reply(self, command: Command[_R]) -> _R:
         try:
             response = self._link.getresponse()
+            has_length = response.length is not None or response.chunked
             body = response.read()
         except http.client.RemoteDisconnected as error:
             raise lost(self._address, error) from error
         except http.client.BadStatusLine as error:
-            raise lost(self._address, "it does not speak HTTP there") from error
+            raise lost(self._address, "the server does not speak HTTP") from error
         except (OSError, http.client.HTTPException) as error:
             raise lost(self._address, error) from error
-        if response.status != 204 and response.getheader("Content-Length", response.getheader("Transfer-Encoding")) is None:
-            # The headers themselves were cut short: what looks like an answer without a body is none.
-            raise lost(self._address, "the server closed it in the middle of an answer")
+        if not has_length:  # http.client accepts truncated headers as complete, even within a value
+            raise lost(self._address, "the server closed it in the middle of a response")
         is_json = (response.getheader("Content-Type") or "").partition(";")[0].strip() == _JSON
         if response.status >= 300:
             refused = self._refusal(response.status, body if is_json else b"")
@@ -202,22 +203,24 @@ class HttpConnection:
         return kind.reply_from_json(decode_json(body)) if is_json else kind.decode_reply(body)
 
     def _refusal(self, status: int, body: bytes) -> HeadstreamError:
-        error = read_refusal(decode_json(body)) if body else None
+        error = refusal_from_json(decode_json(body)) if body else None
         if error is not None:
             return error
         text = f"the server answered {status} {http.client.responses.get(status, '')}".rstrip()
         if status == 413:
             advice = "Send less at once (batch_bytes), or raise headstream.max_frame_size of the server, or http.max_request_size"
-            return LimitError("a request of more bytes than the server takes over HTTP", where=self._address.place, advice=advice)
+            return LimitError("a request exceeds the server's limit over HTTP", where=self._address.place, advice=advice)
+        if status >= 500:  # mostly a proxy's, which can have forwarded the request
+            return lost(self._address, text)
         if status == 401:
             return AuthenticationError(text, where=self._address.place)
-        return ServerError(text, where=self._address.place, advice="See that a Headstream server is there")
+        return ServerError(text, where=self._address.place, advice="Check that a Headstream server listens there")
 
     def interrupt(self) -> None:
-        """Break it; see Connection."""
+        """Break the connection; see Connection."""
         if self._link.sock is not None:
             break_link(self._link.sock)
 
     def close(self) -> None:
-        """End it, whatever is on its way."""
+        """Close the connection, even with a pending reply."""
         self._link.close()

@@ -1,4 +1,4 @@
-"""Messages of a server: sends that are repeated only where that cannot double them, polls, and waits that the server ends."""
+"""Messages of a server: sends, retried only if that cannot duplicate messages, polls, and waits that the server times."""
 
 from __future__ import annotations
 
@@ -11,13 +11,15 @@ from headstream.client.remote.topology import RemoteTopics
 from headstream.codec.binary import decode_sent
 from headstream.codec.buffer import BytesLike
 from headstream.errors import ClosedError, HeadstreamError, NotFoundError, ServerError, ServerUnreachableError
+from headstream.filters.filter import Filter
 from headstream.model.groups import Member
 from headstream.model.identifiers import TopicName
 from headstream.model.message import MAX_STATE_OFFSETS, MessageState, StateChange
-from headstream.model.polling import Consumer, Polled, PollingStrategy, check_poll
+from headstream.model.polling import OffsetOwner, Polled, PollingStrategy, check_poll
 from headstream.model.producers import Appended, BatchNumber, ProducerId
 from headstream.model.topology import MAX_BATCH_BYTES
 from headstream.wire.commands.offsets import ConsumerRef
+from headstream.wire.extensions.filters import FailurePolicy, FilteredMessages, FilterMessages
 from headstream.wire.extensions.messages import (
     AppendMessages,
     FetchedMessages,
@@ -34,45 +36,46 @@ __all__ = ["PolledAhead", "RemoteMessages"]
 _AVAILABLE: Final = frozenset({MessageState.AVAILABLE.value})
 _ALL_STATES: Final = tuple(range(1, 256))
 _NO_SUCH_COMMAND: Final = (Status.INVALID_COMMAND, 404)
-"""What a server says of a command that it does not know; over HTTP, of a path."""
+"""Statuses of an unknown command; over HTTP, of an unknown path."""
 _RELEASE_S: Final = 1.0
-"""For so long is tried to have a producer forgotten."""
+"""Timeout of releasing a producer."""
 _LONGEST_WAIT_MS: Final = 60_000
-"""One wait; who waits for longer asks again."""
+"""Maximum of one wait; longer ones are repeated."""
 
 
 class PolledAhead:
-    """A poll that was sent and not yet looked at.
+    """A pending poll.
 
     Args:
         pending: Its reply.
     """
 
-    def __init__(self, pending: Pending[FetchedMessages]) -> None:
+    def __init__(self, pending: Pending[FetchedMessages] | Pending[FilteredMessages]) -> None:
         self._pending = pending
 
     def result(self) -> Polled:
-        """Return what it brought; as RemoteMessages.poll()."""
+        """Return the messages; as RemoteMessages.poll()."""
         return _polled(self._pending.result())
 
     def cancel(self) -> None:
-        """Give it up."""
+        """Cancel it."""
         self._pending.cancel()
 
 
 class RemoteMessages:
-    """What can be done with messages."""
+    """Message commands."""
 
     def __init__(self, caller: Caller, topics: RemoteTopics) -> None:
         self._caller = caller
         self._topics = topics
+        self._unanswered: set[int] = set()
+        """Ids of producers with a batch whose outcome is unknown: it can still reach the server."""
 
     def send(self, topic: TopicName, partition: int, batch: BytesLike) -> int:
         """Append a batch to a partition and return the offset of its first message; see Messages.send().
 
         Raises:
-            OutcomeUnknownError: the connection broke before the answer, and the topic does not find out repeats by the
-                messages' ids: whether they are stored is not known.
+            OutcomeUnknownError: the connection broke before the response, and the topic does not deduplicate by id.
         """
         command = AppendMessages(topic.stream, topic.topic, partition, batch)
         return self._caller.call(command, may_repeat=lambda: self._finds_repeats(topic, batch)).offset
@@ -84,34 +87,35 @@ class RemoteMessages:
         batch: BytesLike,
         number: BatchNumber | None = None,
         *,
-        patience_s: float | None = None,
+        retry_timeout_s: float | None = None,
     ) -> Appended:
-        """Append a batch to a partition, by its number once however often it is sent; see Appends.append().
+        """Append a numbered batch, once however often it is sent; arguments as for Appends.append().
 
         Args:
-            topic: Stream and topic.
-            partition: From 1.
-            batch: Messages as sent, back to back.
-            number: Of the batch; None sends it without, as send() does.
-            patience_s: For how long to try, seconds; None is as long as the options say.
+            retry_timeout_s: Total time of all attempts, seconds; None uses the options' value.
 
         Raises:
-            OutcomeUnknownError: it may be stored or not.
+            OutcomeUnknownError: the outcome is unknown.
         """
         if number is None:
             return Appended(self.send(topic, partition, batch), None, -1)
         command = AppendNumbered(topic.stream, topic.topic, partition, *number, batch)
-        found = self._caller.call(command, patience_s=patience_s)
+        producer_id = number.producer_id
+        try:
+            found = self._caller.call(command, retry_timeout_s=retry_timeout_s, on_lost=lambda: self._unanswered.add(producer_id))
+        except BaseException:  # also an interrupt while the server handled the batch
+            self._unanswered.add(producer_id)
+            raise
         return Appended(found.offset, found.timestamp_us, found.count, found.is_repeat)
 
-    def init_producer(self, *, patience_s: float | None = None) -> ProducerId | None:
-        """Return an id to number batches with, None from a server that knows no numbers.
+    def init_producer(self, *, retry_timeout_s: float | None = None) -> ProducerId | None:
+        """Return a producer id, or None from a server without numbered batches.
 
         Args:
-            patience_s: For how long to try, seconds; None is as long as the options say.
+            retry_timeout_s: Total time of all attempts, seconds; None uses the options' value.
         """
         try:
-            found = self._caller.call(InitProducer(), patience_s=patience_s)
+            found = self._caller.call(InitProducer(), retry_timeout_s=retry_timeout_s)
         except (ServerError, NotFoundError) as error:
             if error.status in _NO_SUCH_COMMAND:
                 return None
@@ -119,14 +123,21 @@ class RemoteMessages:
         return ProducerId(found.producer_id, found.epoch)
 
     def release_producer(self, topic: TopicName, producer_id: int) -> None:
-        """Have the server forget a producer, which sends nothing more to a topic; it is not tried for long."""
-        self._caller.call(ReleaseProducer(topic.stream, topic.topic, producer_id), patience_s=_RELEASE_S)
+        """Release a producer that sends nothing more to a topic; retried for a short time only.
+
+        A producer with an unanswered attempt is kept until the server expires it: a batch that arrives late would otherwise come
+        from an unknown producer, and be appended again, or after newer ones.
+        """
+        if producer_id in self._unanswered:
+            self._unanswered.discard(producer_id)
+            return
+        self._caller.call(ReleaseProducer(topic.stream, topic.topic, producer_id), retry_timeout_s=_RELEASE_S)
 
     def _finds_repeats(self, topic: TopicName, batch: BytesLike) -> bool:
-        """Return whether a topic passes over what it has of a batch already, as far as the server can be asked."""
+        """Return whether a topic deduplicates by id; False if the server cannot be reached."""
         try:
             remembered = self._topics.get(topic).deduplication_count
-        except ServerUnreachableError:  # what is to be told is that nobody knows about the send
+        except ServerUnreachableError:  # the caller reports the unknown outcome of the send
             return False
         if remembered is None:
             return False
@@ -142,11 +153,15 @@ class RemoteMessages:
         *,
         states: frozenset[int] | None = _AVAILABLE,
         size_bytes: int = MAX_BATCH_BYTES,
-        consumer: Consumer | None = None,
+        consumer: OffsetOwner | None = None,
         auto_commit: bool = False,
+        where: Filter | None = None,
     ) -> Polled:
-        """Return messages of a partition as stored bytes, without waiting for any; see Messages.poll()."""
-        check_poll(topic, strategy, count, size_bytes, consumer, auto_commit)
+        """Return stored messages of a partition without waiting; see Messages.poll()."""
+        check_poll(topic, strategy, count, size_bytes, consumer, auto_commit, is_filtered=where is not None)
+        if where is not None:
+            command = _filter(topic, partition, strategy, count, states, size_bytes, where, consumer, auto_commit)
+            return _polled(self._caller.call(command))
         return _polled(self._caller.call(_fetch(topic, partition, strategy, count, states, size_bytes, consumer, auto_commit)))
 
     def poll_ahead(
@@ -158,21 +173,24 @@ class RemoteMessages:
         *,
         states: frozenset[int] | None = _AVAILABLE,
         size_bytes: int = MAX_BATCH_BYTES,
+        where: Filter | None = None,
     ) -> PolledAhead:
-        """Ask for messages and go on without waiting for them; arguments as for poll()."""
+        """Send a poll and return without its reply; arguments as for poll()."""
+        if where is not None:
+            return PolledAhead(self._caller.begin(_filter(topic, partition, strategy, count, states, size_bytes, where)))
         return PolledAhead(self._caller.begin(_fetch(topic, partition, strategy, count, states, size_bytes)))
 
     def set_state(
         self, topic: TopicName, partition: int, offsets: Iterable[int], state: int, *, reason: str = "", by: str = ""
     ) -> None:
-        """Set the state of messages, and record why; see Messages.set_state(). Many go in several requests, by their offsets."""
+        """Set the state of messages, with a reason; see Messages.set_state(). Many offsets are sent in several requests."""
         wanted = sorted(set(offsets))
         for begin in range(0, max(len(wanted), 1), MAX_STATE_OFFSETS):
             some = tuple(wanted[begin : begin + MAX_STATE_OFFSETS])
             self._caller.call(SetState(topic.stream, topic.topic, partition, some, state, reason, by))
 
     def states(self, topic: TopicName, partition: int) -> list[StateChange]:
-        """Return every message of a partition that is not available, by offset."""
+        """Return every message of a partition in another state than `available`, by offset."""
         found: list[StateChange] = []
         from_offset = 0
         while page := self._caller.call(ListStates(topic.stream, topic.topic, partition, from_offset)):
@@ -197,7 +215,7 @@ class RemoteMessages:
         except ClosedError as error:
             if not _is_said_by_server(error):
                 raise
-            return True  # the server knows the member no more: its next report tells
+            return True  # the server has removed the member: its next report raises
 
 
 def _is_said_by_server(error: HeadstreamError) -> bool:
@@ -211,7 +229,7 @@ def _fetch(
     count: int,
     states: frozenset[int] | None,
     size_bytes: int,
-    consumer: Consumer | None = None,
+    consumer: OffsetOwner | None = None,
     auto_commit: bool = False,
 ) -> FetchMessages:
     return FetchMessages(
@@ -222,13 +240,47 @@ def _fetch(
         strategy.value,
         count,
         min(size_bytes, MAX_BATCH_BYTES),
-        () if states == _AVAILABLE else _ALL_STATES if states is None else tuple(sorted(states)),
+        _codes(states),
         0,
         None if consumer is None else ConsumerRef(consumer.kind, consumer.name),
         auto_commit,
     )
 
 
-def _polled(found: FetchedMessages) -> Polled:
+def _filter(
+    topic: TopicName,
+    partition: int,
+    strategy: PollingStrategy,
+    count: int,
+    states: frozenset[int] | None,
+    size_bytes: int,
+    where: Filter,
+    consumer: OffsetOwner | None = None,
+    auto_commit: bool = False,
+) -> FilterMessages:
+    return FilterMessages(
+        topic.stream,
+        topic.topic,
+        partition,
+        where.text,
+        strategy.kind,
+        strategy.value,
+        count,
+        min(size_bytes, MAX_BATCH_BYTES),
+        _codes(states),
+        FailurePolicy[where.on_error.name],
+        None if consumer is None else ConsumerRef(consumer.kind, consumer.name),
+        auto_commit,
+    )
+
+
+def _codes(states: frozenset[int] | None) -> tuple[int, ...]:
+    return () if states == _AVAILABLE else _ALL_STATES if states is None else tuple(sorted(states))
+
+
+def _polled(found: FetchedMessages | FilteredMessages) -> Polled:
     chunks = (memoryview(found.messages),) if found.count else ()
+    if isinstance(found, FilteredMessages):
+        place = found.partition, found.end_offset, found.next_offset, found.count, chunks, found.generation
+        return Polled(*place, found.scanned_count, found.failed_count)
     return Polled(found.partition, found.end_offset, found.next_offset, found.count, chunks, found.generation)

@@ -14,7 +14,7 @@ from headstream.client.remote.caller import Caller
 from headstream.errors import ClosedError, HeadstreamError, InvalidOptionError, RebalancedError, ServerUnreachableError
 from headstream.model.groups import DEFAULT_SESSION_TIMEOUT_MS, Assignment, Group, GroupMember, GroupPartition, Member
 from headstream.model.identifiers import TopicName
-from headstream.model.polling import Consumer
+from headstream.model.polling import OffsetOwner
 from headstream.wire.commands.groups import DeleteGroup
 from headstream.wire.commands.offsets import ConsumerRef
 from headstream.wire.extensions.groups import (
@@ -34,32 +34,33 @@ __all__ = ["RemoteGroups", "RemoteOffsets"]
 
 
 class RemoteOffsets:
-    """What can be done with committed offsets."""
+    """Commands for committed offsets."""
 
     def __init__(self, caller: Caller) -> None:
         self._caller = caller
 
-    def committed(self, topic: TopicName, consumer: Consumer) -> dict[int, int]:
+    def committed(self, topic: TopicName, consumer: OffsetOwner) -> dict[int, int]:
         """Return the committed offset of each partition that has one."""
-        who = ConsumerRef(consumer.kind, consumer.name)
-        return dict(self._caller.call(ListOffsets(topic.stream, topic.topic, who)).offsets)
+        owner = ConsumerRef(consumer.kind, consumer.name)
+        return dict(self._caller.call(ListOffsets(topic.stream, topic.topic, owner)).offsets)
 
     def commit(
         self,
         topic: TopicName,
-        consumer: Consumer,
+        consumer: OffsetOwner,
         offsets: Mapping[int, int],
         *,
         generations: Mapping[int, int] = MappingProxyType({}),
     ) -> None:
-        """Commit where a consumer goes on."""
-        who = ConsumerRef(consumer.kind, consumer.name)
-        self._caller.call(CommitOffsets(topic.stream, topic.topic, who, offsets, generations))
+        """Commit a consumer's next offsets."""
+        owner = ConsumerRef(consumer.kind, consumer.name)
+        self._caller.call(CommitOffsets(topic.stream, topic.topic, owner, offsets, generations))
 
 
 class RemoteGroups:
-    """What can be done with consumer groups. A member that the server does not know any more, since it was started anew or
-    heard nothing for too long, is told so as a member that was silent, and joins again.
+    """Consumer group commands.
+
+    A member that the server has removed, because it restarted or the member timed out, receives RebalancedError and joins again.
     """
 
     def __init__(self, caller: Caller) -> None:
@@ -68,8 +69,8 @@ class RemoteGroups:
         self._thread: threading.Thread | None = None
 
     def join(self, topic: TopicName, group: str, *, session_timeout_ms: float = DEFAULT_SESSION_TIMEOUT_MS) -> Member:
-        """Take a new member into a group; see Groups.join()."""
-        Consumer.group(group)  # checks the name
+        """Add a new member to a group; see Groups.join()."""
+        OffsetOwner.group(group)  # checks the name
         if not session_timeout_ms > 0:
             raise InvalidOptionError(f"session_timeout_ms is {session_timeout_ms}", where=group, advice="Use more than 0")
         timeout_ms = min(math.ceil(session_timeout_ms), (1 << 32) - 1)
@@ -80,22 +81,22 @@ class RemoteGroups:
         return Member(group, entered.member_id)
 
     def leave(self, topic: TopicName, member: Member) -> None:
-        """Let a member go; leaving twice is fine."""
-        with suppress(ClosedError, ServerUnreachableError):  # the server knows it no more, or will find out
+        """Remove a member; idempotent."""
+        with suppress(ClosedError, ServerUnreachableError):  # the server has removed it, or will time it out
             self._caller.call(ExitGroup(topic.stream, topic.topic, member.group, member.id), is_patient=False)
 
     def abandon(self, topic: TopicName, member: Member) -> None:
-        """Let a member go soon; a finalizer may call it, since it waits for nothing."""
+        """Remove a member soon; never blocks, so a finalizer can call it."""
         self._abandoned.put(ExitGroup(topic.stream, topic.topic, member.group, member.id))
 
     def _let_go(self) -> None:
-        """Tell the server of members that nobody closed."""
+        """Remove the members that finalizers have abandoned."""
         while (command := self._abandoned.get()) is not None:
-            with suppress(HeadstreamError):  # its time runs out then
+            with suppress(HeadstreamError):  # the server times it out instead
                 self._caller.call(command, is_patient=False)
 
     def report(self, topic: TopicName, member: Member, *, released: Iterable[int] = (), is_resting: bool = False) -> Assignment:
-        """Take note that a member is alive and what it gives up, and return what it reads."""
+        """Send a member's heartbeat and released partitions, and return its assignment."""
         command = ReportMember(topic.stream, topic.topic, member.group, member.id, tuple(released), is_resting)
         try:
             found = self._caller.call(command)
@@ -113,7 +114,7 @@ class RemoteGroups:
         generations: Mapping[int, int] = MappingProxyType({}),
         is_resting: bool = False,
     ) -> int:
-        """Commit where a group goes on, for one of its members, and return the group's generation."""
+        """Commit a group's next offsets for one of its members, and return the group's generation."""
         known = {number: now for number, now in generations.items() if number in offsets}
         command = CommitMember(topic.stream, topic.topic, member.group, member.id, max(generation, 0), offsets, known, is_resting)
         try:
@@ -126,20 +127,20 @@ class RemoteGroups:
         return [_group(topic, found) for found in self._caller.call(ListGroupLags(topic.stream, topic.topic))]
 
     def get(self, topic: TopicName, group: str) -> Group:
-        """Return one group; GroupNotFoundError where there is none."""
+        """Return one group; GroupNotFoundError if it does not exist."""
         return _group(topic, self._caller.call(GetGroupLag(topic.stream, topic.topic, group)))
 
     def delete(self, topic: TopicName, group: str) -> None:
-        """Forget everything a group has committed; GroupInUseError where it has members."""
+        """Delete a group and its committed offsets; GroupInUseError if it has members."""
         self._caller.call(DeleteGroup(topic.stream, topic.topic, group))
 
     def seek(self, topic: TopicName, group: str, offsets: Mapping[int, int]) -> Group:
-        """Say where a group goes on."""
-        Consumer.group(group)  # checks the name
+        """Set the offsets of a group."""
+        OffsetOwner.group(group)  # checks the name
         return _group(topic, self._caller.call(SeekGroup(topic.stream, topic.topic, group, offsets)))
 
     def close(self) -> None:
-        """Let the members go that nobody closed."""
+        """Remove abandoned members."""
         if self._thread is not None:
             self._abandoned.put(None)
             self._thread.join()
@@ -148,7 +149,9 @@ class RemoteGroups:
 def _as_rebalanced(error: ClosedError) -> HeadstreamError:
     if error.status is None:
         return error
-    return RebalancedError(error.what, where=error.where, advice="What was in hand comes again to who reads there now")
+    return RebalancedError(
+        error.what, where=error.where, advice="Its uncommitted messages are delivered again, to another member"
+    )
 
 
 def _group(topic: TopicName, found: GroupLag) -> Group:

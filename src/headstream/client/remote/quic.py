@@ -1,4 +1,4 @@
-"""A connection over QUIC: a stream a command, with the bytes that TCP has; a thread keeps it alive and takes what comes."""
+"""A connection over QUIC: a stream a command, with the same bytes as TCP; a thread receives and sends keep-alives."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from collections.abc import Callable
 from contextlib import suppress
 from typing import Any, Final, TypeVar
 
-from headstream.client.remote.address import Address
+from headstream.client.remote.address import ServerUrl
 from headstream.client.remote.connection import Connection, explain_login, login_of, lost, unreachable
 from headstream.errors import (
     AuthenticationError,
@@ -38,24 +38,24 @@ __all__ = ["QuicClientConnection", "QuicConnector"]
 _R = TypeVar("_R")
 _HEAD_BYTES: Final = 8
 _PING_S: Final = 3.0
-"""How often the other end hears of an idle connection, of which it lets go after 10 s."""
+"""Interval of pings on an idle connection; the server closes it after 10 s of silence."""
 _IDLE_S: Final = 30.0
 _WINDOW_BYTES: Final = 16 << 20
-"""How far the server may send ahead."""
+"""How many bytes the server can send before they are acknowledged."""
 _PING_ID: Final = 1
 
 
 class QuicConnector:
-    """Makes connections to one server.
+    """Opens connections to one server.
 
     Args:
-        address: The server, and who logs in.
+        address: The server and the credentials.
 
     Raises:
         InvalidOptionError: the file of trusted certificates cannot be used.
     """
 
-    def __init__(self, address: Address) -> None:
+    def __init__(self, address: ServerUrl) -> None:
         self._address = address
         options = address.options
         try:
@@ -68,7 +68,7 @@ class QuicConnector:
             ) from None
 
     def connect(self, begin: Callable[[Connection], None]) -> QuicClientConnection:
-        """Return a connection that is logged in; see Connector."""
+        """Return a logged-in connection; see Connector."""
         address, options = self._address, self._address.options
         configuration = QuicConfiguration(
             is_client=True,
@@ -91,7 +91,7 @@ class QuicConnector:
             try:
                 connection.send(login)
                 connection.receive(login)
-            except (AuthenticationError, NotFoundError) as error:  # a token that is not known is not found
+            except (AuthenticationError, NotFoundError) as error:  # an unknown token is "not found"
                 raise explain_login(address, error) from None
         except OutcomeUnknownError as error:
             connection.close()
@@ -112,13 +112,13 @@ class QuicClientConnection:
 
     Args:
         address: The server.
-        configuration: How the protocol is spoken.
+        configuration: The protocol's settings.
 
     Raises:
-        OSError: the host is not known, or the system has no socket for it.
+        OSError: the host is unknown, or the system has no socket for it.
     """
 
-    def __init__(self, address: Address, configuration: QuicConfiguration) -> None:
+    def __init__(self, address: ServerUrl, configuration: QuicConfiguration) -> None:
         self._address = address
         found = socket.getaddrinfo(address.host, address.port, type=socket.SOCK_DGRAM)
         family, kind, protocol, _, place = min(found, key=lambda each: each[0] != socket.AF_INET)  # as the server chooses
@@ -145,18 +145,18 @@ class QuicClientConnection:
 
     @property
     def is_usable(self) -> bool:
-        """Whether it is still open, as far as can be seen without asking."""
+        """Whether the connection is still open, without sending a request."""
         with self._changed:
             return self._failure is None and not self._is_closing and self._thread.is_alive()
 
     def wait_until_connected(self, timeout_s: float) -> None:
-        """Wait until the handshake is done.
+        """Wait for the handshake.
 
         Args:
-            timeout_s: How long at most.
+            timeout_s: Its timeout, seconds.
 
         Raises:
-            ServerUnreachableError: it was not done in time, or the server's certificate is not trusted.
+            ServerUnreachableError: it timed out, or the server's certificate is not trusted.
         """
         with self._changed:
             is_over = self._changed.wait_for(lambda: self._is_connected or self._failure is not None, timeout_s)
@@ -166,7 +166,7 @@ class QuicClientConnection:
             raise ServerUnreachableError(
                 f"the server cannot be reached: {self._failure}",
                 where=self._address.place,
-                advice="See that it serves QUIC there, and trust its certificate with tls_ca_file",
+                advice="Check that it serves QUIC there, and trust its certificate with tls_ca_file",
             )
 
     def send(self, command: Command[Any], wait_ms: float = 0) -> None:
@@ -183,12 +183,12 @@ class QuicClientConnection:
         self._wake()
 
     def has_reply(self, wait_ms: int) -> bool:
-        """Return whether a reply begins to come; see Connection."""
+        """Return whether a reply begins to arrive; see Connection."""
         with self._changed:
             return self._changed.wait_for(lambda: bool(self._body) or self._is_whole or self._failure is not None, wait_ms / 1000)
 
     def receive(self, command: Command[_R]) -> _R:
-        """Return the reply to the command that was sent; see Connection."""
+        """Return the reply to the sent command; see Connection."""
         with self._changed:
             is_over = self._changed.wait_for(lambda: self._is_whole or self._failure is not None, self._timeout_s)
             body, failure = self._body, self._failure
@@ -199,18 +199,18 @@ class QuicClientConnection:
             raise lost(self._address, failure or "the server closed it")
         status, size = int.from_bytes(body[:4], "little"), int.from_bytes(body[4:8], "little")
         if len(body) != _HEAD_BYTES + size:
-            raise lost(self._address, f"what came is no answer (status {status}, {len(body)} bytes)")
+            raise lost(self._address, f"invalid response (status {status}, {len(body)} bytes)")
         reply = memoryview(body)[_HEAD_BYTES:]
         if status:
             raise decode_refusal(status, reply)
         return type(command).decode_reply(reply)
 
     def interrupt(self) -> None:
-        """Break it; see Connection."""
+        """Break the connection; see Connection."""
         self._fail("it was interrupted")
 
     def close(self) -> None:
-        """End it, whatever is on its way."""
+        """Close the connection, even with a pending reply."""
         with self._changed:
             self._is_closing = True
             self._changed.notify_all()
@@ -219,7 +219,7 @@ class QuicClientConnection:
     # -- the thread -----------------------------------------------------------------------------------------
 
     def _wake(self) -> None:
-        with suppress(OSError):  # it is full, or closed: the thread is awake, or gone
+        with suppress(OSError):  # full or closed: the thread is awake or has ended
             os.write(self._wake_write, b"x")
 
     def _fail(self, why: str) -> None:
@@ -232,7 +232,7 @@ class QuicClientConnection:
         try:
             while self._step():
                 pass
-        except Exception as error:  # whoever waits is told, by whatever it ends
+        except Exception as error:  # waiting callers receive any error
             self._fail(str(error) or type(error).__name__)
         finally:
             with self._changed:
@@ -244,7 +244,7 @@ class QuicClientConnection:
             self._socket.close()
 
     def _step(self) -> bool:
-        """Send what there is to send, wait for what comes next, and take it; return whether to go on."""
+        """Send pending datagrams, receive once, and return whether to continue."""
         now_s = time.monotonic()
         with self._changed:
             is_over = self._is_closing or self._failure is not None
@@ -278,7 +278,7 @@ class QuicClientConnection:
 
     def _send(self, datagrams: list[tuple[bytes, Any]]) -> None:
         for datagram, place in datagrams:
-            with suppress(BlockingIOError, ConnectionRefusedError):  # it is lost, as others are, and sent again
+            with suppress(BlockingIOError, ConnectionRefusedError):  # a lost datagram is sent again by the protocol
                 self._socket.sendto(datagram, place)
 
     def _receive(self) -> list[tuple[bytes, Any]]:
@@ -294,7 +294,7 @@ class QuicClientConnection:
         return received
 
     def _take_events(self) -> None:
-        """Take what the protocol has; the caller has the condition."""
+        """Process the protocol's events; the caller holds the condition."""
         event = self._quic.next_event()
         while event is not None:
             if isinstance(event, events.HandshakeCompleted):

@@ -1,4 +1,4 @@
-"""Server: what only a server has, beside streams and messages: users, tokens, clients, statistics."""
+"""Server: what only a server has: users, tokens, clients, statistics."""
 
 from __future__ import annotations
 
@@ -43,10 +43,10 @@ _EVERYTHING: Final = (SnapshotType.ALL,)
 
 
 class Server:
-    """What can be asked of a server as a whole; any thread. Client.server is one.
+    """Commands to a server as a whole; any thread. Client.server is one.
 
     Args:
-        caller: Asks the server.
+        caller: Sends the commands.
     """
 
     def __init__(self, caller: Caller) -> None:
@@ -54,44 +54,53 @@ class Server:
 
     @property
     def place(self) -> str:
-        """Where it is, as in `headstream://localhost:8090`."""
+        """The server's address, as in `headstream://localhost:8090`."""
         return self._caller.address.place
+
+    @property
+    def caller(self) -> Caller:
+        """Sends any command of the protocol, for tools; unlike this class it can change in any version."""
+        return self._caller
 
     # -- the server -------------------------------------------------------------------------------------------
 
     def ping(self) -> float:
-        """Ask whether the server is alive, and return how long its answer took, milliseconds."""
+        """Send a ping, and return the round-trip time, milliseconds."""
         begin = time.perf_counter()
         self._caller.call(Ping())
         return (time.perf_counter() - begin) * 1000
 
     def stats(self) -> Stats:
-        """Return what the server says of itself: load, memory, counts, versions."""
+        """Return the server's statistics: load, memory, counts, versions."""
         return self._caller.call(GetStats())
 
     def snapshot(self, types: Iterable[SnapshotType] = _EVERYTHING) -> bytes:
-        """Return an archive (ZIP) that tells about the server, for who looks into a problem.
+        """Return a diagnostic archive (ZIP) of the server.
 
         Args:
-            types: What it holds.
+            types: Its entries.
         """
         return self._caller.call(Snapshot(SnapshotCompression.DEFLATED, tuple(types)))
 
     # -- clients ----------------------------------------------------------------------------------------------
 
     def me(self) -> ClientDetails:
-        """Return the connection that asks; over HTTP, which has none, InvalidInputError."""
+        """Return the current connection; InvalidInputError over HTTP, which has none."""
         return self._caller.call(GetMe())
 
     def clients(self) -> list[Client]:
-        """Return all connections to the server; one program may have several."""
+        """Return all connections to the server; one program can have several."""
         return [*self._caller.call(ListClients())]
 
     def client(self, client_id: int) -> ClientDetails:
-        """Return one connection; NotFoundError where there is none of that number."""
+        """Return one connection; NotFoundError if it does not exist."""
         found = self._caller.call(GetClient(client_id))
         if found is None:
-            raise NotFoundError(f"there is no client {client_id}", where=self.place, advice="Look with clients()")
+            raise NotFoundError(
+                f"there is no client {client_id}",
+                where=self.place,
+                advice="Look with log.server.clients(), or `headstream client list`",
+            )
         return found
 
     # -- users ------------------------------------------------------------------------------------------------
@@ -101,73 +110,75 @@ class Server:
         return [*self._caller.call(ListUsers())]
 
     def user(self, user: int | str) -> UserDetails:
-        """Return one user and what it may do; NotFoundError where there is none.
+        """Return one user and its permissions; NotFoundError if it does not exist.
 
         Args:
-            user: By number or by name.
+            user: Number or name.
         """
         found = self._caller.call(GetUser(user))
         if found is None:
-            raise NotFoundError(f"there is no user {user!r}", where=self.place, advice="Look with users()")
+            raise NotFoundError(
+                f"there is no user {user!r}", where=self.place, advice="Look with log.server.users(), or `headstream user list`"
+            )
         return found
 
     def create_user(
         self, username: str, password: str, *, permissions: Permissions | None = None, is_active: bool = True
     ) -> UserDetails:
-        """Make a user.
+        """Create a user.
 
         Args:
             username: 3 to 50 bytes.
             password: 3 to 100 bytes.
-            permissions: What it may do; None is nothing but what everybody may.
-            is_active: Whether it may log in.
+            permissions: Its permissions; None grants only what every user is allowed to do.
+            is_active: Whether it is allowed to log in.
 
         Raises:
-            AlreadyExistsError: there is one of that name.
+            AlreadyExistsError: the name is taken.
         """
         command = CreateUser(username, password, _status(is_active), permissions)
         command.validate()
         return self._caller.call(command)
 
     def update_user(self, user: int | str, *, username: str | None = None, is_active: bool | None = None) -> None:
-        """Give a user another name, or say whether it may log in; what is None stays."""
+        """Change a user's name or status; None leaves it."""
         command = UpdateUser(user, username, None if is_active is None else _status(is_active))
         command.validate()
         self._caller.call(command)
 
     def change_permissions(self, user: int | str, permissions: Permissions | None) -> None:
-        """Say what a user may do; None takes everything."""
+        """Set a user's permissions; None revokes all."""
         self._caller.call(UpdatePermissions(user, permissions))
 
     def change_password(self, user: int | str, current_password: str, new_password: str) -> None:
-        """Give a user another password."""
+        """Change a user's password."""
         command = ChangePassword(user, current_password, new_password)
         command.validate()
         self._caller.call(command)
 
     def delete_user(self, user: int | str) -> None:
-        """Delete a user, whose tokens go too."""
+        """Delete a user with its tokens."""
         self._caller.call(DeleteUser(user))
 
     # -- personal access tokens -------------------------------------------------------------------------------
 
     def tokens(self) -> list[Token]:
-        """Return the names of one's own tokens, and when they expire."""
+        """Return the names of the current user's tokens, and when they expire."""
         return [*self._caller.call(ListTokens())]
 
     def create_token(self, name: str, *, expires_in_us: int | None = None) -> str:
-        """Make a token to log in with in place of a password, and return it: it is shown this once.
+        """Create a token, which replaces the password in logins, and return it: it cannot be shown again.
 
         Args:
             name: 3 to 30 bytes.
-            expires_in_us: How long it is good, microseconds, 1 or more; None is for ever.
+            expires_in_us: Lifetime, microseconds, 1 or more; None is unlimited.
         """
         command = CreateToken(name, NEVER if expires_in_us is None else expires_in_us)
         command.validate()
         return self._caller.call(command).token
 
     def delete_token(self, name: str) -> None:
-        """Delete one of one's own tokens."""
+        """Delete a token of the current user."""
         self._caller.call(DeleteToken(name))
 
 

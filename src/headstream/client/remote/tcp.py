@@ -7,7 +7,7 @@ import ssl
 from collections.abc import Callable, Sequence
 from typing import Any, Final, TypeVar
 
-from headstream.client.remote.address import Address
+from headstream.client.remote.address import ServerUrl
 from headstream.client.remote.connection import (
     Connection,
     break_link,
@@ -30,27 +30,27 @@ __all__ = ["TcpConnection", "TcpConnector"]
 _R = TypeVar("_R")
 _HEAD_BYTES: Final = 8
 _FIRST_BYTES: Final = 64 << 10
-"""Room for most replies, received at once; the rest of a longer one is received into a buffer of its own."""
+"""Buffer for most replies, received at once; the rest of a longer one is received into a buffer of its own."""
 _LEAST_LIMIT_BYTES: Final = 1000
-"""No server refuses shorter requests for their length."""
+"""Every server accepts requests of this size."""
 _MAX_REPLY_BYTES: Final = 256 << 20
 _JOINED_BYTES: Final = 64 << 10
-"""Pieces up to here are joined: one call is quicker than saving the copy."""
+"""Pieces up to this size are joined: one system call costs more than the copy."""
 
 
 class TcpConnector:
-    """Makes connections to one server.
+    """Opens connections to one server.
 
     Args:
-        address: The server, and who logs in.
+        address: The server and the credentials.
     """
 
-    def __init__(self, address: Address) -> None:
+    def __init__(self, address: ServerUrl) -> None:
         self._address = address
         self._tls = make_tls(address) if address.options.tls else None
 
     def connect(self, begin: Callable[[Connection], None]) -> TcpConnection:
-        """Return a connection that is logged in; see Connector."""
+        """Return a logged-in connection; see Connector."""
         address = self._address
         try:
             link = socket.create_connection((address.host, address.port), address.options.connect_timeout_ms / 1000)
@@ -77,7 +77,7 @@ class TcpConnector:
         try:
             connection.send(login)
             connection.receive(login)
-        except (AuthenticationError, NotFoundError) as error:  # a token that is not known is not found
+        except (AuthenticationError, NotFoundError) as error:  # an unknown token is "not found"
             raise explain_login(self._address, error) from None
 
 
@@ -89,7 +89,7 @@ class TcpConnection:
         link: Connected to it.
     """
 
-    def __init__(self, address: Address, link: socket.socket) -> None:
+    def __init__(self, address: ServerUrl, link: socket.socket) -> None:
         self._address = address
         self._link = link
         self._first = bytearray(_FIRST_BYTES)
@@ -97,7 +97,7 @@ class TcpConnection:
 
     @property
     def is_usable(self) -> bool:
-        """Whether it is still open, as far as can be seen without asking."""
+        """Whether the socket is still open, without sending a request."""
         return not has_something(self._link)
 
     def send(self, command: Command[Any], wait_ms: float = 0) -> None:
@@ -125,11 +125,11 @@ class TcpConnection:
                 views[0] = views[0][sent:]
 
     def has_reply(self, wait_ms: int) -> bool:
-        """Return whether a reply begins to come; see Connection."""
+        """Return whether a reply begins to arrive; see Connection."""
         return has_something(self._link, wait_ms)
 
     def receive(self, command: Command[_R]) -> _R:
-        """Return the reply to the command that was sent; see Connection."""
+        """Return the reply to the sent command; see Connection."""
         try:
             status, body = self._read()
         except OSError as error:
@@ -141,7 +141,7 @@ class TcpConnection:
         return type(command).decode_reply(body)
 
     def _has_been_refused(self) -> bool:
-        """Return whether the server has answered a request that it did not read to its end: it takes none so long."""
+        """Return whether the server replied without reading the whole request, because it exceeds its limit."""
         try:
             return has_something(self._link) and self._read()[0] == Status.INVALID_COMMAND
         except (OSError, OutcomeUnknownError):
@@ -149,7 +149,7 @@ class TcpConnection:
 
     def _too_long(self) -> LimitError:
         error = LimitError(
-            f"a request of {self._sent_bytes} bytes, which is more than the server takes",
+            f"a request of {self._sent_bytes} bytes, which exceeds the server's limit",
             where=self._address.place,
             advice="Send less at once (batch_bytes), or raise headstream.max_frame_size of the server",
         )
@@ -157,7 +157,7 @@ class TcpConnection:
         return error
 
     def _read(self) -> tuple[int, BytesLike]:
-        """Return a response's status, and its body in a buffer that nobody else uses."""
+        """Return a response's status, and its body in a buffer of its own."""
         first = memoryview(self._first)
         count = self._link.recv_into(first)
         while 0 < count < _HEAD_BYTES:
@@ -168,22 +168,22 @@ class TcpConnection:
         status, size = int.from_bytes(first[:4], "little"), int.from_bytes(first[4:8], "little")
         if size > _MAX_REPLY_BYTES or count > _HEAD_BYTES + size:
             is_http = self._first.startswith(b"HTTP")
-            what = "it speaks HTTP there: begin the URL with http://" if is_http else f"status {status}, {size} bytes"
-            raise lost(self._address, f"what came is no answer ({what})")
+            what = "the server speaks HTTP: begin the URL with http://" if is_http else f"status {status}, {size} bytes"
+            raise lost(self._address, f"invalid response ({what})")
         body = bytearray(size)
         view, at = memoryview(body), count - _HEAD_BYTES
         view[:at] = first[_HEAD_BYTES:count]
         while at < size:
             more = self._link.recv_into(view[at:])
             if not more:
-                raise lost(self._address, "the server closed it in the middle of an answer")
+                raise lost(self._address, "the server closed it in the middle of a response")
             at += more
         return status, view
 
     def interrupt(self) -> None:
-        """Break it; see Connection."""
+        """Break the connection; see Connection."""
         break_link(self._link)
 
     def close(self) -> None:
-        """End it, whatever is on its way."""
+        """Close the connection, even with a pending reply."""
         self._link.close()

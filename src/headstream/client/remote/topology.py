@@ -6,7 +6,7 @@ import builtins
 from dataclasses import asdict
 
 from headstream.client.remote.caller import Caller
-from headstream.errors import StreamNotFoundError, TopicNotFoundError
+from headstream.errors import NotFoundError, StreamNotFoundError, TopicNotFoundError
 from headstream.model.identifiers import TopicName, check_name
 from headstream.model.topology import (
     Fsync,
@@ -35,23 +35,33 @@ __all__ = ["RemotePartitions", "RemoteStreams", "RemoteTopics"]
 
 
 class RemoteStreams:
-    """What can be done with streams."""
+    """Stream commands."""
 
     def __init__(self, caller: Caller) -> None:
         self._caller = caller
 
     def create(self, name: str) -> Stream:
-        """Make a stream; see Streams.create()."""
+        """Create a stream; see Streams.create()."""
         return _stream(self._caller.call(CreateStream(0, check_name(name, "stream"))))
 
     def get(self, name: str) -> Stream:
-        """Return a stream; StreamNotFoundError where there is none, or none that this user may read."""
+        """Return a stream; StreamNotFoundError if it does not exist or the user has no right to it."""
         found = self._caller.call(GetStream(name)) if name else None
         if found is None:
             raise StreamNotFoundError(
                 f"there is no stream {name!r}", where=self._caller.address.place, advice="Create the stream first"
             )
         return _stream(found)
+
+    def find(self, stream: str | int) -> Stream | None:
+        """Return a stream by name or id, None if it does not exist; over HTTP a number is an id only."""
+        if not self._caller.can_say(stream):
+            return None
+        try:
+            found = self._caller.call(GetStream(stream))
+        except NotFoundError:
+            return None
+        return None if found is None else _stream(found)
 
     def list(self) -> list[Stream]:
         """Return all streams, in the order of their ids."""
@@ -62,16 +72,16 @@ class RemoteStreams:
         return [Stream(stream.name, stream.id, stream.created_us, tuple(sorted(topics.get(stream.name, ())))) for stream in found]
 
     def rename(self, name: str, to: str) -> None:
-        """Give a stream another name."""
+        """Rename a stream."""
         self._caller.call(UpdateStream(name, check_name(to, "stream")))
 
     def delete(self, name: str) -> None:
-        """Delete a stream with all its topics; StreamNotFoundError where there is none."""
+        """Delete a stream with all its topics; StreamNotFoundError if it does not exist."""
         self._caller.call(DeleteStream(name))
 
 
 class RemoteTopics:
-    """What can be done with topics."""
+    """Topic commands."""
 
     def __init__(self, caller: Caller) -> None:
         self._caller = caller
@@ -86,7 +96,7 @@ class RemoteTopics:
         options: TopicOptions | None = None,
         if_not_exists: bool = False,
     ) -> Topic:
-        """Make a topic, and its stream where there is none; see Topics.create()."""
+        """Create a topic, and its stream if missing; see Topics.create()."""
         check_name(name.stream, "stream")
         check_name(name.topic, "topic")
         check_partition_count(name, partitions)
@@ -95,13 +105,23 @@ class RemoteTopics:
         return _topic(self._caller.call(command))
 
     def get(self, name: TopicName) -> Topic:
-        """Return a topic with its partitions as they are now; TopicNotFoundError where there is none."""
+        """Return a topic with its current partitions; TopicNotFoundError if it does not exist."""
         found = self._caller.call(GetOpenTopic(name.stream, name.topic))
         if found is None:
             raise TopicNotFoundError(
                 f"there is no topic {str(name)!r}", where=self._caller.address.place, advice="Create the topic first"
             )
         return _topic(found)
+
+    def find(self, stream: str | int, topic: str | int) -> Topic | None:
+        """Return a topic by names or ids, None if it does not exist; over HTTP a number is an id only."""
+        if not (self._caller.can_say(stream) and self._caller.can_say(topic)):
+            return None
+        try:
+            found = self._caller.call(GetOpenTopic(stream, topic))
+        except NotFoundError:
+            return None
+        return None if found is None else _topic(found)
 
     def list(self, stream: str | None = None) -> builtins.list[Topic]:
         """Return all topics of one stream, or of all."""
@@ -112,12 +132,12 @@ class RemoteTopics:
         self._caller.call(DeleteTopic(name.stream, name.topic))
 
     def update(self, name: TopicName, **changes: int | None) -> Topic:
-        """Change options of a topic by name; the others stay as they are."""
+        """Change options of a topic by name; omitted ones stay."""
         TopicOptions(**changes)  # checks names and ranges
         return _topic(self._caller.call(ChangeTopicOptions(name.stream, name.topic, changes)))
 
     def rename(self, name: TopicName, to: str) -> None:
-        """Give a topic another name in its stream."""
+        """Rename a topic in its stream."""
         self._caller.call(RenameTopic(name.stream, name.topic, check_name(to, "topic")))
 
     def purge(self, name: TopicName) -> None:
@@ -126,7 +146,7 @@ class RemoteTopics:
 
 
 class RemotePartitions:
-    """What can be done with the partitions of a topic."""
+    """Partition commands."""
 
     def __init__(self, caller: Caller, topics: RemoteTopics) -> None:
         self._caller = caller

@@ -1,8 +1,8 @@
-"""RemoteTransport: a server behind a client."""
+"""RemoteTransport: a client's transport to a server."""
 
 from __future__ import annotations
 
-from headstream.client.remote.address import Address
+from headstream.client.remote.address import ServerUrl
 from headstream.client.remote.caller import Caller
 from headstream.client.remote.connection import Connector
 from headstream.client.remote.messages import RemoteMessages
@@ -13,8 +13,8 @@ from headstream.wire.extensions.topics import GetIdentity
 __all__ = ["RemoteTransport", "connector_of"]
 
 
-def connector_of(address: Address) -> Connector:
-    """Return what makes connections to a server."""
+def connector_of(address: ServerUrl) -> Connector:
+    """Return the connector of a server."""
     if address.scheme == "headstream":
         from headstream.client.remote.tcp import TcpConnector
 
@@ -29,7 +29,7 @@ def connector_of(address: Address) -> Connector:
 
 
 class RemoteTransport:
-    """Everything a client can ask a server for; see Transport.
+    """All commands of a log on a server; see Transport.
 
     It connects when it is first used, or opened; that is tried once. From then on a connection that breaks is made again
     for as long as the address's options say.
@@ -57,10 +57,10 @@ class RemoteTransport:
         self._caller.open()
 
     def interrupt(self, thread: int) -> None:
-        """Have the call end soon that a thread is in; see Caller.interrupt()."""
+        """Interrupt a thread's current call; see Caller.interrupt()."""
         self._caller.interrupt(thread)
 
     def close(self) -> None:
-        """Let go of the server."""
+        """Close the connections to the server."""
         self.groups.close()
         self._caller.close()

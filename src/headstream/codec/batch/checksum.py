@@ -2,30 +2,25 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
-
 from headstream.codec.buffer import BytesLike
 
-if TYPE_CHECKING:
-    from headstream.codec import uncompiled as cython
-else:
-    try:
-        import cython
-    except ImportError:
-        from headstream.codec import uncompiled as cython
+try:
+    import cython
+except ImportError:
+    from headstream.codec import uncompiled as cython  # type: ignore[no-redef]
 
 if not cython.compiled:
+    from headstream.codec import uncompiled_primitives as c
     from headstream.codec.uncompiled_checksums import crc32_from, crc32c_from, crc_level
-    from headstream.codec.uncompiled_primitives import readable
-elif not TYPE_CHECKING:
+else:
+    from cython.cimports.headstream.codec import primitives as c
     from cython.cimports.headstream.codec.checksums import crc32_from, crc32c_from, crc_level
-    from cython.cimports.headstream.codec.primitives import readable
 
 __all__ = ["checksum_level", "crc32", "crc32c"]
 
 
 def checksum_level() -> int:
-    """Return what computes checksums: 0 tables, 1 PCLMULQDQ, 2 VPCLMULQDQ."""
+    """Return the instructions that compute checksums: 0 tables, 1 PCLMULQDQ, 2 VPCLMULQDQ."""
     return crc_level
 
 
@@ -34,15 +29,15 @@ def crc32(data: BytesLike, value: int = 0) -> int:
 
     Args:
         data: The bytes.
-        value: The CRC-32 of what came before.
+        value: The CRC-32 of the preceding bytes.
     """
     view = memoryview(data)
-    p: cython.p_const_uchar = readable(view)
+    p: cython.p_const_uchar = c.readable(view)
     size: cython.longlong = view.nbytes
     result: cython.uint = value
     with cython.nogil:
         result = crc32_from(p, 0, size, result)
-    return result  # noqa: RET504 - no Python object may be made without the lock
+    return result  # noqa: RET504 - a Python object cannot be created without the GIL
 
 
 def crc32c(data: BytesLike, value: int = 0) -> int:
@@ -50,12 +45,12 @@ def crc32c(data: BytesLike, value: int = 0) -> int:
 
     Args:
         data: The bytes.
-        value: The CRC-32C of what came before.
+        value: The CRC-32C of the preceding bytes.
     """
     view = memoryview(data)
-    p: cython.p_const_uchar = readable(view)
+    p: cython.p_const_uchar = c.readable(view)
     size: cython.longlong = view.nbytes
     result: cython.uint = value
     with cython.nogil:
         result = crc32c_from(p, 0, size, result)
-    return result  # noqa: RET504 - no Python object may be made without the lock
+    return result  # noqa: RET504 - a Python object cannot be created without the GIL

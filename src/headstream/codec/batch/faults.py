@@ -1,4 +1,4 @@
-"""What can be wrong with a batch, by number: inside the kernels a fault is a negative number, outside an error.
+"""The faults of a batch, by number: a kernel returns a fault as a negative number, its caller raises an error.
 
 faults.pxd holds the same numbers for compiled code.
 """
@@ -40,25 +40,25 @@ _TEXTS: Final = {
     HEADER_CUT: "a header is cut short",
     KEY_CUT: "the key of a header is cut short",
     VALUE_CUT: "the value of a header is cut short",
-    VALUE_WIDTH: "the value of a header has not the width of its kind",
-    KEY_LENGTH: "the key of a header has not 1 to 255 bytes",
+    VALUE_WIDTH: "the value of a header does not have the width of its kind",
+    KEY_LENGTH: "the key of a header must have 1 to 255 bytes",
     KEY_TEXT: "the key of a header is not UTF-8",
     VALUE_TEXT: "the value of a string header is not UTF-8",
     VALUE_BOOL: "the value of a bool header is not 0 or 1",
-    KIND_ZERO: "a header of kind 0, which is none",
-    CHECKSUM: "the checksum of a payload does not fit it",
+    KIND_ZERO: "a header has the invalid kind 0",
+    CHECKSUM: "the checksum of a payload does not match it",
 }
 
 
 def decode_error(code: int, at: int, need: int, have: int, where: str | None = None) -> DecodeError:
-    """Return the error that a fault stands for.
+    """Return the error of a fault.
 
     Args:
         code: One of the numbers up to CHECKSUM.
-        at: The byte position it is at.
-        need: Bytes that are needed there.
-        have: Bytes that are there.
-        where: Which message or header it is about.
+        at: Its byte position.
+        need: The number of bytes needed there.
+        have: The number of bytes present there.
+        where: The message or header of the fault.
     """
     if code <= VALUE_WIDTH:
         return DecodeError(_TEXTS[code], at, need, have, where=where)

@@ -1,4 +1,4 @@
-# What the other kernels call of headers.py.
+# The functions of headers.py that other kernels call.
 
 cdef long long check_block(const unsigned char *p, long long at, long long end, bint values, unsigned char *notes) noexcept nogil
 cdef long long key_end(const unsigned char *p, long long at, long long end) noexcept nogil

@@ -1,4 +1,4 @@
-"""What the kernels return and take: the same classes whether they run compiled or interpreted."""
+"""Arguments and results of the kernels: the same classes for compiled and interpreted ones."""
 
 from __future__ import annotations
 
@@ -11,25 +11,26 @@ from headstream.errors import DecodeError
 __all__ = [
     "Blocks",
     "Columns",
+    "Compacted",
     "HeaderColumn",
     "HeaderLists",
     "HeaderType",
-    "Kept",
+    "Matches",
     "Scan",
     "Sends",
     "Stamped",
-    "VariedColumn",
+    "VariableColumn",
     "WantedHeader",
 ]
 
 
 @dataclass(slots=True)
 class Stamped:
-    """Stored messages made of sent ones.
+    """Stored messages made from sent ones.
 
     Args:
         data: The stored messages, back to back.
-        count: How many there are.
+        count: The number of messages.
         crc32c: CRC-32C of `data` with each message's state byte taken as 0.
     """
 
@@ -40,17 +41,17 @@ class Stamped:
 
 @dataclass(slots=True)
 class Scan:
-    """What a range of stored messages holds, up to the first that is not whole.
+    """The complete messages at the begin of a range of stored messages.
 
     Args:
-        count: Messages that are whole.
-        end: The byte position after the last whole one.
-        first_offset: Offset of the first one; -1 where there is none, as in the following three.
+        count: The number of complete messages.
+        end: The byte position after the last complete one.
+        first_offset: Offset of the first one; -1 if there is none, as in the following three.
         last_offset: Offset of the last one.
         first_timestamp_us: Time of the first one, microseconds since 1970 UTC.
         last_timestamp_us: Time of the last one.
-        crc32c: CRC-32C of the whole ones with each message's state byte taken as 0.
-        fault: Why the next one is not whole; None where the range ends with a whole one.
+        crc32c: CRC-32C of the complete ones with each message's state byte taken as 0.
+        fault: The fault of the next one; None if the range ends with a complete one.
     """
 
     count: int
@@ -64,16 +65,16 @@ class Scan:
 
 
 @dataclass(slots=True)
-class Kept:
-    """What is left of stored messages when those go that others have taken the place of.
+class Compacted:
+    """The stored messages that a compaction retains.
 
     Args:
-        data: The messages that stay, back to back, in order.
-        entries: An index entry of 32 bytes, as segments.layout draws it, for each run of them whose offsets follow each
-            other and whose times are the same.
-        count: How many stay.
-        dropped_count: How many go.
-        oldest_null_us: The time of the oldest null payload that stays for a while, or None where there is none.
+        data: The retained messages, back to back, in order.
+        entries: An index entry of 32 bytes (segments/layout.py) for each run of messages with consecutive offsets
+            and equal times.
+        count: The number of retained messages.
+        dropped_count: The number of dropped messages.
+        oldest_null_us: The time of the oldest retained null payload, or None.
     """
 
     data: memoryview
@@ -85,14 +86,14 @@ class Kept:
 
 @dataclass(slots=True)
 class Sends:
-    """What stored messages prove about the sends they came in.
+    """The boundaries of the sends of stored messages, as far as the messages prove them.
 
     Args:
         rows: An index entry of 32 bytes for each run of messages of the same time, back to back.
         end: The byte after the last of them.
         until_offset: One past its offset.
-        fault: Why they end there: `` at the end of what was given, or of as many as are made at once; `cut`, `offset`,
-            `payload` at a message that is cut short, has not the offset that follows, or a damaged payload.
+        fault: Why the rows end: `` at the end of the input or at the maximum number of rows; `cut`, `offset`, `payload` at
+            a message that is cut short, does not have the next offset, or has a damaged payload.
     """
 
     rows: bytes
@@ -102,11 +103,34 @@ class Sends:
 
 
 @dataclass(slots=True)
-class Columns:
-    """Stored messages as columns: buffers laid out as Arrow has them, little-endian.
+class Matches:
+    """The stored messages that match a filter.
 
-    Offsets are int32, one more than there are messages. A validity is a bitmap, lowest bit first, or None
-    where every value is there. What was not asked for is None.
+    Args:
+        data: The matching messages, back to back; a view of the input if it is one piece of it.
+        count: Their number.
+        end: The byte position where the scan ended: of the first message that was not examined, or that failed.
+        scanned_count: The number of messages examined, a last one that stopped the scan not included.
+        failed_count: How many of them compare values that cannot be compared.
+        last_offset: The offset of the last message examined; -1 for none.
+        is_stopped: Whether the message at `end` stopped the scan, because it compares such values.
+    """
+
+    data: memoryview
+    count: int
+    end: int
+    scanned_count: int
+    failed_count: int
+    last_offset: int
+    is_stopped: bool
+
+
+@dataclass(slots=True)
+class Columns:
+    """Stored messages as columns: buffers in Arrow's layout, little-endian.
+
+    Offsets are int32, one more than messages. A validity is a bitmap, lowest bit first, or None if no value
+    is null. Columns that were not requested are None.
 
     Args:
         count: Messages.
@@ -125,7 +149,7 @@ class Columns:
         headers_data: Header blocks without the reserved headers, or VARIANT values.
         metadata_offsets: Where each message's VARIANT metadata begins in metadata_data.
         metadata_data: VARIANT metadata.
-        repeated: uint8, 1 where some key occurs more than once among a message's headers.
+        repeated: uint8, 1 if a key repeats among a message's headers.
     """
 
     count: int
@@ -151,7 +175,7 @@ class Blocks(NamedTuple):
     """Header blocks back to back.
 
     Args:
-        offsets: int32, one more than there are messages.
+        offsets: int32, one more than messages.
         data: The blocks.
     """
 
@@ -159,13 +183,13 @@ class Blocks(NamedTuple):
     data: bytearray
 
 
-class VariedColumn(NamedTuple):
-    """Values of varied lengths, laid out as Arrow has them.
+class VariableColumn(NamedTuple):
+    """Values of variable length, in Arrow's layout.
 
     Args:
-        offsets: int32, one more than there are values.
+        offsets: int32, one more than values.
         data: The values.
-        validity: Bitmap, lowest bit first: which are not null; all if None.
+        validity: Bitmap, lowest bit first: which values are not null; None for all.
     """
 
     offsets: BytesLike
@@ -174,7 +198,7 @@ class VariedColumn(NamedTuple):
 
 
 HeaderType: TypeAlias = Literal["bool", "int8", "int16", "int32", "int64", "decimal", "float32", "float64", "string", "binary"]
-"""What a header's values become in a column of their own."""
+"""The type of a header's own column."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -183,8 +207,8 @@ class WantedHeader:
 
     Args:
         name: Its key.
-        type: What its values become.
-        digits: Of a decimal, how many digits at most: 1 to 38.
+        type: The type of the column.
+        digits: The maximum number of digits of a decimal: 1 to 38.
     """
 
     name: str
@@ -194,22 +218,24 @@ class WantedHeader:
 
 @dataclass(slots=True)
 class HeaderColumn:
-    """One header of many messages as a column, laid out as Arrow has it.
+    """One header of many messages as a column, in Arrow's layout.
 
     Args:
-        validity: Which messages have a value that fits, as a bitmap; None where all have.
-        offsets: Of strings and bytes, where each begins in `data`; int32.
-        data: The values: a byte for a bool, 16 for a decimal, otherwise as wide as the type.
+        validity: Bitmap: which messages have a value that fits; None for all.
+        offsets: Where each string or bytes value begins in `data`; int32.
+        data: The values: a byte for a bool, 16 for a decimal, otherwise the width of the type.
+        misfit: The first message whose header has a value that does not fit; -1 for none.
     """
 
     validity: bytearray | None
     offsets: bytearray | None
     data: bytearray
+    misfit: int = -1
 
 
 @dataclass(slots=True)
 class HeaderLists:
-    """The headers of many messages as lists, laid out as Arrow has them.
+    """The headers of many messages as lists, in Arrow's layout.
 
     Args:
         offsets: Where each message's headers begin among all of them, int32.
@@ -217,8 +243,8 @@ class HeaderLists:
         key_data: The keys, back to back.
         kinds: uint8, the kind of each value.
         value_offsets: Where each value begins in value_data.
-        value_data: The values: their bytes as stored, or VARIANT values, which all have the metadata of no keys.
-        repeated: uint8, 1 where some key occurs more than once among a message's headers.
+        value_data: The values: their bytes as stored, or VARIANT values, all with the metadata of no keys.
+        repeated: uint8, 1 if a key repeats among a message's headers.
     """
 
     offsets: bytearray

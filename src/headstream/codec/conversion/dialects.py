@@ -1,26 +1,37 @@
-"""The dialects that messages are converted between: what each can spell, how it is written and how it is read."""
+"""The dialects that messages are converted between: their capabilities, writers and readers."""
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Mapping, Sequence
+import importlib
+from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass, replace
 from typing import Any, Final
 
 from headstream.codec import binary
 from headstream.codec import json as json_transport
 from headstream.codec.buffer import BytesLike
-from headstream.codec.conversion.fields import Spelling, find_in_fields, find_in_headers
+from headstream.codec.conversion.fields import Capabilities, find_in_fields, find_in_headers
 from headstream.codec.conversion.findings import DROPPED, Finding, OnLoss, choose, policies_of
-from headstream.codec.conversion.values import fit_any_headstream, fit_iggy, fit_kip82, fit_string
+from headstream.codec.conversion.values import fit_iggy, fit_kip82, fit_wide
+from headstream.codec.dialect_modules import DIALECT_MODULES
 from headstream.codec.kafka import KafkaRecord, encode_record
 from headstream.codec.kip82 import LENIENT, decode_set, down_convert, encode_message, from_message, to_message
-from headstream.codec.replicate.envelope import decode_envelope, encode_envelope
-from headstream.errors import DecodeError, HeaderError, HeadstreamError, InvalidInputError, InvalidOptionError, LimitError
+from headstream.errors import DecodeError, HeadstreamError, InvalidInputError, InvalidOptionError
 from headstream.model.headers import Headers
 from headstream.model.identifiers import format_message_id
 from headstream.model.message import Message, MessageState, state_name
 
-__all__ = ["DIALECTS", "convert", "convert_all", "fit_message", "plan_conversion", "read_messages"]
+__all__ = [
+    "DIALECTS",
+    "Dialect",
+    "convert",
+    "convert_all",
+    "fit_message",
+    "only",
+    "plan_conversion",
+    "read_messages",
+    "register",
+]
 
 
 @dataclass(frozen=True, slots=True)
@@ -28,81 +39,82 @@ class Dialect:
     """One dialect.
 
     Args:
-        spelling: What it can spell.
-        write: Messages that fit -> their spelling.
-        read: Bytes -> messages, or None where what is written is no bytes.
+        capabilities: What it can represent.
+        write: Messages that fit -> their encoded form.
+        read: Bytes -> messages, or None for a dialect that is not bytes.
     """
 
-    spelling: Spelling
+    capabilities: Capabilities
     write: Callable[[Sequence[Message]], Any]
     read: Callable[[BytesLike], Sequence[Message]] | None
 
 
 def plan_conversion(message: Message, *, to: str) -> tuple[Finding, ...]:
-    """Return what a dialect would not spell as it is.
+    """Return what changes when a message is converted to a dialect.
+
+    convert() raises for exactly those messages whose plan has a loss.
 
     Args:
         message: Any.
         to: One of DIALECTS.
 
     Returns:
-        The findings: losses, and values that keep their value under another kind; empty where nothing changes.
+        The findings: losses, and values that change their kind but not their value; empty if nothing changes. What makes
+        the message impossible in the dialect is a loss that no policy accepts.
 
     Raises:
-        InvalidOptionError: there is no such dialect.
+        InvalidOptionError: the dialect is unknown.
     """
-    spelling = _dialect(to).spelling
-    findings = (*find_in_fields(message, spelling), *(finding for _, finding in find_in_headers(message, spelling)))
+    capabilities = _dialect(to).capabilities
+    findings = (*find_in_fields(message, capabilities), *(finding for _, finding in find_in_headers(message, capabilities)))
     if any(finding.is_loss and not finding.remedies for finding in findings):
         return findings
-    try:  # what only the whole message shows, such as a dialect's limit on headers in all, is asked of what writes it
+    try:  # what concerns the whole message, such as the total size of headers, is checked only by the writer
         _dialect(to).write([fit_message(message, to=to, on_loss=_EVERY_POLICY)])
-    except (LimitError, HeaderError) as error:
+    except HeadstreamError as error:
         return (*findings, Finding(error.where or "message", error.what))
-    except HeadstreamError:  # a payload or field that is none of the dialect: no question of what is lost
-        pass
     return findings
 
 
 def fit_message(message: Message, *, to: str, on_loss: OnLoss = "error") -> Message:
-    """Return a message that a dialect spells as it is.
+    """Return a message without anything that a dialect cannot represent.
 
     Args:
         message: Any.
         to: One of DIALECTS.
-        on_loss: What becomes of what it does not spell: a policy, or several in order of preference.
+        on_loss: What to do with a loss: a policy, or several in order of preference.
 
     Raises:
-        LimitError: something has no spelling, and no policy that was given accepts that.
-        InvalidOptionError: there is no such dialect or policy.
+        LimitError: the dialect cannot represent something, and no given policy accepts that.
+        InvalidOptionError: the dialect or policy is unknown.
     """
-    spelling, policies = _dialect(to).spelling, policies_of(on_loss)
-    changes: dict[str, Any] = _bare(message) if "bare" in policies and to in _CARRYING else {}
-    for finding in find_in_fields(message, spelling):
+    capabilities, policies = _dialect(to).capabilities, policies_of(on_loss)
+    changes: dict[str, Any] = _bare_changes(message) if "bare" in policies and to in _WITH_RESERVED_HEADERS else {}
+    for finding in find_in_fields(message, capabilities):
         choose(finding, policies, to)
-        changes |= _without(finding.part, message)
-    findings = dict(find_in_headers(message, spelling))
+        changes |= _omitted(finding.part, message)
+    findings = dict(find_in_headers(message, capabilities))
     if findings:
         pairs = []
         for number, (key, value) in enumerate(message.headers.items()):
             found = findings.get(number)
             fitted: Any = value
             if found is not None:
-                fitted = choose(found, policies, to) if found.is_loss else spelling.fit(key, value)[0]
+                fitted = choose(found, policies, to) if found.is_loss else capabilities.fit(key, value)[0]
             if fitted is not DROPPED:
                 pairs.append((key, fitted))
         changes["headers"] = Headers(pairs)
     return replace(message, **changes) if changes else message
 
 
-def _bare(message: Message) -> dict[str, Any]:
-    """Return the changes to a message of which nothing but state and a wrong checksum travels as a header."""
+def _bare_changes(message: Message) -> dict[str, Any]:
+    """Return the changes for the policy `bare`: no id and no microseconds, which would become reserved headers."""
     timestamp = message.timestamp
     return {"id": 0} | ({} if timestamp is None else {"timestamp": timestamp // 1000 * 1000})
 
 
-def _without(part: str, message: Message) -> dict[str, Any]:
-    """Return what a field becomes that is left out."""
+def _omitted(part: str, message: Message) -> dict[str, Any]:
+    """Return the changes that omit a field."""
     if part == "timestamp" and message.timestamp is not None and message.timestamp % 1000:
         return {"timestamp": message.timestamp // 1000 * 1000}
     left: dict[str, dict[str, Any]] = {
@@ -118,51 +130,55 @@ def convert(message: Message, *, to: str, on_loss: OnLoss = "error") -> Any:
     """Return a message in another dialect.
 
     Args:
-        message: Any; read_messages() makes one of bytes.
+        message: Any; read_messages() decodes bytes to messages.
         to: One of DIALECTS.
-        on_loss: `error` refuses what has no spelling there; `drop` leaves it out, `widen` and `text` make it a value of a
-            wider kind or its text; `bare` leaves id and microseconds out that would travel as headers. Several are tried in
-            order.
+        on_loss: `error` rejects what the dialect cannot represent; `drop` omits it, `widen` and `text` convert it to a
+            wider kind or to its text; `bare` omits id and microseconds where they would become headers. Several policies
+            are tried in order.
 
     Returns:
         Bytes, a KafkaRecord for `kafka`, a dict for `row`.
 
     Raises:
-        LimitError: something has no spelling, and no policy that was given accepts that.
-        InvalidOptionError: there is no such dialect or policy.
+        LimitError: the dialect cannot represent something, and no given policy accepts that.
+        InvalidInputError: the message is impossible in the dialect: one that was not polled in `binary-first`, a payload that
+            is not an envelope in `replicate`, a number beyond the dialect's fields.
+        InvalidOptionError: the dialect or policy is unknown.
     """
     return convert_all((message,), to=to, on_loss=on_loss)
 
 
 def convert_all(messages: Iterable[Message], *, to: str, on_loss: OnLoss = "error") -> Any:
-    """Return messages in another dialect, together: back to back, or in one JSON document; of `kafka` and `row`, one.
+    """Return several messages in another dialect: back to back, or in one JSON document; a single one for `kafka` and `row`.
 
     Args:
-        messages: Any number; one for a dialect that has no way to put several together.
+        messages: Any number; one for a dialect that cannot hold several.
         to: One of DIALECTS.
         on_loss: As for convert().
 
     Raises:
-        LimitError: something has no spelling, and no policy that was given accepts that.
-        InvalidOptionError: there is no such dialect or policy.
+        LimitError: the dialect cannot represent something, and no given policy accepts that.
+        InvalidInputError: a message is impossible in the dialect, as for convert(), or cannot be with the others.
+        InvalidOptionError: the dialect or policy is unknown.
     """
     return _dialect(to).write([fit_message(message, to=to, on_loss=on_loss) for message in messages])
 
 
 def read_messages(data: BytesLike, *, dialect: str) -> Sequence[Message]:
-    """Return the messages in some bytes.
+    """Return the messages encoded in bytes.
 
     Args:
-        data: All of them, and nothing else.
-        dialect: One of DIALECTS that is bytes; the limits in its name do not bound what is read.
+        data: The encoded messages, without other bytes.
+        dialect: One of DIALECTS that is bytes; its limits are not enforced on reading.
 
     Raises:
         DecodeError: the bytes are not of that dialect.
-        InvalidOptionError: there is no such dialect, or it is no bytes.
+        InvalidOptionError: the dialect is unknown, or not bytes.
     """
     read = _dialect(dialect).read
     if read is None:
-        raise InvalidOptionError(f"{dialect} is written, not read", advice=f"Use one of {', '.join(READABLE)}")
+        readable = (name for name, known in DIALECTS.items() if known.read is not None)
+        raise InvalidOptionError(f"{dialect} can only be written", advice=f"Use one of {', '.join(readable)}")
     return read(data)
 
 
@@ -196,7 +212,7 @@ def _write_json(messages: Sequence[Message]) -> bytes:
         return json_transport.encode_sent(messages)
     partitions = {message.partition or 0 for message in messages}
     if len(partitions) > 1:
-        raise InvalidInputError("a JSON document holds the messages of one partition", advice="Convert each by itself")
+        raise InvalidInputError("a JSON document holds the messages of one partition", advice="Convert each partition separately")
     newest = max((message.offset or 0 for message in messages), default=0)
     return json_transport.encode_polled(messages, partitions.pop() if partitions else 0, newest)
 
@@ -225,23 +241,8 @@ def _read_kip82(data: BytesLike) -> Sequence[Message]:
     return [to_message(message) for message in found.messages]
 
 
-def _write_replicate(messages: Sequence[Message]) -> bytes:
-    message = _only(messages, "replicate")
-    if message.payload is None:
-        raise InvalidInputError("a null payload is no Replicate envelope")
-    envelope = decode_envelope(message.payload)
-    headers = {key: value.as_string() for key, value in message.headers.items()}
-    return encode_envelope(replace(envelope, headers=headers or None))
-
-
-def _read_replicate(data: BytesLike) -> Sequence[Message]:
-    envelope = decode_envelope(bytes(data))
-    bare = encode_envelope(replace(envelope, headers=None))
-    return [Message(payload=bare, headers=Headers(envelope.headers or {}))]
-
-
 def _write_row(messages: Sequence[Message]) -> dict[str, Any]:
-    message = _only(messages, "row")
+    message = only(messages, "row")
     return {
         "key": message.key,
         "payload": message.payload,
@@ -257,50 +258,59 @@ def _write_row(messages: Sequence[Message]) -> dict[str, Any]:
 
 
 def _write_kafka(messages: Sequence[Message]) -> KafkaRecord:
-    return encode_record(_only(messages, "kafka"))
+    return encode_record(only(messages, "kafka"))
 
 
-def _only(messages: Sequence[Message], dialect: str) -> Message:
+def only(messages: Sequence[Message], dialect: str) -> Message:
+    """Return the single message, for a dialect that cannot hold several.
+
+    Raises:
+        InvalidInputError: there is not exactly one message.
+    """
     if len(messages) != 1:
-        raise InvalidInputError(f"{dialect} is one message, not {len(messages)}", advice="Convert each by itself")
+        raise InvalidInputError(f"{dialect} holds one message, not {len(messages)}", advice="Convert each separately")
     return messages[0]
 
 
 _EVERY_POLICY: Final = ("widen", "text", "drop")
-_CARRYING: Final = ("kip82", "kafka")
+_WITH_RESERVED_HEADERS: Final = ("kip82", "kafka")
 """Dialects in which a message's id and microseconds are reserved headers."""
 _NO_STATE: Final = frozenset(("key", "id", "offset", "timestamp", "micros"))
 
-DIALECTS: Final[Mapping[str, Dialect]] = {
-    dialect.spelling.name: dialect
+DIALECTS: Final[dict[str, Dialect]] = {
+    dialect.capabilities.name: dialect
     for dialect in (
-        Dialect(Spelling("binary", fit_iggy, iggy_limits=True), _write_binary, _read_binary),
-        Dialect(Spelling("binary-wide", fit_any_headstream), _write_binary, _read_binary),
+        Dialect(Capabilities("binary", fit_iggy, iggy_limits=True), _write_binary, _read_binary),
+        Dialect(Capabilities("binary-wide", fit_wide), _write_binary, _read_binary),
         Dialect(
-            Spelling("binary-first", fit_iggy, iggy_limits=True, stored=_NO_STATE),
+            Capabilities("binary-first", fit_iggy, iggy_limits=True, stored=_NO_STATE),
             lambda messages: binary.encode_polled(messages, dialect="binary-first"),
             lambda data: binary.decode_polled(data, dialect="binary-first"),
         ),
-        Dialect(Spelling("json", fit_iggy, iggy_limits=True, repeats=False, reserved="any"), _write_json, _read_json),
-        Dialect(Spelling("json-wide", fit_any_headstream, repeats=False, reserved="any"), _write_json, _read_json),
-        Dialect(Spelling("kip82", fit_kip82, reserved="carried"), _write_kip82, _read_kip82),
+        Dialect(Capabilities("json", fit_iggy, iggy_limits=True, repeats=False, reserved="any"), _write_json, _read_json),
+        Dialect(Capabilities("json-wide", fit_wide, repeats=False, reserved="any"), _write_json, _read_json),
+        Dialect(Capabilities("kip82", fit_kip82, reserved="carried"), _write_kip82, _read_kip82),
         Dialect(
-            Spelling("kip82-1", fit_kip82, headers=False, stored=frozenset(("key", "offset", "timestamp")), reserved=None),
+            Capabilities("kip82-1", fit_kip82, headers=False, stored=frozenset(("key", "offset", "timestamp")), reserved=None),
             _write_kip82_old(1),
             _read_kip82,
         ),
         Dialect(
-            Spelling("kip82-0", fit_kip82, headers=False, stored=frozenset(("key", "offset")), reserved=None),
+            Capabilities("kip82-0", fit_kip82, headers=False, stored=frozenset(("key", "offset")), reserved=None),
             _write_kip82_old(0),
             _read_kip82,
         ),
-        Dialect(
-            Spelling("replicate", fit_string, repeats=False, stored=frozenset(), reserved=None), _write_replicate, _read_replicate
-        ),
-        Dialect(Spelling("kafka", fit_any_headstream, reserved="all"), _write_kafka, None),
-        Dialect(Spelling("row", fit_any_headstream, reserved=None), _write_row, None),
+        Dialect(Capabilities("kafka", fit_wide, reserved="all"), _write_kafka, None),
+        Dialect(Capabilities("row", fit_wide, reserved=None), _write_row, None),
     )
 }
 """Name -> dialect."""
 
-READABLE: Final = tuple(name for name, dialect in DIALECTS.items() if dialect.read is not None)
+
+def register(dialect: Dialect) -> None:
+    """Add a dialect of a higher layer, from a module listed in dialect_modules.py."""
+    DIALECTS[dialect.capabilities.name] = dialect
+
+
+for _module in DIALECT_MODULES:
+    importlib.import_module(_module)

@@ -1,4 +1,4 @@
-"""Findings: what becomes of a part of a message that a dialect does not spell as it is."""
+"""Findings: what happens to a part of a message that a dialect cannot represent unchanged."""
 
 from __future__ import annotations
 
@@ -14,16 +14,16 @@ Policy: TypeAlias = Literal["error", "drop", "widen", "text", "bare"]
 OnLoss: TypeAlias = Policy | Sequence[Policy]
 
 POLICIES: Final[Mapping[str, str]] = {
-    "error": "a loss is refused",
-    "drop": "what cannot be spelled is left out",
+    "error": "a loss is an error",
+    "drop": "a loss is omitted",
     "widen": "a value becomes one of a wider kind: a char a string, a value of an unknown kind raw bytes",
     "text": "a value becomes its text",
-    "bare": "id and microseconds are left out where they would travel as headers (kip82, kafka)",
+    "bare": "id and microseconds are omitted where they would become headers (kip82, kafka)",
 }
 
 
 class _Dropped:
-    """What a remedy that leaves a part out gives."""
+    """The result of a remedy that omits a part."""
 
     def __repr__(self) -> str:
         return "DROPPED"
@@ -34,13 +34,13 @@ DROPPED: Final = _Dropped()
 
 @dataclass(frozen=True, slots=True)
 class Finding:
-    """One part of a message that is not spelled as it is.
+    """One part of a message that changes in a conversion.
 
     Args:
         part: The part: `header 'k'`, `state`, `payload`, ...
         reason: Why, as a sentence without a full stop.
-        is_loss: Whether something is lost, and a policy needed; else the value is kept and only its kind becomes another.
-        remedies: Policy -> what the part becomes by it (DROPPED: it is left out).
+        is_loss: Whether something is lost, which needs a policy; otherwise only the kind changes, not the value.
+        remedies: Policy -> the replacement of the part (DROPPED: it is omitted).
     """
 
     part: str
@@ -51,19 +51,19 @@ class Finding:
     def __str__(self) -> str:
         if not self.is_loss:
             return f"{self.part}: {self.reason}"
-        ways = ", ".join(f"{policy}: {_tell(remedy)}" for policy, remedy in self.remedies.items())
-        return f"{self.part}: {self.reason} ({ways or 'no policy accepts it'})"
+        options = ", ".join(f"{policy}: {_describe(remedy)}" for policy, remedy in self.remedies.items())
+        return f"{self.part}: {self.reason} ({options or 'no policy accepts it'})"
 
 
-def _tell(remedy: Any) -> str:
-    return "left out" if remedy is DROPPED else repr(remedy)
+def _describe(remedy: Any) -> str:
+    return "omitted" if remedy is DROPPED else repr(remedy)
 
 
 def policies_of(on_loss: OnLoss) -> tuple[str, ...]:
     """Return the policies to try, in order.
 
     Raises:
-        InvalidOptionError: there is no such policy.
+        InvalidOptionError: a policy is unknown.
     """
     policies = (on_loss,) if isinstance(on_loss, str) else tuple(on_loss)
     for policy in policies:
@@ -73,14 +73,14 @@ def policies_of(on_loss: OnLoss) -> tuple[str, ...]:
 
 
 def choose(finding: Finding, policies: tuple[str, ...], dialect: str) -> Any:
-    """Return what the part becomes by the first policy that has a remedy.
+    """Return the replacement of a part by the first policy that has a remedy.
 
     Raises:
-        LimitError: none has.
+        LimitError: no policy has one.
     """
     for policy in policies:
         if policy in finding.remedies:
             return finding.remedies[policy]
-    ways = [f"on_loss={policy!r} ({_tell(remedy)})" for policy, remedy in finding.remedies.items()]
-    advice = f"Accept it with {' or '.join(ways)}" if ways else "No policy accepts that; choose another dialect"
+    options = [f"on_loss={policy!r} ({_describe(remedy)})" for policy, remedy in finding.remedies.items()]
+    advice = f"Accept it with {' or '.join(options)}" if options else "No policy accepts that; choose another dialect"
     raise LimitError(finding.reason, where=f"{finding.part}, converting to {dialect}", advice=advice)

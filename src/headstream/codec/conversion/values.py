@@ -1,8 +1,8 @@
-"""What header values have a spelling in which family of dialects, and what else they may become.
+"""Which header values each family of dialects can represent, and their replacements.
 
-A value keeps its kind where the family has it. An integer of a kind that KIP-82 has not becomes an int of its own that
-holds every value of that kind (uint8 int16, uint16 int32, uint32 int64), or int64 where the value fits: the value is
-kept, the kind is another, which a plan reports. All else is a loss.
+A value retains its kind if the family has it. An integer of a kind that KIP-82 does not have becomes an int that holds
+all values of that kind (uint8 int16, uint16 int32, uint32 int64), or int64 if the value fits: only the kind changes,
+which a plan reports. Everything else is a loss.
 """
 
 from __future__ import annotations
@@ -15,10 +15,10 @@ from headstream.codec.kip82.headers import KINDS as KIP82_KINDS
 from headstream.model.constructors import int16, int32, int64, raw, string
 from headstream.model.header_values import FOREIGN_KINDS, HeaderKind, HeaderValue
 
-__all__ = ["FitValue", "fit_any_headstream", "fit_iggy", "fit_kip82", "fit_string", "spell_text"]
+__all__ = ["FitValue", "fit_iggy", "fit_kip82", "fit_string", "fit_wide", "to_text"]
 
 FitValue: TypeAlias = Callable[[str, HeaderValue], tuple[HeaderValue, Finding | None]]
-"""Key and value -> the value as the dialect has it, and what is not as it was."""
+"""Key and value -> the value in the dialect, and the finding if it changed."""
 
 MAX_IGGY_VALUE_BYTES: Final = 255
 MAX_VALUE_BYTES: Final = 1 << 16
@@ -33,8 +33,8 @@ _WIDENED: Final[dict[int, Callable[[int], HeaderValue]]] = {
 _SURROGATES: Final = range(0xD800, 0xE000)
 
 
-def spell_text(value: HeaderValue) -> str:
-    """Return the text that a value becomes by the policy `text`: true, 42, 12.5, null, U+D800, or hex of bytes."""
+def to_text(value: HeaderValue) -> str:
+    """Return a value's text for the policy `text`: true, 42, 12.5, null, U+D800, or hex of bytes."""
     plain = value.value
     if isinstance(plain, bytes):
         return plain.hex()
@@ -48,7 +48,7 @@ def spell_text(value: HeaderValue) -> str:
 
 
 def fit_iggy(key: str, value: HeaderValue) -> tuple[HeaderValue, Finding | None]:
-    """Fit a value to what existing Iggy clients read: its 15 kinds, 1 to 255 bytes. See FitValue."""
+    """Fit a value to existing Iggy clients: 15 kinds, 1 to 255 bytes. See FitValue."""
     size = len(value.data)
     if HeaderKind.RAW <= value.kind <= HeaderKind.FLOAT64 and 1 <= size <= MAX_IGGY_VALUE_BYTES:
         return value, None
@@ -67,8 +67,8 @@ def fit_iggy(key: str, value: HeaderValue) -> tuple[HeaderValue, Finding | None]
     return value, _loss(key, f"Iggy has no kind {value.kind_name}", remedies)
 
 
-def fit_any_headstream(key: str, value: HeaderValue) -> tuple[HeaderValue, Finding | None]:
-    """Fit a value to what a wide topic takes: every kind but KIP-82's own, up to 65,536 bytes. See FitValue."""
+def fit_wide(key: str, value: HeaderValue) -> tuple[HeaderValue, Finding | None]:
+    """Fit a value to a wide topic: every kind except KIP-82's own, up to 65,536 bytes. See FitValue."""
     if value.kind in FOREIGN_KINDS:
         remedies = {"widen": raw(value.data), "text": string(value.data.hex())}
         return value, _loss(key, f"Headstream has no kind {value.kind_name}", remedies)
@@ -81,7 +81,7 @@ def fit_kip82(key: str, value: HeaderValue) -> tuple[HeaderValue, Finding | None
     """Fit a value to the kinds of KIP-82. See FitValue."""
     kind = value.kind
     if kind == HeaderKind.CHAR and int.from_bytes(value.data, "little") in _SURROGATES:
-        return value, _loss(key, "half of a surrogate pair is no character", {"text": string(spell_text(value))})
+        return value, _loss(key, "half of a surrogate pair is not a character", {"text": string(to_text(value))})
     if len(value.data) > MAX_VALUE_BYTES:
         return value, _loss(key, f"a value has at most {MAX_VALUE_BYTES} bytes, this one {len(value.data)}")
     if kind == HeaderKind.NULL or kind in KIP82_KINDS:
@@ -101,14 +101,14 @@ def fit_string(key: str, value: HeaderValue) -> tuple[HeaderValue, Finding | Non
     """Fit a value to a map of strings. See FitValue."""
     if value.kind == HeaderKind.STRING:
         return value, None
-    remedies = {"text": string(spell_text(value))}
+    remedies = {"text": string(to_text(value))}
     if value.kind == HeaderKind.CHAR:
         remedies |= _char_remedies(value)
     return value, _loss(key, f"an envelope's headers are strings, this one is {value.kind_name}", remedies)
 
 
 def _char_remedies(value: HeaderValue) -> dict[str, Any]:
-    text = string(spell_text(value))
+    text = string(to_text(value))
     is_half = int.from_bytes(value.data, "little") in _SURROGATES
     return {"text": text} if is_half else {"widen": text, "text": text}
 

@@ -1,16 +1,17 @@
-"""Messages as Kafka's records: how typed headers travel there (kinds.py), and other people's ways (conventions.py)."""
+"""Messages as Kafka records: Headstream's typed headers (kinds.py), and the conventions of other products (conventions.py)."""
 
 from __future__ import annotations
 
 from headstream.codec.kafka.conventions import Convention
 from headstream.codec.kafka.messages import decode_record, encode_record, find_losses
 from headstream.codec.kafka.record import KafkaHeader, KafkaRecord, read_record
-from headstream.codec.kafka.topics import from_kafka_topic, to_kafka_topic
+from headstream.codec.kafka.topics import KafkaTopicNames, from_kafka_topic, to_kafka_topic
 
 __all__ = [
     "Convention",
     "KafkaHeader",
     "KafkaRecord",
+    "KafkaTopicNames",
     "decode_record",
     "encode_record",
     "find_losses",

@@ -1,15 +1,15 @@
-"""Other people's ways to type the headers of a Kafka record: read where a record is marked with one, written on request.
+"""Conventions of other products for typed headers of a Kafka record: read in records marked with one, written on request.
 
-    spring        Spring Kafka     a value is JSON, and spring_json_header_types = {"key": "java class"} tells what it is;
+    spring        Spring Kafka     a value is JSON, and spring_json_header_types = {"key": "java class"} has its type;
                                    a java.lang.String is plain UTF-8 unless it begins with a quote
                                    (kafka_dlt-original-partition, -offset and -timestamp are big-endian numbers)
     connect       Kafka Connect    a value is {"schema":{"type":"int32","optional":false},"payload":3}, as its JsonConverter
-                                   writes it; __connect.errors.* are texts. What its SimpleHeaderConverter writes has no mark
-                                   and no types, and is not guessed at: it stays raw
+                                   writes it; __connect.errors.* are texts. The output of its SimpleHeaderConverter has no
+                                   mark and no types: it stays raw
     cloudevents   CloudEvents 1.0  ce_specversion marks the record: ce_* and content-type are texts
 
-A class or type that has no kind here stays raw, with its bytes as they are. Spring and Connect have no unsigned numbers: one
-is written as the next wider type, and one beyond 2^63-1 is refused, as are, for Spring and CloudEvents, repeated keys.
+An unknown class or type stays raw, with its bytes unchanged. Spring and Connect have no unsigned numbers: one is written as
+the next wider type, and one beyond 2^63-1 is an error. Spring and CloudEvents reject repeated keys.
 """
 
 from __future__ import annotations
@@ -33,7 +33,7 @@ from headstream.model.message import Message
 __all__ = ["Convention", "read_conventions", "write_convention"]
 
 Convention: TypeAlias = Literal["headstream", "spring", "connect", "cloudevents"]
-"""How typed values are written."""
+"""The format of typed values."""
 Pair: TypeAlias = tuple[str, HeaderValue]
 
 _SPRING_TYPES: Final = "spring_json_header_types"
@@ -60,10 +60,10 @@ _CONTENT_TYPE: Final = "content-type"
 
 
 def read_conventions(pairs: list[Pair]) -> list[Pair]:
-    """Return headers with the kinds that a convention tells, where there is the mark of one; the others as they are.
+    """Return headers with the kinds of a convention, if the record is marked with one; the others unchanged.
 
     Args:
-        pairs: Headers as they came: raw or null.
+        pairs: The received headers: raw or null.
     """
     found = dict(pairs)
     read: list[tuple[str, HeaderValue]] = []
@@ -87,28 +87,28 @@ def read_conventions(pairs: list[Pair]) -> list[Pair]:
 
 
 def write_convention(message: Message, convention: Convention) -> list[KafkaHeader]:
-    """Return a message's headers as a convention writes them.
+    """Return a message's headers in the format of a convention.
 
     Args:
         message: Any.
         convention: `spring`, `connect` or `cloudevents`.
 
     Raises:
-        HeaderError: a header has no spelling there, or the convention wants one that is not there.
+        HeaderError: the convention cannot represent a header, or requires a missing one.
     """
     pairs = message.headers.items()
     if convention == "connect":
         return [(key, _write_envelope(key, value)) for key, value in pairs]
     if message.headers.repeated:
         key = next(key for key in message.headers if len(message.headers.getall(key)) > 1)
-        raise HeaderError(f"the header {key!r} repeats, which {convention} cannot hold", advice="Keep one of them")
+        raise HeaderError(f"the header {key!r} repeats, which {convention} cannot hold", advice="Send only one of them")
     if convention == "spring":
         return _write_spring(list(pairs))
     return _write_event(message)
 
 
 def is_native(key: str, value: HeaderValue) -> bool:
-    """Return whether a header has one spelling that every convention shares: Spring's numbers on dead letters.
+    """Return whether a header has the same form in every convention: Spring's numbers on dead letters.
 
     Args:
         key: The header's.
@@ -125,7 +125,7 @@ def _read_text(value: HeaderValue) -> HeaderValue:
 
 
 def _make(kind: str, plain: Any, otherwise: HeaderValue) -> HeaderValue:
-    """Return a value of a kind where the plain value is of its type and range."""
+    """Return a value of a kind, or `otherwise` if the plain value does not have its type or range."""
     if kind in ("float32", "float64") and isinstance(plain, str):
         plain = _NOT_NUMBERS.get(plain, plain)
     try:
@@ -137,10 +137,10 @@ def _make(kind: str, plain: Any, otherwise: HeaderValue) -> HeaderValue:
 
 def _spring_classes(types: HeaderValue | None) -> dict[str, str]:
     try:
-        told = json.loads(types.data) if types is not None else {}
+        types_by_key = json.loads(types.data) if types is not None else {}
     except ValueError:
         return {}
-    return {key: name for key, name in told.items() if isinstance(name, str)} if isinstance(told, dict) else {}
+    return {key: name for key, name in types_by_key.items() if isinstance(name, str)} if isinstance(types_by_key, dict) else {}
 
 
 def _read_spring(class_name: str, value: HeaderValue) -> HeaderValue:
@@ -177,9 +177,9 @@ def _write_spring(pairs: list[Pair]) -> list[KafkaHeader]:
 
 def _read_envelope(value: HeaderValue) -> HeaderValue:
     try:
-        told = json.loads(value.data)
-        kind, plain = _CONNECT_KINDS.get(told["schema"]["type"]), told["payload"]
-        if kind is None or set(told) != {"schema", "payload"} or "name" in told["schema"]:
+        envelope = json.loads(value.data)
+        kind, plain = _CONNECT_KINDS.get(envelope["schema"]["type"]), envelope["payload"]
+        if kind is None or set(envelope) != {"schema", "payload"} or "name" in envelope["schema"]:
             return value  # a logical type (a date, a decimal) has no kind
         if plain is None:
             return HeaderValue(HeaderKind.NULL, b"")
@@ -197,7 +197,7 @@ def _write_envelope(key: str, value: HeaderValue) -> bytes | None:
     if kind == "char":
         kind = "string"
     if kind not in _CONNECT_TYPES:
-        raise HeaderError(f"a header of kind {value.kind_name} has no spelling in Connect", where=repr(key), advice="Use raw")
+        raise HeaderError(f"Connect cannot represent a header of kind {value.kind_name}", where=repr(key), advice="Use raw")
     _check_width(key, value, "Connect")
     plain: Any = value.value
     if isinstance(plain, bytes):
@@ -223,7 +223,7 @@ def _float_name(number: float) -> Any:
 
 
 def _write_event(message: Message) -> list[KafkaHeader]:
-    """Return the binary mode of the Kafka binding: attributes are texts, the content type has no prefix."""
+    """Return the headers in the binary mode of the Kafka binding: attributes are texts, the content type has no prefix."""
     attributes: dict[str, bytes] = {}
     headers: list[KafkaHeader] = []
     for key, value in message.headers.items():
@@ -233,7 +233,7 @@ def _write_event(message: Message) -> list[KafkaHeader]:
         elif _ATTRIBUTE.fullmatch(name):
             attributes[name] = _event_text(key, value)
         else:
-            raise HeaderError(f"{key!r} is no name of an attribute of CloudEvents", advice="Use lower-case letters and digits")
+            raise HeaderError(f"{key!r} is not a valid attribute of CloudEvents", advice="Use lower-case letters and digits")
     if message.id:
         attributes.setdefault("id", format_message_id(message.id).encode())
     if message.topic:
@@ -243,18 +243,18 @@ def _write_event(message: Message) -> list[KafkaHeader]:
     attributes.setdefault("specversion", b"1.0")
     for name in ("id", "source", "type"):
         if not attributes.get(name):
-            raise HeaderError(f"CloudEvents wants the attribute {name}", advice=f"Give the message a header {name!r}")
+            raise HeaderError(f"CloudEvents requires the attribute {name}", advice=f"Give the message a header {name!r}")
     return [(f"ce_{name}", value) for name, value in attributes.items()] + headers
 
 
 def _event_text(key: str, value: HeaderValue) -> bytes:
-    """Return the canonical text of one of the types that CloudEvents has; an integer there has 32 bits."""
+    """Return the canonical text of a CloudEvents type; its integers have 32 bits."""
     plain = value.value
     if isinstance(plain, bytes) and value.kind == HeaderKind.RAW:
         return base64.b64encode(plain)
     if isinstance(plain, (bytes, type(None), float)) or (isinstance(plain, int) and not -(1 << 31) <= plain < 1 << 31):
         raise HeaderError(
-            f"CloudEvents has no type for a {value.kind_name} such as this", where=repr(key), advice="Give it as a string"
+            f"CloudEvents has no type for a {value.kind_name} like this one", where=repr(key), advice="Give it as a string"
         )
     return value.to_str().encode()
 

@@ -1,22 +1,22 @@
-"""How a typed value travels in a Kafka header: as text that anybody can read, with its kind in the header `hs.kinds`.
+"""Typed values in Kafka headers: the value as readable text, its kind in the header `hs.kinds`.
 
     kind                 value, in the header itself                     kind                  value
     string               the text, UTF-8                                 float32 float64       decimal: 12.5 1e+16 nan inf
     raw                  the bytes                                       null                  null
     bool                 true, false                                     char                  the character, UTF-8
-    int8 ... uint128     decimal, as -3                                  a kind not known here the bytes
+    int8 ... uint128     decimal, as -3                                  an unknown kind       the bytes
 
     hs.kinds    entry [& entry]*       ASCII
     entry       key = kind [, kind]*   the kinds of all headers of that key, in their order
     key         percent-encoded: every byte but A-Z a-z 0-9 - . _ ~
-    kind        its name (or its number, where it has none) [: the value's bytes, little-endian, in hex]
+    kind        its name (or its number, if unknown) [: the value's bytes, little-endian, in hex]
 
     attempt: 3    source: web    hs.kinds: attempt=uint8&source=string
 
-What hs.kinds says nothing of is raw, or null. The bytes in hex stand where the text does not give them back: a NaN with other
-bits than usual, half of a surrogate pair. A client that knows nothing of this reads the texts and passes hs.kinds over; a
-client that changes, adds or removes headers on the way does no harm: headers of a key whose number is not that of its
-kinds, or whose value is no spelling of its kind any more, are raw.
+Headers missing in hs.kinds are raw, or null. The bytes in hex are given if the text does not decode to them: a NaN with
+unusual bits, half of a surrogate pair. Clients that do not know hs.kinds read the texts and ignore it. Clients may also
+change, add or remove headers: the headers of a key are raw if their number differs from that of the kinds, and a header is
+raw if its value is invalid for its kind.
 """
 
 from __future__ import annotations
@@ -41,7 +41,7 @@ _FLOATS: Final = (HeaderKind.FLOAT32, HeaderKind.FLOAT64)
 
 
 def encode_value(value: HeaderValue) -> bytes | None:
-    """Return what a value looks like in a Kafka header.
+    """Return the bytes of a value in a Kafka header.
 
     Args:
         value: Of any kind.
@@ -55,11 +55,11 @@ def encode_value(value: HeaderValue) -> bytes | None:
         return b"true" if plain else b"false"
     if isinstance(plain, (int, float)):
         return repr(plain).encode()
-    return value.data  # string, raw, and kinds not known here
+    return value.data  # string, raw, and unknown kinds
 
 
 def encode_kinds(pairs: Iterable[tuple[str, HeaderValue]]) -> bytes | None:
-    """Return the value of `hs.kinds`, or None where every header is raw or null.
+    """Return the value of `hs.kinds`, or None if every header is raw or null.
 
     Args:
         pairs: Every header in order.
@@ -76,14 +76,14 @@ def encode_kinds(pairs: Iterable[tuple[str, HeaderValue]]) -> bytes | None:
 
 
 def decode_values(headers: Iterable[KafkaHeader], kinds: bytes | None) -> list[tuple[str, HeaderValue]]:
-    """Return headers with the kinds that `hs.kinds` tells, and raw or null where it tells none.
+    """Return headers with the kinds of `hs.kinds`, and raw or null for headers missing there.
 
     Args:
         headers: Every other header, in order.
         kinds: The value of `hs.kinds`, or None.
     """
     headers = list(headers)
-    told = _parse_kinds(kinds) if kinds else {}
+    kinds_by_key = _parse_kinds(kinds) if kinds else {}
     counts: dict[str, int] = {}
     for key, _ in headers:
         counts[key] = counts.get(key, 0) + 1
@@ -91,9 +91,9 @@ def decode_values(headers: Iterable[KafkaHeader], kinds: bytes | None) -> list[t
     pairs = []
     for key, data in headers:
         place = seen[key] = seen.get(key, -1) + 1
-        names = told.get(key, ())
-        spelled = names[place] if len(names) == counts[key] else "raw"
-        pairs.append((key, _decode_value(spelled, data)))
+        names = kinds_by_key.get(key, ())
+        kind = names[place] if len(names) == counts[key] else "raw"
+        pairs.append((key, _decode_value(kind, data)))
     return pairs
 
 
@@ -106,24 +106,24 @@ def _kind_text(value: HeaderValue) -> str:
 
 
 def _parse_kinds(text: bytes) -> dict[str, list[str]]:
-    told: dict[str, list[str]] = {}
+    kinds_by_key: dict[str, list[str]] = {}
     for entry in text.split(b"&"):
         key, equals, names = entry.partition(b"=")
         try:
             if equals:
-                told[unquote_to_bytes(key).decode()] = names.decode("ascii").split(",")
+                kinds_by_key[unquote_to_bytes(key).decode()] = names.decode("ascii").split(",")
         except UnicodeDecodeError:
-            continue  # nobody's spelling of a key: what it was to tell of stays raw
-    return told
+            continue  # an invalid key: its headers stay raw
+    return kinds_by_key
 
 
-def _decode_value(spelled: str, data: bytes | None) -> HeaderValue:
-    name, colon, digits = spelled.partition(":")
+def _decode_value(kind: str, data: bytes | None) -> HeaderValue:
+    name, colon, digits = kind.partition(":")
     code = _CODES.get(name, int(name) if name.isascii() and name.isdecimal() and 0 < len(name) < 4 else 0)
     try:
         if colon and code in KIND_NAMES:
             exact = HeaderValue(code, bytes.fromhex(digits))
-            if encode_value(exact) == data:  # the text is still that of these bytes
+            if encode_value(exact) == data:  # the text still matches these bytes
                 return exact
         elif code in KIND_NAMES:
             value = _decode_text(code, data)
@@ -132,12 +132,12 @@ def _decode_value(spelled: str, data: bytes | None) -> HeaderValue:
         elif 0 < code < 256 and data is not None:
             return HeaderValue(code, data)
     except (HeaderError, ValueError):
-        pass  # no spelling of its kind: raw
+        pass  # invalid for its kind: raw
     return HeaderValue(HeaderKind.NULL, b"") if data is None else HeaderValue(HeaderKind.RAW, data)
 
 
 def _decode_text(kind: int, data: bytes | None) -> HeaderValue | None:
-    """Return the value of a known kind that a text spells, or None."""
+    """Return the value of a text of a known kind, or None if the text is invalid."""
     if kind == HeaderKind.NULL or data is None:
         return HeaderValue(HeaderKind.NULL, b"") if kind == HeaderKind.NULL and data is None else None
     if kind in (HeaderKind.RAW, HeaderKind.STRING):
@@ -153,6 +153,6 @@ def _decode_text(kind: int, data: bytes | None) -> HeaderValue | None:
         try:
             return HeaderValue(kind, struct.pack("<f" if kind == HeaderKind.FLOAT32 else "<d", float(data)))
         except OverflowError:
-            return None  # beyond what single precision holds
+            return None  # out of the range of single precision
     value: HeaderValue | None = CONSTRUCTORS[KIND_NAMES[kind]](int(data)) if _WHOLE.fullmatch(data) else None
     return value

@@ -1,13 +1,13 @@
-"""Message to and from a Kafka record: key, value and timestamp are Kafka's own; what Kafka has no field for follows the headers.
+"""Message to and from a Kafka record: key, value and timestamp are Kafka's own; the other fields are headers at the end.
 
-    hs.kinds      what kinds the headers have (kinds.py)             where one is neither raw nor null
-    hs.id         the message's id as a UUID                         where it has one
-    hs.state      available, poisoned, unknown(7) ...                where it is not available
-    hs.appended   the log's time, microseconds since 1970 UTC        where it is no whole millisecond
-    hs.checksum   the CRC-32 that the message carries of its payload where it is not the payload's
+    hs.kinds      the kinds of the headers (kinds.py)                if one is neither raw nor null
+    hs.id         the message's id as a UUID                         if it has one
+    hs.state      available, poisoned, unknown(7) ...                if it is not available
+    hs.appended   the log's time, microseconds since 1970 UTC        if it is not a whole millisecond
+    hs.checksum   the message's CRC-32 of its payload                if it does not match the payload
 
-All are texts, and stand last. Key and value are null or empty as the message's are. Kafka gives offset and partition.
-A value of them that cannot be read leaves the header where it is, as raw.
+All are texts. Key and value are null or empty as the message's are. Kafka provides offset and partition. A reserved header
+with an invalid value stays among the headers, as raw.
 """
 
 from __future__ import annotations
@@ -27,7 +27,7 @@ from headstream.model.reserved import APPENDED_HEADER, CHECKSUM_HEADER, ID_HEADE
 
 __all__ = ["decode_record", "encode_record", "find_losses"]
 
-_CARRIED: Final[Mapping[str, tuple[str, Callable[[str], int]]]] = {
+_RESERVED_FIELDS: Final[Mapping[str, tuple[str, Callable[[str], int]]]] = {
     ID_HEADER: ("id", parse_message_id),
     STATE_HEADER: ("state", parse_state),
     APPENDED_HEADER: ("timestamp", int),
@@ -36,15 +36,15 @@ _CARRIED: Final[Mapping[str, tuple[str, Callable[[str], int]]]] = {
 
 
 def encode_record(message: Message, *, convention: Convention = "headstream") -> KafkaRecord:
-    """Return a message as a record of Kafka.
+    """Return a message as a Kafka record.
 
     Args:
         message: Any.
-        convention: How typed values are written: Headstream's own (kinds.py), `spring`, `connect` or `cloudevents`.
+        convention: The format of typed values: Headstream's own (kinds.py), `spring`, `connect` or `cloudevents`.
 
     Raises:
-        HeaderError: a header has no spelling there, or is one of the reserved ones.
-        InvalidInputError: Kafka takes no topic of that name.
+        HeaderError: the convention cannot represent a header, or a header is reserved.
+        InvalidInputError: the topic's name is invalid in Kafka.
     """
     pairs = [(key, value) for key, value in message.headers.items()]
     for key, _ in pairs:
@@ -77,37 +77,37 @@ def encode_record(message: Message, *, convention: Convention = "headstream") ->
 
 
 def decode_record(source: Any, *, on_loss: Literal["error", "drop"] = "error") -> Message:
-    """Return the message that a record of Kafka is.
+    """Return the message of a Kafka record.
 
     Args:
         source: A KafkaRecord, or the object of a Kafka client (read_record()).
-        on_loss: What becomes of headers that a message cannot have, which find_losses() names.
+        on_loss: What to do with headers that a message cannot have, which find_losses() returns.
 
     Returns:
-        The message, with the place it was read from. Headers of others are raw, unless the record is marked with one of
-        the conventions of conventions.py.
+        The message, with its topic, partition and offset. Headers of other products are raw, unless the record is marked
+        with one of the conventions of conventions.py.
 
     Raises:
-        HeaderError: a header cannot be one of a message.
-        InvalidInputError: the object is no record.
+        HeaderError: a header is invalid in a message.
+        InvalidInputError: the object is not a record.
     """
     record = read_record(source)
     losses = find_losses(record)
     if losses and on_loss == "error":
-        raise HeaderError(losses[0], where=_where(record), advice='Leave such headers out with on_loss="drop"')
+        raise HeaderError(losses[0], where=_where(record), advice='Omit such headers with on_loss="drop"')
     given = record.headers if not losses else tuple(header for header in record.headers if _key_fault(header[0]) is None)
-    carried: dict[str, Any] = {}
+    reserved: dict[str, Any] = {}
     kinds: bytes | None = None
     plain: list[KafkaHeader] = []
     for key, value in given:
         if key == KINDS_HEADER and value is not None and kinds is None:
             kinds = value
-        elif key not in _CARRIED or not _take(carried, key, value):
+        elif key not in _RESERVED_FIELDS or not _take(reserved, key, value):
             plain.append((key, value))
     pairs = decode_values(plain, kinds)
     time = None if record.timestamp_ms is None else record.timestamp_ms * 1000
-    if "timestamp" in carried and (time is None or carried["timestamp"] // 1000 != record.timestamp_ms):
-        del carried["timestamp"]  # the time of another record, which this one was copied from
+    if "timestamp" in reserved and (time is None or reserved["timestamp"] // 1000 != record.timestamp_ms):
+        del reserved["timestamp"]  # the time of the record that this one was copied from
     return Message(
         payload=record.value,
         key=record.key,
@@ -115,12 +115,12 @@ def decode_record(source: Any, *, on_loss: Literal["error", "drop"] = "error") -
         offset=record.offset,
         topic=None if record.topic is None else from_kafka_topic(record.topic),
         partition=record.partition,
-        **{"timestamp": time, **carried},
+        **{"timestamp": time, **reserved},
     )
 
 
 def find_losses(source: Any) -> list[str]:
-    """Return what a record of Kafka has that a message cannot have, a sentence each; empty where nothing would be lost.
+    """Return the headers of a Kafka record that a message cannot have, a sentence each; empty if nothing would be lost.
 
     Args:
         source: A KafkaRecord, or the object of a Kafka client.
@@ -132,16 +132,16 @@ def _key_fault(key: str) -> str | None:
     try:
         size = len(key.encode("utf-8"))
     except UnicodeEncodeError:
-        return f"the header key {key!r:.60} has no UTF-8 spelling"
+        return f"UTF-8 cannot encode the header key {key!r:.60}"
     if size == 0:
         return "a header has an empty key"
     return f"the header key {key!r:.60} has {size} bytes, more than {MAX_KEY_BYTES}" if size > MAX_KEY_BYTES else None
 
 
-def _take(carried: dict[str, Any], key: str, value: bytes | None) -> bool:
-    """Note what one of our own headers says; return whether it could be read and is the first of its kind."""
-    name, read = _CARRIED[key]
-    if value is None or name in carried:
+def _take(reserved: dict[str, Any], key: str, value: bytes | None) -> bool:
+    """Note the value of a reserved header; return whether it is valid and the first of its name."""
+    name, read = _RESERVED_FIELDS[key]
+    if value is None or name in reserved:
         return False
     try:
         number = read(value.decode("ascii"))
@@ -149,7 +149,7 @@ def _take(carried: dict[str, Any], key: str, value: bytes | None) -> bool:
         return False
     if number < 0 or (name == "checksum" and number >> 32) or (name == "timestamp" and number >> 63):
         return False
-    carried[name] = number
+    reserved[name] = number
     return True
 
 

@@ -1,7 +1,7 @@
-"""KafkaRecord: what a Kafka client sends and receives, and the reading of the clients' own objects.
+"""KafkaRecord: the record that a Kafka client sends and receives, and the conversion of the clients' own objects.
 
-No client is imported: an object with `key`, `value`, `headers`, `timestamp`, `topic`, `partition` and `offset` is a
-record, whether these are attributes (aiokafka, kafka-python) or methods (confluent-kafka).
+No client is imported: any object with `key`, `value`, `headers`, `timestamp`, `topic`, `partition` and `offset` is a
+record; these can be attributes (aiokafka, kafka-python) or methods (confluent-kafka).
 """
 
 from __future__ import annotations
@@ -14,21 +14,21 @@ from headstream.errors import InvalidInputError
 __all__ = ["KafkaHeader", "KafkaRecord", "read_record"]
 
 KafkaHeader: TypeAlias = tuple[str, bytes | None]
-"""A header of Kafka's: a key and bytes, or null; keys may repeat, and order is kept."""
+"""A Kafka header: a key and bytes, or null; headers are ordered, keys can repeat."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class KafkaRecord:
-    """A record of Kafka.
+    """A Kafka record.
 
     Args:
         value: The bytes, or None for null.
         key: The bytes, or None for null.
         headers: In order, repeats included.
         timestamp_ms: Milliseconds since 1970 UTC; None leaves it to the client or the broker.
-        topic: As Kafka names it; None where it is not known.
+        topic: The name in Kafka; None if it is unknown.
         partition: From 0; None leaves it to the client.
-        offset: Place in the partition; None before it is sent.
+        offset: Offset in the partition; None before it is sent.
     """
 
     value: bytes | None
@@ -40,13 +40,13 @@ class KafkaRecord:
     offset: int | None = None
 
     def arguments(self, client: Literal["confluent", "aiokafka", "kafka-python"]) -> dict[str, Any]:
-        """Return the named arguments that a client's send takes: `producer.produce(**...)` or `producer.send(**...)`.
+        """Return the named arguments of a client's send: `producer.produce(**...)` or `producer.send(**...)`.
 
         Args:
             client: `confluent` for confluent-kafka's produce(), or `aiokafka` or `kafka-python` for their send().
 
         Raises:
-            InvalidInputError: the client cannot send it: kafka-python takes no null in a header.
+            InvalidInputError: the client cannot send it: kafka-python does not support null in a header.
         """
         time_name = "timestamp" if client == "confluent" else "timestamp_ms"
         if client == "kafka-python" and any(value is None for _, value in self.headers):
@@ -57,14 +57,14 @@ class KafkaRecord:
 
 
 def read_record(source: Any) -> KafkaRecord:
-    """Return what a client's object says.
+    """Return the record of a client's object.
 
     Args:
         source: A KafkaRecord, a Message of confluent-kafka, a ConsumerRecord of aiokafka or kafka-python, or anything
             with their attributes or methods.
 
     Raises:
-        InvalidInputError: it is no record, or one that stands for an error.
+        InvalidInputError: the object is not a record, or reports an error.
     """
     if isinstance(source, KafkaRecord):
         return source
@@ -73,7 +73,7 @@ def read_record(source: Any) -> KafkaRecord:
         raise InvalidInputError(f"the client reports an error instead of a record: {error}")
     try:
         time = _member(source, "timestamp")
-        if isinstance(time, tuple):  # confluent-kafka: what kind of time it is, and the time
+        if isinstance(time, tuple):  # confluent-kafka: the type of the time, and the time
             time = time[1] if time[0] else None
         return KafkaRecord(
             value=_bytes(_member(source, "value")),
@@ -86,8 +86,8 @@ def read_record(source: Any) -> KafkaRecord:
         )
     except (TypeError, ValueError, IndexError) as fault:
         raise InvalidInputError(
-            f"{type(source).__name__} is not read as a Kafka record: {fault}",
-            advice="Give what the consumer returned, with keys and values as bytes",
+            f"{type(source).__name__} is not a Kafka record: {fault}",
+            advice="Give the consumer's object, with keys and values as bytes",
         ) from None
 
 

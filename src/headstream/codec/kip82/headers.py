@@ -8,17 +8,17 @@
     0x02   char      2 UTF-16  0x06   float32   4
     0x03   int16     2         0x07   float64   8
 
-value_length counts the type and the body; -1 is null. A type from 0x0A on has a body of any length, which is kept.
+value_length counts the type and the body; -1 is null. A type from 0x0A has a body of any length, which is preserved.
 
-The proposal contradicts itself (its sentence about "null and boolean zero length" is left from a draft with other codes),
-and is silent on much. `strict` takes what is drawn above and nothing else. `lenient` also reads, and forwards untouched:
+The proposal contradicts itself (its sentence about "null and boolean zero length" remains from a draft with other codes),
+and leaves much undefined. `strict` accepts the format above only. `lenient` also reads, and forwards unchanged:
 
-    a type alone where the type has a body of its own width     null
+    a type alone, for a type with a body of fixed width         null
     value_length 0, without a type                              null
     a bool other than 0 and 1                                   true
-    an empty key                                                as it is
+    an empty key                                                an empty key
 
-and writes a value of an unknown type and half of a surrogate pair, which `strict` refuses to write.
+and writes values of an unknown type and half of a surrogate pair, which `strict` rejects.
 """
 
 from __future__ import annotations
@@ -29,7 +29,7 @@ from dataclasses import dataclass, field
 from typing import Final
 
 from headstream.errors import DecodeError, HeaderError, LimitError
-from headstream.model.header_block import MAX_KEY_BYTES, HeaderPlace, Pair
+from headstream.model.header_block import MAX_KEY_BYTES, HeaderSpan, Pair
 from headstream.model.header_values import KIND_WIDTHS, HeaderKind, HeaderValue, value_of
 from headstream.model.headers import check_key
 
@@ -54,19 +54,19 @@ _I32: Final = struct.Struct(">i")
 _WIDTHS: Final = tuple(KIND_WIDTHS.get(kind) for kind in KINDS)
 _FOREIGN: Final = 256
 _TYPE_BYTES: Final = 1
-"""What the length of a value counts besides the value: its type code."""
+"""The bytes that a value's length counts besides the value: its type code."""
 _SURROGATES: Final = range(0xD800, 0xE000)
 
 
 @dataclass(frozen=True, slots=True)
 class HeaderLimits:
-    """How much of headers a message may have. What is read is never more than the input; these bound what is taken.
+    """The maximum size of a message's headers. Reading never allocates more than the input; these limits bound what is accepted.
 
     Args:
         block_bytes: The whole block.
-        count: Headers of a message.
-        key_bytes: A key; more than 255 no other dialect can hold.
-        value_bytes: A value without its type code: what the largest value of a wide topic has.
+        count: The number of headers.
+        key_bytes: A key; no other dialect holds more than 255.
+        value_bytes: A value without its type code: that of the largest value of a wide topic.
     """
 
     block_bytes: int = 1 << 20
@@ -77,11 +77,11 @@ class HeaderLimits:
 
 @dataclass(frozen=True, slots=True)
 class TypedHeaders:
-    """The layout of the block drawn above: for Headers.from_bytes() and as_bytes().
+    """The layout of the block above: for Headers.from_bytes() and as_bytes().
 
     Args:
-        strict: Whether what the proposal says in contradiction to itself is refused.
-        limits: What a message may have.
+        strict: Whether to reject the contradictory forms of the proposal.
+        limits: The maximum size of a message's headers.
     """
 
     strict: bool = True
@@ -92,14 +92,14 @@ class TypedHeaders:
         """`kip82`."""
         return "kip82"
 
-    def split(self, block: bytes, at: int) -> list[HeaderPlace]:
-        """Return where each header of a block lies; the place begins with value_length. See HeaderLayout."""
-        places: list[HeaderPlace] = []
+    def split(self, block: bytes, at: int) -> list[HeaderSpan]:
+        """Return the position of each header of a block; a position begins with value_length. See HeaderLayout."""
+        spans: list[HeaderSpan] = []
         begin, end, limits = 0, len(block), self.limits
         if end > limits.block_bytes:
             raise DecodeError(f"a header block has at most {limits.block_bytes} bytes, this one has {end}", at)
         while begin < end:
-            if len(places) == limits.count:
+            if len(spans) == limits.count:
                 raise DecodeError(f"a message has at most {limits.count} headers, this one has more", at + begin)
             key_end = begin + 4 + self._length(block, begin, at, None, limits.key_bytes)
             try:
@@ -111,12 +111,12 @@ class TypedHeaders:
             value_end = key_end + 4
             if block[key_end:value_end] != b"\xff\xff\xff\xff":
                 value_end += self._length(block, key_end, at, key, limits.value_bytes + _TYPE_BYTES)
-            places.append((key, key_end, value_end))
+            spans.append((key, key_end, value_end))
             begin = value_end
-        return places
+        return spans
 
     def _length(self, block: bytes, begin: int, at: int, key: str | None, most: int) -> int:
-        """Return a length that fits what is left: of a key, or of the value of a key."""
+        """Return the length of a key, or of the value of a key, if it fits the remaining bytes."""
         have = len(block) - begin
         if have >= 4:
             length: int = _I32.unpack_from(block, begin)[0]
@@ -131,9 +131,9 @@ class TypedHeaders:
             raise DecodeError(f"{what} is cut short", at + begin + 4, length, have - 4)
         raise DecodeError(f"{what} has {length} bytes, {most} are allowed", at + begin)
 
-    def decode_value(self, block: bytes, place: HeaderPlace, at: int) -> HeaderValue:
-        """Return the value at a place that split() returned; DecodeError where the bytes are none of its type."""
-        key, begin, end = place
+    def decode_value(self, block: bytes, span: HeaderSpan, at: int) -> HeaderValue:
+        """Return the value at a position from split(); DecodeError if the bytes are invalid for its type."""
+        key, begin, end = span
         size = end - begin - 5
         if size < 0:
             if size == -1 and self.strict and block[begin : begin + 4] != b"\xff\xff\xff\xff":
@@ -159,14 +159,14 @@ class TypedHeaders:
         """Return the block of some headers.
 
         Raises:
-            HeaderError: a value is of a kind that the proposal has not, or not to be written in `strict`.
-            LimitError: there is more than the limits take.
+            HeaderError: a value's kind does not exist in the proposal, or `strict` rejects the value.
+            LimitError: the headers exceed the limits.
         """
         parts: list[bytes] = []
         count = 0
         for key, value in pairs:
             name = (check_key(key) if self.strict else key).encode("utf-8")
-            body = self._spell(key, value)
+            body = self._encode_value(key, value)
             if len(name) > self.limits.key_bytes or len(body) > self.limits.value_bytes + _TYPE_BYTES:
                 raise LimitError(
                     f"a header of KIP-82 has a key of at most {self.limits.key_bytes} bytes and a value of at most "
@@ -184,7 +184,7 @@ class TypedHeaders:
             )
         return block
 
-    def _spell(self, key: str, value: HeaderValue) -> bytes:
+    def _encode_value(self, key: str, value: HeaderValue) -> bytes:
         """Return type and body."""
         kind, data = value.kind, value.data
         if kind == HeaderKind.NULL:
@@ -196,10 +196,10 @@ class TypedHeaders:
             raise HeaderError(
                 f"KIP-82 has no kind {value.kind_name}",
                 where=f"header {key!r:.60}",
-                advice="Give a kind that it has (bool int8 char int16 int32 int64 float32 float64 string raw null), or convert()",
+                advice="Give a kind it has (bool int8 char int16 int32 int64 float32 float64 string raw null), or convert()",
             )
         if kind == HeaderKind.CHAR and self.strict and int.from_bytes(data, "little") in _SURROGATES:
-            raise HeaderError("half of a surrogate pair is no character", where=f"header {key!r:.60}", advice="Use string")
+            raise HeaderError("half of a surrogate pair is not a character", where=f"header {key!r:.60}", advice="Use string")
         return bytes((code,)) + (data[::-1] if kind in KIND_WIDTHS else data)
 
 

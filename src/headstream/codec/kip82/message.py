@@ -1,4 +1,4 @@
-"""One message of KIP-82, and of the formats before it, big-endian.
+"""One message of KIP-82, and of the older formats, big-endian.
 
     offset i64 | message_size i32 | crc u32 | magic i8 | attributes i8 | [timestamp i64] | key_length i32 | key
     | [headers_length i32 | headers] | value_length i32 | value
@@ -6,15 +6,15 @@
     message_size   counts from crc on
     crc            CRC-32 (IEEE, as in zlib) from magic to the end of value: of the headers too
     magic          0: no timestamp, no headers; 1: no headers; 2: KIP-82
-    attributes     bits 0-2 compression (0 none, 1 gzip, 2 snappy, 3 lz4); bit 3 (0x08), from magic 1 on, who set the
-                   timestamp (0 the sender, 1 the log); bit 4 (0x10), magic 2, headers_length and headers are there
-    timestamp      milliseconds since 1970 UTC; -1 where nobody gave one
+    attributes     bits 0-2 compression (0 none, 1 gzip, 2 snappy, 3 lz4); bit 3 (0x08), from magic 1, the source of the
+                   timestamp (0 the sender, 1 the log); bit 4 (0x10), magic 2, headers_length and headers are present
+    timestamp      milliseconds since 1970 UTC; -1 if there is none
     lengths        -1 is null, for key and value
 
-Kafka's own record batches, which came after, say magic 2 at the same place: they are told apart by their checksum, a
-CRC-32C. This format was a proposal: no Kafka broker takes it.
+Kafka's later record batches also have magic 2 in this position: their checksum, a CRC-32C, distinguishes them. This format
+was a proposal: no Kafka broker accepts it.
 
-What a Message has and this format has no field for travels as reserved headers at the beginning (model/reserved.py).
+Fields of a Message that this format does not have are reserved headers at the beginning (model/reserved.py).
 """
 
 from __future__ import annotations
@@ -24,7 +24,7 @@ import zlib
 from dataclasses import dataclass, field
 from typing import Any, Final
 
-from headstream.codec.batch.scan import crc32c
+from headstream.codec.batch.stored.scan import crc32c
 from headstream.codec.buffer import BytesLike, Reader
 from headstream.codec.kip82.headers import STRICT, TypedHeaders
 from headstream.errors import DecodeError, InvalidInputError
@@ -43,17 +43,17 @@ _I64: Final = struct.Struct(">q")
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Kip82Message:
-    """One message as the format has it.
+    """One message of the format.
 
     Args:
         value: The bytes, or None for null.
         key: The bytes, or None for null.
-        headers: Typed headers; those that were decoded are not opened before they are looked at.
-        offset: Place in the partition.
+        headers: Typed headers; decoded ones stay unopened until they are read.
+        offset: Offset in the partition.
         timestamp_ms: Milliseconds since 1970 UTC, -1 for none; None in magic 0, which has no field for it.
         magic: 0, 1 or 2.
         compression: 0 none, 1 gzip, 2 snappy, 3 lz4: the value is then a compressed message set.
-        by_log: Whether the log set the timestamp, not the sender.
+        by_log: Whether the timestamp was set by the log, not by the sender.
     """
 
     value: bytes | None
@@ -65,7 +65,7 @@ class Kip82Message:
     compression: int = 0
     by_log: bool = False
     received: bytes | None = field(default=None, init=False, repr=False, compare=False)
-    """The very bytes it was decoded from; a copy with other fields has none."""
+    """The bytes it was decoded from; None in a copy with other fields."""
 
     def __post_init__(self) -> None:
         if self.magic not in _MIN_SIZE:
@@ -73,18 +73,20 @@ class Kip82Message:
         if (self.timestamp_ms is None) != (self.magic == 0):
             raise InvalidInputError("magic 0 has no timestamp, the others have one", advice="Give None, or -1 for none")
         if self.headers and self.magic != 2:
-            raise InvalidInputError(f"magic {self.magic} has no headers", advice="Use down_convert(), which says what it drops")
+            raise InvalidInputError(
+                f"magic {self.magic} has no headers", advice="Use down_convert(), which returns what it drops"
+            )
 
 
 def encode_message(message: Kip82Message, layout: TypedHeaders = STRICT) -> bytes:
-    """Return the bytes of a message; of one that was decoded, the very bytes it came as.
+    """Return the bytes of a message; for a decoded one, the bytes it was decoded from.
 
     Args:
         message: The message.
-        layout: How its headers are written.
+        layout: The layout of its headers.
 
     Raises:
-        HeaderError: a header has no spelling there.
+        HeaderError: the layout cannot represent a header.
         InvalidInputError: a number is out of range.
     """
     if message.received is not None:
@@ -113,17 +115,17 @@ def _nullable(data: bytes | None) -> tuple[bytes, ...]:
 
 
 def decode_message(data: BytesLike, at: int = 0, *, layout: TypedHeaders = STRICT) -> tuple[Kip82Message, int]:
-    """Return the message at a place, and where it ends.
+    """Return the message at a byte position, and where it ends.
 
-    Lengths and checksum are looked at; the headers are not, until somebody does.
+    Lengths and checksum are checked; the headers only when they are read.
 
     Args:
-        data: Bytes with the whole message in them.
+        data: Bytes that contain the whole message.
         at: The byte position where it begins.
-        layout: How its headers are read; in `lenient` unknown bits of attributes are passed over.
+        layout: The layout of its headers; `lenient` ignores unknown bits of attributes.
 
     Raises:
-        DecodeError: the bytes are no message, or the checksum is not theirs.
+        DecodeError: the bytes are not a message, or the checksum does not match.
     """
     reader = Reader(data, at)
     offset, size, crc, magic, attributes = reader.pull_struct(_HEAD, "the head of a message")
@@ -139,7 +141,7 @@ def decode_message(data: BytesLike, at: int = 0, *, layout: TypedHeaders = STRIC
     _check_crc(received, crc, at)
     known = _COMPRESSION_BITS | (_LOG_TIME_BIT if magic else 0) | (HEADERS_BIT if magic == 2 else 0)
     if attributes & ~known and layout.strict:
-        raise DecodeError(f"attributes {attributes:#04x} have bits that magic {magic} has not", at + 17)
+        raise DecodeError(f"attributes {attributes:#04x} have bits that are undefined in magic {magic}", at + 17)
     timestamp = reader.pull_struct(_I64, "the timestamp")[0] if magic else None
     key = _pull_nullable(reader, "the key")
     headers = Headers()
@@ -174,7 +176,7 @@ def _check_crc(received: bytes, crc: int, at: int) -> None:
         return
     if len(received) > 61 and received[16] == 2 and crc32c(received[21:]) == int.from_bytes(received[17:21], "big"):
         raise DecodeError(
-            "a record batch of Kafka's own format 2, not a message of KIP-82: both say magic 2", at, advice="Read it as kafka"
+            "a Kafka record batch of format 2, not a KIP-82 message: both have magic 2", at, advice="Read it as kafka"
         )
     raise DecodeError(f"the checksum of a message is {crc:#010x}, that of its bytes {actual:#010x}", at + 12)
 
@@ -188,7 +190,7 @@ def _pull_nullable(reader: Reader, what: str) -> bytes | None:
 
 
 def down_convert(message: Kip82Message, magic: int) -> tuple[Kip82Message, tuple[str, ...]]:
-    """Return a message in an older format, and what it lost by that, as a client of that format would be sent it.
+    """Return a message in an older format, as a client of that format would receive it, and what it lost.
 
     Args:
         message: Not compressed.

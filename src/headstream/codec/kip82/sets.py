@@ -1,10 +1,10 @@
-"""Message sets of KIP-82: messages back to back, the last one perhaps incomplete, some perhaps compressed together.
+"""Message sets of KIP-82: messages back to back; the last one can be incomplete, some can be compressed together.
 
-    set       message*                              as a fetch returns it: cut off where the fetch's size ended
+    set       message*                              as a fetch returns it: cut off at the fetch's maximum size
     wrapper   a message whose value is a compressed set (attributes name the compression); it has no headers itself
 
-In magic 0 the messages in a wrapper have their own offsets; from magic 1 on they count from 0 and the wrapper has the
-offset of the last one. Where the log set the wrapper's timestamp, all in it have that. Wrappers are one level deep.
+In magic 0 the messages in a wrapper have their own offsets; from magic 1 they count from 0 and the wrapper has the
+offset of the last one. If the log set the wrapper's timestamp, it applies to all its messages. Wrappers do not nest.
 """
 
 from __future__ import annotations
@@ -25,22 +25,22 @@ from headstream.errors import DecodeError, InvalidInputError, MissingExtraError
 __all__ = ["COMPRESSIONS", "Decompress", "MessageSet", "decode_set", "decompress", "encode_set", "wrap"]
 
 Decompress: TypeAlias = Callable[[bytes, int], bytes]
-"""Compressed bytes and the most bytes that may come of them -> the bytes; ValueError where they are not such."""
+"""Compressed bytes and the maximum size of the result -> the decompressed bytes; ValueError if they are invalid."""
 
 COMPRESSIONS: Final = ("none", "gzip", "snappy", "lz4", "zstd")
 _HEAD: Final = struct.Struct(">qi")
 _MAX_BYTES: Final = 64 << 20
-"""What may come of a wrapper: as much as one poll may bring."""
+"""The maximum decompressed size of a wrapper: that of a poll's reply."""
 _SNAPPY_MAGIC: Final = b"\x82SNAPPY\x00"
 
 
 class MessageSet(NamedTuple):
-    """What a set holds.
+    """The content of a set.
 
     Args:
         messages: In order, those of wrappers unpacked, each with its own offset.
-        end: The byte position after the last whole message.
-        incomplete_bytes: Bytes after that, of a message that was cut off; 0 where there is none.
+        end: The byte position after the last complete message.
+        incomplete_bytes: The bytes after that, of a message that was cut off; 0 if there is none.
     """
 
     messages: list[Kip82Message]
@@ -49,7 +49,7 @@ class MessageSet(NamedTuple):
 
 
 def encode_set(messages: Iterable[Kip82Message], layout: TypedHeaders = STRICT) -> bytes:
-    """Return messages back to back; HeaderError where a header has no spelling."""
+    """Return messages back to back; HeaderError if the layout cannot represent a header."""
     return b"".join(encode_message(message, layout) for message in messages)
 
 
@@ -63,15 +63,15 @@ def decode_set(
     """Return the messages of a set.
 
     Args:
-        data: The set; a last message that is cut off is counted, not refused.
-        layout: How headers are read.
+        data: The set; the bytes of a last message that is cut off are counted.
+        layout: The layout of headers.
         decompressors: Compression -> function, instead of gzip from the standard library and of snappy and lz4 from
-            the packages that are installed (python-snappy, lz4).
-        max_bytes: How much may come of all wrappers together.
+            the installed packages (python-snappy, lz4).
+        max_bytes: The maximum decompressed size of all wrappers together.
 
     Raises:
-        DecodeError: a whole message is broken; the position is in the set, or in what came of the wrapper it names.
-        MissingExtraError: a compression has no package here.
+        DecodeError: a complete message is invalid; the position is in the set, or in the decompressed bytes of a wrapper.
+        MissingExtraError: the package of a compression is not installed.
     """
     view = memoryview(data)
     messages: list[Kip82Message] = []
@@ -92,18 +92,18 @@ def decode_set(
 
 
 def wrap(messages: list[Kip82Message], compression: int = 1, layout: TypedHeaders = STRICT) -> Kip82Message:
-    """Return the wrapper of messages that are compressed together with gzip.
+    """Return the wrapper of messages compressed together with gzip.
 
     Args:
         messages: One or more, of one magic, none of them compressed, their offsets ascending.
         compression: 1, gzip.
-        layout: How headers are written.
+        layout: The layout of headers.
 
     Raises:
-        InvalidInputError: the messages cannot be in one wrapper, or the compression is another one.
+        InvalidInputError: the messages cannot share a wrapper, or the compression is another one.
     """
     if compression != 1:
-        raise InvalidInputError(f"compression {compression} is not written", advice="Use 1, gzip")
+        raise InvalidInputError(f"compression {compression} cannot be written", advice="Use 1, gzip")
     if not messages or len({message.magic for message in messages}) != 1 or any(message.compression for message in messages):
         raise InvalidInputError("a wrapper has one or more messages of one magic, none of them compressed")
     magic, first, last = messages[0].magic, messages[0], messages[-1]
@@ -117,12 +117,12 @@ def wrap(messages: list[Kip82Message], compression: int = 1, layout: TypedHeader
 def _unwrap(
     wrapper: Kip82Message, at: int, layout: TypedHeaders, decompressors: Mapping[int, Decompress] | None, max_bytes: int
 ) -> tuple[list[Kip82Message], int]:
-    """Return the messages of a wrapper, and how many bytes came of it."""
+    """Return the messages of a wrapper, and their decompressed size in bytes."""
     where = f"the compressed set at byte {at}"
     if wrapper.value is None:
         raise DecodeError("a compressed message set is null", at, where=where)
     if wrapper.headers and layout.strict:
-        raise DecodeError("a compressed message set has headers itself", at, where=where)
+        raise DecodeError("a compressed message set has headers of its own", at, where=where)
     try:
         data = decompress(wrapper.compression, wrapper.value, max_bytes, decompressors)
     except DecodeError as error:
@@ -133,7 +133,7 @@ def _unwrap(
         try:
             message, inner_at = decode_message(data, inner_at, layout=layout)
         except DecodeError as error:
-            raise DecodeError(f"{error.what} (byte {error.at} of what came of it)", at, where=where) from None
+            raise DecodeError(f"{error.what} (byte {error.at} of the decompressed set)", at, where=where) from None
         if message.compression:
             raise DecodeError("a compressed message set in another one", at, where=where)
         messages.append(message)
@@ -141,12 +141,12 @@ def _unwrap(
         raise DecodeError("a compressed message set without a message", at, where=where)
     if wrapper.magic >= 1:
         base = wrapper.offset - messages[-1].offset
-        messages = [_placed(message, base, wrapper) for message in messages]
+        messages = [_with_own_offset(message, base, wrapper) for message in messages]
     return messages, len(data)
 
 
-def _placed(message: Kip82Message, base: int, wrapper: Kip82Message) -> Kip82Message:
-    """Return a message of a wrapper with its own offset and time, still as the bytes it has where nothing differs."""
+def _with_own_offset(message: Kip82Message, base: int, wrapper: Kip82Message) -> Kip82Message:
+    """Return a message of a wrapper with its own offset and time, with its received bytes if nothing changes."""
     by_log = wrapper.by_log and message.magic >= 1
     if not base and not by_log:
         return message
@@ -155,30 +155,30 @@ def _placed(message: Kip82Message, base: int, wrapper: Kip82Message) -> Kip82Mes
 
 
 def decompress(compression: int, data: bytes, max_bytes: int, decompressors: Mapping[int, Decompress] | None = None) -> bytes:
-    """Return what was compressed.
+    """Return decompressed bytes.
 
     Args:
         compression: 1 gzip, 2 snappy, 3 lz4.
         data: The compressed bytes.
-        max_bytes: How much may come of them.
-        decompressors: Compression -> function, instead of the usual ones.
+        max_bytes: The maximum size of the result.
+        decompressors: Compression -> function, instead of the default ones.
 
     Raises:
-        DecodeError: the bytes are not so compressed, or more comes of them.
-        MissingExtraError: the compression has no package here.
+        DecodeError: the bytes are invalid, or the result is too large.
+        MissingExtraError: the package of the compression is not installed.
     """
     name = COMPRESSIONS[compression] if compression < len(COMPRESSIONS) else str(compression)
-    function = (decompressors or {}).get(compression) or _USUAL.get(compression)
+    function = (decompressors or {}).get(compression) or _DEFAULT_DECOMPRESSORS.get(compression)
     if function is None:
         raise DecodeError(f"the compression {name} is not one of gzip, snappy and lz4", 0)
     try:
         result = function(data, max_bytes)
     except MissingExtraError:
         raise
-    except Exception as error:  # each library has exceptions of its own
+    except Exception as error:  # each library raises its own exceptions
         raise DecodeError(f"bytes that are not {name}: {str(error)[:80]}", 0) from None
     if len(result) > max_bytes:
-        raise DecodeError(f"more than {max_bytes} bytes come of {len(data)} bytes of {name}", 0)
+        raise DecodeError(f"{len(data)} bytes of {name} decompress to more than {max_bytes} bytes", 0)
     return result
 
 
@@ -209,7 +209,7 @@ def _unsnap(data: bytes, max_bytes: int) -> bytes:
 
 
 def _check_snappy_size(data: bytes, max_bytes: int) -> int:
-    """Return the size that a raw block says it has, before it is believed."""
+    """Return the decompressed size that a raw block declares, before it is decompressed."""
     size = shift = 0
     for byte in data[:5]:
         size |= (byte & 0x7F) << shift
@@ -217,7 +217,7 @@ def _check_snappy_size(data: bytes, max_bytes: int) -> int:
         if byte < 0x80:
             break
     if size > max_bytes:
-        raise ValueError(f"it says that {size} bytes come of it")
+        raise ValueError(f"it declares {size} decompressed bytes")
     return size
 
 
@@ -230,7 +230,7 @@ def _unlz4(data: bytes, max_bytes: int) -> bytes:
 
 
 def _load(name: str, *places: tuple[str, str]) -> Callable[..., Any]:
-    """Return the first function there is among (module, name of the function)."""
+    """Return the first available function among (module, name of the function)."""
     for module, function in places:
         try:
             found: Any = importlib.import_module(module)
@@ -245,4 +245,4 @@ def _load(name: str, *places: tuple[str, str]) -> Callable[..., Any]:
     )
 
 
-_USUAL: Final[Mapping[int, Decompress]] = {1: _gunzip, 2: _unsnap, 3: _unlz4}
+_DEFAULT_DECOMPRESSORS: Final[Mapping[int, Decompress]] = {1: _gunzip, 2: _unsnap, 3: _unlz4}

@@ -1,1 +1,1 @@
-"""`format("headstream")` with a URL kafka://host:port: Spark's own Kafka source and sink underneath, our columns above."""
+"""`format("headstream")` with a URL kafka://host:port: our columns over Spark's own Kafka source and sink."""

@@ -1,7 +1,7 @@
-"""Kafka's header arrays to our header columns and back, in Arrow, on executors: what Spark's expressions do not do.
+"""Kafka's header arrays to our header columns and back, in Arrow, on executors: what Spark's expressions cannot do.
 
 The headers of each row become a header block (codec.batch.kafka_decoding), and the blocks stored messages without payload,
-which the kernels of our own source then take apart: the same columns, of the same kernels.
+which the kernels of our own source decode: the same columns, from the same kernels.
 """
 
 from __future__ import annotations
@@ -15,23 +15,23 @@ from typing import Final, TypeAlias
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from headstream.codec.batch.blocks import BlockBuilder
-from headstream.codec.batch.kafka_decoding import LEFT_ROW, LOSSY_ROW, KafkaDecoded, decode_kafka_headers
-from headstream.codec.batch.kafka_encoding import encode_kafka_headers
-from headstream.codec.batch.results import VariedColumn
-from headstream.codec.batch.storing import store_blocks
+from headstream.codec.batch.from_columns.blocks import BlockBuilder
+from headstream.codec.batch.from_columns.stored_headers import store_blocks
+from headstream.codec.batch.kafka.decoding import FALLBACK_ROW, LOSSY_ROW, KafkaDecoded, decode_kafka_headers
+from headstream.codec.batch.kafka.encoding import encode_kafka_headers
+from headstream.codec.batch.results import VariableColumn, WantedHeader
 from headstream.codec.binary import decode_headers
 from headstream.codec.kafka import KafkaHeader, KafkaRecord, decode_record, encode_record, find_losses
 from headstream.errors import HeaderError, HeadstreamError
 from headstream.model.message import Message
-from headstream.spark.columns import Assembler, arrow_schema
-from headstream.spark.header_blocks import add_array, varied
-from headstream.spark.offsets import Place
-from headstream.spark.options import RowShape
+from headstream.spark.sink.header_blocks import add_array, varied
+from headstream.spark.source.columns import Assembler, arrow_schema
+from headstream.spark.source.offsets import TopicPartition
+from headstream.spark.source.options import RowShape
 
 __all__ = [
+    "Coordinates",
     "HeaderDecoder",
-    "Places",
     "decode_blocks",
     "encode_blocks",
     "encode_header_blocks",
@@ -40,9 +40,9 @@ __all__ = [
 ]
 
 _LOGGER: Final = logging.getLogger("headstream.spark")
-_PLACE: Final = Place("kafka/headers", 0)
+_NO_PARTITION: Final = TopicPartition("kafka/headers", 0)
 
-Places: TypeAlias = tuple[pa.Array, pa.Array, pa.Array]
+Coordinates: TypeAlias = tuple[pa.Array, pa.Array, pa.Array]
 """The topic, partition and offset of each row."""
 
 kafka_headers_type: Final = pa.list_(pa.struct([pa.field("key", pa.string()), pa.field("value", pa.binary())]))
@@ -50,88 +50,113 @@ kafka_headers_type: Final = pa.list_(pa.struct([pa.field("key", pa.string()), pa
 
 
 class HeaderDecoder:
-    """Makes header columns of Kafka's header arrays.
+    """Decodes Kafka's header arrays to header columns.
 
     Args:
-        shape: The header columns wanted: its columns are `headers` and `headers_repeated`, or none.
+        shape: The header columns wanted: its columns are `headers` and `headers_repeated`, or empty.
     """
 
     def __init__(self, shape: RowShape) -> None:
         self._shape = shape
         self._fields = list(arrow_schema(shape))
-        self._told: set[str] = set()
+        self._warned: set[str] = set()
 
-    def decode(self, headers: pa.ListArray, places: Places | None = None) -> pa.StructArray:
+    def decode(
+        self, headers: pa.ListArray, coordinates: Coordinates | None = None, raw: Sequence[pa.Array] = ()
+    ) -> pa.StructArray:
         """Return a struct of the columns, one a row.
 
-        Headers that no message can have are left out with a warning of the logger headstream.spark, unless a header that
+        Invalid headers are skipped with a warning of the logger headstream.spark, unless a header that
         does not fit is an error.
 
         Args:
-            headers: Of the type kafka_headers_type; null is none.
-            places: Where each row is from, for warnings and errors.
+            headers: Of the type kafka_headers_type; null is empty.
+            coordinates: Topic, partition and offset of each row, for warnings and errors.
+            raw: For each declared column, of rows that have raw headers alone, and here none: the values of a BINARY column;
+                whether there is a value of another one, where the column is null. Or empty.
 
         Raises:
-            HeaderError: a header does not fit, and that is an error; the text says where.
+            HeaderError: a header does not fit, and that is an error; the text names its coordinates.
         """
+        if raw:
+            return self._decode_beside(headers, coordinates, raw)
         try:
             found = decode_blocks(headers, strict=self._shape.fail_on_mismatch)
-            columns = self.columns_of(len(headers), VariedColumn(*found.blocks))
+            columns = self.columns_of(len(headers), VariableColumn(*found.blocks))
         except HeadstreamError as error:
-            raise self._locate(error, headers, places) from None
+            raise self._locate(error, headers, coordinates) from None
         if found.dropped_count:
             _LOGGER.warning(
-                "%s and after: %d headers that no message can have are left out of %d rows; their keys are empty, or longer "
-                "than 255 bytes",
-                _where(found.flags.find(LOSSY_ROW), places),
+                "%s and after: %d invalid headers are skipped in %d rows; their keys are empty, or longer than 255 bytes",
+                _where(found.flags.find(LOSSY_ROW), coordinates),
                 found.dropped_count,
                 found.flags.count(LOSSY_ROW),
             )
-        self._tell_of_mismatches(headers, columns, places)
+        self._warn_of_mismatches(headers, columns, coordinates)
         return columns
 
-    def _tell_of_mismatches(self, headers: pa.ListArray, columns: pa.StructArray, places: Places | None) -> None:
-        """Warn, once for each declared column and task, of rows whose header is there and does not fit, so that it is null."""
+    def _decode_beside(self, headers: pa.ListArray, coordinates: Coordinates | None, raw: Sequence[pa.Array]) -> pa.StructArray:
+        """Return the columns of rows of which some have their values decoded already; see decode()."""
+        is_raw = pc.equal(pc.list_value_length(headers), 0)
+        is_all_raw = not len(headers.values)
+        decoded = None if is_all_raw else self.decode(headers, coordinates)
+        columns = []
+        for number, (column, given) in enumerate(zip(self._shape.header_columns, raw, strict=True)):
+            kind = self._fields[number].type
+            if column.type == "binary":
+                found = given.cast(kind)
+            else:
+                self._warn_of_misfits(column, pc.indices_nonzero(pc.and_(is_raw, given)), len(headers), coordinates)
+                found = pa.nulls(len(headers), kind)
+            columns.append(found if decoded is None else pc.if_else(is_raw, found, decoded.field(number)))
+        return pa.StructArray.from_arrays(columns, fields=self._fields)
+
+    def _warn_of_mismatches(self, headers: pa.ListArray, columns: pa.StructArray, coordinates: Coordinates | None) -> None:
+        """Warn, once for each declared column and task, of rows whose header does not fit, so that it is null."""
         for column in self._shape.header_columns:
             values = columns.field(column.name)
-            if column.name in self._told or not values.null_count:
+            if column.name in self._warned or not values.null_count:
                 continue
             entries = headers.flatten()
             has_value = pc.and_(pc.equal(entries.field("key"), column.name), entries.field("value").is_valid())
             rows = pc.unique(pc.list_parent_indices(headers).filter(has_value))
             misfits = rows.filter(values.take(rows).is_null())
-            if len(misfits):
-                self._told.add(column.name)
-                _LOGGER.warning(
-                    "%s and after: the header %r is there and is not of the type %s that headerColumns declares (%d of %d rows), "
-                    "so its column is null; a record without hs.kinds has raw headers",
-                    _where(misfits[0].as_py(), places),
-                    column.name,
-                    column.type.upper(),
-                    len(misfits),
-                    len(headers),
-                )
+            self._warn_of_misfits(column, misfits, len(headers), coordinates)
 
-    def columns_of(self, count: int, blocks: VariedColumn) -> pa.StructArray:
+    def _warn_of_misfits(self, column: WantedHeader, rows: pa.Array, count: int, coordinates: Coordinates | None) -> None:
+        if not len(rows) or column.name in self._warned:
+            return
+        self._warned.add(column.name)
+        _LOGGER.warning(
+            "%s and after: the header %r is not of the type %s that headerColumns declares (%d of %d rows), "
+            "so its column is null; a record without hs.kinds has raw headers",
+            _where(rows[0].as_py(), coordinates),
+            column.name,
+            column.type.upper(),
+            len(rows),
+            count,
+        )
+
+    def columns_of(self, count: int, blocks: VariableColumn) -> pa.StructArray:
         """Return a struct of the columns, one a header block.
 
         Args:
             count: How many blocks.
-            blocks: Header blocks; null for none.
+            blocks: Header blocks; null for empty ones.
 
         Raises:
-            DecodeError: one is no header block.
+            DecodeError: one is not a header block.
             HeaderError: a header does not fit, and that is an error.
         """
         stored = store_blocks(count, blocks)
-        batch, _ = Assembler(_PLACE, self._shape, max(count, 1)).assemble(memoryview(stored))
+        batch, _ = Assembler(_NO_PARTITION, self._shape, max(count, 1)).assemble(memoryview(stored))
         return pa.StructArray.from_arrays(batch.columns, fields=self._fields)
 
-    def _locate(self, error: HeadstreamError, headers: pa.ListArray, places: Places | None) -> HeadstreamError:
-        """Return the error of the first row that causes one, with its place."""
-        if places is None:
+    def _locate(self, error: HeadstreamError, headers: pa.ListArray, coordinates: Coordinates | None) -> HeadstreamError:
+        """Return the error of the first failing row, with its coordinates."""
+        if coordinates is None:
             return error
-        first, count = 0, len(headers)  # rows before `first` are good; there is a bad one among the `count` after it
+        first, count = 0, len(headers)  # rows before `first` are valid; an invalid one is among the `count` after it
         while count > 1:
             half = count // 2
             try:
@@ -143,26 +168,26 @@ class HeaderDecoder:
         try:
             HeaderDecoder(self._shape).decode(headers.slice(first, count))
         except HeadstreamError as fault:
-            return HeaderError(fault.what, where=_where(first, places), advice=fault.advice)
+            return HeaderError(fault.what, where=_where(first, coordinates), advice=fault.advice)
         return error
 
 
-def _where(row: int, places: Places | None) -> str:
-    if places is None:
+def _where(row: int, coordinates: Coordinates | None) -> str:
+    if coordinates is None:
         return f"row {row} of a column of headers"
-    topic, partition, offset = (column[row].as_py() for column in places)
+    topic, partition, offset = (column[row].as_py() for column in coordinates)
     return f"topic {topic}, partition {partition}, offset {offset}"
 
 
 def decode_blocks(headers: pa.ListArray, *, strict: bool) -> KafkaDecoded:
-    """Return the header blocks of Kafka's headers; what the kernel leaves is decoded as a record.
+    """Return the header blocks of Kafka's headers; rows that the kernel does not handle are decoded as a record.
 
     Args:
-        headers: Of the type kafka_headers_type; null is none.
-        strict: Whether a header that no message can have is an error; else it is left out.
+        headers: Of the type kafka_headers_type; null is empty.
+        strict: Whether an invalid header is an error; else it is skipped.
 
     Raises:
-        HeaderError: a header has no key; or one that no message can have, and that is an error.
+        HeaderError: a header has no key; or one is invalid, and that is an error.
     """
     if headers.offset or headers.values.offset:
         headers = headers.take(pa.array(range(len(headers)), pa.int64()))
@@ -171,28 +196,28 @@ def decode_blocks(headers: pa.ListArray, *, strict: bool) -> KafkaDecoded:
         raise HeaderError("a header, or its key, is null", advice="Leave it out")
     validity, offsets = headers.buffers()[:2]
     count = len(headers)
-    lists = VariedColumn(
+    lists = VariableColumn(
         bytes(4 * count + 4) if offsets is None or offsets.size == 0 else offsets, b"", validity if headers.null_count else None
     )
     decoded = decode_kafka_headers(count, lists, varied(keys), varied(values), strict=strict)
-    if decoded.flags.find(LEFT_ROW) < 0:
+    if decoded.flags.find(FALLBACK_ROW) < 0:
         return decoded
     return _add_left(headers, decoded, strict)
 
 
 def _add_left(headers: pa.ListArray, decoded: KafkaDecoded, strict: bool) -> KafkaDecoded:
-    """Return the blocks with those of the rows that the kernel left."""
+    """Return the blocks with those of the rows that the kernel did not handle."""
     flags, dropped = bytearray(decoded.flags), decoded.dropped_count
     blocks = [b""] * len(flags)
     for row, flag in enumerate(decoded.flags):
-        if flag == LEFT_ROW:
+        if flag == FALLBACK_ROW:
             pairs = tuple((header["key"], header["value"]) for header in headers[row].as_py())
             blocks[row], losses = _decode_left(pairs, strict=strict)
             flags[row] = LOSSY_ROW if losses else 0
             dropped += losses
     builder = BlockBuilder(len(flags))
-    builder.add_blocks(VariedColumn(*decoded.blocks))
-    builder.add_blocks(VariedColumn(_offsets(blocks), b"".join(blocks)))
+    builder.add_blocks(VariableColumn(*decoded.blocks))
+    builder.add_blocks(VariableColumn(_offsets(blocks), b"".join(blocks)))
     return KafkaDecoded(builder.build(), flags, dropped)
 
 
@@ -202,7 +227,7 @@ def _offsets(values: Sequence[bytes]) -> memoryview:
 
 @functools.lru_cache(maxsize=1 << 14)
 def _decode_left(row: tuple[KafkaHeader, ...], *, strict: bool) -> tuple[bytes, int]:
-    """Return a record's header block, and how many headers it loses; the same headers come again and again."""
+    """Return a record's header block, and the number of skipped headers; cached, since headers repeat."""
     record = KafkaRecord(value=b"", headers=row)
     found = decode_record(record, on_loss="error" if strict else "drop")
     return found.headers.as_bytes(), len(find_losses(record))
@@ -212,10 +237,10 @@ def encode_header_blocks(blocks: pa.Array) -> pa.ListArray:
     """Return Kafka's headers for header blocks, as our source gives them with `headers=binary`.
 
     Args:
-        blocks: BINARY; null is none.
+        blocks: BINARY; null is empty.
 
     Raises:
-        DecodeError: one is no header block.
+        DecodeError: one is not a header block.
         HeaderError: a header has a reserved name.
     """
     if blocks.offset:
@@ -227,28 +252,28 @@ def encode_header_lists(lists: pa.ListArray) -> pa.ListArray:
     """Return Kafka's headers for lists of key, kind and value, as our source gives them with `headers=array`.
 
     Args:
-        lists: ARRAY<STRUCT<key STRING, kind STRING, value BINARY>>; null is none.
+        lists: ARRAY<STRUCT<key STRING, kind STRING, value BINARY>>; null is empty.
 
     Raises:
-        HeaderError: a kind is none, a value is null, or a name is reserved.
-        DecodeError: a value is not of its kind.
+        HeaderError: a kind is unknown, a value is null, or a name is reserved.
+        DecodeError: a value does not have its kind.
     """
     if lists.offset or lists.values.offset:
         lists = lists.take(pa.array(range(len(lists)), pa.int64()))
     builder = BlockBuilder(len(lists))
     add_array(builder, lists)
-    return encode_blocks(len(lists), VariedColumn(*builder.build()))
+    return encode_blocks(len(lists), VariableColumn(*builder.build()))
 
 
-def encode_blocks(count: int, blocks: VariedColumn) -> pa.ListArray:
-    """Return Kafka's headers for header blocks; what the kernel leaves is encoded as a record.
+def encode_blocks(count: int, blocks: VariableColumn) -> pa.ListArray:
+    """Return Kafka's headers for header blocks; blocks that the kernel does not handle are encoded as a record.
 
     Args:
         count: How many blocks.
-        blocks: The blocks; null for none.
+        blocks: The blocks; null for empty ones.
 
     Raises:
-        DecodeError: one is no header block.
+        DecodeError: one is not a header block.
         HeaderError: a header has a reserved name.
     """
     made = encode_kafka_headers(count, blocks)

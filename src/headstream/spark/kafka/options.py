@@ -1,37 +1,38 @@
-"""The options of `format("headstream")` over Kafka, and what they are for Spark's Kafka source and sink.
+"""The options of `format("headstream")` over Kafka, translated for Spark's Kafka source and sink.
 
 url                 kafka://host:9092,other:9092       kafka://user:password@host:9093: over TLS, with SASL PLAIN
-kafka.*             handed on: settings of Kafka's clients, which win over what the URL says
+                    ?kafka.*: settings as below
+kafka.*             passed on: settings of Kafka's clients, which override the URL's
 subscribe, assign   topics as stream/topic (in Kafka stream.topic), or by a name of Kafka's own; partitions from 0
 subscribePattern    a regular expression (Java's) for names as Kafka has them
-startingOffsets     earliest, for streams too, unless told otherwise
-topic               when writing: where rows go that have no column `topic`
+startingOffsets     earliest by default, for streams too
+topic               when writing: the topic of rows without a column `topic`
 """
 
 from __future__ import annotations
 
 import difflib
 import json
-import re
 from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any, Final
-from urllib.parse import unquote, urlsplit
+from urllib.parse import urlsplit
 
+from headstream.client.kafka.address import java_settings
 from headstream.codec.kafka import to_kafka_topic
-from headstream.errors import InvalidInputError, InvalidOptionError, InvalidUrlError
+from headstream.errors import InvalidInputError, InvalidOptionError
 from headstream.model.header_values import HeaderKind
-from headstream.spark.options import RowShape, parse_shape, parse_states
-from headstream.spark.sink_options import parse_header_kinds
+from headstream.spark.sink.options import parse_header_kinds
+from headstream.spark.source.options import RowShape, parse_shape, parse_states
 
 __all__ = ["KafkaReadOptions", "KafkaWriteOptions", "is_kafka_url", "parse_read_options", "parse_write_options"]
 
 _WHICH: Final = ("subscribe", "subscribePattern", "assign")
 _STREAM_ONLY: Final = ("maxOffsetsPerTrigger", "minOffsetsPerTrigger", "maxTriggerDelay")
 _BATCH_ONLY: Final = ("endingOffsets", "endingTimestamp", "endingOffsetsByTimestamp")
-_BY_PLACE: Final = ("startingOffsets", "endingOffsets", "startingOffsetsByTimestamp", "endingOffsetsByTimestamp")
+_BY_PARTITION: Final = ("startingOffsets", "endingOffsets", "startingOffsetsByTimestamp", "endingOffsetsByTimestamp")
 _HANDED_ON: Final = (
-    *_WHICH, *_BY_PLACE, *_STREAM_ONLY, "startingTimestamp", "endingTimestamp", "startingOffsetsByTimestampStrategy",
+    *_WHICH, *_BY_PARTITION, *_STREAM_ONLY, "startingTimestamp", "endingTimestamp", "startingOffsetsByTimestampStrategy",
     "minPartitions", "maxRecordsPerPartition", "failOnDataLoss", "groupIdPrefix", "fetchOffset.numRetries",
     "fetchOffset.retryIntervalMs", "kafkaConsumer.pollTimeoutMs",
 )  # fmt: skip
@@ -41,11 +42,11 @@ _SINK: Final = ("url", "path", "topic", "headerColumns", "checkpointLocation", "
 
 @dataclass(frozen=True, slots=True)
 class KafkaReadOptions:
-    """What is to be read, checked.
+    """Validated options of a read.
 
     Args:
         source: The options of Spark's Kafka source.
-        shape: What a row is made of.
+        shape: The columns of a row.
         states: Codes of the states that are read, or None for all.
     """
 
@@ -56,12 +57,12 @@ class KafkaReadOptions:
 
 @dataclass(frozen=True, slots=True)
 class KafkaWriteOptions:
-    """Where rows go, checked.
+    """Validated options of a write.
 
     Args:
         sink: The options of Spark's Kafka sink.
-        topic: Kafka's name of the topic of rows that name none, or None.
-        header_columns: Columns that become headers, each with the kind that is asked for, or None.
+        topic: Kafka's name of the topic of rows without a topic, or None.
+        header_columns: Columns that become headers, each with the requested kind, or None.
     """
 
     sink: Mapping[str, str]
@@ -70,28 +71,28 @@ class KafkaWriteOptions:
 
 
 def is_kafka_url(options: Mapping[str, Any]) -> bool:
-    """Return whether options say that what is read or written is in Kafka."""
+    """Return whether options name a Kafka cluster."""
     given = {name.lower(): value for name, value in options.items()}
     return str(given.get("url") or given.get("path") or "").strip().lower().startswith("kafka:")
 
 
 def parse_read_options(options: Mapping[str, str], *, streaming: bool) -> KafkaReadOptions:
-    """Return what options mean to a reader.
+    """Return the validated options of a read.
 
     Args:
         options: As given; case does not matter in names.
         streaming: Whether a stream is read.
 
-    Raises:
+    InvalidOptionError: an option is unknown, missing, or has an invalid value; named by the text.
         InvalidOptionError: an option is unknown, missing, or has a value that it cannot have; named by the text.
         InvalidUrlError: the URL names no Kafka cluster.
     """
     given = {name.lower(): str(value) for name, value in options.items()}
     _check_known(given, (*_HANDED_ON, *_OURS))
-    said = [option for option in _WHICH if option.lower() in given]
-    if len(said) != 1:
+    given_names = [option for option in _WHICH if option.lower() in given]
+    if len(given_names) != 1:
         raise InvalidOptionError(
-            f"{said[0]} and {said[1]} both say what to read" if said else "the option subscribe is missing",
+            f"{given_names[0]} and {given_names[1]} both name topics" if given_names else "the option subscribe is missing",
             advice='Name topics by one of them, as .option("subscribe", "shop/orders")',
         )
     for option in _BATCH_ONLY if streaming else _STREAM_ONLY:
@@ -102,9 +103,9 @@ def parse_read_options(options: Mapping[str, str], *, streaming: bool) -> KafkaR
     if "subscribe" in source:
         names = [_topic(name.strip(), "subscribe") for name in source["subscribe"].split(",") if name.strip()]
         if not names or len(set(names)) < len(names):
-            raise InvalidOptionError(f"subscribe={source['subscribe']} names a topic twice, or none")
+            raise InvalidOptionError(f"subscribe={source['subscribe']} has a duplicate or empty topic")
         source["subscribe"] = ",".join(names)
-    for option in ("assign", *_BY_PLACE):
+    for option in ("assign", *_BY_PARTITION):
         if source.get(option, "").lstrip().startswith("{"):
             source[option] = _rename_topics(option, source[option])
     if not any(option in source for option in ("startingOffsets", "startingTimestamp", "startingOffsetsByTimestamp")):
@@ -113,7 +114,7 @@ def parse_read_options(options: Mapping[str, str], *, streaming: bool) -> KafkaR
 
 
 def parse_write_options(options: Mapping[str, str]) -> KafkaWriteOptions:
-    """Return what options mean to a writer. Arguments and errors are those of parse_read_options()."""
+    """Return the validated options of a write. Arguments and errors are those of parse_read_options()."""
     given = {name.lower(): str(value) for name, value in options.items()}
     _check_known(given, _SINK)
     topic = given.get("topic")
@@ -130,36 +131,16 @@ def _check_known(given: Mapping[str, str], names: tuple[str, ...]) -> None:
     for name in given:
         if name not in known and not name.startswith("kafka."):
             close = difflib.get_close_matches(name, known, n=1)
-            advice = f"Did you mean {known[close[0]]}?" if close else f"It has {', '.join(names)}, and Kafka's own as kafka.*"
+            advice = f"Did you mean {known[close[0]]}?" if close else f"Use {', '.join(names)}, or Kafka's own as kafka.*"
             raise InvalidOptionError(f"unknown option {name!r} of the headstream format over Kafka", advice=advice)
 
 
 def _connection(given: Mapping[str, str]) -> dict[str, str]:
-    """Return the settings of Kafka's clients: what the URL says, and what is given as kafka.*."""
+    """Return the settings of Kafka's clients: the URL's, and those given as kafka.*."""
     if "url" in given and "path" in given:
-        raise InvalidOptionError("url and the path both say where Kafka is", advice="Give one of them")
+        raise InvalidOptionError("url and the path both name a Kafka cluster", advice="Give one of them")
     url = (given.get("url") or given["path"]).strip()
-    parts = urlsplit(url)
-    users, at, hosts = parts.netloc.rpartition("@")
-    if not re.fullmatch(r"(\[[0-9a-fA-F:.]+\]|[^\s:,/]+):\d{1,5}(,(\[[0-9a-fA-F:.]+\]|[^\s:,/]+):\d{1,5})*", hosts):
-        raise InvalidUrlError("the URL names no Kafka cluster", where=f"kafka://{hosts}", advice="Write kafka://host:9092")
-    if parts.path.strip("/") or parts.query or parts.fragment:
-        raise InvalidUrlError(
-            "a Kafka URL ends with its hosts", where=f"kafka://{hosts}", advice="Topics are named by subscribe or topic"
-        )
-    settings = {"kafka.bootstrap.servers": hosts}
-    if at:
-        user, _, password = (unquote(part) for part in users.partition(":"))
-        login = "org.apache.kafka.common.security.plain.PlainLoginModule"
-        settings["kafka.security.protocol"] = "SASL_SSL"
-        settings["kafka.sasl.mechanism"] = "PLAIN"
-        settings["kafka.sasl.jaas.config"] = f"{login} required username={_quoted(user)} password={_quoted(password)};"
-    return settings | {name: value for name, value in given.items() if name.startswith("kafka.")}
-
-
-def _quoted(text: str) -> str:
-    escaped = text.replace("\\", "\\\\").replace('"', '\\"')
-    return f'"{escaped}"'
+    return java_settings(urlsplit(url), {name: value for name, value in given.items() if name.startswith("kafka.")})
 
 
 def _topic(name: str, option: str) -> str:

@@ -1,32 +1,35 @@
-"""Reading: Spark's Kafka source, and our columns made of its columns.
+"""Reading: our columns, computed from those of Spark's Kafka source.
 
     ours                       Kafka's
-    stream, topic              the name up to its first dot, and after it; no stream where there is no dot
+    stream, topic              the name up to its first dot, and after it; no stream without a dot
     partition, offset          the same; partitions from 0
-    timestamp                  the same, milliseconds; to the microsecond where the header hs.appended tells it
+    timestamp                  the same, milliseconds; microseconds if the header hs.appended has them
     state, id, checksum        the headers hs.state, hs.id, hs.checksum; else `available`, null, the CRC-32 of the value
     key, payload               key, value
     headers, headers_repeated, header columns     the others, by their kinds (codec/kafka/kinds.py)
 
-All but the last line are Spark's own expressions; the last is one Arrow function over the header array, and each record's
-place for what it has to say, which is not called where none of its columns is used. States are filtered after reading.
+All but the last line are Spark's own expressions. The last is two Arrow functions over the header array and each record's
+coordinates, for warnings: one for the first two columns, one for declared header columns, which gets only the headers that
+it needs (raw_headers.py). Each is called only if one of its columns is used. States are filtered after
+reading.
 """
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING, Final
 
 import pyarrow as pa
 
 from headstream.model.message import MessageState, state_name
 from headstream.model.reserved import APPENDED_HEADER, CHECKSUM_HEADER, ID_HEADER, STATE_HEADER
-from headstream.spark.arrow_functions import arrow_function
 from headstream.spark.kafka.header_rows import HeaderDecoder
 from headstream.spark.kafka.options import parse_read_options
+from headstream.spark.kafka.raw_headers import KAFKA_HEADERS, RawHeaders
 from headstream.spark.kafka.topics import MARKER
-from headstream.spark.options import RowShape
-from headstream.spark.source import spark_schema
+from headstream.spark.source.options import RowShape
+from headstream.spark.source.source import spark_schema
+from headstream.spark.workers.arrow_functions import arrow_function, replace_null_lists
 
 if TYPE_CHECKING:
     from pyspark.sql import Column, DataFrame, SparkSession
@@ -34,7 +37,9 @@ if TYPE_CHECKING:
 __all__ = ["read_kafka"]
 
 _HEADER_COLUMNS: Final = ("headers", "headers_repeated")
-_DECODED: Final = "_hs_decoded"
+_COORDINATES: Final = ("topic", "partition", "offset")
+_WHOLE: Final = "_hs_whole"
+_DECLARED: Final = "_hs_declared"
 
 
 def read_kafka(spark: SparkSession, options: Mapping[str, str], *, streaming: bool) -> DataFrame:
@@ -43,37 +48,37 @@ def read_kafka(spark: SparkSession, options: Mapping[str, str], *, streaming: bo
     Args:
         spark: The session.
         options: Those of `format("headstream")`; see headstream.spark.kafka.options.
-        streaming: Whether it is a stream.
+        streaming: Whether the frame is a stream.
 
     Raises:
-        InvalidOptionError, InvalidUrlError: the options cannot be used; named by the text.
+        InvalidOptionError, InvalidUrlError: the options are invalid; named by the text.
     """
     from pyspark.sql import functions as sf
 
     parsed = parse_read_options(options, streaming=streaming)
     shape = parsed.shape
     wanted = [name for name in shape.columns if name not in _HEADER_COLUMNS]
-    decoded = RowShape(
-        tuple(name for name in shape.columns if name in _HEADER_COLUMNS),
-        shape.headers,
-        shape.header_columns,
-        shape.fail_on_mismatch,
-    )
+    whole = RowShape(tuple(name for name in shape.columns if name in _HEADER_COLUMNS), shape.headers, (), shape.fail_on_mismatch)
+    declared = RowShape((), "none", shape.header_columns, shape.fail_on_mismatch)
     needs_own = parsed.states is not None or bool({"state", "id", "checksum", "timestamp"} & set(wanted))
-    has_decoded = bool(decoded.columns or decoded.header_columns)
+    has_decoded = bool(whole.columns or declared.header_columns)
     reader = (spark.readStream if streaming else spark.read).format("kafka").options(**parsed.source)
     reader = reader.option(MARKER, "true")
     frame = reader.option("includeHeaders", str(needs_own or has_decoded).lower()).load()
-    columns = {name: sf.col(name) for name in frame.columns}
     if parsed.states is not None:
         frame = frame.where(_is_in(parsed.states))
-    if has_decoded:
-        frame = frame.withColumn(_DECODED, _decode(decoded, columns))
-    selected = []
-    for field in spark_schema(shape):
-        made = _column(field.name).cast(field.dataType) if field.name in wanted else sf.col(_DECODED)[field.name]
-        selected.append(made.alias(field.name))
-    return frame.select(*selected)
+    made = {name: _column(name) for name in wanted}
+    if whole.columns:
+        coordinates = [sf.col(name) for name in _COORDINATES]
+        every = _decode(whole, replace_null_lists(sf.col("headers"), KAFKA_HEADERS), coordinates)
+        frame = frame.withColumn(_WHOLE, every)
+        made |= {name: sf.col(_WHOLE)[name] for name in whole.columns}
+    if declared.header_columns:
+        raw = RawHeaders(declared.header_columns, fail_on_mismatch=shape.fail_on_mismatch)
+        typed = _decode(declared, raw.decoded_lists(), [raw.coordinate(name) for name in _COORDINATES], raw.raw_values())
+        frame = raw.prepare(frame).withColumn(_DECLARED, typed)
+        made |= {column.name: sf.col(_DECLARED)[column.name] for column in declared.header_columns}
+    return frame.select(*(made[field.name].cast(field.dataType).alias(field.name) for field in spark_schema(shape)))
 
 
 def _column(name: str) -> Column:
@@ -103,13 +108,13 @@ def _own(name: str) -> Column:
     """Return the text of the first header of this name, or null."""
     from pyspark.sql import functions as sf
 
-    return sf.get(sf.col("headers"), _place(name) - 1)["value"].cast("string")
+    return sf.get(sf.col("headers"), _position(name) - 1)["value"].cast("string")
 
 
-def _place(name: str) -> Column:
-    """Return the place of the first header of this name, from 1; 0 where there is none.
+def _position(name: str) -> Column:
+    """Return the position of the first header of this name, from 1; 0 if there is none.
 
-    It is of expressions that Spark compiles; a lambda, which it interprets, takes longer than the rest of a row.
+    It consists of expressions that Spark compiles; a lambda, which it interprets, takes longer than the rest of a row.
     """
     from pyspark.sql import functions as sf
 
@@ -123,16 +128,15 @@ def _state() -> Column:
 
 
 def _is_in(states: frozenset[int]) -> Column:
-    """Return whether a record has one of these states; records without hs.state, the usual ones, are settled by that alone."""
+    """Return whether a record has one of these states; records without hs.state, the usual ones, are decided by that alone."""
     wanted = _state().isin([state_name(code) for code in sorted(states)])
-    return (_place(STATE_HEADER) == 0) | wanted if MessageState.AVAILABLE in states else wanted
+    return (_position(STATE_HEADER) == 0) | wanted if MessageState.AVAILABLE in states else wanted
 
 
-def _decode(shape: RowShape, columns: Mapping[str, Column]) -> Column:
+def _decode(shape: RowShape, headers: Column, coordinates: Sequence[Column], raw: Sequence[Column] = ()) -> Column:
     decoder = HeaderDecoder(shape)
 
-    def decode(headers: pa.Array, topics: pa.Array, partitions: pa.Array, offsets: pa.Array) -> pa.Array:
-        return decoder.decode(headers, (topics, partitions, offsets))
+    def decode(headers: pa.Array, topics: pa.Array, partitions: pa.Array, offsets: pa.Array, *raw: pa.Array) -> pa.Array:
+        return decoder.decode(headers, (topics, partitions, offsets), raw)
 
-    function = arrow_function(decode, spark_schema(shape))
-    return function(*(columns[name] for name in ("headers", "topic", "partition", "offset")))
+    return arrow_function(decode, spark_schema(shape))(headers, *coordinates, *raw)

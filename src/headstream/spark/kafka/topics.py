@@ -1,12 +1,12 @@
-"""Kafka's topics as a checkpoint knows them: which were read, and what tells each from a later one of the same name.
+"""Kafka's topics in a checkpoint: which were read, and their ids, which identify recreated topics.
 
-Spark's checkpoints hold offsets by name. A topic that was deleted and made again has other messages at the same offsets, and
-one that an earlier run did not read any more is read from its beginning when it comes back. So a query that is started
-writes down, beside Spark's own files, the ids that Kafka gives its topics:
+Spark's checkpoints store offsets by name. A topic that was deleted and recreated has other messages at the same offsets, and
+one that an earlier run no longer read is read from its beginning when it is added again. So a starting query
+stores, beside Spark's own files, the ids of its Kafka topics:
 
     CHECKPOINT/headstream-topics.json     {"shop.orders": {"id": "Qm3...", "read": true}}
 
-This is looked at when a query is started through PySpark, by the JVM's own file systems and Kafka client.
+They are compared when a query is started through PySpark, with the JVM's own file systems and Kafka client.
 """
 
 from __future__ import annotations
@@ -24,19 +24,19 @@ __all__ = ["MARKER", "KnownTopic", "check_topics_of_query", "compare_topics", "p
 
 _LOGGER: Final = logging.getLogger("headstream.spark")
 MARKER: Final = "headstream.reader"
-"""An option of Spark's Kafka source by which a query's plan shows that it is read through format("headstream")."""
+"""An option of Spark's Kafka source that marks reads through format("headstream") in a query's plan."""
 _FILE: Final = "headstream-topics.json"
 _NO_ID: Final = "AAAAAAAAAAAAAAAAAAAAAA"
-"""What Kafka says of topics made before it had ids."""
+"""Kafka's id of topics created before it had ids."""
 _TIMEOUT_MS: Final = "30000"
 
 
 @dataclass(frozen=True, slots=True)
 class KnownTopic:
-    """A topic that a checkpoint has met.
+    """A topic of a checkpoint.
 
     Args:
-        id: Kafka's id of it; None where it has none.
+        id: Kafka's id of it; None if it has none.
         is_read: Whether the last run read it.
     """
 
@@ -45,15 +45,15 @@ class KnownTopic:
 
 
 def compare_topics(known: Mapping[str, KnownTopic], now: Mapping[str, str | None], where: str) -> dict[str, KnownTopic]:
-    """Return what a checkpoint knows after a run has started; warnings name topics that are left out, or come back.
+    """Return the topics to store in a checkpoint; warn of topics that were removed, or added again.
 
     Args:
-        known: What it knew before.
-        now: The topics that the run reads, with their ids.
+        known: The topics stored before.
+        now: The topics of this run, with their ids.
         where: The checkpoint.
 
     Raises:
-        LogError: a topic was deleted and made again since.
+        LogError: a topic was deleted and recreated since.
     """
     for topic, topic_id in now.items():
         before = known.get(topic)
@@ -61,14 +61,13 @@ def compare_topics(known: Mapping[str, KnownTopic], now: Mapping[str, str | None
             continue
         if None not in (before.id, topic_id) and before.id != topic_id:
             raise LogError(
-                f"topic {topic} has been deleted and made again since this query last read it; its offsets now count other "
-                "messages",
+                f"topic {topic} was deleted and recreated since this query last read it; its offsets now count other messages",
                 where=f"its id is {topic_id}, was {before.id}; checkpoint {where}",
                 advice="Start the query with a new checkpointLocation; it then reads from startingOffsets",
             )
         if not before.is_read:
             _LOGGER.warning(
-                "topic %s is read again, which an earlier run had left out: if that run took messages of other topics, this one "
+                "topic %s is read again, which an earlier run did not read: if that run took messages of other topics, this one "
                 "is read from its beginning, and its messages come twice (checkpoint %s)",
                 topic,
                 where,
@@ -76,7 +75,7 @@ def compare_topics(known: Mapping[str, KnownTopic], now: Mapping[str, str | None
     for topic, before in known.items():
         if topic not in now and before.is_read:
             _LOGGER.warning(
-                "topic %s is not read any more: the checkpoint %s loses its place with the next micro-batch; if it is read again "
+                "topic %s is no longer read: the checkpoint %s loses its offsets with the next micro-batch; if it is read again "
                 "later, it is from its beginning",
                 topic,
                 where,
@@ -86,7 +85,7 @@ def compare_topics(known: Mapping[str, KnownTopic], now: Mapping[str, str | None
 
 
 def pattern_names(pattern: str, names: list[str]) -> list[str]:
-    """Return the topics that a pattern of Kafka's chooses; Java's expressions that Python does not know choose none here."""
+    """Return the topics that a pattern of Kafka's matches; Java's expressions that Python cannot parse match none here."""
     try:
         return [name for name in names if re.fullmatch(pattern, name)]
     except re.error:
@@ -94,14 +93,14 @@ def pattern_names(pattern: str, names: list[str]) -> list[str]:
 
 
 def check_topics_of_query(frame: Any, checkpoint: str) -> None:
-    """Check the topics of Kafka that a streaming frame reads through format("headstream"), and write them down.
+    """Check the Kafka topics that a streaming frame reads through format("headstream"), and store them.
 
     Args:
-        frame: What a query writes, of a classic session.
+        frame: The frame that a query writes, of a classic session.
         checkpoint: Its checkpoint, a path or URI that Spark can write to.
 
     Raises:
-        LogError: a topic was deleted and made again since the checkpoint's last run.
+        LogError: a topic was deleted and recreated since the checkpoint's last run.
     """
     sources = _sources(frame)
     if not sources:
@@ -139,7 +138,7 @@ def _sources(frame: Any) -> list[dict[str, str]]:
 
 
 def _find_topics(jvm: Any, options: Mapping[str, str]) -> dict[str, str | None] | None:
-    """Return the topics that exist of those a source reads, with their ids; None where Kafka cannot be asked."""
+    """Return the existing topics of a source, with their ids; None if Kafka cannot be reached."""
     from py4j.protocol import Py4JJavaError
 
     settings = jvm.java.util.HashMap()

@@ -1,10 +1,10 @@
-"""The URL decides: `format("headstream")` with kafka:// goes to Spark's Kafka source and sink, in batch and in streams.
+"""Dispatch by URL: `format("headstream")` with kafka:// uses Spark's Kafka source and sink, in batch and in streams.
 
-A Python data source cannot hand a read on to a JVM source: what it returns is rows. So the hand-over is made where a
-reader or writer is put together: install() makes PySpark's four classes of readers and writers (of Spark Connect too)
-remember their format and options, and at load(), save() and start() look whether these say `headstream` and kafka://.
-What says `headstream` alone has its workers' variables settled first, and whatever says anything else goes on untouched.
-Subclasses given out by one session would not do: a frame's `write` belongs to the frame, whoever made it.
+A Python data source cannot delegate a read to a JVM source: it returns rows. So the dispatch is in the
+readers and writers: install() makes PySpark's four classes of readers and writers (of Spark Connect too)
+record their format and options, and check at load(), save() and start() whether these are `headstream` and kafka://.
+For `headstream` with another URL the workers' variables are settled first; other formats are unchanged.
+Subclasses returned by one session would not suffice: a frame's `write` belongs to the frame, in any session.
 """
 
 from __future__ import annotations
@@ -14,8 +14,9 @@ from collections.abc import Callable, Mapping
 from typing import TYPE_CHECKING, Any, Final
 
 from headstream.errors import InvalidOptionError
+from headstream.spark.connection.catalog_tables import refuse_sql_tables, refuse_written_tables, refusing_table
 from headstream.spark.kafka.options import is_kafka_url
-from headstream.spark.worker_variables import settle_worker_variables
+from headstream.spark.workers.variables import settle_worker_variables
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
@@ -28,19 +29,25 @@ _RECORDED: Final = ("format", "option", "options", "mode", "outputMode", "queryN
 
 
 def install(spark: SparkSession | None = None) -> None:
-    """Make `format("headstream")` take URLs of Kafka in this process; does nothing the second time.
+    """Make `format("headstream")` accept Kafka URLs in this process; repeated calls do nothing.
 
     Args:
         spark: A session; one of Spark Connect needs other classes than a classic one.
     """
-    from pyspark.sql.readwriter import DataFrameReader, DataFrameWriter
+    from pyspark.sql.readwriter import DataFrameReader, DataFrameWriter, DataFrameWriterV2
+    from pyspark.sql.session import SparkSession as Session
     from pyspark.sql.streaming.readwriter import DataStreamReader, DataStreamWriter
 
+    refuse_sql_tables(Session)
+    refuse_written_tables(DataFrameWriterV2)
     classes: list[tuple[Any, Any, Any, Any]] = [(DataFrameReader, DataStreamReader, DataFrameWriter, DataStreamWriter)]
     if spark is not None and type(spark).__module__.startswith("pyspark.sql.connect"):
         from pyspark.sql.connect import readwriter
+        from pyspark.sql.connect.session import SparkSession as ConnectSession
         from pyspark.sql.connect.streaming import readwriter as streaming
 
+        refuse_sql_tables(ConnectSession)
+        refuse_written_tables(readwriter.DataFrameWriterV2)
         classes.append(
             (readwriter.DataFrameReader, streaming.DataStreamReader, readwriter.DataFrameWriter, streaming.DataStreamWriter)
         )
@@ -51,14 +58,17 @@ def install(spark: SparkSession | None = None) -> None:
         _wrap(stream_writer, "start", _start)
 
 
-def _wrap(kind: Any, end: str, hand_over: Callable[[Any, dict[str, str]], Any]) -> None:
+def _wrap(kind: Any, end: str, redirect: Callable[[Any, dict[str, str]], Any]) -> None:
     if _MARK in vars(kind):
         return
     setattr(kind, _MARK, ())
     for name in _RECORDED:
         if hasattr(kind, name):
             setattr(kind, name, _recording(name, getattr(kind, name)))
-    setattr(kind, end, _dispatching(getattr(kind, end), hand_over))
+    setattr(kind, end, _dispatching(getattr(kind, end), redirect))
+    for name in ("saveAsTable", "toTable"):
+        if hasattr(kind, name):
+            setattr(kind, name, refusing_table(getattr(kind, name), lambda writer: _recorded_options(writer)[0]))
 
 
 def _recording(name: str, method: Callable[..., Any]) -> Callable[..., Any]:
@@ -66,16 +76,16 @@ def _recording(name: str, method: Callable[..., Any]) -> Callable[..., Any]:
     def record(self: Any, *arguments: Any, **named: Any) -> Any:
         before = getattr(self, _MARK)
         result = method(self, *arguments, **named)
-        setattr(self, _MARK, (*before, (name, arguments, named)))  # once, also where one of them calls another
+        setattr(self, _MARK, (*before, (name, arguments, named)))  # once, also if one of them calls another
         return result
 
     return record
 
 
-def _dispatching(method: Callable[..., Any], hand_over: Callable[[Any, dict[str, str]], Any]) -> Callable[..., Any]:
+def _dispatching(method: Callable[..., Any], redirect: Callable[[Any, dict[str, str]], Any]) -> Callable[..., Any]:
     @functools.wraps(method)
     def dispatch(self: Any, path: Any = None, format: str | None = None, *arguments: Any, **named: Any) -> Any:
-        source, options = _said(self)
+        source, options = _recorded_options(self)
         options |= {
             name: value
             for name, value in named.items()
@@ -89,35 +99,35 @@ def _dispatching(method: Callable[..., Any], hand_over: Callable[[Any, dict[str,
             return method(self, path, format, *arguments, **named)
         if not is_kafka_url(options):
             spark: Any = getattr(self, "_spark", None)
-            if hasattr(spark, "_jsparkSession"):  # Spark Connect has its JVM elsewhere
+            if hasattr(spark, "_jsparkSession"):  # Spark Connect's JVM is in another process
                 settle_worker_variables(spark)
             return method(self, path, format, *arguments, **named)
         if arguments or named.get("schema") is not None:
             raise InvalidOptionError(
-                "the headstream format has columns of its own, and takes its other settings by name",
+                "the headstream format defines its columns, and takes its other settings by name",
                 advice="Leave schema out; set mode, trigger and the like by their methods",
             )
         for name in ("mode", "outputMode", "queryName"):
             if named.get(name) is not None:
                 getattr(self, name)(named[name])
-        return hand_over(self, {name: _text(value) for name, value in options.items() if value is not None})
+        return redirect(self, {name: _text(value) for name, value in options.items() if value is not None})
 
     return dispatch
 
 
 def _check_start(writer: Any, options: Mapping[str, Any], named: Mapping[str, Any]) -> None:
-    """Check what a query reads before it starts: its trigger, and topics of Kafka that are not those of its checkpoint."""
+    """Check a query's sources before it starts: its trigger, and that its Kafka topics are those of its checkpoint."""
     from headstream.spark.kafka.topics import check_topics_of_query
 
     frame: Any = getattr(writer, "_df", None)
-    if not hasattr(frame, "_jdf"):  # of Spark Connect, whose JVM is elsewhere
+    if not hasattr(frame, "_jdf"):  # of Spark Connect, whose JVM is in another process
         return
     triggers = [words for name, _, words in getattr(writer, _MARK) if name == "trigger"]
     for word, kind in (("continuous", "a continuous trigger"), ("realTime", "a real-time trigger")):
         if triggers and triggers[-1].get(word) is not None and f"{_FORMAT}, " in _streams_of(frame):
             raise InvalidOptionError(
                 f"trigger({word}=...): the headstream source does not support {kind}",
-                advice='It is read in micro-batches: trigger(processingTime="0 seconds") is the quickest',
+                advice='It is read in micro-batches: trigger(processingTime="0 seconds") is the fastest',
             )
     given = {name.lower(): value for name, value in options.items()}
     checkpoint = given.get("checkpointlocation")
@@ -135,7 +145,7 @@ def _last_name(writer: Any) -> str | None:
 
 
 def _streams_of(frame: Any) -> str:
-    """Return the names of the sources of a frame's streams, each with a comma and a space behind it."""
+    """Return the names of the sources of a frame's streams, each followed by a comma and a space."""
     leaves = frame._jdf.queryExecution().analyzed().collectLeaves()
     return "".join(
         f"{leaf.sourceName()}, "
@@ -144,7 +154,7 @@ def _streams_of(frame: Any) -> str:
     )
 
 
-def _said(self: Any) -> tuple[str | None, dict[str, Any]]:
+def _recorded_options(self: Any) -> tuple[str | None, dict[str, Any]]:
     source: str | None = None
     options: dict[str, Any] = {}
     for name, arguments, named in getattr(self, _MARK):
@@ -174,9 +184,9 @@ def _save(writer: Any, options: dict[str, str]) -> None:
 
     modes = [(*arguments, *named.values())[0] for name, arguments, named in getattr(writer, _MARK) if name == "mode"]
     if modes and modes[-1] not in (None, "append"):
-        raise InvalidOptionError(f"mode={modes[-1]} makes no sense for a topic", advice='Messages are added: use mode("append")')
+        raise InvalidOptionError(f"mode={modes[-1]} is unsupported", advice='Messages are appended: use mode("append")')
     rows = writer._df
-    if not hasattr(rows, "select"):  # of Spark Connect, which keeps the plan alone
+    if not hasattr(rows, "select"):  # of Spark Connect, which has only the plan
         from pyspark.sql.connect.dataframe import DataFrame
 
         rows = DataFrame(rows, writer._spark)
@@ -189,7 +199,7 @@ def _start(writer: Any, options: dict[str, str]) -> Any:
 
     if hasattr(writer, "_df"):
         rows = writer._df
-    else:  # of Spark Connect, which keeps the plan alone
+    else:  # of Spark Connect, which has only the plan
         from pyspark.sql.connect.dataframe import DataFrame
 
         rows = DataFrame(writer._write_stream._child, writer._session)

@@ -1,23 +1,23 @@
-"""Writing: rows with our columns, as Spark's Kafka sink takes them. Kafka's sink promises at least once.
+"""Writing: rows with our columns, converted for Spark's Kafka sink, which guarantees at least once.
 
     column       type                                       becomes
     payload      BINARY, STRING                             the value; null is null
     key          BINARY, STRING                             the key
-    topic        STRING                                     the topic, stream/topic or a name of Kafka's own; else option `topic`
+    topic        STRING                                     the topic, stream/topic or a Kafka name; else the option `topic`
     partition    INT                                        the partition, from 0
     headers      BINARY                                     as read with headers=binary
                  ARRAY<STRUCT<key, kind, value>>            as read with headers=array
-                 ARRAY<STRUCT<key STRING, value BINARY>>    Kafka's own: handed on as they are
+                 ARRAY<STRUCT<key STRING, value BINARY>>    Kafka's own: passed on unchanged
                  MAP<STRING, ...>                           as the sink of a log takes them
     id           STRING                                     the header hs.id
     timestamp    TIMESTAMP                                  the header hs.timestamp: Spark's sink leaves a record's time to Kafka
     those that the option headerColumns names               headers after the others, of the kinds that the sink of a log gives
-                                                            them (headstream.spark.sink_columns); no header where null
+                                                            them (headstream.spark.sink.columns); no header where null
 
-Headers go through the kernels of a log's sink, so that both sinks make the same headers of the same rows. Where `headers` and
-a header column have the same key, both are there, and the column's is the last: the one that counts.
-Other columns are refused by name, but for those that only a read message has (stream, offset, state, checksum,
-headers_repeated), which are passed over: what was read can be written.
+Headers go through the kernels of a log's sink, so that both sinks produce the same headers from the same rows. If `headers` and
+a header column have the same key, both are written, the column's last: the one that counts.
+Other columns are rejected by name, except for those that only a read message has (stream, offset, state, checksum,
+headers_repeated), which are ignored: rows that were read can be written.
 """
 
 from __future__ import annotations
@@ -27,16 +27,16 @@ from typing import TYPE_CHECKING, Final, Literal
 
 import pyarrow as pa
 
-from headstream.codec.batch.blocks import BlockBuilder
-from headstream.codec.batch.results import VariedColumn
+from headstream.codec.batch.from_columns.blocks import BlockBuilder
+from headstream.codec.batch.results import VariableColumn
 from headstream.errors import InvalidOptionError
 from headstream.model.header_values import HeaderKind
 from headstream.model.reserved import APPENDED_HEADER, CHECKSUM_HEADER, ID_HEADER, STATE_HEADER, TIMESTAMP_HEADER
-from headstream.spark.arrow_functions import arrow_function
-from headstream.spark.header_blocks import add_column, add_headers, whole
 from headstream.spark.kafka.header_rows import decode_blocks, encode_blocks
 from headstream.spark.kafka.options import KafkaWriteOptions, parse_write_options
-from headstream.spark.sink_columns import HeaderSource, HeadersShape, header_source, headers_shape
+from headstream.spark.sink.columns import HeaderSource, HeadersShape, header_source, headers_shape
+from headstream.spark.sink.header_blocks import add_column, add_headers, whole
+from headstream.spark.workers.arrow_functions import arrow_function
 
 if TYPE_CHECKING:
     from pyspark.sql import Column, DataFrame
@@ -51,14 +51,14 @@ _CARRIED: Final = (ID_HEADER, STATE_HEADER, APPENDED_HEADER, CHECKSUM_HEADER)
 
 
 def prepare_rows(frame: DataFrame, options: Mapping[str, str]) -> tuple[DataFrame, Mapping[str, str]]:
-    """Return rows as Spark's Kafka sink takes them, and the options of that sink.
+    """Return rows for Spark's Kafka sink, and the options of that sink.
 
     Args:
         frame: Rows with our columns.
         options: Those of the writer; see headstream.spark.kafka.options.
 
     Raises:
-        InvalidOptionError: an option or a column cannot be used; named by the text, before anything runs.
+        InvalidOptionError: an option or a column is invalid; named by the text, before anything runs.
         InvalidUrlError: the URL names no Kafka cluster.
     """
     from pyspark.sql import functions as sf
@@ -83,11 +83,11 @@ def _check_columns(types: Mapping[str, DataType], parsed: KafkaWriteOptions) -> 
     if "payload" not in types:
         raise InvalidOptionError("the rows have no column payload", advice="Name one so, as in SELECT value AS payload")
     if "topic" not in types and parsed.topic is None:
-        raise InvalidOptionError("neither a column topic nor the option topic says where the rows go")
+        raise InvalidOptionError("no target topic: there is neither a column topic nor the option topic")
     for name in types:
         if name not in _KNOWN | _PASSED_OVER | wanted:
             raise InvalidOptionError(
-                f"the column {name!r} has no meaning to the headstream format",
+                f"the headstream format has no column {name!r}",
                 advice="Name it in the option headerColumns, or leave it out",
             )
 
@@ -97,7 +97,7 @@ def _bytes(name: str, types: Mapping[str, DataType]) -> Column:
 
     kind = types[name].simpleString()
     if kind not in ("binary", "string"):
-        raise InvalidOptionError(f"the column {name} is {kind}, and has to be BINARY or STRING")
+        raise InvalidOptionError(f"the column {name} is {kind}; BINARY or STRING is required")
     return sf.col(name).cast("binary")
 
 
@@ -116,7 +116,7 @@ def _topic(types: Mapping[str, DataType], parsed: KafkaWriteOptions) -> Column:
 
 
 def _headers(types: Mapping[str, DataType], parsed: KafkaWriteOptions) -> Column | None:
-    """Return Kafka's headers of each row, or None where there are none."""
+    """Return Kafka's headers of each row, or None without any."""
     from pyspark.sql import functions as sf
 
     lower = {name: name for name in types}
@@ -128,7 +128,7 @@ def _headers(types: Mapping[str, DataType], parsed: KafkaWriteOptions) -> Column
         parts.append(sf.col("headers"))
     elif sources or {"headers", "timestamp"} & set(types):
         parts.append(_encoded(types, sources, "kafka" if is_kafkas else shape))
-        if is_kafkas:  # what the message has no header for
+        if is_kafkas:  # our own fields without a column in Kafka
             names = [name for name in _CARRIED if name != ID_HEADER or "id" not in types]
             parts.append(sf.filter("headers", lambda header: header["key"].isin(names)))
     if "id" in types:
@@ -141,7 +141,7 @@ def _headers(types: Mapping[str, DataType], parsed: KafkaWriteOptions) -> Column
 
 
 def _encoded(types: Mapping[str, DataType], sources: Sequence[HeaderSource], shape: HeadersShape | Literal["kafka"]) -> Column:
-    """Return the headers of all columns that become some, in the sink's order: the column headers, headerColumns, timestamp."""
+    """Return the headers of all columns, in the sink's order: the column headers, headerColumns, timestamp."""
     from pyspark.sql import functions as sf
 
     columns = [sf.col("headers")] if "headers" in types else []
@@ -156,12 +156,12 @@ def _encoded(types: Mapping[str, DataType], sources: Sequence[HeaderSource], sha
         builder = BlockBuilder(batch.num_rows)
         given = batch.columns
         if shape == "kafka":
-            builder.add_blocks(VariedColumn(*decode_blocks(given.pop(0), strict=True).blocks))
+            builder.add_blocks(VariableColumn(*decode_blocks(given.pop(0), strict=True).blocks))
         elif shape != "none":
             add_headers(builder, shape, given.pop(0))
         for (key, kind), values in zip(wanted, given, strict=True):
             add_column(builder, key, kind, values)
-        return encode_blocks(batch.num_rows, VariedColumn(*builder.build()))
+        return encode_blocks(batch.num_rows, VariableColumn(*builder.build()))
 
     return arrow_function(encode, _KAFKA_HEADERS)(*columns)
 

@@ -1,1 +1,1 @@
-"""The commands that Iggy's clients know, one file a noun."""
+"""The commands of Iggy's clients, one file per noun."""

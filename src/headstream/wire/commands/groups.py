@@ -13,7 +13,7 @@ from headstream.codec.buffer import Reader, Writer
 from headstream.wire.codes import Code
 from headstream.wire.commands.checks import check_bytes
 from headstream.wire.records import Command, Record, Records, many, maybe, one
-from headstream.wire.shapes import U32, AbsentU32, GroupId, Json, Shape, StreamId, Text8, TopicId, wrong
+from headstream.wire.shapes import U32, AbsentU32, GroupId, Json, Shape, StreamId, Text8, TopicId, invalid_value
 from headstream.wire.statuses import Status
 
 __all__ = [
@@ -41,12 +41,12 @@ class PartitionsShape(Shape):
         inner = Reader(reader.pull_view(4 * reader.pull_u32(f"the count of {what}"), what))
         return tuple(inner.pull_u32(what) for _ in range(inner.remaining // 4))
 
-    def read(self, spelled: Any, where: str) -> tuple[int, ...]:
-        if not isinstance(spelled, list) or not all(type(number) is int for number in spelled):
-            raise wrong(spelled, "a list of numbers", where)
-        return tuple(spelled)
+    def from_json_value(self, json_value: Any, where: str) -> tuple[int, ...]:
+        if not isinstance(json_value, list) or not all(type(number) is int for number in json_value):
+            raise invalid_value(json_value, "a list of numbers", where)
+        return tuple(json_value)
 
-    def spell(self, value: tuple[int, ...]) -> list[int]:
+    def to_json_value(self, value: tuple[int, ...]) -> list[int]:
         return list(value)
 
 
@@ -62,26 +62,26 @@ class Group(Record):
 
 @dataclass(frozen=True, slots=True)
 class GroupMember(Record):
-    """A member, whose id is its connection's client id, and the partitions it has."""
+    """A member (its id is its connection's client id) and its partitions."""
 
     id: U32
     partitions: Annotated[tuple[int, ...], PartitionsShape()]
 
     def spell(self) -> dict[str, Any]:
-        """Return it as a JSON object."""
+        """Return the member as a JSON object."""
         return {"id": self.id, "partitions_count": len(self.partitions), "partitions": list(self.partitions)}
 
 
 @dataclass(frozen=True, slots=True)
 class GroupDetails(Group):
-    """One group with its members, which follow to the end."""
+    """One group with its members, up to the end of the bytes."""
 
     members: Annotated[tuple[GroupMember, ...], Records(GroupMember)] = ()
 
 
 @dataclass(frozen=True, slots=True)
 class GetGroup(Command[GroupDetails | None]):
-    """Look for a group."""
+    """Return a group, or None."""
 
     code = Code.GET_GROUP
     reply = maybe(GroupDetails)
@@ -102,7 +102,7 @@ class ListGroups(Command[tuple[Group, ...]]):
 
 @dataclass(frozen=True, slots=True)
 class CreateGroup(Command[GroupDetails]):
-    """Make a group; id 0 has the server choose one."""
+    """Create a group; with id 0 the server chooses one."""
 
     code = Code.CREATE_GROUP
     reply = one(GroupDetails)

@@ -1,14 +1,14 @@
-"""Sending and polling. Messages stay bytes, as codec/batch/ and codec/binary.py take them.
+"""Send and poll. Messages stay bytes, in the formats of codec/batch/ and codec/binary.py.
 
     poll      consumer | stream | topic | partition u32 | strategy u8 | value u64 | count u32 | auto_commit u8
     polled    partition u32 | current_offset u64 | count u32 | stored messages
     send      stream | topic | partitioning | sent messages
     partitioning   kind u8 | length u8 | value
 
-These two are asked for all the time: what comes before the numbers of a poll, and before the messages of a send, is
-the same again and again, and is decoded once.
+These two commands are the most frequent. The bytes before the numbers of a poll, and before the messages of a send, repeat,
+so their decoded form is cached.
 
-The generation after this one (servers from 0.5.0, SDK from 0.7.0) sends something else under the same code:
+The next generation of Iggy (servers from 0.5.0, SDK from 0.7.0) sends another layout under the same code:
 
     send      metadata_length u32 | stream | topic | partitioning | count u32 | count x 16 bytes of index | messages
 """
@@ -53,7 +53,7 @@ from headstream.wire.statuses import Status
 __all__ = ["LATER_GENERATION", "FlushMessages", "PollMessages", "PolledMessages", "SendMessages", "pull_partitioning"]
 
 LATER_GENERATION: Final = "a send of Iggy's later generation (servers from 0.5.0, SDK from 0.7.0), whose messages have no state"
-"""Why such a send is refused."""
+"""Why a send of the next generation is rejected."""
 
 _POLL_NUMBERS: Final = struct.Struct("<IBQIB")
 _POLLED_HEAD: Final = struct.Struct("<IQI")
@@ -73,10 +73,10 @@ class PartitioningShape(Shape):
 
 
 def pull_partitioning(reader: Reader) -> Partitioning:
-    """Read how the partition is chosen.
+    """Read a partitioning.
 
     Raises:
-        DecodeError: it is not one; where only the value does not fit the kind, its status says so.
+        DecodeError: the bytes are no partitioning; if only the value does not fit the kind, the status reports that.
     """
     at = reader.at
     kind = reader.pull_u8("the kind of partitioning")
@@ -94,12 +94,12 @@ def pull_partitioning(reader: Reader) -> Partitioning:
 
 @dataclass(frozen=True, slots=True)
 class PolledMessages(Record):
-    """What a poll brings.
+    """The reply to a poll.
 
     Args:
-        partition: The partition that was read; 0 where a member of a group has none.
-        current_offset: Its newest offset; 0 where it is empty.
-        count: How many messages are here.
+        partition: The partition that was read; 0 if a group member has no partition.
+        current_offset: Its newest offset; 0 if it is empty.
+        count: The number of messages.
         messages: Stored messages, back to back.
     """
 
@@ -109,28 +109,28 @@ class PolledMessages(Record):
     messages: Rest
 
     def head(self) -> bytes:
-        """Return what stands before the messages, for who writes them without copying."""
+        """Return the bytes before the messages, for callers that write both without copying."""
         return _POLLED_HEAD.pack(self.partition, self.current_offset, self.count)
 
     def spell(self) -> dict[str, Any]:
-        """Return it as a JSON object."""
+        """Return the reply as a JSON object."""
         document: dict[str, Any] = decode_json(self.encode_json())
         return document
 
     def encode_json(self) -> bytes:
-        """Return it as JSON; of headers that have one key the last is kept, so that no message stops who polls this way."""
+        """Return the reply as JSON; of headers with one key only the last is written, since JSON cannot hold repeats."""
         return json.encode_polled(decode_polled(self.messages), self.partition, self.current_offset, keep_last=True)
 
     @classmethod
     def read(cls, spelled: Any, where: str) -> PolledMessages:
-        """Return what a JSON object spells."""
+        """Return the reply of a JSON object."""
         found = json.decode_polled(encode_json(spelled))
         return cls(found.partition, found.current_offset, len(found.messages), encode_polled(found.messages))
 
 
 @dataclass(frozen=True, slots=True)
 class PollMessages(Command[PolledMessages]):
-    """Return messages of a partition, without waiting for any."""
+    """Return messages of a partition, without waiting for new ones."""
 
     code = Code.POLL_MESSAGES
     reply = one(PolledMessages)
@@ -158,13 +158,21 @@ class PollMessages(Command[PolledMessages]):
         partition, code, value, count, auto_commit = _POLL_NUMBERS.unpack_from(data, begin)
         kind = _KINDS.get(code)
         if kind is None:
-            raise DecodeError(f"a poll begins in one of 5 ways, not in way {code}", begin + 4)
+            raise DecodeError(f"a poll starts at one of 5 kinds of position, not at kind {code}", begin + 4)
         consumer, stream, topic = _poll_targets(data[:begin])
         return cls(consumer, stream, topic, partition, kind, value, count, auto_commit == 1)
 
     @classmethod
+    def from_json(cls, path: Mapping[str, str], query: Mapping[str, str], body: Any) -> PollMessages:
+        """Return the command of an HTTP request; one with a filter is rejected, because it would return every message."""
+        if "where" in query:
+            advice = "Use GET /streams/{stream}/topics/{topic}/partitions/{partition}/messages"
+            raise DecodeError("polls of this route have no filter", 0, where="query.where", advice=advice)
+        return super(PollMessages, cls).from_json(path, query, body)
+
+    @classmethod
     def count_surplus(cls, payload: BytesLike) -> int:
-        """Return how many bytes follow the last field of a request, which decode() has taken."""
+        """Return how many bytes follow the last field of a request."""
         return max(len(payload) - _end_of_poll_targets(payload) - _POLL_NUMBERS.size, 0)
 
     @classmethod
@@ -188,7 +196,7 @@ class SendMessages(Command[None]):
         """Return the command of a request; its messages are a view into the payload.
 
         Raises:
-            DecodeError: it is not one, or one of the later generation, which is told by name.
+            DecodeError: the payload is no send, or it is one of the next generation (the error names it).
         """
         view = memoryview(payload).cast("B") if len(payload) else memoryview(b"")
         at, size = 0, len(view)
@@ -204,29 +212,29 @@ class SendMessages(Command[None]):
 
     @classmethod
     def count_surplus(cls, payload: BytesLike) -> int:
-        """Return 0: messages go to the end of a request."""
+        """Return 0: the messages extend to the end of a request."""
         return 0
 
     def validate(self) -> None:
-        """Check that there is a message."""
+        """Check that there is at least one message."""
         if not len(self.messages):
             raise refusal(Status.INVALID_MESSAGES_COUNT, "a send without messages")
 
     def to_json(self) -> HttpRequest:
-        """Return the command as HTTP asks for it."""
+        """Return the command as an HTTP request."""
         path = f"/streams/{IDENTIFIER.quote(self.stream)}/topics/{IDENTIFIER.quote(self.topic)}/messages"
         return HttpRequest("POST", path, {}, decode_json(json.encode_sent(decode_sent(self.messages), self.partitioning)))
 
     @classmethod
     def from_json(cls, path: Mapping[str, str], query: Mapping[str, str], body: Any) -> SendMessages:
-        """Return the command that a request over HTTP makes."""
+        """Return the command of an HTTP request."""
         return cls.decode_http(path, query, encode_json(body))
 
     @classmethod
     def decode_http(cls, path: Mapping[str, str], query: Mapping[str, str], body: BytesLike) -> SendMessages:
-        """Return the command that a request over HTTP makes."""
-        stream = IDENTIFIER.read_text(path["stream_id"], "path.stream_id")
-        topic = IDENTIFIER.read_text(path["topic_id"], "path.topic_id")
+        """Return the command of an HTTP request."""
+        stream = IDENTIFIER.from_url_text(path["stream_id"], "path.stream_id")
+        topic = IDENTIFIER.from_url_text(path["topic_id"], "path.topic_id")
         try:
             sent = json.decode_sent(body)
         except DecodeError as error:
@@ -236,15 +244,15 @@ class SendMessages(Command[None]):
 
 
 class FsyncShape(FlagShape):
-    """A flag that a URL may also spell `fsync=true`, as Iggy's own client does."""
+    """A flag that a URL can also contain as `fsync=true`, as Iggy's own client does."""
 
-    def read_text(self, text: str, where: str) -> bool:
-        return super().read_text(text.removeprefix("fsync="), where)
+    def from_url_text(self, text: str, where: str) -> bool:
+        return super().from_url_text(text.removeprefix("fsync="), where)
 
 
 @dataclass(frozen=True, slots=True)
 class FlushMessages(Command[None]):
-    """Write what a partition still has in memory."""
+    """Write the buffered messages of a partition to disk."""
 
     code = Code.FLUSH_MESSAGES
     stream: StreamId
@@ -254,7 +262,7 @@ class FlushMessages(Command[None]):
 
 
 def _end_of_poll_targets(data: BytesLike) -> int:
-    """Return where consumer, stream and topic end by the lengths that they say, or the end of the data before that."""
+    """Return where consumer, stream and topic end by their own lengths, or the end of the data if that comes first."""
     at, size = 1, len(data)  # behind the consumer's kind
     for _ in range(3):
         at += 2 + data[at + 1] if at + 1 < size else size
@@ -278,7 +286,7 @@ def _send_targets(data: bytes) -> tuple[Identifier, Identifier, Partitioning]:
 
 
 def _is_later_send(view: memoryview) -> bool:
-    """Return whether a payload begins with the length of stream, topic, partitioning and count, as theirs does."""
+    """Return whether a payload begins with the length of its stream, topic, partitioning and count, as in the next generation."""
     reader = Reader(view)
     try:
         end = 4 + reader.pull_u32("the length of metadata")

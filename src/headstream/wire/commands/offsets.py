@@ -1,9 +1,9 @@
-"""Consumer offsets: how far a consumer or a group has come.
+"""Consumer offsets: the progress of a consumer or a group.
 
     consumer   kind u8 | identifier
     offset     partition u32 | current_offset u64 | stored_offset u64
 
-A stored offset is that of the last message that was processed. Over HTTP there are no groups, only single consumers.
+A stored offset is that of the last processed message. Over HTTP there are only single consumers, no groups.
 """
 
 from __future__ import annotations
@@ -50,30 +50,30 @@ class ConsumerShape(Shape):
             raise DecodeError(f"a consumer is of kind 1, or 2 for a group, not {kind}", at)
         return ConsumerRef(ConsumerKind(kind), IDENTIFIER.pull(reader, what))
 
-    def spell(self, value: ConsumerRef) -> str:
-        return self.spell_text(value)
+    def to_json_value(self, value: ConsumerRef) -> str:
+        return self.to_url_text(value)
 
-    def spell_text(self, value: ConsumerRef) -> str:
+    def to_url_text(self, value: ConsumerRef) -> str:
         if value.kind != ConsumerKind.CONSUMER:
-            raise InvalidInputError("HTTP knows no groups here", where=str(value.id), advice="Connect over TCP")
-        return IDENTIFIER.spell_text(value.id)
+            raise InvalidInputError("this command has no groups over HTTP", where=str(value.id), advice="Connect over TCP")
+        return IDENTIFIER.to_url_text(value.id)
 
-    def read(self, spelled: Any, where: str) -> ConsumerRef:
-        return ConsumerRef(ConsumerKind.CONSUMER, IDENTIFIER.read(spelled, where))
+    def from_json_value(self, json_value: Any, where: str) -> ConsumerRef:
+        return ConsumerRef(ConsumerKind.CONSUMER, IDENTIFIER.from_json_value(json_value, where))
 
-    def read_text(self, text: str, where: str) -> ConsumerRef:
-        return ConsumerRef(ConsumerKind.CONSUMER, IDENTIFIER.read_text(text, where))
+    def from_url_text(self, text: str, where: str) -> ConsumerRef:
+        return ConsumerRef(ConsumerKind.CONSUMER, IDENTIFIER.from_url_text(text, where))
 
 
 CONSUMER: Final = ConsumerShape()
 ConsumerId: TypeAlias = Annotated[ConsumerRef, CONSUMER, Json("id"), Default(ConsumerRef(ConsumerKind.CONSUMER, 1))]
 PartitionOrNone: TypeAlias = Annotated[U32, Json("partition_id"), Default(1)]
-"""A partition's number; 0 for none: the first of a topic, or the one that is a member's turn."""
+"""A partition's number; 0 selects the topic's first one, or the next one of a group member."""
 
 
 @dataclass(frozen=True, slots=True)
 class StoredOffset(Record):
-    """How far a consumer has come in a partition."""
+    """The offset of a consumer in a partition."""
 
     partition: Annotated[U32, Json("partition_id")]
     current_offset: U64
@@ -82,7 +82,7 @@ class StoredOffset(Record):
 
 @dataclass(frozen=True, slots=True)
 class GetOffset(Command[StoredOffset | None]):
-    """Look for the stored offset."""
+    """Return the stored offset, or None."""
 
     code = Code.GET_OFFSET
     reply = maybe(StoredOffset)
@@ -94,7 +94,7 @@ class GetOffset(Command[StoredOffset | None]):
 
 @dataclass(frozen=True, slots=True)
 class StoreOffset(Command[None]):
-    """Store the offset of the last message that was processed."""
+    """Store the offset of the last processed message."""
 
     code = Code.STORE_OFFSET
     consumer: ConsumerId
@@ -106,7 +106,7 @@ class StoreOffset(Command[None]):
 
 @dataclass(frozen=True, slots=True)
 class DeleteOffset(Command[None]):
-    """Forget the stored offset."""
+    """Delete the stored offset."""
 
     code = Code.DELETE_OFFSET
     consumer: ConsumerId

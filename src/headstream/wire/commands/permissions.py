@@ -1,9 +1,9 @@
-"""Permissions, as they travel; every right is one byte, exactly 1 is true.
+"""Permissions on the wire; every right is one byte, true if it is exactly 1.
 
     permissions  10 rights | has_streams u8 | (stream u32 | 6 rights | has_topics u8 | topics | another_follows u8)*
     topics       (topic u32 | 4 rights | another_follows u8)*
 
-An empty map has no spelling of its own: it is none. In JSON the maps are objects keyed by the number as a text.
+An empty map is encoded as an absent one. In JSON the maps are objects keyed by the number as a text.
 """
 
 from __future__ import annotations
@@ -16,7 +16,7 @@ from headstream.codec.buffer import Reader, Writer
 from headstream.errors import DecodeError
 from headstream.wire.fields import fields_of
 from headstream.wire.records import Record
-from headstream.wire.shapes import Flag, Shape, wrong
+from headstream.wire.shapes import Flag, Shape, invalid_value
 
 __all__ = ["GlobalPermissions", "Permissions", "SizedPermissions", "StreamPermissions", "TopicPermissions", "UserPermissions"]
 
@@ -54,7 +54,7 @@ class TopicPermissions(Record):
 
 @dataclass(frozen=True, slots=True)
 class StreamPermissions(Record):
-    """Rights for one stream, and for topics of it by their number."""
+    """Rights for one stream, and for its topics by their number."""
 
     manage_stream: Flag = False
     read_stream: Flag = False
@@ -66,20 +66,22 @@ class StreamPermissions(Record):
 
     def spell(self) -> dict[str, Any]:
         """Return them as a JSON object."""
-        return Record.spell(self) | {"topics": _spell_map(self.topics)}
+        return Record.spell(self) | {"topics": _map_to_json(self.topics)}
 
     @classmethod
     def read(cls, spelled: Any, where: str) -> StreamPermissions:
-        """Return those that a JSON object spells."""
+        """Return the rights of a JSON object."""
         if not isinstance(spelled, dict):
-            raise wrong(spelled, "an object", where)
-        rights = {f.name: f.shape.read(spelled.get(f.json_name, False), f"{where}.{f.json_name}") for f in fields_of(cls)}
-        return cls(**rights, topics=_read_map(spelled.get("topics"), TopicPermissions, f"{where}.topics"))
+            raise invalid_value(spelled, "an object", where)
+        rights = {
+            f.name: f.shape.from_json_value(spelled.get(f.json_name, False), f"{where}.{f.json_name}") for f in fields_of(cls)
+        }
+        return cls(**rights, topics=_map_from_json(spelled.get("topics"), TopicPermissions, f"{where}.topics"))
 
 
 @dataclass(frozen=True, slots=True)
 class Permissions(Record):
-    """What a user may do.
+    """The rights of a user.
 
     Args:
         everywhere: Rights for everything on the server.
@@ -105,7 +107,7 @@ class Permissions(Record):
 
     @classmethod
     def pull(cls, reader: Reader) -> Permissions:
-        """Read them; what comes twice counts as it came last."""
+        """Read them; of a repeated stream or topic the last one counts."""
         everywhere = GlobalPermissions.pull(reader)
         streams: dict[int, StreamPermissions] = {}
         more = reader.pull_u8("whether there are streams") == 1
@@ -124,19 +126,19 @@ class Permissions(Record):
 
     def spell(self) -> dict[str, Any]:
         """Return them as a JSON object."""
-        return {"global": self.everywhere.spell(), "streams": _spell_map(self.streams)}
+        return {"global": self.everywhere.spell(), "streams": _map_to_json(self.streams)}
 
     @classmethod
     def read(cls, spelled: Any, where: str) -> Permissions:
-        """Return those that a JSON object spells."""
+        """Return the permissions of a JSON object."""
         if not isinstance(spelled, dict):
-            raise wrong(spelled, "an object", where)
+            raise invalid_value(spelled, "an object", where)
         everywhere = GlobalPermissions.read(spelled.get("global"), f"{where}.global")
-        return cls(everywhere, _read_map(spelled.get("streams"), StreamPermissions, f"{where}.streams"))
+        return cls(everywhere, _map_from_json(spelled.get("streams"), StreamPermissions, f"{where}.streams"))
 
 
 class SizedPermissions(Shape):
-    """size u32 | permissions; of a greater size than they have, the rest is ignored."""
+    """size u32 | permissions; bytes after the permissions, within the size, are ignored."""
 
     def push(self, writer: Writer, value: Permissions) -> None:
         inner = Writer()
@@ -148,15 +150,15 @@ class SizedPermissions(Shape):
         inner = Reader(reader.pull_view(reader.pull_u32(f"the length of {what}"), what))
         return Permissions.pull(inner)
 
-    def spell(self, value: Permissions) -> Any:
+    def to_json_value(self, value: Permissions) -> Any:
         return value.spell()
 
-    def read(self, spelled: Any, where: str) -> Permissions:
-        return Permissions.read(spelled, where)
+    def from_json_value(self, json_value: Any, where: str) -> Permissions:
+        return Permissions.read(json_value, where)
 
 
 class UserPermissions(Shape):
-    """What follows a user: 1 u8 | size u32 | permissions, or 0 u32 where there are none."""
+    """The permissions after a user: 1 u8 | size u32 | permissions, or 0 u32 if there are none."""
 
     is_optional = True
     _SIZED: Final = SizedPermissions()
@@ -177,29 +179,29 @@ class UserPermissions(Shape):
             raise DecodeError(f"no {what} are four bytes of 0", at)
         return None
 
-    def spell(self, value: Permissions | None) -> Any:
+    def to_json_value(self, value: Permissions | None) -> Any:
         return None if value is None else value.spell()
 
-    def read(self, spelled: Any, where: str) -> Permissions | None:
-        return None if spelled is None else Permissions.read(spelled, where)
+    def from_json_value(self, json_value: Any, where: str) -> Permissions | None:
+        return None if json_value is None else Permissions.read(json_value, where)
 
 
 def _count_down(members: Mapping[int, Any]) -> Any:
     return zip(range(len(members) - 1, -1, -1), sorted(members.items()), strict=True)
 
 
-def _spell_map(members: Mapping[int, Any]) -> dict[str, Any] | None:
+def _map_to_json(members: Mapping[int, Any]) -> dict[str, Any] | None:
     return {str(number): rights.spell() for number, rights in sorted(members.items())} or None
 
 
-def _read_map(spelled: Any, kind: type[Any], where: str) -> dict[int, Any]:
-    if spelled is None:
+def _map_from_json(json_value: Any, kind: type[Any], where: str) -> dict[int, Any]:
+    if json_value is None:
         return {}
-    if not isinstance(spelled, dict):
-        raise wrong(spelled, "an object or null", where)
+    if not isinstance(json_value, dict):
+        raise invalid_value(json_value, "an object or null", where)
     found = {}
-    for name, item in spelled.items():
+    for name, item in json_value.items():
         if not (name.isascii() and name.isdecimal() and len(name) <= 10 and int(name) < 1 << 32):
-            raise wrong(name, "the number of a stream or topic", where)
+            raise invalid_value(name, "the number of a stream or topic", where)
         found[int(name)] = kind.read(item, f"{where}.{name}")
     return found

@@ -1,8 +1,8 @@
-"""Logging in and out.
+"""Login and logout.
 
     login   username text8 | password text8 | [version text32 | context text32]
 
-The oldest clients send neither version nor context. The context "headstream" opens Headstream's own commands.
+The oldest clients send neither version nor context. The context "headstream" enables Headstream's own commands.
 """
 
 from __future__ import annotations
@@ -25,7 +25,7 @@ _VERSION: Final = re.compile(r"0\.(\d{1,6})\.")
 
 
 class TrailingShape(Shape):
-    """A text that may be missing at the end."""
+    """A text that can be missing at the end."""
 
     is_optional = True
 
@@ -36,16 +36,16 @@ class TrailingShape(Shape):
     def pull(self, reader: Reader, what: str) -> str | None:
         return TEXT32.pull(reader, what) if reader.remaining else None
 
-    def read(self, spelled: Any, where: str) -> str | None:
-        return None if spelled is None else TEXT32.read(spelled, where)
+    def from_json_value(self, json_value: Any, where: str) -> str | None:
+        return None if json_value is None else TEXT32.from_json_value(json_value, where)
 
 
 Trailing: TypeAlias = Annotated[str | None, TrailingShape()]
-"""A text that may be missing at the end: what the oldest clients do not say of themselves."""
+"""A text that can be missing at the end: the oldest clients do not send it."""
 
 
 class OnlyJsonShape(Shape):
-    """A record that only JSON has."""
+    """A record that exists in JSON only."""
 
     is_optional = True
 
@@ -55,16 +55,16 @@ class OnlyJsonShape(Shape):
     def pull(self, reader: Reader, what: str) -> None:
         return None
 
-    def spell(self, value: Record | None) -> Any:
+    def to_json_value(self, value: Record | None) -> Any:
         return None if value is None else value.spell()
 
-    def read(self, spelled: Any, where: str) -> Any:
-        return None if spelled is None else AccessToken.read(spelled, where)
+    def from_json_value(self, json_value: Any, where: str) -> Any:
+        return None if json_value is None else AccessToken.read(json_value, where)
 
 
 @dataclass(frozen=True, slots=True)
 class AccessToken(Record):
-    """What a client over HTTP shows with each request; `expiry` is in seconds since 1970 UTC."""
+    """The bearer token of a client over HTTP; `expiry` is in seconds since 1970 UTC."""
 
     token: Text8 = field(repr=False)
     expiry: U64
@@ -72,7 +72,7 @@ class AccessToken(Record):
 
 @dataclass(frozen=True, slots=True)
 class LoggedIn(Record):
-    """Who has logged in; over HTTP with a token, over TCP without."""
+    """The logged-in user; over HTTP with a token, over TCP without."""
 
     user_id: U32
     access_token: Annotated[AccessToken | None, OnlyJsonShape()] = None
@@ -80,7 +80,7 @@ class LoggedIn(Record):
 
 @dataclass(frozen=True, slots=True)
 class Ping(Command[None]):
-    """Say that the connection is alive."""
+    """Do nothing: a keep-alive of the connection."""
 
     code = Code.PING
 
@@ -98,22 +98,22 @@ class Login(Command[LoggedIn]):
 
     @property
     def is_extended(self) -> bool:
-        """Whether the client knows Headstream's own commands and statuses."""
+        """Whether the client supports Headstream's own commands and statuses."""
         return self.context == EXTENSION_CONTEXT
 
     @property
     def is_of_later_generation(self) -> bool:
         """Whether the client's SDK is 0.7 or later of Iggy's, whose messages have another format.
 
-        Only 0.x: SDKs in other languages number themselves otherwise.
+        Only versions 0.x: SDKs in other languages have other version numbers.
         """
         found = _VERSION.match(self.version or "")
         return found is not None and int(found[1]) >= 7 and not self.is_extended
 
     def validate(self) -> None:
-        """Check name and password, and that the client speaks this generation.
+        """Check name, password and the client's generation.
 
-        A client of the later generation is refused here: its polls would show it nothing where there are messages.
+        A client of the next generation is rejected here, because its polls would find no messages in any partition.
         """
         check_username(self.username)
         check_password(self.password)
@@ -127,6 +127,6 @@ class Login(Command[LoggedIn]):
 
 @dataclass(frozen=True, slots=True)
 class Logout(Command[None]):
-    """Log out; the connection stays."""
+    """Log out; the connection stays open."""
 
     code = Code.LOGOUT

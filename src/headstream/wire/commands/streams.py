@@ -41,14 +41,14 @@ class Stream(Record):
 
 @dataclass(frozen=True, slots=True)
 class StreamDetails(Stream):
-    """One stream with its topics, which follow to the end."""
+    """One stream with its topics, up to the end of the bytes."""
 
     topics: Annotated[tuple[Topic, ...], Records(Topic)] = ()
 
 
 @dataclass(frozen=True, slots=True)
 class GetStream(Command[StreamDetails | None]):
-    """Look for a stream."""
+    """Return a stream, or None."""
 
     code = Code.GET_STREAM
     reply = maybe(StreamDetails)
@@ -65,7 +65,7 @@ class ListStreams(Command[tuple[Stream, ...]]):
 
 @dataclass(frozen=True, slots=True)
 class CreateStream(Command[StreamDetails]):
-    """Make a stream; id 0 has the server choose one."""
+    """Create a stream; with id 0 the server chooses one."""
 
     code = Code.CREATE_STREAM
     reply = one(StreamDetails)
@@ -79,7 +79,7 @@ class CreateStream(Command[StreamDetails]):
 
 @dataclass(frozen=True, slots=True)
 class DeleteStream(Command[None]):
-    """Delete a stream with everything in it."""
+    """Delete a stream with all its topics."""
 
     code = Code.DELETE_STREAM
     stream: StreamId

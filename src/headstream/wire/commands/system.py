@@ -1,7 +1,7 @@
-"""What is asked of the server as a whole: statistics, clients, a snapshot.
+"""Commands about the server as a whole: statistics, clients, a snapshot.
 
 client   client_id u32 | user_id u32 (0 not logged in) | transport u8 | address text32 | groups_count u32
-         [| (stream u32 | topic u32 | group u32) ...]      only of one client
+         [| (stream u32 | topic u32 | group u32) ...]      only for a single client
 snapshot compression u8 | count u8 | type u8 ...
 """
 
@@ -17,7 +17,7 @@ from headstream.wire.commands.checks import check_count
 from headstream.wire.fields import fields_of
 from headstream.wire.records import Command, Record, Records, many, maybe, one
 from headstream.wire.refusals import refusal
-from headstream.wire.shapes import F32, U32, U64, AbsentU32, Json, Shape, Size, Text32, TextCode, wrong
+from headstream.wire.shapes import F32, U32, U64, AbsentU32, Json, Shape, Size, Text32, TextCode, invalid_value
 from headstream.wire.statuses import Status
 
 __all__ = [
@@ -38,14 +38,14 @@ __all__ = [
 
 
 class TransportKind(enum.IntEnum):
-    """How a client is connected."""
+    """The transport of a client."""
 
     TCP = 1
     QUIC = 2
 
 
 class SnapshotCompression(enum.IntEnum):
-    """How the entries of a snapshot are packed."""
+    """The compression of the entries of a snapshot."""
 
     STORED = 1
     DEFLATED = 2
@@ -56,7 +56,7 @@ class SnapshotCompression(enum.IntEnum):
 
 
 class SnapshotType(enum.IntEnum):
-    """What a snapshot may hold."""
+    """The parts of a snapshot."""
 
     FILESYSTEM_OVERVIEW = 1
     PROCESS_LIST = 2
@@ -81,17 +81,17 @@ class TypesShape(Shape):
     def pull(self, reader: Reader, what: str) -> tuple[Any, ...]:
         return tuple(TYPE.pull(reader, "snapshot type") for _ in range(reader.pull_u8(f"the count of {what}")))
 
-    def spell(self, value: tuple[SnapshotType, ...]) -> list[str]:
-        return [TYPE.spell(kind) for kind in value]
+    def to_json_value(self, value: tuple[SnapshotType, ...]) -> list[str]:
+        return [TYPE.to_json_value(kind) for kind in value]
 
-    def read(self, spelled: Any, where: str) -> tuple[Any, ...]:
-        if not isinstance(spelled, list):
-            raise wrong(spelled, "a list", where)
-        return tuple(TYPE.read(item, f"{where}[{number}]") for number, item in enumerate(spelled))
+    def from_json_value(self, json_value: Any, where: str) -> tuple[Any, ...]:
+        if not isinstance(json_value, list):
+            raise invalid_value(json_value, "a list", where)
+        return tuple(TYPE.from_json_value(item, f"{where}[{number}]") for number, item in enumerate(json_value))
 
 
 class _Bytes(Shape):
-    """A file's bytes, as they are in every transport."""
+    """A file's bytes, the same in every transport."""
 
     def push(self, writer: Writer, value: BytesLike) -> None:
         writer.push_bytes(value)
@@ -99,8 +99,8 @@ class _Bytes(Shape):
     def pull(self, reader: Reader, what: str) -> bytes:
         return reader.pull_bytes(reader.remaining, what)
 
-    def spell(self, value: BytesLike) -> Any:
-        raise refusal(Status.INVALID_FORMAT, "a snapshot is an archive, which has no spelling in JSON")
+    def to_json_value(self, value: BytesLike) -> Any:
+        raise refusal(Status.INVALID_FORMAT, "a snapshot is an archive, which JSON cannot represent")
 
 
 @dataclass(frozen=True, slots=True)
@@ -140,7 +140,7 @@ class ClientDetails(Record):
 
 @dataclass(frozen=True, slots=True)
 class CacheMetrics(Record):
-    """How often a partition's messages were found in memory."""
+    """The cache hits and misses of a partition."""
 
     stream_id: U32
     topic_id: U32
@@ -153,21 +153,21 @@ class CacheMetrics(Record):
 class CachesShape(Records):
     """count u32 | metrics ...; in JSON an object keyed by `stream-topic-partition`."""
 
-    def spell(self, value: Any) -> Any:
-        spelled = [metrics.spell() for metrics in value]
+    def to_json_value(self, value: Any) -> Any:
+        json_value = [metrics.spell() for metrics in value]
         keys = ("stream_id", "topic_id", "partition_id")
-        return {"-".join(str(item.pop(key)) for key in keys): item for item in spelled}
+        return {"-".join(str(item.pop(key)) for key in keys): item for item in json_value}
 
-    def read(self, spelled: Any, where: str) -> Any:
-        if not isinstance(spelled, dict):
-            raise wrong(spelled, "an object", where)
+    def from_json_value(self, json_value: Any, where: str) -> Any:
+        if not isinstance(json_value, dict):
+            raise invalid_value(json_value, "an object", where)
         found = []
-        for name, item in spelled.items():
+        for name, item in json_value.items():
             parts = name.split("-")
             if len(parts) != 3 or not all(part.isascii() and part.isdecimal() and len(part) < 11 for part in parts):
-                raise wrong(name, "stream-topic-partition", where)
+                raise invalid_value(name, "stream-topic-partition", where)
             if not isinstance(item, dict):
-                raise wrong(item, "an object", f"{where}.{name}")
+                raise invalid_value(item, "an object", f"{where}.{name}")
             numbers = dict(zip(("stream_id", "topic_id", "partition_id"), map(int, parts), strict=True))
             found.append(CacheMetrics.read(numbers | item, f"{where}.{name}"))
         return tuple(found)
@@ -175,7 +175,7 @@ class CachesShape(Records):
 
 @dataclass(frozen=True, slots=True)
 class Stats(Record):
-    """What a server says of itself; times in microseconds, cpu in percent."""
+    """The statistics of a server; times in microseconds, cpu in percent."""
 
     process_id: U32
     cpu_usage: F32
@@ -205,7 +205,7 @@ class Stats(Record):
 
     @classmethod
     def pull(cls, reader: Reader) -> Stats:
-        """Read them; older servers end before the last three fields."""
+        """Read them; older servers omit the last three fields."""
         values = []
         for field in fields_of(cls):
             if field.name in ("server_version", "server_semver", "caches") and not reader.remaining:
@@ -224,7 +224,7 @@ class GetStats(Command[Stats]):
 
 @dataclass(frozen=True, slots=True)
 class Snapshot(Command[bytes]):
-    """Return an archive (ZIP) that tells about the server."""
+    """Return an archive (ZIP) that describes the server."""
 
     code = Code.SNAPSHOT
     reply = _Bytes()
@@ -232,14 +232,14 @@ class Snapshot(Command[bytes]):
     types: Annotated[tuple[SnapshotType, ...], TypesShape(), Json("snapshot_types")]
 
     def validate(self) -> None:
-        """Check that everything is asked for alone."""
+        """Check that ALL is the only type, if it is given."""
         if SnapshotType.ALL in self.types and len(self.types) > 1:
-            raise refusal(Status.INVALID_COMMAND, "a snapshot of everything is asked for alone")
+            raise refusal(Status.INVALID_COMMAND, "the snapshot type `all` excludes the other types")
 
 
 @dataclass(frozen=True, slots=True)
 class GetMe(Command[ClientDetails]):
-    """Return the client that asks."""
+    """Return the calling client."""
 
     code = Code.ME
     reply = one(ClientDetails)
@@ -247,7 +247,7 @@ class GetMe(Command[ClientDetails]):
 
 @dataclass(frozen=True, slots=True)
 class GetClient(Command[ClientDetails | None]):
-    """Look for a client."""
+    """Return a client, or None."""
 
     code = Code.GET_CLIENT
     reply = maybe(ClientDetails)

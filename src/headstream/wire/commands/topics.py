@@ -1,4 +1,4 @@
-"""Topics, and the generations of clients that spell their creation differently.
+"""Topics, and the older layouts of their creation.
 
     topic      id u32 | created_at u64 | partitions_count u32 | message_expiry u64 | compression u8 | max_size u64
                | replication_factor u8 | size u64 | messages_count u64 | name text8
@@ -7,15 +7,15 @@
     create     stream | id u32 | partitions_count u32 | compression u8 | expiry u64 | max_size u64 | replication u8 | name text8
     update     stream | topic | compression u8 | expiry u64 | max_size u64 | replication u8 | name text8
 
-Older clients: until 2024-07 the expiry is u32 seconds (0 none), until 2024-03-31 there is no compression, until 2024-01-15
-neither max size nor replication. Of a creation they are told apart by the length, since a name must end where the payload does.
+Older clients: until 2024-07 the expiry is u32 seconds (0: none), until 2024-03-31 there is no compression, until 2024-01-15
+neither max size nor replication. The length of a creation selects the layout, since its name must end where the payload does.
 """
 
 from __future__ import annotations
 
 import enum
 from dataclasses import dataclass
-from typing import Annotated, Any, Final
+from typing import Annotated, Any, Final, NamedTuple
 
 from headstream.codec.buffer import BytesLike, Reader, Writer
 from headstream.errors import DecodeError, InvalidInputError
@@ -47,7 +47,7 @@ __all__ = [
     "Generation",
     "GetTopic",
     "ListTopics",
-    "Partition",
+    "PartitionInfo",
     "PurgeTopic",
     "Topic",
     "TopicDetails",
@@ -55,21 +55,21 @@ __all__ = [
 ]
 
 SERVER_DEFAULT: Final = 0
-"""An expiry or a maximum size: what the server is configured with."""
+"""As an expiry or a maximum size: the server's configured value."""
 
 NEVER: Final = (1 << 64) - 1
-"""An expiry that never comes; a maximum size without a limit."""
+"""As an expiry: messages do not expire. As a maximum size: no limit."""
 
 
 class Compression(enum.IntEnum):
-    """Stored and reported; a server compresses nothing."""
+    """Stored and returned; the server does not compress."""
 
     NONE = 1
     GZIP = 2
 
 
 class Generation(enum.IntEnum):
-    """Which clients spell the creation of a topic so, by the SDK's version: what stands before the name, in bytes."""
+    """The layouts of a topic's creation, by SDK version; the value is the number of bytes before the name."""
 
     BEFORE_0_2_0 = 13
     BEFORE_0_2_18 = 22
@@ -78,20 +78,20 @@ class Generation(enum.IntEnum):
 
 
 class ReplicationShape(Unsigned):
-    """A count of copies; JSON may leave it out, but may not say 0."""
+    """A count of copies; JSON can omit it, but 0 is invalid there."""
 
     is_optional = True
 
     def __init__(self) -> None:
         super().__init__(1)
 
-    def spell(self, value: int) -> int | None:
+    def to_json_value(self, value: int) -> int | None:
         return value or None
 
-    def read(self, spelled: Any, where: str) -> int:
-        if spelled is None:
+    def from_json_value(self, json_value: Any, where: str) -> int:
+        if json_value is None:
             return 0
-        value = super().read(spelled, where)
+        value = super().from_json_value(json_value, where)
         if not value:
             error = DecodeError("a replication factor is 1 or more", 0, where=where)
             error.status = Status.INVALID_REPLICATION_FACTOR
@@ -119,8 +119,8 @@ class Topic(Record):
 
 
 @dataclass(frozen=True, slots=True)
-class Partition(Record):
-    """One partition; the current offset of an empty one is 0."""
+class PartitionInfo(Record):
+    """One partition; the current offset of an empty partition is 0."""
 
     id: U32
     created_us: Annotated[U64, Json("created_at")]
@@ -132,14 +132,14 @@ class Partition(Record):
 
 @dataclass(frozen=True, slots=True)
 class TopicDetails(Topic):
-    """One topic with its partitions, which follow to the end."""
+    """One topic with its partitions, up to the end of the bytes."""
 
-    partitions: Annotated[tuple[Partition, ...], Records(Partition)] = ()
+    partitions: Annotated[tuple[PartitionInfo, ...], Records(PartitionInfo)] = ()
 
 
 @dataclass(frozen=True, slots=True)
 class GetTopic(Command[TopicDetails | None]):
-    """Look for a topic."""
+    """Return a topic, or None."""
 
     code = Code.GET_TOPIC
     reply = maybe(TopicDetails)
@@ -158,9 +158,9 @@ class ListTopics(Command[tuple[Topic, ...]]):
 
 @dataclass(frozen=True, slots=True)
 class CreateTopic(Command[TopicDetails]):
-    """Make a topic; id 0 has the server choose one, expiry and size have SERVER_DEFAULT and NEVER.
+    """Create a topic; with id 0 the server chooses one, expiry and size can be SERVER_DEFAULT or NEVER.
 
-    The generation says how it is spelled in bytes; the values mean the same in each.
+    The generation selects the byte layout; the values mean the same in each.
     """
 
     code = Code.CREATE_TOPIC
@@ -176,7 +176,7 @@ class CreateTopic(Command[TopicDetails]):
     generation: Generation = Generation.CURRENT
 
     def push(self, writer: Writer) -> None:
-        """Write it as its generation does."""
+        """Write the topic in the layout of its generation."""
         if self.generation == Generation.CURRENT:
             Record.push(self, writer)
             return
@@ -193,9 +193,9 @@ class CreateTopic(Command[TopicDetails]):
 
     @classmethod
     def decode(cls, payload: BytesLike) -> CreateTopic:
-        """Return the command of a request of any generation: the newest whose name ends where the payload does.
+        """Return the command of a request of any generation: the newest one whose name ends where the payload does.
 
-        Where no name does, it is of the newest generation, with bytes behind its name, which are ignored.
+        If none does, the newest generation is assumed, and the bytes behind the name are ignored.
         """
         reader = Reader(payload)
         stream = fields_of(cls)[0].shape.pull(reader, "stream")
@@ -208,7 +208,7 @@ class CreateTopic(Command[TopicDetails]):
 
     @classmethod
     def count_surplus(cls, payload: BytesLike) -> int:
-        """Return how many bytes follow the name of a request of the newest generation; one of an older one has none."""
+        """Return how many bytes follow the name of a request of the newest generation; older ones have none."""
         command = cls.decode(payload)
         return len(payload) - len(command.encode())
 
@@ -232,23 +232,51 @@ class CreateTopic(Command[TopicDetails]):
         return cls(stream, number, count, compression, expiry, size, replication, name, generation)
 
     def validate(self) -> None:
-        """Check name and count of partitions."""
+        """Check the name and the count of partitions."""
         check_bytes(self.name, 1, 255, Status.INVALID_TOPIC_NAME, "the name of a topic")
         check_count(self.partitions_count, 0, 1000, Status.TOO_MANY_PARTITIONS, "the count of partitions")
 
 
 @dataclass(frozen=True, slots=True)
 class DeleteTopic(Command[None]):
-    """Delete a topic with everything in it."""
+    """Delete a topic with all its messages."""
 
     code = Code.DELETE_TOPIC
     stream: StreamId
     topic: TopicId
 
 
+class _UpdateLayout(NamedTuple):
+    """A layout of a topic's change, between the topic and the name.
+
+    Args:
+        size_bytes: Bytes before the name's text, its length included.
+        has_compression: Whether a compression comes first.
+        expiry_bytes: 8 for microseconds, 4 for seconds.
+        has_size: Whether a maximum size and a replication factor follow.
+    """
+
+    size_bytes: int
+    has_compression: bool
+    expiry_bytes: int
+    has_size: bool
+
+
+_UPDATE_LAYOUTS: Final = (
+    _UpdateLayout(18, has_compression=False, expiry_bytes=8, has_size=True),  # the Node client
+    _UpdateLayout(15, has_compression=True, expiry_bytes=4, has_size=True),
+    _UpdateLayout(14, has_compression=False, expiry_bytes=4, has_size=True),  # the C# client, and older Node clients
+    _UpdateLayout(5, has_compression=False, expiry_bytes=4, has_size=False),  # older Go clients
+)
+"""What clients of existing servers send besides the present layout, the newest first."""
+
+
 @dataclass(frozen=True, slots=True)
 class UpdateTopic(Command[None]):
-    """Give a topic another name and other settings."""
+    """Change the name and the settings of a topic.
+
+    Some clients of existing servers send an older layout: it is read, and written never.
+    """
 
     code = Code.UPDATE_TOPIC
     stream: StreamId
@@ -259,6 +287,38 @@ class UpdateTopic(Command[None]):
     replication_factor: Annotated[int, ReplicationShape()]
     name: Text8
 
+    @classmethod
+    def decode(cls, payload: BytesLike) -> UpdateTopic:
+        """Return the command of a request: in the present layout, or in an older one whose name ends where the payload does."""
+        try:
+            return cls.pull(Reader(payload))
+        except DecodeError:
+            layout = _find_update_layout(payload)
+            if layout is None:
+                raise
+        shapes = {field.name: field.shape for field in fields_of(cls)}
+        reader = Reader(payload)
+        stream, topic = shapes["stream"].pull(reader, "stream"), shapes["topic"].pull(reader, "topic")
+        compression = shapes["compression"].pull(reader, "compression") if layout.has_compression else Compression.NONE
+        is_in_seconds = layout.expiry_bytes == 4
+        expiry = _from_seconds(reader.pull_u32("message expiry")) if is_in_seconds else reader.pull_u64("message expiry")
+        size, replication = NEVER, 0
+        if layout.has_size:
+            size, replication = reader.pull_u64("max topic size"), reader.pull_u8("replication factor")
+            size = size or NEVER if is_in_seconds else size
+        return cls(stream, topic, compression, expiry, size, replication, reader.pull_text8("name"))
+
+    @classmethod
+    def count_surplus(cls, payload: BytesLike) -> int:
+        """Return how many bytes follow the name of a request of the present layout; older ones have none."""
+        reader = Reader(payload)
+        try:
+            cls.pull(reader)
+        except DecodeError:
+            cls.decode(payload)
+            return 0
+        return reader.remaining
+
     def validate(self) -> None:
         """Check the name."""
         check_bytes(self.name, 1, 255, Status.INVALID_TOPIC_NAME, "the name of a topic")
@@ -266,18 +326,30 @@ class UpdateTopic(Command[None]):
 
 @dataclass(frozen=True, slots=True)
 class PurgeTopic(Command[None]):
-    """Remove all messages and offsets of a topic."""
+    """Remove all messages and consumer offsets of a topic."""
 
     code = Code.PURGE_TOPIC
     stream: StreamId
     topic: TopicId
 
 
+def _find_update_layout(payload: BytesLike) -> _UpdateLayout | None:
+    """Return the newest layout whose name ends where the payload does, or None."""
+    reader = Reader(payload)
+    for field in fields_of(UpdateTopic)[:2]:
+        field.shape.pull(reader, field.name)
+    for layout in _UPDATE_LAYOUTS:
+        at = reader.at + layout.size_bytes
+        if at <= reader.end and at + memoryview(payload)[at - 1] == reader.end:
+            return layout
+    return None
+
+
 def _to_seconds(expiry_us: int) -> int:
     if expiry_us == NEVER:
         return 0
     if expiry_us % 1_000_000 or not expiry_us:
-        raise InvalidInputError(f"an expiry of {expiry_us} us is not one of whole seconds, as old clients have it")
+        raise InvalidInputError(f"an expiry of {expiry_us} us is not a whole number of seconds, which old clients need")
     return expiry_us // 1_000_000
 
 

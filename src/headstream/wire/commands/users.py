@@ -14,7 +14,7 @@ from headstream.wire.codes import Code
 from headstream.wire.commands.checks import check_bytes
 from headstream.wire.commands.permissions import Permissions, SizedPermissions, UserPermissions
 from headstream.wire.records import Command, Record, many, maybe, one
-from headstream.wire.shapes import TEXT8, U32, U64, Has, Json, Text8, TextCode, UserId
+from headstream.wire.shapes import TEXT8, U32, U64, Json, OptionalShape, Text8, TextCode, UserId
 from headstream.wire.statuses import Status
 
 __all__ = [
@@ -34,7 +34,7 @@ __all__ = [
 
 
 class UserStatus(enum.IntEnum):
-    """Whether a user may log in."""
+    """Whether a user is allowed to log in."""
 
     ACTIVE = 1
     INACTIVE = 2
@@ -43,20 +43,20 @@ class UserStatus(enum.IntEnum):
 _STATUS: Final = TextCode(UserStatus)
 
 
-class _LenientHas(Has):
-    """One byte, and a value if it is exactly 1; any other byte is none."""
+class _LenientOptional(OptionalShape):
+    """One byte, and a value if it is exactly 1; None for any other byte."""
 
     def pull(self, reader: Reader, what: str) -> Any:
         return self.shape.pull(reader, what) if reader.pull_u8(f"whether there is {what}") == 1 else None
 
 
 def check_username(username: str) -> None:
-    """Refuse a name that no user may have."""
+    """Reject an invalid user name."""
     check_bytes(username, 3, 50, Status.INVALID_USERNAME, "a user's name")
 
 
 def check_password(password: str) -> None:
-    """Refuse a password that no user may have."""
+    """Reject an invalid password."""
     check_bytes(password, 3, 100, Status.INVALID_PASSWORD, "a password")
 
 
@@ -72,14 +72,14 @@ class User(Record):
 
 @dataclass(frozen=True, slots=True)
 class UserDetails(User):
-    """One user and what it may do; None is nothing but what everybody may."""
+    """One user and its permissions; None means none beyond those of every user."""
 
     permissions: Annotated[Permissions | None, UserPermissions()] = None
 
 
 @dataclass(frozen=True, slots=True)
 class GetUser(Command[UserDetails | None]):
-    """Look for a user."""
+    """Return a user, or None."""
 
     code = Code.GET_USER
     reply = maybe(UserDetails)
@@ -96,14 +96,14 @@ class ListUsers(Command[tuple[User, ...]]):
 
 @dataclass(frozen=True, slots=True)
 class CreateUser(Command[UserDetails]):
-    """Make a user."""
+    """Create a user."""
 
     code = Code.CREATE_USER
     reply = one(UserDetails)
     username: Text8
     password: Text8 = field(repr=False)
     status: Annotated[UserStatus, _STATUS]
-    permissions: Annotated[Permissions | None, _LenientHas(SizedPermissions())] = None
+    permissions: Annotated[Permissions | None, _LenientOptional(SizedPermissions())] = None
 
     def validate(self) -> None:
         """Check name and password."""
@@ -121,12 +121,12 @@ class DeleteUser(Command[None]):
 
 @dataclass(frozen=True, slots=True)
 class UpdateUser(Command[None]):
-    """Give a user another name or status; None leaves it."""
+    """Change a user's name or status; None leaves it unchanged."""
 
     code = Code.UPDATE_USER
     user: UserId
-    username: Annotated[str | None, Has(TEXT8)] = None
-    status: Annotated[UserStatus | None, Has(_STATUS)] = None
+    username: Annotated[str | None, OptionalShape(TEXT8)] = None
+    status: Annotated[UserStatus | None, OptionalShape(_STATUS)] = None
 
     def validate(self) -> None:
         """Check the name."""
@@ -136,16 +136,16 @@ class UpdateUser(Command[None]):
 
 @dataclass(frozen=True, slots=True)
 class UpdatePermissions(Command[None]):
-    """Say what a user may do; None takes everything."""
+    """Replace the permissions of a user; None removes all."""
 
     code = Code.UPDATE_PERMISSIONS
     user: UserId
-    permissions: Annotated[Permissions | None, Has(SizedPermissions())] = None
+    permissions: Annotated[Permissions | None, OptionalShape(SizedPermissions())] = None
 
 
 @dataclass(frozen=True, slots=True)
 class ChangePassword(Command[None]):
-    """Give a user another password."""
+    """Change the password of a user."""
 
     code = Code.CHANGE_PASSWORD
     user: UserId

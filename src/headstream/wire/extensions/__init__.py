@@ -1,6 +1,6 @@
-"""Headstream's own commands, codes from 10000: what its clients need and the protocol they extend has no words for.
+"""Headstream's own commands, codes from 10000, for what Iggy's protocol does not offer.
 
-A server takes them from clients that logged in with the context "headstream", and over HTTP from everybody who may do
-the same by the commands beside them: fetching, waiting and listing as polling, appending and staging as sending, topics
-and groups as theirs. Times are in microseconds where a name ends in _us, else in milliseconds.
+Over TCP they need a login with the context "headstream", over HTTP any login; each needs the permissions of its counterpart:
+fetch, wait and list those of a poll, append and stage those of a send, topics and groups their own. Times are in
+microseconds if a name ends in _us, else in milliseconds.
 """

@@ -1,8 +1,8 @@
-"""Atomic appends: batches that wait on the server until they are committed, all together and once.
+"""Atomic appends: batches that the server stages until they are committed, all together and exactly once.
 
-Whoever writes in parallel stages its batches, each under a part of its own, and hands the receipts to one that commits
-the epoch by them. An epoch of a writer is committed once: again, it changes nothing any more; an earlier
-one is refused (4). A writer belongs to the user who first staged or committed for it (41).
+Parallel writers stage their batches, each under a part of its own, and pass the receipts to the one that commits the epoch.
+An epoch of a writer is committed once: committing it again changes nothing, an earlier epoch is rejected (4). A writer
+belongs to the user who first staged or committed for it; other users are rejected (41).
 """
 
 from __future__ import annotations
@@ -27,15 +27,15 @@ def _check_writer(writer: str) -> None:
 
 @dataclass(frozen=True, slots=True)
 class StagedBatch(Record):
-    """The receipt of a batch: what an epoch is committed by.
+    """The receipt of a staged batch, an argument of the commit.
 
     Args:
-        part: The part it is in; the batches of a part lie in the order of their receipts.
+        part: Its part; the batches of a part are stored in the order of their receipts.
         topic: `stream/topic`.
         partition: The partition's number.
-        size_bytes: Its bytes.
-        count: Its messages.
-        crc32c: The CRC-32C of its bytes.
+        size_bytes: The size of the batch in bytes.
+        count: The number of messages.
+        crc32c: The CRC-32C of the batch.
     """
 
     part: Text8
@@ -48,17 +48,17 @@ class StagedBatch(Record):
 
 @dataclass(frozen=True, slots=True)
 class StageBatch(Command[StagedBatch]):
-    """Stage a batch; the last one of a part has it synced.
+    """Stage a batch; the last one of a part syncs the part.
 
     Args:
-        writer: Who will commit it.
-        epoch: With which epoch.
-        part: The part it belongs to.
-        position: The bytes of the part's earlier batches: a batch that comes again takes its own place.
+        writer: The name of the writer that will commit.
+        epoch: The epoch of the commit.
+        part: The part that contains the batch.
+        position: The bytes of the part's earlier batches: a repeated batch replaces itself.
         stream: The stream.
         topic: The topic.
         partition: The partition's number.
-        is_last: Whether nothing more belongs to the part.
+        is_last: Whether this is the last batch of the part.
         messages: Sent messages.
     """
 
@@ -76,7 +76,7 @@ class StageBatch(Command[StagedBatch]):
     messages: Sent
 
     def validate(self) -> None:
-        """Check names, and that there is a message."""
+        """Check the names, and that there is at least one message."""
         _check_writer(self.writer)
         check_bytes(self.part, 1, 100, Status.INVALID_FORMAT, "the name of a part")
         if not len(self.messages):
@@ -85,14 +85,14 @@ class StageBatch(Command[StagedBatch]):
 
 @dataclass(frozen=True, slots=True)
 class CommittedEpoch(Record):
-    """The last epoch of a writer that was committed."""
+    """The last committed epoch of a writer."""
 
     epoch: U64
 
 
 @dataclass(frozen=True, slots=True)
 class CommitEpoch(Command[CommittedEpoch]):
-    """Append all batches of an epoch, or, where the epoch was committed before, nothing."""
+    """Append all batches of an epoch; nothing if the epoch is committed already."""
 
     code = Code.COMMIT_EPOCH
     reply = one(CommittedEpoch)
@@ -107,7 +107,7 @@ class CommitEpoch(Command[CommittedEpoch]):
 
 @dataclass(frozen=True, slots=True)
 class GetEpoch(Command[CommittedEpoch | None]):
-    """Return the last epoch of a writer that was committed."""
+    """Return the last committed epoch of a writer, or None."""
 
     code = Code.GET_EPOCH
     reply = maybe(CommittedEpoch)
@@ -120,7 +120,7 @@ class GetEpoch(Command[CommittedEpoch | None]):
 
 @dataclass(frozen=True, slots=True)
 class UnstageParts(Command[None]):
-    """Remove the parts that batches are in, which are not to be committed; of an epoch that is, or is being, nothing goes."""
+    """Remove the parts of batches that will not be committed; nothing of an epoch that is committed or being committed."""
 
     code = Code.UNSTAGE_PARTS
     writer: Text8

@@ -1,5 +1,5 @@
-"""Groups whose members keep what they have while others come and go, how far groups are behind, and offsets of many
-partitions at once. An offset that is committed here is that of the next message, not of the last one processed.
+"""Groups whose members keep their partitions while others join and leave, lags of groups, and offsets of many partitions
+at once. An offset committed here is that of the next message, not of the last processed one.
 """
 
 from __future__ import annotations
@@ -8,7 +8,7 @@ from dataclasses import dataclass
 from typing import Annotated, Any
 
 from headstream.wire.codes import Code
-from headstream.wire.extensions.shapes import AnyConsumer, ByNumber, MaybeU64, MemberId, NoNumbers, Numbers
+from headstream.wire.extensions.shapes import AnyConsumer, ByNumber, ByNumberOrEmpty, MaybeU64, MemberId, Numbers
 from headstream.wire.records import Command, Record, Records, many, one
 from headstream.wire.shapes import U32, U64, Default, Flag, GroupId, StreamId, Text32, TopicId
 
@@ -25,7 +25,7 @@ __all__ = [
     "ListOffsets",
     "MemberAssignment",
     "MemberLag",
-    "Membership",
+    "NewMember",
     "PartitionLag",
     "ReportMember",
     "SeekGroup",
@@ -42,7 +42,7 @@ class MemberLag(Record):
 
 @dataclass(frozen=True, slots=True)
 class PartitionLag(Record):
-    """How far a group has come in a partition, as model/groups.py has it."""
+    """The progress of a group in a partition, with the members of model/groups.py."""
 
     number: U32
     committed: MaybeU64
@@ -53,7 +53,7 @@ class PartitionLag(Record):
 
 @dataclass(frozen=True, slots=True)
 class GroupLag(Record):
-    """One group, as model/groups.py has it."""
+    """One group, with the members of model/groups.py."""
 
     name: Text32
     generation: U64
@@ -63,18 +63,18 @@ class GroupLag(Record):
 
     @property
     def lag(self) -> int:
-        """How many messages are there to be read in all partitions."""
+        """The number of unread messages in all partitions."""
         begins = [max(part.committed or 0, part.first_offset) for part in self.partitions]
         return sum(max(part.end_offset - begin, 0) for part, begin in zip(self.partitions, begins, strict=True))
 
     def spell(self) -> dict[str, Any]:
-        """Return it as a JSON object, with its lag."""
+        """Return the lag as a JSON object, with the total."""
         return Record.spell(self) | {"lag": self.lag}
 
 
 @dataclass(frozen=True, slots=True)
 class GetGroupLag(Command[GroupLag]):
-    """Return how far a group is behind."""
+    """Return the lag of a group."""
 
     code = Code.GET_GROUP_LAG
     reply = one(GroupLag)
@@ -85,7 +85,7 @@ class GetGroupLag(Command[GroupLag]):
 
 @dataclass(frozen=True, slots=True)
 class ListGroupLags(Command[tuple[GroupLag, ...]]):
-    """Return how far all groups of a topic are behind."""
+    """Return the lags of all groups of a topic."""
 
     code = Code.LIST_GROUP_LAGS
     reply = many(GroupLag)
@@ -95,7 +95,7 @@ class ListGroupLags(Command[tuple[GroupLag, ...]]):
 
 @dataclass(frozen=True, slots=True)
 class SeekGroup(Command[GroupLag]):
-    """Say where a group without members goes on, by partition."""
+    """Set the next offsets of a group without members, by partition."""
 
     code = Code.SEEK_GROUP
     reply = one(GroupLag)
@@ -106,18 +106,18 @@ class SeekGroup(Command[GroupLag]):
 
 
 @dataclass(frozen=True, slots=True)
-class Membership(Record):
-    """Who a member is."""
+class NewMember(Record):
+    """The id of a new member."""
 
     member_id: U64
 
 
 @dataclass(frozen=True, slots=True)
-class EnterGroup(Command[Membership]):
-    """Take a new member into a group; it reports within the timeout, or is let go."""
+class EnterGroup(Command[NewMember]):
+    """Add a member to a group; it has to report within the session timeout, or it is removed."""
 
     code = Code.ENTER_GROUP
-    reply = one(Membership)
+    reply = one(NewMember)
     stream: StreamId
     topic: TopicId
     group: GroupId
@@ -126,7 +126,7 @@ class EnterGroup(Command[Membership]):
 
 @dataclass(frozen=True, slots=True)
 class ExitGroup(Command[None]):
-    """Let a member go."""
+    """Remove a member from a group."""
 
     code = Code.EXIT_GROUP
     stream: StreamId
@@ -137,7 +137,7 @@ class ExitGroup(Command[None]):
 
 @dataclass(frozen=True, slots=True)
 class MemberAssignment(Record):
-    """What a member reads and what it is to give up: the generation since which it has a partition, by its number."""
+    """The partitions that a member reads and those it has to release; each number maps to the generation of its assignment."""
 
     generation: U64
     partitions: ByNumber
@@ -146,7 +146,7 @@ class MemberAssignment(Record):
 
 @dataclass(frozen=True, slots=True)
 class ReportMember(Command[MemberAssignment]):
-    """Say that a member is alive and what it gives up."""
+    """Send a heartbeat of a member, with the partitions it releases."""
 
     code = Code.REPORT_MEMBER
     reply = one(MemberAssignment)
@@ -160,14 +160,14 @@ class ReportMember(Command[MemberAssignment]):
 
 @dataclass(frozen=True, slots=True)
 class GroupGeneration(Record):
-    """Grows with every change of who has what."""
+    """The generation of a group; it grows with every change of the assignment."""
 
     generation: U64
 
 
 @dataclass(frozen=True, slots=True)
 class CommitMember(Command[GroupGeneration]):
-    """Commit where a group goes on, for one of its members, by partition."""
+    """Commit the next offsets of a group on behalf of a member, by partition."""
 
     code = Code.COMMIT_MEMBER
     reply = one(GroupGeneration)
@@ -177,32 +177,32 @@ class CommitMember(Command[GroupGeneration]):
     member: MemberId
     generation: U64
     offsets: ByNumber
-    generations: NoNumbers
+    generations: ByNumberOrEmpty
     is_resting: Annotated[Flag, Default(False)] = False
 
 
 @dataclass(frozen=True, slots=True)
 class CommitOffsets(Command[None]):
-    """Commit where a consumer goes on, by partition; `generations` are those of the partitions it polled."""
+    """Commit the next offsets of a consumer, by partition; `generations` are those of the polled partitions."""
 
     code = Code.COMMIT_OFFSETS
     stream: StreamId
     topic: TopicId
     consumer: AnyConsumer
     offsets: ByNumber
-    generations: NoNumbers
+    generations: ByNumberOrEmpty
 
 
 @dataclass(frozen=True, slots=True)
 class CommittedOffsets(Record):
-    """Where a consumer goes on, by partition."""
+    """The next offsets of a consumer, by partition."""
 
     offsets: ByNumber
 
 
 @dataclass(frozen=True, slots=True)
 class ListOffsets(Command[CommittedOffsets]):
-    """Return where a consumer goes on."""
+    """Return the next offsets of a consumer."""
 
     code = Code.LIST_OFFSETS
     reply = one(CommittedOffsets)

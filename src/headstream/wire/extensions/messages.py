@@ -1,23 +1,23 @@
-"""Messages: polls that wait and ask for states, appends that tell their offset, and why a message is not available.
+"""Messages: polls that wait and select states, appends that return their offset, and the reasons of states.
 
 fetched   partition u32 | end_offset u64 | next_offset u64 | generation u64 | count u32 | stored messages
 """
 
 from __future__ import annotations
 
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from typing import Annotated, Any, Final
 
 from headstream.codec import json
 from headstream.codec.binary import decode_polled, encode_polled
 from headstream.codec.buffer import BytesLike
 from headstream.codec.json_text import decode_json
-from headstream.model.message import MAX_AUTHOR_BYTES, MAX_REASON_BYTES, MAX_STATE_OFFSETS
+from headstream.model.message import MAX_AUTHOR_BYTES, MAX_REASON_BYTES, MAX_STATE_OFFSETS, Message
 from headstream.model.polling import PollingKind
 from headstream.wire.codes import Code
 from headstream.wire.commands.checks import check_bytes, check_count
 from headstream.wire.commands.offsets import ConsumerRef
-from headstream.wire.extensions.shapes import ANY_CONSUMER, STATE, ByNumber, LastNumber, Numbers, Sent, States, WideFlag
+from headstream.wire.extensions.shapes import ANY_CONSUMER, STATE, ByNumber, Numbers, Sent, States, TrailingNumber, WideFlag
 from headstream.wire.records import Command, Record, many, one
 from headstream.wire.refusals import refusal
 from headstream.wire.shapes import (
@@ -26,15 +26,15 @@ from headstream.wire.shapes import (
     U64,
     Default,
     Flag,
-    Has,
     Json,
+    OptionalShape,
     PartitionId,
     Rest,
     StreamId,
     Text32,
     TextCode,
     TopicId,
-    wrong,
+    invalid_value,
 )
 from headstream.wire.statuses import Status
 
@@ -50,24 +50,48 @@ __all__ = [
     "SetState",
     "StateChange",
     "WaitMessages",
-    "Woken",
+    "WaitResult",
+    "read_messages",
+    "read_number",
+    "spell_messages",
 ]
 
 
 PAGE_STATES: Final = 1000
-"""The greatest page of states: with the longest reasons 1.3 MB."""
+"""The largest page of states: with the longest reasons 1.3 MB."""
+
+
+def spell_messages(messages: BytesLike, partition: int) -> list[Any]:
+    """Return stored messages, back to back, as JSON values."""
+    spelled: list[Any] = decode_json(json.encode_polled(decode_polled(messages), partition, 0))["messages"]
+    return spelled
+
+
+def read_messages(spelled: Any, where: str) -> list[Message]:
+    """Return the messages of a reply's JSON object."""
+    if not isinstance(spelled, dict) or not isinstance(spelled.get("messages"), list):
+        raise invalid_value(spelled, "an object with messages", where)
+    return [json.decode_message(item, where=f"{where}.messages[{n}]") for n, item in enumerate(spelled["messages"])]
+
+
+def read_number(spelled: dict[str, Any], name: str, where: str) -> int:
+    """Return an unsigned 64-bit number of a reply's JSON object."""
+    value = spelled.get(name)
+    if type(value) is not int or not 0 <= value < 1 << 64:
+        raise invalid_value(value, "an unsigned number", f"{where}.{name}")
+    return value
 
 
 @dataclass(frozen=True, slots=True)
 class FetchedMessages(Record):
-    """What a fetch brings: as a poll, and where to go on.
+    """The reply to a fetch: that of a poll, and the offset of the next fetch.
 
     Args:
         partition: The partition that was read.
         end_offset: One past its newest offset.
-        next_offset: Where to fetch on: past what is here, and past what was stepped over.
-        generation: Tells the partition from what had its name before a purge or a deletion.
-        count: How many messages are here.
+        next_offset: The offset of the next fetch: past the returned and the skipped messages.
+        generation: Distinguishes the partition from one of the same name before a purge or a deletion.
+        count: The number of messages.
         messages: Stored messages, back to back.
     """
 
@@ -79,46 +103,40 @@ class FetchedMessages(Record):
     messages: Rest
 
     def spell(self) -> dict[str, Any]:
-        """Return it as a JSON object."""
-        polled = decode_json(json.encode_polled(decode_polled(self.messages), self.partition, 0))
+        """Return the reply as a JSON object."""
         return {
             "partition_id": self.partition,
             "end_offset": self.end_offset,
             "next_offset": self.next_offset,
             "generation": self.generation,
             "count": self.count,
-            "messages": polled["messages"],
+            "messages": spell_messages(self.messages, self.partition),
         }
 
     @classmethod
     def read(cls, spelled: Any, where: str) -> FetchedMessages:
-        """Return what a JSON object spells."""
-        if not isinstance(spelled, dict) or not isinstance(spelled.get("messages"), list):
-            raise wrong(spelled, "an object with messages", where)
-        found = [json.decode_message(item, where=f"{where}.messages[{n}]") for n, item in enumerate(spelled["messages"])]
-        partition = _read_number(spelled, "partition_id", where)
-        end_offset, next_offset = _read_number(spelled, "end_offset", where), _read_number(spelled, "next_offset", where)
-        return cls(
-            partition, end_offset, next_offset, _read_number(spelled, "generation", where), len(found), encode_polled(found)
-        )
+        """Return the reply of a JSON object."""
+        found = read_messages(spelled, where)
+        numbers = [read_number(spelled, name, where) for name in ("partition_id", "end_offset", "next_offset", "generation")]
+        return cls(*numbers, len(found), encode_polled(found))
 
 
 @dataclass(frozen=True, slots=True)
 class FetchMessages(Command[FetchedMessages]):
-    """Return messages of a partition in the states asked for, and wait for some.
+    """Return messages of a partition in the given states, and wait for some.
 
     Args:
         stream: The stream.
         topic: The topic.
         partition: The partition's number.
-        kind: Where to begin.
-        value: The offset or time to begin at.
-        count: The most messages.
-        size_bytes: The most bytes of messages; 0 leaves it to the server. One message is always brought.
-        states: Those to bring; none brings what is available.
-        timeout_ms: How long to wait where there is nothing; 0 does not wait.
-        consumer: For whom, where `next` is asked for or the offset is to be committed.
-        auto_commit: Whether what is brought is committed.
+        kind: The kind of the start position.
+        value: The offset or time of the start position.
+        count: The maximum number of messages.
+        size_bytes: The maximum bytes of messages; 0 leaves it to the server. At least one message is always returned.
+        states: The states to return; empty for the available messages.
+        timeout_ms: How long to wait if there are no messages; 0 does not wait.
+        consumer: The consumer or group, needed for `next` and for auto_commit.
+        auto_commit: Whether to commit the returned messages.
     """
 
     code = Code.FETCH_MESSAGES
@@ -133,11 +151,11 @@ class FetchMessages(Command[FetchedMessages]):
     size_bytes: Annotated[U32, Default(0)] = 0
     states: States = ()
     timeout_ms: Annotated[U32, Default(0)] = 0
-    consumer: Annotated[ConsumerRef | None, Has(ANY_CONSUMER)] = None
+    consumer: Annotated[ConsumerRef | None, OptionalShape(ANY_CONSUMER)] = None
     auto_commit: Annotated[Flag, Default(False)] = False
 
     def validate(self) -> None:
-        """Check the count, and that there is somebody to commit for."""
+        """Check the count, and that there is a consumer if one is needed."""
         if not self.count:
             raise refusal(Status.INVALID_MESSAGES_COUNT, "a fetch asks for 1 message or more")
         if self.consumer is None and (self.auto_commit or self.kind == PollingKind.NEXT):
@@ -145,40 +163,40 @@ class FetchMessages(Command[FetchedMessages]):
 
 
 @dataclass(frozen=True, slots=True)
-class Woken(Record):
-    """Whether there is something; or the time is up."""
+class WaitResult(Record):
+    """Whether the wait ended because of a message or a change; otherwise it timed out."""
 
     is_woken: WideFlag
 
 
 @dataclass(frozen=True, slots=True)
-class WaitMessages(Command[Woken]):
-    """Wait until a partition has a message at or after an offset, or a member's group has changed.
+class WaitMessages(Command[WaitResult]):
+    """Wait until a partition has a message at or after an offset, or the member's group has changed.
 
     Args:
         stream: The stream.
         topic: The topic.
-        positions: An offset by partition.
-        timeout_ms: How long.
-        group: The group of the member that waits, or None.
+        positions: Partition -> offset.
+        timeout_ms: The maximum wait.
+        group: The group of the waiting member, or None.
         member: Its id.
-        generation: The group's generation that it knows.
+        generation: The generation of the group that the member has.
     """
 
     code = Code.WAIT_MESSAGES
-    reply = one(Woken)
+    reply = one(WaitResult)
     stream: StreamId
     topic: TopicId
     positions: ByNumber
     timeout_ms: U32
-    group: Annotated[str | None, Has(TEXT8)] = None
+    group: Annotated[str | None, OptionalShape(TEXT8)] = None
     member: Annotated[U64, Default(0)] = 0
     generation: Annotated[U64, Default(0)] = 0
 
 
 @dataclass(frozen=True, slots=True)
 class FirstOffset(Record):
-    """The offset of the first message that was appended."""
+    """The offset of the first appended message."""
 
     offset: U64
 
@@ -196,18 +214,18 @@ class AppendMessages(Command[FirstOffset]):
     messages: Sent
 
     def encode_pieces(self) -> tuple[BytesLike, ...]:
-        """Return the payload of its request, the messages as they are."""
-        return replace(self, messages=b"").encode(), self.messages
+        """Return the payload of its request, without copying the messages."""
+        return self.encode_around_last()
 
     def validate(self) -> None:
-        """Check that there is a message."""
+        """Check that there is at least one message."""
         if not len(self.messages):
             raise refusal(Status.INVALID_MESSAGES_COUNT, "an append without messages")
 
 
 @dataclass(frozen=True, slots=True)
 class SetState(Command[None]):
-    """Change the state of messages, and say why; the author is the logged-in user, whoever `by` names."""
+    """Change the state of messages, with a reason; the author is always the logged-in user, `by` is ignored."""
 
     code = Code.SET_STATE
     stream: StreamId
@@ -219,7 +237,7 @@ class SetState(Command[None]):
     by: Annotated[Text32, Default("")] = ""
 
     def validate(self) -> None:
-        """Check how long reason and author are, and how many messages there are."""
+        """Check the lengths of reason and author, and the count of messages."""
         check_bytes(self.reason, 0, MAX_REASON_BYTES, Status.INVALID_FORMAT, "the reason of a change of states")
         check_bytes(self.by, 0, MAX_AUTHOR_BYTES, Status.INVALID_FORMAT, "the author of a change of states")
         check_count(len(self.offsets), 0, MAX_STATE_OFFSETS, Status.INVALID_FORMAT, "the count of offsets of a change of states")
@@ -227,7 +245,7 @@ class SetState(Command[None]):
 
 @dataclass(frozen=True, slots=True)
 class StateChange(Record):
-    """Why a message has the state it has."""
+    """The state of a message and the reason of its last change."""
 
     offset: U64
     state: Annotated[int, STATE]
@@ -238,14 +256,14 @@ class StateChange(Record):
 
 @dataclass(frozen=True, slots=True)
 class ListStates(Command[tuple[StateChange, ...]]):
-    """Return the messages of a partition that are not available, as many as a page has; what follows is asked for next.
+    """Return the messages of a partition that are not available, one page per command.
 
     Args:
         stream: The stream.
         topic: The topic.
         partition: The partition's number.
-        from_offset: The first offset that is looked at.
-        count: The most messages; 0, or more than the greatest page, is the greatest page.
+        from_offset: The first offset to check.
+        count: The maximum number of messages; 0 and anything above the largest page mean the largest page.
     """
 
     code = Code.LIST_STATES
@@ -253,24 +271,17 @@ class ListStates(Command[tuple[StateChange, ...]]):
     stream: StreamId
     topic: TopicId
     partition: PartitionId
-    from_offset: Annotated[int, LastNumber(8), Default(0)] = 0
-    count: Annotated[int, LastNumber(4), Default(0)] = 0
-
-
-def _read_number(spelled: dict[str, Any], name: str, where: str) -> int:
-    value = spelled.get(name)
-    if type(value) is not int or not 0 <= value < 1 << 64:
-        raise wrong(value, "an unsigned number", f"{where}.{name}")
-    return value
+    from_offset: Annotated[int, TrailingNumber(8), Default(0)] = 0
+    count: Annotated[int, TrailingNumber(4), Default(0)] = 0
 
 
 @dataclass(frozen=True, slots=True)
 class MeasuredRange(Record):
-    """How much a range of offsets holds, as the indexes know it without a look at the messages.
+    """The size of a range of offsets, read from the indexes without reading messages.
 
     Args:
         size_bytes: About how many stored bytes the range has.
-        reached_offset: Where the last send ends that is within the bytes asked for; the first one's end where none is.
+        reached_offset: The end of the last send within the given bytes; that of the first send if none fits.
     """
 
     size_bytes: U64
@@ -279,15 +290,15 @@ class MeasuredRange(Record):
 
 @dataclass(frozen=True, slots=True)
 class MeasureRange(Command[MeasuredRange]):
-    """Return how much a range of offsets holds, and how far so many bytes of it reach.
+    """Return the size of a range of offsets, and the offset that a number of bytes reaches.
 
     Args:
         stream: The stream.
         topic: The topic.
         partition: The partition's number.
-        from_offset: The first one.
-        until_offset: One past the last one.
-        size_bytes: How many bytes are to be found the end of.
+        from_offset: The first offset.
+        until_offset: One past the last offset.
+        size_bytes: The number of bytes to find the end of.
     """
 
     code = Code.MEASURE_RANGE

@@ -1,11 +1,11 @@
-"""Numbered batches: a producer gets an id, and what it sends with its numbers can be sent again.
+"""Numbered batches: a producer gets an id, and can send a numbered batch again without appending it twice.
 
-A batch that comes again is answered with where it was appended the first time; see model/producers.py for the numbers.
+A repeated batch is answered with the offset of the first append; model/producers.py describes the numbers.
 """
 
 from __future__ import annotations
 
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from typing import Annotated
 
 from headstream.codec.buffer import BytesLike
@@ -21,7 +21,7 @@ __all__ = ["AppendNumbered", "AppendedBatch", "InitProducer", "NewProducer", "Re
 
 @dataclass(frozen=True, slots=True)
 class NewProducer(Record):
-    """A producer's id, which no other is given, and the epoch that it begins with."""
+    """A producer's unique id and its first epoch."""
 
     producer_id: U64
     epoch: U32
@@ -29,7 +29,7 @@ class NewProducer(Record):
 
 @dataclass(frozen=True, slots=True)
 class InitProducer(Command[NewProducer]):
-    """Get an id to number batches with; it is good for the user who asks."""
+    """Return an id to number batches with; only the calling user can use it."""
 
     code = Code.INIT_PRODUCER
     reply = one(NewProducer)
@@ -37,13 +37,13 @@ class InitProducer(Command[NewProducer]):
 
 @dataclass(frozen=True, slots=True)
 class AppendedBatch(Record):
-    """Where a batch is.
+    """The position of an appended batch.
 
     Args:
-        offset: Of its first message.
-        timestamp_us: When it was appended, microseconds since 1970 UTC.
-        count: How many of its messages were stored; the others have ids that the topic remembers.
-        is_repeat: Whether the batch was there already.
+        offset: The offset of its first message.
+        timestamp_us: The time of the append, microseconds since 1970 UTC.
+        count: How many of its messages were stored; the topic deduplicated the others by their ids.
+        is_repeat: Whether the batch was already stored.
     """
 
     offset: U64
@@ -54,7 +54,7 @@ class AppendedBatch(Record):
 
 @dataclass(frozen=True, slots=True)
 class AppendNumbered(Command[AppendedBatch]):
-    """Append messages to one partition, unless they are there already; `messages` are sent ones, back to back.
+    """Append messages to one partition unless they are stored already; `messages` are sent ones, back to back.
 
     Args:
         stream: The stream.
@@ -63,7 +63,7 @@ class AppendNumbered(Command[AppendedBatch]):
         producer_id: The producer's id.
         epoch: Its epoch.
         sequence: The sequence of the first message in this partition.
-        messages: The batch; it is the same whenever it is sent.
+        messages: The batch; the same bytes in every repetition.
     """
 
     code = Code.APPEND_NUMBERED
@@ -78,18 +78,18 @@ class AppendNumbered(Command[AppendedBatch]):
     messages: Sent
 
     def encode_pieces(self) -> tuple[BytesLike, ...]:
-        """Return the payload of its request, the messages as they are."""
-        return replace(self, messages=b"").encode(), self.messages
+        """Return the payload of its request, without copying the messages."""
+        return self.encode_around_last()
 
     def validate(self) -> None:
-        """Check that there is a message."""
+        """Check that there is at least one message."""
         if not len(self.messages):
             raise refusal(Status.INVALID_MESSAGES_COUNT, "an append without messages")
 
 
 @dataclass(frozen=True, slots=True)
 class ReleaseProducer(Command[None]):
-    """Say that a producer is done with a topic: nothing that it has sent there will be sent again."""
+    """End a producer's numbering in a topic: it will repeat no batch there."""
 
     code = Code.RELEASE_PRODUCER
     stream: StreamId

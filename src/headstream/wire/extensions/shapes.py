@@ -1,4 +1,4 @@
-"""Shapes of fields that only Headstream's own commands have.
+"""Shapes of fields that occur only in Headstream's own commands.
 
 numbers     count u32 | number u64 ...
 by_number   count u32 | (number u32 | value u64) ...          in JSON an object keyed by the number
@@ -20,18 +20,18 @@ from headstream.errors import DecodeError, InvalidInputError
 from headstream.model.message import parse_state, state_name
 from headstream.model.polling import ConsumerKind
 from headstream.wire.commands.offsets import CONSUMER, ConsumerRef
-from headstream.wire.shapes import IDENTIFIER, U64, Default, Json, Shape, Unsigned, wrong
+from headstream.wire.shapes import IDENTIFIER, U64, Default, Json, Shape, Unsigned, invalid_value
 
 __all__ = [
     "ANY_CONSUMER",
     "STATE",
     "AnyConsumer",
     "ByNumber",
+    "ByNumberOrEmpty",
     "Changes",
     "Choice",
     "MaybeU64",
     "MemberId",
-    "NoNumbers",
     "Numbers",
     "Sent",
     "States",
@@ -41,8 +41,8 @@ __all__ = [
 _U64: Final = Unsigned(8)
 
 
-class LastNumber(Unsigned):
-    """A number at the end of a command that clients before it do not send: 0 where there are no bytes of it."""
+class TrailingNumber(Unsigned):
+    """A number at the end of a command that older clients do not send: 0 if it is missing."""
 
     def pull(self, reader: Reader, what: str) -> int:
         return super().pull(reader, what) if reader.remaining >= self.size else 0
@@ -58,13 +58,13 @@ class NumbersShape(Shape):
         inner = Reader(reader.pull_view(8 * reader.pull_u32(f"the count of {what}"), what))
         return tuple(inner.pull_u64(what) for _ in range(inner.remaining // 8))
 
-    def spell(self, value: tuple[int, ...]) -> list[int]:
+    def to_json_value(self, value: tuple[int, ...]) -> list[int]:
         return list(value)
 
-    def read(self, spelled: Any, where: str) -> tuple[int, ...]:
-        if not isinstance(spelled, list):
-            raise wrong(spelled, "a list of numbers", where)
-        return tuple(_U64.read(item, f"{where}[{number}]") for number, item in enumerate(spelled))
+    def from_json_value(self, json_value: Any, where: str) -> tuple[int, ...]:
+        if not isinstance(json_value, list):
+            raise invalid_value(json_value, "a list of numbers", where)
+        return tuple(_U64.from_json_value(item, f"{where}[{number}]") for number, item in enumerate(json_value))
 
 
 class ByNumberShape(Shape):
@@ -78,14 +78,16 @@ class ByNumberShape(Shape):
         inner = Reader(reader.pull_view(12 * reader.pull_u32(f"the count of {what}"), what))
         return {inner.pull_u32(what): inner.pull_u64(what) for _ in range(inner.remaining // 12)}
 
-    def spell(self, value: Mapping[int, int]) -> dict[str, int]:
+    def to_json_value(self, value: Mapping[int, int]) -> dict[str, int]:
         return {str(number): item for number, item in sorted(value.items())}
 
-    def read(self, spelled: Any, where: str) -> dict[int, int]:
-        if not isinstance(spelled, dict):
-            raise wrong(spelled, "an object keyed by numbers", where)
+    def from_json_value(self, json_value: Any, where: str) -> dict[int, int]:
+        if not isinstance(json_value, dict):
+            raise invalid_value(json_value, "an object keyed by numbers", where)
         number = Unsigned(4)
-        return {number.read_text(name, where): _U64.read(item, f"{where}.{name}") for name, item in spelled.items()}
+        return {
+            number.from_url_text(name, where): _U64.from_json_value(item, f"{where}.{name}") for name, item in json_value.items()
+        }
 
 
 class ChangesShape(Shape):
@@ -104,13 +106,15 @@ class ChangesShape(Shape):
             found[name] = reader.pull_u64(name) if reader.pull_u8(f"whether there is {name}") == 1 else None
         return found
 
-    def spell(self, value: Mapping[str, int | None]) -> dict[str, int | None]:
+    def to_json_value(self, value: Mapping[str, int | None]) -> dict[str, int | None]:
         return dict(value)
 
-    def read(self, spelled: Any, where: str) -> dict[str, int | None]:
-        if not isinstance(spelled, dict):
-            raise wrong(spelled, "an object of options", where)
-        return {name: None if item is None else _U64.read(item, f"{where}.{name}") for name, item in spelled.items()}
+    def from_json_value(self, json_value: Any, where: str) -> dict[str, int | None]:
+        if not isinstance(json_value, dict):
+            raise invalid_value(json_value, "an object of options", where)
+        return {
+            name: None if item is None else _U64.from_json_value(item, f"{where}.{name}") for name, item in json_value.items()
+        }
 
 
 class MaybeNumberShape(Shape):
@@ -124,12 +128,12 @@ class MaybeNumberShape(Shape):
         has, value = reader.pull_u8(f"whether there is {what}"), reader.pull_u64(what)
         return value if has == 1 else None
 
-    def read(self, spelled: Any, where: str) -> int | None:
-        return None if spelled is None else _U64.read(spelled, where)
+    def from_json_value(self, json_value: Any, where: str) -> int | None:
+        return None if json_value is None else _U64.from_json_value(json_value, where)
 
 
 class StatesShape(Shape):
-    """count u8 | state u8 ...; none asks for the available ones."""
+    """count u8 | state u8 ...; an empty list selects the available messages."""
 
     is_optional = True
 
@@ -141,15 +145,21 @@ class StatesShape(Shape):
     def pull(self, reader: Reader, what: str) -> tuple[int, ...]:
         return tuple(reader.pull_bytes(reader.pull_u8(f"the count of {what}"), what))
 
-    def spell(self, value: tuple[int, ...]) -> list[str]:
+    def to_json_value(self, value: tuple[int, ...]) -> list[str]:
         return [state_name(state) for state in value]
 
-    def read(self, spelled: Any, where: str) -> tuple[int, ...]:
-        if spelled is None:
+    def from_json_value(self, json_value: Any, where: str) -> tuple[int, ...]:
+        if json_value is None:
             return ()
-        if not isinstance(spelled, list):
-            raise wrong(spelled, "a list of states", where)
-        return tuple(STATE.read(item, f"{where}[{number}]") for number, item in enumerate(spelled))
+        if not isinstance(json_value, list):
+            raise invalid_value(json_value, "a list of states", where)
+        return tuple(STATE.from_json_value(item, f"{where}[{number}]") for number, item in enumerate(json_value))
+
+    def to_url_text(self, value: tuple[int, ...]) -> str:
+        return ",".join(map(state_name, value))
+
+    def from_url_text(self, text: str, where: str) -> tuple[int, ...]:
+        return tuple(STATE.from_json_value(name, where) for name in text.split(",")) if text else ()
 
 
 class StateShape(Shape):
@@ -161,14 +171,14 @@ class StateShape(Shape):
     def pull(self, reader: Reader, what: str) -> int:
         return reader.pull_u8(what)
 
-    def spell(self, value: int) -> str:
+    def to_json_value(self, value: int) -> str:
         return state_name(value)
 
-    def read(self, spelled: Any, where: str) -> int:
+    def from_json_value(self, json_value: Any, where: str) -> int:
         try:
-            return parse_state(spelled)
+            return parse_state(json_value)
         except (InvalidInputError, AttributeError):
-            raise wrong(spelled, "the name of a state", where) from None
+            raise invalid_value(json_value, "the name of a state", where) from None
 
 
 class Choice(Shape):
@@ -195,19 +205,19 @@ class Choice(Shape):
                 raise
             raise DecodeError(f"{what} is one of {', '.join(self.kind)}", at) from None
 
-    def spell(self, value: Any) -> str:
+    def to_json_value(self, value: Any) -> str:
         """Return its name."""
         return str(value)
 
-    def read(self, spelled: Any, where: str) -> enum.StrEnum:
+    def from_json_value(self, json_value: Any, where: str) -> enum.StrEnum:
         """Return the member of a name."""
-        if not isinstance(spelled, str) or spelled not in list(self.kind):
-            raise wrong(spelled, f"one of {', '.join(self.kind)}", where)
-        return self.kind(spelled)
+        if not isinstance(json_value, str) or json_value not in list(self.kind):
+            raise invalid_value(json_value, f"one of {', '.join(self.kind)}", where)
+        return self.kind(json_value)
 
 
 class WideFlagShape(Shape):
-    """A flag of four bytes, since a body of one byte is never sent."""
+    """A flag of four bytes, because a body must not have one byte."""
 
     def push(self, writer: Writer, value: bool) -> None:
         writer.push_u32(int(value))
@@ -215,10 +225,10 @@ class WideFlagShape(Shape):
     def pull(self, reader: Reader, what: str) -> bool:
         return reader.pull_u32(what) == 1
 
-    def read(self, spelled: Any, where: str) -> bool:
-        if not isinstance(spelled, bool):
-            raise wrong(spelled, "true or false", where)
-        return spelled
+    def from_json_value(self, json_value: Any, where: str) -> bool:
+        if not isinstance(json_value, bool):
+            raise invalid_value(json_value, "true or false", where)
+        return json_value
 
 
 class AnyConsumerShape(Shape):
@@ -228,21 +238,21 @@ class AnyConsumerShape(Shape):
     def pull(self, reader: Reader, what: str) -> ConsumerRef:
         return CONSUMER.pull(reader, what)
 
-    def spell(self, value: ConsumerRef) -> str:
-        return f"{value.kind.name.lower()}:{IDENTIFIER.spell_text(value.id)}"
+    def to_json_value(self, value: ConsumerRef) -> str:
+        return f"{value.kind.name.lower()}:{IDENTIFIER.to_url_text(value.id)}"
 
-    def spell_text(self, value: ConsumerRef) -> str:
-        return self.spell(value)
+    def to_url_text(self, value: ConsumerRef) -> str:
+        return self.to_json_value(value)
 
-    def read(self, spelled: Any, where: str) -> ConsumerRef:
-        kind, colon, name = spelled.partition(":") if isinstance(spelled, str) else ("", "", "")
+    def from_json_value(self, json_value: Any, where: str) -> ConsumerRef:
+        kind, colon, name = json_value.partition(":") if isinstance(json_value, str) else ("", "", "")
         if not colon or kind not in ("consumer", "group"):
-            raise wrong(spelled, "consumer:NAME or group:NAME", where)
-        return ConsumerRef(ConsumerKind[kind.upper()], IDENTIFIER.read_text(name, where))
+            raise invalid_value(json_value, "consumer:NAME or group:NAME", where)
+        return ConsumerRef(ConsumerKind[kind.upper()], IDENTIFIER.from_url_text(name, where))
 
 
 class SentShape(Shape):
-    """Sent messages to the end; in JSON the list of them that a send has."""
+    """Sent messages up to the end; in JSON the `messages` of a send."""
 
     def push(self, writer: Writer, value: BytesLike) -> None:
         writer.push_bytes(value)
@@ -250,11 +260,11 @@ class SentShape(Shape):
     def pull(self, reader: Reader, what: str) -> memoryview:
         return reader.pull_view(reader.remaining, what)
 
-    def spell(self, value: BytesLike) -> Any:
+    def to_json_value(self, value: BytesLike) -> Any:
         return decode_json(json.encode_sent(decode_sent(value)))["messages"]
 
-    def read(self, spelled: Any, where: str) -> bytes:
-        document = {"partitioning": {"kind": "balanced", "value": ""}, "messages": spelled}
+    def from_json_value(self, json_value: Any, where: str) -> bytes:
+        document = {"partitioning": {"kind": "balanced", "value": ""}, "messages": json_value}
         return encode_sent(json.decode_sent(encode_json(document)).messages)
 
 
@@ -269,4 +279,4 @@ WideFlag: TypeAlias = Annotated[bool, WideFlagShape()]
 AnyConsumer: TypeAlias = Annotated[ConsumerRef, ANY_CONSUMER]
 Sent: TypeAlias = Annotated[BytesLike, SentShape()]
 MemberId: TypeAlias = Annotated[U64, Json("member_id")]
-NoNumbers: TypeAlias = Annotated[Mapping[int, int], ByNumberShape(), Default({})]
+ByNumberOrEmpty: TypeAlias = Annotated[Mapping[int, int], ByNumberShape(), Default({})]

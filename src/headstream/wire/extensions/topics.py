@@ -1,4 +1,4 @@
-"""Topics with what Headstream's have and the protocol's own have not: limits, syncing, retention, compaction, deduplication."""
+"""Topics with Headstream's own options: limits, syncing, retention, compaction, deduplication."""
 
 from __future__ import annotations
 
@@ -10,7 +10,20 @@ from headstream.wire.codes import Code
 from headstream.wire.commands.checks import check_bytes, check_count
 from headstream.wire.extensions.shapes import Changes, Choice, MaybeU64
 from headstream.wire.records import Command, Record, Records, many, maybe, one
-from headstream.wire.shapes import IDENTIFIER, U32, U64, Default, Flag, Has, Identifier, Json, StreamId, Text8, Text32, TopicId
+from headstream.wire.shapes import (
+    IDENTIFIER,
+    U32,
+    U64,
+    Default,
+    Flag,
+    Identifier,
+    Json,
+    OptionalShape,
+    StreamId,
+    Text8,
+    Text32,
+    TopicId,
+)
 from headstream.wire.statuses import Status
 
 __all__ = [
@@ -28,7 +41,7 @@ __all__ = [
 
 @dataclass(frozen=True, slots=True)
 class OpenPartition(Record):
-    """One partition, as model/topology.py has it."""
+    """One partition, with the members of model/topology.py."""
 
     number: U32
     first_offset: U64
@@ -40,7 +53,7 @@ class OpenPartition(Record):
 
 @dataclass(frozen=True, slots=True)
 class OpenTopic(Record):
-    """One topic, as model/topology.py has it."""
+    """One topic, with the members of model/topology.py."""
 
     stream: Text8
     name: Text8
@@ -58,7 +71,7 @@ class OpenTopic(Record):
 
 @dataclass(frozen=True, slots=True)
 class CreateOpenTopic(Command[OpenTopic]):
-    """Make a topic, and its stream where there is none."""
+    """Create a topic, and its stream if it is missing."""
 
     code = Code.CREATE_OPEN_TOPIC
     reply = one(OpenTopic)
@@ -74,7 +87,7 @@ class CreateOpenTopic(Command[OpenTopic]):
     if_not_exists: Annotated[Flag, Default(False)] = False
 
     def validate(self) -> None:
-        """Check names and count of partitions."""
+        """Check the names and the count of partitions."""
         check_bytes(self.stream, 1, 255, Status.INVALID_STREAM_NAME, "the name of a stream")
         check_bytes(self.name, 1, 255, Status.INVALID_TOPIC_NAME, "the name of a topic")
         check_count(self.partitions_count, 0, 1000, Status.TOO_MANY_PARTITIONS, "the count of partitions")
@@ -82,7 +95,7 @@ class CreateOpenTopic(Command[OpenTopic]):
 
 @dataclass(frozen=True, slots=True)
 class GetOpenTopic(Command[OpenTopic | None]):
-    """Return a topic."""
+    """Return a topic, or None."""
 
     code = Code.GET_OPEN_TOPIC
     reply = maybe(OpenTopic)
@@ -92,16 +105,16 @@ class GetOpenTopic(Command[OpenTopic | None]):
 
 @dataclass(frozen=True, slots=True)
 class ListOpenTopics(Command[tuple[OpenTopic, ...]]):
-    """Return the topics of a stream, or of all."""
+    """Return the topics of a stream, or of all streams."""
 
     code = Code.LIST_OPEN_TOPICS
     reply = many(OpenTopic)
-    stream: Annotated[Identifier | None, Has(IDENTIFIER), Json("stream_id")] = None
+    stream: Annotated[Identifier | None, OptionalShape(IDENTIFIER), Json("stream_id")] = None
 
 
 @dataclass(frozen=True, slots=True)
 class ChangeTopicOptions(Command[OpenTopic]):
-    """Change options by name, those of model.topology.TopicOptions; None takes one away, what is not named stays."""
+    """Change options by name, those of model.topology.TopicOptions; None removes one, the others stay."""
 
     code = Code.CHANGE_TOPIC_OPTIONS
     reply = one(OpenTopic)
@@ -112,7 +125,7 @@ class ChangeTopicOptions(Command[OpenTopic]):
 
 @dataclass(frozen=True, slots=True)
 class RenameTopic(Command[None]):
-    """Give a topic another name, and leave everything else as it is."""
+    """Change only the name of a topic."""
 
     code = Code.RENAME_TOPIC
     stream: StreamId
@@ -126,14 +139,14 @@ class RenameTopic(Command[None]):
 
 @dataclass(frozen=True, slots=True)
 class Identity(Record):
-    """The UUID that tells a log from every other; empty before its first write."""
+    """The UUID of a log; empty before its first write."""
 
     uuid: Text32
 
 
 @dataclass(frozen=True, slots=True)
 class GetIdentity(Command[Identity]):
-    """Return what tells this log from every other."""
+    """Return the UUID of this log."""
 
     code = Code.GET_IDENTITY
     reply = one(Identity)

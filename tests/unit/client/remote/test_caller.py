@@ -22,7 +22,7 @@ from headstream.wire.extensions.groups import (
     EnterGroup,
     ListOffsets,
     MemberAssignment,
-    Membership,
+    NewMember,
     ReportMember,
 )
 from headstream.wire.extensions.messages import AppendMessages, FetchedMessages, FetchMessages, FirstOffset
@@ -30,8 +30,8 @@ from headstream.wire.extensions.producers import AppendedBatch, AppendNumbered, 
 from headstream.wire.extensions.topics import GetIdentity, GetOpenTopic, ListOpenTopics, OpenPartition, OpenTopic
 from headstream.wire.records import Command
 from headstream.wire.refusals import refusal
-from tests.batches import sent, stored
-from tests.scripted_server import HANG_UP, SILENCE, ScriptedServer
+from tests.support.messages.batches import sent, stored
+from tests.support.server.scripted_server import HANG_UP, SILENCE, ScriptedServer
 
 
 def topic_of(deduplication_count: int | None = None) -> OpenTopic:
@@ -82,7 +82,7 @@ def test_what_must_not_be_done_twice_is_not_and_the_error_says_that_nobody_knows
     with (
         ScriptedServer(Script(CreateStream, HANG_UP)) as server,
         hs.connect(server.url) as log,
-        pytest.raises(OutcomeUnknownError, match=r"broke: the server closed it .*Whether what was asked for has been done"),
+        pytest.raises(OutcomeUnknownError, match=r"broke: the server closed it .*The outcome of the command is unknown"),
     ):
         log.create_stream("shop")
     assert len(server.commands) == 1
@@ -217,7 +217,7 @@ def test_the_first_connection_is_tried_once_and_the_error_says_where() -> None:
 def test_a_plain_iggy_server_is_refused_by_name() -> None:
     with (
         ScriptedServer(Script(GetIdentity, refusal(3))) as server,
-        pytest.raises(ServerError, match=r"does not know Headstream's own commands .*plain Iggy server"),
+        pytest.raises(ServerError, match=r"does not support Headstream's own commands .*plain Iggy server"),
     ):
         hs.connect(server.url)
 
@@ -239,7 +239,7 @@ def test_garbage_is_no_answer() -> None:
     with (
         ScriptedServer(Script(ListOpenTopics, b"\xff" * 40)) as server,
         hs.connect(server.url + "?retry_timeout_ms=0") as log,
-        pytest.raises(OutcomeUnknownError, match="what came is no answer"),
+        pytest.raises(OutcomeUnknownError, match="invalid response"),
     ):
         log.topics()
 
@@ -293,9 +293,9 @@ def test_a_wrong_payload_is_polled_again_once_and_then_named() -> None:
         (
             "headstream",
             b"HTTP/1.1 400 Bad Request\r\n\r\n",
-            r"it speaks HTTP there: begin the URL with http://\) \(head[^ ]*\)\. See",
+            r"the server speaks HTTP: begin the URL with http://\) \(head[^ ]*\)\. See",
         ),
-        ("http", b"\x00\x01\x02\n", r"broke: it does not speak HTTP there \(http://[^ ]*\)\. See"),
+        ("http", b"\x00\x01\x02\n", r"broke: the server does not speak HTTP \(http://[^ ]*\)\. See"),
         ("https", b"no TLS at all", r"cannot be reached: it does not speak TLS there \(https://[^ ]*\)\. Begin"),
     ],
 )
@@ -331,7 +331,7 @@ def test_a_member_that_is_gone_again_before_its_first_report_joins_again(gone: i
         if isinstance(command, GetOpenTopic):
             return topic_of()
         if isinstance(command, EnterGroup):
-            return Membership(len(reports))
+            return NewMember(len(reports))
         if isinstance(command, ReportMember):
             reports.append(command.member)
             if len(reports) <= gone:
@@ -351,7 +351,7 @@ def test_a_member_that_is_gone_again_before_its_first_report_joins_again(gone: i
 
 
 def test_an_awaited_call_that_is_cancelled_does_not_wait_for_a_silent_server(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("headstream.client.worker._PATIENCE_S", 0.01)
+    monkeypatch.setattr("headstream.client.worker._CANCEL_TIMEOUT_S", 0.01)
 
     async def body(url: str) -> None:
         async with hs.connect_async(url) as log:
@@ -368,7 +368,7 @@ def test_an_awaited_call_that_is_cancelled_does_not_wait_for_a_silent_server(mon
 
 
 def test_an_event_loop_is_not_held_up_by_a_commit_between_two_messages(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("headstream.client.worker._PATIENCE_S", 0.01)
+    monkeypatch.setattr("headstream.client.worker._CANCEL_TIMEOUT_S", 0.01)
     both = fetched(stored(b"0", offset=0), stored(b"1", offset=1), next_offset=2, end_offset=2)
     answers = {ListOffsets: CommittedOffsets({}), FetchMessages: both, CommitOffsets: SILENCE, GetOpenTopic: topic_of()}
 

@@ -1,0 +1,264 @@
+// Consumer groups: all of them, and one with its partitions, members and a seek that is shown before it is done.
+import type { JSX } from "preact";
+import { useState } from "preact/hooks";
+import { call, partitionPath, topicPath } from "../data/api";
+import { count, plural, rate } from "../data/format";
+import { commitRate, groups, lagOf, sum } from "../data/log";
+import { useResource } from "../data/resource";
+import type { Rights } from "../data/rights";
+import { link, type Place } from "../data/router";
+import type { Browsed, Group } from "../data/types";
+import { Empty, Failure, Head, Text, Tile, Waiting } from "../parts/basics";
+import { ConfirmByName, Dialog, Field } from "../parts/dialog";
+import { Table } from "../parts/table";
+
+const keyOf = (group: Group): string => `${group.stream}/${group.topic}/${group.name}`;
+
+export function Groups(): JSX.Element {
+  const known = useResource(groups);
+  if (known.value === null) return <Waiting of={known} />;
+  return (
+    <>
+      <Head title="Consumer groups" of={known} />
+      <GroupTable rows={known.value.groups} hasTopic />
+    </>
+  );
+}
+
+export function GroupTable({ rows, hasTopic }: { rows: Group[]; hasTopic: boolean }): JSX.Element {
+  return (
+    <Table
+      label="Groups"
+      rows={rows}
+      rowKey={keyOf}
+      {...(hasTopic ? { filterBy: keyOf } : {})}
+      sortedBy={{ name: "Lag", isDown: true }}
+      empty={<p class="muted none">No group has been created or has committed an offset.</p>}
+      columns={[
+        {
+          name: "Group",
+          sort: (group) => group.name,
+          show: (group) => (
+            <a href={link(["groups", group.stream, group.topic, group.name])}>
+              <Text>{group.name}</Text>
+            </a>
+          ),
+        },
+        ...(hasTopic
+          ? [{ name: "Topic", sort: (group: Group) => `${group.stream}/${group.topic}`, show: (group: Group) => <Text>{`${group.stream}/${group.topic}`}</Text> }]
+          : []),
+        { name: "Members", isNumber: true, isMinor: true, sort: (group) => group.members.length, show: (group) => count(group.members.length) },
+        { name: "Committed", about: "Messages each second", isNumber: true, isMinor: true, sort: (group) => commitRate(group) ?? 0, show: (group) => rate(commitRate(group)) },
+        { name: "Lag", about: "Messages left to read", isNumber: true, sort: (group) => group.lag, show: (group) => `${count(group.lag)}` },
+      ]}
+    />
+  );
+}
+
+export function GroupPage({ place, rights: _ }: { place: Place; rights: Rights }): JSX.Element {
+  const known = useResource(groups);
+  const [asked, setAsked] = useState<"seek" | "delete" | null>(null);
+  const [, stream, topic, name] = place.parts;
+  if (known.value === null) return <Waiting of={known} />;
+  const group = known.value.groups.find((one) => one.stream === stream && one.topic === topic && one.name === name);
+  if (!group) return <Empty title="There is no such group, or you may not see it." />;
+  const largest = Math.max(1, ...group.partitions.map(lagOf));
+  const memberless = group.partitions.filter((one) => one.member === null).length;
+  return (
+    <>
+      <Head
+        title={<Text>{group.name}</Text>}
+        trail={[
+          ["Consumer groups", link(["groups"])],
+          [`${group.stream}/${group.topic}`, link(["topics", group.stream, group.topic])],
+        ]}
+        of={known}
+      >
+        <button type="button" onClick={() => setAsked("seek")}>
+          Seek …
+        </button>
+        <button type="button" class="danger-quiet" onClick={() => setAsked("delete")}>
+          Delete …
+        </button>
+      </Head>
+      <dl class="tiles">
+        <Tile label="Lag" value={count(group.lag)} about="messages left to read" {...(group.lag > 0 ? { tone: "warn" as const } : { tone: "good" as const })} />
+        <Tile label="Committed" value={rate(commitRate(group))} about="messages, in the last seconds" />
+        <Tile
+          label="Members"
+          value={count(group.members.length)}
+          about={group.process !== null ? `in process ${group.process}` : memberless ? `${plural(memberless, "partition")} without one` : "every partition has one"}
+        />
+        <Tile label="Partitions" value={count(group.partitions.length)} about={`generation ${group.generation}`} />
+      </dl>
+      <h2>Partitions</h2>
+      <Table
+        label="Partitions"
+        rows={group.partitions}
+        rowKey={(one) => String(one.number)}
+        columns={[
+          {
+            name: "Partition",
+            sort: (one) => one.number,
+            show: (one) => (
+              <a href={link(["messages", group.stream, group.topic], { partition: one.number, offset: Math.min(one.committed ?? one.first_offset, Math.max(one.end_offset - 1, 0)) })}>
+                {one.number}
+              </a>
+            ),
+          },
+          { name: "Next to read", isNumber: true, sort: (one) => one.committed ?? -1, show: (one) => (one.committed === null ? <span class="muted">nothing committed</span> : count(one.committed)) },
+          { name: "Next offset", about: "Of the next message appended", isNumber: true, sort: (one) => one.end_offset, show: (one) => count(one.end_offset) },
+          { name: "Member", isNumber: true, isMinor: true, show: (one) => (one.member === null ? <span class="muted">none</span> : one.member) },
+          {
+            name: "Lag",
+            isNumber: true,
+            sort: lagOf,
+            show: (one) => (
+              <span class="bar">
+                <meter min={0} max={largest} value={lagOf(one)} aria-label="Share of the largest lag" />
+                {count(lagOf(one))}
+              </span>
+            ),
+          },
+        ]}
+      />
+      {asked === "seek" && <Seek group={group} onClose={() => setAsked(null)} />}
+      {asked === "delete" && (
+        <ConfirmByName
+          title="Delete the group"
+          name={group.name}
+          action="Delete"
+          onAct={async () => {
+            await call("DELETE", `${topicPath(group.stream, group.topic)}/consumer-groups/${encodeURIComponent(group.name)}`);
+            await groups.refresh();
+            location.hash = link(["groups"]);
+          }}
+          onClose={() => setAsked(null)}
+        >
+          <p>Its committed offsets are removed. Consumers that use the name again begin anew.</p>
+        </ConfirmByName>
+      )}
+    </>
+  );
+}
+
+type Target = "first" | "last" | "offset" | "time" | "back";
+
+/** Where a seek would take each partition. */
+async function plan(group: Group, target: Target, value: string, signal: AbortSignal): Promise<Map<number, number>> {
+  const found = new Map<number, number>();
+  for (const one of group.partitions) {
+    const clamp = (offset: number) => Math.min(Math.max(offset, one.first_offset), one.end_offset);
+    if (target === "first") found.set(one.number, one.first_offset);
+    else if (target === "last") found.set(one.number, one.end_offset);
+    else if (target === "offset") found.set(one.number, clamp(Number(value)));
+    else if (target === "back") found.set(one.number, clamp((one.committed ?? one.first_offset) - Number(value)));
+    else {
+      const query = { kind: "timestamp", value: new Date(value).getTime() * 1000, count: 1, payload_bytes: 0 };
+      const path = `${partitionPath(group.stream, group.topic, one.number)}/messages/browse`;
+      const at = await call<Browsed>("GET", path, { query, signal });
+      found.set(one.number, at.messages[0]?.offset ?? one.end_offset);
+    }
+  }
+  return found;
+}
+
+function Seek({ group, onClose }: { group: Group; onClose: () => void }): JSX.Element {
+  const [target, setTarget] = useState<Target>("first");
+  const [value, setValue] = useState("");
+  const [planned, setPlanned] = useState<Map<number, number> | null>(null);
+  const [error, setError] = useState<Error | null>(null);
+  const [isPlanning, setPlanning] = useState(false);
+  const needsValue = target === "offset" || target === "time" || target === "back";
+  const isValid = !needsValue || (target === "time" ? !Number.isNaN(new Date(value).getTime()) : /^\d+$/.test(value));
+  const preview = async () => {
+    setPlanning(true);
+    setError(null);
+    try {
+      setPlanned(await plan(group, target, value, new AbortController().signal));
+    } catch (refused) {
+      setError(refused as Error);
+    }
+    setPlanning(false);
+  };
+  const seek = async () => {
+    const path = `${topicPath(group.stream, group.topic)}/consumer-groups/${encodeURIComponent(group.name)}/offsets`;
+    await call("PUT", path, { body: { offsets: Object.fromEntries(planned ?? []) } });
+    await groups.refresh();
+  };
+  const changed = (next: () => void) => {
+    next();
+    setPlanned(null);
+  };
+  const rows = group.partitions.map((one) => {
+    const from = Math.max(one.committed ?? one.first_offset, one.first_offset);
+    return { number: one.number, from, to: planned?.get(one.number) ?? from };
+  });
+  const again = sum(rows, (row) => Math.max(0, row.from - row.to));
+  const skipped = sum(rows, (row) => Math.max(0, row.to - row.from));
+  return (
+    <Dialog
+      title={`Seek group ${group.name}`}
+      action={planned ? "Seek" : "Preview first"}
+      isReady={planned !== null}
+      isDangerous={skipped > 0}
+      onAct={seek}
+      onClose={onClose}
+    >
+      {group.members.length > 0 && (
+        <p class="notice warn">The group has {plural(group.members.length, "member")}: the server refuses a seek until they have stopped.</p>
+      )}
+      <Field label="Continue at">
+        <select value={target} onChange={(event) => changed(() => setTarget(event.currentTarget.value as Target))}>
+          <option value="first">the oldest message</option>
+          <option value="last">the end: skip everything</option>
+          <option value="time">a time …</option>
+          <option value="offset">an offset …</option>
+          <option value="back">some messages back …</option>
+        </select>
+      </Field>
+      {needsValue && (
+        <Field label={target === "time" ? "Local time" : target === "back" ? "Messages back" : "Offset"}>
+          {target === "time" ? (
+            <input type="datetime-local" step="1" value={value} onInput={(event) => changed(() => setValue(event.currentTarget.value))} />
+          ) : (
+            <input inputMode="numeric" value={value} onInput={(event) => changed(() => setValue(event.currentTarget.value))} />
+          )}
+        </Field>
+      )}
+      <button type="button" disabled={!isValid || isPlanning} onClick={() => void preview()}>
+        {isPlanning ? "Looking …" : "Preview"}
+      </button>
+      {error && <Failure error={error} />}
+      {planned && (
+        <>
+          <table class="preview">
+            <thead>
+              <tr>
+                <th class="number">Partition</th>
+                <th class="number">Now</th>
+                <th class="number">Then</th>
+                <th class="number">Difference</th>
+              </tr>
+            </thead>
+            <tbody>
+              {rows.map((row) => (
+                <tr key={row.number}>
+                  <td class="number">{row.number}</td>
+                  <td class="number">{count(row.from)}</td>
+                  <td class="number">{count(row.to)}</td>
+                  <td class={`number ${row.to > row.from ? "bad-text" : ""}`}>{row.to === row.from ? "–" : row.to > row.from ? `+${count(row.to - row.from)}` : `−${count(row.from - row.to)}`}</td>
+                </tr>
+              ))}
+            </tbody>
+          </table>
+          <p role="status">
+            {again > 0 && `${plural(again, "message")} will be read again. `}
+            {skipped > 0 && <strong class="bad-text">{plural(skipped, "message")} will be skipped.</strong>}
+            {again === 0 && skipped === 0 && "Nothing changes."}
+          </p>
+        </>
+      )}
+    </Dialog>
+  );
+}

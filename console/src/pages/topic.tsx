@@ -1,0 +1,202 @@
+// One topic: its options, partitions and groups, and what changes or destroys it.
+import type { JSX } from "preact";
+import { useState } from "preact/hooks";
+import { call, topicPath } from "../data/api";
+import { bytes, count, duration, plural, rate } from "../data/format";
+import { appendRate, fullName, groups, messagesCount, sizeBytes, topics } from "../data/log";
+import { useResource } from "../data/resource";
+import type { Rights } from "../data/rights";
+import { link, type Place } from "../data/router";
+import type { Topic } from "../data/types";
+import { Empty, Head, Text, Tile, Time, Waiting } from "../parts/basics";
+import { ConfirmByName, Dialog, Field } from "../parts/dialog";
+import { Table } from "../parts/table";
+import { GroupTable } from "./groups";
+
+type Asked = "options" | "partitions" | "purge" | "delete" | null;
+
+export function TopicPage({ place, rights }: { place: Place; rights: Rights }): JSX.Element {
+  const known = useResource(topics);
+  const behind = useResource(groups);
+  const [asked, setAsked] = useState<Asked>(null);
+  const [, stream, name] = place.parts;
+  if (known.value === null) return <Waiting of={known} />;
+  const topic = known.value.topics.find((one) => one.stream === stream && one.name === name);
+  if (!topic) return <Empty title="There is no such topic, or you may not see it." />;
+  const canManage = rights.topic("manage", topic);
+  const path = topicPath(topic.stream, topic.name);
+  const close = () => setAsked(null);
+  const destroy = (route: string, after: () => void) => async () => {
+    await call("DELETE", route);
+    await topics.refresh();
+    after();
+  };
+  const largest = Math.max(1, ...topic.partitions.map((one) => one.size_bytes));
+  return (
+    <>
+      <Head title={<Text>{fullName(topic)}</Text>} trail={[["Topics", link(["topics"])]]} of={known}>
+        {rights.topic("poll", topic) && (
+          <a class="button primary" href={link(["messages", topic.stream, topic.name])}>
+            Messages
+          </a>
+        )}
+        {canManage && (
+          <>
+            <button type="button" onClick={() => setAsked("options")}>
+              Options …
+            </button>
+            <button type="button" onClick={() => setAsked("partitions")}>
+              Add partitions …
+            </button>
+            <button type="button" class="danger-quiet" onClick={() => setAsked("purge")}>
+              Purge …
+            </button>
+            <button type="button" class="danger-quiet" onClick={() => setAsked("delete")}>
+              Delete …
+            </button>
+          </>
+        )}
+      </Head>
+      <dl class="tiles">
+        <Tile label="Messages" value={count(messagesCount(topic))} about={`appended ${rate(appendRate(topic))}`} />
+        <Tile label="Size" value={bytes(sizeBytes(topic))} about={plural(topic.partitions.length, "partition")} />
+        <Tile
+          label="Kept for"
+          value={topic.retention_us === null ? "ever" : duration(topic.retention_us)}
+          about={topic.retention_bytes === null ? "of any size" : `up to ${bytes(topic.retention_bytes)}`}
+        />
+        <Tile
+          label="Compaction"
+          value={topic.compaction_delay_us === null ? "off" : "on"}
+          about={topic.compaction_delay_us === null ? "all messages of a key stay" : `deletions stay for ${duration(topic.compaction_delay_us)}`}
+        />
+        <Tile
+          label="Deduplication"
+          value={topic.deduplication_count === null ? "off" : count(topic.deduplication_count)}
+          about={topic.deduplication_count === null ? "repeated ids are stored" : "ids remembered in a partition"}
+        />
+        <Tile label="Synced" value={topic.fsync} about={`limits: ${topic.limits}`} />
+        <Tile label="Created" value={duration(Math.max(1e6, known.value.time_us - topic.created_us))} about={<Time us={topic.created_us} />} />
+      </dl>
+      <h2>Partitions</h2>
+      <Table
+        label="Partitions"
+        rows={topic.partitions}
+        rowKey={(one) => String(one.number)}
+        columns={[
+          {
+            name: "Partition",
+            sort: (one) => one.number,
+            show: (one) =>
+              rights.topic("poll", topic) ? (
+                <a href={link(["messages", topic.stream, topic.name], { partition: one.number })}>{one.number}</a>
+              ) : (
+                one.number
+              ),
+          },
+          { name: "Messages", isNumber: true, sort: (one) => one.end_offset - one.first_offset - one.compacted_count, show: (one) => count(one.end_offset - one.first_offset - one.compacted_count) },
+          { name: "First offset", isNumber: true, isMinor: true, sort: (one) => one.first_offset, show: (one) => count(one.first_offset) },
+          { name: "Next offset", about: "Of the next message", isNumber: true, sort: (one) => one.end_offset, show: (one) => count(one.end_offset) },
+          { name: "Compacted", isNumber: true, isMinor: true, show: (one) => count(one.compacted_count) },
+          {
+            name: "Size",
+            isNumber: true,
+            sort: (one) => one.size_bytes,
+            show: (one) => (
+              <span class="bar">
+                <meter min={0} max={largest} value={one.size_bytes} aria-label={`Share of the largest partition`} />
+                {bytes(one.size_bytes)}
+              </span>
+            ),
+          },
+        ]}
+      />
+      <h2>Consumer groups</h2>
+      <GroupTable rows={(behind.value?.groups ?? []).filter((one) => one.stream === topic.stream && one.topic === topic.name)} hasTopic={false} />
+      {asked === "options" && <Options topic={topic} onClose={close} />}
+      {asked === "partitions" && <AddPartitions topic={topic} onClose={close} />}
+      {asked === "purge" && (
+        <ConfirmByName
+          title="Purge the topic"
+          name={fullName(topic)}
+          action="Purge"
+          onAct={destroy(`${path}/purge`, () => {})}
+          onClose={close}
+        >
+          <p>
+            All {plural(messagesCount(topic), "message")} ({bytes(sizeBytes(topic))}) and all committed offsets are removed. This cannot be undone.
+          </p>
+        </ConfirmByName>
+      )}
+      {asked === "delete" && (
+        <ConfirmByName
+          title="Delete the topic"
+          name={fullName(topic)}
+          action="Delete"
+          onAct={destroy(path, () => {
+            location.hash = link(["topics"]);
+          })}
+          onClose={close}
+        >
+          <p>
+            The topic, its {plural(messagesCount(topic), "message")} and its groups are removed. This cannot be undone.
+          </p>
+        </ConfirmByName>
+      )}
+    </>
+  );
+}
+
+function AddPartitions({ topic, onClose }: { topic: Topic; onClose: () => void }): JSX.Element {
+  const [added, setAdded] = useState("1");
+  const add = async () => {
+    await call("POST", `${topicPath(topic.stream, topic.name)}/partitions`, { body: { partitions_count: Number(added) } });
+    await topics.refresh();
+  };
+  return (
+    <Dialog title="Add partitions" action="Add" isReady={Number(added) >= 1} onAct={add} onClose={onClose}>
+      <Field label="Number of partitions to add" about="Messages of a key go to another partition from then on, unless the number of partitions does not matter to its readers.">
+        <input type="number" min="1" max="999" value={added} onInput={(event) => setAdded(event.currentTarget.value)} />
+      </Field>
+    </Dialog>
+  );
+}
+
+function Options({ topic, onClose }: { topic: Topic; onClose: () => void }): JSX.Element {
+  const inUnits = (value: number | null, unit: number) => (value === null ? "" : String(value / unit));
+  const [hours, setHours] = useState(inUnits(topic.retention_us, 3.6e9));
+  const [mebibytes, setMebibytes] = useState(inUnits(topic.retention_bytes, 1 << 20));
+  const [compaction, setCompaction] = useState(inUnits(topic.compaction_delay_us, 3.6e9));
+  const [remembered, setRemembered] = useState(inUnits(topic.deduplication_count, 1));
+  const from = (text: string, unit: number) => (text === "" ? null : Math.round(Number(text) * unit));
+  const change = async () => {
+    const wanted = {
+      retention_us: from(hours, 3.6e9),
+      retention_bytes: from(mebibytes, 1 << 20),
+      compaction_delay_us: from(compaction, 3.6e9),
+      deduplication_count: from(remembered, 1),
+    };
+    const changes = Object.fromEntries(Object.entries(wanted).filter(([name, value]) => value !== topic[name as keyof typeof wanted]));
+    if (Object.keys(changes).length === 0) return;
+    await call("PUT", `/open${topicPath(topic.stream, topic.name)}`, { body: { changes } });
+    await topics.refresh();
+  };
+  const number = { type: "number", min: "0", step: "any" } as const;
+  return (
+    <Dialog title="Options of the topic" action="Change" onAct={change} onClose={onClose}>
+      <p class="notice">A shorter or smaller limit removes the oldest messages soon after. An empty field sets no limit.</p>
+      <Field label="Keep messages for (hours)">
+        <input {...number} value={hours} onInput={(event) => setHours(event.currentTarget.value)} />
+      </Field>
+      <Field label="Keep at most (MiB)">
+        <input {...number} value={mebibytes} onInput={(event) => setMebibytes(event.currentTarget.value)} />
+      </Field>
+      <Field label="Compaction: keep deletions for (hours)" about="Empty: no compaction. Otherwise only the last message of each key stays.">
+        <input {...number} value={compaction} onInput={(event) => setCompaction(event.currentTarget.value)} />
+      </Field>
+      <Field label="Deduplication: ids to remember" about="Empty: repeated ids are stored.">
+        <input type="number" min="1" step="1" value={remembered} onInput={(event) => setRemembered(event.currentTarget.value)} />
+      </Field>
+    </Dialog>
+  );
+}

@@ -1,0 +1,54 @@
+"""CachedValue: caches a costly value for a time proportional to its computation."""
+
+from __future__ import annotations
+
+import threading
+import time
+from collections.abc import Callable
+from typing import Final, Generic, TypeVar
+
+__all__ = ["CachedValue"]
+
+_T = TypeVar("_T")
+
+_CHEAP_S: Final = 0.005
+"""A value computed faster than this is computed per request, and so exact. Seconds."""
+
+_KEPT_FACTOR: Final = 10
+"""Other values are cached for this multiple of their computation time: at most a tenth of a core computes them."""
+
+_MOST_KEPT_S: Final = 30.0
+"""Maximum time a value is cached, seconds."""
+
+
+class CachedValue(Generic[_T]):
+    """A value that one thread computes while others wait; thread-safe.
+
+    Args:
+        monotonic: A monotonic clock, seconds.
+        kept_s: The least time that a value is cached, however cheap it is to compute, seconds.
+    """
+
+    def __init__(self, monotonic: Callable[[], float] = time.monotonic, kept_s: float = 0.0) -> None:
+        self._monotonic = monotonic
+        self._kept_s = kept_s
+        self._making = threading.Lock()
+        self._kept: _T | None = None
+        self._until_s = 0.0
+
+    def get(self, make: Callable[[], _T]) -> _T:
+        """Return the cached value, or compute a new one.
+
+        Args:
+            make: Computes the current value; never None.
+        """
+        with self._making:
+            began_s = self._monotonic()
+            if self._kept is not None and began_s < self._until_s:
+                return self._kept
+            made = make()
+            ended_s = self._monotonic()
+            took_s = ended_s - began_s
+            self._kept = made if took_s > _CHEAP_S or self._kept_s else None
+            self._until_s = ended_s + max(min(took_s * _KEPT_FACTOR, _MOST_KEPT_S), self._kept_s)
+            return made

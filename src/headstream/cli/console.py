@@ -1,0 +1,63 @@
+"""`headstream console`: the console of any log in the browser, served by this process until Ctrl-C."""
+
+from __future__ import annotations
+
+import asyncio
+import signal
+import webbrowser
+from typing import TYPE_CHECKING
+from urllib.parse import urlsplit
+
+import click
+
+from headstream.cli.contexts import Context
+from headstream.cli.output import print_text
+from headstream.cli.parameters import open_log, url_option
+
+if TYPE_CHECKING:
+    from headstream.server.http.console.local import LocalConsole
+
+__all__ = ["console"]
+
+
+@click.command()
+@url_option
+@click.option("--port", type=click.IntRange(0, 65_535), default=0, help="The port on 127.0.0.1.  [default: any free one]")
+@click.option("--browser/--no-browser", default=True, show_default=True, help="Open the browser.")
+def console(url: str, port: int, browser: bool) -> None:
+    """Show a log in the browser: topics, messages, groups; of a server also users and clients.
+
+    The log is a directory, a server or a Kafka cluster. The console is served by this command, to this machine alone, until
+    Ctrl-C. The printed address contains a token that is valid once. A server has a console of its own at /console.
+
+    \b
+    Examples:
+      headstream console --url file:///var/lib/shop
+      headstream console --url headstream://ann@shop.example:8090 --port 3001 --no-browser
+    """
+    from headstream.client.remote.address import SCHEMES
+    from headstream.server.http.console.commands import ClientCommands
+    from headstream.server.http.console.local import LocalConsole
+
+    bare = urlsplit(Context.of_url(url).url)._replace(query="", fragment="")
+    shown = bare.geturl()
+    with open_log(url) as log:
+        if bare.scheme in SCHEMES:
+            caller = log.server.caller
+            served = LocalConsole(caller.call, shown, caller.address.username or log.server.me().user_id or 0)
+        else:
+            served = LocalConsole(ClientCommands(log.transport).answer, shown)
+        asyncio.run(_serve(served, port, browser))
+
+
+async def _serve(served: LocalConsole, port: int, opens_browser: bool) -> None:
+    ended = asyncio.Event()
+    loop = asyncio.get_running_loop()
+    for number in (signal.SIGINT, signal.SIGTERM):
+        loop.add_signal_handler(number, ended.set)
+    address = await served.start(port)
+    print_text(f"console {address}", flush=True)
+    if opens_browser:
+        await asyncio.to_thread(webbrowser.open, address)
+    await ended.wait()
+    await served.stop()

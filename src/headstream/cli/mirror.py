@@ -1,0 +1,188 @@
+"""`headstream mirror`: copies topics from any log to any other."""
+
+from __future__ import annotations
+
+import signal
+import sys
+from collections.abc import Callable, Iterator
+from contextlib import ExitStack, contextmanager
+from dataclasses import asdict, replace
+from pathlib import Path
+from types import FrameType
+from typing import TYPE_CHECKING, Any, Final
+
+import click
+
+from headstream.cli.output import print_object, print_text
+from headstream.cli.parameters import Checked, LocalPath, output_option
+from headstream.errors import InvalidInputError
+from headstream.model.quantities import parse_size_bytes
+
+if TYPE_CHECKING:
+    from headstream.mirror import Mirror, MirrorPlan, MirrorStats
+
+__all__ = ["mirror"]
+
+_SIGNALS: Final = (signal.SIGINT, signal.SIGTERM)
+
+
+def _parse_rate(text: str) -> int:
+    size_bytes = parse_size_bytes(text)
+    if not size_bytes:
+        raise InvalidInputError("a rate is more than 0 bytes a second")
+    return size_bytes
+
+
+@click.command()
+@click.argument("source", metavar="SRC")
+@click.argument("target", metavar="DST")
+@click.option(
+    "--topics", multiple=True, metavar="TOPIC", help="A topic, or a pattern as 'shop/*'; repeatable. All topics by default."
+)
+@click.option("--once", is_flag=True, help="End when the messages that exist at the start are copied.")
+@click.option("--dry-run", is_flag=True, help="Show the plan, and copy nothing.")
+@click.option("--rate", type=Checked("size", _parse_rate), help="Maximum bytes per second, as 10MB.")
+@click.option(
+    "--states",
+    type=click.Choice(["keep", "available"]),
+    default="keep",
+    show_default=True,
+    help="keep: copy messages in any state, with it; available: leave out those in other states.",
+)
+@click.option("--metrics", type=LocalPath(directory=False), metavar="FILE", help="Write OpenMetrics to FILE every few seconds.")
+@click.option("--source-name", metavar="NAME", help="Name of SRC in the header hs.mirror, instead of its identity.")
+@click.option("--target-name", metavar="NAME", help="Name of DST, instead of its identity.")
+@output_option
+def mirror(
+    source: str,
+    target: str,
+    topics: tuple[str, ...],
+    once: bool,
+    dry_run: bool,
+    rate: int | None,
+    states: Any,
+    metrics: Path | None,
+    source_name: str | None,
+    target_name: str | None,
+    output: str,
+) -> None:
+    """Copy topics from the log SRC to the log DST: URLs of any kind, or names of contexts.
+
+    Keys, headers, ids, times and states are kept; missing topics are created. After any interruption the same command
+    continues, and copies no message twice. It runs until Ctrl-C or SIGTERM, which end it after a checkpoint; a second one
+    ends it at once, which is safe. Do not run two mirrors of the same logs and topics at a time.
+
+    Messages that come from DST, by whatever way, are passed over, so that mirrors in both directions do not go in a circle.
+
+    \b
+    Examples:
+      headstream mirror file:///var/lib/shop headstream://user:password@backup --once
+      headstream mirror production backup --topics 'shop/*' --rate 10MB
+      headstream mirror production backup --dry-run
+    """
+    from headstream.connect import connect_plain
+    from headstream.mirror import Mirror, MirrorOptions
+
+    options = MirrorOptions(
+        topics=topics or ("*",),
+        once=once,
+        bytes_per_s=rate,
+        states=states,
+        source_name=source_name,
+        target_name=target_name,
+    )
+    with ExitStack() as stack:
+        one, other = (stack.enter_context(connect_plain(_resolve(name))) for name in (source, target))
+        plan = Mirror(one, other, options).plan()
+        if dry_run:
+            _print_plan(plan, output)
+            return
+        for line in _plan_lines(plan):
+            click.echo(line, err=True)
+        total = sum(topic.messages_count for topic in plan.topics) if once else None
+        options = replace(options, on_progress=_progress(stack, total, metrics))
+        run = Mirror(one, other, options)
+        with _stopped_by_signals(run):
+            stats = run.run()
+    print_object(_summary(stats), output)
+
+
+def _resolve(name: str) -> str:
+    """Return the URL of a URL or of a context's name, with its password."""
+    from headstream.cli.contexts import Contexts, contexts_path
+    from headstream.cli.secrets import add_password
+
+    return add_password(name if "://" in name else Contexts(contexts_path()).get(name).to_url())
+
+
+def _summary(stats: MirrorStats) -> dict[str, Any]:
+    members = asdict(stats)
+    return {**members, "lag": sum(stats.lag.values()), "behind_s": round(stats.behind_s, 3)}
+
+
+def _plan_lines(plan: MirrorPlan) -> Iterator[str]:
+    for topic in plan.topics:
+        action = "create" if topic.is_created else "continue"
+        yield f"{action} {topic.topic}: {topic.messages_count} messages in {topic.partitions} partitions"
+        yield from (f"  {difference}" for difference in topic.differences)
+    yield f"In every topic: {'; '.join(plan.differences)}."
+
+
+def _print_plan(plan: MirrorPlan, output: str) -> None:
+    if output == "table":
+        for line in _plan_lines(plan):
+            print_text(line)
+        return
+    topics = [{**asdict(topic), "differences": list(topic.differences)} for topic in plan.topics]
+    print_object({"topics": topics, "differences": list(plan.differences)}, output)
+
+
+def _progress(stack: ExitStack, total: int | None, metrics: Path | None) -> Callable[[MirrorStats], None]:
+    """Return what shows a mirror's progress on a terminal, and writes its metrics."""
+    show: Callable[[MirrorStats], None] = _show_on_terminal(stack, total) if sys.stderr.isatty() else lambda _: None
+
+    def report(stats: MirrorStats) -> None:
+        show(stats)
+        if metrics is not None:
+            from headstream.mirror.metrics import write_metrics
+
+            write_metrics(metrics, stats)
+
+    return report
+
+
+def _show_on_terminal(stack: ExitStack, total: int | None) -> Callable[[MirrorStats], None]:
+    from rich.console import Console
+    from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeRemainingColumn
+
+    columns = TextColumn("{task.description}"), BarColumn(), MofNCompleteColumn(), TimeRemainingColumn()
+    progress = stack.enter_context(Progress(*columns, console=Console(stderr=True, highlight=False), transient=True))
+    task = progress.add_task("mirroring", total=total)
+
+    def show(stats: MirrorStats) -> None:
+        done = stats.copied + stats.found + stats.looped
+        lag = sum(stats.lag.values())
+        progress.update(task, completed=done, total=total if total is not None else done + lag)
+
+    return show
+
+
+@contextmanager
+def _stopped_by_signals(run: Mirror) -> Iterator[None]:
+    """Let the first Ctrl-C or SIGTERM stop a mirror after a checkpoint, and the second one end the program at once."""
+    before = {number: signal.getsignal(number) for number in _SIGNALS}
+    came: list[int] = []
+
+    def handle(number: int, frame: FrameType | None) -> None:
+        came.append(number)
+        if len(came) > 1:
+            raise KeyboardInterrupt
+        run.stop()
+
+    for number in _SIGNALS:
+        signal.signal(number, handle)
+    try:
+        yield
+    finally:
+        for number, handler in before.items():
+            signal.signal(number, handler)

@@ -1,0 +1,213 @@
+"""AsyncConsumer and AsyncTopicsConsumer: Consumer and TopicsConsumer for asyncio.
+
+Both share all code except methods that take a topic name. Calls run in the consumer's own thread; a buffered message
+is taken without it.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import inspect
+from collections.abc import AsyncIterator, Callable
+from contextvars import ContextVar
+from types import TracebackType
+from typing import Final, Generic, Self, TypeVar
+
+from headstream.client.arguments import ConsumerOptions, StartInput
+from headstream.client.checks import Milliseconds, milliseconds
+from headstream.client.consumer import Consumer
+from headstream.client.filtering import FilterCounts
+from headstream.client.listening import PartitionsCallback
+from headstream.client.topics_consumer import TopicsConsumer
+from headstream.client.worker import Worker, slices_ms
+from headstream.errors import InvalidInputError
+from headstream.model.message import Message, ReceivedMessage
+
+__all__ = ["AsyncConsumer", "AsyncTopicsConsumer", "LoopCallbacks"]
+
+_Reader = TypeVar("_Reader", bound=Consumer | TopicsConsumer)
+
+_calling: Final[ContextVar[LoopCallbacks | None]] = ContextVar("_calling", default=None)
+"""The LoopCallbacks whose callback the current task is running: a call to their consumer would deadlock."""
+
+
+class LoopCallbacks:
+    """Runs the callbacks of a consumer in the event loop, while the consumer's thread waits for them.
+
+    Args:
+        options: The user's arguments of AsyncClient.consumer().
+
+    Attributes:
+        options: The arguments for Client.consumer().
+        is_used: Whether there is a callback.
+    """
+
+    def __init__(self, options: ConsumerOptions) -> None:
+        self._loop: asyncio.AbstractEventLoop | None = None
+        self.options: ConsumerOptions = {**options}
+        assigned, revoked = options.get("on_assigned"), options.get("on_revoked")
+        if assigned is not None:
+            self.options["on_assigned"] = self._wrap(assigned)
+        if revoked is not None:
+            self.options["on_revoked"] = self._wrap(revoked)
+        self.is_used = assigned is not None or revoked is not None
+
+    def use_loop(self) -> None:
+        """Run callbacks in the running event loop from now on.
+
+        Raises:
+            InvalidInputError: the caller is one of the callbacks.
+        """
+        if _calling.get() is self:
+            raise InvalidInputError(
+                "a callback used the consumer that called it",
+                advice="Note the partitions in the callback, and use the consumer when it has returned",
+            )
+        self._loop = asyncio.get_running_loop()
+
+    def _wrap(self, callback: PartitionsCallback) -> PartitionsCallback:
+        async def call(topic: str, partitions: frozenset[int]) -> None:
+            _calling.set(self)  # inherited by the tasks that the callback creates
+            result = callback(topic, partitions)
+            if inspect.isawaitable(result):
+                await result
+
+        def call_in_loop(topic: str, partitions: frozenset[int]) -> None:
+            loop = self._loop
+            if loop is not None and loop.is_running():  # otherwise the program is shutting down
+                asyncio.run_coroutine_threadsafe(call(topic, partitions), loop).result()
+
+        return call_in_loop
+
+
+class _AsyncReading(Generic[_Reader]):
+    """The shared part of AsyncConsumer and AsyncTopicsConsumer.
+
+    Args:
+        make: Creates the wrapped consumer, at the first use.
+        timeout_ms: Iteration ends after this time without a message; None waits without limit.
+        interrupt: See Worker.
+        callbacks: The consumer's callbacks.
+    """
+
+    def __init__(
+        self,
+        make: Callable[[], _Reader],
+        timeout_ms: float | None,
+        interrupt: Callable[[int], None],
+        callbacks: LoopCallbacks,
+    ) -> None:
+        self._make = make
+        self._timeout_ms = timeout_ms
+        self._callbacks = callbacks
+        self._consumer: _Reader | None = None
+        self._worker = Worker("async consumer", interrupt)
+
+    async def _opened(self) -> _Reader:
+        if self._callbacks.is_used:
+            self._callbacks.use_loop()
+        if self._consumer is None:
+            self._consumer = await self._worker.run(self._make)
+        return self._consumer
+
+    async def _fetch(self, consumer: _Reader, timeout_ms: float | None) -> bool:
+        """Fetch messages in slices of time, between which a cancellation takes effect."""
+        loop = asyncio.get_running_loop()
+        until = None if timeout_ms is None else loop.time() + timeout_ms / 1000
+        for slice_ms in slices_ms():
+            rest_ms = slice_ms if until is None else min(slice_ms, (until - loop.time()) * 1000)
+            if consumer.is_ready or await self._worker.run(consumer.fetch, max(0, rest_ms)):
+                return True
+            if rest_ms <= 0:
+                break
+        return False
+
+    def __aiter__(self) -> AsyncIterator[ReceivedMessage]:
+        return self
+
+    async def __anext__(self) -> ReceivedMessage:
+        """Commit the previous message and return the next one."""
+        consumer = await self._opened()
+        while True:
+            if consumer.is_ready:  # a rebalance can have revoked what was buffered
+                in_thread = consumer.may_wait or self._callbacks.is_used
+                message = await self._worker.run(consumer.take) if in_thread else consumer.take()
+                if message is not None:
+                    return message
+            else:
+                await self._worker.run(consumer.finish)
+            if not await self._fetch(consumer, self._timeout_ms):
+                raise StopAsyncIteration
+
+    async def poll(self, count: int = 100, *, timeout_ms: Milliseconds = 0) -> list[ReceivedMessage]:
+        """Return up to `count` messages; see Consumer.poll()."""
+        consumer = await self._opened()
+        await self._fetch(consumer, milliseconds("timeout_ms", timeout_ms))
+        return await self._worker.run(consumer.poll, count)
+
+    async def commit(self, message: Message | None = None) -> None:
+        """Commit everything delivered so far, or up to one message; see Consumer.commit()."""
+        await self._worker.run((await self._opened()).commit, message)
+
+    async def close(self, *, commit: bool = True) -> None:
+        """Close the consumer; see Consumer.close()."""
+        if self._callbacks.is_used:
+            self._callbacks.use_loop()
+        if self._consumer is not None and not self._worker.is_closed:
+            await self._worker.run(self._consumer.close, commit=commit)
+        self._worker.close()
+
+    async def __aenter__(self) -> Self:
+        await self._opened()
+        return self
+
+    async def __aexit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, traceback: TracebackType | None
+    ) -> None:
+        await self.close(commit=error is None)
+
+
+class AsyncConsumer(_AsyncReading[Consumer]):
+    """Reads one topic. Created by AsyncClient.consumer(); use it in an `async with` statement."""
+
+    @property
+    def positions(self) -> dict[int, int]:
+        """Partition -> offset of the next message to fetch; empty before the consumer is entered or first used."""
+        return {} if self._consumer is None else self._consumer.positions
+
+    @property
+    def filter_counts(self) -> FilterCounts:
+        """The number of messages that the filter has examined, and of those that it could not be applied to."""
+        return FilterCounts(0, 0) if self._consumer is None else self._consumer.filter_counts
+
+    async def seek(self, partition: int, offset: StartInput) -> None:
+        """Continue at another position in a partition; see Consumer.seek()."""
+        await self._worker.run((await self._opened()).seek, partition, offset)
+
+
+class AsyncTopicsConsumer(_AsyncReading[TopicsConsumer]):
+    """Reads several topics and patterns. Created by AsyncClient.consumer(); use it in an `async with` statement."""
+
+    @property
+    def topics(self) -> list[str]:
+        """The topics being read; empty before the consumer is entered or first used."""
+        return [] if self._consumer is None else self._consumer.topics
+
+    @property
+    def positions(self) -> dict[str, dict[int, int]]:
+        """Topic -> partition -> offset of the next message to fetch; empty before the consumer is entered or first used."""
+        return {} if self._consumer is None else self._consumer.positions
+
+    async def seek(self, topic: str, partition: int, offset: StartInput) -> None:
+        """Continue at another position in a partition of a topic; see Consumer.seek().
+
+        Args:
+            topic: `stream/topic`.
+            partition: One of the topic's that the consumer reads.
+            offset: See Consumer.seek().
+
+        Raises:
+            TopicNotFoundError: the topic is not read.
+        """
+        consumer = await self._opened()
+        await self._worker.run(lambda: consumer.consumer(topic).seek(partition, offset))

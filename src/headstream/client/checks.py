@@ -1,0 +1,186 @@
+"""Checks: reject arguments of the wrong type with the accepted types, before they are used."""
+
+from __future__ import annotations
+
+import difflib
+import reprlib
+from collections.abc import Iterable, Mapping
+from datetime import timedelta
+from typing import Any, TypeAlias, TypeVar
+
+from headstream.client.arguments import ConsumerOptions, TopicOptionsInput
+from headstream.errors import InvalidInputError, InvalidOptionError
+
+__all__ = [
+    "Milliseconds",
+    "check_consumer_options",
+    "check_function",
+    "check_many",
+    "check_names",
+    "check_text",
+    "check_topic_options",
+    "check_whole",
+    "milliseconds",
+    "seconds",
+]
+
+Milliseconds: TypeAlias = float | timedelta
+"""A duration: a number of milliseconds, or a timedelta."""
+
+_T = TypeVar("_T")
+
+
+def milliseconds(name: str, value: object) -> float:
+    """Return a duration in milliseconds.
+
+    Args:
+        name: The argument's name in errors.
+        value: A number of milliseconds, or a timedelta.
+
+    Raises:
+        InvalidInputError: the value is neither.
+    """
+    return _count_units(name, value, timedelta(milliseconds=1), "milliseconds")
+
+
+def seconds(name: str, value: object) -> float:
+    """Return a duration in seconds.
+
+    Args:
+        name: The argument's name in errors.
+        value: A number of seconds, or a timedelta.
+
+    Raises:
+        InvalidInputError: the value is neither.
+    """
+    return _count_units(name, value, timedelta(seconds=1), "seconds")
+
+
+def _count_units(name: str, value: object, unit: timedelta, unit_name: str) -> float:
+    if isinstance(value, timedelta):
+        return value / unit
+    if isinstance(value, bool) or not isinstance(value, (int, float)):
+        raise InvalidInputError(f"{name} is {value!r}", advice=f"Give a number of {unit_name}, or a timedelta")
+    return value
+
+
+def check_whole(name: str, value: object) -> int:
+    """Check that a value is a whole number, and return it.
+
+    Args:
+        name: The argument's name in errors.
+        value: The argument.
+
+    Raises:
+        InvalidInputError: the value is of another type.
+    """
+    if isinstance(value, bool) or not isinstance(value, int):
+        raise InvalidInputError(f"{name} is {value!r}", advice="Give a whole number")
+    return value
+
+
+def check_text(name: str, value: object) -> str:
+    """Check that a value is text, and return it.
+
+    Args:
+        name: The argument's name in errors.
+        value: The argument.
+
+    Raises:
+        InvalidInputError: the value is of another type.
+    """
+    if not isinstance(value, str):
+        raise InvalidInputError(f"{name} is {value!r}", advice='Give a text, as in "billing"')
+    return value
+
+
+def check_function(name: str, value: object) -> None:
+    """Check that a value can be called.
+
+    Args:
+        name: The argument's name in errors.
+        value: The argument.
+
+    Raises:
+        InvalidInputError: it cannot.
+    """
+    if not callable(value):
+        raise InvalidInputError(f"{name} is {value!r}", advice="Give a function")
+
+
+def check_many(name: str, values: Iterable[_T]) -> Iterable[_T]:
+    """Check that a value is a list, or another iterable of values, and return it.
+
+    Args:
+        name: The argument's name in errors.
+        values: The argument.
+
+    Raises:
+        InvalidInputError: the value cannot be iterated, or is one payload or text.
+    """
+    if isinstance(values, (bytes, bytearray, memoryview, str)) or not isinstance(values, Iterable):
+        raise InvalidInputError(f"{name} is {reprlib.repr(values)}", advice="Give a list, even of one")
+    return values
+
+
+def check_consumer_options(options: ConsumerOptions) -> ConsumerOptions:
+    """Return the options of a consumer, durations in milliseconds and partitions as a list.
+
+    Raises:
+        InvalidOptionError: an option has an unknown name.
+        InvalidInputError: a value is of the wrong type.
+    """
+    _check_names(options, ConsumerOptions.__annotations__, "a consumer")
+    found: ConsumerOptions = {**options}
+    for group in (options.get("group"), options.get("name")):
+        if group is not None:
+            check_text("the group or name of a consumer", group)
+    if (partitions := options.get("partitions")) is not None:
+        found["partitions"] = [check_whole("a partition", number) for number in check_many("partitions", partitions)]
+    for name in ("on_assigned", "on_revoked"):
+        if options.get(name) is not None:
+            check_function(name, options[name])
+    if (timeout_ms := options.get("timeout_ms")) is not None:
+        found["timeout_ms"] = milliseconds("timeout_ms", timeout_ms)
+    if "session_timeout_ms" in options:
+        found["session_timeout_ms"] = milliseconds("session_timeout_ms", options["session_timeout_ms"])
+    return found
+
+
+def check_topic_options(options: TopicOptionsInput) -> dict[str, int | None]:
+    """Return the options of a topic as whole numbers, durations in microseconds.
+
+    Raises:
+        InvalidOptionError: an option has an unknown name.
+        InvalidInputError: a value is of the wrong type.
+    """
+    _check_names(options, TopicOptionsInput.__annotations__, "a topic")
+    found: dict[str, int | None] = {}
+    for name, value in options.items():
+        if name.endswith("_us") and isinstance(value, timedelta):
+            value = value // timedelta(microseconds=1)
+        found[name] = None if value is None else check_whole(name, value)
+    return found
+
+
+def _check_names(options: Mapping[str, Any], known: Iterable[str], noun: str) -> None:
+    names = list(known)
+    for name in options:
+        if name not in names:
+            close = difflib.get_close_matches(name, names, n=1)
+            advice = f"Did you mean {close[0]}?" if close else f"There are {', '.join(names)}"
+            raise InvalidOptionError(f"{noun} has no option {name!r}", advice=advice)
+
+
+def check_names(names: object) -> list[str]:
+    """Check that a value is a list of topics, and return it.
+
+    Args:
+        names: Topics as text.
+
+    Raises:
+        InvalidInputError: it is not.
+    """
+    if not isinstance(names, Iterable):
+        raise InvalidInputError(f"{names!r} is neither a topic nor a list of topics", advice="Write stream/topic, or a list")
+    return [check_text("a topic", name) for name in names]

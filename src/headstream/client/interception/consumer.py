@@ -1,0 +1,95 @@
+"""InterceptedConsumer: a consumer whose messages pass a client's interceptors and are decoded.
+
+A message is transformed when it is delivered. If that raises an error, the message stays the first one of the buffer: it is
+not in progress, so nothing commits it, and the next call raises the error again until seek() passes over it.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from typing import Any, TypeAlias
+
+from headstream.client.consumer import Consumer
+from headstream.client.fetching import Fetching
+from headstream.client.transport import Transport
+from headstream.interceptors.chain import Chain
+from headstream.model.message import ReceivedMessage
+from headstream.model.topology import Topic
+
+__all__ = ["InterceptedConsumer", "Transform"]
+
+Transform: TypeAlias = Callable[[ReceivedMessage], ReceivedMessage | None]
+"""A message as stored -> the message to deliver, or None if it went to a dead-letter topic."""
+
+
+class InterceptedConsumer(Consumer):
+    """A consumer that runs interceptors and decodes values.
+
+    Args:
+        transport: The client's transport.
+        topic: The topic's current metadata.
+        chain: The client's interceptors, or None.
+        transform: Called with each message when it is delivered.
+        options: As for Consumer.
+    """
+
+    def __init__(self, transport: Transport, topic: Topic, chain: Chain | None, transform: Transform, **options: Any) -> None:
+        self._chain = chain
+        self._transform = transform
+        if chain is not None:
+            chain.remember_loop()
+        super().__init__(transport, topic, **options)
+
+    @property
+    def may_wait(self) -> bool:
+        """Whether take() can block although a message is buffered; see Consumer.may_wait."""
+        return super().may_wait or (self._chain is not None and self._chain.is_async)
+
+    def __next__(self) -> ReceivedMessage:
+        """Commit the previous message and return the next one, waiting up to timeout_ms."""
+        while True:
+            message = self.take()
+            if message is not None:
+                return message
+            if not self.fetch(self._timeout_ms):
+                raise StopIteration
+
+    def _make_fetching(self, positions: Mapping[int, int]) -> Fetching:
+        return _TransformingFetching(positions, self._transform)
+
+    def _on_committed(self, offsets: Mapping[int, int]) -> None:
+        if self._chain is not None:
+            self._chain.commit(str(self._name), dict(offsets))
+
+
+class _TransformingFetching(Fetching):
+    """Fetching that transforms each message when it is delivered."""
+
+    def __init__(self, positions: Mapping[int, int], transform: Transform) -> None:
+        super().__init__(positions)
+        self._transform = transform
+
+    def deliver(self) -> ReceivedMessage | None:
+        """Return the next message, transformed, or None; those set aside are done."""
+        while self._buffer:
+            changed = self._transform(self._buffer[0][0])
+            super().deliver()
+            if changed is not None:
+                return changed
+            self.finish()
+        return None
+
+    def hand_out(self, count: int) -> list[ReceivedMessage]:
+        """Return up to `count` messages, transformed; an error is raised when those before it have been returned."""
+        messages: list[ReceivedMessage] = []
+        while self._buffer and len(messages) < count:
+            try:
+                changed = self._transform(self._buffer[0][0])
+            except Exception:
+                if messages:
+                    break
+                raise
+            super().hand_out(1)
+            if changed is not None:
+                messages.append(changed)
+        return messages

@@ -1,0 +1,111 @@
+"""Interception: what a client's interceptors change: the producers and consumers it makes, and the messages it polls."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from typing import Any
+
+from headstream.client.forwarding import ForwardingProducer
+from headstream.client.interception.consumer import InterceptedConsumer, Transform
+from headstream.client.interception.dead_letters import DeadLetters
+from headstream.client.interception.producer import InterceptedProducer
+from headstream.client.producer import Producer
+from headstream.client.sending import SendingOptions
+from headstream.client.transport import Transport
+from headstream.errors import HeadstreamError
+from headstream.interceptors.chain import Chain, SetAsideError
+from headstream.model.identifiers import TopicName
+from headstream.model.message import ReceivedMessage
+from headstream.model.polling import OffsetOwner
+from headstream.model.topology import Limits, Topic
+
+__all__ = ["Interception", "make_consumer"]
+
+
+class Interception:
+    """The interceptors of one client.
+
+    Args:
+        transport: The client's transport.
+        chain: The interceptors.
+    """
+
+    def __init__(self, transport: Transport, chain: Chain) -> None:
+        self.chain = chain
+        self._transport = transport
+        self.dead_letters = DeadLetters(lambda topic: _make_dead_letter_producer(transport, topic))
+
+    def make_producer(self, topic: Topic, options: SendingOptions) -> Producer:
+        """Return a producer with the client's interceptors."""
+        return InterceptedProducer(self._transport, topic, options, self.chain, self.dead_letters)
+
+    def receive(self, message: ReceivedMessage) -> ReceivedMessage | None:
+        """Return a message to deliver, or None when it is stored in a dead-letter topic.
+
+        Raises:
+            InterceptorError: an interceptor raised an error.
+            HeadstreamError: a dead letter could not be stored.
+        """
+        try:
+            changed = self.chain.receive(message)
+        except SetAsideError as aside:
+            self.dead_letters.store(aside)
+            return None
+        if not isinstance(changed, ReceivedMessage):
+            raise TypeError("on_receive returned a Message instead of a ReceivedMessage")
+        return changed
+
+    def receive_polled(
+        self, topic: TopicName, messages: Iterable[ReceivedMessage], committer: OffsetOwner | None
+    ) -> list[ReceivedMessage]:
+        """Return polled messages without those set aside; an error is raised for the first message only.
+
+        Args:
+            topic: Their topic.
+            messages: The messages as stored.
+            committer: Commits the messages that are returned or set aside; None does not.
+
+        Raises:
+            InterceptorError: an interceptor raised an error for the first message.
+        """
+        received: list[ReceivedMessage] = []
+        done: dict[int, int] = {}
+        for message in messages:
+            try:
+                changed = self.receive(message)
+            except HeadstreamError:
+                if not done:
+                    raise
+                break  # a poll that begins there raises the error
+            done[message.partition] = message.offset + 1
+            if changed is not None:
+                received.append(changed)
+        if committer is not None and done:
+            self._transport.offsets.commit(topic, committer, done)
+            self.chain.commit(str(topic), done)
+        return received
+
+
+def make_consumer(
+    interception: Interception | None, decode: Transform | None, transport: Transport, topic: Topic, **options: Any
+) -> InterceptedConsumer:
+    """Return a consumer with a client's interceptors or a decoder.
+
+    Args:
+        interception: The client's interceptors, or None.
+        decode: Returns a message with its value, or None.
+        transport: The client's transport.
+        topic: The topic's current metadata.
+        options: As for Consumer.
+    """
+
+    def transform(message: ReceivedMessage) -> ReceivedMessage | None:
+        received = message if interception is None else interception.receive(message)
+        return received if received is None or decode is None else decode(received)
+
+    return InterceptedConsumer(transport, topic, None if interception is None else interception.chain, transform, **options)
+
+
+def _make_dead_letter_producer(transport: Transport, name: str) -> ForwardingProducer:
+    topic = transport.topics.create(TopicName.parse(name), 1, Limits.WIDE, if_not_exists=True)
+    return ForwardingProducer(transport, topic, SendingOptions(linger_ms=0))

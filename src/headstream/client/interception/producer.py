@@ -1,0 +1,158 @@
+"""InterceptedProducer: a producer whose messages and acknowledgements pass a client's interceptors."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+from headstream.client.arguments import MessageIdInput, PartitionInput, message_id_of
+from headstream.client.delivery import BatchDelivery
+from headstream.client.interception.dead_letters import DeadLetters
+from headstream.client.producer import Producer
+from headstream.client.receipts import Receipt
+from headstream.client.sending import Batch, SendingOptions
+from headstream.client.transport import Transport
+from headstream.codec.binary import decode_sent
+from headstream.errors import InterceptorError
+from headstream.interceptors.chain import Chain, SetAsideError
+from headstream.model.headers import Headers, HeadersInput
+from headstream.model.message import Message
+from headstream.model.producers import Appended
+from headstream.model.topology import Topic
+
+__all__ = ["InterceptedProducer"]
+
+
+class InterceptedProducer(Producer):
+    """A producer that runs interceptors.
+
+    Args:
+        transport: The client's transport.
+        topic: The topic's current metadata.
+        options: How messages are batched.
+        chain: The client's interceptors.
+        dead_letters: Where messages go that an interceptor set aside.
+    """
+
+    def __init__(
+        self, transport: Transport, topic: Topic, options: SendingOptions, chain: Chain, dead_letters: DeadLetters
+    ) -> None:
+        super().__init__(transport, topic, options)
+        self._chain = chain
+        self._dead_letters = dead_letters
+        self._reports: list[InterceptorError] = []
+        chain.remember_loop()
+        if chain.reports_acknowledgements:
+            self._delivery = _ReportingDelivery(self._delivery, str(self._name), self._reports, chain)
+
+    @property
+    def is_full(self) -> bool:
+        """Whether send() can block: on a full buffer, or on an asynchronous interceptor."""
+        return self._chain.is_async or super().is_full
+
+    def send(
+        self,
+        payload: bytes | bytearray | memoryview | None,
+        *,
+        key: bytes | None = None,
+        headers: HeadersInput | None = None,
+        id: MessageIdInput = 0,
+        partition: PartitionInput = None,
+    ) -> Receipt:
+        """Pass a message through the interceptors, and send it; see Producer.send().
+
+        Raises:
+            InterceptorError: an interceptor raised an error; the message was not accepted. Or on_acknowledged raised one for
+                an earlier message, which does not change that message's outcome.
+        """
+        if self._reports:
+            raise self._reports.pop(0)
+        number = partition if isinstance(partition, int) else None
+        message = Message(
+            payload=bytes(payload) if isinstance(payload, (bytearray, memoryview)) else payload,
+            headers=headers if isinstance(headers, Headers) else Headers(headers or ()),
+            key=key,
+            id=message_id_of(id),
+            topic=str(self._name),
+            partition=number,
+        )
+        try:
+            message = self._chain.send(message)
+        except SetAsideError as aside:
+            return self._dead_letters.send(aside)
+        chosen = message.partition if message.partition is not None or number is not None else partition
+        return super().send(message.payload, key=message.key, headers=message.headers, id=message.id, partition=chosen)
+
+    def flush(self) -> None:
+        """Wait until everything sent is stored, dead letters included; see Producer.flush()."""
+        super().flush()
+        self._finish()
+
+    def flush_within(self, timeout_s: float) -> bool:
+        """Flush up to a timeout; see Producer.flush_within()."""
+        if not super().flush_within(timeout_s):
+            return False
+        self._finish()
+        return True
+
+    def close(self) -> None:
+        """Flush and close; see Producer.close()."""
+        super().close()
+        self._finish()
+
+    def _finish(self) -> None:
+        self._dead_letters.flush()
+        if self._reports:
+            raise self._reports.pop(0)
+
+
+class _ReportingDelivery:
+    """Delivers batches, and reports the outcome of their messages to interceptors before anybody else sees it.
+
+    Args:
+        delivery: The producer's delivery.
+        topic: `stream/topic`.
+        reports: Errors of interceptors, for the producer to raise.
+        chain: The client's interceptors.
+    """
+
+    def __init__(self, delivery: BatchDelivery, topic: str, reports: list[InterceptorError], chain: Chain) -> None:
+        self._delivery = delivery
+        self._topic = topic
+        self._reports = reports
+        self._chain = chain
+
+    @property
+    def producer_id(self) -> int | None:
+        """See Delivery.producer_id."""
+        return self._delivery.producer_id
+
+    def release(self) -> None:
+        """Release the producer's state; see Delivery.release()."""
+        self._delivery.release()
+
+    def deliver(self, batch: Batch) -> Appended:
+        """Deliver a batch, and report it; see Delivery.deliver()."""
+        try:
+            appended = self._delivery.deliver(batch)
+        except Exception as error:
+            self._report(batch, None, error)
+            raise
+        self._report(batch, appended, None)
+        return appended
+
+    def _report(self, batch: Batch, appended: Appended | None, failure: Exception | None) -> None:
+        for index, sent in enumerate(decode_sent(batch.data)):
+            offset, timestamp = _place_of(batch, appended, index)
+            message = replace(sent, topic=self._topic, partition=batch.partition, offset=offset, timestamp=timestamp)
+            error = self._chain.acknowledge(message, failure)
+            if error is not None and not self._reports:
+                self._reports.append(error)
+
+
+def _place_of(batch: Batch, appended: Appended | None, index: int) -> tuple[int | None, int | None]:
+    """Return offset and time of a batch's message, as far as they are known."""
+    if appended is None:
+        return None, None
+    if appended.positions is not None:
+        return appended.positions[index]
+    return (appended.offset + index if appended.count == batch.count else None), appended.timestamp_us

@@ -1,0 +1,39 @@
+"""The maximum size of one column, or of the header blocks of one batch: their offsets are int32."""
+
+from __future__ import annotations
+
+from typing import Final
+
+from headstream.errors import LimitError
+
+__all__ = ["MAX_OFFSET", "check_blocks", "check_column"]
+
+MAX_OFFSET: Final = (1 << 31) - 1
+
+
+def check_column(name: str, size: int) -> None:
+    """Reject a column that exceeds the range of its offsets.
+
+    Args:
+        name: The column's name.
+        size: Its bytes.
+
+    Raises:
+        LimitError: the column is too large.
+    """
+    if size > MAX_OFFSET:
+        what = f"{size} bytes are more than the {MAX_OFFSET} of one column"
+        raise LimitError(what, where=f"column {name}", advice="Decode fewer messages at once")
+
+
+def check_blocks(size: int) -> None:
+    """Reject header blocks that exceed the range of their offsets.
+
+    Args:
+        size: The bytes of all headers of a batch.
+
+    Raises:
+        LimitError: the blocks are too large.
+    """
+    if size > MAX_OFFSET:
+        raise LimitError(f"{size} bytes of headers in one batch", advice="Give fewer rows at once")

@@ -1,0 +1,1 @@
+"""Kafka's record headers to header blocks, and back."""

@@ -1,0 +1,4 @@
+# What records.py calls of record_checks.py.
+
+cdef long long check_records(const unsigned char *p, long long size, long long count, long long base_ms,
+                             unsigned char *notes) noexcept nogil

@@ -1,0 +1,5 @@
+# What the kernels of Kafka's record batches call of varints.py.
+
+cdef long long read_varint(const unsigned char *p, long long at, long long end, unsigned char *found, long long slot) noexcept nogil
+cdef long long varint_size(long long number) noexcept nogil
+cdef long long write_varint(unsigned char *q, long long to, long long number) noexcept nogil

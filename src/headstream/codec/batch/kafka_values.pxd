@@ -1,8 +1,0 @@
-# What the kernels of Kafka's headers call of kafka_values.py.
-
-cdef int kind_code(const unsigned char *p, long long at, long long size, const unsigned char *names) noexcept nogil
-cdef long long write_kind(int kind, const unsigned char *names, unsigned char *q, long long to) noexcept nogil
-cdef long long read_text(int kind, const unsigned char *p, long long at, long long size,
-                         unsigned char *q, long long to) noexcept nogil
-cdef long long write_text(int kind, const unsigned char *p, long long at, long long size,
-                          unsigned char *q, long long to) noexcept nogil

@@ -1,0 +1,1 @@
+"""Messages as they are sent and stored: checks, stamps, compaction, repeats."""

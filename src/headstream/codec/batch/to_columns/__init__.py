@@ -1,0 +1,1 @@
+"""Stored messages to columns."""

@@ -1,4 +1,0 @@
-# The C side of writing; the Python side is in uncompiled_primitives.py.
-
-cdef extern from "file_primitives.h" nogil:
-    bint write_at "hs_write_at" (int descriptor, const unsigned char *p, long long size, long long position)

@@ -1,0 +1,133 @@
+"""Requests and responses of Produce and Fetch as values; requests.py has their bytes."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Final, NamedTuple
+
+__all__ = [
+    "PROPOSED_VERSION",
+    "FetchPartition",
+    "FetchRequest",
+    "FetchResponse",
+    "FetchedPartition",
+    "ProducePartition",
+    "ProduceRequest",
+    "ProduceResponse",
+    "ProducedPartition",
+    "RequestHead",
+]
+
+PROPOSED_VERSION: Final = 4
+"""The version that the proposal gives to requests and responses with typed headers."""
+
+
+class RequestHead(NamedTuple):
+    """The head of a request.
+
+    Args:
+        api_version: The version of the request and of its response.
+        correlation_id: Returned in the response.
+        client_id: The client's name, or None.
+    """
+
+    api_version: int = PROPOSED_VERSION
+    correlation_id: int = 0
+    client_id: str | None = None
+
+
+class ProducePartition(NamedTuple):
+    """A message set for one partition; decode_set() reads it."""
+
+    topic: str
+    partition: int
+    message_set: bytes
+
+
+class ProducedPartition(NamedTuple):
+    """The result for one partition; `timestamp_ms` is -1 unless the log sets the time, None in versions 0 and 1."""
+
+    topic: str
+    partition: int
+    error: int
+    base_offset: int
+    timestamp_ms: int | None = -1
+
+
+class FetchPartition(NamedTuple):
+    """Where to fetch from in one partition, and at most how many bytes."""
+
+    topic: str
+    partition: int
+    offset: int
+    max_bytes: int
+
+
+class FetchedPartition(NamedTuple):
+    """A message set of one partition; its last message can be cut off."""
+
+    topic: str
+    partition: int
+    error: int
+    high_watermark: int
+    message_set: bytes
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ProduceRequest:
+    """Messages to append.
+
+    Args:
+        partitions: Message sets, topic by topic.
+        acks: -1 all replicas, 1 the leader, 0 no response.
+        timeout_ms: How long the broker can wait for replicas.
+    """
+
+    partitions: tuple[ProducePartition, ...]
+    acks: int = -1
+    timeout_ms: int = 30_000
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ProduceResponse:
+    """Where messages were appended.
+
+    Args:
+        partitions: Results, topic by topic.
+        throttle_ms: How long the request was delayed; None in version 0.
+    """
+
+    partitions: tuple[ProducedPartition, ...]
+    throttle_ms: int | None = 0
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class FetchRequest:
+    """Messages to return.
+
+    Args:
+        partitions: Where to fetch from, topic by topic.
+        replica_id: -1 for a consumer.
+        max_wait_ms: How long to wait for `min_bytes`.
+        min_bytes: The least number of bytes to wait for.
+        max_bytes: Of the whole response; None before version 3.
+    """
+
+    partitions: tuple[FetchPartition, ...]
+    replica_id: int = -1
+    max_wait_ms: int = 500
+    min_bytes: int = 1
+    max_bytes: int | None = 50 << 20
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class FetchResponse:
+    """Fetched messages.
+
+    Args:
+        partitions: Message sets, topic by topic.
+        throttle_ms: How long the request was delayed; None in version 0.
+    """
+
+    partitions: tuple[FetchedPartition, ...]
+    throttle_ms: int | None = 0

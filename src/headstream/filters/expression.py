@@ -1,0 +1,186 @@
+"""The expression tree of a filter, and the fields of a message that it can name."""
+
+from __future__ import annotations
+
+import enum
+from collections.abc import Iterator
+from dataclasses import dataclass
+from typing import Final, TypeAlias, Union
+
+__all__ = [
+    "FIELD_TYPES",
+    "And",
+    "Compare",
+    "Condition",
+    "Expression",
+    "Field",
+    "FieldOf",
+    "Header",
+    "In",
+    "IsNull",
+    "Like",
+    "Literal",
+    "LiteralValue",
+    "Not",
+    "Operand",
+    "Or",
+    "ValueType",
+    "operands_of",
+]
+
+LiteralValue: TypeAlias = None | bool | int | float | bytes
+"""The value of a literal; a text is its UTF-8 bytes."""
+
+
+class ValueType(enum.Enum):
+    """The types that can be compared with each other, by their names in errors."""
+
+    NUMBER = "a number"
+    BOOLEAN = "a boolean"
+    TEXT = "a text"
+
+
+class Field(enum.Enum):
+    """A field of a message, by its name in a filter."""
+
+    OFFSET = "_offset"
+    TIMESTAMP = "_timestamp"
+    STATE = "_state"
+    ID = "_id"
+    KEY = "_key"
+    SIZE = "_size"
+
+
+FIELD_TYPES: Final = {field: ValueType.TEXT if field is Field.KEY else ValueType.NUMBER for field in Field}
+
+
+@dataclass(frozen=True, slots=True)
+class Literal:
+    """A literal.
+
+    Args:
+        value: Its value.
+        at: Where it begins in the filter, characters from 0.
+        text: Its source, for errors.
+        is_quoted: Whether it is a text in quotes, which can stand for a state, a time or an id beside such a field.
+    """
+
+    value: LiteralValue
+    at: int
+    text: str
+    is_quoted: bool = False
+
+
+@dataclass(frozen=True, slots=True)
+class Header:
+    """The last value of a header.
+
+    Args:
+        name: Its key.
+        at: Where it begins in the filter.
+    """
+
+    name: str
+    at: int
+
+
+@dataclass(frozen=True, slots=True)
+class FieldOf:
+    """A field of the message.
+
+    Args:
+        field: The field.
+        at: Where it begins in the filter.
+    """
+
+    field: Field
+    at: int
+
+
+Operand: TypeAlias = Union[Literal, Header, FieldOf]
+
+
+@dataclass(frozen=True, slots=True)
+class Condition:
+    """A boolean header, TRUE, FALSE or NULL as a condition."""
+
+    operand: Operand
+
+
+@dataclass(frozen=True, slots=True)
+class Compare:
+    """A comparison; `test` is one of = <> < <= > >=."""
+
+    test: str
+    left: Operand
+    right: Operand
+
+
+@dataclass(frozen=True, slots=True)
+class In:
+    """Whether a value equals one of a list."""
+
+    operand: Operand
+    choices: tuple[Literal, ...]
+
+
+@dataclass(frozen=True, slots=True)
+class Like:
+    """Whether a text matches a pattern.
+
+    Args:
+        operand: The text.
+        pattern: UTF-8, in which the byte 0xFF stands for any characters and 0xFE for any one character.
+    """
+
+    operand: Operand
+    pattern: bytes
+
+
+@dataclass(frozen=True, slots=True)
+class IsNull:
+    """Whether a value is missing or null."""
+
+    operand: Operand
+
+
+@dataclass(frozen=True, slots=True)
+class Not:
+    """The negation of an expression."""
+
+    inner: Expression
+
+
+@dataclass(frozen=True, slots=True)
+class And:
+    """Two or more expressions, all true."""
+
+    parts: tuple[Expression, ...]
+
+
+@dataclass(frozen=True, slots=True)
+class Or:
+    """Two or more expressions, one of them true."""
+
+    parts: tuple[Expression, ...]
+
+
+Expression: TypeAlias = Union[Condition, Compare, In, Like, IsNull, Not, And, Or]
+
+
+def operands_of(expression: Expression) -> Iterator[Operand]:
+    """Iterate over the operands of an expression, in order."""
+    match expression:
+        case And(parts) | Or(parts):
+            for part in parts:
+                yield from operands_of(part)
+        case Not(inner):
+            yield from operands_of(inner)
+        case Compare(_, left, right):
+            yield left
+            yield right
+        case In(operand, choices):
+            yield operand
+            yield from choices
+        case Condition(operand) | Like(operand, _) | IsNull(operand):
+            yield operand

@@ -1,0 +1,115 @@
+"""The tokens of a filter: words, quoted names, numbers, quoted texts and symbols, each with its position.
+
+word     attempt   hs.timestamp   _state   AND        letters, digits, _ . and $; a keyword in any case
+name     "content-type"                               "" stands for one "
+number   3   12.5   1e6                               a sign is a symbol
+text     'web'                                        '' stands for one '
+symbol   = <> != < <= > >= ( ) , -  +
+"""
+
+from __future__ import annotations
+
+import re
+from typing import Final, NamedTuple
+
+from headstream.errors import InvalidInputError
+
+__all__ = ["MAX_FILTER_BYTES", "Token", "filter_error", "tokenize"]
+
+MAX_FILTER_BYTES: Final = 2048
+"""The longest filter: percent-encoded it fits in the first line of an HTTP request, which has at most 8,190 bytes."""
+
+_SHOWN_CHARACTERS: Final = 60
+"""How much of a long filter an error shows."""
+
+_TOKEN: Final = re.compile(
+    r"""(?P<word>[A-Za-z_$][A-Za-z0-9_.$]*)
+    |(?P<number>(?:[0-9]+(?:\.[0-9]*)?|\.[0-9]+)(?:[eE][+-]?[0-9]+)?(?![A-Za-z0-9_.$]))
+    |"(?P<name>(?:[^"]|"")*)"
+    |'(?P<text>(?:[^']|'')*)'
+    |(?P<symbol><>|!=|<=|>=|[=<>(),+-])""",
+    re.VERBOSE,
+)
+_SPACES: Final = re.compile(r"\s*")
+
+
+class Token(NamedTuple):
+    """One token.
+
+    Args:
+        kind: `word`, `name`, `number`, `text`, `symbol` or `end`.
+        text: The word as written; the content of a name or text; a symbol.
+        at: Where it begins, characters from 0.
+        source: It as written.
+    """
+
+    kind: str
+    text: str
+    at: int
+    source: str
+
+    @property
+    def keyword(self) -> str:
+        """The word in capitals; empty for other tokens."""
+        return self.text.upper() if self.kind == "word" else ""
+
+
+def tokenize(source: str) -> list[Token]:
+    """Return the tokens of a filter; the last one is the end.
+
+    Raises:
+        InvalidInputError: the filter is too long, or has a character that begins no token.
+    """
+    try:
+        size = len(source.encode())
+    except UnicodeEncodeError as error:
+        raise filter_error(source, error.start, "this character is half of a surrogate pair") from None
+    if size > MAX_FILTER_BYTES:
+        raise InvalidInputError(f"a filter has at most {MAX_FILTER_BYTES} bytes, this one {size}")
+    tokens: list[Token] = []
+    at = _skip_spaces(source, 0)
+    while at < len(source):
+        match = _TOKEN.match(source, at)
+        if match is None or match.lastgroup is None:
+            raise _unknown(source, at)
+        kind, text = match.lastgroup, match[match.lastgroup]
+        if kind in ("name", "text"):
+            quote = source[at]
+            text = text.replace(quote * 2, quote)
+        tokens.append(Token(kind, text, at, match[0]))
+        at = _skip_spaces(source, match.end())
+    tokens.append(Token("end", "", at, "the end"))
+    return tokens
+
+
+def _skip_spaces(source: str, at: int) -> int:
+    match = _SPACES.match(source, at)
+    return at if match is None else match.end()
+
+
+def _unknown(source: str, at: int) -> InvalidInputError:
+    character = source[at]
+    if character in "'\"":
+        return filter_error(source, at, "the quote is not closed")
+    if character.isdigit() or character == ".":
+        return filter_error(source, at, "this is not a number", advice='A header whose name begins with a digit is quoted: "2nd"')
+    advice = 'A header name with other characters than letters, digits, _ and . is quoted: "content-type"'
+    return filter_error(source, at, f"{character!r} is not part of the filter language", advice=advice)
+
+
+def filter_error(source: str, at: int, what: str, *, advice: str | None = None) -> InvalidInputError:
+    """Return the error at a character of a filter, with the filter and a caret below that character.
+
+    Args:
+        source: The filter.
+        at: The character, from 0; the length of the filter is its end.
+        what: What is wrong there.
+        advice: What to do about it.
+    """
+    begin = max(0, min(at - _SHOWN_CHARACTERS // 2, len(source) - _SHOWN_CHARACTERS))
+    end = min(len(source), begin + _SHOWN_CHARACTERS)
+    before, after = "..." if begin else "", "..." if end < len(source) else ""
+    shown = "".join(character if character.isprintable() else " " for character in source[begin:end])
+    caret = " " * (len(before) + at - begin) + "^"
+    reason = what if advice is None else f"{what}. {advice}"
+    return InvalidInputError(f"the filter is invalid at character {at + 1}: {reason}\n  {before}{shown}{after}\n  {caret}")

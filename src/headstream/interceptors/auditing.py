@@ -1,0 +1,103 @@
+"""Auditing: who sent a message, from where and when, in typed headers, and a line for each step of a message.
+
+    header                kind     what it is
+    audit.application     string   the application's name
+    audit.host            string   its host
+    audit.process         int64    its process id
+    audit.time            int64    when send() was called, microseconds since 1970 UTC
+    audit.number          int64    from 1 in each Auditing: a gap is a message that was not stored, or is missing
+
+A message that is forwarded gets another set of them, after those it has: the headers tell every step of its way in order.
+"""
+
+from __future__ import annotations
+
+import itertools
+import json
+import logging
+import os
+import socket
+import sys
+import time
+from collections.abc import Callable, Mapping
+from dataclasses import replace
+from pathlib import Path
+from typing import Any, Final
+
+from headstream.interceptors.interceptor import ErrorPolicy, Interceptor
+from headstream.model.constructors import int64
+from headstream.model.message import Message
+
+__all__ = ["Auditing"]
+
+_log: Final = logging.getLogger("headstream.audit")
+_MAX_BYTES: Final = 255
+"""A header value of a topic with limits `iggy`."""
+
+
+class Auditing(Interceptor):
+    """Adds headers that tell who sent a message, and records what happens to messages.
+
+    Args:
+        application: The name in `audit.application`; by default that of the program.
+        record: Called with each step, a dict: `step` (`sent`, `stored`, `failed`, `received` or `committed`), `time_us`, the
+            message's `topic`, `partition`, `offset` and `id` as far as known, and `error`. By default each is a line of JSON
+            in the logger `headstream.audit`, level INFO.
+        stamp: Whether to add the headers.
+
+    Errors of this interceptor are logged by default, and messages go on without it.
+    """
+
+    on_error: ErrorPolicy | str = ErrorPolicy.SKIP
+
+    def __init__(
+        self, application: str | None = None, *, record: Callable[[dict[str, Any]], None] | None = None, stamp: bool = True
+    ) -> None:
+        name = application or Path(sys.argv[0]).name or "python"
+        self._record = _record_line if record is None else record
+        self._numbers = itertools.count(1)
+        self._headers = (
+            ("audit.application", name.encode()[:_MAX_BYTES].decode(errors="ignore")),
+            ("audit.host", socket.gethostname()[:_MAX_BYTES] or "localhost"),
+        )
+        self._stamp = stamp
+
+    def on_send(self, message: Message) -> Message:
+        """Add the headers, and record the step."""
+        now_us = time.time_ns() // 1000
+        if self._stamp:
+            headers = message.headers.with_(
+                *self._headers,
+                ("audit.process", int64(os.getpid())),
+                ("audit.time", int64(now_us)),
+                ("audit.number", int64(next(self._numbers))),
+            )
+            message = replace(message, headers=headers)
+        self._record(_step("sent", message, now_us))
+        return message
+
+    def on_acknowledged(self, message: Message, error: Exception | None) -> None:
+        """Record the outcome."""
+        step = _step("stored" if error is None else "failed", message)
+        self._record(step if error is None else {**step, "error": f"{type(error).__name__}: {error}"})
+
+    def on_receive(self, message: Message) -> Message:
+        """Record the step."""
+        self._record(_step("received", message))
+        return message
+
+    def on_commit(self, topic: str, offsets: Mapping[int, int]) -> None:
+        """Record the step."""
+        offsets_text = {str(partition): offset for partition, offset in offsets.items()}
+        self._record({"step": "committed", "time_us": time.time_ns() // 1000, "topic": topic, "offsets": offsets_text})
+
+
+def _step(step: str, message: Message, now_us: int | None = None) -> dict[str, Any]:
+    now_us = time.time_ns() // 1000 if now_us is None else now_us
+    found: dict[str, Any] = {"step": step, "time_us": now_us, "topic": message.topic}
+    found |= {name: value for name in ("partition", "offset") if (value := getattr(message, name)) is not None}
+    return found | ({"id": message.id} if message.id else {})
+
+
+def _record_line(step: dict[str, Any]) -> None:
+    _log.info("%s", json.dumps(step))

@@ -1,0 +1,118 @@
+"""Compression of payloads, headers stay readable: the header `hs.compression` names the algorithm, `zlib` or `zstd`."""
+
+from __future__ import annotations
+
+import zlib
+from collections.abc import Callable
+from dataclasses import replace
+from typing import Any, Final
+
+from headstream.errors import InvalidInputError, InvalidOptionError, MissingExtraError
+from headstream.interceptors.interceptor import Interceptor
+from headstream.model.message import Message
+from headstream.model.reserved import COMPRESSION_HEADER
+from headstream.model.topology import MAX_BATCH_BYTES
+
+__all__ = ["Compression"]
+
+_MIN_BYTES: Final = 256
+"""Smaller payloads gain less than the header and the work cost."""
+_LEVELS: Final = {"zlib": (6, range(10)), "zstd": (3, range(1, 23))}
+
+
+class Compression(Interceptor):
+    """Compresses payloads when they are sent, where that makes the message smaller, and decompresses them when received.
+
+    Messages without the header `hs.compression` are received as they are, and messages that have it are not compressed
+    again.
+
+    Args:
+        algorithm: `zlib`, of the standard library, or `zstd` (the extra `zstd`).
+        min_bytes: Smaller payloads are sent as they are.
+        level: 0 to 9 for zlib, 1 to 22 for zstd; None is the library's default.
+
+    Raises:
+        InvalidOptionError: an option is unknown or out of range.
+        MissingExtraError: zstandard is not installed.
+    """
+
+    def __init__(self, algorithm: str = "zlib", *, min_bytes: int = _MIN_BYTES, level: int | None = None) -> None:
+        if algorithm not in _LEVELS:
+            raise InvalidOptionError(f"algorithm is {algorithm!r}", advice=f"Use {' or '.join(_LEVELS)}")
+        default, levels = _LEVELS[algorithm]
+        level = default if level is None else level
+        if level not in levels:
+            raise InvalidOptionError(f"level is {level}", advice=f"Use {levels[0]} to {levels[-1]}")
+        if min_bytes < 0:
+            raise InvalidOptionError(f"min_bytes is {min_bytes}", advice="Use 0 or more")
+        self._algorithm = algorithm
+        self._min_bytes = min_bytes
+        self._compress = _compressor(algorithm, level)
+        self._added_bytes = len(COMPRESSION_HEADER) + len(algorithm) + 9  # kind and two lengths of the header
+
+    def on_send(self, message: Message) -> Message:
+        """Compress a payload, and add the header."""
+        payload = message.payload
+        if payload is None or len(payload) < self._min_bytes or COMPRESSION_HEADER in message.headers:
+            return message
+        compressed = self._compress(payload)
+        if len(compressed) + self._added_bytes >= len(payload):
+            return message
+        headers = message.headers.with_((COMPRESSION_HEADER, self._algorithm))
+        return replace(message, payload=compressed, headers=headers, checksum=-1)
+
+    def on_receive(self, message: Message) -> Message:
+        """Decompress a payload, and remove the header."""
+        found = message.headers.get(COMPRESSION_HEADER)
+        if found is None or message.payload is None:
+            return message
+        algorithm = str(found.value)
+        if algorithm not in _LEVELS:
+            raise InvalidInputError(f"{COMPRESSION_HEADER} is {algorithm!r}", advice=f"Known are {', '.join(_LEVELS)}")
+        payload = (_unzlib if algorithm == "zlib" else _unzstd)(message.payload)
+        return replace(message, payload=payload, headers=message.headers.without(COMPRESSION_HEADER), checksum=-1)
+
+
+def _compressor(algorithm: str, level: int) -> Callable[[bytes], bytes]:
+    if algorithm == "zlib":
+        return lambda payload: zlib.compress(payload, level)
+    library = _zstandard()
+    # A compressor of the library is for one thread; making one costs little beside compressing.
+    return lambda payload: bytes(library.ZstdCompressor(level=level).compress(payload))
+
+
+def _unzlib(data: bytes) -> bytes:
+    stream = zlib.decompressobj()
+    try:
+        payload = stream.decompress(data, MAX_BATCH_BYTES + 1)
+    except zlib.error as error:
+        raise InvalidInputError(f"the payload is not zlib's: {error}") from None
+    _check_size(payload)
+    if not stream.eof or stream.unused_data:
+        raise InvalidInputError("the payload is not one whole stream of zlib")
+    return payload
+
+
+def _unzstd(data: bytes) -> bytes:
+    library = _zstandard()
+    try:
+        stream = library.ZstdDecompressor().stream_reader(data)
+        payload = bytes(stream.read(MAX_BATCH_BYTES + 1))
+    except library.ZstdError as error:
+        raise InvalidInputError(f"the payload is not zstd's: {error}") from None
+    _check_size(payload)
+    return payload
+
+
+def _check_size(payload: bytes) -> None:
+    """Bound the memory that a small message can claim."""
+    if len(payload) > MAX_BATCH_BYTES:
+        raise InvalidInputError(f"the payload decompresses to more than {MAX_BATCH_BYTES} bytes")
+
+
+def _zstandard() -> Any:
+    try:
+        import zstandard
+    except ImportError as error:
+        raise MissingExtraError(f"the algorithm zstd needs {error.name}", advice="Install headstream[zstd]") from None
+    return zstandard

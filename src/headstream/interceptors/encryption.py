@@ -1,0 +1,158 @@
+"""Encryption of payloads with AES-256-GCM, headers stay readable.
+
+    header hs.encryption   {"alg": "A256GCM", "key": <name of the key>, "headers": [<name>, …]}
+    payload                nonce (12 bytes) | ciphertext | tag (16 bytes)
+
+Authenticated with the payload: the header hs.encryption itself, the message's key, and the headers that it lists, so that a
+change of one of them is found. Other headers can be added and changed on the way, as a mirror or a router does.
+"""
+
+from __future__ import annotations
+
+import base64
+import binascii
+import json
+import os
+from collections.abc import Iterable, Mapping
+from dataclasses import replace
+from pathlib import Path
+from typing import Any, Final
+
+from headstream.errors import InvalidInputError, InvalidOptionError, MissingExtraError
+from headstream.interceptors.interceptor import ErrorPolicy, Interceptor
+from headstream.model.headers import Headers
+from headstream.model.message import Message
+from headstream.model.reserved import ENCRYPTION_HEADER
+
+__all__ = ["Encryption"]
+
+_KEY_BYTES: Final = 32
+_NONCE_BYTES: Final = 12
+_TAG_BYTES: Final = 16
+_ALGORITHM: Final = "A256GCM"
+
+
+class Encryption(Interceptor):
+    """Encrypts payloads when they are sent, and decrypts them when received.
+
+    A null payload stays null. Messages without the header `hs.encryption` are received as they are, unless `required`. One key
+    encrypts at most 2^32 messages safely, since nonces are random: add a key and make it the current one before.
+
+    Args:
+        keys: Name -> 32 random bytes, of all keys that messages to receive are encrypted with.
+        current: The name of the key for sending; by default the only one.
+        authenticate: Names of headers that must not change on the way.
+        required: Whether receiving a message that is not encrypted is an error.
+
+    Raises:
+        InvalidOptionError: a key has another size, or `current` is not one of them.
+        MissingExtraError: cryptography is not installed (the extra `encryption`).
+    """
+
+    refused_policies = (ErrorPolicy.SKIP,)
+    """Skipping this interceptor would send the payload in clear."""
+
+    def __init__(
+        self,
+        keys: Mapping[str, bytes],
+        *,
+        current: str | None = None,
+        authenticate: Iterable[str] = (),
+        required: bool = False,
+    ) -> None:
+        try:
+            from cryptography.hazmat.primitives.ciphers.aead import AESGCM
+        except ImportError as error:
+            raise MissingExtraError(f"encryption needs {error.name}", advice="Install headstream[encryption]") from None
+        for name, key in keys.items():
+            if not isinstance(key, bytes) or len(key) != _KEY_BYTES:
+                raise InvalidOptionError(f"the key {name!r} is not {_KEY_BYTES} bytes", advice="Use secrets.token_bytes(32)")
+        if current is None and len(keys) == 1:
+            current = next(iter(keys))
+        if current not in keys:
+            raise InvalidOptionError(f"the current key {current!r} is not among the keys", advice="Name one of keys=")
+        self._ciphers = {name: AESGCM(key) for name, key in keys.items()}
+        self._current = current
+        names = sorted(set(authenticate))
+        self._header = json.dumps({"alg": _ALGORITHM, "key": current, "headers": names}, separators=(",", ":"))
+        self._names = names
+        self._required = required
+
+    @classmethod
+    def from_file(cls, key_file: str | Path, *, required: bool = False) -> Encryption:
+        """Return the interceptor of a key file: JSON {"current": name, "keys": {name: base64}, "authenticate": [header]}.
+
+        Args:
+            key_file: Its path; the last member is optional.
+            required: As for Encryption.
+
+        Raises:
+            InvalidOptionError: the file cannot be read, or is not of this form.
+        """
+        try:
+            found = json.loads(Path(key_file).read_text(encoding="utf-8"))
+            keys = {name: base64.b64decode(text, validate=True) for name, text in found["keys"].items()}
+            current, authenticate = found["current"], found.get("authenticate", [])
+        except (OSError, ValueError, KeyError, AttributeError, TypeError, binascii.Error) as error:
+            raise InvalidOptionError(
+                f"the key file cannot be used: {type(error).__name__}",  # never the text: it can have key bytes
+                where=str(key_file),
+                advice='Write {"current": "a", "keys": {"a": "<32 bytes in base64>"}}',
+            ) from None
+        return cls(keys, current=current, authenticate=authenticate, required=required)
+
+    def on_send(self, message: Message) -> Message:
+        """Encrypt a payload, and add the header."""
+        if message.payload is None:
+            return message
+        if ENCRYPTION_HEADER in message.headers:
+            raise InvalidInputError(f"the message has a header {ENCRYPTION_HEADER} already", advice="Send it decrypted")
+        nonce = os.urandom(_NONCE_BYTES)
+        bound = _bound_bytes(self._header, message, self._names)
+        payload = nonce + self._ciphers[self._current or ""].encrypt(nonce, message.payload, bound)
+        headers = message.headers.with_((ENCRYPTION_HEADER, self._header))
+        return replace(message, payload=payload, headers=headers, checksum=-1)
+
+    def on_receive(self, message: Message) -> Message:
+        """Decrypt a payload, and remove the header."""
+        found = message.headers.get(ENCRYPTION_HEADER)
+        if found is None or message.payload is None:
+            if self._required and message.payload is not None:
+                raise InvalidInputError("the message is not encrypted", advice="Leave out required=True to receive it")
+            return message
+        text = str(found.value)
+        name, names = _parse_header(text)
+        cipher = self._ciphers.get(name)
+        if cipher is None:
+            raise InvalidInputError(f"the key {name!r} is unknown", advice=f"Known are {', '.join(self._ciphers)}")
+        if len(message.payload) < _NONCE_BYTES + _TAG_BYTES:
+            raise InvalidInputError("the encrypted payload is cut short")
+        from cryptography.exceptions import InvalidTag
+
+        nonce, sealed = message.payload[:_NONCE_BYTES], message.payload[_NONCE_BYTES:]
+        try:
+            payload = cipher.decrypt(nonce, sealed, _bound_bytes(text, message, names))
+        except InvalidTag:
+            raise InvalidInputError(
+                "the payload, the key or an authenticated header was changed, or another key was used"
+            ) from None
+        return replace(message, payload=payload, headers=message.headers.without(ENCRYPTION_HEADER), checksum=-1)
+
+
+def _parse_header(text: str) -> tuple[str, list[str]]:
+    """Return the name of the key and the authenticated headers."""
+    try:
+        found: Any = json.loads(text)
+        algorithm, name, names = found["alg"], found["key"], found["headers"]
+    except (ValueError, KeyError, TypeError):
+        raise InvalidInputError(f"{ENCRYPTION_HEADER} is {text!r}, which is not of this interceptor") from None
+    if algorithm != _ALGORITHM or not isinstance(name, str) or not isinstance(names, list):
+        raise InvalidInputError(f"the encryption {algorithm!r} is unknown", advice=f"Known is {_ALGORITHM}")
+    return name, [str(each) for each in names]
+
+
+def _bound_bytes(header: str, message: Message, names: list[str]) -> bytes:
+    """Return what is authenticated beside the payload, each part after its length."""
+    pairs = [(key, value) for key, value in message.headers.items() if key in names]
+    parts = header.encode(), b"\x00" if message.key is None else b"\x01" + message.key, Headers(pairs).as_bytes()
+    return b"".join(len(part).to_bytes(4, "big") + part for part in parts)

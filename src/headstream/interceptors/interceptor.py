@@ -1,0 +1,146 @@
+"""Interceptor: the base class of interceptors, and what happens when one raises an error."""
+
+from __future__ import annotations
+
+import enum
+from collections.abc import Awaitable, Mapping
+from typing import Final
+
+from headstream.errors import InvalidOptionError
+from headstream.model.identifiers import TopicName
+from headstream.model.message import Message
+
+__all__ = ["HOOKS", "ErrorPolicy", "Interceptor", "guard"]
+
+HOOKS: Final = ("on_send", "on_acknowledged", "on_receive", "on_commit")
+
+
+class ErrorPolicy(enum.StrEnum):
+    """What happens when an interceptor raises an error; no policy loses a message.
+
+    `raise`: the call raises InterceptorError. A message is not accepted for sending; a received one is not delivered, is not
+    committed, and comes again.
+    `skip`: the error is logged, and the message goes on as it was before this interceptor.
+    `dead_letter`: the message goes to the interceptor's dead-letter topic as it was before this interceptor, with the
+    reason; a received one is passed over when it is stored there. For on_acknowledged and on_commit this is `skip`.
+    """
+
+    RAISE = "raise"
+    SKIP = "skip"
+    DEAD_LETTER = "dead_letter"
+
+
+class Interceptor:
+    """Sees and changes the messages of a client. Override what you need, as `def`, or as `async def` for connect_async().
+
+    Any object that has one of these methods is an interceptor; this class adds their types and the default policy.
+
+    Attributes:
+        on_error: An ErrorPolicy or its value.
+        dead_letter: `stream/topic` for the policy `dead_letter`; created if missing.
+    """
+
+    on_error: ErrorPolicy | str = ErrorPolicy.RAISE
+    dead_letter: str | None = None
+
+    def on_send(self, message: Message) -> Message | Awaitable[Message]:
+        """Return the message to send, changed or not; called by send(), before the message is checked and batched.
+
+        Args:
+            message: What the application sends: payload, key, headers, id, topic, and the partition if it is chosen.
+        """
+        return message
+
+    def on_acknowledged(self, message: Message, error: Exception | None) -> None | Awaitable[None]:
+        """See the outcome of a sent message; called by the producer's thread before flush() and receipts return.
+
+        The producer sends nothing meanwhile, so this must be short, and must not use the producer.
+
+        Args:
+            message: As it was sent, after all interceptors; with partition, and if it is stored, offset and timestamp.
+            error: Why it is not stored, or None.
+        """
+        return None
+
+    def on_receive(self, message: Message) -> Message | Awaitable[Message]:
+        """Return the message to deliver, changed or not; its topic, partition and offset must stay as they are.
+
+        Called when a consumer or poll() delivers the message, in the reverse order of on_send.
+
+        Args:
+            message: A ReceivedMessage. To change its payload use `dataclasses.replace(message, payload=…, checksum=-1)`.
+        """
+        return message
+
+    def on_commit(self, topic: str, offsets: Mapping[int, int]) -> None | Awaitable[None]:
+        """See committed offsets, after the commit.
+
+        Args:
+            topic: `stream/topic`.
+            offsets: Partition -> offset of the next message.
+        """
+        return None
+
+
+def guard(interceptor: object, *, on_error: str, dead_letter: str | None = None) -> object:
+    """Return an interceptor with another error policy.
+
+    Args:
+        interceptor: The interceptor, which is not changed.
+        on_error: `raise`, `skip` or `dead_letter`.
+        dead_letter: `stream/topic` for `dead_letter`; created if missing.
+
+    Raises:
+        InvalidOptionError: the policy does not exist, or has no topic.
+    """
+    return Guarded(interceptor, on_error, dead_letter)
+
+
+class Guarded:
+    """An interceptor with another error policy; see guard()."""
+
+    def __init__(self, interceptor: object, on_error: str, dead_letter: str | None) -> None:
+        self.interceptor = interceptor
+        self.on_error, self.dead_letter = check_policy(interceptor, on_error, dead_letter)
+        for hook in HOOKS:
+            if hasattr(interceptor, hook):
+                setattr(self, hook, getattr(interceptor, hook))
+
+    def __repr__(self) -> str:
+        return repr(self.interceptor)
+
+
+def interceptor_name(interceptor: object) -> str:
+    """Return the name of an interceptor in errors and logs: its class's."""
+    return type(interceptor.interceptor if isinstance(interceptor, Guarded) else interceptor).__name__
+
+
+def check_policy(interceptor: object, on_error: object, dead_letter: object) -> tuple[ErrorPolicy, str | None]:
+    """Return a checked error policy and its topic.
+
+    Args:
+        interceptor: The interceptor; its attribute `refused_policies` lists those that it cannot have.
+        on_error: An ErrorPolicy or its value.
+        dead_letter: `stream/topic`, or None.
+
+    Raises:
+        InvalidOptionError: the policy does not exist or is refused, or its topic is missing or superfluous.
+        InvalidInputError: the topic's name is invalid.
+    """
+    name = interceptor_name(interceptor)
+    try:
+        policy = ErrorPolicy(str(on_error))
+    except ValueError:
+        names = ", ".join(ErrorPolicy)
+        raise InvalidOptionError(f"on_error of {name} is {on_error!r}", advice=f"Use one of {names}") from None
+    if policy in getattr(interceptor, "refused_policies", ()):
+        raise InvalidOptionError(
+            f"{name} cannot have on_error={policy.value!r}",
+            advice="A message would be delivered without the interceptor's effect",
+        )
+    if (policy is ErrorPolicy.DEAD_LETTER) != (dead_letter is not None):
+        raise InvalidOptionError(
+            f"{name} has on_error={policy.value!r} and dead_letter={dead_letter!r}",
+            advice='Give both on_error="dead_letter" and dead_letter="stream/topic", or neither',
+        )
+    return policy, None if dead_letter is None else str(TopicName.parse(str(dead_letter)))

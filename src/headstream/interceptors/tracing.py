@@ -1,0 +1,116 @@
+"""Tracing: the trace context of OpenTelemetry in message headers (W3C `traceparent`, `tracestate`), and spans.
+
+    send       a span `send shop/orders` (PRODUCER), child of the current span, and its context in the headers
+    receive    a span `receive shop/orders` (CONSUMER), child of the sender's
+    process    `with tracing.process(message):`, a span around what a program does with it
+
+OpenTelemetry's names for messaging attributes are still in development; those used here are of its version 1.27.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from contextlib import contextmanager
+from dataclasses import replace
+from typing import Any, Final
+
+from headstream.errors import MissingExtraError
+from headstream.interceptors.interceptor import ErrorPolicy, Interceptor
+from headstream.model.headers import Headers
+from headstream.model.message import Message
+
+__all__ = ["Tracing"]
+
+_MAX_BYTES: Final = 255
+"""A header value of a topic with limits `iggy`: a longer tracestate or baggage is left out, as W3C's specifications allow."""
+
+
+class Tracing(Interceptor):
+    """Sends the current trace context with each message, and makes spans.
+
+    Errors of this interceptor are logged by default, and messages go on without it.
+
+    Args:
+        tracer_provider: Of OpenTelemetry's SDK; by default the global one.
+        propagator: Reads and writes the context; by default the global one (the variable OTEL_PROPAGATORS).
+
+    Raises:
+        MissingExtraError: opentelemetry-api is not installed (the extra `tracing`).
+    """
+
+    on_error: ErrorPolicy | str = ErrorPolicy.SKIP
+
+    def __init__(self, tracer_provider: Any = None, *, propagator: Any = None) -> None:
+        try:
+            import opentelemetry.propagate as propagate
+            from opentelemetry import trace
+        except ImportError as error:
+            raise MissingExtraError(f"tracing needs {error.name}", advice="Install headstream[tracing]") from None
+        self._trace = trace
+        self._tracer = trace.get_tracer("headstream", tracer_provider=tracer_provider)
+        self._propagator = propagate.get_global_textmap() if propagator is None else propagator
+        self._fields = frozenset(self._propagator.fields)
+
+    def on_send(self, message: Message) -> Message:
+        """Make a span, and put its context into the headers in place of an earlier one."""
+        trace = self._trace
+        # A message that is forwarded outside of any span continues the trace that it came with.
+        has_parent = trace.get_current_span().get_span_context().is_valid
+        parent = None if has_parent else self.context_of(message)
+        attributes = {**_attributes(message), "messaging.operation.name": "send", "messaging.operation.type": "send"}
+        span = self._tracer.start_span(f"send {message.topic}", parent, trace.SpanKind.PRODUCER, attributes)
+        carrier: dict[str, str] = {}
+        try:
+            self._propagator.inject(carrier, trace.set_span_in_context(span, parent))
+        finally:
+            span.end()
+        found = [(key, value) for key, value in carrier.items() if 0 < len(value.encode()) <= _MAX_BYTES]
+        if not found:
+            return message
+        kept = [(key, value) for key, value in message.headers.items() if key not in self._fields]
+        return replace(message, headers=Headers([*kept, *found]))
+
+    def on_receive(self, message: Message) -> Message:
+        """Make a span, child of the sender's."""
+        self._start("receive", message).end()
+        return message
+
+    def context_of(self, message: Message) -> Any:
+        """Return the OpenTelemetry context that a message carries.
+
+        Args:
+            message: Any message.
+        """
+        carrier = {key: str(value.value) for key, value in message.headers.items() if key in self._fields}
+        return self._propagator.extract(carrier)
+
+    @contextmanager
+    def process(self, message: Message) -> Iterator[Any]:
+        """Make a span around the processing of a message, the current one in the body.
+
+        Args:
+            message: A received message.
+
+        Yields:
+            The span.
+        """
+        span = self._start("process", message)
+        with self._trace.use_span(span, end_on_exit=True):
+            yield span
+
+    def _start(self, operation: str, message: Message) -> Any:
+        attributes = {**_attributes(message), "messaging.operation.name": operation, "messaging.operation.type": operation}
+        return self._tracer.start_span(
+            f"{operation} {message.topic}", self.context_of(message), self._trace.SpanKind.CONSUMER, attributes
+        )
+
+
+def _attributes(message: Message) -> dict[str, Any]:
+    found: dict[str, Any] = {"messaging.system": "headstream", "messaging.destination.name": message.topic or ""}
+    if message.partition is not None:
+        found["messaging.destination.partition.id"] = str(message.partition)
+    if message.offset is not None:
+        found["messaging.headstream.offset"] = message.offset
+    if message.payload is not None:
+        found["messaging.message.body.size"] = len(message.payload)
+    return found

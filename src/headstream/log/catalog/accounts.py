@@ -1,0 +1,168 @@
+"""The catalog's tables of users, personal access tokens and revoked access tokens.
+
+    users      id | name | password_hash | is_active | permissions | created_us | generation
+    tokens     user | name | hash | expires_us
+    revoked    id | expires_us
+
+A user's id is never reused, so that nothing left of a deleted user belongs to a new one. Permissions are bytes as
+in wire.commands.permissions. A log that no server has opened has no users.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+from typing import Final
+
+from headstream.log.catalog.catalog import Catalog
+
+__all__ = [
+    "TokenRecord",
+    "UserRecord",
+    "delete_token",
+    "delete_user",
+    "find_token",
+    "forget_expired",
+    "insert_token",
+    "insert_user",
+    "last_user_id",
+    "list_revoked",
+    "list_tokens",
+    "list_users",
+    "revoke",
+    "update_user",
+]
+
+_SINCE: Final = 6
+_TOKEN: Final = "user, name, hash, expires_us"
+
+
+@dataclass(frozen=True, slots=True)
+class UserRecord:
+    """A user of the catalog.
+
+    Args:
+        id: From 1, which is root.
+        name: The login name.
+        password_hash: As broker.passwords makes it.
+        is_active: Whether it is allowed to log in.
+        permissions: Its permissions; None grants only what every user has.
+        created_us: Microseconds since 1970 UTC.
+        generation: Grows when earlier logins become invalid: its password was changed, or it was deactivated.
+    """
+
+    id: int
+    name: str
+    password_hash: str = field(repr=False)
+    is_active: bool
+    permissions: bytes | None
+    created_us: int
+    generation: int = 0
+
+
+@dataclass(frozen=True, slots=True)
+class TokenRecord:
+    """A personal access token.
+
+    Args:
+        user_id: Its user.
+        name: Its name, unique for the user.
+        hash: The hash of the token.
+        expires_us: Expiry, microseconds since 1970 UTC; None is never.
+    """
+
+    user_id: int
+    name: str
+    hash: bytes = field(repr=False)
+    expires_us: int | None
+
+
+def list_users(catalog: Catalog) -> list[UserRecord]:
+    """Return all users, by id."""
+    query = "SELECT id, name, password_hash, is_active, permissions, created_us, generation FROM users ORDER BY id"
+    rows = catalog.select(query, since=7)
+    return [UserRecord(id_, name, hashed, bool(active), *rest) for id_, name, hashed, active, *rest in rows]
+
+
+def last_user_id(catalog: Catalog) -> int:
+    """Return the last id given to a user, 0 before the first."""
+    rows = catalog.select("SELECT seq FROM sqlite_sequence WHERE name = 'users'", since=_SINCE)
+    return int(rows[0][0]) if rows else 0
+
+
+def insert_user(
+    catalog: Catalog, name: str, password_hash: str, is_active: bool, permissions: bytes | None, created_us: int
+) -> int:
+    """Add a user, whose name is free, and return its id: one more than the last one given."""
+    with catalog.transaction(()):
+        catalog.change(
+            "INSERT INTO users (name, password_hash, is_active, permissions, created_us) VALUES (?, ?, ?, ?, ?)",
+            name, password_hash, is_active, permissions, created_us,
+        )  # fmt: skip
+        return last_user_id(catalog)
+
+
+def update_user(catalog: Catalog, user: UserRecord, *, without_tokens: bool = False) -> None:
+    """Replace a user's row, by its id; `without_tokens` deletes its tokens too."""
+    with catalog.transaction(()):
+        catalog.change(
+            "UPDATE users SET name = ?, password_hash = ?, is_active = ?, permissions = ?, generation = ? WHERE id = ?",
+            user.name, user.password_hash, user.is_active, user.permissions, user.generation, user.id,
+        )  # fmt: skip
+        if without_tokens:
+            catalog.change("DELETE FROM tokens WHERE user = ?", user.id)
+
+
+def delete_user(catalog: Catalog, user_id: int) -> None:
+    """Delete a user with its tokens."""
+    with catalog.transaction(()):
+        catalog.change("DELETE FROM users WHERE id = ?", user_id)
+
+
+def list_tokens(catalog: Catalog, user_id: int) -> list[TokenRecord]:
+    """Return a user's tokens, by name."""
+    rows = catalog.select(f"SELECT {_TOKEN} FROM tokens WHERE user = ? ORDER BY name", user_id, since=_SINCE)
+    return [TokenRecord(*row) for row in rows]
+
+
+def find_token(catalog: Catalog, hashed: bytes) -> TokenRecord | None:
+    """Return the token of a hash."""
+    rows = catalog.select(f"SELECT {_TOKEN} FROM tokens WHERE hash = ?", hashed, since=_SINCE)
+    return TokenRecord(*rows[0]) if rows else None
+
+
+def insert_token(catalog: Catalog, token: TokenRecord) -> None:
+    """Add a token, whose name is free for its user; does nothing if the user was deleted meanwhile."""
+    with catalog.transaction(()):
+        catalog.change(
+            f"INSERT INTO tokens ({_TOKEN}) SELECT id, ?, ?, ? FROM users WHERE id = ?",
+            token.name, token.hash, token.expires_us, token.user_id,
+        )  # fmt: skip
+
+
+def delete_token(catalog: Catalog, user_id: int, name: str) -> None:
+    """Delete a token."""
+    with catalog.transaction(()):
+        catalog.change("DELETE FROM tokens WHERE user = ? AND name = ?", user_id, name)
+
+
+def revoke(catalog: Catalog, access_token_id: str, expires_us: int) -> None:
+    """Revoke an access token; the row is kept until the token expires."""
+    with catalog.transaction(()):
+        catalog.change("INSERT OR REPLACE INTO revoked (id, expires_us) VALUES (?, ?)", access_token_id, expires_us)
+
+
+def list_revoked(catalog: Catalog) -> dict[str, int]:
+    """Return the expiry of each revoked access token, by the token's id."""
+    return dict(catalog.select("SELECT id, expires_us FROM revoked", since=_SINCE))
+
+
+def forget_expired(catalog: Catalog, now_us: int) -> None:
+    """Delete all tokens that have expired at a time."""
+    if not any(
+        catalog.select(f"SELECT 1 FROM {table} WHERE expires_us <= ? LIMIT 1", now_us, since=_SINCE)
+        for table in ("tokens", "revoked")
+    ):
+        return  # saves a transaction with its sync
+    with catalog.transaction(()):
+        for table in ("tokens", "revoked"):
+            catalog.change(f"DELETE FROM {table} WHERE expires_us <= ?", now_us)

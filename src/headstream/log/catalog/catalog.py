@@ -1,0 +1,367 @@
+"""Catalog: streams, topics, partitions and Iggy's groups, in SQLite.
+
+    streams      number | id | name | created_us
+    topics       number | stream | id | name | created_us | limits | fsync | its options (model.topology.TopicOptions)
+                 | compression | replication
+    partitions   topic | number | created_us
+    groups       topic | id | name
+    states       state_records.py
+    commits      commit_records.py
+    users, tokens, revoked   accounts.py
+
+`id` is what users see: the smallest free one, as in Iggy, so it is reused after a deletion. `number` names the
+directory and is never reused: files left of a deleted topic cannot turn up in a new one.
+A purge gives a topic a new number, and with it a new, empty directory. A partition's created_us tells it from an
+earlier one of its number. A group is created explicitly; its committed offsets are stored with the others.
+
+The one writer holds the log's lock. Readers, in any process, open the database read-only and check with one cheap
+query (data_version) whether their snapshot is current.
+
+Tables and their older versions are in schema.py.
+"""
+
+from __future__ import annotations
+
+import sqlite3
+import threading
+from collections.abc import Collection, Iterable, Iterator, Sequence
+from contextlib import contextmanager
+from dataclasses import asdict, replace
+from typing import Any
+
+from headstream.errors import LogVersionError
+from headstream.log.catalog.connection import connect, translated
+from headstream.log.catalog.records import NO_LABELS, NO_OPTIONS, GroupRecord, Snapshot, StreamRecord, TopicLabels, TopicRecord
+from headstream.log.catalog.schema import SCHEMA, STEPS, VERSION, topic_columns
+from headstream.model.identifiers import TopicName
+from headstream.model.topology import Fsync, Limits, TopicOptions
+
+__all__ = ["Catalog", "GroupRecord", "Snapshot", "StreamRecord", "TopicLabels", "TopicRecord", "find_topic", "topics_of"]
+
+
+def topics_of(snapshot: Snapshot) -> Iterator[TopicRecord]:
+    """Iterate over the topics of all streams."""
+    return (topic for stream in snapshot.values() for topic in stream.topics.values())
+
+
+def find_topic(snapshot: Snapshot, number: int) -> TopicRecord | None:
+    """Return the topic of a number, whatever its current name, or None."""
+    return next((topic for topic in topics_of(snapshot) if topic.number == number), None)
+
+
+class Catalog:
+    """The metadata of one log; any thread.
+
+    Attributes:
+        known: The snapshot while it is known to be current; else None.
+        transactions: Number of transactions of this object.
+
+    Args:
+        path: The database's path, or None for one in memory.
+        is_writer: Whether to open it for writing, and create what is missing.
+
+    Raises:
+        CorruptLogError: the file is no such database.
+        LogVersionError: a newer Headstream made it.
+        StorageError: the system refused.
+    """
+
+    def __init__(self, path: str | None, *, is_writer: bool) -> None:
+        self._where = path or "memory"
+        self._lock = threading.RLock()
+        self.known: Snapshot | None = None
+        self.transactions = 0
+        self._snapshot: Snapshot | None = None
+        self._data_version = -1
+        with translated(self._where):
+            self._connection = connect(path, is_writer=is_writer)
+            version = self._version()
+        self._is_alone = is_writer
+        self._looking: sqlite3.Connection | None = None
+        self._looking_lock = threading.Lock()
+        if version > VERSION:
+            self._connection.close()
+            raise LogVersionError(
+                f"the catalog has version {version}, this Headstream reads {VERSION}",
+                where=self._where,
+                advice="Use the Headstream that wrote it, or a newer one",
+            )
+        if is_writer:
+            with translated(self._where):
+                self._migrate(version)
+                if path is not None:
+                    self._looking = connect(path, is_writer=True)
+                    self._looking.execute("PRAGMA query_only = ON")
+
+    def _version(self) -> int:
+        return int(self._connection.execute("PRAGMA user_version").fetchone()[0])
+
+    def _migrate(self, version: int) -> None:
+        """Create the tables, or migrate those of an older version."""
+        if version == 0:
+            self._connection.executescript(SCHEMA)
+        else:
+            for step in range(version, VERSION):
+                self._connection.executescript(STEPS[step])
+        self._connection.execute("PRAGMA foreign_keys = ON")
+
+    def snapshot(self) -> Snapshot:
+        """Return the current streams and topics."""
+        known = self.known
+        if known is not None:
+            return known
+        with self._lock, translated(self._where):
+            version = self._connection.execute("PRAGMA data_version").fetchone()[0]
+            known = self._snapshot
+            if known is None or version != self._data_version:
+                known = self._read()
+                self._cache(known)
+                self._data_version = version
+            return known
+
+    def _cache(self, snapshot: Snapshot | None) -> None:
+        self._snapshot = snapshot
+        self.known = snapshot if self._is_alone else None
+
+    def _read(self) -> Snapshot:
+        streams = {
+            number: StreamRecord(name, id_, number, created, {})
+            for number, id_, name, created in self._connection.execute(
+                "SELECT number, id, name, created_us FROM streams ORDER BY id"
+            )
+        }
+        return self._with_topics(streams.values(), "")
+
+    def _refresh(self, known: Snapshot, numbers: Collection[int]) -> Snapshot:
+        """Return a snapshot with these topics as they are now (added, changed or deleted); the others unchanged."""
+        others = [
+            replace(stream, topics={name: topic for name, topic in stream.topics.items() if topic.number not in numbers})
+            for stream in known.values()
+        ]
+        return self._with_topics(others, f"IN ({', '.join(map(str, numbers))})") if numbers else known
+
+    def _with_topics(self, streams: Iterable[StreamRecord], which: str) -> Snapshot:
+        """Return streams with their topics and those selected by number, all of them by default."""
+        version = self._version()  # a writer can have migrated it since this reader opened it
+        partitions: dict[int, list[int]] = {}
+        query = f"SELECT topic, created_us FROM partitions {which and 'WHERE topic ' + which} ORDER BY topic, number"
+        for topic, created in self._connection.execute(query):
+            partitions.setdefault(topic, []).append(created)
+        groups: dict[int, list[GroupRecord]] = {}
+        query = f"SELECT topic, id, name FROM groups {which and 'WHERE topic ' + which} ORDER BY topic, id"
+        for topic, *group in self._connection.execute(query) if version > 5 else ():
+            groups.setdefault(topic, []).append(GroupRecord(*group))
+        found = {stream.number: (stream, dict(stream.topics)) for stream in streams}
+        query = f"SELECT number, stream, id, name, created_us, limits, {topic_columns(version)} FROM topics"
+        for (
+            number,
+            stream_number,
+            id_,
+            name,
+            created,
+            limits,
+            fsync,
+            compression,
+            replication,
+            *options,
+        ) in self._connection.execute(f"{query} {which and 'WHERE number ' + which} ORDER BY stream, id"):
+            record, topics = found[stream_number]
+            places = tuple(partitions.get(number, ()))
+            topics[name] = TopicRecord(
+                TopicName(record.name, name),
+                id_,
+                number,
+                stream_number,
+                created,
+                Limits(limits),
+                len(places),
+                Fsync(fsync),
+                partitions_created_us=places,
+                options=TopicOptions(*options),
+                labels=TopicLabels(compression, replication),
+                groups=tuple(groups.get(number, ())),
+            )
+        return {
+            record.name: replace(record, topics=dict(sorted(topics.items(), key=lambda each: each[1].id)))
+            for record, topics in found.values()
+        }
+
+    # -- changes: within transaction() only -----------------------------------------------------------------
+
+    @contextmanager
+    def transaction(self, touched: Collection[int] | None = None) -> Iterator[None]:
+        """Make all changes of the body, durably, or none of them.
+
+        Args:
+            touched: The numbers of the topics that are added, changed or deleted; the body can add to them. With them, a
+                change costs the same among a thousand topics as among ten. None where they are unknown.
+        """
+        with self._lock, translated(self._where):
+            known = self.known
+            self._connection.execute("BEGIN IMMEDIATE")
+            try:
+                yield
+                self._connection.commit()
+            except BaseException:
+                self._connection.rollback()
+                self._cache(None)
+                raise
+            else:
+                now = None
+                try:  # a send looks meanwhile, and finds what was known before
+                    if known is not None:
+                        now = self._read() if touched is None else self._refresh(known, touched)
+                finally:
+                    self._cache(now)
+            finally:
+                self.transactions += 1
+
+    def insert_stream(self, name: str, created_us: int, id_: int | None = None) -> int:
+        """Add a stream and return its number; without an id it takes the smallest free one."""
+        id_ = id_ or self._free_id("SELECT id FROM streams ORDER BY id")
+        cursor = self._connection.execute("INSERT INTO streams (id, name, created_us) VALUES (?, ?, ?)", (id_, name, created_us))
+        return int(cursor.lastrowid or 0)
+
+    def insert_topic(
+        self,
+        stream_number: int,
+        name: str,
+        partitions: int,
+        limits: Limits,
+        created_us: int,
+        fsync: Fsync = Fsync.INTERVAL,
+        options: TopicOptions = NO_OPTIONS,
+        labels: TopicLabels = NO_LABELS,
+        id_: int | None = None,
+    ) -> int:
+        """Add a topic with its partitions and return its number; without an id it takes the smallest free one."""
+        id_ = id_ or self._free_id("SELECT id FROM topics WHERE stream = ? ORDER BY id", stream_number)
+        cursor = self._connection.execute(
+            "INSERT INTO topics (stream, id, name, created_us, limits, fsync) VALUES (?, ?, ?, ?, ?, ?)",
+            (stream_number, id_, name, created_us, limits.value, fsync.value),
+        )
+        number = int(cursor.lastrowid or 0)
+        self.update_topic(number, options=options, labels=labels)
+        self._connection.executemany(
+            "INSERT INTO partitions (topic, number, created_us) VALUES (?, ?, ?)",
+            [(number, partition, created_us) for partition in range(1, partitions + 1)],
+        )
+        return number
+
+    def delete_stream(self, number: int) -> None:
+        """Delete a stream with its topics."""
+        self._connection.execute("DELETE FROM streams WHERE number = ?", (number,))
+
+    def delete_topic(self, number: int) -> None:
+        """Delete a topic."""
+        self._connection.execute("DELETE FROM topics WHERE number = ?", (number,))
+
+    def renumber_topic(self, number: int, created_us: int) -> int:
+        """Give a topic a new number, delete its states, renew its partitions' created_us; return the number."""
+        run = self._connection.execute
+        run("PRAGMA defer_foreign_keys = ON")
+        run("UPDATE sqlite_sequence SET seq = seq + 1 WHERE name = 'topics'")
+        new = int(run("SELECT seq FROM sqlite_sequence WHERE name = 'topics'").fetchone()[0])
+        run("DELETE FROM states WHERE topic = ?", (number,))
+        run("UPDATE topics SET number = ? WHERE number = ?", (new, number))
+        run("UPDATE groups SET topic = ? WHERE topic = ?", (new, number))
+        run("UPDATE partitions SET topic = ?, created_us = max(?, created_us + 1) WHERE topic = ?", (new, created_us, number))
+        return new
+
+    def insert_partitions(self, topic: int, numbers: range, created_us: int) -> None:
+        """Add partitions to a topic."""
+        rows = [(topic, number, created_us) for number in numbers]
+        self._connection.executemany("INSERT INTO partitions (topic, number, created_us) VALUES (?, ?, ?)", rows)
+
+    def delete_partitions(self, topic: int, first: int) -> None:
+        """Delete a topic's partitions, from a number on."""
+        self._connection.execute("DELETE FROM partitions WHERE topic = ? AND number >= ?", (topic, first))
+
+    def rename_stream(self, number: int, name: str) -> None:
+        """Rename a stream."""
+        self._connection.execute("UPDATE streams SET name = ? WHERE number = ?", (name, number))
+
+    def update_topic(
+        self, number: int, *, name: str | None = None, options: TopicOptions | None = None, labels: TopicLabels | None = None
+    ) -> None:
+        """Change a topic's name, options or labels; None leaves them unchanged."""
+        values: dict[str, Any] = {} if name is None else {"name": name}
+        for given in (options, labels):
+            values |= {} if given is None else asdict(given)
+        columns = ", ".join(f"{column} = ?" for column in values)
+        if values:
+            self._connection.execute(f"UPDATE topics SET {columns} WHERE number = ?", (*values.values(), number))
+
+    def insert_group(self, topic: int, name: str, id_: int | None = None) -> int:
+        """Add a group to a topic and return its id; without one it takes the smallest free one."""
+        id_ = id_ or self._free_id("SELECT id FROM groups WHERE topic = ? ORDER BY id", topic)
+        self._connection.execute("INSERT INTO groups (topic, id, name) VALUES (?, ?, ?)", (topic, id_, name))
+        return id_
+
+    def delete_group(self, topic: int, id_: int) -> None:
+        """Delete a group."""
+        self._connection.execute("DELETE FROM groups WHERE topic = ? AND id = ?", (topic, id_))
+
+    def change(self, statement: str, *parameters: Any) -> None:
+        """Run a statement on a table that another module maintains."""
+        self._connection.execute(statement, parameters)
+
+    def change_each(self, statement: str, rows: Iterable[Sequence[Any]]) -> None:
+        """Run such a statement once for each row of parameters."""
+        self._connection.executemany(statement, rows)
+
+    def select(self, query: str, *parameters: Any, since: int) -> list[Any]:
+        """Return the rows of such a table, at any time; empty if the database is older than version `since`."""
+        with self._lock, translated(self._where):
+            return [] if self._version() < since else self._connection.execute(query, parameters).fetchall()
+
+    def look(self, query: str, *parameters: Any, since: int) -> list[Any]:
+        """Return what select() does, of what has been committed: it waits for no transaction, as a poll should not."""
+        if self._looking is None:
+            return self.select(query, *parameters, since=since)
+        with self._looking_lock, translated(self._where):
+            return self._looking.execute(query, parameters).fetchall()
+
+    @property
+    def is_writer(self) -> bool:
+        """Whether this object alone changes the database."""
+        return self._is_alone
+
+    def changes(self) -> int:
+        """Return a number that differs after each change, by another connection or this one."""
+        if self._is_alone:
+            return self.transactions
+        with self._lock, translated(self._where):
+            return int(self._connection.execute("PRAGMA data_version").fetchone()[0]) + self._connection.total_changes
+
+    def find_problems(self) -> list[str]:
+        """Return the faults that SQLite finds in the database, page by page and row by row; empty where it is sound."""
+        with self._lock, translated(self._where):
+            found = [str(row[0]) for row in self._connection.execute("PRAGMA integrity_check")]
+            dangling = [
+                f"row {row[1]} of {row[0]} names no {row[2]}" for row in self._connection.execute("PRAGMA foreign_key_check")
+            ]
+        return [problem for problem in found if problem != "ok"] + dangling
+
+    def last_topic_number(self) -> int:
+        """Return the last number given to a topic, 0 before the first."""
+        with self._lock, translated(self._where):
+            row = self._connection.execute("SELECT seq FROM sqlite_sequence WHERE name = 'topics'").fetchone()
+            return 0 if row is None else int(row[0])
+
+    def _free_id(self, query: str, *parameters: Any) -> int:
+        free = 1
+        for (taken,) in self._connection.execute(query, parameters):
+            if taken != free:
+                break
+            free += 1
+        return free
+
+    def close(self) -> None:
+        """Close the database."""
+        with self._lock:
+            self._cache(None)
+            self._connection.close()
+        with self._looking_lock:
+            if self._looking is not None:
+                self._looking.close()

@@ -1,0 +1,72 @@
+"""Opening the catalog's database, and translating its errors."""
+
+from __future__ import annotations
+
+import os
+import sqlite3
+from collections.abc import Iterator
+from contextlib import contextmanager, suppress
+from pathlib import Path
+from typing import Final
+from urllib.parse import quote
+
+from headstream.errors import CorruptLogError, DiskFullError, StorageError
+from headstream.log.system.access import open_private
+
+__all__ = ["connect", "translated"]
+
+_BUSY_SECONDS: Final = 10.0
+
+
+@contextmanager
+def translated(where: str) -> Iterator[None]:
+    """Raise SQLite's errors in the body as errors of the log.
+
+    Args:
+        where: The database.
+    """
+    try:
+        yield
+    except sqlite3.OperationalError as error:
+        kind = DiskFullError if error.sqlite_errorcode == sqlite3.SQLITE_FULL else StorageError
+        raise kind(
+            f"the catalog cannot be used: {error}",
+            where=where,
+            advice="Check that this user can read and write the file and its directory, and that the disk has room",
+        ) from error
+    except sqlite3.DatabaseError as error:
+        raise CorruptLogError(
+            f"the catalog is damaged: {error}",
+            where=where,
+            advice="Restore the file from a copy; the messages are unaffected",
+        ) from error
+
+
+def connect(path: str | None, *, is_writer: bool) -> sqlite3.Connection:
+    """Return a connection that any thread may use, one at a time.
+
+    Args:
+        path: The database's path, or None for one in memory.
+        is_writer: Whether it is for writing.
+    """
+    if path is None:
+        return _open(":memory:", uri=False)
+    if is_writer:
+        with suppress(OSError):  # SQLite raises a clearer error; its other files get the mode of this one
+            os.close(open_private(path))
+        return _open(path, uri=False)
+    address = f"file:{quote(path)}?mode=ro"
+    try:
+        connection = _open(address, uri=True)
+        connection.execute("PRAGMA schema_version").fetchone()
+    except sqlite3.OperationalError:
+        # Read-only, SQLite needs shared memory files, which require a writable directory. Without a write-ahead log
+        # there is no writer, and the file can be read as immutable.
+        if Path(f"{path}-wal").exists():
+            raise
+        return _open(f"{address}&immutable=1", uri=True)
+    return connection
+
+
+def _open(address: str, *, uri: bool) -> sqlite3.Connection:
+    return sqlite3.connect(address, timeout=_BUSY_SECONDS, isolation_level=None, check_same_thread=False, uri=uri)

@@ -1,0 +1,80 @@
+"""What the catalog knows of streams, topics and their groups, as values."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Final
+
+from headstream.model.identifiers import TopicName
+from headstream.model.topology import Fsync, Limits, TopicOptions
+
+__all__ = ["NO_LABELS", "NO_OPTIONS", "GroupRecord", "Snapshot", "StreamRecord", "TopicLabels", "TopicRecord"]
+
+NO_OPTIONS: Final = TopicOptions()
+
+
+@dataclass(frozen=True, slots=True)
+class TopicLabels:
+    """Labels that existing clients state of a topic and read back, without effect; unsigned 8-bit each.
+
+    Args:
+        compression: The code of a compression, 1 for none.
+        replication: Number of copies stated, 1 or more.
+    """
+
+    compression: int = 1
+    replication: int = 1
+
+
+NO_LABELS: Final = TopicLabels()
+
+
+@dataclass(frozen=True, slots=True)
+class GroupRecord:
+    """A group of a topic, by its number within the topic, from 1."""
+
+    id: int
+    name: str
+
+
+@dataclass(frozen=True, slots=True)
+class TopicRecord:
+    """A topic of the catalog; `number` and `stream_number` name its directory."""
+
+    name: TopicName
+    id: int
+    number: int
+    stream_number: int
+    created_us: int
+    limits: Limits
+    partitions: int
+    fsync: Fsync
+    partitions_created_us: tuple[int, ...] = ()
+    options: TopicOptions = NO_OPTIONS
+    labels: TopicLabels = NO_LABELS
+    groups: tuple[GroupRecord, ...] = ()
+
+    @property
+    def identity(self) -> str:
+        """Identifies the topic among those of its name, across purges and deletions; the path of its directory."""
+        return f"{self.stream_number}/{self.number}"
+
+    def generation(self, partition: int) -> int:
+        """Return the number that identifies a partition among those of its name, across purges and deletions."""
+        return self.partitions_created_us[partition - 1] if partition <= len(self.partitions_created_us) else 0
+
+
+@dataclass(frozen=True, slots=True)
+class StreamRecord:
+    """A stream of the catalog, with its topics by name, in the order of their ids."""
+
+    name: str
+    id: int
+    number: int
+    created_us: int
+    topics: Mapping[str, TopicRecord]
+
+
+Snapshot = Mapping[str, StreamRecord]
+"""All streams by name, in the order of their ids, at one moment."""

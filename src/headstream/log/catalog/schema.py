@@ -1,0 +1,112 @@
+"""The catalog's tables, and the steps that migrate older versions.
+
+    1    streams, topics, partitions
+    2    topics.fsync                                               before: `interval`
+    3    topics.retention_us, topics.retention_bytes, states        before: none
+    4    topics.compaction_delay_us, topics.deduplication_count     before: none
+    5    commits                                                    before: none
+    6    topics.compression, topics.replication, groups             before: 1, 1, none
+         users, tokens, revoked                                     before: none
+    7    writers, users.generation, states.change, state_changes    before: none, 0, NULL, none
+
+A writer migrates an older database when it opens it; until then readers take the value under `before` for missing
+columns. A reader queries the version each time, since a writer can migrate in between.
+"""
+
+from __future__ import annotations
+
+from typing import Final
+
+__all__ = ["SCHEMA", "STEPS", "VERSION", "topic_columns"]
+
+VERSION: Final = 7
+_STATES: Final = """
+CREATE TABLE IF NOT EXISTS states (
+    topic INTEGER NOT NULL, partition INTEGER NOT NULL, offset INTEGER NOT NULL, state INTEGER NOT NULL,
+    reason TEXT NOT NULL, author TEXT NOT NULL, changed_us INTEGER NOT NULL, is_pending INTEGER NOT NULL,
+    PRIMARY KEY (topic, partition, offset),
+    FOREIGN KEY (topic, partition) REFERENCES partitions (topic, number) ON DELETE CASCADE) WITHOUT ROWID;
+CREATE INDEX IF NOT EXISTS pending_states ON states (topic, partition, offset) WHERE is_pending;
+"""
+_COMMITS: Final = """
+CREATE TABLE IF NOT EXISTS commits (
+    writer TEXT PRIMARY KEY, epoch INTEGER NOT NULL, state TEXT NOT NULL, manifest BLOB NOT NULL, places TEXT NOT NULL,
+    reason TEXT NOT NULL, changed_us INTEGER NOT NULL) WITHOUT ROWID;
+"""
+_GROUPS: Final = """
+CREATE TABLE IF NOT EXISTS groups (
+    topic INTEGER NOT NULL REFERENCES topics (number) ON DELETE CASCADE, id INTEGER NOT NULL, name TEXT NOT NULL,
+    PRIMARY KEY (topic, id), UNIQUE (topic, name)) WITHOUT ROWID;
+"""
+_ACCOUNTS: Final = """
+CREATE TABLE IF NOT EXISTS users (
+    id INTEGER PRIMARY KEY AUTOINCREMENT, name TEXT NOT NULL UNIQUE, password_hash TEXT NOT NULL, is_active INTEGER NOT NULL,
+    permissions BLOB, created_us INTEGER NOT NULL{generation});
+CREATE TABLE IF NOT EXISTS tokens (
+    user INTEGER NOT NULL REFERENCES users (id) ON DELETE CASCADE, name TEXT NOT NULL, hash BLOB NOT NULL UNIQUE,
+    expires_us INTEGER, PRIMARY KEY (user, name)) WITHOUT ROWID;
+CREATE TABLE IF NOT EXISTS revoked (id TEXT PRIMARY KEY, expires_us INTEGER NOT NULL) WITHOUT ROWID;
+"""
+_GENERATION: Final = "generation INTEGER NOT NULL DEFAULT 0"
+_WRITERS: Final = """
+CREATE TABLE IF NOT EXISTS writers (name TEXT PRIMARY KEY, owner INTEGER NOT NULL, claimed_us INTEGER NOT NULL) WITHOUT ROWID;
+CREATE INDEX IF NOT EXISTS writers_of_owner ON writers (owner);
+"""
+_STATE_CHANGES: Final = """
+ALTER TABLE states ADD COLUMN change INTEGER;
+CREATE INDEX IF NOT EXISTS states_of_change ON states (change) WHERE change IS NOT NULL;
+CREATE TABLE IF NOT EXISTS state_changes (number INTEGER PRIMARY KEY AUTOINCREMENT, reason TEXT NOT NULL, author TEXT NOT NULL);
+CREATE TRIGGER IF NOT EXISTS unused_state_change AFTER DELETE ON states
+    WHEN OLD.change IS NOT NULL AND NOT EXISTS (SELECT 1 FROM states WHERE change = OLD.change)
+    BEGIN DELETE FROM state_changes WHERE number = OLD.change; END;
+"""
+"""Reason and author of a change are stored once while a message refers to them; older rows store them inline."""
+SCHEMA: Final = f"""
+PRAGMA journal_mode = WAL;
+BEGIN IMMEDIATE;
+CREATE TABLE IF NOT EXISTS streams (
+    number INTEGER PRIMARY KEY AUTOINCREMENT, id INTEGER NOT NULL UNIQUE, name TEXT NOT NULL UNIQUE,
+    created_us INTEGER NOT NULL);
+CREATE TABLE IF NOT EXISTS topics (
+    number INTEGER PRIMARY KEY AUTOINCREMENT, stream INTEGER NOT NULL REFERENCES streams (number) ON DELETE CASCADE,
+    id INTEGER NOT NULL, name TEXT NOT NULL, created_us INTEGER NOT NULL, limits TEXT NOT NULL,
+    fsync TEXT NOT NULL DEFAULT 'interval', retention_us INTEGER, retention_bytes INTEGER,
+    compaction_delay_us INTEGER, deduplication_count INTEGER,
+    compression INTEGER NOT NULL DEFAULT 1, replication INTEGER NOT NULL DEFAULT 1,
+    UNIQUE (stream, id), UNIQUE (stream, name));
+CREATE TABLE IF NOT EXISTS partitions (
+    topic INTEGER NOT NULL REFERENCES topics (number) ON DELETE CASCADE, number INTEGER NOT NULL,
+    created_us INTEGER NOT NULL, PRIMARY KEY (topic, number)) WITHOUT ROWID;
+{_STATES}
+{_STATE_CHANGES}
+{_COMMITS}
+{_GROUPS}
+{_ACCOUNTS.format(generation=f", {_GENERATION}")}
+{_WRITERS}
+PRAGMA user_version = {VERSION};
+COMMIT;
+"""
+"""The current tables."""
+
+STEPS: Final = {
+    1: "BEGIN IMMEDIATE; ALTER TABLE topics ADD COLUMN fsync TEXT NOT NULL DEFAULT 'interval'; PRAGMA user_version = 2; COMMIT;",
+    2: "BEGIN IMMEDIATE; ALTER TABLE topics ADD COLUMN retention_us INTEGER; "
+    f"ALTER TABLE topics ADD COLUMN retention_bytes INTEGER; {_STATES} PRAGMA user_version = 3; COMMIT;",
+    3: "BEGIN IMMEDIATE; ALTER TABLE topics ADD COLUMN compaction_delay_us INTEGER; "
+    "ALTER TABLE topics ADD COLUMN deduplication_count INTEGER; PRAGMA user_version = 4; COMMIT;",
+    4: f"BEGIN IMMEDIATE; {_COMMITS} PRAGMA user_version = 5; COMMIT;",
+    5: "BEGIN IMMEDIATE; ALTER TABLE topics ADD COLUMN compression INTEGER NOT NULL DEFAULT 1; "
+    f"ALTER TABLE topics ADD COLUMN replication INTEGER NOT NULL DEFAULT 1; {_GROUPS} {_ACCOUNTS.format(generation='')} "
+    "PRAGMA user_version = 6; COMMIT;",
+    6: f"BEGIN IMMEDIATE; {_WRITERS} ALTER TABLE users ADD COLUMN {_GENERATION}; {_STATE_CHANGES} "
+    "PRAGMA user_version = 7; COMMIT;",
+}
+"""From each older version to the next."""
+
+
+def topic_columns(version: int) -> str:
+    """Return the columns of topics after `limits`, as a query for a database of this version."""
+    fsync = "fsync" if version > 1 else "'interval'"
+    retention = "retention_us, retention_bytes" if version > 2 else "NULL, NULL"
+    compaction = "compaction_delay_us, deduplication_count" if version > 3 else "NULL, NULL"
+    return f"{fsync}, {'compression, replication' if version > 5 else '1, 1'}, {retention}, {compaction}"

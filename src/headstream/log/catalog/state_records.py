@@ -1,0 +1,128 @@
+"""The catalog's tables of messages set aside in place; states.py has the protocol.
+
+states           topic | partition | offset | state | reason | author | changed_us | is_pending | change
+state_changes    number | reason | author        reason and author of a change, once; deleted with its last message
+
+A pending row is an intent: the message's state byte is possibly not yet written. Functions that change rows are called
+within Catalog.transaction() only.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Iterable
+from typing import Final
+
+from headstream.log.catalog.catalog import Catalog
+from headstream.model.message import StateChange
+
+__all__ = [
+    "find_exception",
+    "find_state_among",
+    "find_states",
+    "forget_states",
+    "pending_states",
+    "put_states",
+    "remove_states",
+    "settle_states",
+    "settled_offsets",
+]
+
+
+_LAST: Final = (1 << 63) - 1
+"""The greatest integer of SQLite."""
+
+
+def find_states(
+    catalog: Catalog, topic: int, partition: int, from_offset: int = 0, until_offset: int = 1 << 62, count: int = -1
+) -> list[StateChange]:
+    """Return the messages of a partition that are not available, pending ones included, by offset.
+
+    Args:
+        catalog: The log's.
+        topic: The topic's number.
+        partition: From 1.
+        from_offset: The first offset included.
+        until_offset: One past the last one.
+        count: The most messages; negative is all.
+    """
+    since = (topic, partition, min(from_offset, _LAST), min(until_offset, _LAST), count)
+    where = "WHERE topic = ? AND partition = ? AND offset >= ? AND offset < ? ORDER BY offset LIMIT ?"
+    found = catalog.select(
+        "SELECT offset, state, coalesce(kept.reason, states.reason), coalesce(kept.author, states.author), changed_us "
+        f"FROM states LEFT JOIN state_changes AS kept ON kept.number = states.change {where}",
+        *since,
+        since=7,
+    ) or catalog.select(f"SELECT offset, state, reason, author, changed_us FROM states {where}", *since, since=3)
+    return [StateChange(*row) for row in found]
+
+
+def find_exception(catalog: Catalog, topic: int, partition: int, from_offset: int) -> int | None:
+    """Return the offset of the first message at or after an offset that has a state row, or None."""
+    query = "SELECT offset FROM states WHERE topic = ? AND partition = ? AND offset >= ? ORDER BY offset LIMIT 1"
+    found = catalog.look(query, topic, partition, min(from_offset, _LAST), since=3)
+    return int(found[0][0]) if found else None
+
+
+def find_state_among(catalog: Catalog, topic: int, partition: int, from_offset: int, states: Collection[int]) -> int | None:
+    """Return the offset of the first message at or after an offset whose row has one of the states, or None."""
+    among = ",".join("?" * len(states))
+    where = f"WHERE topic = ? AND partition = ? AND offset >= ? AND state IN ({among})"
+    query = f"SELECT offset FROM states {where} ORDER BY offset LIMIT 1"
+    found = catalog.look(query, topic, partition, min(from_offset, _LAST), *states, since=3)
+    return int(found[0][0]) if found else None
+
+
+def settled_offsets(catalog: Catalog, topic: int, partition: int, available: int) -> list[int]:
+    """Return the offsets of the messages of a partition that are set aside, by offset; pending changes are left out."""
+    query = "SELECT offset FROM states WHERE topic = ? AND partition = ? AND state != ? AND NOT is_pending ORDER BY offset"
+    return [offset for (offset,) in catalog.look(query, topic, partition, available, since=3)]
+
+
+def pending_states(catalog: Catalog) -> list[tuple[int, int, int, int]]:
+    """Return every pending change of state: topic, partition, offset, state."""
+    query = "SELECT topic, partition, offset, state FROM states WHERE is_pending ORDER BY topic, partition, offset"
+    return catalog.select(query, since=3)
+
+
+def put_states(catalog: Catalog, topic: int, partition: int, changes: Iterable[StateChange]) -> None:
+    """Record the states that messages are about to get."""
+    wanted = list(changes)
+    # Delete existing rows first: their last message deletes the change row too.
+    catalog.change_each(
+        "DELETE FROM states WHERE topic = ? AND partition = ? AND offset = ?",
+        [(topic, partition, each.offset) for each in wanted],
+    )
+    numbers = {note: _put_change(catalog, *note) for note in dict.fromkeys((each.reason, each.by) for each in wanted)}
+    catalog.change_each(
+        "INSERT INTO states (topic, partition, offset, state, reason, author, changed_us, is_pending, change) "
+        "VALUES (?, ?, ?, ?, '', '', ?, 1, ?)",
+        [(topic, partition, each.offset, each.state, each.changed_us, numbers[each.reason, each.by]) for each in wanted],
+    )
+
+
+def _put_change(catalog: Catalog, reason: str, author: str) -> int:
+    """Store reason and author of a change, unless the last one has the same, and return its number."""
+    last = catalog.select("SELECT number, reason, author FROM state_changes ORDER BY number DESC LIMIT 1", since=7)
+    if last and last[0][1:] == (reason, author):
+        return int(last[0][0])
+    catalog.change("INSERT INTO state_changes (reason, author) VALUES (?, ?)", reason, author)
+    return int(catalog.select("SELECT max(number) FROM state_changes", since=7)[0][0])
+
+
+def settle_states(catalog: Catalog, topic: int, partition: int, offsets: Iterable[int], available: int) -> None:
+    """Record that messages have the recorded states; available messages need no row."""
+    keys = [(topic, partition, offset) for offset in offsets]
+    match = "topic = ? AND partition = ? AND offset = ?"
+    catalog.change_each(f"UPDATE states SET is_pending = 0 WHERE {match}", keys)
+    catalog.change_each(f"DELETE FROM states WHERE {match} AND state = {int(available)}", keys)
+
+
+def forget_states(catalog: Catalog, topic: int, partition: int, until_offset: int) -> None:
+    """Delete the states of messages before an offset, which are dropped."""
+    catalog.change("DELETE FROM states WHERE topic = ? AND partition = ? AND offset < ?", topic, partition, until_offset)
+
+
+def remove_states(catalog: Catalog, topic: int, partition: int, offsets: Iterable[int]) -> None:
+    """Delete the states of messages that no longer exist."""
+    keys = [(topic, partition, offset) for offset in offsets]
+    catalog.change_each("DELETE FROM states WHERE topic = ? AND partition = ? AND offset = ?", keys)

@@ -1,0 +1,1 @@
+"""Commands on a log without a running writer: verify, repair, back up, remove."""

@@ -1,0 +1,94 @@
+"""One partition's files, checked against each other; damage is located to the send.
+
+index head       its check, version, base offset
+    index entries    each one's check; each begins where the one before it ends, in bytes and in offsets; times never decrease
+    compacted        the same, but offsets can be missing between entries and after the last one
+    messages         each send's CRC-32C, count, offsets, time; each payload's CRC-32; each state a known one
+    segments         each begins where the one before it ends
+
+Only committed bytes are checked, so a writer can go on: a file's size is read before its index, and bytes after
+the last whole entry are at most one unacknowledged send.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Callable, Iterator
+from typing import Final
+
+from headstream.log.checks.segment_verification import SegmentCheck
+from headstream.log.system.findings import SET_ASIDE, FindingKind, LogFinding
+from headstream.segments.files import BufferPool, ReadFiles
+from headstream.segments.layout import (
+    MAX_BASE_OFFSET,
+    PRODUCERS_NAME,
+    SYNC_FAILED_NAME,
+    base_offsets,
+    log_offsets,
+    log_suffix,
+    segment_path,
+)
+
+__all__ = ["verify_partition"]
+
+_FILE_NAME: Final = re.compile(r"(\d{20})(?:(-\d+)?\.log|\.(index|index-new|log\.dropped))")
+
+
+def verify_partition(
+    directory: str, files: ReadFiles, buffers: BufferPool, on_bytes: Callable[[int], None] = lambda _: None
+) -> Iterator[LogFinding]:
+    """Yield the faults of a partition's segments.
+
+    Args:
+        directory: The partition's directory.
+        files: Its file system.
+        buffers: Buffers for messages.
+        on_bytes: Called with the bytes of messages checked since the last call.
+    """
+    names = files.list_names(directory)
+    if names is None:
+        return
+    yield from _unknown_files(directory, names)
+    generations = dict(log_offsets(names))
+    bases = sorted({*base_offsets(names), *generations})
+    for number, base in enumerate(bases):
+        next_base = bases[number + 1] if number + 1 < len(bases) else None
+        check = SegmentCheck(directory, base, generations.get(base, 0), next_base, files, buffers, on_bytes)
+        yield from check.run()
+        yield from _superfluous_logs(directory, base, check.generation, names)
+
+
+def _superfluous_logs(directory: str, base: int, named: int | None, names: list[str]) -> Iterator[LogFinding]:
+    """Yield the .log files of a segment that its index does not name."""
+    for other, generation in log_offsets(names):
+        if other == base and named not in (None, generation):
+            path = segment_path(directory, base, log_suffix(generation))
+            what = "left by an interrupted compaction, or written by a running one"
+            yield LogFinding(
+                FindingKind.TAIL, path, what, "Nothing needs to be done: the next writer removes it", is_damage=False
+            )
+
+
+def _unknown_files(directory: str, names: list[str]) -> Iterator[LogFinding]:
+    for name in sorted(names):
+        path = f"{directory}/{name}"
+        if SET_ASIDE in name or ".log.rest-" in name:
+            yield LogFinding(
+                FindingKind.FILE_SET_ASIDE,
+                path,
+                "a file that was set aside when the log was repaired",
+                "Remove it when it is not needed",
+                is_damage=False,
+            )
+        elif name == SYNC_FAILED_NAME:
+            yield LogFinding(
+                FindingKind.TAIL,
+                path,
+                "a sync to the disk failed: the last writes are possibly not on the disk",
+                "Check the kernel's log for disk errors; the next writer writes the data again",
+                is_damage=False,
+            )
+        elif name != PRODUCERS_NAME and ((match := _FILE_NAME.fullmatch(name)) is None or int(match[1]) > MAX_BASE_OFFSET):
+            yield LogFinding(
+                FindingKind.FILE_STRANGE, path, "a file that is not part of a log", "Move it elsewhere", is_damage=False
+            )

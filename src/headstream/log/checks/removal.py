@@ -1,0 +1,84 @@
+"""Removing a log: the files that a log and its server have created, and nothing else.
+
+The marker is removed first and the catalog next: a crash leaves no log, and the removal can be repeated. The
+writer's lock is held throughout, and its file stays: deleting it would let two processes lock two files of one name.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Collection
+from typing import Final
+
+from headstream.errors import NotALogError
+from headstream.log.directory.lock import WriterLock
+from headstream.log.directory.marker import read_marker
+from headstream.log.system.files import Files
+from headstream.segments.layout import (
+    CATALOG_NAME,
+    GROUPS_NAME,
+    INBOX_NAME,
+    LOCK_NAME,
+    MARKER_NAME,
+    STAGED_NAME,
+    STREAMS_NAME,
+)
+
+__all__ = ["remove_log"]
+
+_FILES: Final = (
+    MARKER_NAME,
+    f"{MARKER_NAME}.new",
+    f"{CATALOG_NAME}-wal",  # before the database: a new database would replay it
+    f"{CATALOG_NAME}-shm",
+    f"{CATALOG_NAME}-journal",
+    CATALOG_NAME,
+)
+_DIRECTORIES: Final = (INBOX_NAME, STAGED_NAME, STREAMS_NAME, GROUPS_NAME)
+
+
+def remove_log(root: str, files: Files, beside: Collection[str] = ()) -> list[str]:
+    """Remove the log in a directory, and return the names removed from it; the directory stays.
+
+    Args:
+        root: The directory; it may be missing or empty.
+        files: Its file system: the operating system's, because of the lock.
+        beside: Names of directories that a server of the log has created; they are removed too.
+
+    Raises:
+        NotALogError: the directory holds other files; nothing is removed.
+        LogVersionError: a newer Headstream wrote it.
+        CorruptLogError: its marker cannot be read, so its content is unknown.
+        LogLockedError: another process writes to it.
+        StorageError: the system refused.
+    """
+    if not files.list_names(root):
+        return []
+    _check(root, files, beside)
+    lock = WriterLock(f"{root}/{LOCK_NAME}")
+    lock.acquire()
+    try:
+        names = _check(root, files, beside)
+        for name in _FILES:
+            files.remove(f"{root}/{name}")
+        files.sync_directory(root)
+        for name in (*_DIRECTORIES, *beside):
+            files.remove_directory(f"{root}/{name}")
+        files.sync_directory(root)
+    finally:
+        lock.release()
+    return sorted(name for name in names if name != LOCK_NAME)
+
+
+def _check(root: str, files: Files, beside: Collection[str]) -> list[str]:
+    """Return the names in a directory, all of them those of a log."""
+    names = files.list_names(root) or []
+    strange = sorted(set(names) - {*_FILES, *_DIRECTORIES, LOCK_NAME, *beside})
+    if strange:
+        what = f"the directory holds {strange[0]!r}, which is not part of a log"
+    elif MARKER_NAME not in names and LOCK_NAME not in names:
+        what = f"the directory is not a log: it holds neither {MARKER_NAME} nor {LOCK_NAME}"
+    else:
+        if MARKER_NAME in names:
+            read_marker(root, files)
+        return names
+    raise NotALogError(f"{what}: nothing was removed", where=root, advice="Name the directory of a log, or remove by hand")

@@ -1,0 +1,149 @@
+"""Repairs of a damaged log that need no guess; nothing is deleted.
+
+an index that is missing, short, damaged or wrong    rebuilt, where the messages prove every entry of it
+    the newest segment's torn tail, a begun roll         as at every opening by a writer (recovery.py)
+    a file that is not part of a log                     set aside: its bytes stay, under a name with a suffix
+
+A send with changed bytes stays as it is: only a copy restores it. Rebuilding an index keeps whole entries,
+also of damaged sends, so that no repair hides damage.
+"""
+
+from __future__ import annotations
+
+from headstream.errors import CorruptLogError
+from headstream.log.checks.partition_verification import verify_partition
+from headstream.log.checks.verification import PartitionDirectory, Verification
+from headstream.log.directory.lock import WriterLock
+from headstream.log.partition.index_rebuild import Action, IndexRebuild, free_aside_name
+from headstream.log.partition.offsets import OffsetStore
+from headstream.log.partition.recovery import begin_segment, recover
+from headstream.log.partition.segment_removal import open_index
+from headstream.log.system.files import Files
+from headstream.log.system.findings import FindingKind, LogFinding
+from headstream.segments.files import BufferPool
+from headstream.segments.layout import (
+    INDEX_SUFFIX,
+    LOCK_NAME,
+    OFFSETS_NAME,
+    base_offsets,
+    log_offsets,
+    segment_path,
+)
+
+__all__ = ["Action", "repair_log", "repair_partition"]
+
+_INDEX_KINDS = (
+    FindingKind.INDEX_MISSING,
+    FindingKind.INDEX_HEAD,
+    FindingKind.INDEX_ENTRY,
+    FindingKind.INDEX_ORDER,
+    FindingKind.INDEX_SHORT,
+)
+
+
+def repair_log(root: str, files: Files) -> list[Action]:
+    """Make the safe repairs of a log, as its writer, and return the actions taken.
+
+    Args:
+        root: The log's directory.
+        files: Its file system.
+
+    Raises:
+        LogLockedError: another process is the writer.
+        NotALogError: there is no log.
+        StorageError: the system refused an operation.
+    """
+    verification = Verification(root, files)
+    lock = WriterLock(f"{root}/{LOCK_NAME}")
+    lock.acquire()
+    try:
+        return [action for partition in verification.partitions() for action in _repair_partition(partition, files)]
+    finally:
+        lock.release()
+
+
+def _repair_partition(partition: PartitionDirectory, files: Files) -> list[Action]:
+    if files.list_names(partition.directory) is None:
+        return []
+    offsets = OffsetStore(f"{partition.directory.rpartition('/')[0]}/{OFFSETS_NAME}", files)
+    return repair_partition(partition.directory, files, offsets.greatest(partition.number))
+
+
+def repair_partition(directory: str, files: Files, committed: int = 0) -> list[Action]:
+    """Make the safe repairs of a partition, and return the actions taken.
+
+    Args:
+        directory: The partition's; the caller holds the log's lock.
+        files: Its file system.
+        committed: The greatest offset that a consumer has committed in it: the partition had messages up to there.
+    """
+    actions: list[Action] = []
+    buffers = BufferPool()
+    findings = list(verify_partition(directory, files, buffers))
+    actions += [_set_file_aside(finding.path, files) for finding in findings if finding.kind is FindingKind.FILE_STRANGE]
+    damaged = {finding.path for finding in findings if finding.kind in _INDEX_KINDS}
+    names = files.list_names(directory) or []
+    generations: dict[int, list[int]] = {}
+    for base, generation in log_offsets(names):
+        generations.setdefault(base, []).append(generation)
+    bases = sorted({*generations, *base_offsets(names)})
+    for number, base in enumerate(bases):
+        if segment_path(directory, base, INDEX_SUFFIX) in damaged:
+            next_base = bases[number + 1] if number + 1 < len(bases) else None
+            if len(generations.get(base, ())) == 1:  # of two, only the index names the valid one
+                actions += IndexRebuild(directory, base, next_base, files, generations[base][0]).run()
+    newest = segment_path(directory, bases[-1], INDEX_SUFFIX) if bases else ""
+    actions += _begin_behind_missing(directory, bases[-1], committed, files) if bases else []
+    is_rebuilt = any(action.path == newest for action in actions)
+    if is_rebuilt or any(_is_of_newest(finding, bases) for finding in findings):
+        actions += _recover(directory, files)
+    return actions
+
+
+def _begin_behind_missing(directory: str, newest: int, committed: int, files: Files) -> list[Action]:
+    """Begin a segment in partition of the newest, if its files are missing; reads of the offsets between raise an error."""
+    try:
+        index = open_index(directory, newest, files)
+    except CorruptLogError:
+        return []
+    if index is None:
+        return []
+    index.close()
+    if index.seal is None:
+        return []
+    base = max(index.seal.until_offset, committed)
+    begin_segment(directory, base, files)
+    what = f"the newest segment's files are missing, from offset {index.seal.until_offset} on: a segment is begun at {base}"
+    return [Action(directory, what)]
+
+
+def _is_of_newest(finding: LogFinding, bases: list[int]) -> bool:
+    return finding.kind is FindingKind.TAIL and bool(bases) and f"/{bases[-1]:020d}." in finding.path
+
+
+def _recover(directory: str, files: Files) -> list[Action]:
+    """Repair the newest segment's end, as each opening does."""
+    before = _sizes(directory, files)
+    try:
+        tail = recover(directory, files)
+    except CorruptLogError:
+        return []  # the next verification reports it
+    if _sizes(directory, files) == before:
+        return []
+    return [Action(directory, f"the newest segment's tail was repaired; the partition ends at offset {tail.end_offset}")]
+
+
+def _sizes(directory: str, files: Files) -> dict[str, int]:
+    sizes = {}
+    for name in files.list_names(directory) or []:
+        file = files.open_read(f"{directory}/{name}")
+        if file is not None:
+            sizes[name] = file.size_bytes()
+            file.close()
+    return sizes
+
+
+def _set_file_aside(path: str, files: Files) -> Action:
+    target = free_aside_name(path, files)
+    files.rename(path, target)
+    return Action(path, f"set aside as {target.rpartition('/')[2]}: it is not part of a log")

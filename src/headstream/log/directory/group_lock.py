@@ -1,0 +1,95 @@
+"""GroupLock: which process reads for a consumer group. One process holds it; the others wait.
+
+ROOT/groups/<stream>-<topic>-<32 hexadecimal digits of the group's name's hash>.lock holds the process id of the
+holder, who removes the file when it releases the lock: names of groups are the clients' choice, and each file takes a block
+of the disk.
+"""
+
+from __future__ import annotations
+
+import fcntl
+import os
+from contextlib import suppress
+from typing import Final
+
+from headstream.log.system.access import make_private_directory
+from headstream.log.system.file_lock import FileLock
+from headstream.segments.files import storage_error
+
+__all__ = ["GroupLock"]
+
+_ATTEMPTS: Final = 100
+"""A file can be removed by its holder between being opened and being locked here: then there is another one, or none."""
+
+
+class GroupLock(FileLock):
+    """The lock of one group, held from try_acquire() to release().
+
+    Args:
+        path: The lock's file; its directory is created if missing.
+    """
+
+    def try_acquire(self) -> bool:
+        """Acquire the lock if no other process holds it, and return whether this process holds it now.
+
+        Raises:
+            StorageError: the lock's file cannot be created or opened.
+        """
+        if self.is_held:
+            return True
+        for _ in range(_ATTEMPTS):
+            try:
+                make_private_directory(os.path.dirname(self._path))  # noqa: PTH120
+                descriptor = self._open()
+            except OSError as error:
+                raise storage_error(error, "open the lock of a consumer group", self._path) from error
+            try:
+                fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
+                if not self._is_at_path(descriptor):
+                    os.close(descriptor)
+                    continue
+                os.ftruncate(descriptor, 0)
+                os.pwrite(descriptor, f"{os.getpid()}\n".encode(), 0)
+            except BlockingIOError:
+                os.close(descriptor)
+                return False
+            except OSError as error:
+                os.close(descriptor)
+                raise storage_error(error, "take the lock of a consumer group", self._path) from error
+            self._hold(descriptor)
+            return True
+        return False
+
+    def _is_at_path(self, descriptor: int) -> bool:
+        """Return whether the path still names the file of a descriptor."""
+        try:
+            return os.path.samestat(os.fstat(descriptor), os.stat(self._path))  # noqa: PTH116
+        except FileNotFoundError:
+            return False
+
+    def release(self) -> None:
+        """Release it and remove its file; releasing twice is fine."""
+        if self.is_held:
+            with suppress(OSError):  # the file is of no use; the lock is released in any case
+                os.unlink(self._path)  # noqa: PTH108
+        super().release()
+
+    def __del__(self) -> None:
+        self.release()
+
+    def holder(self) -> int | None:
+        """Return the id of another process that holds it, 0 if the id is unknown, None if no other process holds it."""
+        if self.is_held:
+            return None
+        try:
+            descriptor = os.open(self._path, os.O_RDONLY | os.O_CLOEXEC)
+        except OSError:  # never acquired, or not readable for this user
+            return None
+        try:
+            fcntl.flock(descriptor, fcntl.LOCK_SH | fcntl.LOCK_NB)
+        except BlockingIOError:
+            text = os.pread(descriptor, 32, 0).strip()
+            return int(text) if text.isdigit() else 0
+        finally:
+            os.close(descriptor)
+        return None

@@ -1,0 +1,77 @@
+"""WriterLock: the lock of a directory's one writer.
+
+The lock is FileLock's. The file has the writer's process id, for the error of a refused process; a short holder (such as
+one that only appends a commit) adds `briefly`, and others wait for its release. A forked child is not the writer.
+"""
+
+from __future__ import annotations
+
+import fcntl
+import os
+import time
+from typing import Final
+
+from headstream.errors import LogLockedError
+from headstream.log.system.file_lock import FileLock
+from headstream.segments.files import storage_error
+
+__all__ = ["WriterLock"]
+
+_BRIEF_WAIT_S: Final = 10.0
+"""Wait for the release by a short holder, seconds."""
+_BRIEF_LOOK_S: Final = 0.002
+
+
+class WriterLock(FileLock):
+    """The lock of one directory, held from acquire() to release().
+
+    Args:
+        path: The lock's file; its directory exists.
+    """
+
+    def acquire(self, *, briefly: bool = False) -> None:
+        """Become the writer.
+
+        Args:
+            briefly: Whether it is held for a moment: other processes wait for the release.
+
+        Raises:
+            LogLockedError: another process is the writer.
+            StorageError: the lock's file cannot be created or opened.
+        """
+        try:
+            descriptor = self._open()
+        except OSError as error:
+            raise storage_error(error, "open the writer's lock", self._path) from error
+        try:
+            self._take(descriptor, "briefly" if briefly else "")
+        except BaseException:
+            os.close(descriptor)
+            raise
+        self._hold(descriptor)
+
+    def _take(self, descriptor: int, note: str) -> None:
+        until = time.monotonic() + _BRIEF_WAIT_S
+        while True:
+            try:
+                fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
+                os.ftruncate(descriptor, 0)
+                os.pwrite(descriptor, f"{os.getpid()} {note}".strip().encode() + b"\n", 0)
+            except BlockingIOError:
+                text = os.pread(descriptor, 64, 0)
+                if note or not text.strip().endswith(b"briefly") or time.monotonic() > until:
+                    raise self._refusal(text) from None
+                time.sleep(_BRIEF_LOOK_S)
+            except OSError as error:
+                raise storage_error(error, "take the writer's lock", self._path) from error
+            else:
+                return
+
+    def _refusal(self, text: bytes) -> LogLockedError:
+        holder = text.decode("ascii", "replace").partition(" ")[0].strip()
+        who = f"process {holder}" if holder.isdecimal() else "another process"
+        return LogLockedError(
+            f"{who} is writing to this log, and a log has one writer at a time",
+            where=self._path,
+            advice="Reading and committing offsets need no lock; to write, send through that process or stop it first",
+        )

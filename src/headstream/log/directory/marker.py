@@ -1,0 +1,111 @@
+"""The marker: the file that makes a directory a log, with its format and identity.
+
+    {"format": 1, "identity": "3b1f...", "created_us": 1690000000000000}
+
+    missing or empty directory           no log yet: the first write creates it
+        other files in it, and no marker     NotALogError: a directory of other files is not written to
+    a greater format                     LogVersionError
+
+The marker is written last when a log is created, so a log with a marker is complete.
+"""
+
+from __future__ import annotations
+
+import json
+from dataclasses import asdict, dataclass
+from typing import Final
+
+from headstream.errors import CorruptLogError, LogVersionError, NotALogError
+from headstream.log.system.files import Files
+from headstream.segments.files import ReadFile
+from headstream.segments.layout import CATALOG_NAME, FORMAT_VERSION, LOCK_NAME, MARKER_NAME, STREAMS_NAME
+
+__all__ = ["Marker", "read_marker", "write_marker"]
+
+_MAX_BYTES: Final = 65_536
+_OWN_NAMES: Final = (LOCK_NAME, f"{MARKER_NAME}.new", STREAMS_NAME)
+"""Files that the creation of a log writes before the marker, beside those of the catalog."""
+
+
+@dataclass(frozen=True, slots=True)
+class Marker:
+    """Content of the marker.
+
+    Args:
+        format: The version of the directory's layout.
+        identity: A UUID; a log that is deleted and recreated has another.
+        created_us: Microseconds since 1970 UTC.
+    """
+
+    format: int
+    identity: str
+    created_us: int
+
+
+def read_marker(root: str, files: Files) -> Marker | None:
+    """Return the marker of a log, or None where there is no log yet.
+
+    Args:
+        root: The directory.
+        files: Its file system.
+
+    Raises:
+        NotALogError: the directory holds other files.
+        LogVersionError: a newer Headstream wrote it.
+        CorruptLogError: the marker or the catalog is damaged or missing.
+    """
+    names = files.list_names(root)
+    if names is None:
+        return None
+    if MARKER_NAME not in names:
+        strange = sorted(name for name in names if name not in _OWN_NAMES and not name.startswith(CATALOG_NAME))
+        if strange:
+            raise NotALogError(
+                f"the directory is not a log: it holds {strange[0]!r} and no {MARKER_NAME}",
+                where=root,
+                advice="Name a directory that is missing, empty or a log",
+            )
+        return None
+    marker = _decode(_read_whole(f"{root}/{MARKER_NAME}", files), f"{root}/{MARKER_NAME}")
+    if marker.format > FORMAT_VERSION:
+        raise LogVersionError(
+            f"the log has format {marker.format}, this Headstream reads {FORMAT_VERSION}",
+            where=root,
+            advice="Use the Headstream that wrote it, or a newer one",
+        )
+    return marker
+
+
+def write_marker(root: str, files: Files, marker: Marker) -> None:
+    """Write the marker, which makes a directory a log."""
+    files.replace(f"{root}/{MARKER_NAME}", json.dumps(asdict(marker)).encode() + b"\n")
+
+
+def _read_whole(path: str, files: Files) -> bytes:
+    file: ReadFile | None = files.open_read(path)
+    if file is None:
+        return b""
+    try:
+        buffer = memoryview(bytearray(min(file.size_bytes(), _MAX_BYTES)))
+        return bytes(buffer[: file.read_into(buffer, 0)])
+    finally:
+        file.close()
+
+
+def _decode(data: bytes, path: str) -> Marker:
+    try:
+        members = json.loads(data)
+        marker = Marker(members["format"], members["identity"], members["created_us"])
+    except (ValueError, TypeError, KeyError) as error:
+        raise _damaged(path) from error
+    if type(marker.format) is not int or marker.format < 1 or not isinstance(marker.identity, str):
+        raise _damaged(path)
+    return marker
+
+
+def _damaged(path: str) -> CorruptLogError:
+    return CorruptLogError(
+        "the log's marker cannot be read",
+        where=path,
+        advice='Restore the file from a copy; it holds {"format": 1, "identity": "<uuid>", "created_us": <microseconds>}',
+    )

@@ -1,0 +1,144 @@
+"""DirectoryWatcher: notifications of appends by other processes, from the operating system instead of polling.
+
+    the writer's pwrite of an index -> inotify -> one thread a log -> Waiters.ring(directory)
+
+A directory is watched from the first wait for its messages, until a message arrives without a waiter: a consumer that
+is behind, and so never waits, costs neither the writer nor this process anything.
+
+Without inotify (another system, this user's limit reached, more directories than are watched), watch()
+returns False, and the caller polls the files. On a network file system inotify reports nothing and no error, so
+every waiter polls occasionally whatever watch() returned.
+"""
+
+from __future__ import annotations
+
+import os
+import select
+import threading
+from collections.abc import Callable, Iterable
+from typing import Final
+
+from headstream.log.directory.waiters import Waiters
+from headstream.log.system.linux import OVERFLOWN, Inotify, WatchEvent, open_inotify
+from headstream.segments.layout import INDEX_SUFFIX
+
+__all__ = ["DirectoryWatcher"]
+
+_MAX_WATCHES: Final = 4096
+"""Half of some systems' limit per user; enough for the partitions of one log in one process."""
+
+
+class DirectoryWatcher:
+    """Watches directories for waiters; any thread.
+
+    Args:
+        waiting: The waiters.
+        opens: Returns an Inotify, or None.
+        max_watches: The most directories watched at a time.
+    """
+
+    def __init__(
+        self, waiting: Waiters, opens: Callable[[], Inotify | None] = open_inotify, max_watches: int = _MAX_WATCHES
+    ) -> None:
+        self._waiting = waiting
+        self._opens = opens
+        self._max_watches = max_watches
+        self._lock = threading.Lock()
+        self._inotify: Inotify | None = None
+        self._stop: int | None = None
+        self._thread: threading.Thread | None = None
+        self._is_refused = False
+        self._watches: dict[str, int] = {}
+        self._directories: dict[int, str] = {}
+
+    @property
+    def count(self) -> int:
+        """Number of watched directories."""
+        return len(self._watches)
+
+    def watch(self, directories: Iterable[str]) -> bool:
+        """Watch directories for the waiters, and return whether all of them are watched.
+
+        Args:
+            directories: Directories of partitions; their waiters have added their bells.
+        """
+        if all(directory in self._watches for directory in directories):
+            return True
+        with self._lock:
+            added = [self._add(directory) for directory in directories] if self._start() else [False]
+        return all(added)
+
+    def _start(self) -> bool:
+        if self._inotify is None and not self._is_refused:
+            self._inotify = self._opens()
+            self._is_refused = self._inotify is None
+            if self._inotify is not None:
+                stopped, self._stop = os.pipe()
+                self._thread = threading.Thread(
+                    target=self._run, args=(self._inotify, stopped), name="headstream-watch", daemon=True
+                )
+                self._thread.start()
+        return self._inotify is not None
+
+    def _add(self, directory: str) -> bool:
+        if directory in self._watches:
+            return True
+        if len(self._watches) >= self._max_watches:
+            for unwanted in [known for known in self._watches if not self._waiting.is_for(known)]:
+                self._remove(unwanted)
+        if self._inotify is None or len(self._watches) >= self._max_watches:
+            return False
+        watch = self._inotify.add(directory)
+        if watch is None:
+            return False
+        self._watches[directory] = watch
+        self._directories[watch] = directory
+        return True
+
+    def _remove(self, directory: str) -> None:
+        watch = self._watches.pop(directory)
+        del self._directories[watch]
+        if self._inotify is not None:
+            self._inotify.remove(watch)
+
+    def _run(self, inotify: Inotify, stopped: int) -> None:
+        """Ring for changes until it is closed."""
+        poll = select.poll()
+        poll.register(inotify.descriptor, select.POLLIN)
+        poll.register(stopped, select.POLLIN)
+        while stopped not in (descriptor for descriptor, _ in poll.poll()):
+            for change in inotify.read():
+                self._handle(change)
+        inotify.close()
+        os.close(stopped)
+
+    def _handle(self, change: WatchEvent) -> None:
+        if change.watch == OVERFLOWN:
+            self._waiting.ring_all()
+            return
+        with self._lock:
+            directory = self._directories.get(change.watch)
+            if directory is None:
+                return  # already removed: this event predates the removal and was handled
+            if change.is_gone:
+                self._remove(directory)
+            elif not change.name.endswith(INDEX_SUFFIX):
+                return  # messages are committed by their index entry, which comes next
+            elif not self._waiting.is_for(directory):
+                self._remove(directory)
+        self._waiting.ring(directory)
+
+    def close(self) -> None:
+        """Remove all watches and stop the thread."""
+        with self._lock:
+            self._is_refused = True
+            self._inotify = None
+            self._watches.clear()
+            self._directories.clear()
+            stop, self._stop = self._stop, None
+        if stop is not None:
+            os.close(stop)
+        thread = self._thread
+        # Ctrl-C can interrupt the thread's start: then it is not alive, and there is nothing to join.
+        if thread is not None and thread is not threading.current_thread() and thread.is_alive():
+            thread.join()

@@ -1,0 +1,1 @@
+"""One partition: append, sync, offsets, producers, readers, recovery, closed segments."""

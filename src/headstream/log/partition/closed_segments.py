@@ -1,0 +1,156 @@
+"""Closed segments: lists them, proves them whole, and removes leftovers of an interrupted compaction.
+
+    <base>.index-new                       not yet renamed to .index: its .log is not needed
+        <base>-<n>.log                         not the one that the index names: not needed yet, or no longer
+        a segment that an older, compacted     not yet removed: it has been copied, whole
+        one overlaps
+
+compaction_pass.py has the order in which these are created. Each is removed only if the segment whose index names the
+messages is proven to have all of them: if it was damaged since, the seemingly superfluous file can be the last copy.
+"""
+
+from __future__ import annotations
+
+from itertools import pairwise
+from typing import NamedTuple
+
+from headstream.errors import CorruptLogError
+from headstream.log.partition.segment_removal import drop_segment, finish_drops, open_index
+from headstream.log.system.files import Files
+from headstream.log.system.findings import report
+from headstream.segments.index import IndexReader
+from headstream.segments.layout import INDEX_SUFFIX, REPLACING_SUFFIX, base_offsets, log_offsets, log_suffix, segment_path
+from headstream.segments.segment_end import find_unindexed, find_verified_end
+
+__all__ = ["Closed", "finish_pass", "list_closed"]
+
+
+class Closed(NamedTuple):
+    """A segment that is no longer appended to.
+
+    Args:
+        base_offset: Its first offset.
+        until_offset: Where the next segment begins.
+        generation: Which .log holds its messages.
+        is_compacted: Whether a pass has compacted it.
+        size_bytes: Of its messages.
+        messages_count: Its messages, at most.
+        first_us: The time of its first message, microseconds since 1970 UTC; 0 without messages.
+        fault: Why it is not proven whole by index, sizes and neighbours; "" if it is.
+    """
+
+    base_offset: int
+    until_offset: int
+    generation: int
+    is_compacted: bool
+    size_bytes: int
+    messages_count: int
+    first_us: int
+    fault: str = ""
+
+
+def list_closed(directory: str, files: Files) -> list[Closed]:
+    """Return the closed segments of a partition, by offset: all but the newest.
+
+    Raises:
+        CorruptLogError: the head of an index is damaged.
+    """
+    names = files.list_names(directory) or []
+    indexed = base_offsets(names)
+    unindexed = find_unindexed(directory, names, indexed[-1], files) if indexed else {}
+    bases = sorted({*indexed, *unindexed})
+    found = []
+    for base, next_base in pairwise(bases):
+        index = open_index(directory, base, files)
+        if index is not None:
+            try:
+                found.append(_inspect(directory, index, next_base, files))
+            finally:
+                index.close()
+        elif base in unindexed:
+            found.append(Closed(base, next_base, unindexed[base], False, 0, 0, 0, "its index is missing"))
+        # else it was dropped at this moment
+    return found
+
+
+def _inspect(directory: str, index: IndexReader, next_base: int, files: Files) -> Closed:
+    base = index.base_offset
+    size_bytes, count = (index.last.end_position, index.last.end_offset - base) if index.last else (0, 0)
+    first = index.find_entry(0) if index.count else None
+    first_us = 0 if first is None else first.timestamp_us
+    data_bytes = _data_bytes(directory, index, files)
+    fault = find_verified_end(index, lambda: data_bytes, next_base)[1]
+    if not fault and data_bytes < size_bytes:  # more bytes are of a write that failed before the next segment was begun
+        fault = f"its .log has {data_bytes} bytes, its index {size_bytes}"
+    if not fault and index.is_compacted and _overlaps(index, next_base):
+        fault = f"it overlaps the next segment, which begins at {next_base}"
+    return Closed(base, next_base, index.generation, index.is_compacted, size_bytes, count, first_us, fault)
+
+
+def _overlaps(index: IndexReader, next_base: int) -> bool:
+    end = index.base_offset if index.last is None else index.last.end_offset
+    return (end if index.seal is None else index.seal.until_offset) > next_base
+
+
+def _data_bytes(directory: str, index: IndexReader, files: Files) -> int:
+    """Return the size of the .log that an index names, -1 where it is missing."""
+    data = files.open_read(segment_path(directory, index.base_offset, log_suffix(index.generation)))
+    if data is None:
+        return -1
+    try:
+        return data.size_bytes()
+    finally:
+        data.close()
+
+
+def finish_pass(directory: str, files: Files) -> None:
+    """Remove the leftovers of an interrupted pass, and the files that it replaced.
+
+    Args:
+        directory: The partition's directory; this process is the log's writer, and no pass is running.
+        files: Its file system.
+    """
+    finish_drops(directory, files)
+    names = files.list_names(directory) or []
+    bases = base_offsets(names)
+    logs = log_offsets(names)
+    replacing = [base for base in bases if segment_path("", base, REPLACING_SUFFIX)[1:] in names]
+    if not replacing and not any(generation for _, generation in logs):
+        return
+    files.sync_directory(directory)  # the names read here must be on the disk before anything is removed
+    for base in replacing:
+        files.remove(segment_path(directory, base, REPLACING_SUFFIX))
+    generations: dict[int, int] = {}
+    covered_until = 0
+    for base in bases:
+        try:
+            index = open_index(directory, base, files)
+        except CorruptLogError as error:
+            report(segment_path(directory, base, INDEX_SUFFIX), f"{error.what}: nothing beside it is removed")
+            continue
+        if index is None:
+            continue
+        try:
+            is_covered = base < covered_until and base != bases[-1]
+            is_whole = not is_covered and base != bases[-1] and _is_whole(directory, index, files)
+        finally:
+            index.close()
+        if is_covered:
+            drop_segment(directory, base, index.generation, files)  # it has been copied to an older one
+        elif is_whole:
+            generations[base] = index.generation
+            if index.seal is not None and index.is_compacted:
+                covered_until = max(covered_until, index.seal.until_offset)
+    for base, generation in logs:
+        if base in generations and generation != generations[base]:
+            files.remove(segment_path(directory, base, log_suffix(generation)))
+
+
+def _is_whole(directory: str, index: IndexReader, files: Files) -> bool:
+    """Return whether a segment has all its messages, by its index and sizes."""
+    data_bytes = _data_bytes(directory, index, files)
+    size_bytes = 0 if index.last is None else index.last.end_position
+    is_whole = data_bytes >= size_bytes and not find_verified_end(index, lambda: data_bytes, None)[1]
+    if not is_whole:
+        report(index.path, "the segment is damaged: no leftover of a compaction beside it is removed")
+    return is_whole

@@ -1,0 +1,28 @@
+"""Input check of a compacted topic: every message has a key."""
+
+from __future__ import annotations
+
+from headstream.codec.batch.stored.compact import find_keyless
+from headstream.codec.buffer import BytesLike
+from headstream.errors import LimitError
+
+__all__ = ["check_keys"]
+
+
+def check_keys(sent: BytesLike, where: str) -> None:
+    """Reject a sent batch that has a message without a key.
+
+    Args:
+        sent: Sent messages, back to back.
+        where: The partition or topic that it was sent to.
+
+    Raises:
+        LimitError: a message has no key.
+    """
+    number = find_keyless(sent)
+    if number >= 0:
+        raise LimitError(
+            f"message {number} of the batch has no key, and the topic retains the last message of each key",
+            where=where,
+            advice="Give every message a key, or disable the compaction: headstream topic update TOPIC --compaction none",
+        )

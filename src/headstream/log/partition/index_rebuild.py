@@ -1,0 +1,265 @@
+"""Rebuilds one segment's index, from the whole entries of the present one, and from the messages where they prove the rest.
+
+Proof is: whole messages without a gap from one whole entry to the next, each with the following offset and a payload
+that matches its CRC-32, ending where the next segment begins; in a compacted segment, a higher offset, and an
+end before the next segment. The present index is set aside, not deleted.
+"""
+
+from __future__ import annotations
+
+import time
+from dataclasses import dataclass
+from typing import Final
+
+from headstream.codec.batch.results import Sends
+from headstream.codec.batch.stored.compact import compact_messages, new_key_table
+from headstream.codec.batch.stored.sends import make_rows
+from headstream.errors import DecodeError
+from headstream.log.system.files import Files
+from headstream.log.system.findings import SET_ASIDE
+from headstream.segments.files import ReadFile
+from headstream.segments.layout import (
+    INDEX_ENTRY_BYTES,
+    INDEX_HEADER_BYTES,
+    INDEX_SUFFIX,
+    Seal,
+    decode_entry,
+    decode_seal,
+    encode_header,
+    encode_seal,
+    log_suffix,
+    segment_path,
+)
+
+__all__ = ["Action", "IndexRebuild", "free_aside_name"]
+
+
+_NO_STATE: Final = 256
+_AT_ONCE: Final = 8 << 20
+"""Bytes of a segment read at once."""
+
+
+@dataclass(frozen=True, slots=True)
+class Action:
+    """One action taken.
+
+    Args:
+        path: The file or directory.
+        what: What was done, and where the earlier bytes are now.
+    """
+
+    path: str
+    what: str
+
+
+def free_aside_name(path: str, files: Files) -> str:
+    """Return a free name for a file that is set aside."""
+    stem = f"{path}{SET_ASIDE}{time.strftime('%Y%m%dT%H%M%SZ', time.gmtime())}"
+    number, target = 1, stem
+    while files.exists(target):
+        number += 1
+        target = f"{stem}-{number}"
+    return target
+
+
+class _UnprovenError(Exception):
+    """The messages do not prove the index."""
+
+
+@dataclass(slots=True)
+class _Proven:
+    """Proven entries as stored, the byte position after the last one, and the next offset."""
+
+    rows: list[bytes]
+    position: int
+    offset: int
+
+    def add(self, rows: bytes, position: int, offset: int) -> None:
+        self.rows.append(rows)
+        self.position, self.offset = position, offset
+
+
+class IndexRebuild:
+    """Rebuilds one segment's index from its whole entries and from the messages.
+
+    Args:
+        directory: The partition's directory.
+        base: The segment's first offset.
+        next_base: The next segment's first offset, or None if this is the newest.
+        files: Its file system.
+        generation: Of its .log; more than 0 if it is compacted.
+    """
+
+    def __init__(self, directory: str, base: int, next_base: int | None, files: Files, generation: int = 0) -> None:
+        self._directory = directory
+        self._base = base
+        self._next_base = next_base
+        self._files = files
+        self._generation = generation
+        self._data_path = segment_path(directory, base, log_suffix(generation))
+        self._path = segment_path(directory, base, INDEX_SUFFIX)
+
+    def run(self) -> list[Action]:
+        """Rebuild it if the messages prove it; return the actions taken."""
+        data = self._files.open_read(self._data_path)
+        if data is None:
+            return []
+        try:
+            before = self._read_index()
+            proven = self._prove_all(data, before)
+            is_short = bool(self._generation) and self._next_base is not None and proven.offset < self._next_base
+            if self._next_base is not None and proven.offset != self._next_base and not is_short:
+                return []
+            seal = self._seal(before, proven)
+            header = encode_header(self._base, self._generation or None, is_sealed=seal is not None)
+            index = header + b"".join(proven.rows) + (b"" if seal is None else encode_seal(seal, self._base))
+            if index == before:
+                return []  # its faults agree with the messages
+            is_open = is_short and seal is None
+            return [*self._keep_rest(data, proven.position), self._replace(index, proven.offset if is_open else None)]
+        except _UnprovenError:
+            return []
+        finally:
+            data.close()
+
+    def _seal(self, before: bytes, proven: _Proven) -> Seal | None:
+        """Return the seal, if the offset up to which the segment went is known.
+
+        Messages up to the next segment's first offset are the proof. Where a compaction removed the last ones, only the present
+        seal has the end: a seal at the next segment would declare a segment that is missing between them to be merged.
+        """
+        if not self._generation:
+            return None if self._next_base is None else Seal(proven.position, self._next_base)
+        for at in range(len(before) - len(before) % INDEX_ENTRY_BYTES - INDEX_ENTRY_BYTES, 0, -INDEX_ENTRY_BYTES):
+            seal = decode_seal(before[at : at + INDEX_ENTRY_BYTES], self._base)
+            if seal is not None:
+                return seal if seal.end_position == proven.position and seal.until_offset >= proven.offset else None
+        return Seal(proven.position, proven.offset) if proven.offset == self._next_base else None
+
+    def _keep_rest(self, data: ReadFile, end: int) -> list[Action]:
+        """Copy the bytes after the last proven send to a file of their own, before they are cut off."""
+        rest = memoryview(bytearray(data.size_bytes() - end))
+        if not rest:
+            return []
+        data.read_into(rest, end)
+        path = self._data_path
+        target = free_aside_name(path, self._files)
+        self._files.replace(target, bytes(rest))
+        return [Action(path, f"{len(rest)} bytes from byte {end} on prove no send: set aside as {target.rpartition('/')[2]}")]
+
+    def _replace(self, index: bytes, open_from: int | None) -> Action:
+        """Replace the index.
+
+        Args:
+            index: The new one.
+            open_from: The offset from which on no message proves whether the segment went on; None if its end is proven.
+        """
+        temporary = segment_path(self._directory, self._base, ".index-new")
+        self._files.replace(temporary, index)
+        what = f"rebuilt from the messages: {len(index) // INDEX_ENTRY_BYTES - 1} sends"
+        if self._files.exists(self._path):
+            target = free_aside_name(self._path, self._files)
+            self._files.rename(self._path, target)
+            what += f"; the old one is set aside as {target.rpartition('/')[2]}"
+        if open_from is not None:
+            assert self._next_base is not None
+            what += (
+                f"; no message has the offsets {open_from} to {self._next_base - 1}: a compaction removed them, or the segment "
+                "that had them is missing"
+            )
+        self._files.rename(temporary, self._path)
+        self._files.sync_directory(self._directory)
+        return Action(self._path, what)
+
+    def _read_index(self) -> bytes:
+        file = self._files.open_read(self._path)
+        if file is None:
+            return b""
+        rows = memoryview(bytearray(file.size_bytes()))
+        got = file.read_into(rows, 0)
+        file.close()
+        return bytes(rows[:got])
+
+    def _prove_all(self, data: ReadFile, before: bytes) -> _Proven:
+        """Return the whole entries, in order, and between them those that the messages prove."""
+        proven = _Proven([], 0, self._base)
+        for at in range(INDEX_HEADER_BYTES, len(before) - INDEX_ENTRY_BYTES + 1, INDEX_ENTRY_BYTES):
+            row = before[at : at + INDEX_ENTRY_BYTES]
+            entry = decode_entry(row, self._base)
+            if entry is None or entry.byte_position < proven.position or entry.first_offset < proven.offset:
+                continue
+            if entry.byte_position > proven.position:
+                self._prove(data, proven, entry.byte_position)
+            if entry.first_offset != proven.offset and not self._generation:
+                raise _UnprovenError
+            proven.add(row, entry.end_position, entry.end_offset)
+        self._prove(data, proven, data.size_bytes(), is_last=True)
+        return proven
+
+    def _prove(self, data: ReadFile, proven: _Proven, end: int, *, is_last: bool = False) -> None:
+        """Add entries for a stretch without any, one for the messages of each time, if they are proven."""
+        if self._generation:
+            self._prove_compacted(data, proven, end)
+            return
+        span = _AT_ONCE
+        while proven.position < end:
+            begin = proven.position
+            stored = memoryview(bytearray(min(span, end - begin)))
+            stored = stored[: data.read_into(stored, begin)]
+            made = make_rows(stored, self._base, begin, proven.offset)
+            if made.fault in ("offset", "payload"):
+                raise _UnprovenError
+            is_to_end = begin + len(stored) == end and (made.fault or made.end == len(stored))
+            if is_to_end and not made.fault:
+                proven.add(made.rows, begin + made.end, made.until_offset)
+                return
+            rest = stored[made.end :]
+            if is_to_end and not (is_last and self._next_base is None):
+                raise _UnprovenError
+            if is_to_end and not _belongs(rest, made):
+                proven.add(made.rows, begin + made.end, made.until_offset)
+                return
+            # The last one can continue in the next piece or in the torn message. Half of a send is never readable.
+            if len(made.rows) > INDEX_ENTRY_BYTES:
+                last = decode_entry(made.rows[-INDEX_ENTRY_BYTES:], self._base)
+                assert last is not None
+                proven.add(made.rows[:-INDEX_ENTRY_BYTES], last.byte_position, last.first_offset)
+            if is_to_end:
+                return
+            span = span * 2 if proven.position == begin else _AT_ONCE
+
+    def _prove_compacted(self, data: ReadFile, proven: _Proven, end: int) -> None:
+        """Add entries for the runs of a compacted stretch, if their offsets only rise."""
+        begin = proven.position
+        stored = memoryview(bytearray(end - begin))
+        stored = stored[: data.read_into(stored, begin)]
+        try:
+            runs = compact_messages(
+                stored,
+                new_key_table(1),
+                bytes(16),
+                null_before_us=0,
+                dropped_state=_NO_STATE,
+                byte_position=begin,
+                base_offset=self._base,
+            )
+        except DecodeError as error:
+            raise _UnprovenError from error
+        for at in range(0, len(runs.entries), INDEX_ENTRY_BYTES):
+            entry = decode_entry(runs.entries[at : at + INDEX_ENTRY_BYTES], self._base)
+            if entry is None or entry.first_offset < proven.offset:
+                raise _UnprovenError
+            run = stored[entry.byte_position - begin : entry.end_position - begin]
+            made = make_rows(run, self._base, entry.byte_position, entry.first_offset)
+            if made.fault or made.end != len(run):
+                raise _UnprovenError
+            proven.add(made.rows, entry.end_position, entry.end_offset)
+
+
+def _belongs(rest: memoryview, made: Sends) -> bool:
+    """Return whether bytes begin like the next message of the last send that was found, as far as they go."""
+    if not made.rows:
+        return False
+    offset, time = made.until_offset.to_bytes(8, "little"), made.rows[-16:-8]
+    head = bytes(rest[:17])
+    return offset.startswith(head[:8]) and time.startswith(head[9:])

@@ -1,0 +1,85 @@
+"""OffsetFileCounts: counts and limits the offset files that each user of a server has created.
+
+Each consumer or group that commits in a topic takes one file (partition/offsets.py): a disk block, 4 KiB, and one more file to
+read when groups are listed. A client chooses the name, so without a limit one user can fill the disk with them. The file's head
+names the user who committed first. Processes without a server, which have access to the directory anyway, create files of
+user 0, which are neither counted nor limited.
+"""
+
+from __future__ import annotations
+
+import threading
+from collections import Counter
+from collections.abc import Mapping
+from typing import Final
+
+from headstream.errors import ConsumersLimitError
+
+__all__ = ["NO_USER", "OffsetFileCounts"]
+
+NO_USER: Final = 0
+"""The user of files that a process without a server creates."""
+
+
+class OffsetFileCounts:
+    """The number of offset files that each user has created in the topics of a log; any thread.
+
+    Attributes:
+        most: The most files of one user; None is unlimited.
+    """
+
+    def __init__(self) -> None:
+        self.most: int | None = None
+        self._lock = threading.Lock()
+        self._made: dict[str, Counter[int]] = {}
+        self._totals: Counter[int] = Counter()
+
+    def load(self, directory: str, made: Mapping[int, int]) -> None:
+        """Replace the counts of one topic's directory.
+
+        Args:
+            directory: The topic's directory of offsets.
+            made: User id -> number of its files.
+        """
+        with self._lock:
+            self._drop(directory)
+            self._made[directory] = Counter({user_id: count for user_id, count in made.items() if user_id != NO_USER})
+            self._totals.update(self._made[directory])
+
+    def claim(self, directory: str, user_id: int) -> None:
+        """Count a file that a user is about to create.
+
+        Args:
+            directory: The topic's directory of offsets.
+            user_id: The user's id, or NO_USER.
+
+        Raises:
+            ConsumersLimitError: the user has reached the limit.
+        """
+        if user_id == NO_USER:
+            return
+        with self._lock:
+            if self.most is not None and self._totals[user_id] >= self.most:
+                raise ConsumersLimitError(
+                    f"user {user_id} has stored offsets for {self.most} consumers and groups, which is the limit for one user",
+                    advice="Use fewer consumer ids, delete the offsets of those that are not needed,"
+                    " or raise headstream.max_consumers_per_user",
+                )
+            self._made.setdefault(directory, Counter())[user_id] += 1
+            self._totals[user_id] += 1
+
+    def release(self, directory: str, user_id: int) -> None:
+        """Uncount a file that was removed, or could not be created."""
+        with self._lock:
+            made = self._made.get(directory)
+            if made is not None and made[user_id] > 0:
+                made[user_id] -= 1
+                self._totals[user_id] -= 1
+
+    def drop(self, directory: str) -> None:
+        """Uncount the files of a removed topic."""
+        with self._lock:
+            self._drop(directory)
+
+    def _drop(self, directory: str) -> None:
+        self._totals.subtract(self._made.pop(directory, Counter()))

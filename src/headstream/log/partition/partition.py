@@ -1,0 +1,399 @@
+"""PartitionWriter: append, roll and sync.
+
+    sent batch (-> checked -> repeats dropped) -> codec.batch.stamp -> <base offset>.log -> entry in <base offset>.index
+    -> synced (always) -> acknowledged
+
+    Data first, then its index entry: the entry commits a send, here and for every reader. A failure between
+    the two leaves bytes that no entry refers to; the next append overwrites them.
+
+A segment is begun only when all earlier ones are synced, names included, whatever the policy: a power cut can
+damage only the newest segment, and recovery reads no other.
+
+Two locks, in this order: `_lock` orders appends; `_sync_lock` is held while files are synced, opened or closed, so that
+appends go on while a sync is under way.
+"""
+
+from __future__ import annotations
+
+import threading
+from collections.abc import Callable
+from typing import Final
+
+from headstream.codec.batch.results import Stamped
+from headstream.codec.batch.stored.stamp import check_sent, stamp
+from headstream.codec.buffer import BytesLike
+from headstream.errors import StorageError
+from headstream.log.partition.commit_truncation import truncate_damaged
+from headstream.log.partition.compacted_input import check_keys
+from headstream.log.partition.deduplication import Repeats
+from headstream.log.partition.partition_end import NO_NUMBER, NO_SEGMENT, PartitionEnd
+from headstream.log.partition.producer_states import ProducerStates, check_number
+from headstream.log.partition.recovery import Tail, note_failed_sync, recover
+from headstream.log.partition.sealing import seal_segment
+from headstream.log.partition.segment_size import check_sent_bytes
+from headstream.log.partition.syncing import GroupCommit, closed_error
+from headstream.log.system.files import Files, WriteFile
+from headstream.model.producers import Appended, BatchNumber
+from headstream.model.topology import Fsync, TopicOptions
+from headstream.segments.layout import (
+    INDEX_ENTRY_BYTES,
+    INDEX_HEADER_BYTES,
+    INDEX_SUFFIX,
+    LOG_SUFFIX,
+    IndexEntry,
+    encode_entry,
+    encode_header,
+    segment_path,
+)
+
+__all__ = ["PartitionWriter", "ReservedError"]
+
+_NO_OPTIONS: Final = TopicOptions()
+
+
+class ReservedError(Exception):
+    """Internal: the partition is reserved by a staged commit (commits.py); nothing was appended."""
+
+
+class PartitionWriter:
+    """The writer's side of one partition; any thread may append.
+
+    Args:
+        directory: Its directory; this process holds the log's lock.
+        files: Its file system.
+        wide: Whether the topic's limits are `wide`.
+        segment_bytes: Size that a segment does not exceed: the next one is begun.
+        fsync: When acknowledged messages are synced.
+        on_dirty: With the policy `interval`, called with `sync` at the first append since the last sync.
+
+    Raises:
+        CorruptLogError: the existing files cannot be appended to.
+    """
+
+    def __init__(
+        self,
+        directory: str,
+        files: Files,
+        *,
+        wide: bool,
+        segment_bytes: int,
+        fsync: Fsync = Fsync.INTERVAL,
+        on_dirty: Callable[[Callable[[], int]], None] | None = None,
+    ) -> None:
+        self.directory = directory
+        self._files = files
+        self._wide = wide
+        self._segment_bytes = segment_bytes
+        self._lock = threading.Lock()
+        self._data: WriteFile | None = None
+        self._index: WriteFile | None = None
+        self._fsync = fsync
+        self._on_dirty = on_dirty if fsync is Fsync.INTERVAL else None
+        self._group = GroupCommit(self.sync) if fsync is Fsync.ALWAYS else None
+        self._sync_lock = threading.RLock()
+        # Sends are counted in the order of writing. The last process's are possibly not synced: they count as the first.
+        self._synced = 0
+        self._are_names_synced = False
+        self._failure: str | None = None
+        self._repeats = Repeats(directory, files)
+        self._is_reserved = False
+        self.end = PartitionEnd(directory)
+        self._take_over(recover(directory, files))
+
+    def _take_over(self, tail: Tail) -> None:
+        self._producers = ProducerStates(self.directory, self._files, tail.end_offset)
+        end = self.end
+        end.base_offset = NO_SEGMENT if tail.base_offset is None else tail.base_offset
+        end.end_offset = tail.end_offset
+        end.byte_position = tail.byte_position
+        end.entries = tail.entries
+        end.timestamp_us = tail.timestamp_us
+        end.needs_recovery = False
+
+    @property
+    def end_offset(self) -> int:
+        """The next message's offset."""
+        return self.end.end_offset
+
+    def reserve(self) -> int:
+        """Reserve the partition for a staged commit, and return its end offset, which is now fixed.
+
+        Raises:
+            StorageError: it takes no messages.
+        """
+        with self._lock:
+            self._settle()
+            self._is_reserved = True
+            return self.end.end_offset
+
+    def release(self) -> None:
+        """Release the reservation."""
+        with self._lock:
+            self._is_reserved = False
+
+    def truncate_damaged(self, from_offset: int) -> None:
+        """Cut off the first damaged send from an offset on, and all after it: none of them was acknowledged.
+
+        Raises:
+            CorruptLogError, StorageError: the files cannot be read or written.
+        """
+        with self._lock:
+            self._settle()
+            self._close_files()
+            if from_offset < self.end.end_offset and truncate_damaged(self.directory, self._files, from_offset):
+                self._repeats.forget()
+                self._are_names_synced = False
+                self._take_over(recover(self.directory, self._files))
+
+    def append(
+        self, sent: BytesLike, timestamp_us: int, seed: bytes, options: TopicOptions = _NO_OPTIONS, *, is_reserved: bool = False
+    ) -> int:
+        """Append a batch and return the offset of its first message; it is committed then.
+
+        With deduplication it is the offset of the first new message, or the end offset.
+
+        Args:
+            sent: Messages as sent, back to back.
+            timestamp_us: The time they get, microseconds since 1970 UTC; not before that of the newest message.
+            seed: 16 random bytes, for generated ids.
+            options: The topic's: whether each message needs a key, and how many ids are remembered.
+            is_reserved: Whether the caller has reserved the partition; it syncs by itself.
+
+        Raises:
+            LimitError: a message exceeds the topic's limits or lacks a required key, or the batch exceeds
+                64 MiB; nothing was written.
+            DecodeError: the bytes are not a batch; nothing was written.
+            DiskFullError: the disk is full; nothing is committed, and the next append tries again.
+            PartitionClosedError: a sync has failed, now or before; it is unknown whether this send is on the disk.
+            StorageError: the system refused to write; nothing is committed.
+            ReservedError: a staged commit has reserved the partition; nothing was written.
+        """
+        size_bytes = check_sent_bytes(sent, self.directory)
+        if not (is_reserved or options.inspects_messages):
+            first = self.end.append(memoryview(sent), 0, size_bytes, timestamp_us)
+            if first >= 0:
+                return first
+        return self._append(sent, timestamp_us, seed, options, None, is_reserved).offset
+
+    def append_numbered(
+        self, sent: BytesLike, timestamp_us: int, seed: bytes, number: BatchNumber | None, options: TopicOptions = _NO_OPTIONS
+    ) -> Appended:
+        """Append a batch as append() does, unless its number shows that it was appended before; return its position.
+
+        Raises, in addition to append():
+            SequenceError, ProducerFencedError: the batch does not follow the one before it; nothing was written.
+            ProducersLimitError: too many producers have sent recently; nothing was written.
+        """
+        size_bytes = check_sent_bytes(sent, self.directory)
+        if number is not None:
+            check_number(number)
+        if not options.inspects_messages:
+            found = self.end.append_numbered(memoryview(sent), 0, size_bytes, timestamp_us, *(number or NO_NUMBER))
+            if found is not None:
+                return Appended(*found)
+        return self._append(sent, timestamp_us, seed, options, number, False)
+
+    def forget_producer(self, producer_id: int) -> None:
+        """Forget a producer, which will not repeat a batch."""
+        with self._lock:
+            self._settle()
+            self._producers.forget(producer_id)
+
+    def _append(
+        self, sent: BytesLike, now_us: int, seed: bytes, options: TopicOptions, number: BatchNumber | None, is_reserved: bool
+    ) -> Appended:
+        with self._lock:
+            if self._is_reserved and not is_reserved:
+                raise ReservedError
+            self._settle()
+            time_us, first = max(now_us, self.end.timestamp_us), self.end.end_offset
+            stamped = stamp(sent, first, time_us, seed, self._wide) if options.deduplication_count is None else None
+            count = check_sent(sent, self._wide) if stamped is None else stamped.count
+            appended = None if number is None else self._producers.find(number, count)
+            if appended is None:
+                if options.compaction_delay_us is not None:
+                    check_keys(sent, self.directory)
+                new = self._repeats.drop(sent, options.deduplication_count, seed)
+                stamped = stamped or stamp(new, first, time_us, seed, self._wide)
+                appended = Appended(first, time_us, stamped.count)
+                self._write(stamped, time_us, number, count)
+            written = self.end.written
+            if not self._is_reserved:
+                self._open_fast_path(options, seed)
+        if is_reserved:
+            return appended
+        if self._group is not None:
+            self._group.wait(written)
+        elif not self.end.is_announced:
+            self.end.is_announced = True
+            if self._on_dirty is not None:
+                self._on_dirty(self.sync)
+        return appended
+
+    def _settle(self) -> None:
+        """Recover after an interrupted append, if needed; the caller has the lock."""
+        self.end.shut()
+        self._check_usable()
+        if self.end.needs_recovery:
+            self._recover()
+
+    def _open_fast_path(self, options: TopicOptions, seed: bytes) -> None:
+        """Open the fast path for small sends, unless they need a check before or a sync after the append."""
+        if options.inspects_messages or self._group is not None or self._data is None or self._index is None:
+            return
+        data, index = self._data.direct(), self._index.direct()
+        if data is not None and index is not None:
+            until = min(data[1], self._segment_bytes)
+            self.end.open((data[0], until), index, seed[8:] + seed[:8], wide=self._wide, producers=self._producers)
+
+    def _write(self, stamped: Stamped, time_us: int, number: BatchNumber | None, count: int) -> None:
+        """Write the batch number's record, the stored messages, and the index entry, which commits them."""
+        if not stamped.count and number is None:
+            return
+        end, size_bytes = self.end, len(stamped.data)
+        data, index = self._files_for(size_bytes) if stamped.count else (None, None)
+        end.needs_recovery = True
+        first = end.end_offset
+        producer = None if number is None else self._producers.write(number, count, first, stamped.count, time_us)
+        if data is not None and index is not None:
+            entry = IndexEntry(end.byte_position, size_bytes, end.end_offset, stamped.count, time_us, stamped.crc32c)
+            data.write_at(stamped.data, entry.byte_position)
+            index.write_at(encode_entry(entry, end.base_offset), INDEX_HEADER_BYTES + end.entries * INDEX_ENTRY_BYTES)
+            end.advance(size_bytes, stamped.count, time_us)
+            self._repeats.note(stamped.data)
+        if producer is not None:
+            producer.note()
+        end.needs_recovery = False
+
+    def _recover(self) -> None:
+        """Restore the state from the disk, after an interrupted append."""
+        with self._sync_lock:
+            self._repeats.forget()
+            self._close_files()
+            end = self.end
+            base = None if end.base_offset == NO_SEGMENT else end.base_offset
+            known = Tail(base, end.end_offset, end.byte_position, end.entries, end.timestamp_us)
+            self._take_over(recover(self.directory, self._files, known))
+            end.written += 1  # the interrupted append had written its entry
+            self._are_names_synced = False
+
+    def _files_for(self, size_bytes: int) -> tuple[WriteFile, WriteFile]:
+        """Return the files for so many bytes: a new segment's if the newest is full."""
+        end = self.end
+        is_full = end.byte_position > 0 and end.byte_position + size_bytes > self._segment_bytes
+        if end.base_offset == NO_SEGMENT or is_full:
+            self._begin_segment(end.end_offset)
+        return self._opened()
+
+    def _opened(self) -> tuple[WriteFile, WriteFile]:
+        data, index = self._data, self._index
+        if data is None or index is None:
+            with self._sync_lock:
+                base = max(self.end.base_offset, 0)
+                data = self._data = self._files.open_write(segment_path(self.directory, base, LOG_SUFFIX))
+                index = self._index = self._files.open_write(segment_path(self.directory, base, INDEX_SUFFIX))
+                if not self._are_names_synced:  # their creator possibly crashed before syncing
+                    self._sync_names(index)
+        return data, index
+
+    def _sync_names(self, index: WriteFile) -> None:
+        """Sync the index's head and the files' names, before there is data in them: data without them is unreadable."""
+        try:
+            index.sync()
+            self._files.sync_directory(self.directory)
+        except StorageError as error:
+            self._fail(error)
+            raise closed_error(self.directory, self._failure) from error
+        self._are_names_synced = True
+
+    def _begin_segment(self, base: int) -> None:
+        """Create the files of a new segment: the index last, since readers list indexes."""
+        with self._sync_lock:
+            end = self.end
+            if end.base_offset != NO_SEGMENT:
+                self.sync()
+            end.needs_recovery = True
+            self._release_files()
+            self._data = self._files.open_write(segment_path(self.directory, base, LOG_SUFFIX))
+            self._files.sync_directory(self.directory)  # a power cut must not leave an index without its .log
+            self._index = self._files.open_write(segment_path(self.directory, base, INDEX_SUFFIX))
+            self._index.write_at(encode_header(base), 0)
+            self._sync_names(self._index)
+            seal_segment(end, base, self._files)
+            end.base_offset = base
+            end.byte_position = 0
+            end.entries = 0
+            end.needs_recovery = False
+
+    def roll(self) -> None:
+        """Begin a new segment, unless the newest is empty: closed segments can be compacted.
+
+        Raises:
+            PartitionClosedError: a sync has failed, now or before.
+            StorageError: the system refused to write.
+        """
+        with self._lock:
+            self._settle()
+            if self.end.byte_position > 0:
+                self._begin_segment(self.end.end_offset)
+
+    # -- syncing --------------------------------------------------------------------------------------------
+
+    def sync(self) -> int:
+        """Sync all earlier appends, and return their number.
+
+        Raises:
+            PartitionClosedError: the system refused, now or before.
+        """
+        with self._sync_lock:
+            self._check_usable()
+            written = self.end.begin_sync()
+            if written > self._synced and self.end.base_offset != NO_SEGMENT:
+                data, index = self._opened()
+                try:
+                    self._producers.sync()
+                    data.sync()
+                    index.sync()
+                except StorageError as error:
+                    self._fail(error)
+                    raise closed_error(self.directory, self._failure) from error
+                self._synced = written
+            return written
+
+    def _fail(self, error: StorageError) -> None:
+        """Close the partition for appends: unsynced data can be lost though it is still readable from the page cache."""
+        self._failure = error.what
+        note_failed_sync(self.directory, self._files)
+        self._release_files()
+
+    def _check_usable(self) -> None:
+        if self._failure is not None:
+            raise closed_error(self.directory, self._failure)
+
+    def close(self) -> None:
+        """Close the files, synced unless the policy is `never`; the next append opens them again.
+
+        Raises:
+            PartitionClosedError: the system refused to sync; the files are closed all the same.
+        """
+        with self._lock:
+            self.end.shut()
+            self._close_files()
+
+    def _close_files(self) -> None:
+        with self._sync_lock:
+            try:
+                if self._failure is None and self._fsync is not Fsync.NEVER:
+                    self.sync()
+            finally:
+                self._release_files()
+
+    def _release_files(self) -> None:
+        self.end.shut()
+        for file in (self._data, self._index):
+            if file is not None:
+                if self._failure is None:
+                    file.trim()
+                file.close()
+        self._data = self._index = None
+        self._producers.close()

@@ -1,0 +1,149 @@
+"""ProducerEnd: the expected next batch of a producer in a partition, and its newest five; compiled.
+
+A producer's state is the bytes of its records as stored in the partition's file (producer_states.py): the
+record of the next batch is made here, for both paths of an append, and found here when a batch is repeated.
+"""
+
+from __future__ import annotations
+
+from typing import Final
+
+from headstream.model.producers import SEQUENCES
+
+try:
+    import cython
+except ImportError:
+    from headstream.codec import uncompiled as cython  # type: ignore[no-redef]
+
+if not cython.compiled:
+    from headstream.codec import uncompiled_primitives as c
+    from headstream.codec.uncompiled_checksums import crc32c_from
+else:
+    from cython.cimports.headstream.codec import primitives as c
+    from cython.cimports.headstream.codec.checksums import crc32c_from
+
+__all__ = ["KNOWN_BATCHES", "NO_SEQUENCE", "RECORD_BYTES", "ROOM_BYTES", "ProducerEnd", "is_record"]
+
+KNOWN_BATCHES: Final = 5
+"""Number of a producer's newest batches that are remembered."""
+
+RECORD_BYTES: Final = 64
+ROOM_BYTES: Final = (KNOWN_BATCHES + 1) * RECORD_BYTES
+"""A producer's records: one of them is that of the batch that is being appended."""
+
+NO_SEQUENCE: Final = -1
+
+RECORD = cython.declare(cython.longlong, RECORD_BYTES)
+SLOTS = cython.declare(cython.longlong, KNOWN_BATCHES + 1)
+CHECKED = cython.declare(cython.longlong, RECORD_BYTES - 4)
+ALL_SEQUENCES = cython.declare(cython.longlong, SEQUENCES)
+
+
+class ProducerEnd:
+    """The state of one producer; the caller has the partition's lock, or is atomic.
+
+    Args:
+        producer_id: Its id.
+        room: Index of its block of records in the file, from 0.
+
+    Attributes:
+        records: The bytes of its records.
+        turn: Number of batches it has sent, 0 for none.
+        epoch: That of the newest batch.
+        sequence: That of the expected batch.
+        timestamp_us: The time of the newest batch.
+        resumes_at: The sequence after batches lost by a power cut, or NO_SEQUENCE.
+    """
+
+    def __init__(self, producer_id: int, room: int) -> None:
+        self.producer_id = producer_id
+        self.room = room
+        self.records = bytearray(ROOM_BYTES)
+        self.turn = 0
+        self.epoch = 0
+        self.sequence = 0
+        self.timestamp_us = 0
+        self.resumes_at = NO_SEQUENCE
+
+    def write(
+        self,
+        epoch: cython.longlong,
+        sequence: cython.longlong,
+        count: cython.longlong,
+        first_offset: cython.longlong,
+        stored: cython.longlong,
+        timestamp_us: cython.longlong,
+    ) -> cython.longlong:
+        """Make the record of a batch that is about to be appended, and return its position in `records`.
+
+        Args:
+            epoch: The batch's.
+            sequence: Of its first message.
+            count: Its number of messages.
+            first_offset: Its first offset.
+            stored: How many of its messages are appended.
+            timestamp_us: Its time, microseconds since 1970 UTC.
+        """
+        at: cython.longlong = (self.turn + 1) % SLOTS * RECORD
+        p: cython.p_uchar = c.writable(self.records)
+        c.store64(p, at, self.producer_id)
+        c.store64(p, at + 8, self.turn + 1)
+        c.store64(p, at + 16, first_offset)
+        c.store64(p, at + 24, timestamp_us)
+        c.store32(p, at + 32, sequence)
+        c.store32(p, at + 36, count)
+        c.store32(p, at + 40, stored)
+        c.store32(p, at + 44, epoch)  # two bytes, and two of the zeros after them
+        c.store32(p, at + CHECKED, crc32c_from(p, at, CHECKED, 0))
+        return at
+
+    def note(self) -> None:
+        """Count the batch whose record was made last as appended."""
+        self.turn += 1
+        self.refresh()
+        self.resumes_at = NO_SEQUENCE
+
+    def refresh(self) -> None:
+        """Set the attributes from the record of the newest batch."""
+        at: cython.longlong = self.turn % SLOTS * RECORD
+        p: cython.p_uchar = c.writable(self.records)
+        self.epoch = c.load32(p, at + 44)
+        self.sequence = (c.load32(p, at + 32) + c.load32(p, at + 36)) % ALL_SEQUENCES
+        self.timestamp_us = c.load64(p, at + 24)
+
+    def follows(self, epoch: cython.longlong, sequence: cython.longlong) -> cython.bint:
+        """Return whether a batch is the expected one."""
+        return self.turn > 0 and sequence == self.sequence and epoch == self.epoch
+
+    def find(self, sequence: cython.longlong, count: cython.longlong) -> tuple[int, int, int] | None:
+        """Return offset, time and count of the stored messages of one of this epoch's newest batches, or None.
+
+        Args:
+            sequence: Of its first message.
+            count: Its number of messages.
+        """
+        p: cython.p_uchar = c.writable(self.records)
+        turn: cython.longlong = self.turn
+        at: cython.longlong
+        while turn > 0 and turn > self.turn - SLOTS + 1:
+            at = turn % SLOTS * RECORD
+            if (
+                c.load64(p, at + 8) == turn
+                and c.load32(p, at + 44) == self.epoch
+                and c.load32(p, at + 32) == sequence
+                and c.load32(p, at + 36) == count
+            ):
+                return c.load64(p, at + 16), c.load64(p, at + 24), c.load32(p, at + 40)
+            turn -= 1
+        return None
+
+
+def is_record(view: memoryview, at: cython.longlong) -> cython.bint:
+    """Return whether there is a whole record at a position: zeros are not one.
+
+    Args:
+        view: The bytes of a file.
+        at: The position; RECORD_BYTES follow it.
+    """
+    p: cython.p_const_uchar = c.readable(view)
+    return c.load64(p, at) != 0 and c.load32(p, at + CHECKED) == crc32c_from(p, at, CHECKED, 0)

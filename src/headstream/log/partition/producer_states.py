@@ -1,0 +1,289 @@
+"""ProducerStates: a partition's memory of producers with numbered batches, so that a repeated batch is not
+appended again.
+
+<partition>/producers, little-endian; 64 bytes a record, so that none crosses a page:
+
+    head     magic "HSPRODUC" | version u32 | zero to byte 64
+    record   producer_id u64 | turn u64 | first_offset u64 | timestamp_us u64 | sequence u32 | count u32 | stored u32
+             | epoch u16 | zero to byte 60 | check u32
+
+A producer has six records side by side, written in turn: its newest five batches, and one for the batch that is being
+appended. `turn` counts its batches, `count` is the messages of the batch and `stored` those of them that were new;
+check is the CRC-32C of the record's bytes before it. Zeros are no record.
+
+A record is written before the messages, and counts once they are committed: after a crash, records beyond the
+end of the partition are of batches that were not appended. The next opening clears them before anything else.
+So a crash at any step leaves both the batch and its record, or neither. Syncs have the same order,
+records first.
+
+A batch of a producer is one of these:
+
+    its first one, or one of an unknown producer      appended, whatever its sequence
+        expected sequence                                 appended
+        one of the newest five                            not appended: its offset is returned
+        newer epoch, sequence 0                           appended; earlier sequences are forgotten
+        older epoch                                       ProducerFencedError
+        anything else                                     SequenceError
+
+Batches removed by retention or compaction are still remembered. A purge forgets them, since it creates a new partition.
+A power cut can take acknowledged messages under a policy other than `always`, and their records with them: the
+producer can continue after them as if they were stored.
+"""
+
+from __future__ import annotations
+
+import struct
+from operator import itemgetter
+from typing import Final
+
+from headstream.errors import ProducerFencedError, ProducersLimitError, SequenceError
+from headstream.log.partition.producer_end import RECORD_BYTES, ROOM_BYTES, ProducerEnd, is_record
+from headstream.log.system.files import Files, WriteFile
+from headstream.model.producers import MAX_EPOCH, MAX_PRODUCER_ID, SEQUENCES, Appended, BatchNumber, next_sequence
+from headstream.segments.layout import PRODUCERS_NAME
+
+__all__ = ["MAX_PRODUCERS", "PROTECTED_US", "ProducerStates", "check_number"]
+
+MAX_PRODUCERS: Final = 20_000
+"""Remembered producers per partition: about 12 MB of memory."""
+
+PROTECTED_US: Final = 4_000_000_000
+"""A producer is remembered at least this long after its last batch, whatever their number: longer than a client can take
+to deliver one (an hour, MAX_DELIVERY_TIMEOUT_MS)."""
+
+_MAGIC: Final = b"HSPRODUC"
+_VERSION: Final = 1
+_HEAD: Final = struct.Struct("<8sI52x")
+_RECORD: Final = struct.Struct("<QQQQIIIH14xI")
+
+
+class ProducerStates:
+    """The producers of one partition; the caller has the partition's lock.
+
+    Args:
+        directory: The partition's directory.
+        files: Its file system.
+        end_offset: The partition's end: records beyond it are cleared.
+
+    Attributes:
+        producers: The state of each, by its id.
+        is_dirty: Whether a record was written since the last sync.
+
+    Raises:
+        StorageError: the system refused an operation.
+    """
+
+    def __init__(self, directory: str, files: Files, end_offset: int) -> None:
+        self._path = f"{directory}/{PRODUCERS_NAME}"
+        self._directory = directory
+        self._files = files
+        self._file: WriteFile | None = None
+        self.producers: dict[int, ProducerEnd] = {}
+        self._silent: list[tuple[int, ProducerEnd]] = []
+        self._free: list[int] = []
+        self._rooms = 0
+        self._is_new = True
+        self.is_dirty = False
+        self._load(end_offset)
+
+    # -- loading ----------------------------------------------------------------------------------------------
+
+    def _load(self, end_offset: int) -> None:
+        """Read the records, and clear those of batches that were not appended."""
+        file = self._files.open_read(self._path)
+        if file is None:
+            return
+        try:
+            content = memoryview(bytearray(file.size_bytes()))
+            content = content[: file.read_into(content, 0)]
+        finally:
+            file.close()
+        self._is_new = len(content) < _HEAD.size
+        self._rooms = -(-max(0, len(content) - _HEAD.size) // ROOM_BYTES)
+        found: dict[int, ProducerEnd] = {}
+        stale: list[tuple[int, int, int, int]] = []
+        for position in range(_HEAD.size, len(content) - RECORD_BYTES + 1, RECORD_BYTES):
+            if not is_record(content, position):
+                continue  # zeros, or torn by a crash: its batch was not appended
+            producer_id, turn, first_offset, _, sequence, count, stored, *_ = _RECORD.unpack_from(content, position)
+            if first_offset + stored > end_offset:
+                stale.append((turn, position, producer_id, next_sequence(sequence, count)))
+                continue
+            room, at = divmod(position - _HEAD.size, ROOM_BYTES)
+            producer = found.get(producer_id)
+            if producer is None:
+                producer = found[producer_id] = ProducerEnd(producer_id, room)
+            producer.records[at : at + RECORD_BYTES] = content[position : position + RECORD_BYTES]
+            producer.turn = max(producer.turn, turn)
+        for producer in found.values():
+            producer.refresh()
+        self._clear(stale, found)
+        self.producers = found
+        self._free = sorted(set(range(self._rooms)) - {producer.room for producer in found.values()}, reverse=True)
+
+    def _clear(self, stale: list[tuple[int, int, int, int]], found: dict[int, ProducerEnd]) -> None:
+        """Clear records beyond the end; the offsets they name are about to be reused."""
+        if not stale:
+            return
+        file = self._opened()
+        for _, position, _, _ in stale:
+            file.write_at(bytes(RECORD_BYTES), position)
+        self.is_dirty = True
+        for _, _, producer_id, sequence in sorted(stale):
+            producer = found.get(producer_id)
+            if producer is not None:
+                producer.resumes_at = sequence
+
+    # -- one batch --------------------------------------------------------------------------------------------
+
+    def find(self, number: BatchNumber, count: int) -> Appended | None:
+        """Return the position of a batch that was appended before, None for one that is to be appended.
+
+        Args:
+            number: The batch's.
+            count: Its number of messages.
+
+        Raises:
+            ProducerFencedError: a newer epoch of its producer has begun.
+            SequenceError: it is not the expected one.
+        """
+        producer = self.producers.get(number.producer_id)
+        if producer is None or not producer.turn:
+            return None
+        if number.epoch != producer.epoch:
+            if number.epoch < producer.epoch:
+                raise ProducerFencedError(
+                    f"producer {number.producer_id} is in epoch {producer.epoch}, the batch is of epoch {number.epoch}",
+                    where=self._directory,
+                    advice="Its producer has abandoned the batch: do not send it again",
+                )
+            if number.sequence:
+                raise self._refusal(number, 0)
+            return None
+        found = producer.find(number.sequence, count)
+        if found is not None:
+            return Appended(*found, is_repeat=True)
+        if number.sequence not in (producer.sequence, producer.resumes_at):
+            raise self._refusal(number, producer.sequence)
+        return None
+
+    def _refusal(self, number: BatchNumber, expected: int) -> SequenceError:
+        return SequenceError(
+            f"a batch of producer {number.producer_id}, epoch {number.epoch}, begins with sequence {number.sequence}, "
+            f"{expected} is expected",
+            where=self._directory,
+            advice="A batch before it is missing, or this one is older than the newest five: begin a new epoch",
+        )
+
+    def write(self, number: BatchNumber, count: int, first_offset: int, stored: int, timestamp_us: int) -> ProducerEnd:
+        """Write the record of a batch that is about to be appended, and return its producer, whose note() commits the record.
+
+        Args:
+            number: The batch's; find() has returned None for it.
+            count: Its number of messages.
+            first_offset: Its first offset.
+            stored: How many of its messages are appended.
+            timestamp_us: Its time, microseconds since 1970 UTC.
+
+        Raises:
+            ProducersLimitError: all remembered producers have sent recently, so none can be evicted.
+            StorageError: the system refused.
+        """
+        producer = self.producers.get(number.producer_id)
+        if producer is None:
+            producer = self._add(number.producer_id, timestamp_us)
+        at = producer.write(number.epoch, number.sequence, count, first_offset, stored, timestamp_us)
+        self._opened().write_at(producer.records[at : at + RECORD_BYTES], self._position_of(producer) + at)
+        self.is_dirty = True
+        return producer
+
+    def direct(self) -> tuple[int, int] | None:
+        """Return the file's descriptor, and the byte position up to which it can be written directly, if it is open."""
+        return None if self._file is None else self._file.direct()
+
+    @staticmethod
+    def _position_of(producer: ProducerEnd) -> int:
+        return _HEAD.size + producer.room * ROOM_BYTES
+
+    def _add(self, producer_id: int, now_us: int) -> ProducerEnd:
+        """Add a producer, evicting the least recently active one at the limit."""
+        if len(self.producers) >= MAX_PRODUCERS:
+            oldest = self._oldest()
+            if oldest.timestamp_us > now_us - PROTECTED_US:
+                raise ProducersLimitError(
+                    f"{MAX_PRODUCERS} producers have sent to this partition within {PROTECTED_US // 60_000_000} minutes: "
+                    "no other can be remembered now",
+                    where=self._directory,
+                    advice="Use one producer for many messages, and close finished ones",
+                )
+            self.forget(oldest.producer_id)
+        room = self._free.pop() if self._free else self._rooms
+        self._rooms = max(self._rooms, room + 1)
+        producer = self.producers[producer_id] = ProducerEnd(producer_id, room)
+        return producer
+
+    def _oldest(self) -> ProducerEnd:
+        """Return the least recently active producer; there is one.
+
+        All are sorted once for many calls: producers that have sent since, or are forgotten, are skipped.
+        """
+        while True:
+            while self._silent:
+                timestamp_us, producer = self._silent[-1]
+                if self.producers.get(producer.producer_id) is producer and producer.timestamp_us == timestamp_us:
+                    return producer
+                self._silent.pop()
+            self._silent = [(producer.timestamp_us, producer) for producer in self.producers.values()]
+            self._silent.sort(key=itemgetter(0), reverse=True)
+
+    def forget(self, producer_id: int) -> None:
+        """Forget a producer that will not repeat a batch."""
+        producer = self.producers.get(producer_id)
+        if producer is None:
+            return
+        self._opened().write_at(bytes(ROOM_BYTES), self._position_of(producer))
+        self.is_dirty = True
+        del self.producers[producer_id]
+        self._free.append(producer.room)
+
+    # -- the file ---------------------------------------------------------------------------------------------
+
+    def _opened(self) -> WriteFile:
+        if self._file is None:
+            self._file = self._files.open_write(self._path)
+            if self._is_new:
+                self._file.write_at(_HEAD.pack(_MAGIC, _VERSION), 0)
+        return self._file
+
+    def sync(self) -> None:
+        """Sync the written records; to be called before the messages are synced.
+
+        Raises:
+            StorageError: the system refused.
+        """
+        file = self._file
+        if self.is_dirty and file is not None:
+            self.is_dirty = False  # before: records written meanwhile are for the next sync
+            file.sync()
+            if self._is_new:
+                self._files.sync_directory(self._directory)
+                self._is_new = False
+
+    def close(self) -> None:
+        """Close the file."""
+        if self._file is not None:
+            self._file.close()
+            self._file = None
+
+
+def check_number(number: BatchNumber) -> None:
+    """Reject an invalid batch number.
+
+    Raises:
+        SequenceError: a field is out of range.
+    """
+    is_known = 0 < number.producer_id <= MAX_PRODUCER_ID
+    if not (is_known and 0 <= number.epoch <= MAX_EPOCH and 0 <= number.sequence < SEQUENCES):
+        raise SequenceError(
+            f"{number} is not a batch number", advice="Ids have 63 bits, epochs 15, sequences 31, none is negative"
+        )

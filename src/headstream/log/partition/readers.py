@@ -1,0 +1,102 @@
+"""Readers: the followers of a log's partitions, opened once and lent to one thread at a time."""
+
+from __future__ import annotations
+
+import threading
+from collections import OrderedDict
+from collections.abc import Callable
+from functools import partial
+from types import TracebackType
+from typing import Final
+
+from headstream.segments.files import BufferPool, ReadFiles
+from headstream.segments.follower import PartitionFollower
+
+__all__ = ["LentFollower", "Readers"]
+
+_POOLED_BUFFERS: Final = 8
+
+
+class LentFollower:
+    """A follower lent to one thread while the body of a `with` runs.
+
+    Args:
+        follower: The follower.
+
+    Attributes:
+        try_enter: Takes the follower if it is free, and returns whether it did; leave() returns it.
+        leave: Returns the follower.
+    """
+
+    __slots__ = ("_lock", "follower", "leave", "try_enter")
+
+    def __init__(self, follower: PartitionFollower) -> None:
+        self.follower = follower
+        self._lock = threading.Lock()
+        self.try_enter = partial(self._lock.acquire, False)  # called with each small poll: no function between
+        self.leave = self._lock.release
+
+    def __enter__(self) -> PartitionFollower:
+        self._lock.acquire()
+        return self.follower
+
+    def __exit__(self, kind: type[BaseException] | None, error: BaseException | None, traceback: TracebackType | None) -> None:
+        self.leave()
+
+
+class Readers:
+    """The followers of one log; any thread.
+
+    Args:
+        files: Where the log is.
+        max_open: The most followers with open files.
+    """
+
+    def __init__(self, files: ReadFiles, max_open: int) -> None:
+        self._files = files
+        self._max_open = max_open
+        self._lock = threading.Lock()
+        self._buffers = BufferPool(_POOLED_BUFFERS)
+        self._lent: OrderedDict[tuple[int, int, int], LentFollower] = OrderedDict()
+
+    def find(self, topic_number: int, partition: int, generation: int, directory_of: Callable[[], str]) -> LentFollower:
+        """Return the follower of a partition; refresh it as needed.
+
+        Args:
+            topic_number: The topic's number in the log.
+            partition: The partition's, from 1.
+            generation: Identifies the partition among those of its name.
+            directory_of: Returns the directory of its segments, called if it is not open.
+        """
+        key = topic_number, partition, generation
+        evicted = None
+        with self._lock:
+            lent = self._lent.get(key)
+            if lent is None:
+                lent = self._lent[key] = LentFollower(PartitionFollower(directory_of(), self._files, self._buffers))
+                if len(self._lent) > self._max_open:
+                    evicted = self._lent.popitem(last=False)[1]
+            self._lent.move_to_end(key)
+        if evicted is not None:
+            _close(evicted)
+        return lent
+
+    def close_partition(self, topic_number: int, partition: int) -> None:
+        """Close a partition's files, which are about to be removed."""
+        with self._lock:
+            gone = [self._lent.pop(key) for key in [key for key in self._lent if key[:2] == (topic_number, partition)]]
+        for lent in gone:
+            _close(lent)
+
+    def close(self) -> None:
+        """Close all files."""
+        with self._lock:
+            gone = [*self._lent.values()]
+            self._lent.clear()
+        for lent in gone:
+            _close(lent)
+
+
+def _close(lent: LentFollower) -> None:
+    with lent as follower:
+        follower.close()

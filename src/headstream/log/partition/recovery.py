@@ -1,0 +1,338 @@
+"""Recovery: repairs what a crash left in a partition, before the next writer appends.
+
+A send is written in two steps, data and then index entry, and is acknowledged after both. A killed process
+leaves one of these states:
+
+    data without its entry, whole or torn        cut off: it was never acknowledged
+    a torn entry                                  cut off, with its data: never acknowledged either
+    a new segment's .log without its .index       an empty index is created
+    an index that is missing, or whose head is    rebuilt from the messages (deleted by hand; a crash does not do this)
+    damaged
+
+A power cut can leave any part of the unsynced data: entries beyond the end of the data, or of bytes that
+differ from what was written, or after a hole. The newest segment's last sends are read, those of a minute before the
+end, and everything after the last whole one is set aside: moved out of the segment, into files named so. A
+damaged send before a whole one stays in place, and reads of it raise an error. It is unknown which of them the
+policy had synced, so keeping only a prefix of whole sends could drop acknowledged ones;
+a later one is proven by its entry's check, its checksum and the offset in its messages.
+
+Everything cut off, set aside or rebuilt is a warning of the logger `headstream.log`, with file and bytes.
+`headstream verify` lists files set aside as notes.
+
+Only the newest segment is read, since a segment is synced before the next one begins; the time taken does
+not depend on the log's size. Damage in an earlier one does not prevent opening: reads of it raise
+CorruptLogError, all others succeed. Unexplained bytes are an error, never deleted:
+a .log whose index must be rebuilt but which holds bytes that are not messages keeps them under another
+name. If the newest segment's messages are missing but its index exists, a segment is begun after them: reads
+of the missing offsets raise an error, and a copy of the file can be restored at any time.
+"""
+
+from __future__ import annotations
+
+from contextlib import suppress
+from dataclasses import dataclass
+from typing import Final
+
+from headstream.codec.batch.stored.sends import check_sends
+from headstream.errors import CorruptLogError, StorageError
+from headstream.log.partition.index_rebuild import IndexRebuild, free_aside_name
+from headstream.log.partition.missing_indexes import rebuild_missing_indexes
+from headstream.log.system.files import Files, WriteFile
+from headstream.log.system.findings import report
+from headstream.segments.files import ReadFile
+from headstream.segments.index import IndexReader
+from headstream.segments.layout import (
+    INDEX_ENTRY_BYTES,
+    INDEX_HEADER_BYTES,
+    INDEX_SUFFIX,
+    LOG_SUFFIX,
+    SYNC_FAILED_NAME,
+    IndexEntry,
+    base_offsets,
+    decode_header,
+    encode_header,
+    segment_path,
+)
+
+__all__ = ["SYNC_FAILED_NAME", "Tail", "begin_segment", "note_failed_sync", "recover"]
+
+_SCAN_BYTES: Final = 4 << 20
+_UNSYNCED_US: Final = 60_000_000
+_MAX_CHECKED: Final = 100_000
+_NEVER: Final = "no whole send is there, so nothing acknowledged"
+
+
+@dataclass(frozen=True, slots=True)
+class _Checked:
+    """Number of a segment's sends that are kept, the last of them, and the numbers of the damaged ones among them."""
+
+    count: int
+    last: IndexEntry | None
+    damaged: list[int]
+
+
+@dataclass(frozen=True, slots=True)
+class Tail:
+    """Where the next append goes.
+
+    Args:
+        base_offset: The newest segment's first offset; None if the partition has no segment yet.
+        end_offset: The next message's offset.
+        byte_position: The committed bytes of the newest segment.
+        entries: The entries of its index.
+        timestamp_us: The time of the newest message, 0 without messages.
+    """
+
+    base_offset: int | None
+    end_offset: int
+    byte_position: int
+    entries: int
+    timestamp_us: int
+
+
+def recover(directory: str, files: Files, known: Tail | None = None) -> Tail:
+    """Repair a partition and return where its next append goes.
+
+    Args:
+        directory: The partition's directory; this process holds the log's lock.
+        files: Its file system.
+        known: The end as this process has written it: not verified again.
+
+    Raises:
+        CorruptLogError: files contradict each other in a way that no crash explains.
+        StorageError: the system refused an operation.
+    """
+    names = files.list_names(directory)
+    if names is None:
+        raise CorruptLogError(
+            "a partition's directory is missing", where=directory, advice="Restore it from a copy, or delete the topic"
+        )
+    bases = rebuild_missing_indexes(directory, names, files)
+    if not bases:
+        return Tail(None, 0, 0, 0, 0)
+    newest = bases[-1]
+    if known is None:
+        _rebuild_head(directory, newest, files)
+    newest = _find_newest(directory, newest, files)
+    tail = _repair_newest(directory, newest, files, known)
+    if SYNC_FAILED_NAME in names:
+        _write_again(directory, newest, files)
+        files.remove(f"{directory}/{SYNC_FAILED_NAME}")
+    return tail
+
+
+def _find_newest(directory: str, newest: int, files: Files) -> int:
+    """Return the first offset of the segment for appends: the newest, or one begun now after it.
+
+    Raises:
+        CorruptLogError: the newest segment's files are missing, or its index does not have its end.
+    """
+    path = segment_path(directory, newest, INDEX_SUFFIX)
+    has_data = files.exists(segment_path(directory, newest, LOG_SUFFIX))
+    index = files.open_write(path)
+    try:
+        if index.size_bytes() < INDEX_HEADER_BYTES:
+            end, is_closed = newest, False
+        else:
+            reader = IndexReader(index, path, newest)
+            if reader.seal is not None:
+                raise CorruptLogError(
+                    f"the newest segment's files are missing: the messages from offset {reader.seal.until_offset} on",
+                    where=directory,
+                    advice="Restore them from a copy; without one, headstream verify --repair begins a segment behind what "
+                    "consumers have committed, so that no offset is reused",
+                )
+            end, is_closed = newest if reader.last is None else reader.last.end_offset, reader.is_compacted
+    finally:
+        index.close()
+    if has_data and not is_closed:
+        return newest
+    what = "the segment after it is missing" if is_closed else f"the messages are missing, from offset {newest} on"
+    report(segment_path(directory, newest, LOG_SUFFIX), f"{what}: restore it from a copy")
+    begin_segment(directory, end, files)
+    return end
+
+
+def begin_segment(directory: str, base: int, files: Files) -> None:
+    """Create the files of an empty segment where they are missing; the index last."""
+    files.open_write(segment_path(directory, base, LOG_SUFFIX)).close()
+    files.sync_directory(directory)
+    index = files.open_write(segment_path(directory, base, INDEX_SUFFIX))
+    try:
+        if index.size_bytes() < INDEX_HEADER_BYTES:
+            index.write_at(encode_header(base), 0)
+            index.sync()
+    finally:
+        index.close()
+    files.sync_directory(directory)
+
+
+def _write_again(directory: str, base: int, files: Files) -> None:
+    """Rewrite a segment's bytes and sync them: after a failed sync, a kernel treats its cached copy as
+    written, and would never write it."""
+    for suffix in (LOG_SUFFIX, INDEX_SUFFIX):
+        file = files.open_write(segment_path(directory, base, suffix))
+        try:
+            for position in range(0, file.size_bytes(), _SCAN_BYTES):
+                chunk = memoryview(bytearray(min(_SCAN_BYTES, file.size_bytes() - position)))
+                file.read_into(chunk, position)
+                file.write_at(chunk, position)
+            file.sync()
+        finally:
+            file.close()
+    files.sync_directory(directory)
+
+
+def _repair_newest(directory: str, base: int, files: Files, known: Tail | None) -> Tail:
+    data = files.open_write(segment_path(directory, base, LOG_SUFFIX))
+    index = files.open_write(segment_path(directory, base, INDEX_SUFFIX))
+    try:
+        if index.size_bytes() < INDEX_HEADER_BYTES:  # crashed between creating the file and writing its head
+            index.write_at(encode_header(base), 0)
+            _sync_head(index)
+        reader = IndexReader(index, segment_path(directory, base, INDEX_SUFFIX), base)
+        if known is not None and known.base_offset == base:
+            checked = _find_last_whole(reader, data, known.entries)
+        else:
+            begin = _find_tail(reader)
+            checked = _find_last_whole(reader, data, begin)
+            if begin and checked.count == begin:  # not even one of the tail's sends is whole
+                checked = _find_last_whole(reader, data, 0)
+        count, last = checked.count, checked.last
+        for number in checked.damaged:
+            at = f"byte {INDEX_HEADER_BYTES + number * INDEX_ENTRY_BYTES}"
+            report(reader.path, f"the send of the entry at {at} is damaged, later ones are not: reads of it raise an error")
+        index_end = INDEX_HEADER_BYTES + count * INDEX_ENTRY_BYTES
+        end = 0 if last is None else last.end_position
+        # A whole entry, valid or not: not explained by a killed process, so the bytes are kept.
+        if index.size_bytes() >= index_end + INDEX_ENTRY_BYTES and data.size_bytes() > end:
+            _set_aside(data, end, f"{segment_path(directory, base, LOG_SUFFIX)}.rest-{end}", files)
+            _set_aside(index, index_end, f"{segment_path(directory, base, INDEX_SUFFIX)}.rest-{index_end}", files)
+        elif data.size_bytes() > end:
+            report(
+                segment_path(directory, base, LOG_SUFFIX),
+                f"{data.size_bytes() - end} bytes from byte {end} on are cut off: {_NEVER}",
+            )
+        # Synced, so that cut off bytes cannot turn up again after the ones that replace them.
+        if index.size_bytes() > index_end:
+            index.truncate(index_end)
+            _sync(index, directory, files)
+        if data.size_bytes() > end:
+            data.truncate(end)
+            _sync(data, directory, files)
+    finally:
+        data.close()
+        index.close()
+    if last is not None:
+        return Tail(base, last.end_offset, last.end_position, count, last.timestamp_us)
+    earlier = [known_base for known_base in base_offsets(files.list_names(directory) or []) if known_base < base]
+    return Tail(base, base, 0, 0, _last_timestamp(directory, earlier, files))
+
+
+def note_failed_sync(directory: str, files: Files) -> None:
+    """Create a marker, if possible, that a partition's newest segment must be written again."""
+    with suppress(StorageError):
+        files.replace(f"{directory}/{SYNC_FAILED_NAME}", b"")
+
+
+def _sync(file: WriteFile, directory: str, files: Files) -> None:
+    try:
+        file.sync()
+    except StorageError:
+        note_failed_sync(directory, files)
+        raise
+
+
+def _sync_head(index: WriteFile) -> None:
+    """Sync the head before any entry: an invalid one is not explained by a crash."""
+    try:
+        index.sync()
+    except StorageError:
+        index.truncate(0)  # the next attempt writes it again, instead of trusting the cached bytes
+        raise
+
+
+def _find_tail(reader: IndexReader) -> int:
+    """Return the number of the first entry that was possibly unsynced when the power failed.
+
+    A kernel writes back within half a minute, whatever the policy; twice that is read, unless that
+    is a great many sends.
+    """
+    if reader.last is None:
+        return 0
+    recent = reader.find_timestamp(max(0, reader.last.timestamp_us - _UNSYNCED_US))
+    number = max(recent, reader.count - _MAX_CHECKED)
+    try:
+        if number:
+            reader.entry(number - 1)  # the trusted part ends with a valid entry
+    except CorruptLogError:
+        return 0
+    return number
+
+
+def _rebuild_head(directory: str, base: int, files: Files) -> None:
+    """Rebuild an index with a damaged head where the messages prove it: a crash does not damage a head."""
+    path = segment_path(directory, base, INDEX_SUFFIX)
+    index = files.open_read(path)
+    if index is None:
+        return
+    head = memoryview(bytearray(INDEX_HEADER_BYTES))
+    got = index.read_into(head, 0)
+    index.close()
+    header = decode_header(head)
+    if got == INDEX_HEADER_BYTES and (header is None or header.base_offset != base):
+        for action in IndexRebuild(directory, base, None, files).run():
+            report(action.path, action.what)
+
+
+def _find_last_whole(reader: IndexReader, data: ReadFile, trusted: int) -> _Checked:
+    """Return the number of sends kept: all up to the last one, from `trusted` on, that matches its entry."""
+    count = kept = min(trusted, reader.count)
+    last = reader.entry(count - 1) if count else None
+    end = (0, reader.base_offset) if last is None else (last.end_position, last.end_offset)
+    damaged: list[int] = []
+    while count < reader.count:
+        entry = reader.find_entry(count)
+        if entry is None or entry.byte_position < end[0] or entry.first_offset < end[1]:
+            damaged.append(count)
+            count += 1
+            continue
+        until = max(count, reader.find_last_within(count, entry.first_offset + (1 << 62), entry.byte_position + _SCAN_BYTES))
+        size_bytes = reader.entry(until).end_position - entry.byte_position
+        chunk = memoryview(bytearray(size_bytes))
+        chunk = chunk[: data.read_into(chunk, entry.byte_position)]
+        whole = check_sends(chunk, reader.rows(count, until + 1 - count), reader.base_offset)
+        count += whole
+        if whole:
+            kept = count
+            last = reader.entry(kept - 1)
+            end = last.end_position, last.end_offset
+        if whole == 0:
+            damaged.append(count)
+            count += 1
+    return _Checked(kept, last, [number for number in damaged if number < kept])
+
+
+def _last_timestamp(directory: str, bases: list[int], files: Files) -> int:
+    """Return the time of the newest message of earlier segments: times do not decrease across a roll either."""
+    for base in reversed(bases):
+        path = segment_path(directory, base, INDEX_SUFFIX)
+        file = files.open_read(path)
+        if file is not None:
+            try:
+                last = IndexReader(file, path, base).last
+            except CorruptLogError:
+                continue  # reads raise an earlier segment's damage
+            finally:
+                file.close()
+            if last is not None:
+                return last.timestamp_us
+    return 0
+
+
+def _set_aside(data: ReadFile, position: int, path: str, files: Files) -> None:
+    rest = memoryview(bytearray(data.size_bytes() - position))
+    data.read_into(rest, position)
+    target = free_aside_name(path, files) if files.exists(path) else path
+    files.replace(target, bytes(rest))
+    report(target, f"{len(rest)} bytes from byte {position} on are no whole sends: they are set aside here and cut off")

@@ -1,0 +1,74 @@
+"""Removing a closed segment, and finishing that after a crash.
+
+    <base>.log, or -<n>.log     -> <base>.log.dropped     from here on the segment is dropped
+        <base>.index                removed                   from here on readers do not list it
+        <base>.log.dropped          removed
+
+A crash after the first step leaves a .log.dropped, which the next opening finishes. A reader with open files
+finishes its read; one that opens them later lists the directory again.
+"""
+
+from __future__ import annotations
+
+from headstream.log.system.files import Files
+from headstream.segments.index import IndexReader
+from headstream.segments.layout import DROPPED_SUFFIX, INDEX_SUFFIX, REPLACING_SUFFIX, log_suffix, segment_path
+
+__all__ = ["drop_segment", "finish_drops", "open_index"]
+
+
+def open_index(directory: str, base: int, files: Files) -> IndexReader | None:
+    """Return the index of a segment, to be closed by the caller, or None if it is missing.
+
+    Raises:
+        CorruptLogError: its head is damaged.
+    """
+    path = segment_path(directory, base, INDEX_SUFFIX)
+    file = files.open_read(path)
+    if file is None:
+        return None
+    try:
+        return IndexReader(file, path, base)
+    except BaseException:
+        file.close()
+        raise
+
+
+def drop_segment(directory: str, base: int, generation: int, files: Files) -> None:
+    """Remove a closed segment.
+
+    Args:
+        directory: The partition's directory; this process is the log's writer.
+        base: The segment's first offset.
+        generation: Of its .log.
+        files: Its file system.
+    """
+    dropped = segment_path(directory, base, DROPPED_SUFFIX)
+    # A .log left by an interrupted compaction would look like a segment with a lost index.
+    suffixes = [REPLACING_SUFFIX, *(log_suffix(other) for other in (generation - 1, generation + 1) if other >= 0)]
+    for left_over in (segment_path(directory, base, suffix) for suffix in suffixes):
+        if files.exists(left_over):
+            files.remove(left_over)
+    path = segment_path(directory, base, log_suffix(generation))
+    if files.exists(path):
+        files.rename(path, dropped)
+    else:
+        files.open_write(dropped).close()  # its messages were lost before: drop the segment all the same
+    files.sync_directory(directory)  # after a power cut each step exists only with those before it
+    files.remove(segment_path(directory, base, INDEX_SUFFIX))
+    files.sync_directory(directory)
+    files.remove(dropped)
+
+
+def finish_drops(directory: str, files: Files) -> None:
+    """Finish the interrupted removals of segments of a partition.
+
+    Args:
+        directory: The partition's directory; this process is the log's writer.
+        files: Its file system.
+    """
+    for name in files.list_names(directory) or []:
+        if name.endswith(DROPPED_SUFFIX):
+            base = name.removesuffix(DROPPED_SUFFIX)
+            files.remove(f"{directory}/{base}{INDEX_SUFFIX}")
+            files.remove(f"{directory}/{name}")

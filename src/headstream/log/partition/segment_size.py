@@ -1,0 +1,51 @@
+"""Size limits of segments and sends."""
+
+from __future__ import annotations
+
+from typing import Final
+
+from headstream.codec.buffer import BytesLike
+from headstream.errors import InvalidInputError, InvalidOptionError, LimitError
+from headstream.model.topology import MAX_BATCH_BYTES
+
+__all__ = ["DEFAULT_SEGMENT_BYTES", "check_segment_bytes", "check_sent_bytes"]
+
+DEFAULT_SEGMENT_BYTES: Final = 256 << 20
+"""Retention drops whole segments, and a partition is searched by segment: small enough for the one, big enough
+that 10 GB are 40 of them."""
+
+_MIN_SEGMENT_BYTES: Final = 4096
+_MAX_SEGMENT_BYTES: Final = 2 << 30
+"""With a send of the greatest size at its end, stamped, positions still fit 32 bits."""
+
+
+def check_segment_bytes(segment_bytes: int) -> int:
+    """Return a segment size if it is valid.
+
+    Raises:
+        InvalidOptionError: it is not 4 KiB to 2 GiB.
+    """
+    if not isinstance(segment_bytes, int) or not _MIN_SEGMENT_BYTES <= segment_bytes <= _MAX_SEGMENT_BYTES:
+        raise InvalidOptionError(
+            f"segment_bytes is {segment_bytes!r}", advice=f"Use {_MIN_SEGMENT_BYTES} to {_MAX_SEGMENT_BYTES}"
+        )
+    return segment_bytes
+
+
+def check_sent_bytes(sent: BytesLike, where: str) -> int:
+    """Return the size of a batch if it is valid.
+
+    Raises:
+        LimitError: it exceeds the limit of a send.
+        InvalidInputError: it is empty.
+    """
+    size_bytes = memoryview(sent).nbytes
+    if size_bytes > MAX_BATCH_BYTES:
+        raise LimitError(
+            f"a batch of {size_bytes} bytes",
+            where=where,
+            advice=f"One send takes at most {MAX_BATCH_BYTES} bytes: send less at a time, or store big payloads elsewhere",
+        )
+    if size_bytes == 0:
+        raise InvalidInputError("a batch without a message", where=where, advice="Send one message or more")
+    return size_bytes

@@ -1,0 +1,148 @@
+"""Syncing to the disk: senders that share a sync, and syncs in the background.
+
+always     append -> data -> index entry -> GroupCommit.wait -> acknowledged
+interval   append -> data -> index entry -> acknowledged        IntervalSyncer: changed partitions, once a second
+never      append -> data -> index entry -> acknowledged
+"""
+
+from __future__ import annotations
+
+import threading
+import time
+from collections.abc import Callable
+from contextlib import suppress
+from typing import Final
+
+from headstream.errors import PartitionClosedError, StorageError
+
+__all__ = ["SYNC_INTERVAL_S", "GroupCommit", "IntervalSyncer", "closed_error"]
+
+SYNC_INTERVAL_S: Final = 1.0
+"""Messages of this time that a power cut can take from a topic with the policy `interval`."""
+
+_QUIET_S: Final = 0.005
+_GATHERING_S: Final = 0.02
+"""A sync waits until all recent senders have written too, or none arrived for the first time, or the
+second has passed in all."""
+
+
+def closed_error(directory: str, failure: str | None) -> PartitionClosedError:
+    """Return the error for a partition that could not be synced.
+
+    Args:
+        directory: The partition's.
+        failure: The system's error.
+    """
+    return PartitionClosedError(
+        f"this partition accepts no messages after a failed sync: {failure}",
+        where=directory,
+        advice="Check the kernel's log for disk errors; then close the log in this process and open it again, "
+        "which recovers it. Unacknowledged messages are possibly in it",
+    )
+
+
+class GroupCommit:
+    """Lets senders that wait for the disk share one sync; any thread.
+
+    The first waiter syncs for all who have written by then; later writers are the next group. A
+    single sender never waits for others.
+
+    Args:
+        sync: Syncs, and returns the number of the newest send included, counted from 1; raises
+            StorageError, then and for every later call.
+        monotonic: A clock in seconds.
+    """
+
+    def __init__(self, sync: Callable[[], int], monotonic: Callable[[], float] = time.monotonic) -> None:
+        self._sync = sync
+        self._monotonic = monotonic
+        self._lock = threading.Lock()
+        self._finished = threading.Condition(self._lock)
+        self._gathered = threading.Condition(self._lock)
+        self._newest = 0
+        self._synced = 0
+        self._expected = 1
+        self._is_syncing = False
+
+    def wait(self, number: int) -> None:
+        """Wait until a send is synced, with all before it.
+
+        Args:
+            number: The send's, in the order of writing.
+
+        Raises:
+            StorageError: the system refused.
+        """
+        with self._lock:
+            self._newest = max(self._newest, number)
+            if self._newest - self._synced >= self._expected:
+                self._gathered.notify()
+            while self._synced < number:
+                if self._is_syncing:
+                    self._finished.wait()
+                else:
+                    self._lead()
+
+    def _lead(self) -> None:
+        self._is_syncing = True
+        try:
+            until = self._monotonic() + _GATHERING_S
+            while self._newest - self._synced < self._expected and self._monotonic() < until:
+                newest = self._newest
+                self._gathered.wait(_QUIET_S)
+                if self._newest == newest:
+                    break
+            self._lock.release()
+            try:
+                synced = self._sync()
+            finally:
+                self._lock.acquire()
+            group = synced - self._synced
+            self._synced = max(self._synced, synced)
+            # Those served now plus those waiting already: the number of concurrent senders.
+            self._expected = max(1, group + self._newest - self._synced)
+        finally:
+            self._is_syncing = False
+            self._finished.notify_all()
+
+
+class IntervalSyncer:
+    """Syncs changed partitions in a background thread, which stops when there are none.
+
+    Args:
+        interval_s: Seconds between two rounds.
+    """
+
+    def __init__(self, interval_s: float = SYNC_INTERVAL_S) -> None:
+        self._interval_s = interval_s
+        self._lock = threading.Lock()
+        self._waiting: set[Callable[[], object]] = set()
+        self._stop = threading.Event()
+        self._thread: threading.Thread | None = None
+
+    def add(self, sync: Callable[[], object]) -> None:
+        """Call a sync once, within an interval; its owner remembers a failure."""
+        with self._lock:
+            self._waiting.add(sync)
+            if self._thread is None and not self._stop.is_set():
+                self._thread = threading.Thread(target=self._run, name="headstream-sync", daemon=True)
+                self._thread.start()
+
+    def _run(self) -> None:
+        while not self._stop.wait(self._interval_s):
+            with self._lock:
+                syncs, self._waiting = self._waiting, set()
+                if not syncs:
+                    self._thread = None
+                    return
+            for sync in syncs:
+                with suppress(StorageError):
+                    sync()
+
+    def close(self) -> None:
+        """Stop the thread; the caller syncs what is still queued."""
+        self._stop.set()
+        with self._lock:
+            thread = self._thread
+        if thread is not None and thread.is_alive():  # it is not if Ctrl-C interrupted its start
+            thread.join()

@@ -1,0 +1,106 @@
+"""Access modes of a log's files: for this user alone, or for a group too.
+
+By default a log's files are this user's alone: directories 0700, files 0600, whatever the umask. A log shared with a group is
+in a directory with the setgid bit (set by `chmod 2750` or `2770`, or by the option `group_access`): files and directories
+created in it belong to the group too, with the directory's own group permissions, recursively. So every process
+creates files with the same access.
+"""
+
+from __future__ import annotations
+
+import os
+import stat
+from contextlib import suppress
+from pathlib import Path
+from typing import Final
+
+from headstream.errors import InvalidOptionError
+from headstream.segments.files import storage_error
+
+__all__ = ["GROUP_ACCESS", "make_private_directory", "open_private", "share_with_group"]
+
+GROUP_ACCESS: Final = {"none": 0o700, "read": 0o2750, "write": 0o2770}
+"""A group's access, and the mode of the log's directory for it."""
+
+_OWNER_DIRECTORY: Final = 0o700
+_OWNER_FILE: Final = 0o600
+
+
+def open_private(path: str, flags: int = os.O_RDWR) -> int:
+    """Return a descriptor of a file, creating it for this user and perhaps a group; OSError as of open().
+
+    Args:
+        path: The file's path.
+        flags: How to open it, without O_CREAT.
+    """
+    try:
+        return os.open(path, flags | os.O_CLOEXEC)
+    except FileNotFoundError:
+        shared = _shared(path) & 0o060
+        descriptor = os.open(path, flags | os.O_CREAT | os.O_CLOEXEC, _OWNER_FILE | shared)
+        if shared:
+            with suppress(PermissionError):  # created by another user at this moment
+                os.fchmod(descriptor, _OWNER_FILE | shared)  # the umask ignores the group
+        return descriptor
+
+
+def make_private_directory(path: str) -> None:
+    """Create a directory and its parents, for this user and perhaps a group; OSError as of mkdir()."""
+    existing = Path(path)
+    missing = []
+    while not existing.is_dir():
+        missing.append(existing)
+        if existing == existing.parent:
+            break
+        existing = existing.parent
+    for directory in reversed(missing):
+        shared = _shared(str(directory))
+        with suppress(FileExistsError):
+            directory.mkdir(_OWNER_DIRECTORY | shared)
+            if shared:
+                directory.chmod(_OWNER_DIRECTORY | shared | stat.S_ISGID)
+    if not Path(path).is_dir():
+        Path(path).mkdir()  # for its error: a part of the path is a file
+
+
+def _shared(path: str) -> int:
+    """Return the group's permissions in the parent directory of a path, if files created in it belong to the group."""
+    try:
+        mode = os.stat(os.path.dirname(path) or ".").st_mode  # noqa: PTH116, PTH120 - called for each created file
+    except OSError:
+        return 0
+    return mode & 0o070 if mode & stat.S_ISGID else 0
+
+
+def share_with_group(directory: str, group_access: str) -> None:
+    """Create a log's directory, if missing, such that a group can read or write the files in it.
+
+    Args:
+        directory: The log's directory.
+        group_access: One of GROUP_ACCESS.
+
+    Raises:
+        InvalidOptionError: the access is unknown, or the directory has a log with another access.
+        StorageError: the system refused.
+    """
+    if group_access not in GROUP_ACCESS:
+        raise InvalidOptionError(f"group_access is {group_access!r}", advice=f"Use {', '.join(GROUP_ACCESS)}")
+    if group_access == "none":
+        return
+    wanted = GROUP_ACCESS[group_access]
+    try:
+        make_private_directory(directory)
+        root = Path(directory)
+        mode = stat.S_IMODE(root.stat().st_mode)
+        if mode & 0o2070 == wanted & 0o2070:
+            return
+        if not any(root.iterdir()):
+            root.chmod(wanted)
+            return
+    except OSError as error:
+        raise storage_error(error, "share a directory with its group", directory) from error
+    raise InvalidOptionError(
+        f"group_access is {group_access!r}, and the existing log has a directory of mode {mode:04o}",
+        where=directory,
+        advice=f"Change it by hand: chmod {wanted:04o} for it and all directories in it, and the group's rights of all files",
+    )

@@ -1,0 +1,400 @@
+"""The writing half of the file interface: every open, write, sync, rename, truncate and delete of the log's files.
+
+The exceptions are the locks (file_lock.py) and the catalog, whose files SQLite writes (catalog.py).
+
+Files is a protocol, so that tests can inject a disk's failures (a short or failed write, a full disk, a crash between two
+operations). OsFiles is the operating system's; MemoryFiles is the memory of one process, for `memory://` and for tests.
+
+A write has a byte position, never "append": the next write overwrites one that failed half-way.
+
+A big file has space reserved after its end, where the system supports it: writing there is a sixth cheaper, and files that grow
+in parallel are less fragmented. Its size, which recovery uses, is unchanged. Written bytes are flushed early: the sync at a
+segment's end would otherwise wait for 256 MB, and block appends.
+"""
+
+from __future__ import annotations
+
+import errno
+import os
+import shutil
+import threading
+from collections.abc import Callable
+from contextlib import suppress
+from pathlib import Path
+from typing import Final, Protocol
+
+from headstream.log.system.access import make_private_directory, open_private
+from headstream.log.system.linux import reserve, start_writing
+from headstream.segments.files import OsReadFile, OsReadFiles, ReadFile, ReadFiles, storage_error
+
+__all__ = ["Files", "MemoryFile", "MemoryFiles", "OsFile", "OsFiles", "WriteFile"]
+
+_RESERVED_FROM_BYTES: Final = 1 << 20
+"""A thousand small partitions reserve nothing."""
+_MAX_RESERVED_BYTES: Final = 64 << 20
+"""The most space reserved ahead, and never more than the file's size: a crash leaves a file no longer than twice
+that. Reserving while the disk is busy can take tens of milliseconds, so it is done a few times a segment."""
+
+_STARTED_BYTES: Final = 4 << 20
+"""Written bytes are flushed in steps of this size: 0.1 ms of work at a time."""
+_MOST_TRIES: Final = 100
+"""Retries of creating a directory whose parent is removed meanwhile."""
+
+
+class WriteFile(ReadFile, Protocol):
+    """An open file, for reading and writing."""
+
+    def write_at(self, data: bytes | bytearray | memoryview, position: int) -> None:
+        """Write all of the data at a byte position, or raise StorageError."""
+
+    def truncate(self, size_bytes: int) -> None:
+        """Truncate the file to so many bytes."""
+
+    def trim(self) -> None:
+        """Release space reserved after its end: it will not grow soon."""
+
+    def sync(self) -> None:
+        """Sync the written bytes to the disk."""
+
+    def direct(self) -> tuple[int, int] | None:
+        """Return the descriptor and the byte position up to which pwrite() on it equals write_at(), if any."""
+
+    def is_removed(self) -> bool:
+        """Return whether the file was removed, or replaced, since it was opened."""
+
+
+class Files(ReadFiles, Protocol):
+    """A file system, for reading and writing."""
+
+    def open_write(self, path: str) -> WriteFile:
+        """Return the file opened for reading and writing, creating it if missing."""
+
+    def make_directory(self, path: str) -> None:
+        """Create a directory and its parents; it can exist."""
+
+    def replace(self, path: str, data: bytes, *, durably: bool = True) -> None:
+        """Replace a file's content atomically: readers see the old or the new.
+
+        Args:
+            path: The file's path.
+            data: Its new content.
+            durably: Whether the old or the new survives a power cut too; otherwise it can leave anything.
+        """
+
+    def sync_directory(self, path: str) -> None:
+        """Sync the names added to and removed from a directory."""
+
+    def rename(self, path: str, target: str) -> None:
+        """Rename a file or directory in the same file system, replacing the target."""
+
+    def remove(self, path: str) -> None:
+        """Remove a file, if it exists."""
+
+    def remove_directory(self, path: str) -> None:
+        """Remove a directory with its content, if it exists."""
+
+    def remove_empty_directory(self, path: str) -> None:
+        """Remove a directory if it is empty, atomically: files that another process adds meanwhile stay."""
+
+
+class OsFile(OsReadFile):
+    """A file of the operating system, open for reading and writing."""
+
+    __slots__ = ("_reserved", "_started", "_way")
+
+    def __init__(self, path: str, descriptor: int) -> None:
+        super().__init__(path, descriptor)
+        self._reserved = self._way = _RESERVED_FROM_BYTES
+        self._started = 0
+
+    def write_at(self, data: bytes | bytearray | memoryview, position: int) -> None:
+        """Write all of the data at a byte position, or raise StorageError."""
+        if position + len(data) > self._way:
+            self._reserve_ahead(position, position + len(data))
+        try:
+            done = os.pwrite(self._descriptor, data, position)
+            if done < len(data):
+                self._write_rest(memoryview(data), position, done)
+        except OSError as error:
+            raise storage_error(error, "write to a file", self._path) from error
+
+    def direct(self) -> tuple[int, int] | None:
+        """Return its descriptor, and the byte position up to which space is reserved."""
+        return self._descriptor, self._way
+
+    def _reserve_ahead(self, position: int, end: int) -> None:
+        """Reserve space for a write and later ones, and start flushing earlier bytes."""
+        if end > self._reserved:
+            until = end + min(end, _MAX_RESERVED_BYTES)
+            reserve(self._descriptor, position, until - position)  # on failure, such as a full disk, the write raises
+            self._reserved = until
+        if position >= self._started + _STARTED_BYTES:
+            start_writing(self._descriptor, self._started, position - self._started)
+            self._started = position
+        self._way = min(self._reserved, self._started + _STARTED_BYTES)
+
+    def trim(self) -> None:
+        """Release space reserved after its end; only the file's one writer calls this."""
+        with suppress(OSError):
+            size_bytes = os.fstat(self._descriptor).st_size
+            if size_bytes >= _RESERVED_FROM_BYTES:
+                os.ftruncate(self._descriptor, size_bytes)
+        self._reserved = self._way = _RESERVED_FROM_BYTES
+
+    def _write_rest(self, data: memoryview, position: int, done: int) -> None:
+        while done < len(data):
+            done += os.pwrite(self._descriptor, data[done:], position + done)
+
+    def truncate(self, size_bytes: int) -> None:
+        """Truncate the file to so many bytes."""
+        try:
+            os.ftruncate(self._descriptor, size_bytes)
+        except OSError as error:
+            raise storage_error(error, "truncate a file", self._path) from error
+
+    def is_removed(self) -> bool:
+        """Return whether the file was removed, or replaced, since it was opened."""
+        return os.fstat(self._descriptor).st_nlink == 0
+
+    def sync(self) -> None:
+        """Sync the written bytes to the disk."""
+        try:
+            os.fdatasync(self._descriptor)  # with the size; access times are not needed
+        except OSError as error:
+            raise storage_error(error, "sync a file", self._path) from error
+
+
+class OsFiles(OsReadFiles):
+    """The operating system's files."""
+
+    def open_write(self, path: str) -> OsFile:
+        """Return the file opened for reading and writing, creating it if missing."""
+        try:
+            return OsFile(path, open_private(path))
+        except OSError as error:
+            raise storage_error(error, "open a file", path) from error
+
+    def make_directory(self, path: str) -> None:
+        """Create a directory and its parents; it can exist."""
+        for left in reversed(range(_MOST_TRIES)):
+            try:
+                make_private_directory(path)
+                break
+            except OSError as error:
+                if not (left and isinstance(error, FileNotFoundError)):  # an empty parent was removed at this moment
+                    raise storage_error(error, "make a directory", path) from error
+
+    def replace(self, path: str, data: bytes, *, durably: bool = True) -> None:
+        """Replace a file's content atomically: readers see the old or the new.
+
+        Args:
+            path: The file's path.
+            data: Its new content.
+            durably: Whether the old or the new survives a power cut too; otherwise it can leave anything.
+        """
+        temporary = f"{path}.new"
+        file = self.open_write(temporary)
+        try:
+            file.truncate(0)
+            file.write_at(data, 0)
+            if durably:
+                file.sync()
+        finally:
+            file.close()
+        self.rename(temporary, path)
+        if durably:
+            self.sync_directory(str(Path(path).parent))
+
+    def sync_directory(self, path: str) -> None:
+        """Sync the names added to and removed from a directory."""
+        try:
+            descriptor = os.open(path, os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC)
+            try:
+                os.fsync(descriptor)
+            finally:
+                os.close(descriptor)
+        except OSError as error:
+            raise storage_error(error, "sync a directory", path) from error
+
+    def rename(self, path: str, target: str) -> None:
+        """Rename a file or directory in the same file system, replacing the target."""
+        try:
+            Path(path).replace(target)
+        except OSError as error:
+            raise storage_error(error, "rename a file", path) from error
+
+    def remove(self, path: str) -> None:
+        """Remove a file, if it exists."""
+        try:
+            Path(path).unlink(missing_ok=True)
+        except OSError as error:
+            raise storage_error(error, "remove a file", path) from error
+
+    def remove_directory(self, path: str) -> None:
+        """Remove a directory with its content, if it exists."""
+        while os.path.lexists(path):
+            try:
+                shutil.rmtree(path)
+            except FileNotFoundError:
+                continue  # another process removes it too
+            except OSError as error:
+                raise storage_error(error, "remove a directory", path) from error
+
+    def remove_empty_directory(self, path: str) -> None:
+        """Remove a directory if it is empty, atomically: files that another process adds meanwhile stay."""
+        try:
+            os.rmdir(path)  # noqa: PTH106
+        except OSError as error:
+            if error.errno not in (errno.ENOENT, errno.ENOTEMPTY, errno.EEXIST):
+                raise storage_error(error, "remove a directory", path) from error
+
+
+class MemoryFile:
+    """A file in memory, open for reading and writing; several can be open on the same bytes."""
+
+    __slots__ = ("_content", "_is_removed", "_lock")
+
+    def __init__(self, content: bytearray, lock: threading.Lock, is_removed: Callable[[], bool] = lambda: False) -> None:
+        self._content = content
+        self._lock = lock
+        self._is_removed = is_removed
+
+    def read_into(self, buffer: memoryview, position: int) -> int:
+        """Fill a buffer from a byte position and return the number of bytes read: fewer only at the end of the file."""
+        with self._lock:
+            count = max(0, min(len(buffer), len(self._content) - position))
+            with memoryview(self._content) as content:
+                buffer[:count] = content[position : position + count]
+        return count
+
+    def size_bytes(self) -> int:
+        """Return the file's present size."""
+        return len(self._content)
+
+    def write_at(self, data: bytes | bytearray | memoryview, position: int) -> None:
+        """Write all of the data at a byte position."""
+        with self._lock:
+            gap = position - len(self._content)
+            if gap > 0:
+                self._content.extend(bytes(gap))
+            self._content[position : position + len(data)] = data
+
+    def truncate(self, size_bytes: int) -> None:
+        """Truncate the file to so many bytes."""
+        with self._lock:
+            del self._content[size_bytes:]
+
+    def trim(self) -> None:
+        """Do nothing: memory reserves nothing."""
+
+    def sync(self) -> None:
+        """Do nothing: memory has no disk."""
+
+    def direct(self) -> None:
+        """Return None: memory has no descriptor."""
+
+    def is_removed(self) -> bool:
+        """Return whether the file was removed, or replaced, since it was opened."""
+        return self._is_removed()
+
+    def close(self) -> None:
+        """Do nothing: the bytes belong to the file system."""
+
+
+class MemoryFiles:
+    """The files of a log in the memory of this process; paths are only names."""
+
+    def __init__(self) -> None:
+        self._files: dict[str, bytearray] = {}
+        self._directories: dict[str, int] = {}
+        self._changes = 0
+        self._lock = threading.Lock()
+
+    def open_read(self, path: str) -> MemoryFile | None:
+        """Return the file opened for reading, or None if it is missing."""
+        return None if (content := self._files.get(path)) is None else MemoryFile(content, self._lock)
+
+    def open_write(self, path: str) -> MemoryFile:
+        """Return the file opened for reading and writing, creating it if missing."""
+        with self._lock:
+            if path not in self._files:
+                self._files[path] = bytearray()
+                self._touch(path)
+            return MemoryFile(content := self._files[path], self._lock, lambda: self._files.get(path) is not content)
+
+    def list_names(self, directory: str) -> list[str] | None:
+        """Return the names in a directory, or None if it is missing."""
+        with self._lock:
+            if directory not in self._directories:
+                return None
+            split = (path.rpartition("/") for path in (*self._files, *self._directories))
+            return [name for parent, _, name in split if parent == directory]
+
+    def changed(self, directory: str) -> int | None:
+        """Return a number that changes when names are added or removed in a directory, or None if it is missing."""
+        return self._directories.get(directory)
+
+    def exists(self, path: str) -> bool:
+        """Return whether a file or directory of that path exists."""
+        return path in self._files or path in self._directories
+
+    def _touch(self, path: str) -> None:
+        self._changes += 1
+        parent = path.rpartition("/")[0]
+        if parent in self._directories:
+            self._directories[parent] = self._changes
+
+    def make_directory(self, path: str) -> None:
+        """Create a directory and its parents; it can exist."""
+        with self._lock:
+            parts = path.split("/")
+            for end in range(1, len(parts) + 1):
+                directory = "/".join(parts[:end])
+                if directory not in self._directories:
+                    self._touch(directory)
+                    self._directories[directory] = self._changes
+
+    def replace(self, path: str, data: bytes, *, durably: bool = True) -> None:
+        """Replace a file's content."""
+        with self._lock:
+            self._files[path] = bytearray(data)
+            self._touch(path)
+
+    def sync_directory(self, path: str) -> None:
+        """Do nothing: memory has no disk."""
+
+    def rename(self, path: str, target: str) -> None:
+        """Rename a file or directory, replacing the target."""
+        with self._lock:
+            for names in (self._files, self._directories):
+                self._move(names, path, target)
+            self._touch(path)
+            self._touch(target)
+
+    @staticmethod
+    def _move(names: dict[str, bytearray] | dict[str, int], path: str, target: str) -> None:
+        moved = [name for name in names if name == path or name.startswith(f"{path}/")]
+        for name in moved:
+            names[target + name[len(path) :]] = names.pop(name)  # type: ignore[assignment]
+
+    def remove(self, path: str) -> None:
+        """Remove a file, if it exists."""
+        with self._lock:
+            if self._files.pop(path, None) is not None:
+                self._touch(path)
+
+    def remove_directory(self, path: str) -> None:
+        """Remove a directory with its content, if it exists."""
+        with self._lock:
+            for name in [name for name in self._files if name.startswith(f"{path}/")]:
+                del self._files[name]
+            for name in [name for name in self._directories if name == path or name.startswith(f"{path}/")]:
+                del self._directories[name]
+            self._touch(path)
+
+    def remove_empty_directory(self, path: str) -> None:
+        """Remove a directory if it is empty."""
+        with self._lock:
+            if not any(name.startswith(f"{path}/") for names in (self._files, self._directories) for name in names):
+                self._directories.pop(path, None)
+                self._touch(path)

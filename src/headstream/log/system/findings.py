@@ -1,0 +1,75 @@
+"""LogFinding: one result of verification, with its coordinates; and warnings about repairs when a log is opened."""
+
+from __future__ import annotations
+
+import logging
+from dataclasses import dataclass
+from enum import StrEnum
+from typing import Final
+
+__all__ = ["SET_ASIDE", "FindingKind", "LogFinding", "report"]
+
+SET_ASIDE: Final = ".set-aside-"
+"""Infix of the name of a file that was set aside, before the time."""
+
+_LOGGER: Final = logging.getLogger("headstream.log")
+
+
+class FindingKind(StrEnum):
+    """Kind of a finding; the value is used in JSON."""
+
+    MARKER = "marker"
+    CATALOG = "catalog"
+    DIRECTORY_MISSING = "directory_missing"
+    DIRECTORY_STRANGE = "directory_strange"
+    OFFSETS = "consumer_offsets"
+    INDEX_MISSING = "index_missing"
+    INDEX_HEAD = "index_head"
+    INDEX_ENTRY = "index_entry"
+    INDEX_ORDER = "index_order"
+    INDEX_SHORT = "index_short"
+    DATA_MISSING = "data_missing"
+    DATA_CUT = "data_cut"
+    SEND = "send"
+    STATE = "state"
+    GAP = "gap"
+    TAIL = "tail"
+    FILE_STRANGE = "file_strange"
+    FILE_SET_ASIDE = "file_set_aside"
+    UNREADABLE = "unreadable"
+
+
+@dataclass(frozen=True, slots=True)
+class LogFinding:
+    """One fault or note.
+
+    Args:
+        kind: Its kind.
+        path: The file or directory.
+        what: What is wrong, and what it means.
+        advice: What to do.
+        topic: `stream/topic`, or None if it is not about a partition.
+        partition: From 1, or None.
+        from_offset: The first offset affected, or None.
+        until_offset: One past the last one, or None if unknown.
+        from_byte: The first byte of the file affected, or None.
+        until_byte: One past the last one, or None.
+        is_damage: Whether data is lost or wrong; if not, it is what an ordinary crash leaves, or a note.
+    """
+
+    kind: FindingKind
+    path: str
+    what: str
+    advice: str
+    topic: str | None = None
+    partition: int | None = None
+    from_offset: int | None = None
+    until_offset: int | None = None
+    from_byte: int | None = None
+    until_byte: int | None = None
+    is_damage: bool = True
+
+
+def report(path: str, what: str) -> None:
+    """Log a finding or repair of a log's opening, as a warning of the logger `headstream.log`."""
+    _LOGGER.warning("%s: %s", path, what)

@@ -1,0 +1,88 @@
+"""Hops: the header hs.mirror, which tells where a mirrored message comes from.
+
+    <log>/<stream>/<topic>/<partition>[.<generation>]/<offset>, <log>, <log>, …
+
+The first is the log that the message was copied from, with the message's place there; the others are those before, the
+newest first. A log is named by its UUID or as the mirror's options say. Generations distinguish a partition from
+earlier ones of its name, before a purge.
+"""
+
+from __future__ import annotations
+
+from typing import Final, NamedTuple
+
+from headstream.errors import InvalidOptionError
+from headstream.model.headers import Headers
+from headstream.model.reserved import MIRROR_HEADER
+
+__all__ = ["Hop", "check_log_name", "logs_passed", "newest_hop", "with_hop"]
+
+_MAX_BYTES: Final = 255
+"""A header value of a topic with limits `iggy`. The oldest logs are dropped from a longer one: a ring of mirrors has fewer."""
+
+
+class Hop(NamedTuple):
+    """The place of a message in the log that it was copied from.
+
+    Args:
+        log: The log's name.
+        topic: `stream/topic`.
+        partition: Its number there.
+        generation: The partition's generation, 0 if unknown.
+        offset: The message's offset.
+    """
+
+    log: str
+    topic: str
+    partition: int
+    generation: int
+    offset: int
+
+
+def check_log_name(name: str) -> str:
+    """Return the name of a log, checked for use in a hop.
+
+    Raises:
+        InvalidOptionError: it is empty, too long, or has a slash, a comma or a space.
+    """
+    if not name or len(name.encode()) > 64 or any(character in name for character in "/, "):
+        raise InvalidOptionError(
+            f"{name!r} cannot be the name of a log", advice="Use 1 to 64 bytes without slash, comma and space, as frankfurt-1"
+        )
+    return name
+
+
+def newest_hop(headers: Headers) -> Hop | None:
+    """Return the place that a message was copied from, or None if it was not mirrored."""
+    found = headers.get(MIRROR_HEADER)
+    if found is None:
+        return None
+    text = str(found.value).partition(", ")[0]
+    try:
+        log, stream, topic, place, offset = text.split("/")
+        partition, _, generation = place.partition(".")
+        return Hop(log, f"{stream}/{topic}", int(partition), int(generation or 0), int(offset))
+    except ValueError:
+        return None
+
+
+def logs_passed(headers: Headers) -> list[str]:
+    """Return the names of the logs that a message has passed, the newest first."""
+    found = headers.get(MIRROR_HEADER)
+    return [] if found is None else [part.partition("/")[0] for part in str(found.value).split(", ")]
+
+
+def with_hop(headers: Headers, hop: Hop) -> Headers:
+    """Return a message's headers with one more hop.
+
+    Args:
+        headers: The headers, with the hops so far.
+        hop: Where the message is copied from.
+    """
+    place = f"{hop.partition}.{hop.generation}" if hop.generation else str(hop.partition)
+    text = f"{hop.log}/{hop.topic}/{place}/{hop.offset}"
+    for log in logs_passed(headers):
+        if len(text.encode()) + 2 + len(log.encode()) > _MAX_BYTES:
+            break
+        text += f", {log}"
+    return headers.without(MIRROR_HEADER).with_((MIRROR_HEADER, text))

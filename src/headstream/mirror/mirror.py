@@ -1,0 +1,359 @@
+"""Mirror: one run of copying topics from a log to another.
+
+    poll the source -> route -> skip copied messages and those that come from the destination -> send -> … -> checkpoint
+
+    checkpoint    1. flush: all messages are stored, and in their states
+                  2. commit the source's offsets: the next run begins there
+                  3. commit the destination's ends: the next run reads back what is behind them
+
+A message is written with its place in the source (hops.py), so that no kill can separate the two: a run that begins after a
+kill reads back which messages after the last checkpoint are there, and passes over them. Killed between 2 and 3 it only reads
+back more. The third step waits until the source is past everything that was read back. So each message is copied once, without
+numbers of producers and whatever the destination is, unless a server stores a killed mirror's last request only after the
+next run has read back.
+"""
+
+from __future__ import annotations
+
+import threading
+import time
+from collections.abc import Callable
+from contextlib import suppress
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING, Final, Literal
+
+from headstream.errors import InvalidOptionError, OffsetOutOfRangeError, UnsupportedError
+from headstream.mirror.hops import Hop, check_log_name, logs_passed
+from headstream.mirror.plan import MirrorPlan, create_like, match_topics, plan_mirror
+from headstream.mirror.target import TargetTopic
+from headstream.model.message import ReceivedMessage
+from headstream.model.topology import Topic
+
+if TYPE_CHECKING:
+    from headstream.client.client import Client
+    from headstream.client.consumer import Consumer
+
+__all__ = ["Mirror", "MirrorOptions", "MirrorStats"]
+
+_POLL_COUNT: Final = 1000
+_IDLE_S: Final = 0.1
+"""How long to wait for messages when no topic has any."""
+_LOOK_S: Final = 5.0
+"""How often patterns are matched against the source's topics, and lag is measured."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class MirrorOptions:
+    """Options of a mirror.
+
+    Args:
+        topics: `stream/topic` or patterns of it; all topics by default. Topics created later are copied too.
+        route: Returns the destination's topic of a message, or None to leave it out; by default the source's topic.
+        once: Whether to end when the messages that were there at the start are copied.
+        bytes_per_s: Maximum payload and key bytes per second; None is unlimited.
+        checkpoint_s: How often to commit, seconds; what is sent in between is read back after a kill.
+        states: `keep` copies messages in any state, with their states; `available` leaves out those in other states, for
+            destinations that have no states.
+        source_name: The source's name in the header hs.mirror; by default its identity.
+        target_name: The destination's name; by default its identity.
+        on_progress: Called after each checkpoint, and while nothing arrives.
+    """
+
+    topics: tuple[str, ...] | list[str] = ("*",)
+    route: Callable[[ReceivedMessage], str | None] | None = None
+    once: bool = False
+    bytes_per_s: float | None = None
+    checkpoint_s: float = 1.0
+    states: Literal["keep", "available"] = "keep"
+    source_name: str | None = None
+    target_name: str | None = None
+    on_progress: Callable[[MirrorStats], None] = lambda _: None
+
+    def __post_init__(self) -> None:
+        if self.bytes_per_s is not None and not self.bytes_per_s > 0:
+            raise InvalidOptionError(f"bytes_per_s is {self.bytes_per_s}", advice="Use more than 0, or None")
+        if self.states not in ("keep", "available"):
+            raise InvalidOptionError(f"states is {self.states!r}", advice="Use keep or available")
+        if not self.checkpoint_s >= 0:
+            raise InvalidOptionError(f"checkpoint_s is {self.checkpoint_s}", advice="Use 0 or more")
+
+
+@dataclass(slots=True)
+class MirrorStats:
+    """The numbers of a run.
+
+    Args:
+        copied: Messages sent to the destination.
+        found: Messages that an earlier run had copied.
+        looped: Messages passed over because they come from the destination.
+        left_out: Messages that the route leaves out.
+        missed: Offsets that the source had dropped before they were read, by retention or compaction.
+        bytes: Payload and key bytes sent.
+        lag: Topic -> messages of the source not read yet.
+        behind_s: Age of the message read last when it was read, seconds; 0 if nothing is left.
+    """
+
+    copied: int = 0
+    found: int = 0
+    looped: int = 0
+    left_out: int = 0
+    missed: int = 0
+    bytes: int = 0
+    lag: dict[str, int] = field(default_factory=dict)
+    behind_s: float = 0.0
+
+
+class _SourceTopic:
+    """One topic of the source, and how far it has been read."""
+
+    def __init__(self, source: Client, topic: Topic, committer: str, *, keeps_states: bool) -> None:
+        self.name = f"{topic.stream}/{topic.name}"
+        self.topic = topic
+        self.numbers = [partition.number for partition in topic.partitions]
+        self.generations = {partition.number: partition.generation for partition in topic.partitions}
+        self.ends = {partition.number: partition.end_offset for partition in topic.partitions}
+        committed = source.offsets(self.name, name=committer)
+        self.is_unknown = any(
+            partition.end_offset > partition.first_offset and partition.number not in committed for partition in topic.partitions
+        )
+        self.positions = {
+            partition.number: committed.get(partition.number, partition.first_offset) for partition in topic.partitions
+        }
+        self._set_aside: frozenset[tuple[int, int]] = frozenset()
+        if keeps_states:
+            with suppress(UnsupportedError):  # a source without states
+                self._set_aside = frozenset(
+                    (number, change.offset) for number in self.numbers for change in source.states(self.name, number)
+                )
+        states = None if keeps_states else ("available",)
+        self.consumer: Consumer = source.consumer(self.name, name=committer, states=states, timeout_ms=0)
+
+    def has_state(self, hop: Hop) -> bool:
+        """Return whether a message was in another state than available when the run began."""
+        return hop.topic == self.name and (hop.partition, hop.offset) in self._set_aside
+
+    @property
+    def is_at_end(self) -> bool:
+        """Whether all that was there when the run began has been read."""
+        positions = self.consumer.positions
+        return all(positions.get(number, end) >= end for number, end in self.ends.items())
+
+
+class Mirror:
+    """One run of a mirror.
+
+    Args:
+        source: The log to copy from; connected without interceptors.
+        target: The log to copy to; connected without interceptors.
+        options: The options.
+
+    Raises:
+        InvalidOptionError: a log has no identity and no name, or both are the same log without a route.
+
+    Attributes:
+        stats: The numbers of the run so far.
+    """
+
+    def __init__(self, source: Client, target: Client, options: MirrorOptions | None = None) -> None:
+        options = MirrorOptions() if options is None else options
+        for log in (source, target):
+            if log.has_interceptors:
+                raise InvalidOptionError(
+                    "a mirror copies messages as they are stored", advice="Connect both logs without interceptors"
+                )
+        self._source = source
+        self._target = target
+        self._options = options
+        self._source_name = _name_of(source, options.source_name, "source")
+        self._target_name = options.target_name or target.identity or ""
+        if self._source_name == self._target_name and options.route is None:
+            raise InvalidOptionError("source and destination are the same log", advice="Give another one, or a route")
+        self._topics: dict[str, _SourceTopic] = {}
+        self._targets: dict[str, TargetTopic] = {}
+        self._is_dirty = False
+        self._stop = threading.Event()
+        self._looked_s = 0.0
+        self._saved_s = 0.0
+        self._paid_s = 0.0
+        self.stats = MirrorStats()
+
+    def plan(self) -> MirrorPlan:
+        """Return what a run will do; nothing is created."""
+        return plan_mirror(self._source, self._target, self._options.topics)
+
+    def stop(self) -> None:
+        """Have run() end after a checkpoint; safe to call from another thread or a signal handler."""
+        self._stop.set()
+
+    def run(self) -> MirrorStats:
+        """Copy messages until stop(), or with `once` until those that are there now are copied.
+
+        Raises:
+            HeadstreamError: a log returns an error; another run continues.
+        """
+        self._saved_s = self._paid_s = time.monotonic()
+        try:
+            self._look()
+            while not self._stop.is_set():
+                count = sum(self._copy(topic) for topic in list(self._topics.values()) if not self._stop.is_set())
+                now_s = time.monotonic()
+                if now_s >= self._saved_s + self._options.checkpoint_s or not count:
+                    self._save()
+                if not count:
+                    if self._options.once and all(topic.is_at_end for topic in self._topics.values()):
+                        break
+                    self._stop.wait(_IDLE_S)
+                if now_s >= self._looked_s + _LOOK_S:
+                    self._look()
+                    self._options.on_progress(self.stats)
+            self._save()
+            self._measure_lag()
+            self._options.on_progress(self.stats)
+        finally:
+            self._close()
+        return self.stats
+
+    # -- topics -----------------------------------------------------------------------------------------------
+
+    def _look(self) -> None:
+        """Begin with topics that are new since the last look, and measure the lag."""
+        self._looked_s = time.monotonic()
+        if self._topics and self._options.once:
+            self._measure_lag()
+            return
+        for topic in match_topics(self._source, self._options.topics):
+            name = f"{topic.stream}/{topic.name}"
+            known = self._topics.get(name)
+            if known is not None and known.numbers == [partition.number for partition in topic.partitions]:
+                continue
+            if known is not None:
+                self._save()
+                known.consumer.close(commit=False)
+            self._topics[name] = _SourceTopic(
+                self._source, topic, self._committer("to", self._name_target(topic)), keeps_states=self._options.states == "keep"
+            )
+        self._measure_lag()
+
+    def _name_target(self, topic: Topic) -> str:
+        """Return the destination's name; creating the first topic gives a new log its identity."""
+        if not self._target_name:
+            if self._options.route is None:
+                create_like(self._target, topic, f"{topic.stream}/{topic.name}")
+            self._target_name = _name_of(self._target, None, "target")
+        return self._target_name
+
+    def _committer(self, direction: str, log: str) -> str:
+        """Return the name under which offsets are committed: in the source `to` the destination, there `from` the source."""
+        return f"mirror-{direction}-{log}"
+
+    def _measure_lag(self) -> None:
+        self.stats.lag = {}
+        for name, topic in self._topics.items():
+            positions = topic.consumer.positions
+            ends = {partition.number: partition.end_offset for partition in self._source.topic(name).partitions}
+            self.stats.lag[name] = sum(max(0, end - positions.get(number, end)) for number, end in ends.items())
+        if not any(self.stats.lag.values()):
+            self.stats.behind_s = 0.0
+
+    def _target_topic(self, name: str, topic: _SourceTopic) -> TargetTopic:
+        target = self._targets.get(name)
+        if target is None:
+            is_unknown = any(each.is_unknown for each in self._topics.values())
+            committer = self._committer("from", self._source_name)
+            target = TargetTopic(
+                self._target,
+                name,
+                topic.topic,
+                self._source_name,
+                committer,
+                from_first=is_unknown,
+                has_state=lambda hop: any(each.has_state(hop) for each in self._topics.values()),
+            )
+            self._targets[name] = target
+        return target
+
+    # -- messages ---------------------------------------------------------------------------------------------
+
+    def _copy(self, topic: _SourceTopic) -> int:
+        """Copy one poll's messages of a topic, and return their number."""
+        messages = topic.consumer.poll(_POLL_COUNT)
+        for message in messages:
+            expected = topic.positions[message.partition]
+            if message.offset < expected:
+                raise OffsetOutOfRangeError(f"offset {message.offset} came after {expected}", where=topic.name)
+            if self._options.states == "keep":
+                self.stats.missed += message.offset - expected
+            topic.positions[message.partition] = message.offset + 1
+            self._copy_message(topic, message)
+        if messages:
+            self._is_dirty = True
+            self.stats.behind_s = max(0.0, time.time() - messages[-1].timestamp / 1e6)
+        return len(messages)
+
+    def _copy_message(self, topic: _SourceTopic, message: ReceivedMessage) -> None:
+        options, stats = self._options, self.stats
+        if self._target_name in logs_passed(message.headers):
+            stats.looped += 1
+            return
+        name = topic.name if options.route is None else options.route(message)
+        if name is None:
+            stats.left_out += 1
+            return
+        generation = topic.generations[message.partition]
+        hop = Hop(self._source_name, topic.name, message.partition, generation, message.offset)
+        target = self._target_topic(name, topic)
+        if target.has(hop):
+            target.restore_state(message, hop)
+            stats.found += 1
+            return
+        target.send(message, hop, topic.numbers)
+        stats.copied += 1
+        size_bytes = len(message.payload or b"") + len(message.key or b"")
+        stats.bytes += size_bytes
+        if options.bytes_per_s is not None:
+            self._pay(size_bytes / options.bytes_per_s)
+
+    def _pay(self, cost_s: float) -> None:
+        """Wait until a message is within the rate; unused time does not add up."""
+        now_s = time.monotonic()
+        self._paid_s = max(self._paid_s, now_s) + cost_s
+        if self._paid_s > now_s + _IDLE_S:
+            self._stop.wait(self._paid_s - now_s)
+
+    def _save(self) -> None:
+        """Make a checkpoint if messages were read since the last one."""
+        self._saved_s = time.monotonic()
+        if not self._is_dirty:
+            return
+        for target in self._targets.values():
+            target.flush()
+        for topic in self._topics.values():
+            topic.consumer.commit()
+        for target in self._targets.values():
+            target.commit(self._is_passed)
+        self._is_dirty = False
+        self._options.on_progress(self.stats)
+
+    def _is_passed(self, place: tuple[str, int, int], offset: int) -> bool:
+        """Return whether a partition of the source is committed up to an offset; no, if this run does not copy it."""
+        name, partition, generation = place
+        topic = self._topics.get(name)
+        if topic is None or partition not in topic.positions:
+            return False
+        return generation != topic.generations[partition] or topic.positions[partition] >= offset
+
+    def _close(self) -> None:
+        """Close everything; what is not committed is read again by the next run."""
+        for topic in self._topics.values():
+            topic.consumer.close(commit=False)
+        for target in self._targets.values():
+            target.close()
+
+
+def _name_of(log: Client, given: str | None, which: str) -> str:
+    name = log.identity if given is None else given
+    if name is None:
+        raise InvalidOptionError(
+            f"the {which} log has no identity yet", advice=f"Write to it first, or name it with {which}_name"
+        )
+    return check_log_name(name)

@@ -1,0 +1,131 @@
+"""The plan of a mirror: which topics it copies, which it creates, and what will differ in the destination."""
+
+from __future__ import annotations
+
+import fnmatch
+from collections.abc import Iterable
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
+
+from headstream.errors import InvalidOptionError, NotFoundError, TopicNotFoundError
+from headstream.model.identifiers import TopicName
+from headstream.model.topology import Limits, Topic
+
+if TYPE_CHECKING:
+    from headstream.client.client import Client
+
+__all__ = ["MirrorPlan", "TopicPlan", "create_like", "match_topics", "plan_mirror"]
+
+_ALWAYS = (
+    "offsets count anew",
+    "the time of appending travels as the header hs.timestamp, unless the message has one",
+    "the header hs.mirror is added",
+)
+
+
+@dataclass(frozen=True, slots=True)
+class TopicPlan:
+    """The plan of one topic.
+
+    Args:
+        topic: `stream/topic`.
+        is_created: Whether it does not exist in the destination yet.
+        partitions: Number of its partitions in the source.
+        messages_count: Messages in the source.
+        differences: What will differ, besides MirrorPlan.differences.
+    """
+
+    topic: str
+    is_created: bool
+    partitions: int
+    messages_count: int
+    differences: tuple[str, ...]
+
+
+@dataclass(frozen=True, slots=True)
+class MirrorPlan:
+    """What a mirror will do.
+
+    Args:
+        topics: By name.
+        differences: What differs in every topic.
+    """
+
+    topics: tuple[TopicPlan, ...]
+    differences: tuple[str, ...] = _ALWAYS
+
+
+def match_topics(source: Client, patterns: Iterable[str]) -> list[Topic]:
+    """Return the topics of a log that match patterns, by name.
+
+    Args:
+        source: The log.
+        patterns: `stream/topic`, or patterns of it with `*`, `?` and `[...]`.
+
+    Raises:
+        TopicNotFoundError: a name without a pattern does not exist.
+        InvalidOptionError: no pattern is given.
+    """
+    wanted = list(patterns)
+    if not wanted:
+        raise InvalidOptionError("no topic is named", advice="Name one or more, or a pattern")
+    there = {f"{topic.stream}/{topic.name}": topic for topic in source.topics()}
+    for name in wanted:
+        if name not in there and not any(character in name for character in "*?["):
+            raise TopicNotFoundError(f"topic {name!r} does not exist in the source", advice="Name one that does, or a pattern")
+    return [topic for name, topic in sorted(there.items()) if any(fnmatch.fnmatchcase(name, each) for each in wanted)]
+
+
+def plan_mirror(source: Client, target: Client, patterns: Iterable[str]) -> MirrorPlan:
+    """Return what a mirror of topics to topics of the same name will do.
+
+    Args:
+        source: The log to copy from.
+        target: The log to copy to.
+        patterns: See match_topics().
+    """
+    return MirrorPlan(tuple(_plan_topic(topic, target) for topic in match_topics(source, patterns)))
+
+
+def _plan_topic(topic: Topic, target: Client) -> TopicPlan:
+    name = f"{topic.stream}/{topic.name}"
+    count = sum(partition.messages_count for partition in topic.partitions)
+    differences: list[str] = []
+    try:
+        there = target.topic(name)
+    except NotFoundError:
+        return TopicPlan(name, True, len(topic.partitions), count, ())
+    if len(there.partitions) != len(topic.partitions):
+        differences.append(
+            f"{len(topic.partitions)} partitions become {len(there.partitions)}: a message's key chooses one, others rotate"
+        )
+    if topic.limits is Limits.WIDE and there.limits is Limits.IGGY:
+        differences.append("the destination has the limits iggy: a message that needs wide stops the mirror")
+    if there.deduplication_count is not None and topic.deduplication_count is None:
+        differences.append("the destination drops messages with an id that it has")
+    if there.compaction_delay_us is not None and topic.compaction_delay_us is None:
+        differences.append("the destination compacts: a message without a key stops the mirror")
+    if any(partition.end_offset for partition in there.partitions):
+        differences.append("the destination has messages already")
+    return TopicPlan(name, False, len(topic.partitions), count, tuple(differences))
+
+
+def create_like(target: Client, topic: Topic, name: str) -> Topic:
+    """Create a topic in the destination like one of the source, and return it.
+
+    Args:
+        target: The destination.
+        topic: The topic of the source.
+        name: `stream/topic` in the destination.
+    """
+    return target.create_topic(
+        TopicName.parse(name),
+        len(topic.partitions),
+        limits=topic.limits.value,
+        fsync=topic.fsync.value,
+        if_not_exists=True,
+        retention_us=topic.retention_us,
+        retention_bytes=topic.retention_bytes,
+        compaction_delay_us=topic.compaction_delay_us,
+        deduplication_count=topic.deduplication_count,
+    )

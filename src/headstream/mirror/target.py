@@ -1,0 +1,154 @@
+"""TargetTopic: one topic of a mirror's destination: its producer, what it has already, and the states of messages."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import TYPE_CHECKING, Final
+
+from headstream.client.forwarding import ForwardingProducer
+from headstream.client.receipts import Receipt
+from headstream.errors import NotFoundError
+from headstream.mirror.hops import Hop, newest_hop, with_hop
+from headstream.mirror.plan import create_like
+from headstream.mirror.runs import OffsetRuns
+from headstream.model.constructors import int64
+from headstream.model.message import MessageState, ReceivedMessage
+from headstream.model.reserved import TIMESTAMP_HEADER
+from headstream.model.topology import Topic
+
+if TYPE_CHECKING:
+    from headstream.client.client import Client
+    from headstream.client.consumer import Consumer
+
+__all__ = ["TargetTopic"]
+
+_LINGER_MS: Final = 100
+"""Batches are sent when they are full, or at a checkpoint."""
+_SCAN_COUNT: Final = 1000
+_REASON: Final = "mirrored in this state"
+_AUTHOR: Final = "headstream mirror"
+
+
+class TargetTopic:
+    """One topic of the destination.
+
+    The destination's committed offsets of the mirror's name are its own ends at the last checkpoint: messages that were copied
+    after it, and that a killed mirror does not know of, are behind them. They are read back here, by their header hs.mirror.
+
+    Args:
+        target: The destination.
+        name: `stream/topic` there; created if it is missing.
+        like: The topic of the source whose messages go there first.
+        source: The source's name.
+        committer: The mirror's name for committed offsets.
+        from_first: Whether to read all of the topic back: the source has no committed offsets of the mirror.
+        has_state: Returns whether a message of the source is in another state than available.
+    """
+
+    def __init__(
+        self,
+        target: Client,
+        name: str,
+        like: Topic,
+        source: str,
+        committer: str,
+        *,
+        from_first: bool,
+        has_state: Callable[[Hop], bool],
+    ) -> None:
+        self._log = target
+        self.name = name
+        try:
+            topic = target.topic(name)
+        except NotFoundError:
+            topic = create_like(target, like, name)
+        self._numbers = [partition.number for partition in topic.partitions]
+        self._there: dict[tuple[str, int, int], OffsetRuns] = {}
+        self._places: dict[Hop, tuple[int, int]] = {}
+        self._states: list[tuple[Receipt, int]] = []
+        self._source = source
+        self._has_state = has_state
+        self._marks: Consumer = target.consumer(name, name=committer, states=None, timeout_ms=0)
+        self._read_back(from_first=from_first)
+        self._producer: ForwardingProducer = target.forwarding_producer(name, linger_ms=_LINGER_MS)
+
+    def _read_back(self, *, from_first: bool) -> None:
+        """Note which messages of the source are there."""
+        if from_first:
+            for number in self._numbers:
+                self._marks.seek(number, "first")
+        while messages := self._marks.poll(_SCAN_COUNT):
+            for message in messages:
+                hop = newest_hop(message.headers)
+                if hop is not None and hop.log == self._source:
+                    self._there.setdefault((hop.topic, hop.partition, hop.generation), OffsetRuns()).add(hop.offset)
+                    if message.state == MessageState.AVAILABLE and self._has_state(hop):
+                        self._places[hop] = message.partition, message.offset
+
+    def has(self, hop: Hop) -> bool:
+        """Return whether a message of the source is there already."""
+        runs = self._there.get((hop.topic, hop.partition, hop.generation))
+        return runs is not None and hop.offset in runs
+
+    def send(self, message: ReceivedMessage, hop: Hop, source_numbers: list[int]) -> None:
+        """Send a message.
+
+        Args:
+            message: As it is stored in the source.
+            hop: Its place there.
+            source_numbers: The numbers of the topic's partitions in the source.
+        """
+        headers = message.headers
+        if TIMESTAMP_HEADER not in headers:
+            headers = headers.with_((TIMESTAMP_HEADER, int64(message.timestamp)))
+        is_same = len(source_numbers) == len(self._numbers)
+        receipt = self._producer.send(
+            message.payload,
+            key=message.key,
+            headers=with_hop(headers, hop),
+            id=message.id,
+            partition=self._numbers[source_numbers.index(message.partition)] if is_same else None,
+        )
+        if message.state != MessageState.AVAILABLE:
+            self._states.append((receipt, int(message.state)))
+
+    def restore_state(self, message: ReceivedMessage, hop: Hop) -> None:
+        """Set the state of a message that is there already: a killed mirror may not have set it."""
+        place = self._places.get(hop)
+        if place is not None:
+            self._log.set_state(self.name, place[0], place[1], int(message.state), reason=_REASON, by=_AUTHOR)
+
+    def flush(self) -> None:
+        """Wait until everything sent is stored, in its state."""
+        self._producer.flush()
+        wanted: dict[tuple[int, int], list[int]] = {}
+        for receipt, state in self._states:
+            if receipt.offset is not None:
+                wanted.setdefault((receipt.partition, state), []).append(receipt.offset)
+        for (partition, state), offsets in wanted.items():
+            self._log.set_state(self.name, partition, offsets, state, reason=_REASON, by=_AUTHOR)
+        self._states.clear()
+
+    def commit(self, is_passed: Callable[[tuple[str, int, int], int], bool]) -> None:
+        """Commit the topic's ends: everything copied so far is before them, and the source's offsets are committed.
+
+        Messages that were read back, and that the source's committed offsets are not past yet, must be found again by the next
+        run: until then the ends stay as they are.
+
+        Args:
+            is_passed: Returns whether the source is committed up to an offset of a topic's partition and generation.
+        """
+        if not all(is_passed(place, runs.end) for place, runs in self._there.items()):
+            return
+        for number in self._numbers:
+            self._marks.seek(number, "last")
+        self._marks.commit()
+        self._there.clear()
+        self._places.clear()
+
+    def close(self) -> None:
+        """Close producer and consumer."""
+        try:
+            self._producer.close()
+        finally:
+            self._marks.close(commit=False)

@@ -1,0 +1,173 @@
+"""The engine for a cluster: Spark's own MERGE. It also is the one for tables that only Spark can change.
+
+deltalake reads the table's log (columns, applied versions, statistics) in the driver, without a Spark job.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import contextmanager
+from typing import Final
+
+import pyarrow as pa
+from pyspark.sql import DataFrame, SparkSession
+
+from headstream.replicate.apply.deltalake import TableLog
+from headstream.replicate.apply.engine import RowCounts
+from headstream.replicate.apply.mapped import SparkMappedTables, needs_column_mapping, open_session, spark_path, translated
+from headstream.replicate.apply.plan import MergePlan, quote_name
+from headstream.replicate.columns.conversion import arrow_type
+from headstream.replicate.storage.places import Place
+
+__all__ = ["DeltaSparkEngine"]
+
+_APP_ID: Final = "spark.databricks.delta.write.txnAppId"
+_VERSION: Final = "spark.databricks.delta.write.txnVersion"
+_SOURCE: Final = "headstream_changes"
+_KEYS: Final = "headstream_keys"
+
+
+class DeltaSparkEngine:
+    """TableEngine by Spark.
+
+    Args:
+        path: The table's directory or URI.
+        spark: A session with Delta. The engine works in a session of its own, so that engines in several threads do
+            not see each other's settings and views.
+    """
+
+    def __init__(self, path: Place, spark: SparkSession) -> None:
+        self._spark = open_session(spark)
+        self._tables = SparkMappedTables(self._spark)
+        with translated(path, "the table's log cannot be read"):
+            self._log = TableLog(path)
+
+    @property
+    def path(self) -> Place:
+        """The table's directory or URI."""
+        return self._log.path
+
+    @property
+    def columns(self) -> dict[str, str]:
+        """All columns and their Spark types, in the table's order; empty before it is made."""
+        return self._log.columns
+
+    def create(self, columns: Mapping[str, str], partition_by: Sequence[str] = ()) -> None:
+        """Make the empty table."""
+        self._tables.create(self.path, columns, partition_by, mapped=needs_column_mapping(columns))
+        self._refresh()
+
+    def add_columns(self, added: Mapping[str, str]) -> None:
+        """Add columns, null in the rows that are there; column mapping is switched on where a name needs it."""
+        if needs_column_mapping(added) and not self._log.is_mapped:
+            self._tables.map_columns(self.path)
+        self._tables.add_columns(self.path, added)
+        self._refresh()
+
+    def widen(self, widened: Mapping[str, str]) -> None:
+        """Give columns a type that holds more."""
+        self._tables.widen(self.path, widened)
+        self._refresh()
+
+    def last_applied(self, app_id: str) -> int | None:
+        """Return the highest version that a merge or append recorded for app_id, or None."""
+        with translated(self.path, "the table's log cannot be read"):
+            return self._log.last_applied(app_id)
+
+    def merge(self, plan: MergePlan, changes: pa.Table, app_id: str, version: int) -> RowCounts:
+        """Run a merge in one commit that remembers (app_id, version)."""
+        updates = ", ".join(f"t.{name} = {value}" for name, value in plan.update.items())
+        clauses = [
+            f"MERGE INTO {self._name} AS t USING {_SOURCE} AS s ON {plan.predicate}",
+            f"WHEN MATCHED AND {plan.delete_when} THEN DELETE" if plan.delete_when is not None else "",
+            f"WHEN MATCHED AND {plan.update_when} THEN UPDATE SET {updates}",
+            f"WHEN NOT MATCHED AND {plan.insert_when} THEN",
+            f"INSERT ({', '.join(plan.insert)}) VALUES ({', '.join(plan.insert.values())})",
+        ]
+        with translated(self.path, "the merge failed"), self._remembering(app_id, version):
+            self._frame(changes).createOrReplaceTempView(_SOURCE)
+            done = self._spark.sql("\n".join(filter(None, clauses))).collect()
+        self._refresh()
+        # A merge that Delta has found remembered gives no row.
+        return (
+            RowCounts(done[0]["num_inserted_rows"], done[0]["num_updated_rows"], done[0]["num_deleted_rows"])
+            if done
+            else RowCounts()
+        )
+
+    def append(self, rows: pa.Table, app_id: str, version: int) -> RowCounts:
+        """Add rows in one commit that remembers (app_id, version)."""
+        options = {"txnAppId": app_id, "txnVersion": str(version)}
+        with translated(self.path, "the rows cannot be appended"):
+            self._frame(rows).write.format("delta").mode("append").options(**options).save(spark_path(self.path))
+        self._refresh()
+        return RowCounts(inserted=rows.num_rows)
+
+    def update(self, assignments: Mapping[str, str], where: str) -> int:
+        """Change the rows that an SQL condition holds for, in one commit, and return how many those were."""
+        updates = ", ".join(f"{name} = {value}" for name, value in assignments.items())
+        return self._change(f"UPDATE {self._name} SET {updates} WHERE {where}", "the rows cannot be changed")
+
+    def delete(self, where: str) -> int:
+        """Delete the rows that an SQL condition holds for, in one commit, and return how many those were."""
+        return self._change(f"DELETE FROM {self._name} WHERE {where}", "the rows cannot be deleted")
+
+    def read(self, columns: Sequence[str], where: str) -> pa.Table:
+        """Return columns of the rows that an SQL condition over the table's columns holds for."""
+        names = ", ".join(map(quote_name, columns))
+        with translated(self.path, "the table cannot be read"):
+            rows = self._spark.sql(f"SELECT {names} FROM {self._name} WHERE {where}").toArrow()
+        types = self.columns
+        return rows.cast(pa.schema([pa.field(name, arrow_type(types[name])) for name in columns]))
+
+    def read_keys(self, columns: Sequence[str], where: str, keys: pa.Table) -> pa.Table:
+        """Return columns of the rows that have one of some keys, found by the executors."""
+        names = ", ".join(f"t.{quote_name(name)}" for name in columns)
+        same = " AND ".join(f"t.{quote_name(name)} = k.{quote_name(name)}" for name in keys.column_names)
+        with translated(self.path, "the table cannot be read"):
+            self._frame(keys).createOrReplaceTempView(_KEYS)
+            table = f"(SELECT * FROM {self._name} WHERE {where})"
+            rows = self._spark.sql(f"SELECT {names} FROM {table} AS t LEFT SEMI JOIN {_KEYS} AS k ON {same}").toArrow()
+        types = self.columns
+        return rows.cast(pa.schema([pa.field(name, arrow_type(types[name])) for name in columns]))
+
+    def compact(self, cluster_by: Sequence[str] = ()) -> None:
+        """Put small files together, with all rows sorted by some columns where any are named."""
+        self._tables.compact(self.path, cluster_by)
+        self._refresh()
+
+    def vacuum(self, kept_us: int) -> None:
+        """Delete files that no version of the table has needed for a time, microseconds, and those of writes cut short."""
+        self._log.vacuum(kept_us)
+
+    def count_values(self, column: str) -> int | None:
+        """Return how many rows have a value in a column, from the statistics of files; None where those do not say."""
+        with translated(self.path, "the table's log cannot be read"):
+            return self._log.count_values(column)
+
+    def _change(self, statement: str, what: str) -> int:
+        with translated(self.path, what):
+            count = int(self._spark.sql(statement).collect()[0]["num_affected_rows"])
+        self._refresh()
+        return count
+
+    @property
+    def _name(self) -> str:
+        return f"delta.{quote_name(spark_path(self.path))}"
+
+    def _frame(self, rows: pa.Table) -> DataFrame:
+        return self._spark.createDataFrame(rows)
+
+    def _refresh(self) -> None:
+        with translated(self.path, "the table's log cannot be read"):
+            self._log.refresh()
+
+    @contextmanager
+    def _remembering(self, app_id: str, version: int) -> Iterator[None]:
+        self._spark.conf.set(_APP_ID, app_id)
+        self._spark.conf.set(_VERSION, str(version))
+        try:
+            yield
+        finally:
+            self._spark.conf.unset(_APP_ID)
+            self._spark.conf.unset(_VERSION)

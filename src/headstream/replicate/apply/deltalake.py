@@ -1,0 +1,309 @@
+"""The engine for one machine: deltalake (Rust), in the driver, without a Spark job."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import contextmanager, suppress
+from pathlib import Path
+from tempfile import TemporaryDirectory
+from typing import Any, Final
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.compute as pc
+from deltalake import CommitProperties, DeltaTable, Field, QueryBuilder, Transaction, write_deltalake
+from deltalake.schema import PrimitiveType
+
+from headstream.errors import StorageError
+from headstream.replicate.apply.engine import RowCounts
+from headstream.replicate.apply.mapped import MappedTables, needs_column_mapping
+from headstream.replicate.apply.plan import MergePlan, quote_name
+from headstream.replicate.columns.conversion import arrow_type
+from headstream.replicate.storage.delta_places import Translated, delta_options, make_parent, open_table
+from headstream.replicate.storage.places import Place
+
+__all__ = ["DeltaLakeEngine", "TableLog", "match_keys"]
+
+_SPARK_TYPES: Final = {
+    "byte": "TINYINT", "short": "SMALLINT", "integer": "INT", "long": "BIGINT", "float": "FLOAT", "double": "DOUBLE",
+    "boolean": "BOOLEAN", "binary": "BINARY", "string": "STRING", "date": "DATE", "timestamp": "TIMESTAMP",
+}  # fmt: skip
+_HOUR_US: Final = 3_600_000_000
+_DELTA_TYPES: Final = {spark: delta for delta, spark in _SPARK_TYPES.items()}
+
+
+class TableLog:
+    """The metadata of a Delta table, from its log: columns, applied versions, statistics, needed files. Reads no data.
+
+    Args:
+        path: The table's directory or URI.
+    """
+
+    def __init__(self, path: Place) -> None:
+        self.path = path
+        with Translated(path, "the table cannot be opened"):
+            self._table = open_table(path)
+
+    @property
+    def columns(self) -> dict[str, str]:
+        """All columns and their Spark types, in the table's order; empty before it is made."""
+        if self._table is None:
+            return {}
+        return {field.name: _spark_type(field) for field in self._table.schema().fields}
+
+    @property
+    def is_mapped(self) -> bool:
+        """Whether the table has column mapping."""
+        configuration: dict[str, str] = self.table.metadata().configuration
+        return configuration.get("delta.columnMapping.mode", "none") != "none"
+
+    @property
+    def table(self) -> DeltaTable:
+        """The table at the time of the last read of its log."""
+        assert self._table is not None, "create() comes first"
+        return self._table
+
+    def refresh(self) -> None:
+        """Read what has been committed since."""
+        with Translated(self.path, "the table's log cannot be read"):
+            if self._table is None:
+                self._table = DeltaTable(str(self.path), storage_options=delta_options(self.path))
+            else:
+                self._table.update_incremental()
+
+    def last_applied(self, app_id: str) -> int | None:
+        """Return the highest version that a commit recorded for app_id, or None."""
+        return self.table.transaction_version(app_id)
+
+    def count_values(self, column: str) -> int | None:
+        """Return how many rows have a value in a column; None where a file's statistics do not say."""
+        field = next(field for field in self.table.schema().fields if field.name == column)
+        physical = field.metadata.get("delta.columnMapping.physicalName", column)
+        files = pa.table(self.table.get_add_actions(flatten=True))
+        if not files.num_rows:
+            return 0
+        if f"null_count.{physical}" not in files.schema.names:
+            return None
+        nulls = files[f"null_count.{physical}"]
+        if nulls.null_count or files["num_records"].null_count:
+            return None
+        return int(pc.sum(files["num_records"]).as_py()) - int(pc.sum(nulls).as_py())
+
+    def vacuum(self, kept_us: int) -> None:
+        """Delete files that no version has needed for a time, microseconds, and those of writes cut short."""
+        hours = -(-kept_us // _HOUR_US)
+        with Translated(self.path, "the table cannot be vacuumed"):
+            self.table.vacuum(hours, dry_run=False, enforce_retention_duration=False, full=True)
+
+
+class DeltaLakeEngine:
+    """TableEngine by deltalake.
+
+    Args:
+        path: The table's directory or URI.
+        mapped: Makes and changes it where its column names need mapping.
+    """
+
+    def __init__(self, path: Place, mapped: MappedTables) -> None:
+        self._mapped = mapped
+        self._log = TableLog(path)
+
+    @property
+    def path(self) -> Place:
+        """The table's directory or URI."""
+        return self._log.path
+
+    @property
+    def columns(self) -> dict[str, str]:
+        """All columns and their Spark types, in the table's order; empty before it is made."""
+        return self._log.columns
+
+    def create(self, columns: Mapping[str, str], partition_by: Sequence[str] = ()) -> None:
+        """Make the empty table."""
+        make_parent(self.path)
+        if needs_column_mapping(list(columns)):
+            self._mapped.create(self.path, columns, partition_by)
+        else:
+            arrow = pa.schema([pa.field(name, arrow_type(kind)) for name, kind in columns.items()])
+            with self._committing("the table cannot be made"):
+                DeltaTable.create(
+                    str(self.path),
+                    schema=arrow,
+                    partition_by=list(partition_by) or None,
+                    storage_options=delta_options(self.path),
+                )
+        self._log.refresh()
+
+    def add_columns(self, added: Mapping[str, str]) -> None:
+        """Add columns, null in the rows that are there; column mapping is switched on where a name needs it."""
+        needs_mapping = needs_column_mapping(added)
+        if needs_mapping and not self._log.is_mapped:
+            self._mapped.map_columns(self.path)
+        if needs_mapping or self._log.is_mapped:
+            self._mapped.add_columns(self.path, added)
+            self._log.refresh()
+        else:
+            fields = [Field(name, PrimitiveType(_delta_type(kind))) for name, kind in added.items()]
+            with self._committing("the table cannot be changed"):
+                self._log.table.alter.add_columns(fields)
+
+    def widen(self, widened: Mapping[str, str]) -> None:
+        """Write the rows again: Parquet files keep the type that they were written with."""
+        if self._log.is_mapped:
+            self._mapped.widen(self.path, widened)
+            self._log.refresh()
+            return
+        table = self._log.table
+        partitions = table.metadata().partition_columns or None
+        with (
+            self._committing("the table cannot be changed"),
+            TemporaryDirectory(prefix="headstream-") as directory,
+            _copied(table, widened, Path(directory) / "rows") as reader,
+        ):
+            write_deltalake(table, reader, mode="overwrite", schema_mode="overwrite", partition_by=partitions)
+
+    def last_applied(self, app_id: str) -> int | None:
+        """Return the highest version that a merge or append recorded for app_id, or None."""
+        with Translated(self.path, "the table's log cannot be read"):
+            return self._log.last_applied(app_id)
+
+    def merge(self, plan: MergePlan, changes: pa.Table, app_id: str, version: int) -> RowCounts:
+        """Run a merge in one commit that remembers (app_id, version)."""
+        before = self._log.table.version()
+        try:
+            metrics = self._merge(plan, changes, app_id, version)
+        except StorageError:
+            # An object store's answer to a commit can be lost; its retry then finds a conflict, with the commit itself.
+            if self._log.table.version() == before or self._log.last_applied(app_id) != version:
+                raise
+            metrics = next(entry["operationMetrics"] for entry in self._log.table.history() if entry["operation"] == "MERGE")
+        return RowCounts(*(int(metrics[f"num_target_rows_{name}"]) for name in ("inserted", "updated", "deleted")))
+
+    def _merge(self, plan: MergePlan, changes: pa.Table, app_id: str, version: int) -> dict[str, Any]:
+        with self._committing("the merge failed"):
+            merge = self._log.table.merge(
+                changes, plan.predicate, source_alias="s", target_alias="t", commit_properties=_remembering(app_id, version)
+            ).when_not_matched_insert(plan.insert, plan.insert_when)
+            if plan.delete_when is not None:
+                merge = merge.when_matched_delete(plan.delete_when)
+            return dict(merge.when_matched_update(plan.update, plan.update_when).execute())
+
+    def append(self, rows: pa.Table, app_id: str, version: int) -> RowCounts:
+        """Add rows in one commit that remembers (app_id, version)."""
+        with self._committing("the rows cannot be appended"):
+            write_deltalake(self._log.table, rows, mode="append", commit_properties=_remembering(app_id, version))
+        return RowCounts(inserted=rows.num_rows)
+
+    def update(self, assignments: Mapping[str, str], where: str) -> int:
+        """Change the rows that an SQL condition holds for, in one commit, and return how many those were."""
+        with self._committing("the rows cannot be changed"):
+            return int(self._log.table.update(updates=dict(assignments), predicate=where)["num_updated_rows"])
+
+    def delete(self, where: str) -> int:
+        """Delete the rows that an SQL condition holds for, in one commit, and return how many those were."""
+        with self._committing("the rows cannot be deleted"):
+            return int(self._log.table.delete(where)["num_deleted_rows"] or 0)
+
+    def read(self, columns: Sequence[str], where: str) -> pa.Table:
+        """Return columns of the rows that an SQL condition over the table's columns holds for."""
+        with Translated(self.path, "the table cannot be read"):
+            return pa.Table.from_batches(self._query(columns, where), self._schema(columns))
+
+    def read_keys(self, columns: Sequence[str], where: str, keys: pa.Table) -> pa.Table:
+        """Return columns of the rows that have one of some keys."""
+        schema = self._schema(columns)
+        with Translated(self.path, "the table cannot be read"):
+            found = [match_keys(pa.Table.from_batches([batch]), keys) for batch in self._query(columns, where)]
+            return pa.concat_tables([schema.empty_table(), *found])
+
+    @contextmanager
+    def _committing(self, what: str) -> Iterator[None]:
+        """Translate errors; read the log again after one: later commits would conflict with one whose answer was lost."""
+        try:
+            with Translated(self.path, what):
+                yield
+        except StorageError:
+            with suppress(StorageError):  # the store may be down; then the next failure comes here again
+                self._log.refresh()
+            raise
+
+    def _query(self, columns: Sequence[str], where: str) -> Iterator[pa.RecordBatch]:
+        # Not to_pyarrow_table(): it gives nulls for the columns of a table with column mapping.
+        names = ", ".join(map(quote_name, columns))
+        found = QueryBuilder().register("t", self._log.table).execute(f"SELECT {names} FROM t WHERE {where}")
+        schema = self._schema(columns)
+        return (pa.record_batch(batch).cast(schema) for batch in found)
+
+    def _schema(self, columns: Sequence[str]) -> pa.Schema:
+        types = self.columns
+        return pa.schema([pa.field(name, arrow_type(types[name])) for name in columns])
+
+    def compact(self, cluster_by: Sequence[str] = ()) -> None:
+        """Put small files together, with all rows sorted by some columns where any are named."""
+        if self._log.is_mapped:
+            self._mapped.compact(self.path, cluster_by)
+            self._log.refresh()
+            return
+        with self._committing("the table cannot be compacted"):
+            optimize = self._log.table.optimize
+            if cluster_by:
+                optimize.z_order(cluster_by)
+            else:
+                optimize.compact()
+
+    def vacuum(self, kept_us: int) -> None:
+        """Delete files that no version of the table has needed for a time, microseconds, and those of writes cut short."""
+        self._log.vacuum(kept_us)
+
+    def count_values(self, column: str) -> int | None:
+        """Return how many rows have a value in a column, from the statistics of files; None where those do not say."""
+        return self._log.count_values(column)
+
+
+def match_keys(rows: pa.Table, keys: pa.Table, *, without: bool = False) -> pa.Table:
+    """Return the rows that have one of some keys.
+
+    Args:
+        rows: With the key columns.
+        keys: The key columns alone, in the same types; a key may be there more than once.
+        without: Whether the rows are wanted that have none of them.
+    """
+    numbered = rows.select(keys.column_names).append_column("_hs_row", pa.array(np.arange(rows.num_rows)))
+    found = numbered.join(keys, keys.column_names, join_type="left anti" if without else "left semi")
+    return rows.take(found["_hs_row"].combine_chunks().sort())
+
+
+@contextmanager
+def _copied(table: DeltaTable, widened: Mapping[str, str], path: Path) -> Iterator[pa.RecordBatchReader]:
+    """Yield a table's rows with other types, read from a copy in a local file.
+
+    A thread of deltalake's runtime waits for the rows that it writes. It cannot wait for the table's own files, nor for Python:
+    reading them takes another of its threads, of which there are as many as cores, and Python's lock may be held by a thread that
+    waits for one. So as many tables as cores, widened at the same time, would wait for each other.
+
+    Args:
+        table: The table.
+        widened: Column -> its new Spark type.
+        path: The file, which is made.
+    """
+    rows = table.to_pyarrow_dataset().scanner().to_reader()
+    types = [arrow_type(widened[field.name]) if field.name in widened else field.type for field in rows.schema]
+    schema = pa.schema([field.with_type(kind) for field, kind in zip(rows.schema, types, strict=True)])
+    with pa.ipc.new_stream(str(path), schema, options=pa.ipc.IpcWriteOptions(compression="lz4")) as writer:
+        for batch in rows:
+            writer.write_batch(batch.cast(schema))
+    with pa.OSFile(str(path)) as file, pa.ipc.open_stream(file) as reader:
+        yield reader
+
+
+def _remembering(app_id: str, version: int) -> CommitProperties:
+    return CommitProperties(app_transactions=[Transaction(app_id, version)])
+
+
+def _spark_type(field: Field) -> str:
+    text = str(getattr(field.type, "type", field.type))
+    return _SPARK_TYPES.get(text, text.upper())
+
+
+def _delta_type(spark_type: str) -> str:
+    return _DELTA_TYPES.get(spark_type, spark_type.lower())

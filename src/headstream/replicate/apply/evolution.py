@@ -1,0 +1,183 @@
+"""How a table's columns follow its source: which differences are applied, and which are refused.
+
+Two questions, asked apart. What did the source change since the newest schema applied (compare_schemas)? A policy
+answers each such change. And what must the target do to hold a schema's rows (plan_evolution)?
+
+    added       the column is added; null in old rows
+    dropped     the column stays; null in new rows
+    renamed     as dropped and added: a column is identified by its name, not by its position. In case alone: nothing,
+                the column keeps the name that the table has for it
+    widened     the column's type grows
+    narrowed    the column keeps its type, which holds the narrower one too; where neither holds the other, nothing does
+    nullable    nothing: every column of a target may be null
+    key         refused: rows are found by their key, and what was deleted is known by it
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Any, Final, Literal, TypeAlias
+
+from headstream.errors import SchemaError
+
+__all__ = ["Difference", "Evolution", "SeenColumn", "SeenSchema", "compare_schemas", "plan_evolution"]
+
+DifferenceKind: TypeAlias = Literal[
+    "on_column_added", "on_column_dropped", "on_column_renamed", "on_type_widened", "on_type_narrowed",
+    "on_nullability_changed", "on_key_changed",
+]  # fmt: skip
+"""The table setting that answers it."""
+
+_INTEGERS: Final = {"TINYINT": 3, "SMALLINT": 5, "INT": 10, "BIGINT": 19}  # decimal digits
+
+
+@dataclass(frozen=True, slots=True)
+class Evolution:
+    """What must happen to a table before changes of a schema can be merged into it.
+
+    Args:
+        added: Columns to add: name -> type.
+        widened: Columns whose type must grow: name -> the new type.
+    """
+
+    added: dict[str, str]
+    widened: dict[str, str]
+
+
+def plan_evolution(table: Mapping[str, str], schema: Mapping[str, str]) -> Evolution:
+    """Return what makes a table able to hold rows of a schema.
+
+    A column the table lacks is added (null in old rows), a column the schema lacks stays, a type that grew is widened,
+    and rows of an older, narrower schema fit unchanged.
+
+    Args:
+        table: The table's columns and their Spark types.
+        schema: The columns and types that changes come in.
+
+    Raises:
+        SchemaError: a column's types cannot both be held by one of them.
+    """
+    added, widened = {}, {}
+    for name, wanted in schema.items():
+        present = table.get(name)
+        if present is None:
+            added[name] = wanted
+        elif not _holds(present, wanted):
+            if not _holds(wanted, present):
+                raise SchemaError(
+                    f"column {name!r} is {present} in the table and {wanted} in the schema, and neither holds the other",
+                    advice="Load the table again into an empty directory",
+                )
+            widened[name] = wanted
+    return Evolution(added, widened)
+
+
+def _holds(wide: str, narrow: str) -> bool:
+    """Return whether every value of a type can be held by another one without loss."""
+    if wide == narrow or (wide, narrow) == ("DOUBLE", "FLOAT"):
+        return True
+    if wide in _INTEGERS and narrow in _INTEGERS:
+        return _INTEGERS[wide] >= _INTEGERS[narrow]
+    room, scale = _decimal(wide)
+    if room < 0:
+        return False
+    if narrow in _INTEGERS:
+        return room - scale >= _INTEGERS[narrow]
+    digits, needed_scale = _decimal(narrow)
+    return digits >= 0 and scale >= needed_scale and room - scale >= digits - needed_scale
+
+
+def _decimal(text: str) -> tuple[int, int]:
+    match = re.fullmatch(r"DECIMAL\((\d+),(\d+)\)", text.replace(" ", ""))
+    return (int(match[1]), int(match[2])) if match is not None else (-1, 0)
+
+
+@dataclass(frozen=True, slots=True)
+class SeenColumn:
+    """A column as a schema has it: its place from 1, its Spark type, whether null is legal."""
+
+    ordinal: int
+    kind: str
+    nullable: bool
+
+
+@dataclass(frozen=True, slots=True)
+class SeenSchema:
+    """The newest schema that a table has followed.
+
+    Args:
+        version: The source's number of it.
+        keys: Its key columns.
+        columns: Its columns.
+    """
+
+    version: int
+    keys: tuple[str, ...]
+    columns: Mapping[str, SeenColumn]
+
+    def to_document(self) -> dict[str, Any]:
+        """Return it as JSON has it."""
+        columns = {name: [column.ordinal, column.kind, column.nullable] for name, column in self.columns.items()}
+        return {"version": self.version, "keys": list(self.keys), "columns": columns}
+
+    @classmethod
+    def from_document(cls, document: dict[str, Any]) -> SeenSchema:
+        """Return what to_document() wrote."""
+        columns = {name: SeenColumn(*values) for name, values in document["columns"].items()}
+        return cls(document["version"], tuple(document["keys"]), columns)
+
+
+@dataclass(frozen=True, slots=True)
+class Difference:
+    """One thing that the source changed.
+
+    Args:
+        kind: The setting that configures the reaction to it.
+        what: What it is, for people.
+    """
+
+    kind: DifferenceKind
+    what: str
+
+
+def compare_schemas(before: SeenSchema, after: SeenSchema) -> list[Difference]:
+    """Return what the source changed from one schema to the next."""
+    found = []
+    if before.keys != after.keys:
+        was, now = (", ".join(keys) or "none" for keys in (before.keys, after.keys))
+        found.append(Difference("on_key_changed", f"the primary key was {was} and is now {now}"))
+    gone = {column.ordinal: name for name, column in before.columns.items() if name not in after.columns}
+    respelled = {name.lower(): name for name in gone.values()}
+    for name, column in after.columns.items():
+        was_column = before.columns.get(name)
+        if was_column is not None:
+            found += _compare_columns(name, was_column, column)
+            continue
+        was_spelled = respelled.get(name.lower())
+        if was_spelled is not None and before.columns[was_spelled].ordinal in gone:
+            was_column = before.columns[was_spelled]
+            del gone[was_column.ordinal]
+            found.append(Difference("on_column_renamed", f"column {was_spelled!r} is now {name!r}"))
+            found += _compare_columns(name, was_column, column)
+            continue
+        old_name = gone.get(column.ordinal)
+        if old_name is not None and before.columns[old_name].kind == column.kind:
+            del gone[column.ordinal]
+            found.append(Difference("on_column_renamed", f"column {old_name!r} is now {name!r}"))
+        else:
+            found.append(Difference("on_column_added", f"column {name!r} {column.kind} is new"))
+    found += [Difference("on_column_dropped", f"column {name!r} is gone") for name in gone.values()]
+    return found
+
+
+def _compare_columns(name: str, before: SeenColumn, after: SeenColumn) -> list[Difference]:
+    found = []
+    if before.kind != after.kind:
+        kind: DifferenceKind = "on_type_widened" if _holds(after.kind, before.kind) else "on_type_narrowed"
+        found.append(Difference(kind, f"column {name!r} was {before.kind} and is now {after.kind}"))
+    if before.nullable != after.nullable:
+        text = "may be null now" if after.nullable else "may no longer be null"
+        found.append(Difference("on_nullability_changed", f"column {name!r} {text}"))
+    return found

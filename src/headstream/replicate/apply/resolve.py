@@ -1,0 +1,396 @@
+"""Rows of SCD type 1 that are not one whole image: read the stored rows of their keys, join the changes to them.
+
+Nearly every change is a whole image that is newer than its row; the engine merges it without reading the row first (plan.py).
+For the others the driver reads the rows and gives the engine the resolved ones:
+
+    keys with changes that leave columns out, or are of a schema that has dropped some
+    keys that changes of key connect                          replayed from the kept changes (key_log.py)
+    keys whose columns have versions, and that a change is not newer than
+    softly deleted keys with other changes in the batch       the deleted row keeps its last values
+
+row_merge.py resolves a key; values stay in Arrow tables, and each is taken from the row that wrote it.
+"""
+
+from __future__ import annotations
+
+import logging
+import re
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any, Final
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.compute as pc
+
+from headstream.replicate.apply.engine import TableEngine
+from headstream.replicate.apply.key_log import KeyLog, stacked
+from headstream.replicate.apply.key_ranges import key_ranges, ranges_sql
+from headstream.replicate.apply.plan import quote_text
+from headstream.replicate.apply.soft import DELETED
+from headstream.replicate.apply.state_rows import key_table, leave_out_same, log_rows, shifted, taken
+from headstream.replicate.apply.stored_rows import StoredRow, displaced_keys, without_ended
+from headstream.replicate.apply.tombstones import Tombstones
+from headstream.replicate.columns.changes import OLD_PREFIX, OPERATIONS, Collapsed
+from headstream.replicate.columns.conversion import arrow_type
+from headstream.replicate.columns.row_merge import NO_SOURCE, Key, KeyEvent, KeyState, KnownRow, Written, join_key, replay
+from headstream.replicate.columns.row_versions import NO_WHOLE_IMAGE, read_versions, write_versions
+from headstream.replicate.columns.versions import ABSENT_VERSION, LOAD_MARK, LOAD_TIME_CHARACTERS, version_of
+
+__all__ = ["Resolved", "Resolver"]
+
+_LOGGER: Final = logging.getLogger("headstream.replicate")
+_LOAD_TIMES: Final = re.compile(rf"{re.escape(LOAD_MARK)}\d{{{LOAD_TIME_CHARACTERS}}}")
+_UPDATE: Final = OPERATIONS.index("UPDATE")
+_INSERT: Final = OPERATIONS.index("INSERT")
+_BOOKKEEPING: Final = ["_hs_sequence", "_hs_versions"]
+
+
+@dataclass(frozen=True, slots=True)
+class Resolved:
+    """The resolved rows of keys.
+
+    Args:
+        rows: The rows to write: key columns, the table's columns, `_hs_delete`, `_hs_sequence`, `_hs_versions`.
+        deletions: The tombstones to write first: key columns, `_hs_sequence`.
+        same: Columns whose stored values are unchanged in all of these rows.
+    """
+
+    rows: pa.Table
+    deletions: pa.Table
+    same: frozenset[str]
+
+
+class Resolver:
+    """The part of a table's merge that is done in the driver.
+
+    Args:
+        engine: Reads the table.
+        keys: Its key columns.
+        tombstones: Its tombstones.
+        log: The changes of keys that changes of key connect.
+        soft: Whether deleted rows are marked and stay.
+    """
+
+    def __init__(self, engine: TableEngine, keys: list[str], tombstones: Tombstones, log: KeyLog, *, soft: bool) -> None:
+        self._engine = engine
+        self._keys = keys
+        self._tombstones = tombstones
+        self._log = log
+        self._soft = soft
+
+    def find_late(self, changes: pa.Table, *, tracks: bool) -> pa.Array:
+        """Return the places of whole changes that are not newer than a row whose columns have versions.
+
+        Args:
+            changes: One a key, in the table's types.
+            tracks: Whether to include changes that displace a row (stored_rows.py): the rows of all keys are read then.
+        """
+        where = "_hs_versions IS NOT NULL"
+        if self._soft:
+            where = f"({where} OR coalesce({DELETED}, false))"
+        columns = [*self._keys, "_hs_sequence", "_hs_versions"]
+        found = self.read(columns, changes.select(self._keys), [] if tracks else [where])
+        numbered = changes.select([*self._keys, "_hs_sequence", "_hs_operation"])
+        numbered = numbered.append_column("_hs_place", _numbers(changes.num_rows))
+        both = numbered.join(found.rename_columns([*self._keys, "_hs_stored", "_hs_versions"]), self._keys, join_type="inner")
+        late = pc.less_equal(both["_hs_sequence"], both["_hs_stored"])
+        if tracks:
+            partly_known = pc.fill_null(pc.starts_with(both["_hs_versions"], NO_WHOLE_IMAGE), False)
+            late = pc.or_(late, pc.or_(partly_known, pc.equal(both["_hs_operation"], _INSERT)))
+        return both.filter(late)["_hs_place"].combine_chunks().sort()
+
+    def read(self, columns: Sequence[str], wanted: pa.Table, conditions: Sequence[str] = ()) -> pa.Table:
+        """Read columns, the key columns among them, of the table's rows that have one of some keys.
+
+        Raises:
+            StorageError: the table cannot be read.
+        """
+        wanted = wanted.group_by(self._keys).aggregate([])
+        where = " AND ".join([*ranges_sql(key_ranges(wanted, self._keys)), *conditions])
+        return self._engine.read_keys(columns, where or "TRUE", wanted)
+
+    def resolve(self, events: pa.Table | None, late: pa.Table, collapsed: Collapsed, *, tracks: bool) -> Resolved | None:
+        """Return the resolved keys; None if there are none. Changes of keys that changes of key connect are logged durably first.
+
+        Args:
+            events: As Collapsed.events, in the table's types.
+            late: The result of find_late().
+            collapsed: Their origin.
+            tracks: Whether to log the changes of keys from which a change of key that has not arrived yet can have moved a row.
+        """
+        batch = _Batch(events, late, self._keys, collapsed)
+        if not batch.rows.num_rows:
+            return None
+        connected = self._log.connected(batch.keys)
+        types = {name: arrow_type(kind) for name, kind in self._engine.columns.items()}
+        wanted = key_table(batch.keys | connected, self._keys, types)
+        rows = self.read(self._wanted_columns(collapsed.columns, types), wanted)
+        stored = self._stored(rows)
+        incoming = batch.events(rows.num_rows)
+        values = [rows, batch.rows]
+        states: dict[Key, KeyState] = {}
+        moved = {key for event in incoming if event.kind == "move" for key in (event.key, event.before) if key is not None}
+        tombstoned = self._find_tombstones(batch.rows)
+        if tracks:
+            moved |= displaced_keys(incoming, batch.inserts, stored, tombstoned)
+        kept = moved | connected
+        if kept:
+            self._keep([event for event in incoming if event.key in kept], stacked(values, types), stored, moved)
+            logged, places = self._log.select(self._log.connected(kept))
+            assert logged is not None
+            offset = sum(part.num_rows for part in values)
+            incomplete: list[tuple[KeyEvent, KnownRow]] = []
+            states = replay(shifted(self._log.events(places), offset), incomplete)
+            values.append(logged)
+            self._warn(incomplete, {event.sequence for event in incoming}, collapsed.columns)
+        by_key: dict[Key, list[KeyEvent]] = {}
+        for event in incoming:
+            if event.key not in kept:
+                by_key.setdefault(event.key, []).append(event)
+        for key, facts in by_key.items():
+            state = _joined(facts, stored.get(key), tombstoned.get(key, ""))
+            if state is not None:
+                states[key] = state
+        return self._written(states, stored, tombstoned, values, types)
+
+    def without_ended(self, bound: str, columns: Iterable[str], *, versioned: bool) -> Resolved | None:
+        """Return the resolved keys that differ from the table since a full load has ended; None if there are none.
+
+        The keys of the log are replayed. Columns of other rows that are older than the load become null: it did not contain these
+        rows, and later changes have written only some of their columns.
+
+        Args:
+            bound: The place below which the load replaces rows; changes below it are no longer in the log.
+            columns: The columns that the table has from its source.
+            versioned: Whether columns of a row can be of different changes.
+        """
+        logged, places = self._log.select(self._log.keys())
+        ended = self._partly_ended(bound) if versioned else set()
+        if logged is None and not ended:
+            return None
+        types = {name: arrow_type(kind) for name, kind in self._engine.columns.items()}
+        asked = key_table({*ended, *self._log.keys()}, self._keys, types)
+        rows = self.read(self._wanted_columns(columns, types), asked)
+        tombstoned = self._find_tombstones(asked.append_column("_hs_sequence", pa.array([""] * asked.num_rows, pa.string())))
+        stored = self._stored(rows)
+        states = replay(shifted(self._log.events(places), rows.num_rows))
+        states |= {key: state for key in ended if (state := without_ended(stored[key], bound, soft=self._soft)) is not None}
+        return self._written(states, stored, tombstoned, [rows] if logged is None else [rows, logged], types)
+
+    def _partly_ended(self, bound: str) -> set[Key]:
+        """Return the keys without logged changes whose rows have columns on both sides of a place."""
+        names = [*self._keys, *_BOOKKEEPING, *([DELETED] if self._soft else [])]
+        rows = self._engine.read(names, f"_hs_sequence > {quote_text(bound)} AND _hs_versions IS NOT NULL")
+        stored = self._stored(rows).items()
+        return {key for key, known in stored if key not in self._log and without_ended(known, bound, soft=self._soft)}
+
+    def _wanted_columns(self, columns: Iterable[str], types: Mapping[str, pa.DataType]) -> list[str]:
+        """Return the columns to read of stored rows: keys, those of the source, bookkeeping."""
+        known = dict.fromkeys(name for name in (*self._keys, *columns) if name in types)
+        return [*known, *_BOOKKEEPING, *([DELETED] if self._soft else [])]
+
+    def _warn(self, incomplete: Iterable[tuple[KeyEvent, KnownRow]], sequences: set[str], columns: Iterable[str]) -> None:
+        """Warn of rows that lack columns, and name the missing changes."""
+        for event, row in incomplete:
+            missing = [name for name in columns if name not in self._keys and row.at(name).version == ABSENT_VERSION]
+            if missing and event.sequence in sequences:
+                _LOGGER.warning(
+                    "table %s: the row of key %s has nulls in %s, which change %s of its key leaves out, until the insert, or "
+                    "all updates, of key %s before that change come; if they have come, another row has replaced theirs at "
+                    "that key, and the row must be loaded again",
+                    self._engine.path.name,
+                    event.key,
+                    ", ".join(missing),
+                    event.sequence,
+                    event.before,
+                )
+
+    def _stored(self, rows: pa.Table) -> dict[Key, StoredRow]:
+        """Return the rows of the table by key."""
+        columns = [name for name in self._engine.columns if not name.startswith("_hs_") or name in self._keys]
+        found = {}
+        names = [*self._keys, *_BOOKKEEPING, *([DELETED] if self._soft else [])]
+        for number, row in enumerate(rows.select(names).to_pylist()):
+            sequence, text = row["_hs_sequence"], row["_hs_versions"]
+            known, floor = read_versions(text, sequence, columns, number)
+            deleted = bool(row.get(DELETED))
+            found[tuple(row[key] for key in self._keys)] = StoredRow(sequence, known, deleted, floor, number)
+        return found
+
+    def _keep(self, incoming: list[KeyEvent], values: pa.Table, stored: Mapping[Key, StoredRow], moved: set[Key]) -> None:
+        """Log changes; for keys that are not in the log yet, log their known state first."""
+        facts = self._known({key for key in moved if key not in self._log}, values.schema, stored)
+        self._log.add(log_rows([*facts, *incoming], values, self._keys))
+
+    def _known(self, keys: set[Key], types: pa.Schema, stored: Mapping[Key, StoredRow]) -> list[KeyEvent]:
+        """Return the state of keys in the table and its tombstones as events."""
+        facts: list[KeyEvent] = []
+        names = [name for name in types.names if not name.startswith("_hs_") and name not in self._keys]
+        asked = key_table(keys, self._keys, types)
+        found = self._tombstones.find(asked.append_column("_hs_sequence", pa.array([""] * len(keys), pa.string())))
+        for row in found.to_pylist():
+            facts.append(KeyEvent("delete", tuple(row[key] for key in self._keys), row["_hs_deletion"]))
+        for key, known in ((key, stored[key]) for key in keys if key in stored):
+            if known.deleted:
+                facts.append(KeyEvent("delete", key, known.sequence))
+            if known.floor:
+                facts.append(KeyEvent("delete", key, known.floor))
+            facts += known.upserts(key, names)
+        return facts
+
+    def bring_old_moves(self) -> None:
+        """Migrate the changes of key that older versions of Headstream stored, with the current state of their keys."""
+        moves = self._log.old_moves()
+        if not moves:
+            return
+        types = {name: arrow_type(kind) for name, kind in self._engine.columns.items()}
+        keys = {key for move in moves for key in (move.key, move.before) if key is not None and key not in self._log}
+        names = [name for name in types if not name.startswith("_hs_") or name in self._keys]
+        rows = self.read([*names, *_BOOKKEEPING, *([DELETED] if self._soft else [])], key_table(keys, self._keys, types))
+        left = {(move.before, move.sequence) for move in moves}  # their tombstones are the departures themselves
+        facts = self._known(keys, rows.schema, self._stored(rows))
+        facts = [fact for fact in facts if fact.kind != "delete" or (fact.key, fact.sequence) not in left]
+        self._log.add(log_rows([*facts, *moves], rows, self._keys))
+        self._log.drop_old()
+
+    def _find_tombstones(self, rows: pa.Table) -> dict[Key, str]:
+        """Return the tombstones of keys that are above the lowest change."""
+        if not rows.num_rows:
+            return {}
+        found = self._tombstones.find(rows.select([*self._keys, "_hs_sequence"]))
+        return {tuple(row[key] for key in self._keys): row["_hs_deletion"] for row in found.to_pylist()}
+
+    def _written(
+        self,
+        states: Mapping[Key, KeyState],
+        stored: Mapping[Key, StoredRow],
+        tombstoned: Mapping[Key, str],
+        values: list[pa.Table],
+        types: Mapping[str, pa.DataType],
+    ) -> Resolved:
+        """Return the rows of states, without those that equal the stored ones."""
+        chosen: list[tuple[Key, KeyState]] = []
+        deletions: list[tuple[Key, str]] = []
+        for key, state in states.items():
+            if not self._soft and state.deletion > tombstoned.get(key, ""):
+                deletions.append((key, state.deletion))
+            if self._differs(state, stored.get(key)):
+                chosen.append((key, state))
+        names = [name for name in values[0].schema.names if not name.startswith("_hs_") and name not in self._keys]
+        rows, sources = taken(chosen, stacked(values, types).select(names), self._keys, types)
+        numbers = np.array([stored[key].number if key in stored else -1 for key, _ in chosen], np.int64)
+        updates = np.array([state.exists or self._soft for _, state in chosen], np.bool_)
+        same: set[str] = set()
+        if (numbers >= 0).all():
+            same = {name for name in names if np.array_equal(sources(name)[updates], numbers[updates])}
+        states_of = [state for _, state in chosen]
+        sequences = [state.upsert or state.deletion for state in states_of]
+        floors = [state.floor if self._soft else "" for state in states_of]
+        versions = [write_versions(s.row, q, f) for s, q, f in zip(states_of, sequences, floors, strict=True)]
+        rows = rows.append_column("_hs_delete", pa.array([not state.exists for state in states_of], pa.bool_()))
+        rows = rows.append_column("_hs_sequence", pa.array(sequences, pa.string()))
+        rows = rows.append_column("_hs_versions", pa.array(versions, pa.string()))
+        again = [place for place, (key, state) in enumerate(chosen) if self._is_loaded_again(state, stored.get(key))]
+        if again:
+            before = values[0].select(names).take(pa.array(numbers[again]))
+            rows = leave_out_same(rows, again, before)
+        remembered = key_table([key for key, _ in deletions], self._keys, types)
+        remembered = remembered.append_column("_hs_sequence", pa.array([at for _, at in deletions], pa.string()))
+        return Resolved(rows, remembered, frozenset(same))
+
+    def _differs(self, state: KeyState, known: StoredRow | None) -> bool:
+        """Return whether a state differs from the stored row."""
+        if known is None:
+            return state.exists or (self._soft and bool(state.deletion))
+        if not state.exists and not self._soft:
+            return True
+        return self._bookkeeping(state) != known.bookkeeping
+
+    def _bookkeeping(self, state: KeyState) -> tuple[bool, str, str | None]:
+        sequence = state.upsert or state.deletion
+        return state.exists, sequence, write_versions(state.row, sequence, state.floor if self._soft else "")
+
+    def _is_loaded_again(self, state: KeyState, known: StoredRow | None) -> bool:
+        """Return whether a state differs from the stored one only by the times at which rows of one full load were logged."""
+        if known is None or (not state.exists and not self._soft):
+            return False
+        after, before = self._bookkeeping(state), known.bookkeeping
+        return [after[0], *map(_without_load_times, after[1:])] == [before[0], *map(_without_load_times, before[1:])]
+
+
+class _Batch:
+    """The changes of a batch that are resolved, as rows and as events."""
+
+    def __init__(self, events: pa.Table | None, late: pa.Table, keys: list[str], collapsed: Collapsed) -> None:
+        self._keys = keys
+        self._present = collapsed.present
+        self._columns = frozenset(collapsed.columns) - frozenset(keys)
+        carried = set(late.schema.names)
+        self._dropped = {name: Written(ABSENT_VERSION, NO_SOURCE) for name in self._columns if name not in carried}
+        parts = [part for part in (events, late) if part is not None]
+        self.rows = stacked(parts[::-1])
+        names = [*keys, "_hs_sequence", "_hs_delete"]
+        more = [
+            *(OLD_PREFIX + key for key in keys),
+            "_hs_operation",
+            "_hs_moved",
+            "_hs_partial",
+            "_hs_columns",
+            "_hs_transaction",
+            "_hs_event",
+        ]
+        self._records = self.rows.select([*names, *(name for name in more if name in self.rows.schema.names)]).to_pylist()
+        self.keys = {self._key(row) for row in self._records}
+        self.keys |= {self._before(row) for row in self._records if row.get("_hs_moved")}
+        self.inserts = {(self._key(row), row["_hs_sequence"]) for row in self._records if row["_hs_operation"] == _INSERT}
+
+    def _key(self, row: Mapping[str, Any]) -> Key:
+        return tuple(row[name] for name in self._keys)
+
+    def _before(self, row: Mapping[str, Any]) -> Key:
+        return tuple(row[OLD_PREFIX + name] for name in self._keys)
+
+    def events(self, first: int) -> list[KeyEvent]:
+        """Return the changes as events.
+
+        Args:
+            first: The number of the first row as a source.
+        """
+        found = []
+        for number, row in enumerate(self._records, first):
+            key, sequence = self._key(row), row["_hs_sequence"]
+            transaction, place = row.get("_hs_transaction") or "", row.get("_hs_event") or 0
+            if row["_hs_delete"]:
+                found.append(KeyEvent("delete", key, sequence, transaction=transaction, number=place))
+                continue
+            written = Written(version_of(sequence), number)
+            if row.get("_hs_partial"):
+                columns = dict.fromkeys(self._present(row["_hs_columns"]) & self._columns, written)
+                image = KnownRow(columns=columns)
+            elif row.get("_hs_operation") == _UPDATE:
+                image = KnownRow(written, self._dropped)
+            else:
+                image = KnownRow(written)
+            if row.get("_hs_moved"):
+                found.append(KeyEvent("move", key, sequence, image, self._before(row), transaction, place))
+            else:
+                found.append(KeyEvent("upsert", key, sequence, image, None, transaction, place))
+        return found
+
+
+def _joined(facts: Iterable[KeyEvent], known: StoredRow | None, tombstoned: str) -> KeyState | None:
+    deletions = [event.sequence for event in facts if event.kind == "delete"]
+    upserts = [(event.sequence, event.row) for event in facts if event.kind != "delete"]
+    if known is not None:
+        upserts.insert(0, (known.upsert, known.row))
+        deletions += [known.floor, *([known.sequence] if known.deleted else [])]
+    return join_key([*deletions, tombstoned], upserts)
+
+
+def _without_load_times(text: str | None) -> str | None:
+    return None if text is None else _LOAD_TIMES.sub(LOAD_MARK, text)
+
+
+def _numbers(count: int) -> pa.Array:
+    return pa.array(np.arange(count))

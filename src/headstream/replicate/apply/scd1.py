@@ -1,0 +1,277 @@
+"""The current rows (SCD type 1): merges one change a key into a table, guarded by the change sequence."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import replace
+from typing import Final
+
+import pyarrow as pa
+import pyarrow.compute as pc
+
+from headstream.errors import SchemaError
+from headstream.replicate.apply.engine import MergedTable, RowCounts, TableEngine
+from headstream.replicate.apply.evolution import plan_evolution
+from headstream.replicate.apply.key_log import KeyLog
+from headstream.replicate.apply.key_ranges import key_ranges, ranges_sql
+from headstream.replicate.apply.plan import plan_merge, quote_text
+from headstream.replicate.apply.resolve import Resolved, Resolver
+from headstream.replicate.apply.soft import DELETED, KEPT_VERSIONS, soften
+from headstream.replicate.apply.state_rows import fold_log
+from headstream.replicate.apply.tombstones import Tombstones
+from headstream.replicate.codec import TableMetadata
+from headstream.replicate.columns.changes import CHANGE_KEY, RESERVED_PREFIX, Collapsed, collapse
+from headstream.replicate.columns.conversion import arrow_type
+from headstream.replicate.columns.row_merge import Key
+from headstream.replicate.columns.row_versions import UNIFORM_MARK, not_carried_sql
+from headstream.replicate.columns.versions import LOAD_MARK, LOAD_TIME_CHARACTERS
+
+__all__ = ["Scd1Table", "fit_columns", "in_table_types"]
+
+_BOOKKEEPING: Final = {"_hs_sequence": "STRING", "_hs_versions": "STRING"}
+
+
+class Scd1Table(MergedTable):
+    """One target table of SCD type 1.
+
+    Args:
+        engine: Reads and writes it.
+        keys: Its primary key.
+        tombstones: Its tombstones.
+        soft: Whether deleted rows are marked and stay.
+        partition_by: Columns that its files are partitioned by when it is created.
+    """
+
+    def __init__(
+        self,
+        engine: TableEngine,
+        keys: list[str],
+        tombstones: Tombstones,
+        *,
+        soft: bool = False,
+        partition_by: Sequence[str] = (),
+    ) -> None:
+        super().__init__(engine, keys)
+        self._partition_by = partition_by
+        self._tombstones = tombstones
+        self._log = KeyLog(tombstones.path, keys)
+        self._resolver = Resolver(engine, keys, tombstones, self._log, soft=soft)
+        self._soft = soft
+        self._versioned = bool(engine.columns) and engine.count_values("_hs_versions") != 0
+        # Older versions of Headstream did not write the log; softly deleted rows have versions in any case.
+        self._tracked = self._versioned and not soft
+
+    def prepare(self, schema: Mapping[str, str], *, older: bool = False) -> None:
+        """Create the table, or extend its columns to fit a schema.
+
+        Args:
+            schema: Column names and Spark types of the changes.
+            older: Whether the table has followed a newer schema, so that its rows do not carry the columns it lacks.
+
+        Raises:
+            SchemaError: a column's types in table and schema cannot be reconciled.
+            StorageError: the table cannot be written.
+        """
+        if not self.engine.columns:
+            own_key = {CHANGE_KEY: "STRING"} if self.keys == [CHANGE_KEY] else {}
+            soft = {DELETED: "BOOLEAN"} if self._soft else {}
+            self.engine.create({**schema, **own_key, **_BOOKKEEPING, **soft}, self._partition_by)
+            return
+        if self._soft and DELETED not in self.engine.columns:
+            self.engine.add_columns({DELETED: "BOOLEAN"})
+        added = fit_columns(self.engine, self.columns, schema)
+        if older and added:
+            self.engine.update({"_hs_versions": not_carried_sql(added)}, "TRUE")
+            self._versioned = True
+        self._resolver.bring_old_moves()
+
+    def collapse(self, changes: pa.Table, metadata: TableMetadata, columns: Iterable[str] | None = None) -> Collapsed:
+        """Divide changes into those that can be merged on their own and those that must be joined to stored rows.
+
+        Args:
+            changes: Decoded changes, in any order, repeats allowed.
+            metadata: The columns and keys of the schema they were decoded by.
+            columns: The table's columns of the source; None: all of its own.
+        """
+        wanted = self._log.mask if self._log else None
+        own = self.columns if columns is None else columns
+        return collapse(changes, metadata, own, wanted, soft=self._soft, tracks=self._tracks)
+
+    @property
+    def _tracks(self) -> bool:
+        """Whether the table has had changes that omit columns: a change of key that arrives later can need them."""
+        return (self._tracked or self._log.begun) and self.keys != [CHANGE_KEY]
+
+    def merge(self, collapsed: Collapsed, app_id: str, version: int) -> RowCounts:
+        """Merge changes in one commit that records (app_id, version); does nothing if that commit exists.
+
+        Args:
+            collapsed: The result of collapse() of this table.
+            app_id: Identifies the unit that is applied.
+            version: Number of this application; it increases.
+
+        Raises:
+            StorageError: the table cannot be written.
+        """
+        applied = self.engine.last_applied(app_id)
+        if applied is not None and applied >= version:
+            return RowCounts()
+        changes, _ = self._tombstones.divide(in_table_types(collapsed.changes, self.columns))
+        events = None if collapsed.events is None else in_table_types(collapsed.events, self.columns)
+        late = changes.slice(0, 0)
+        if events is not None and pc.any(events["_hs_partial"]).as_py():
+            self._log.begin()
+        tracks = self._tracks
+        if tracks or self._versioned or self._soft:
+            places = self._resolver.find_late(changes, tracks=tracks) if changes.num_rows else pa.array([], pa.int64())
+            late = changes.take(places)
+            changes = changes.filter(pc.invert(pc.is_in(pa.array(range(changes.num_rows), pa.int64()), places)))
+        resolved = self._resolver.resolve(events, late, collapsed, tracks=tracks)
+        self._remember(collapsed.deletions, resolved)
+        counts = self._write(changes, resolved, collapsed.columns, app_id, version)
+        excess = self._log.excess()
+        if excess is not None:  # afterwards: the folded changes are in the table
+            fold_log(self._log, self.keys, excess, soft=self._soft)
+        return counts
+
+    def _write(
+        self, changes: pa.Table, resolved: Resolved | None, columns: Sequence[str], app_id: str, version: int
+    ) -> RowCounts:
+        source, same = self._source(changes.drop_columns(["_hs_operation"]), resolved, columns)
+        self._versioned = self._versioned or source["_hs_versions"].null_count < source.num_rows
+        plan = plan_merge(
+            [name for name in source.schema.names if not name.startswith(RESERVED_PREFIX) and name not in same],
+            self.keys,
+            resolved=resolved is not None,
+            versioned=self._versioned,
+            loads=_has_loads(changes),
+            where=ranges_sql(key_ranges(source, self.keys), "t."),
+        )
+        if self._soft:
+            plan = soften(plan, resolved=resolved is not None)
+        elif not pc.any(source["_hs_delete"]).as_py():
+            plan = replace(plan, delete_when=None)
+        return self.engine.merge(plan, source.drop_columns(sorted(same)), app_id, version)
+
+    def _remember(self, deletions: pa.Table | None, resolved: Resolved | None) -> None:
+        """Write tombstones before deletions are merged; softly deleted rows need none."""
+        if self._soft:
+            return
+        parts = [] if deletions is None else [in_table_types(deletions, self.columns)]
+        parts += [] if resolved is None else [resolved.deletions]
+        if parts:
+            self._tombstones.record(pa.concat_tables(parts))
+
+    def _source(self, changes: pa.Table, resolved: Resolved | None, columns: Sequence[str]) -> tuple[pa.Table, frozenset[str]]:
+        """Return the merge's source, and its columns whose values are unchanged."""
+        for name in columns:  # of inserts, and of deletions, whose values are ignored
+            if name not in changes.schema.names:
+                changes = changes.append_column(name, pa.nulls(changes.num_rows, arrow_type(self.columns[name])))
+        if self._soft:
+            versions = pc.if_else(changes["_hs_delete"], pa.scalar(UNIFORM_MARK), pa.scalar(None, pa.string()))
+            changes = changes.set_column(changes.schema.get_field_index("_hs_versions"), "_hs_versions", versions)
+        if resolved is None:
+            return changes, frozenset()
+        rows = resolved.rows.append_column("_hs_resolved", pa.repeat(True, resolved.rows.num_rows))
+        plain = changes.append_column("_hs_resolved", pa.repeat(False, changes.num_rows)).select(rows.schema.names)
+        return pa.concat_tables([plain, rows]), resolved.same if not plain.num_rows else frozenset()
+
+    def forget(self, until: str, *, vanished: bool = False) -> None:
+        """Remove tombstones, and logged changes of connected keys, up to a sequence.
+
+        Args:
+            until: The highest sequence to remove.
+            vanished: Whether the removed changes lose their effect too.
+
+        Raises:
+            StorageError: they cannot be written.
+        """
+        self._tombstones.prune(until)
+        if self._log:
+            fold_log(self._log, self.keys, until, vanished=vanished, soft=self._soft)
+
+    def find_known(self, changes: pa.Table) -> set[Key]:
+        """Return the keys of changes with a known row, tombstone or logged change.
+
+        Args:
+            changes: With the key columns and `_hs_sequence`, in types that fit the table's.
+
+        Raises:
+            StorageError: the table or its tombstones cannot be read.
+        """
+        rows = in_table_types(changes.select([*self.keys, "_hs_sequence"]), self.columns)
+        found = self._tombstones.find(rows).select(self.keys)
+        found = pa.concat_tables([found, self._resolver.read(self.keys, rows.select(self.keys))])
+        keys = set(zip(*(found[key].to_pylist() for key in self.keys), strict=True))
+        return keys | {key for key in zip(*(rows[key].to_pylist() for key in self.keys), strict=True) if key in self._log}
+
+    def end_loads(self, bound: str, columns: Sequence[str], app_id: str, version: int) -> RowCounts:
+        """Remove rows that no change above a place has written: an ended full load does not contain them. Idempotent.
+
+        A change of key can have moved a row that the load does not contain before the load was known: the keys connected by such
+        changes are replayed without the rows that the load ended. Of rows of which changes above the place have written some
+        columns, the others become null.
+
+        Args:
+            bound: The place; tombstones and logged changes at or below it are removed.
+            columns: The table's columns of the source.
+            app_id: Identifies the commit that replays keys.
+            version: Number of this application; it increases.
+
+        Raises:
+            StorageError: the table, its tombstones or its log cannot be written.
+        """
+        if not self.engine.columns:
+            return RowCounts()
+        where = f"_hs_sequence <= {quote_text(bound)}"
+        if self._soft:
+            removed = self.engine.update(
+                {DELETED: "true", "_hs_sequence": quote_text(bound), "_hs_versions": KEPT_VERSIONS.format("")},
+                f"{where} AND NOT coalesce({DELETED}, false)",
+            )
+            self._versioned = True
+        else:
+            removed = self.engine.delete(where)
+        self.forget(bound, vanished=True)
+        replayed = self._resolver.without_ended(bound, columns, versioned=self._versioned)
+        if replayed is None or not replayed.rows.num_rows:
+            return RowCounts(deleted=removed)
+        self._remember(None, replayed)
+        nothing = replayed.rows.slice(0, 0).append_column("_hs_operation", pa.array([], pa.int8()))
+        counts = self._write(nothing, replayed, columns, app_id, version)
+        return RowCounts(counts.inserted, counts.updated, counts.deleted + removed)
+
+
+def fit_columns(engine: TableEngine, columns: Mapping[str, str], schema: Mapping[str, str]) -> list[str]:
+    """Extend a table's columns to fit a schema; return the new ones.
+
+    Args:
+        engine: Writes the table.
+        columns: The table's columns of the source.
+        schema: Column names and Spark types of the changes.
+
+    Raises:
+        SchemaError: a column's types in table and schema cannot be reconciled.
+    """
+    try:
+        evolution = plan_evolution(columns, schema)
+    except SchemaError as error:
+        raise SchemaError(error.what, where=str(engine.path), advice=error.advice) from None
+    if evolution.widened:
+        engine.widen(evolution.widened)
+    if evolution.added:
+        engine.add_columns(evolution.added)
+    return list(evolution.added)
+
+
+def in_table_types(changes: pa.Table, columns: Mapping[str, str]) -> pa.Table:
+    """Cast changes of an older, narrower schema to the types of a table's columns."""
+    fields = [
+        pa.field(field.name, arrow_type(columns[field.name]) if field.name in columns else field.type) for field in changes.schema
+    ]
+    return changes.cast(pa.schema(fields))
+
+
+def _has_loads(changes: pa.Table) -> bool:
+    marks = pc.utf8_slice_codeunits(changes["_hs_sequence"], -LOAD_TIME_CHARACTERS - 1, -LOAD_TIME_CHARACTERS)
+    return bool(pc.any(pc.equal(marks, LOAD_MARK)).as_py())

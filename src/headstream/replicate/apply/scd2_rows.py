@@ -1,0 +1,257 @@
+"""Versions of rows (SCD type 2) from changes, key by key: which ones open, which ones close. Pure, and by columns.
+
+A row of the table is a version of the source's row:
+
+    <columns>            their values
+    _hs_valid_from       string     sequence of the change that opened it
+    _hs_valid_to         string     sequence of the change that closed it; null while it is open
+    _hs_valid_from_time  timestamp  when that change was committed at the source (a full load's row: when it was logged)
+    _hs_valid_to_time    timestamp
+    _hs_current          boolean    whether it is open
+    _hs_deleted          boolean    whether the row is deleted; such a version is valid only where deletions are soft
+    _hs_versions         string     null: every column is of _hs_valid_from; else the version of each column, see versions.py
+
+Changes that are newer than all that is stored of their key, and whole, which nearly all are, are sorted and compared
+to their neighbours. The histories of the other keys are replayed, key by key (scd2_replay.py).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from datetime import UTC, datetime, timedelta
+from typing import Any, Final
+
+import numpy as np
+import numpy.typing as npt
+import pyarrow as pa
+import pyarrow.compute as pc
+
+from headstream.replicate.columns.versions import LOAD_MARK, load_floor
+
+__all__ = ["HISTORY_COLUMNS", "VersionPlan", "commit_times", "divide"]
+
+HISTORY_COLUMNS: Final = {
+    "_hs_valid_from": "STRING",
+    "_hs_valid_to": "STRING",
+    "_hs_valid_from_time": "TIMESTAMP",
+    "_hs_valid_to_time": "TIMESTAMP",
+    "_hs_current": "BOOLEAN",
+    "_hs_deleted": "BOOLEAN",
+    "_hs_versions": "STRING",
+}
+
+_TIME_CHARACTERS: Final = 16  # YYYYMMDDHHmmSShh
+_LOAD_TIME: Final = r"\.(?P<us>\d{16})$"
+_EPOCH: Final = datetime(1970, 1, 1, tzinfo=UTC)
+_Ints = npt.NDArray[np.int64]
+_Bools = npt.NDArray[np.bool_]
+
+
+@dataclass(frozen=True, slots=True)
+class VersionPlan:
+    """The versions that a batch of changes opens and closes.
+
+    Args:
+        opened: Places of the changes that open a version.
+        valid_to: The sequence that closes each of those; null where it stays open.
+        closed: Places of the stored versions that are closed.
+        closed_to: The sequence that closes each of those.
+        replayed: Places of the changes whose keys' histories must be replayed.
+    """
+
+    opened: _Ints
+    valid_to: pa.Array
+    closed: _Ints
+    closed_to: pa.Array
+    replayed: _Ints
+
+
+def divide(stored: pa.Table, events: pa.Table, keys: list[str], *, soft: bool, ends: Sequence[str] = ()) -> VersionPlan:
+    """Return the versions that changes open and close, and the changes whose key's history must be replayed.
+
+    Args:
+        stored: Versions of the same keys: key columns, `_hs_valid_from`, `_hs_valid_to`, `_hs_deleted`, `_hs_versions`;
+            those that ended before the oldest of the changes can be omitted.
+        events: Key columns, `_hs_sequence`, `_hs_delete`, `_hs_partial` (not every column of the table is carried).
+        keys: The key columns.
+        soft: Whether a deletion opens a version, which has the values of the one before.
+        ends: Places at which loads have closed versions; a change can reopen them.
+    """
+    rows = _sorted(stored, events, keys)
+    if not rows.count:
+        none = np.zeros(0, np.int64)
+        return VersionPlan(none, pa.array([], pa.string()), none, pa.array([], pa.string()), none)
+    rows = rows.take(~_repeats(rows))
+    slow = _replayed_groups(rows, soft=soft, ends=ends)[rows.group]
+    replayed = rows.place[slow & ~rows.is_stored]
+    rows = rows.take(~slow)
+    following = _following(rows)
+    opens = ~rows.is_stored & ~rows.deletes
+    closes = rows.is_stored & (rows.valid_to == rows.open_rank) & (following >= 0)
+    names = rows.sequences
+    return VersionPlan(
+        rows.place[opens],
+        pc.take(names, pa.array(rows.rank[following[opens]], mask=following[opens] < 0)),
+        rows.place[closes],
+        pc.take(names, pa.array(rows.rank[following[closes]])),
+        replayed,
+    )
+
+
+@dataclass(frozen=True, slots=True)
+class _Rows:
+    """Stored versions and changes together, sorted by key, sequence, deletions first, stored ones first."""
+
+    group: _Ints  # a number a key
+    rank: _Ints  # of the sequence, among all sequences here
+    valid_to: _Ints  # of a stored version; open_rank while it is open
+    open_rank: int
+    is_stored: _Bools
+    deletes: _Bools
+    whole: _Bools
+    place: _Ints  # in its table
+    sequences: pa.StringArray  # by rank
+
+    @property
+    def count(self) -> int:
+        return len(self.group)
+
+    def take(self, chosen: _Bools) -> _Rows:
+        arrays = (self.group, self.rank, self.valid_to)
+        flags = (self.is_stored, self.deletes, self.whole)
+        group, rank, valid_to = (array[chosen] for array in arrays)
+        is_stored, deletes, whole = (array[chosen] for array in flags)
+        return _Rows(group, rank, valid_to, self.open_rank, is_stored, deletes, whole, self.place[chosen], self.sequences)
+
+
+def _sorted(stored: pa.Table, events: pa.Table, keys: list[str]) -> _Rows:
+    count = stored.num_rows + events.num_rows
+    sequence = pa.chunked_array([*stored["_hs_valid_from"].chunks, *events["_hs_sequence"].chunks], pa.string())
+    ends = pa.chunked_array([*stored["_hs_valid_to"].chunks, pa.nulls(events.num_rows, pa.string())], pa.string())
+    both = pa.chunked_array([*sequence.chunks, *ends.chunks], pa.string()).combine_chunks()
+    names = pc.unique(both.drop_null())
+    names = names.take(pc.sort_indices(names))
+    ranks = pc.fill_null(pc.index_in(both, names), len(names)).to_numpy(zero_copy_only=False).astype(np.int64)
+    rank, valid_to = ranks[:count], ranks[count:]
+    is_stored = np.arange(count) < stored.num_rows
+    deletes = np.concatenate([_flags(stored["_hs_deleted"]), _flags(events["_hs_delete"])])
+    whole = np.concatenate([_flags(pc.is_null(stored["_hs_versions"])), ~_flags(events["_hs_partial"])])
+    place = np.concatenate([np.arange(stored.num_rows), np.arange(events.num_rows)])
+    both_keys = pa.concat_tables([stored.select(keys), events.select(keys)])
+    group = _numbers(both_keys)
+    order = np.lexsort((~is_stored, ~deletes, rank, group))
+    return _Rows(
+        group[order],
+        rank[order],
+        valid_to[order],
+        len(names),
+        is_stored[order],
+        deletes[order],
+        whole[order],
+        place[order],
+        names,
+    )
+
+
+def _numbers(keys: pa.Table) -> _Ints:
+    """Number the keys."""
+    numbers = np.zeros(keys.num_rows, np.int64)
+    for name in keys.column_names:
+        codes = keys[name].combine_chunks().dictionary_encode(null_encoding="encode").indices.to_numpy(zero_copy_only=False)
+        pairs = numbers * (int(codes.max(initial=0)) + 1) + codes
+        numbers = (
+            np.unique(pairs, return_inverse=True)[1].astype(np.int64) if len(keys.column_names) > 1 else pairs.astype(np.int64)
+        )
+    return numbers
+
+
+def _flags(array: pa.ChunkedArray) -> _Bools:
+    return np.asarray(pc.fill_null(array, False).to_numpy(), np.bool_)
+
+
+def _repeats(rows: _Rows) -> _Bools:
+    """Return which changes are repeats: stored already, or twice in the batch (the first one stays)."""
+    at = rows.group * (rows.open_rank + 1) + rows.rank
+    ended = (rows.group * (rows.open_rank + 1) + rows.valid_to)[rows.is_stored & (rows.valid_to != rows.open_rank)]
+    gone = np.concatenate([ended, at[rows.is_stored & rows.deletes]])
+    there = at[rows.is_stored & ~rows.deletes & rows.whole]
+    known = np.where(rows.deletes, np.isin(at, gone), rows.whole & np.isin(at, there)) & ~rows.is_stored
+    twice = np.zeros(rows.count, np.bool_)
+    twice[1:] = (at[1:] == at[:-1]) & (rows.deletes[1:] == rows.deletes[:-1]) & ~rows.is_stored[:-1] & ~rows.is_stored[1:]
+    twice[1:] &= rows.whole[1:] & rows.whole[:-1]
+    return np.asarray(known | twice, np.bool_)
+
+
+def _replayed_groups(rows: _Rows, *, soft: bool, ends: Sequence[str]) -> _Bools:
+    """Return, by group number, whose history must be replayed."""
+    groups = int(rows.group.max(initial=-1)) + 1
+    slow = np.zeros(groups, np.bool_)
+    new = ~rows.is_stored
+    slow[rows.group[new & ~rows.whole]] = True
+    earliest = np.full(groups, rows.open_rank + 1, np.int64)
+    np.minimum.at(earliest, rows.group[new], rows.rank[new])
+    ended = rows.is_stored & (rows.valid_to != rows.open_rank)
+    late = (rows.is_stored & (rows.rank >= earliest[rows.group])) | (ended & (rows.valid_to > earliest[rows.group]))
+    slow[rows.group[late]] = True
+    slow[rows.group[_loaded_again(rows) & new]] = True
+    ended_by_load = pc.index_in(pa.array(ends, pa.string()), rows.sequences).drop_null().to_numpy()
+    slow[rows.group[rows.is_stored & np.isin(rows.valid_to, ended_by_load)]] = True
+    if soft:
+        slow[rows.group[new & rows.deletes]] = True
+        return slow
+    # A deletion of a missing row is stored, unless an upsert of the same sequence replaces it.
+    before = np.full(rows.count, -1, np.int64)
+    before[1:] = np.where(rows.group[1:] == rows.group[:-1], np.arange(rows.count - 1), -1)
+    finds = (before >= 0) & ~rows.deletes[before] & (~rows.is_stored[before] | (rows.valid_to[before] == rows.open_rank))
+    slow[rows.group[new & rows.deletes & ~finds]] = True
+    return slow
+
+
+def _loaded_again(rows: _Rows) -> _Bools:
+    """Return which rows of a load directly follow a row of the same load: possibly the same row."""
+    again = np.zeros(rows.count, np.bool_)
+    if not pc.any(pc.match_substring(rows.sequences, LOAD_MARK)).as_py():
+        return again
+    floors = pa.array([load_floor(sequence) for sequence in rows.sequences.to_pylist()], pa.string())
+    numbers = floors.dictionary_encode().indices.fill_null(-1).to_numpy(zero_copy_only=False)[rows.rank]
+    again[1:] = (rows.group[1:] == rows.group[:-1]) & (numbers[1:] == numbers[:-1]) & (numbers[1:] >= 0)
+    return again
+
+
+def _following(rows: _Rows) -> _Ints:
+    """Return for each row the next one of its key, or -1."""
+    following = np.full(rows.count, -1, np.int64)
+    following[:-1] = np.where(rows.group[1:] == rows.group[:-1], np.arange(1, rows.count), -1)
+    return following
+
+
+def commit_times(sequences: pa.Array) -> pa.Array:
+    """Return when the changes of sequences were committed at their source, or null.
+
+    Args:
+        sequences: Change sequences; those of full loads end with a point and the log time of the row.
+    """
+    known: dict[str, Any] = {}
+    heads = pc.utf8_slice_codeunits(sequences, 0, _TIME_CHARACTERS)
+    loads = pc.match_substring(sequences, ".")
+    encoded = heads.dictionary_encode()
+    for head in encoded.dictionary.to_pylist():
+        known[head] = _commit_time(head)
+    kind = pa.timestamp("us", "UTC")
+    values = pa.array([known[head] for head in encoded.dictionary.to_pylist()], kind)
+    times = pc.take(values, encoded.indices)
+    if not pc.any(loads).as_py():
+        return times
+    logged = pc.struct_field(pc.extract_regex(sequences, _LOAD_TIME), "us").cast(pa.int64()).cast(kind)
+    return pc.if_else(pc.fill_null(loads, False), logged, times)
+
+
+def _commit_time(head: str | None) -> datetime | None:
+    if head is None or len(head) < _TIME_CHARACTERS or not head.isdigit():
+        return None
+    try:
+        moment = datetime.strptime(head[:14], "%Y%m%d%H%M%S").replace(tzinfo=UTC)
+    except ValueError:
+        return None
+    return moment + timedelta(milliseconds=10 * int(head[14:]))

@@ -1,0 +1,135 @@
+"""Stored rows of a table as facts for the merge, and which of them a change displaces.
+
+A row leaves its key by a deletion or by a change of key. A change of key that omits columns takes them from the row at its
+old key, which must still be known if the change of key arrives after the next row of that key. So the changes of a key are
+logged (key_log.py) as soon as a change implies that such a departure is missing:
+
+    an insert over an existing row              the change that removed that row has not arrived yet
+    a change that is older than the row         the change can belong to another row
+    a whole update of a row known in part       its insert has not arrived yet, nor changes between them
+"""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Iterable, Mapping
+from dataclasses import dataclass, replace
+
+from headstream.replicate.columns.row_merge import Key, KeyEvent, KeyState, KnownRow, Written, join_key, sequence_of
+from headstream.replicate.columns.row_versions import write_versions
+from headstream.replicate.columns.versions import ABSENT_VERSION, load_floor
+
+__all__ = ["StoredRow", "displaced_keys", "without_ended"]
+
+
+@dataclass(frozen=True, slots=True)
+class StoredRow:
+    """A row of the table.
+
+    Args:
+        sequence: Its place.
+        row: Its columns.
+        deleted: Whether it is softly deleted.
+        floor: The deletion before its columns, or "".
+        number: Its number among the rows that were read.
+    """
+
+    sequence: str
+    row: KnownRow
+    deleted: bool
+    floor: str
+    number: int
+
+    @property
+    def upsert(self) -> str:
+        """The place of its newest insert or update, or "" if unknown."""
+        if not self.deleted:
+            return self.sequence
+        place = sequence_of(self.row.version)
+        return place if place < self.sequence else ""
+
+    @property
+    def bookkeeping(self) -> tuple[bool, str, str | None]:
+        """Whether it exists, its place, and the text of its versions."""
+        return not self.deleted, self.sequence, write_versions(self.row, self.sequence, self.floor)
+
+    def upserts(self, key: Key, names: Iterable[str]) -> list[KeyEvent]:
+        """Return the events that wrote its columns, one a place, so that a change of key in between takes the older ones only.
+
+        Args:
+            key: Its key.
+            names: The table's columns that are not in the key.
+        """
+        if not self.upsert:
+            return []
+        if not self.row.columns:
+            return [KeyEvent("upsert", key, self.upsert, self.row)]
+        parts: dict[str, dict[str, Written]] = {self.upsert: {}}
+        for name in names:  # values of the base that a newer change has replaced are unknown
+            written = self.row.at(name)
+            if written.version != ABSENT_VERSION:
+                parts.setdefault(min(sequence_of(written.version), self.upsert), {})[name] = written
+        return [KeyEvent("upsert", key, place, KnownRow(columns=columns)) for place, columns in parts.items()]
+
+
+def without_ended(known: StoredRow, bound: str, *, soft: bool) -> KeyState | None:
+    """Return a row without the columns older than an ended full load that did not contain it; None if it has none.
+
+    Args:
+        known: The row, with a change newer than the load's floor.
+        bound: The place below which the load replaces rows.
+        soft: Whether changes below it are still merged; then the row remembers the place.
+    """
+    deletions = [bound, known.floor, *([known.sequence] if known.deleted else [])]
+    state = join_key(deletions, [(known.upsert, known.row)])
+    assert state is not None, "there is a row"
+    if state.row == known.row:
+        return None
+    return state if soft else replace(state, deletion="")
+
+
+def displaced_keys(
+    incoming: Iterable[KeyEvent],
+    inserts: Collection[tuple[Key, str]],
+    stored: Mapping[Key, StoredRow],
+    tombstoned: Mapping[Key, str],
+) -> set[Key]:
+    """Return the keys with a change that implies an earlier departure that has not arrived yet.
+
+    Args:
+        incoming: The changes of the batch.
+        inserts: Key and place of the inserts among them.
+        stored: The rows of their keys.
+        tombstoned: The tombstones of their keys.
+    """
+    upserts: dict[Key, dict[str, bool]] = {}
+    deletions: dict[Key, set[str]] = {}
+    for event in incoming:
+        if event.kind == "delete":
+            deletions.setdefault(event.key, set()).add(event.sequence)
+        else:
+            upserts.setdefault(event.key, {})[event.sequence] = event.row.base.version != ABSENT_VERSION
+    found = set()
+    for key, upserted_at in upserts.items():
+        known = stored.get(key)
+        newest = "" if known is None else known.upsert
+        gone = {tombstoned.get(key, ""), *deletions.get(key, ())}
+        if known is not None:
+            gone |= {known.floor, known.sequence if known.deleted else ""}
+        places = dict(upserted_at)
+        if known is not None and newest:
+            places[newest] = places.get(newest, False) or known.row.base.version != ABSENT_VERSION
+        for place in upserted_at:
+            older = [other for other in places if other < place and not any(other < one <= place for one in gone)]
+            inserted = (key, place) in inserts
+            replaces = places[place] and load_floor(place) is None and not any(places[other] for other in older)
+            is_late = _is_older(place, newest) and not any(place < one <= newest for one in gone)
+            if is_late or (older and (inserted or replaces)):
+                found.add(key)
+                break
+    return found
+
+
+def _is_older(place: str, newest: str) -> bool:
+    """Return whether a change is older than a row and not a row of the same load."""
+    floor = load_floor(place)
+    return place < newest and (floor is None or floor != load_floor(newest))

@@ -1,0 +1,152 @@
+"""Tombstones: which keys were deleted at which change sequence, so that a late, older change does not restore a row.
+
+Each table has a small append-only Delta table of key columns and `_hs_sequence`, in the pipeline's checkpoint. Repeated
+entries are harmless: the highest sequence of a key counts.
+"""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Final
+
+import pyarrow as pa
+import pyarrow.compute as pc
+from deltalake import DeltaTable, QueryBuilder, write_deltalake
+
+from headstream.replicate.apply.plan import quote_name, quote_text
+from headstream.replicate.storage.delta_places import Translated
+
+__all__ = ["Tombstones"]
+
+_MOST_FILES: Final = 64
+"""Number of small files that triggers a merge: a lookup opens each whose range of sequences overlaps."""
+
+
+class Tombstones:
+    """The tombstones of one table.
+
+    Args:
+        path: The Delta table's directory; created at the first deletion.
+        keys: The table's key columns.
+    """
+
+    def __init__(self, path: Path, keys: list[str]) -> None:
+        self._path = path
+        self._keys = keys
+        with self._translated():
+            self._table = DeltaTable(str(path)) if DeltaTable.is_deltatable(str(path)) else None
+            self._highest = "" if self._table is None else _highest(self._table)
+
+    @property
+    def path(self) -> Path:
+        """The Delta table's directory."""
+        return self._path
+
+    @property
+    def highest(self) -> str:
+        """The highest change sequence among them; changes above it, nearly all, need no lookup."""
+        return self._highest
+
+    def record(self, deletes: pa.Table) -> None:
+        """Write tombstones; required before the deletions are merged.
+
+        Args:
+            deletes: Key columns and `_hs_sequence`, in the table's types.
+        """
+        if not deletes.num_rows:
+            return
+        with self._translated():
+            if self._table is None:
+                self._path.parent.mkdir(parents=True, exist_ok=True)
+                write_deltalake(str(self._path), deletes, mode="append")
+                self._table = DeltaTable(str(self._path))
+            else:
+                self._widen(deletes.schema)
+                write_deltalake(self._table, deletes, mode="append")
+        self._highest = max(self._highest, pc.max(deletes["_hs_sequence"]).as_py())
+        if len(self._table.file_uris()) > _MOST_FILES:
+            self.compact()
+
+    def _widen(self, schema: pa.Schema) -> None:
+        """Rewrite the tombstones if the types of the table's key columns have changed."""
+        assert self._table is not None
+        stored = pa.schema(self._table.schema().to_arrow())
+        if any(stored.field(key).type != schema.field(key).type for key in self._keys):
+            remembered = self._table.to_pyarrow_table().select(schema.names).cast(schema)
+            write_deltalake(self._table, remembered, mode="overwrite", schema_mode="overwrite")
+
+    def divide(self, changes: pa.Table) -> tuple[pa.Table, pa.Table]:
+        """Divide changes, one a key: those to apply, and the upserts that are older than their key's tombstone."""
+        late = pc.and_(pc.invert(changes["_hs_delete"]), pc.less(changes["_hs_sequence"], self._highest))
+        nothing = changes.slice(0, 0)
+        if self._table is None or not pc.any(late).as_py():
+            return changes, nothing
+        tombstoned = self.find(changes.filter(late))
+        if not tombstoned.num_rows:
+            return changes, nothing
+        numbered = changes.select([*self._keys, "_hs_sequence"]).append_column("_hs_place", _numbers(changes.num_rows))
+        found = numbered.join(tombstoned, self._keys, join_type="inner")
+        lost = found.filter(pc.less(found["_hs_sequence"], found["_hs_deletion"]))["_hs_place"].combine_chunks()
+        is_lost = pc.and_(late, pc.is_in(_numbers(changes.num_rows), lost))
+        return changes.filter(pc.invert(is_lost)), changes.filter(is_lost)
+
+    def find(self, rows: pa.Table) -> pa.Table:
+        """Return the key columns and `_hs_deletion`, the highest sequence, of the rows' keys with tombstones above the rows.
+
+        Args:
+            rows: Key columns and `_hs_sequence`.
+        """
+        lowest = pc.min(rows["_hs_sequence"]).as_py()
+        if self._table is None or lowest is None:
+            return rows.select(self._keys).slice(0, 0).append_column("_hs_deletion", pa.array([], pa.string()))
+        conditions = [f"_hs_sequence > {quote_text(lowest)}"]
+        for key in self._keys:  # rows outside the range are not read, and few of the others are returned
+            if pa.types.is_integer(rows.schema.field(key).type):
+                bounds = pc.min_max(rows[key]).as_py()
+                conditions.append(f"{quote_name(key)} BETWEEN {bounds['min']} AND {bounds['max']}")
+        names = ", ".join(map(quote_name, [*self._keys, "_hs_sequence"]))
+        # Not by pyarrow: it cannot compare a text with the statistics of files that deltalake writes after a deletion.
+        query = f"SELECT {names} FROM t WHERE {' AND '.join(conditions)}"
+        with self._translated():
+            above = pa.table(QueryBuilder().register("t", self._table).execute(query).read_all())
+        wanted = rows.select(self._keys).group_by(self._keys).aggregate([])
+        above = above.cast(pa.schema([*(wanted.schema.field(key) for key in self._keys), pa.field("_hs_sequence", pa.string())]))
+        found = above.join(wanted, self._keys, join_type="inner")
+        found = found.group_by(self._keys).aggregate([("_hs_sequence", "max")])
+        return found.rename_columns([*self._keys, "_hs_deletion"])
+
+    def prune(self, until: str) -> None:
+        """Remove tombstones at or below a sequence.
+
+        Args:
+            until: The highest sequence to remove.
+        """
+        if self._table is not None:
+            with self._translated():
+                self._table.delete(f"_hs_sequence <= {quote_text(until)}")
+                self._highest = _highest(self._table)
+
+    def compact(self) -> None:
+        """Merge small files and drop the originals."""
+        if self._table is not None:
+            with self._translated():
+                self._table.optimize.compact()
+                self._table.vacuum(retention_hours=0, enforce_retention_duration=False, dry_run=False)
+
+    def _translated(self) -> Translated:
+        return Translated(self._path, "the table's deletions cannot be read or written")
+
+
+def _numbers(count: int) -> pa.Array:
+    return pa.array(range(count), pa.int64())
+
+
+def _highest(table: DeltaTable) -> str:
+    """Return the highest sequence, from the statistics of the files where they contain it, else from the files."""
+    files = pa.table(table.get_add_actions(flatten=True))
+    if not files.num_rows:
+        return ""
+    if "max._hs_sequence" in files.schema.names and not files["max._hs_sequence"].null_count:
+        highest: str = pc.max(files["max._hs_sequence"]).as_py()
+        return highest
+    return pc.max(table.to_pyarrow_table(columns=["_hs_sequence"])["_hs_sequence"]).as_py() or ""

@@ -1,0 +1,42 @@
+"""Replicate's messages: envelopes, metadata, data, masks and types, in Avro and in JSON.
+
+    Kafka value    envelope  b"atMSG" | type "MD" or "DT" | headers | messageSchemaId | messageSchema | message
+    MD message     schemaId, lineage, tableStructure.tableColumns.<column>, dataSchema
+    DT message     data.<column>, beforeData.<column> or null, headers (operation, changeSequence, masks, ...)
+
+A metadata message describes one version of one table and carries the Avro schema of its data messages; a data message
+names that version by the schema id. Values here are Python's, one message at a time; batches of rows go through
+`headstream.replicate.codec.envelopes` and `headstream.replicate.codec.avro.rows`.
+"""
+
+from headstream.replicate.codec.data import Change, data_message, data_schema, decode_data
+from headstream.replicate.codec.envelope import Envelope, decode_envelope, encode_envelope
+from headstream.replicate.codec.masks import decode_mask, encode_mask, mask_from_hex, mask_to_hex
+from headstream.replicate.codec.metadata import (
+    ColumnMetadata,
+    Lineage,
+    TableMetadata,
+    decode_metadata,
+    metadata_message,
+)
+from headstream.replicate.codec.types import target_type
+
+__all__ = [
+    "Change",
+    "ColumnMetadata",
+    "Envelope",
+    "Lineage",
+    "TableMetadata",
+    "data_message",
+    "data_schema",
+    "decode_data",
+    "decode_envelope",
+    "decode_mask",
+    "decode_metadata",
+    "encode_envelope",
+    "encode_mask",
+    "mask_from_hex",
+    "mask_to_hex",
+    "metadata_message",
+    "target_type",
+]

@@ -1,0 +1,1 @@
+"""Flat Avro records to columns, compiled; single values, schemas."""

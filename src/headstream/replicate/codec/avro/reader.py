@@ -1,0 +1,130 @@
+"""A cursor over Avro's binary encoding: bounded; every fault raises DecodeError with its byte position.
+
+int, long      zig-zag varint, at most 10 bytes        boolean   1 byte, 0 or 1
+string, bytes  varint length, then UTF-8 or bytes      index     varint, of an enum's symbol or a union's branch
+array, map     blocks: varint count, items; ended by count 0;
+               count < 0: -count items, after a varint of their size in bytes
+"""
+
+from __future__ import annotations
+
+from typing import Final
+
+from headstream.errors import DecodeError
+from headstream.replicate.codec.avro.codes import SPARE_VALUES
+
+__all__ = ["INT_RANGE", "MAX_MAP_ENTRIES", "AvroReader"]
+
+INT_RANGE: Final = (-(1 << 31), (1 << 31) - 1)
+# Entries of a map of texts, an envelope's headers: each key is compared with all before it.
+MAX_MAP_ENTRIES: Final = 256
+
+
+class AvroReader:
+    """A cursor that reads values from bytes; positions in errors count from the start of the bytes.
+
+    Args:
+        data: The bytes.
+        at: Where to begin.
+        end: Where to stop; None is the end of the data.
+    """
+
+    __slots__ = ("at", "data", "end", "spare")
+
+    def __init__(self, data: bytes, at: int = 0, end: int | None = None) -> None:
+        self.data = data
+        self.at = at
+        self.end = len(data) if end is None else end
+        self.spare = SPARE_VALUES + 4 * (self.end - at)
+
+    def pull(self, size: int, what: str) -> bytes:
+        """Return the next `size` bytes."""
+        if size < 0:
+            raise DecodeError(f"{what} has the negative length {size}", self.at)
+        if size > self.end - self.at:
+            raise DecodeError(f"{what} is cut short", self.at, size, self.end - self.at)
+        self.at += size
+        return self.data[self.at - size : self.at]
+
+    def pull_long(self, what: str) -> int:
+        """Return the next long, -2^63 to 2^63-1."""
+        value = shift = 0
+        start = self.at
+        while True:
+            if self.at >= self.end:
+                raise DecodeError(f"{what} is cut short", start, self.end - start + 1, self.end - start)
+            byte = self.data[self.at]
+            self.at += 1
+            if shift == 63 and byte > 1:
+                raise DecodeError(f"{what} is a number of more than 64 bits", start)
+            value |= (byte & 0x7F) << shift
+            if byte < 0x80:
+                return (value >> 1) ^ -(value & 1)
+            shift += 7
+
+    def pull_int(self, what: str) -> int:
+        """Return the next int, -2^31 to 2^31-1."""
+        start = self.at
+        value = self.pull_long(what)
+        if not INT_RANGE[0] <= value <= INT_RANGE[1]:
+            raise DecodeError(f"{what} is {value}, more than an int holds", start)
+        return value
+
+    def pull_bytes(self, what: str) -> bytes:
+        """Return the next bytes, their length before them."""
+        return self.pull(self.pull_long(what), what)
+
+    def pull_string(self, what: str) -> str:
+        """Return the next string, its length before it."""
+        data = self.pull_bytes(what)
+        try:
+            return data.decode()
+        except UnicodeDecodeError as error:
+            raise DecodeError(f"{what} is not UTF-8", self.at - len(data) + error.start) from None
+
+    def pull_boolean(self, what: str) -> bool:
+        """Return the next boolean."""
+        value = self.pull(1, what)[0]
+        if value > 1:
+            raise DecodeError(f"{what} is a boolean of {value}", self.at - 1)
+        return value == 1
+
+    def pull_index(self, count: int, what: str) -> int:
+        """Return the next index of a list of `count` symbols or branches."""
+        start = self.at
+        index = self.pull_long(what)
+        if not 0 <= index < count:
+            raise DecodeError(f"{what} has index {index} of {count}", start)
+        return index
+
+    def pull_block(self, what: str) -> int:
+        """Return the number of items in the next block of an array or map; 0 ends it."""
+        start = self.at
+        count = self.pull_long(what)
+        if count < 0:
+            count = -count
+            size = self.pull_long(what)
+            if not 0 <= size <= self.end - self.at:
+                raise DecodeError(f"a block of {what} is cut short", start, size, self.end - self.at)
+        if count > self.spare:
+            raise DecodeError(f"{what} has more items than its bytes can hold", start)
+        return count
+
+    def pull_map(self, what: str) -> dict[str, str]:
+        """Return the next map of strings; a duplicate key, or more than MAX_MAP_ENTRIES entries, is rejected."""
+        pairs: dict[str, str] = {}
+        while count := self.pull_block(what):
+            if count > MAX_MAP_ENTRIES - len(pairs):
+                raise DecodeError(f"{what} has more than {MAX_MAP_ENTRIES} entries", self.at)
+            for _ in range(count):
+                start = self.at
+                key = self.pull_string(what)
+                if key in pairs:
+                    raise DecodeError(f"{what} has the key {key!r} twice", start)
+                pairs[key] = self.pull_string(what)
+        return pairs
+
+    def finish(self, what: str) -> None:
+        """Raise DecodeError when bytes are left over."""
+        if self.at != self.end:
+            raise DecodeError(f"{self.end - self.at} bytes are left over after {what}", self.at)

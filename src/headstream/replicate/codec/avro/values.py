@@ -1,0 +1,333 @@
+"""Avro values one by one: bytes to Python values and back, by a schema.
+
+For metadata messages, envelopes, tests and tools; batches of rows go through `codec.avro.rows`.
+
+    null      nothing                              float     4 bytes, double 8 bytes, IEEE 754, little-endian
+    record    its fields in order                  fixed     its bytes
+    enum      index of the symbol                  union     index of the branch, then the branch
+    the rest  as in codec.avro.reader
+"""
+
+from __future__ import annotations
+
+import datetime
+import struct
+from collections.abc import Mapping
+from decimal import Decimal
+from typing import Any, Final
+
+from headstream.errors import DecodeError, InvalidInputError
+from headstream.replicate.codec.avro.reader import INT_RANGE, AvroReader
+from headstream.replicate.codec.avro.schema import MAX_PRECISION, AvroType
+
+__all__ = ["decode_value", "encode_long", "encode_string", "encode_value", "spell_text"]
+
+LONG_RANGE: Final = (-(1 << 63), (1 << 63) - 1)
+# Decimals of up to 38 digits, the widest that tables take, have at most 16 bytes, wider ones 128 (MAX_PRECISION digits):
+# turning bytes into digits takes time that grows with the square of their length.
+TABLE_PRECISION: Final = 38
+TABLE_DECIMAL_BYTES: Final = 16
+WIDE_DECIMAL_BYTES: Final = 128
+
+_FLOAT: Final = struct.Struct("<f")
+_DOUBLE: Final = struct.Struct("<d")
+_EPOCH: Final = datetime.datetime(1970, 1, 1)
+_EPOCH_DAY: Final = _EPOCH.toordinal()
+_DAY_US: Final = 86_400_000_000
+
+
+def decode_value(reader: AvroReader, avro_type: AvroType, what: str = "the value") -> Any:
+    """Return the next value of a type.
+
+    Args:
+        reader: The source; afterwards it is positioned after the value.
+        avro_type: The writer's type.
+        what: What the value is, for error messages.
+
+    Returns:
+        None, bool, int, float, bytes, str (also of an enum), a dict of a record or map, a list of an array, and of
+        logical types date, time, datetime (without a zone, UTC) and Decimal. A date or datetime beyond the years 1 to
+        9999, which Python cannot represent, stays a number.
+
+    Raises:
+        DecodeError: the bytes are not a value of the type.
+    """
+    reader.spare -= 1
+    if reader.spare < 0:
+        raise DecodeError(f"{what} has more values than its bytes can hold", reader.at)
+    kind = avro_type.kind
+    if kind == "record":
+        return {field.name: decode_value(reader, field.type, field.name) for field in avro_type.fields}
+    if kind == "union":
+        branch = avro_type.branches[reader.pull_index(len(avro_type.branches), what)]
+        return decode_value(reader, branch, what)
+    if kind == "array":
+        assert avro_type.items is not None
+        items: list[Any] = []
+        while count := reader.pull_block(what):
+            items.extend(decode_value(reader, avro_type.items, what) for _ in range(count))
+        return items
+    if kind == "map":
+        assert avro_type.items is not None
+        pairs: dict[str, Any] = {}
+        while count := reader.pull_block(what):
+            for _ in range(count):
+                key = reader.pull_string(what)
+                pairs[key] = decode_value(reader, avro_type.items, what)
+        return pairs
+    start = reader.at
+    value = _decode_plain(reader, avro_type, what)
+    return value if avro_type.logical_type is None else _decode_logical(value, avro_type, what, start)
+
+
+def _decode_plain(reader: AvroReader, avro_type: AvroType, what: str) -> Any:
+    kind = avro_type.kind
+    if kind == "string":
+        return reader.pull_string(what)
+    if kind == "int":
+        return reader.pull_int(what)
+    if kind == "long":
+        return reader.pull_long(what)
+    if kind == "bytes":
+        return reader.pull_bytes(what)
+    if kind == "boolean":
+        return reader.pull_boolean(what)
+    if kind == "double":
+        return _DOUBLE.unpack(reader.pull(8, what))[0]
+    if kind == "float":
+        return _FLOAT.unpack(reader.pull(4, what))[0]
+    if kind == "fixed":
+        return reader.pull(avro_type.size, what)
+    if kind == "enum":
+        return avro_type.symbols[reader.pull_index(len(avro_type.symbols), what)]
+    return None
+
+
+def _repeats_sign(value: bytes, limit: int) -> bool:
+    """Return whether the bytes of a number before its last `limit` only repeat its sign."""
+    before, kept = value[:-limit], value[-limit:]
+    return bool(kept) and before == (b"\xff" if kept[0] > 127 else b"\x00") * len(before)
+
+
+def _decode_logical(value: Any, avro_type: AvroType, what: str, at: int) -> Any:
+    logical = avro_type.logical_type
+    if logical == "decimal":
+        limit = TABLE_DECIMAL_BYTES if avro_type.precision <= TABLE_PRECISION else WIDE_DECIMAL_BYTES
+        if not 1 <= len(value) <= limit and not _repeats_sign(value, limit):
+            raise DecodeError(f"{what} is a decimal of {len(value)} bytes, not of 1 to {limit}", at)
+        unscaled = int.from_bytes(value, "big", signed=True)
+        if abs(unscaled) >= 10**avro_type.precision:
+            raise DecodeError(f"{what} is a decimal of more than {avro_type.precision} digits", at)
+        sign, digits, _ = Decimal(unscaled).as_tuple()
+        return Decimal((sign, digits, -avro_type.scale))
+    if logical == "uuid":
+        return value
+    if logical == "date":
+        return _date(value)
+    micros = value * 1000 if "millis" in str(logical) else value
+    if str(logical).startswith("time-"):
+        if not 0 <= micros < _DAY_US:
+            raise DecodeError(f"{what} is a time of {value}, not within a day", at)
+        return (_EPOCH + datetime.timedelta(microseconds=micros)).time()
+    try:
+        return _EPOCH + datetime.timedelta(microseconds=micros)
+    except OverflowError:
+        return value
+
+
+def _date(days: int) -> datetime.date | int:
+    ordinal = days + _EPOCH_DAY
+    return datetime.date.fromordinal(ordinal) if 1 <= ordinal <= datetime.date.max.toordinal() else days
+
+
+def encode_long(value: int) -> bytes:
+    """Return a long (or an int, a length, an index) as a zig-zag varint.
+
+    Args:
+        value: -2^63 to 2^63-1.
+
+    Raises:
+        InvalidInputError: the value is out of that range.
+    """
+    if not LONG_RANGE[0] <= value <= LONG_RANGE[1]:
+        raise InvalidInputError(f"{_show(value)} is more than an Avro long holds")
+    rest = (value << 1) ^ (value >> 63)
+    out = bytearray()
+    while rest > 0x7F:
+        out.append(rest & 0x7F | 0x80)
+        rest >>= 7
+    out.append(rest)
+    return bytes(out)
+
+
+def encode_string(value: str | bytes) -> bytes:
+    """Return a string or bytes as Avro writes both: the length as a long, then the bytes.
+
+    Raises:
+        InvalidInputError: a lone surrogate, which UTF-8 cannot encode.
+    """
+    try:
+        data = value.encode() if isinstance(value, str) else bytes(value)
+    except UnicodeEncodeError:
+        raise InvalidInputError(f"{value!r} is not text that UTF-8 can encode") from None
+    return encode_long(len(data)) + data
+
+
+def encode_value(avro_type: AvroType, value: Any, what: str = "the value") -> bytes:
+    """Return the bytes of a value, by its type.
+
+    Text and numbers are converted as Replicate converts them: a Decimal, an int, a date, a time or a
+    datetime given for a string is written in Replicate's spelling (`2023-03-21 14:34:21.000000`).
+
+    Args:
+        avro_type: The type to write.
+        value: A value as decode_value gives it; of a record a mapping, where a missing field is null.
+        what: What the value is, for error messages.
+
+    Raises:
+        InvalidInputError: the value does not fit the type.
+    """
+    kind = avro_type.kind
+    if kind == "record":
+        return _encode_record(avro_type, value, what)
+    if kind == "union":
+        return _encode_union(avro_type, value, what)
+    if kind == "null" and value is None:
+        return b""
+    if kind in ("array", "map") and avro_type.items is not None and isinstance(value, (list, tuple, Mapping)):
+        if isinstance(value, Mapping) != (kind == "map"):
+            raise _unfit(avro_type, value, what)
+        if isinstance(value, Mapping):
+            items = [encode_string(key) + encode_value(avro_type.items, item, what) for key, item in value.items()]
+        else:
+            items = [encode_value(avro_type.items, item, what) for item in value]
+        return (encode_long(len(items)) if items else b"") + b"".join(items) + b"\0"
+    if avro_type.logical_type is not None:
+        value = _encode_logical(avro_type, value, what)
+    return _encode_plain(avro_type, value, what)
+
+
+def _encode_record(avro_type: AvroType, value: Any, what: str) -> bytes:
+    if not isinstance(value, Mapping):
+        raise _unfit(avro_type, value, what)
+    unknown = value.keys() - {field.name for field in avro_type.fields}
+    if unknown:
+        raise InvalidInputError(f"{what} has no field {sorted(unknown)[0]!r} in its schema")
+    return b"".join(encode_value(field.type, value.get(field.name), field.name) for field in avro_type.fields)
+
+
+def _encode_union(avro_type: AvroType, value: Any, what: str) -> bytes:
+    """Write the first branch that the value fits, null first."""
+    for index, branch in enumerate(avro_type.branches):
+        if branch.kind == "null" and value is None:
+            return encode_long(index)
+    fault: InvalidInputError | None = None
+    for index, branch in enumerate(avro_type.branches):
+        try:
+            return encode_long(index) + encode_value(branch, value, what)
+        except InvalidInputError as error:
+            if fault is None or branch.kind != "null":
+                fault = error
+    raise fault or _unfit(avro_type, value, what)
+
+
+def _encode_plain(avro_type: AvroType, value: Any, what: str) -> bytes:
+    kind = avro_type.kind
+    number = isinstance(value, int) and not isinstance(value, bool)
+    if kind == "string":
+        text = spell_text(value)
+        if text is not None:
+            return encode_string(text)
+    elif kind in ("int", "long") and number:
+        low, high = INT_RANGE if kind == "int" else LONG_RANGE
+        if low <= value <= high:
+            return encode_long(value)
+    elif kind in ("float", "double") and (number or isinstance(value, float)):
+        try:
+            return _FLOAT.pack(value) if kind == "float" else _DOUBLE.pack(value)
+        except (OverflowError, struct.error):
+            pass  # too large for a float: refused below
+    elif kind == "boolean" and isinstance(value, bool):
+        return b"\1" if value else b"\0"
+    elif kind == "bytes" and isinstance(value, (bytes, bytearray, memoryview)):
+        return encode_string(bytes(value))
+    elif kind == "fixed" and isinstance(value, (bytes, bytearray, memoryview)) and len(value) == avro_type.size:
+        return bytes(value)
+    elif kind == "enum" and isinstance(value, str) and value in avro_type.symbols:
+        return encode_long(avro_type.symbols.index(value))
+    raise _unfit(avro_type, value, what)
+
+
+def spell_text(value: object) -> str | None:
+    """Return a value as Replicate writes it in a string column, or None if it has no such spelling.
+
+    Args:
+        value: A str; or an int, Decimal, date, time or datetime.
+    """
+    if isinstance(value, str):
+        return value
+    if isinstance(value, datetime.datetime):
+        return _without_zone(value).isoformat(" ", "microseconds")
+    if isinstance(value, (datetime.date, datetime.time)):
+        return value.isoformat()
+    if isinstance(value, bool) or not isinstance(value, (int, Decimal)):
+        return None
+    number = Decimal(value)
+    return format(number, "f") if number.is_finite() and abs(number.adjusted()) <= MAX_PRECISION else None
+
+
+def _encode_logical(avro_type: AvroType, value: Any, what: str) -> Any:
+    """Return the int or bytes that a logical value is written as; other values unchanged."""
+    logical = str(avro_type.logical_type)
+    if logical == "decimal" and isinstance(value, (Decimal, int)) and not isinstance(value, bool):
+        return _encode_decimal(avro_type, Decimal(value), what)
+    if logical == "date" and isinstance(value, datetime.date) and not isinstance(value, datetime.datetime):
+        return value.toordinal() - _EPOCH_DAY
+    unit_us = 1000 if "millis" in logical else 1
+    if logical.startswith("time-") and isinstance(value, datetime.time):
+        seconds = value.hour * 3600 + value.minute * 60 + value.second
+        return (seconds * 1_000_000 + value.microsecond) // unit_us
+    if "timestamp" in logical and isinstance(value, datetime.datetime):
+        return (_without_zone(value) - _EPOCH) // datetime.timedelta(microseconds=unit_us)
+    return value
+
+
+def _encode_decimal(avro_type: AvroType, value: Decimal, what: str) -> bytes:
+    sign, digits, exponent = value.as_tuple()
+    if not isinstance(exponent, int):  # NaN, infinity
+        raise _unfit(avro_type, value, what)
+    shift = exponent + avro_type.scale
+    if len(digits) + shift > avro_type.precision and any(digits):
+        raise InvalidInputError(f"{what} is {value}, which has more than {avro_type.precision} digits")
+    unscaled = int(Decimal((0, digits, 0)))
+    if shift >= 0:
+        unscaled *= int(10 ** min(shift, avro_type.precision))
+    else:
+        unscaled, rest = divmod(unscaled, int(10 ** min(-shift, len(digits) + 1)))
+        if rest:
+            raise InvalidInputError(f"{what} is {value}, which has more than {avro_type.scale} digits after the point")
+    if sign:
+        unscaled = -unscaled
+    size = avro_type.size if avro_type.kind == "fixed" else (unscaled if unscaled >= 0 else ~unscaled).bit_length() // 8 + 1
+    try:
+        return unscaled.to_bytes(size, "big", signed=True)
+    except OverflowError:
+        raise InvalidInputError(f"{what} is {value}, more than a fixed of {size} bytes holds") from None
+
+
+def _without_zone(value: datetime.datetime) -> datetime.datetime:
+    return value if value.tzinfo is None else value.astimezone(datetime.UTC).replace(tzinfo=None)
+
+
+def _unfit(avro_type: AvroType, value: object, what: str) -> InvalidInputError:
+    if value is None:
+        return InvalidInputError(f"{what} is null, which its type {avro_type.kind} is not")
+    kind = avro_type.kind if avro_type.logical_type is None else f"{avro_type.kind} ({avro_type.logical_type})"
+    return InvalidInputError(f"{what} is {_show(value)}, which does not fit the Avro type {kind}")
+
+
+def _show(value: object) -> str:
+    try:
+        return f"{type(value).__name__} {str(value)[:40]!r}"
+    except ValueError:  # an int of more digits than Python writes
+        return f"a {type(value).__name__} with too many digits to print"

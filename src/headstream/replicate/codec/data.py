@@ -1,0 +1,266 @@
+"""Data messages: one change of one row, and the Avro schema Replicate publishes for a table's changes.
+
+DataRecord   data {<column>: null or value} | beforeData null or {<column>: null or value} | headers {...}
+headers      operation enum INSERT UPDATE DELETE REFRESH | changeSequence timestamp streamPosition transactionId
+             texts (empty in a full load) | changeMask columnMask null or bytes (JSON: hex digits) | since later
+             versions transactionEventCounter null or long, transactionLastEvent null or boolean,
+             externalSchemaId null or text. Fields are found by their names.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+from types import EllipsisType
+from typing import Any, Final
+
+from headstream.codec.json_text import encode_json
+from headstream.errors import DecodeError, InvalidInputError, SchemaError
+from headstream.replicate.codec.avro.reader import AvroReader
+from headstream.replicate.codec.avro.schema import AvroType, parse_schema
+from headstream.replicate.codec.avro.values import decode_value, encode_value, spell_text
+from headstream.replicate.codec.envelope import Envelope, Form, encode_envelope
+from headstream.replicate.codec.masks import mask_from_hex, mask_to_hex
+from headstream.replicate.codec.metadata import ColumnMetadata, TableMetadata
+from headstream.replicate.codec.types import avro_type
+
+__all__ = ["OPERATIONS", "Change", "data_message", "data_schema", "decode_data"]
+
+OPERATIONS: Final = ("INSERT", "UPDATE", "DELETE", "REFRESH")
+_TEXTS: Final = (
+    ("changeSequence", "change_sequence"),
+    ("timestamp", "timestamp"),
+    ("streamPosition", "stream_position"),
+    ("transactionId", "transaction_id"),
+)
+_MASKS: Final = (("changeMask", "change_mask"), ("columnMask", "column_mask"))
+_OTHERS: Final = (
+    ("transactionEventCounter", "transaction_event_counter", int),
+    ("transactionLastEvent", "transaction_last_event", bool),
+    ("externalSchemaId", "external_schema_id", str),
+)
+
+
+@dataclass(frozen=True, slots=True)
+class Change:
+    """One change of one row.
+
+    Args:
+        operation: INSERT, UPDATE, DELETE or REFRESH.
+        data: The row: after the change, or its known columns.
+        before: The row before the change, or None.
+        change_sequence: 35 digits that order the changes of a task, compared as text; empty in a full load.
+        timestamp: When the source made the change, ISO text, or empty.
+        stream_position: The position in the source's own log, or empty.
+        transaction_id: The source's transaction, or empty.
+        change_mask: Which columns changed, little-endian bits by ordinal, or None.
+        column_mask: Which columns are in the message at all, or None; a null in any other column is ignored.
+        transaction_event_counter: Which event of its transaction this is, from 1, or None.
+        transaction_last_event: Whether it is the last event of its transaction, or None.
+        external_schema_id: The id of another registry, or None.
+    """
+
+    operation: str
+    data: Mapping[str, Any] = field(default_factory=dict)
+    before: Mapping[str, Any] | None = None
+    change_sequence: str = ""
+    timestamp: str = ""
+    stream_position: str = ""
+    transaction_id: str = ""
+    change_mask: bytes | None = None
+    column_mask: bytes | None = None
+    transaction_event_counter: int | None = None
+    transaction_last_event: bool | None = None
+    external_schema_id: str | None = None
+
+
+def data_schema(columns: Sequence[ColumnMetadata], *, logical_types: bool, transaction_fields: bool = True) -> str:
+    """Return the Avro schema Replicate publishes for the data messages of a table.
+
+    Args:
+        columns: The table's columns, in the order of their fields.
+        logical_types: Whether the endpoint's "Use logical data types" is on.
+        transaction_fields: Whether the headers have transactionEventCounter and transactionLastEvent, as later
+            versions write them.
+
+    Raises:
+        SchemaError: a column type unknown to Replicate.
+    """
+    data = [_nullable(column.name, avro_type(column, logical_types=logical_types)) for column in columns]
+    headers: list[dict[str, Any]] = [{"name": "operation", "type": {"type": "enum", "name": "operation", "symbols": OPERATIONS}}]
+    headers += [{"name": name, "type": {"type": "string"}} for name, _ in _TEXTS]
+    headers += [_nullable(name, {"type": "bytes"}) for name, _ in _MASKS]
+    if transaction_fields:
+        headers.append(_nullable("transactionEventCounter", {"type": "long"}))
+        headers.append(_nullable("transactionLastEvent", {"type": "boolean"}))
+    fields = [
+        {"name": "data", "type": {"type": "record", "name": "Data", "fields": data}},
+        {"name": "beforeData", "type": [{"type": "null"}, "Data"]},
+        {"name": "headers", "type": {"type": "record", "name": "Headers", "fields": headers}},
+    ]
+    return encode_json({"type": "record", "name": "DataRecord", "fields": fields}).decode()
+
+
+def data_message(
+    metadata: TableMetadata | str,
+    change: Change,
+    *,
+    form: Form = "avro",
+    schema_id: str | None | EllipsisType = ...,
+    own_schema: str | None = None,
+    headers: Mapping[str, str] | None = None,
+) -> bytes:
+    """Return a whole data message in its envelope, as Replicate publishes it.
+
+    Args:
+        metadata: The table's version, or the Avro schema of its data messages.
+        change: The change. Its missing columns are null; header fields that the schema lacks are left out.
+        form: `avro` or `json`.
+        schema_id: The envelope's messageSchemaId, or None; left out, that of the metadata, or None for
+            a schema.
+        own_schema: A messageSchema for the envelope; the message is then written by it.
+        headers: The envelope's own headers.
+
+    Raises:
+        InvalidInputError: a value that does not fit its column, or a column that the schema lacks.
+        SchemaError: a schema that is not one of data messages.
+    """
+    if isinstance(schema_id, EllipsisType):
+        schema_id = metadata.schema_id if isinstance(metadata, TableMetadata) else None
+    text = metadata.data_schema if isinstance(metadata, TableMetadata) else metadata
+    record = parse_schema(text if own_schema is None else own_schema)
+    sections = _sections(record)
+    kept = None if headers is None else dict(headers)
+    body: bytes | dict[str, Any]
+    if form == "json":
+        body = {"data": _spell_row(sections["data"], change.data), "beforeData": None}
+        if change.before is not None:
+            body["beforeData"] = _spell_row(sections["data"], change.before)
+        body["headers"] = _spell_headers(change)
+    else:
+        row = {"data": change.data, "beforeData": change.before, "headers": _header_fields(change, sections["headers"])}
+        body = encode_value(record, {name: value for name, value in row.items() if name in sections}, "the change")
+    return encode_envelope(Envelope("DT", body, kept, schema_id, own_schema, form))
+
+
+def decode_data(envelope: Envelope, schema: str | None = None) -> Change:
+    """Read one data message to Python values.
+
+    Args:
+        envelope: Of type DT.
+        schema: The Avro schema of its table's version (TableMetadata.data_schema); not needed in JSON, nor for an
+            envelope with its own messageSchema, which takes precedence.
+
+    Returns:
+        The change. Avro values are as codec.avro.values.decode_value gives them, JSON's unchanged; masks are
+        little-endian bytes in both.
+
+    Raises:
+        SchemaError: not a DT, no schema, or one that is not of data messages.
+        DecodeError: the message does not match its schema.
+    """
+    if envelope.type != "DT":
+        raise SchemaError(f"an envelope of type {envelope.type} is not a data message")
+    if isinstance(envelope.message, dict):
+        message = envelope.message
+    else:
+        text = schema if envelope.schema is None else envelope.schema
+        if text is None:
+            raise SchemaError("a data message in Avro without a schema to read it by", where=f"schema {envelope.schema_id}")
+        record = parse_schema(text)
+        _sections(record)
+        reader = AvroReader(envelope.message)
+        message = decode_value(reader, record, "the data message")
+        reader.finish("the data message")
+    before = None if message.get("beforeData") is None else _section(message, "beforeData")
+    # A deleted row can be in beforeData alone.
+    data = {} if before is not None and message.get("data") is None else _section(message, "data")
+    return _change(data, before, _section(message, "headers"))
+
+
+def _section(message: dict[str, Any], name: str) -> dict[str, Any]:
+    value = message.get(name)
+    if not isinstance(value, dict):
+        raise DecodeError(f"{name} of a data message is {type(value).__name__}, not a record", 0)
+    return value
+
+
+def _change(data: dict[str, Any], before: dict[str, Any] | None, headers: dict[str, Any]) -> Change:
+    operation = headers.get("operation")
+    if operation not in OPERATIONS:
+        raise DecodeError(f"the operation of a data message is {str(operation)[:40]!r}", 0)
+    found: dict[str, Any] = {}
+    for name, attribute in _TEXTS:
+        value = headers.get(name)
+        if not isinstance(value, (str, type(None))):
+            raise DecodeError(f"{name} of a data message is not text", 0)
+        found[attribute] = value or ""
+    for name, attribute in _MASKS:
+        value = headers.get(name)
+        if not isinstance(value, (str, bytes, type(None))):
+            raise DecodeError(f"{name} of a data message is neither hex digits nor bytes", 0)
+        found[attribute] = mask_from_hex(value) if isinstance(value, str) else value
+    for name, attribute, kind in _OTHERS:
+        value = headers.get(name)
+        if value is not None and type(value) is not kind:
+            raise DecodeError(f"{name} of a data message is {str(value)[:40]!r}", 0)
+        found[attribute] = value
+    return Change(operation, data, before, **found)
+
+
+def _sections(record: AvroType) -> dict[str, AvroType]:
+    """Return the types of data, headers and (unless left out) beforeData."""
+    sections = {member.name: _without_null(member.type) for member in record.fields}
+    for name in ("data", "headers"):
+        if name not in sections or sections[name].kind != "record":
+            raise SchemaError(f"not the Avro schema of data messages: it has no record {name!r}", where=record.name or None)
+    return sections
+
+
+def _without_null(section: AvroType) -> AvroType:
+    others = [branch for branch in section.branches if branch.kind != "null"]
+    return others[0] if len(others) == 1 else section
+
+
+def _header_fields(change: Change, headers: AvroType) -> dict[str, Any]:
+    fields: dict[str, Any] = {"operation": change.operation}
+    fields.update((name, getattr(change, attribute)) for name, attribute in (*_TEXTS, *_MASKS))
+    fields.update((name, getattr(change, attribute)) for name, attribute, _ in _OTHERS)
+    known = {member.name for member in headers.fields}
+    return {name: value for name, value in fields.items() if name in known}
+
+
+def _spell_headers(change: Change) -> dict[str, Any]:
+    fields: dict[str, Any] = {"operation": change.operation}
+    fields.update((name, getattr(change, attribute)) for name, attribute in _TEXTS)
+    for name, attribute in _MASKS:
+        mask = getattr(change, attribute)
+        fields[name] = None if mask is None else mask_to_hex(mask)
+    fields.update((name, getattr(change, attribute)) for name, attribute, _ in _OTHERS)
+    return fields
+
+
+def _spell_row(row: AvroType, values: Mapping[str, Any]) -> dict[str, Any]:
+    """Return a row as JSON values; every value must fit the schema as in Avro."""
+    encode_value(row, values, "the row")
+    return {member.name: _spell(member.type, values.get(member.name), member.name) for member in row.fields}
+
+
+def _spell(column: AvroType, value: Any, name: str) -> Any:
+    if isinstance(value, (bytes, bytearray, memoryview)):
+        return bytes(value).hex().upper()
+    if isinstance(value, float) and not math.isfinite(value):
+        raise InvalidInputError(f"{name} is {value}, which JSON cannot represent as a number")
+    plain = {branch.kind for branch in column.branches or (column,) if branch.logical_type is None}
+    if (
+        value is None
+        or isinstance(value, (str, bool, float))
+        or (isinstance(value, int) and plain & {"int", "long", "float", "double"})
+    ):
+        return value
+    return spell_text(value)
+
+
+def _nullable(name: str, kind: dict[str, Any]) -> dict[str, Any]:
+    return {"name": name, "type": [{"type": "null"}, kind]}

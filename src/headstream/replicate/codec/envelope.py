@@ -1,0 +1,155 @@
+"""The envelope of a Replicate message, in Avro or JSON.
+
+    Avro    "atMSG" 5 bytes | type string "MD" or "DT" | headers union null, map of strings
+            | messageSchemaId union null, string | messageSchema union null, string | message bytes
+            (bare binary: no container header before it, nothing after it)
+    JSON    {"magic": "atMSG", "type": .., "headers": .., "messageSchemaId": .., "messageSchema": .., "message": {..}}
+            or the message of a DT alone, in any form of settings.formats
+
+A real MD has both a messageSchema, the schema of its own message, and a messageSchemaId, the id of the data
+schema it announces. The id is opaque text, 32 hex digits in all known messages.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Any, Final, Literal
+
+from headstream.codec.json_text import decode_json, encode_json
+from headstream.errors import DecodeError, InvalidInputError
+from headstream.replicate.codec.avro.reader import AvroReader
+from headstream.replicate.codec.avro.values import encode_long, encode_string
+from headstream.replicate.settings.formats import MessageFormat, is_flat, read_flat
+
+__all__ = ["MAGIC", "Envelope", "Form", "decode_envelope", "encode_envelope"]
+
+MAGIC: Final = b"atMSG"
+Form = Literal["avro", "json"]
+_BLANKS: Final = b" \t\r\n"
+_DEFAULT: Final = MessageFormat()
+
+
+@dataclass(frozen=True, slots=True)
+class Envelope:
+    """One Replicate message in its envelope.
+
+    Args:
+        type: `MD` for metadata, `DT` for data.
+        message: The message: bytes in Avro, a dict in JSON.
+        headers: The envelope's own headers, or None.
+        schema_id: messageSchemaId, or None.
+        schema: messageSchema, the Avro schema of this message, or None.
+        form: How the envelope is written.
+        table: Source schema and table, if a message without envelope names them.
+    """
+
+    type: str
+    message: bytes | dict[str, Any]
+    headers: dict[str, str] | None = None
+    schema_id: str | None = None
+    schema: str | None = None
+    form: Form = "avro"
+    table: tuple[str, str] | None = None
+
+
+def decode_envelope(value: bytes, layout: MessageFormat = _DEFAULT) -> Envelope:
+    """Read a Kafka value that holds a Replicate message.
+
+    Args:
+        value: The whole value.
+        layout: The names of a data message's parts, where it is JSON.
+
+    Returns:
+        The envelope; its message is not decoded, but that of a DT in JSON has its parts under Replicate's own names.
+
+    Raises:
+        DecodeError: neither an Avro nor a JSON envelope, or a malformed one.
+    """
+    data = bytes(value)
+    if data.startswith(MAGIC):
+        return _decode_avro(data)
+    if data.lstrip(_BLANKS).startswith(b"{"):
+        return _decode_json(data, layout)
+    if data.startswith(b"\0") and len(data) >= 5:
+        schema = int.from_bytes(data[1:5], "big")
+        raise DecodeError(f"not an envelope but a schema registry's framing, of schema {schema}", 0)
+    raise DecodeError("not a Replicate message: neither 'atMSG' nor a JSON object", 0)
+
+
+def encode_envelope(envelope: Envelope) -> bytes:
+    """Return the bytes of an envelope, in its form.
+
+    Args:
+        envelope: With type `MD` or `DT`, and the kind of message that its form has.
+
+    Raises:
+        InvalidInputError: another type or form, a message that does not fit the form, or text that UTF-8 cannot encode.
+    """
+    if envelope.type not in ("MD", "DT"):
+        raise InvalidInputError(f"an envelope is of type 'MD' or 'DT', not {envelope.type!r}")
+    if envelope.form == "json" and isinstance(envelope.message, dict):
+        document = {
+            "magic": MAGIC.decode(),
+            "type": envelope.type,
+            "headers": envelope.headers,
+            "messageSchemaId": envelope.schema_id,
+            "messageSchema": envelope.schema,
+            "message": envelope.message,
+        }
+        return encode_json(document)
+    if envelope.form == "avro" and isinstance(envelope.message, bytes):
+        parts = [MAGIC, encode_string(envelope.type)]
+        parts.append(b"\0" if envelope.headers is None else b"\2" + _encode_headers(envelope.headers))
+        for text in (envelope.schema_id, envelope.schema):
+            parts.append(b"\0" if text is None else b"\2" + encode_string(text))
+        parts.append(encode_string(envelope.message))
+        return b"".join(parts)
+    raise InvalidInputError(
+        f"an envelope in {envelope.form!r} with a message of {type(envelope.message).__name__}",
+        advice="An Avro envelope holds bytes, a JSON envelope a dict",
+    )
+
+
+def _encode_headers(headers: Mapping[str, str]) -> bytes:
+    pairs = b"".join(encode_string(key) + encode_string(value) for key, value in headers.items())
+    return (encode_long(len(headers)) + pairs + b"\0") if headers else b"\0"
+
+
+def _decode_avro(data: bytes) -> Envelope:
+    reader = AvroReader(data, len(MAGIC))
+    kind = reader.pull_string("the envelope's type")
+    if kind not in ("MD", "DT"):
+        raise DecodeError(f"an envelope of the unknown type {kind[:40]!r}", len(MAGIC))
+    headers = reader.pull_map("the envelope's headers") if reader.pull_index(2, "the envelope's headers") else None
+    schema_id = reader.pull_string("messageSchemaId") if reader.pull_index(2, "messageSchemaId") else None
+    schema = reader.pull_string("messageSchema") if reader.pull_index(2, "messageSchema") else None
+    message = reader.pull_bytes("the envelope's message")
+    reader.finish("the envelope")
+    return Envelope(kind, message, headers, schema_id, schema, "avro")
+
+
+def _decode_json(data: bytes, layout: MessageFormat) -> Envelope:
+    document = decode_json(data)
+    if not isinstance(document, dict):
+        raise DecodeError("a Replicate message in JSON is one object", 0)
+    if "magic" not in document and layout.fits(document):
+        return Envelope("DT", layout.read(document), form="json")
+    if "magic" not in document and is_flat(document):
+        schema, table, flat = read_flat(document)
+        return Envelope("DT", flat, form="json", table=(schema, table))
+    if document.get("magic") != MAGIC.decode():
+        raise DecodeError("a JSON object that is not a Replicate message: no magic 'atMSG', nor data and headers", 0)
+    kind, message, headers = document.get("type"), document.get("message"), document.get("headers")
+    if kind not in ("MD", "DT"):
+        raise DecodeError(f"an envelope of the unknown type {str(kind)[:40]!r}", 0)
+    if not isinstance(message, dict):
+        raise DecodeError(f"the message of a JSON envelope is {type(message).__name__}, not an object", 0)
+    if headers is not None and not (isinstance(headers, dict) and all(isinstance(text, str) for text in headers.values())):
+        raise DecodeError("the envelope's headers are not an object of texts", 0)
+    for name in ("messageSchemaId", "messageSchema"):
+        if not isinstance(document.get(name), (str, type(None))):
+            raise DecodeError(f"the envelope's {name} is neither text nor null", 0)
+    if kind == "DT":
+        message = layout.read(message)
+    return Envelope(kind, message, headers, document.get("messageSchemaId"), document.get("messageSchema"), "json")

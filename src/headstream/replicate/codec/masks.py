@@ -1,0 +1,88 @@
+"""Column masks: which columns of a table changed (changeMask), or are in the message at all (columnMask).
+
+A mask has one bit a column, by the column's ordinal in its table, of any width:
+
+    little-endian   byte 0 holds ordinals 1-8, bit 0 of it ordinal 1; byte 1 ordinals 9-16; ...
+    big-endian      the same bytes in reverse
+    JSON            the big-endian bytes as hex digits: an ordinary number, its last digit has ordinals 1-4
+
+In this package a mask is little-endian bytes unless an order is named.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from typing import Literal
+
+from headstream.errors import DecodeError, InvalidInputError
+
+__all__ = ["ByteOrder", "decode_mask", "encode_mask", "mask_from_hex", "mask_to_hex"]
+
+ByteOrder = Literal["little", "big"]
+
+
+def decode_mask(mask: bytes, order: ByteOrder = "little") -> frozenset[int]:
+    """Return the ordinals whose bits are set.
+
+    Args:
+        mask: The mask, of any width.
+        order: The order of its bytes.
+
+    Returns:
+        Column ordinals, from 1.
+    """
+    number = int.from_bytes(mask, order)
+    ordinals = []
+    for byte_position, byte in enumerate(number.to_bytes(len(mask), "little")):
+        while byte:
+            low = byte & -byte
+            ordinals.append(byte_position * 8 + low.bit_length())
+            byte ^= low
+    return frozenset(ordinals)
+
+
+def encode_mask(ordinals: Iterable[int], width_bytes: int | None = None, order: ByteOrder = "little") -> bytes:
+    """Return the mask of some columns.
+
+    Args:
+        ordinals: Column ordinals, from 1.
+        width_bytes: The length of the mask; None is the shortest that holds them, at least 1.
+        order: The order of its bytes.
+
+    Raises:
+        InvalidInputError: an ordinal is less than 1, or beyond the width.
+    """
+    wanted = set(ordinals)
+    if wanted and min(wanted) < 1:
+        raise InvalidInputError(f"a column ordinal of {min(wanted)}: they count from 1")
+    least = max(1, (max(wanted, default=0) + 7) // 8)
+    width = least if width_bytes is None else width_bytes
+    if width < least and wanted:
+        raise InvalidInputError(f"a mask of {width} bytes has no bit for ordinal {max(wanted)}", advice=f"Use {least} bytes")
+    mask = bytearray(width)
+    for ordinal in wanted:
+        mask[(ordinal - 1) // 8] |= 1 << (ordinal - 1) % 8
+    return bytes(mask if order == "little" else mask[::-1])
+
+
+def mask_from_hex(text: str) -> bytes:
+    """Return the mask that JSON spells as hex digits.
+
+    Args:
+        text: Hex digits, the most significant first; leading zeros may be missing, also an odd number of them.
+
+    Returns:
+        The mask, little-endian.
+
+    Raises:
+        DecodeError: the text has other characters than hex digits.
+    """
+    for at, digit in enumerate(text):
+        if digit not in "0123456789abcdefABCDEF":
+            raise DecodeError(f"the mask {text[:80]!r} has {digit!r}, not a hex digit", at)
+    return bytes.fromhex(text if len(text) % 2 == 0 else "0" + text)[::-1]
+
+
+def mask_to_hex(mask: bytes) -> str:
+    """Return a little-endian mask as JSON spells it: upper-case hex digits, two a byte, the last byte first."""
+    return mask[::-1].hex().upper()

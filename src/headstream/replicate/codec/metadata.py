@@ -1,0 +1,292 @@
+"""Metadata messages: one version of one source table, and the schema of its data messages.
+
+The message in JSON, which is also the form of TableMetadata.to_json; in Avro each object is a record, each
+column a record type of its own, named after the column:
+
+    {"schemaId": text, "lineage": {"server", "task", "schema", "table": text, "tableVersion": long, "timestamp": text},
+     "tableStructure": {"tableColumns": {<column>: {"ordinal": int, "type": text, "length", "precision", "scale": int,
+                                                    "primaryKeyPosition": int, "nullable": boolean}}},
+     "dataSchema": text}
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Any, TypeVar
+
+from headstream.codec.json_text import decode_json, encode_json
+from headstream.errors import DecodeError, SchemaError
+from headstream.replicate.codec.avro.reader import AvroReader
+from headstream.replicate.codec.avro.schema import parse_schema
+from headstream.replicate.codec.avro.values import decode_value, encode_value
+from headstream.replicate.codec.envelope import Envelope, Form, encode_envelope
+
+__all__ = ["ColumnMetadata", "Lineage", "TableMetadata", "decode_metadata", "metadata_message"]
+
+_Field = TypeVar("_Field", str, int, bool)
+
+
+@dataclass(frozen=True, slots=True)
+class Lineage:
+    """The origin of a table: two tasks that capture one table are two lineages."""
+
+    server: str
+    task: str
+    schema: str
+    table: str
+    table_version: int = 0
+    timestamp: str = ""
+
+
+@dataclass(frozen=True, slots=True)
+class ColumnMetadata:
+    """One column of a source table.
+
+    Args:
+        name: As in the source.
+        ordinal: Its position in the table, from 1; bit `ordinal - 1` of the masks.
+        type: Replicate's type: INT4, NUMERIC, WSTRING, ...
+        length: Of texts and bytes, in characters or bytes.
+        precision: Of a NUMERIC: digits in all. 0 if absent.
+        scale: Of a NUMERIC: digits after the point.
+        primary_key_position: Its position in the primary key, from 1; 0 outside it.
+        nullable: Whether it can be null; true if the message does not state it.
+    """
+
+    name: str
+    ordinal: int
+    type: str
+    length: int = 0
+    precision: int = 0
+    scale: int = 0
+    primary_key_position: int = 0
+    nullable: bool = True
+
+
+@dataclass(frozen=True, slots=True)
+class TableMetadata:
+    """One version of one source table.
+
+    Args:
+        schema_id: The id in the data messages of this version; opaque text.
+        lineage: The origin of the table.
+        columns: By ordinal.
+        data_schema: The Avro schema of the data messages.
+    """
+
+    schema_id: str
+    lineage: Lineage
+    columns: tuple[ColumnMetadata, ...]
+    data_schema: str
+
+    @property
+    def key_columns(self) -> tuple[str, ...]:
+        """Names of the primary key's columns, in the key's order; empty for a table without one."""
+        keys = [column for column in self.columns if column.primary_key_position > 0]
+        return tuple(column.name for column in sorted(keys, key=lambda column: column.primary_key_position))
+
+    def to_json(self) -> str:
+        """Return this as one JSON document, in the form of a JSON metadata message."""
+        return encode_json(_to_message(self)).decode()
+
+    @classmethod
+    def from_json(cls, text: str) -> TableMetadata:
+        """Parse the result of to_json, or the message of a metadata message in JSON.
+
+        Raises:
+            SchemaError: the text is not such a document.
+        """
+        try:
+            return _from_message(decode_json(text.encode()))
+        except (DecodeError, UnicodeEncodeError) as error:
+            raise SchemaError(f"table metadata that cannot be read: {error}") from None
+
+
+def decode_metadata(envelope: Envelope) -> TableMetadata:
+    """Read a metadata message.
+
+    Args:
+        envelope: Of type MD; an Avro one with its messageSchema.
+
+    Returns:
+        The table's version. Its schema_id is the one inside the message, whether or not the envelope has it too.
+
+    Raises:
+        SchemaError: not an MD, an Avro message without its schema, one that does not describe a table, or whose dataSchema
+            is not an Avro schema.
+        DecodeError: the message does not match its schema.
+    """
+    if envelope.type != "MD":
+        raise SchemaError(f"an envelope of type {envelope.type} is not a metadata message")
+    if isinstance(envelope.message, dict):
+        return _from_message(envelope.message)
+    if envelope.schema is None:
+        raise SchemaError(
+            "a metadata message in Avro without its messageSchema",
+            where=f"messageSchemaId {envelope.schema_id}",
+            advice="Let Replicate publish the metadata topic in its own envelope",
+        )
+    reader = AvroReader(envelope.message)
+    message = decode_value(reader, parse_schema(envelope.schema), "the metadata message")
+    reader.finish("the metadata message")
+    metadata = _from_message(message)
+    parse_schema(metadata.data_schema)  # a broken schema would fail every data message in Avro
+    return metadata
+
+
+def metadata_message(
+    metadata: TableMetadata,
+    *,
+    form: Form = "avro",
+    with_schema_id: bool = True,
+    headers: Mapping[str, str] | None = None,
+) -> bytes:
+    """Return a whole metadata message in its envelope, as Replicate publishes it.
+
+    Args:
+        metadata: The table's version.
+        form: `avro` or `json`.
+        with_schema_id: Whether the envelope has the messageSchemaId too, as real ones do.
+        headers: The envelope's own headers.
+
+    Raises:
+        InvalidInputError: a number or text that the form cannot represent.
+    """
+    message = _to_message(metadata)
+    schema = _message_schema(metadata)
+    schema_id = metadata.schema_id if with_schema_id else None
+    kept = None if headers is None else dict(headers)
+    body: bytes | dict[str, Any] = message if form == "json" else encode_value(parse_schema(schema), message)
+    return encode_envelope(Envelope("MD", body, kept, schema_id, schema, form))
+
+
+def _to_message(metadata: TableMetadata) -> dict[str, Any]:
+    lineage = metadata.lineage
+    return {
+        "schemaId": metadata.schema_id,
+        "lineage": {
+            "server": lineage.server,
+            "task": lineage.task,
+            "schema": lineage.schema,
+            "table": lineage.table,
+            "tableVersion": lineage.table_version,
+            "timestamp": lineage.timestamp,
+        },
+        "tableStructure": {
+            "tableColumns": {
+                column.name: {
+                    "ordinal": column.ordinal,
+                    "type": column.type,
+                    "length": column.length,
+                    "precision": column.precision,
+                    "scale": column.scale,
+                    "primaryKeyPosition": column.primary_key_position,
+                    "nullable": column.nullable,
+                }
+                for column in metadata.columns
+            }
+        },
+        "dataSchema": metadata.data_schema,
+    }
+
+
+def _from_message(message: object) -> TableMetadata:
+    document = _object(message, "the metadata message")
+    lineage = _object(document.get("lineage"), "lineage")
+    structure = _object(document.get("tableStructure"), "tableStructure")
+    columns = []
+    for name, value in _object(structure.get("tableColumns"), "tableColumns").items():
+        member = _object(value, f"column {name!r}")
+        columns.append(
+            ColumnMetadata(
+                name,
+                _pull(member, "ordinal", int, None),
+                _pull(member, "type", str, None),
+                _pull(member, "length", int, 0),
+                _pull(member, "precision", int, 0),
+                _pull(member, "scale", int, 0),
+                _pull(member, "primaryKeyPosition", int, 0),
+                _pull(member, "nullable", bool, True),
+            )
+        )
+    columns.sort(key=lambda column: column.ordinal)
+    for place, column in enumerate(columns):
+        if column.ordinal < 1 or (place and column.ordinal == columns[place - 1].ordinal):
+            raise SchemaError(f"column {column.name!r} has the ordinal {column.ordinal}, not one of its own from 1")
+    if lineage.get("table") == "":
+        raise SchemaError(
+            "a metadata message that names no table: its name is empty"
+        )  # its directory would enclose its schema's tables
+    return TableMetadata(
+        _pull(document, "schemaId", str, None),
+        Lineage(
+            _pull(lineage, "server", str, ""),
+            _pull(lineage, "task", str, ""),
+            _pull(lineage, "schema", str, None),
+            _pull(lineage, "table", str, None),
+            _pull(lineage, "tableVersion", int, 0),
+            _pull(lineage, "timestamp", str, ""),
+        ),
+        tuple(columns),
+        _data_schema(document.get("dataSchema")),
+    )
+
+
+def _data_schema(value: object) -> str:
+    """Return the schema's text; some producers embed the schema itself instead."""
+    if isinstance(value, dict):
+        return json.dumps(value, ensure_ascii=False, separators=(",", ":"))
+    if isinstance(value, str) and value:
+        return value
+    raise SchemaError("a metadata message without its dataSchema")
+
+
+def _object(value: object, what: str) -> dict[str, Any]:
+    if not isinstance(value, dict):
+        raise SchemaError(f"a metadata message that describes no table: {what} is {type(value).__name__}, not an object")
+    return value
+
+
+def _pull(document: dict[str, Any], name: str, kind: type[_Field], default: _Field | None) -> _Field:
+    value = document.get(name, default)
+    if value is None and default is not None:
+        return default
+    if type(value) is not kind:
+        raise SchemaError(f"a metadata message whose {name} is {value!r}"[:200] + f", not {kind.__name__}")
+    return value
+
+
+def _message_schema(metadata: TableMetadata) -> str:
+    """Return the Avro schema of this metadata message, in Replicate's spelling."""
+    column_fields = [
+        _field("ordinal", "int"),
+        _field("type", "string"),
+        _field("length", "int"),
+        _field("precision", "int"),
+        _field("scale", "int"),
+        _field("primaryKeyPosition", "int"),
+        _field("nullable", "boolean"),
+    ]
+    columns = [{"name": column.name, "type": _record(column.name, column_fields)} for column in metadata.columns]
+    lineage = [_field(name, "string") for name in ("server", "task", "schema", "table")]
+    lineage += [_field("tableVersion", "long"), _field("timestamp", "string")]
+    fields = [
+        _field("schemaId", "string"),
+        {"name": "lineage", "type": _record("Lineage", lineage)},
+        {
+            "name": "tableStructure",
+            "type": _record("TableStructure", [{"name": "tableColumns", "type": _record("TableColumns", columns)}]),
+        },
+        _field("dataSchema", "string"),
+    ]
+    return encode_json(_record("MetadataMessage", fields)).decode()
+
+
+def _field(name: str, kind: str) -> dict[str, Any]:
+    return {"name": name, "type": {"type": kind}}
+
+
+def _record(name: str, fields: list[dict[str, Any]]) -> dict[str, Any]:
+    return {"type": "record", "name": name, "fields": fields}

@@ -1,0 +1,139 @@
+"""Replicate's column types: the type a table stores them as, and the type in a data schema.
+
+Replicate type       Spark SQL type     Avro type              without logical types
+INT1 INT2 INT4       TINYINT .. INT     int
+UINT1 UINT2          SMALLINT INT       int
+INT8 UINT4           BIGINT             long
+UINT8                DECIMAL(20,0)      bytes decimal(20,0)    string
+NUMERIC              DECIMAL(p,s)       bytes decimal(p,s)     string
+REAL4 REAL8          FLOAT DOUBLE       float double
+BOOLEAN              BOOLEAN            boolean
+BYTES BLOB           BINARY             bytes                  (JSON: hex digits)
+STRING WSTRING
+CLOB NCLOB           STRING             string
+DATE                 DATE               int date               string
+TIME                 STRING             int time-millis        string
+DATETIME             TIMESTAMP          long timestamp-micros  string
+"""
+
+from __future__ import annotations
+
+from typing import Any, Final, Literal
+
+from headstream.errors import SchemaError
+from headstream.replicate.codec.metadata import ColumnMetadata
+
+__all__ = ["MAX_DECIMAL_PRECISION", "avro_type", "decimal_shape", "target_type"]
+
+MAX_DECIMAL_PRECISION: Final = 38  # of Spark's, Delta's and Arrow's decimal
+
+_TARGETS: Final = {
+    "INT1": "TINYINT",
+    "INT2": "SMALLINT",
+    "INT4": "INT",
+    "INT8": "BIGINT",
+    "UINT1": "SMALLINT",
+    "UINT2": "INT",
+    "UINT4": "BIGINT",
+    "UINT8": "DECIMAL(20,0)",
+    "REAL4": "FLOAT",
+    "REAL8": "DOUBLE",
+    "BOOLEAN": "BOOLEAN",
+    "BYTES": "BINARY",
+    "BLOB": "BINARY",
+    "STRING": "STRING",
+    "WSTRING": "STRING",
+    "CLOB": "STRING",
+    "NCLOB": "STRING",
+    "DATE": "DATE",
+    "TIME": "STRING",
+    "DATETIME": "TIMESTAMP",
+}
+_PLAIN: Final = {
+    "INT1": "int",
+    "INT2": "int",
+    "INT4": "int",
+    "UINT1": "int",
+    "UINT2": "int",
+    "INT8": "long",
+    "UINT4": "long",
+    "REAL4": "float",
+    "REAL8": "double",
+    "BOOLEAN": "boolean",
+    "BYTES": "bytes",
+    "BLOB": "bytes",
+}
+_LOGICAL: Final = {
+    "DATE": {"type": "int", "logicalType": "date"},
+    "TIME": {"type": "int", "logicalType": "time-millis"},
+    "DATETIME": {"type": "long", "logicalType": "timestamp-micros"},
+}
+
+
+def target_type(column: ColumnMetadata, *, decimal_overflow: Literal["error", "string"] = "error") -> str:
+    """Return the Spark SQL type a table stores a column as.
+
+    Args:
+        column: The column as its metadata message has it.
+        decimal_overflow: What a NUMERIC of more than 38 digits, or without a precision, becomes: an error, or
+            STRING.
+
+    Raises:
+        SchemaError: a type unknown to Replicate, or a NUMERIC that does not fit a decimal.
+    """
+    kind = column.type.upper()
+    if kind == "NUMERIC":
+        precision, scale = decimal_shape(column)
+        if 1 <= precision <= MAX_DECIMAL_PRECISION:
+            return f"DECIMAL({precision},{scale})"
+        if decimal_overflow == "string":
+            return "STRING"
+        raise SchemaError(
+            f"column {column.name!r} is NUMERIC({column.precision},{column.scale}), which no decimal of "
+            f"{MAX_DECIMAL_PRECISION} digits holds",
+            advice="Store such columns as text, or narrow them in Replicate",
+        )
+    if kind not in _TARGETS:
+        raise SchemaError(f"column {column.name!r} has the type {column.type!r}, which is not one of Replicate's")
+    return _TARGETS[kind]
+
+
+def decimal_shape(column: ColumnMetadata) -> tuple[int, int]:
+    """Return precision and scale of a NUMERIC column, in decimal terms: 0 <= scale <= precision.
+
+    Databases can count differently: NUMBER(2,5) holds 0.00099, two digits of five after the point; NUMBER(3,-2) holds
+    99900.
+
+    Returns:
+        The precision, 0 where the column states none, and the scale.
+    """
+    if column.precision < 1:
+        return 0, max(column.scale, 0)
+    if column.scale < 0:
+        return column.precision - column.scale, 0
+    return max(column.precision, column.scale), column.scale
+
+
+def avro_type(column: ColumnMetadata, *, logical_types: bool) -> dict[str, Any]:
+    """Return the Avro type Replicate writes a column as, without its null.
+
+    Args:
+        column: The column as its metadata message has it.
+        logical_types: Whether the endpoint's "Use logical data types" is on.
+
+    Raises:
+        SchemaError: a type unknown to Replicate, or a decimal without digits.
+    """
+    kind = column.type.upper()
+    if kind not in _TARGETS and kind != "NUMERIC":
+        raise SchemaError(f"column {column.name!r} has the type {column.type!r}, which is not one of Replicate's")
+    if kind in _PLAIN:
+        return {"type": _PLAIN[kind]}
+    if logical_types and kind in _LOGICAL:
+        return dict(_LOGICAL[kind])
+    if logical_types and kind in ("NUMERIC", "UINT8"):
+        precision, scale = (20, 0) if kind == "UINT8" else decimal_shape(column)
+        if precision < 1:
+            raise SchemaError(f"column {column.name!r} is NUMERIC without a precision, which Avro cannot represent as a decimal")
+        return {"type": "bytes", "logicalType": "decimal", "precision": precision, "scale": scale}
+    return {"type": "string"}

@@ -1,0 +1,233 @@
+"""Column buffers and JSON values -> Arrow arrays in a table's own types, naming the rows that do not fit.
+
+A source writes one type in several forms (a NUMERIC is decimal bytes with logical types on, text with them off and in
+JSON), so the target comes from the table's columns, never from the form. A value that does not fit rejects only its row.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Callable
+from decimal import Context, Decimal, InvalidOperation
+from typing import Any, Final
+
+import pyarrow as pa
+import pyarrow.compute as pc
+
+from headstream.errors import SchemaError
+from headstream.replicate.codec.avro.plan import ColumnBuffers, ColumnPlan
+from headstream.replicate.codec.avro.schema import MAX_PRECISION
+
+__all__ = ["array_from_buffers", "array_from_json", "arrow_type", "convert", "find_outside", "number_texts", "time_texts"]
+
+_ARROW_TYPES: Final[dict[str, pa.DataType]] = {
+    "TINYINT": pa.int8(),
+    "SMALLINT": pa.int16(),
+    "INT": pa.int32(),
+    "BIGINT": pa.int64(),
+    "FLOAT": pa.float32(),
+    "DOUBLE": pa.float64(),
+    "BOOLEAN": pa.bool_(),
+    "BINARY": pa.binary(),
+    "STRING": pa.string(),
+    "DATE": pa.date32(),
+    "TIMESTAMP": pa.timestamp("us", "UTC"),
+    "TIMESTAMP_NTZ": pa.timestamp("us"),
+    "ARRAY<STRING>": pa.list_(pa.string()),
+    "MAP<STRING,STRING>": pa.map_(pa.string(), pa.string()),
+}
+_WIDE: Final = Context(prec=MAX_PRECISION)
+_FIXED: Final[dict[str, pa.DataType]] = {
+    "int": pa.int32(),
+    "long": pa.int64(),
+    "float": pa.float32(),
+    "double": pa.float64(),
+}
+_LOGICAL: Final[dict[tuple[str, str], pa.DataType]] = {
+    ("int", "date"): pa.date32(),
+    ("int", "time-millis"): pa.time32("ms"),
+    ("long", "time-micros"): pa.time64("us"),
+    ("long", "timestamp-millis"): pa.timestamp("ms", "UTC"),
+    ("long", "timestamp-micros"): pa.timestamp("us", "UTC"),
+    ("long", "local-timestamp-millis"): pa.timestamp("ms"),
+    ("long", "local-timestamp-micros"): pa.timestamp("us"),
+}
+_TIME_SPELLINGS: Final = (
+    (r"^(\d+:\d\d:\d\d)\.0*$", r"\1"),
+    (r"^(\d+:\d\d:\d\d\.(?:\d{3}|\d{6}))0+$", r"\1"),
+    (r"^(\d+:\d\d:\d\d\.(?:\d|\d{4}))$", r"\100"),
+    (r"^(\d+:\d\d:\d\d\.(?:\d{2}|\d{5}))$", r"\10"),
+)
+
+
+def arrow_type(spark_type: str) -> pa.DataType:
+    """Return the Arrow type of a Spark SQL type text, as target_type() gives it.
+
+    Raises:
+        SchemaError: the text is another type.
+    """
+    decimal = re.fullmatch(r"DECIMAL\((\d+),\s*(-?\d+)\)", spark_type)
+    if decimal is not None:
+        return pa.decimal128(int(decimal[1]), int(decimal[2]))
+    try:
+        return _ARROW_TYPES[spark_type]
+    except KeyError:
+        raise SchemaError(f"{spark_type} is not a column type of a table") from None
+
+
+def array_from_buffers(plan: ColumnPlan, buffers: ColumnBuffers, count: int) -> pa.Array:
+    """Return decoded Avro buffers as an Arrow array, copying none of them.
+
+    Args:
+        plan: The column's plan from its Avro schema; its logical type decides the Arrow type.
+        buffers: The column's buffers.
+        count: Rows in them.
+    """
+    validity = None if buffers.validity is None else pa.py_buffer(buffers.validity)
+    if buffers.offsets is not None:
+        kind = pa.string() if plan.storage == "utf8" else pa.binary()
+        array = pa.Array.from_buffers(kind, count, [validity, pa.py_buffer(buffers.offsets), pa.py_buffer(buffers.data)])
+        return _decimal_texts(array, plan.scale) if plan.logical_type == "decimal" else array
+    values = pa.py_buffer(buffers.values)
+    if plan.logical_type == "decimal":
+        return pa.Array.from_buffers(pa.decimal128(plan.precision, plan.scale), count, [validity, values])
+    if plan.avro_type == "boolean":
+        return pa.Array.from_buffers(pa.uint8(), count, [validity, values]).cast(pa.bool_())
+    if plan.avro_type == "enum":
+        indexes = pa.Array.from_buffers(pa.int32(), count, [validity, values])
+        return pc.take(pa.array(list(plan.symbols), pa.string()), indexes)
+    kind = _LOGICAL.get((plan.avro_type, plan.logical_type or ""), _FIXED.get(plan.avro_type, pa.int32()))
+    return pa.Array.from_buffers(kind, count, [validity, values])
+
+
+def _decimal_texts(array: pa.Array, scale: int) -> pa.Array:
+    """Return the texts of decimals too wide for an Arrow decimal128: their bytes are big-endian two's complement."""
+    numbers = (None if value is None else int.from_bytes(value, "big", signed=True) for value in array.to_pylist())
+    texts = [None if number is None else f"{Decimal(number).scaleb(-scale, _WIDE):f}" for number in numbers]
+    return pa.array(texts, pa.string())
+
+
+def array_from_json(values: list[Any], target: pa.DataType) -> tuple[pa.Array, dict[int, str]]:
+    """Return JSON scalars as an array of the target type, and the reason of each rejected row.
+
+    Args:
+        values: str, int, float, bool or None each; BINARY is hex digits.
+        target: The column's Arrow type.
+    """
+    bad: dict[int, str] = {}
+    texts: list[str | None] = []
+    for row, value in enumerate(values):
+        if value is None or isinstance(value, str):
+            texts.append(value)
+        elif isinstance(value, bool):
+            texts.append("true" if value else "false")
+        elif isinstance(value, (int, float)):
+            texts.append(str(value) if isinstance(value, int) else repr(value))
+        else:
+            texts.append(None)
+            bad[row] = f"a JSON {type(value).__name__} where a scalar belongs"
+    if pa.types.is_binary(target):
+        blobs: list[bytes | None] = []
+        for row, text in enumerate(texts):
+            try:
+                blobs.append(None if text is None else bytes.fromhex(text))
+            except ValueError:
+                blobs.append(None)
+                bad[row] = "not hex digits"
+        return pa.array(blobs, target), bad
+    array, worse = convert(pa.array(texts, pa.string()), target)
+    return array, bad | worse
+
+
+def convert(array: pa.Array, target: pa.DataType) -> tuple[pa.Array, dict[int, str]]:
+    """Return an array in the target type, with null where a row does not fit, and the reason of each.
+
+    Args:
+        array: The decoded values.
+        target: The column's Arrow type.
+    """
+    if array.type == target:
+        return array, {}
+    bad: dict[int, str] = {}
+    return _convert_or_halve(array, _conversion(array.type, target), target, 0, bad), bad
+
+
+def _convert_or_halve(
+    array: pa.Array, conversion: Callable[[pa.Array], pa.Array], target: pa.DataType, first: int, bad: dict[int, str]
+) -> pa.Array:
+    """Convert; where that fails, halve until each bad row is alone: a bad row does not affect the rest of its batch."""
+    try:
+        return conversion(array)
+    except (pa.ArrowInvalid, pa.ArrowNotImplementedError) as error:
+        if len(array) == 1:
+            bad[first] = str(error).splitlines()[0]
+            return pa.nulls(1, target)
+    middle = len(array) // 2
+    halves = [
+        _convert_or_halve(array[:middle], conversion, target, first, bad),
+        _convert_or_halve(array[middle:], conversion, target, first + middle, bad),
+    ]
+    return pa.concat_arrays(halves)
+
+
+def find_outside(array: pa.Array, low: pa.Scalar, high: pa.Scalar) -> list[int]:
+    """Return the rows whose value is outside the limits."""
+    outside = pc.or_(pc.less(array, low), pc.greater(array, high))
+    rows: list[int] = pc.indices_nonzero(outside).to_pylist() if pc.any(outside).as_py() else []
+    return rows
+
+
+def _conversion(source: pa.DataType, target: pa.DataType) -> Callable[[pa.Array], pa.Array]:
+    if pa.types.is_timestamp(target) and pa.types.is_string(source):
+        return lambda array: _timestamps_from_text(array, target)
+    if pa.types.is_string(target) and pa.types.is_time(source):
+        return lambda array: time_texts(array.cast(target))
+    if pa.types.is_float32(target):  # a REAL4 sent as text or double is rounded, as stored in the source
+        return lambda array: array.cast(pa.float64()).cast(target, safe=False)
+    return lambda array: array.cast(target)
+
+
+def _timestamps_from_text(array: pa.Array, target: pa.DataType) -> pa.Array:
+    # Seven digits of a second occur (datetime2); a table stores six.
+    trimmed = pc.replace_substring_regex(array, r"^(.{19}\.\d{6})\d+", r"\1")
+    if pc.any(pc.match_substring_regex(trimmed, r"[Zz]$|[+-]\d\d:?\d\d$")).as_py():
+        return trimmed.cast(pa.timestamp("us", "UTC")).cast(target)
+    return trimmed.cast(pa.timestamp("us")).cast(target)  # no zone is written: it is UTC
+
+
+def time_texts(texts: pa.StringArray) -> pa.StringArray:
+    """Return texts of times in one spelling, ISO 8601 with as many of 0, 3 or 6 digits of a second as they need.
+
+    Args:
+        texts: As sources write them; other texts stay unchanged.
+    """
+    for pattern, spelled in _TIME_SPELLINGS:
+        texts = pc.replace_substring_regex(texts, pattern, spelled)
+    return texts
+
+
+def number_texts(texts: pa.StringArray, scale: int | None) -> pa.StringArray:
+    """Return texts of wide numbers in one spelling, so that `1.10` and `1.1` are one key.
+
+    Args:
+        texts: As sources write them; other texts stay unchanged.
+        scale: Digits after the point; None: as many as the number needs.
+    """
+    encoded = texts.dictionary_encode()
+    known = pa.array([_number_text(text, scale) for text in encoded.dictionary.to_pylist()], pa.string())
+    return pc.take(known, encoded.indices)
+
+
+def _number_text(text: str, scale: int | None) -> str:
+    try:
+        number = Decimal(text)
+    except InvalidOperation:
+        return text
+    if not number.is_finite():
+        return text
+    plain = f"{number:f}"
+    if scale is None:
+        return plain.rstrip("0").rstrip(".") if "." in plain else plain
+    whole, _, digits = plain.partition(".")
+    kept = digits.rstrip("0").ljust(scale, "0")
+    return f"{whole}.{kept}" if kept else whole

@@ -1,0 +1,394 @@
+"""Full loads of a table, and the place of their rows among its changes.
+
+The rule. H(t) is the highest change sequence of the table that was logged before the time t. A row's place is a text:
+
+    place(change)                        its change sequence, whenever it was logged and however often
+    place(REFRESH row logged at t)       floor, LOAD_MARK, t           of the load that it belongs to
+
+REFRESH rows of a table that are at most `load_gap` apart belong to one load. After a longer pause, from the row at e
+to the row at a, the row at a begins a new load if a change newer than H(e) was logged in the pause, more than `load_gap`
+before a; the floor of the load is H(a). Otherwise the rows continue the previous load, or begin the first one, whose floor is
+"". A load begun by hand at a time contains the rows since then, and its floor is H of that time; if the previous load has the
+same floor, AGAIN_MARK is added.
+
+    ".1690000000000000"                                        a row of the first load: below every change
+    "20230321213416580000000000000000017.1690000000000000"     a row of a later load: floor, a point, log time in us
+
+A load is over when the table has a change above its floor: rows below its first possible place, which it did not contain, no
+longer exist in the source. All of this depends only on the set of (log time, REFRESH or change sequence): H is a maximum, and
+spans of rows are a union, so order, batch boundaries and repeats of reading do not matter. A REFRESH row is placed once
+everything logged before it is read (`read_until_us`); until then it is parked (run/load_waits.py). Changes never wait for a
+load.
+
+A late change arrives after everything logged before its load counted as read: its schema arrived after `schema_wait`, it was
+redriven from the dead letter, or log times went backwards. If it is above the floor of a load that began after it was logged,
+its place is `floor,sequence` of the first such load: below all rows of that load, ordered by sequence.
+"""
+
+from __future__ import annotations
+
+from bisect import bisect_left, bisect_right
+from dataclasses import dataclass, field, fields
+from typing import Any, Final
+
+import numpy as np
+import numpy.typing as npt
+import pyarrow as pa
+import pyarrow.compute as pc
+
+from headstream.replicate.columns.changes import OPERATIONS
+from headstream.replicate.columns.load_marks import Mark, steps_of, thinned
+from headstream.replicate.columns.versions import AGAIN_MARK, LATE_MARK, LOAD_MARK, LOAD_TIME_CHARACTERS
+from headstream.replicate.settings.config import LOAD_GAP_US
+
+__all__ = ["Load", "Loads"]
+
+MOST_LOADS: Final = 64
+"""Most loads that are stored. A REFRESH row logged before the oldest of them counts as of the first load, below every change."""
+MOST_MARKS: Final = 65_536
+"""Most steps of H that are stored exactly while a partition lags. Beyond that every second one is dropped: changes logged
+between two marks then count as newer than a load that begins there."""
+MOST_PAST_MARKS: Final = 256
+"""Most steps of H stored for read rows, for loads whose rows are logged after all changes around them; thinned likewise."""
+_BATCH_PAST_MARKS: Final = 16
+_REFRESH: Final = OPERATIONS.index("REFRESH")
+
+
+@dataclass(slots=True)
+class Load:
+    """One full load.
+
+    Args:
+        begun_us: When the log took its first row, microseconds since 1970 UTC.
+        ended_us: When the log took the last row seen of it; before `begun_us` if it has no row.
+        floor: The highest change sequence logged before it; "" for the first load.
+    """
+
+    begun_us: int
+    ended_us: int
+    floor: str
+
+
+@dataclass(slots=True)
+class Loads:
+    """The known loads of a table.
+
+    Args:
+        loads: The newest ones, oldest first.
+        read_until_us: Everything logged before this time is learned, and rows logged before it are placed. Initially 1: messages
+            of sources without log times have time 0, and belong to one load.
+        highest: H of that time.
+        changed_us: When the first change newer than everything before the newest load's last row was logged.
+        marks: Steps of H from `read_until_us` on.
+        past: Some steps of H before.
+        spans: First and last log time of REFRESH rows from `read_until_us` on that are no further apart than the gap.
+        begins: Times from `read_until_us` on at which a load is begun by hand.
+        ended_us: Loads up to this time were ended by hand, with or without rows.
+        has_below_first: Whether late changes can be placed below the first load, where there are no other rows.
+        settled: Rows with a place below this text have been removed.
+    """
+
+    loads: list[Load] = field(default_factory=list)
+    read_until_us: int = 1
+    highest: str = ""
+    changed_us: int | None = None
+    marks: list[Mark] = field(default_factory=list)
+    past: list[Mark] = field(default_factory=list)
+    spans: list[tuple[int, int]] = field(default_factory=list)
+    begins: list[int] = field(default_factory=list)
+    ended_us: int = -1
+    has_below_first: bool = False
+    settled: str = ""
+
+    @property
+    def vanished(self) -> str | None:
+        """Rows with a place below this text no longer exist in the source; None if there is nothing to remove."""
+        return max((bound for bound, _ in self.ends if bound > self.settled), default=None)
+
+    @property
+    def ends(self) -> list[tuple[str, str]]:
+        """For each load that is over, oldest first: the text below which it replaces rows, and the place at which those end.
+
+        That place is just before the load's first row, and no row has it.
+        """
+        over = [
+            load
+            for load in self.loads
+            if self.ended_us >= load.begun_us or (load.ended_us >= load.begun_us and self._newest_change > load.floor)
+        ]
+        bounds = [(f"{load.floor}{LOAD_MARK}", load.begun_us) for load in over if load.floor or self.has_below_first]
+        return [(bound, f"{bound}{max(begun_us - 1, 0):0{LOAD_TIME_CHARACTERS}d}") for bound, begun_us in bounds]
+
+    @property
+    def _newest_change(self) -> str:
+        return self.marks[-1][1] if self.marks else self.highest
+
+    def begin(self, at_us: int) -> bool:
+        """Begin a load by hand: REFRESH rows logged from a time on belong to it.
+
+        Args:
+            at_us: The time, microseconds since 1970 UTC.
+
+        Returns:
+            Whether a load begins then; false if rows logged since are already placed in an earlier load.
+        """
+        newest = self.loads[-1] if self.loads else None
+        if newest is not None and newest.begun_us != at_us and at_us <= newest.ended_us:
+            return newest.begun_us > at_us
+        if newest is not None and newest.begun_us >= at_us:
+            return True
+        if at_us >= self.read_until_us:
+            self.begins = sorted({*self.begins, at_us})
+        else:
+            self._add(Load(at_us, at_us - 1, self._own_floor(self._past_highest(at_us))))
+        return True
+
+    def end(self) -> None:
+        """End the newest load by request; otherwise the next change ends it. The load can be empty."""
+        begun_us = [*(load.begun_us for load in self.loads[-1:]), *self.begins, *(first for first, _ in self.spans)]
+        self.ended_us = max([self.ended_us, *begun_us])
+
+    def settle(self) -> None:
+        """Record that the vanished rows are removed."""
+        self.settled = self.vanished or self.settled
+
+    def learn(self, changes: pa.Table, read_until_us: int, gap_us: int = LOAD_GAP_US) -> bool:
+        """Update the loads from a batch of changes; return whether it contains REFRESH rows.
+
+        Repeating a batch changes nothing.
+
+        Args:
+            changes: `_hs_operation`, `_hs_sequence` and `_hs_logged_us` of some of the table's changes.
+            read_until_us: All of the table's changes logged before this time are in this batch or were in earlier ones.
+            gap_us: As LOAD_GAP_US.
+        """
+        has_loads = False
+        if changes.num_rows:
+            logged = _logged(changes)
+            is_load = _is_load(changes).to_numpy(zero_copy_only=False)
+            has_loads = bool(is_load.any())
+            if has_loads:
+                self._learn_rows(np.sort(logged[is_load]), gap_us)
+            self._learn_changes(changes, np.flatnonzero(~is_load), logged, read_until_us)
+        self._fold(max(read_until_us, self.read_until_us), gap_us)
+        return has_loads
+
+    def place(self, changes: pa.Table, gap_us: int = LOAD_GAP_US, *, keeps_all: bool = False) -> pa.Table:
+        """Return changes with their places as `_hs_sequence`, without those that a settled load has removed.
+
+        Args:
+            changes: Decoded changes that learn() has seen, REFRESH rows only from before `read_until_us`.
+            gap_us: As LOAD_GAP_US.
+            keeps_all: Whether the table retains rows that loads have removed: such changes are merged, and removed again.
+        """
+        sequences = changes["_hs_sequence"].combine_chunks()
+        loaded = _is_load(changes)
+        logged = _logged(changes)
+        if self.loads and logged.size and int(logged.min()) < self.loads[-1].begun_us:
+            sequences = self._place_late(sequences, loaded, logged, gap_us)
+        if pc.any(loaded).as_py():
+            begins = np.array([load.begun_us for load in self.loads], np.int64)
+            numbers = np.searchsorted(begins, logged, "right")
+            floors = pc.take(pa.array(["", *(load.floor for load in self.loads)], pa.string()), pa.array(numbers))
+            times = pc.utf8_lpad(pa.array(logged).cast(pa.string()), LOAD_TIME_CHARACTERS, "0")
+            sequences = pc.if_else(loaded, pc.binary_join_element_wise(floors, times, LOAD_MARK), sequences)
+        place = changes.schema.get_field_index("_hs_sequence")
+        placed = changes.set_column(place, changes.schema.field(place), sequences)
+        if not self.settled:
+            return placed
+        if keeps_all:
+            if pc.any(pc.less(sequences, self.settled)).as_py():
+                self.settled = ""
+            return placed
+        return placed.filter(pc.greater_equal(sequences, self.settled))
+
+    def _place_late(self, sequences: pa.Array, loaded: pa.Array, logged: npt.NDArray[np.int64], gap_us: int) -> pa.Array:
+        """Return the sequences with those of late changes below the first load that began after they were logged."""
+        is_placed = loaded
+        for load in self.loads:
+            begun_us = load.begun_us if load.floor else load.begun_us - gap_us  # within the gap it is above the first load
+            before = pc.and_(pa.array(logged < begun_us), pc.greater(sequences, load.floor))
+            late = pc.and_not(before, is_placed)
+            if pc.any(late).as_py():
+                sequences = pc.if_else(late, pc.binary_join_element_wise(load.floor, sequences, LATE_MARK), sequences)
+                is_placed = pc.or_(is_placed, late)
+                self.has_below_first = self.has_below_first or not load.floor
+        return sequences
+
+    def _learn_rows(self, times_us: npt.NDArray[np.int64], gap_us: int) -> None:
+        for late_us in sorted({*times_us[times_us < self.read_until_us].tolist()}):
+            self._learn_late_row(late_us, gap_us)
+        new = times_us[times_us >= self.read_until_us]
+        if not new.size:
+            return
+        breaks = np.flatnonzero(np.diff(new) > gap_us)
+        firsts, lasts = new[np.concatenate(([0], breaks + 1))].tolist(), new[np.concatenate((breaks, [-1]))].tolist()
+        spans: list[tuple[int, int]] = []
+        for first, last in sorted([*self.spans, *zip(firsts, lasts, strict=True)]):
+            if spans and first - spans[-1][1] <= gap_us:
+                spans[-1] = spans[-1][0], max(last, spans[-1][1])
+            else:
+                spans.append((first, last))
+        self.spans = spans
+
+    def _learn_late_row(self, at_us: int, gap_us: int) -> None:
+        """Assign a REFRESH row logged before `read_until_us` to a load: a near one, or a new one between two."""
+        number = bisect_right([load.begun_us for load in self.loads], at_us) - 1
+        after = self.loads[number + 1] if number + 1 < len(self.loads) else None
+        if number >= 0 and at_us <= self.loads[number].ended_us + gap_us:
+            self.loads[number].ended_us = max(at_us, self.loads[number].ended_us)
+        elif after is not None and after.begun_us - at_us <= gap_us:
+            after.begun_us = at_us
+        elif number >= 0 or not self.loads:
+            ended_us = self.loads[number].ended_us if number >= 0 else -1
+            known = self._past_highest(ended_us)
+            changed = self.changed_us if after is None else None
+            changed = next((us for us, sequence in self.past if us >= ended_us and sequence > known), changed)
+            if changed is not None and at_us > changed + gap_us:
+                self.loads.insert(number + 1, Load(at_us, at_us, self._past_highest(at_us)))
+            elif number >= 0:
+                self.loads[number].ended_us = max(at_us, self.loads[number].ended_us)
+            else:
+                self.loads.insert(0, Load(at_us, at_us, ""))
+
+    def _past_highest(self, at_us: int) -> str:
+        """Return H of a time before `read_until_us`, as far as it is still known."""
+        number = bisect_left(self.past, (at_us, "")) - 1
+        return self.past[number][1] if number >= 0 else ""
+
+    def _learn_changes(
+        self, changes: pa.Table, rows: npt.NDArray[np.int64], logged: npt.NDArray[np.int64], read_until_us: int
+    ) -> None:
+        times, sequences = logged[rows], changes["_hs_sequence"].combine_chunks()
+        sequences = sequences if rows.size == changes.num_rows else sequences.take(pa.array(rows))
+        late = times < self.read_until_us
+        if late.any():
+            self.highest = max(self.highest, pc.max(sequences.filter(pa.array(late))).as_py())
+            times, sequences = times[~late], sequences.filter(pa.array(~late))
+        if not times.size:
+            return
+        if (np.diff(times) < 0).any():
+            order = np.argsort(times, kind="stable")
+            times, sequences = times[order], sequences.take(pa.array(order))
+        if not (self.spans or self.marks or self.begins) and int(times[-1]) < read_until_us:
+            self._pass(times, sequences)
+            return
+        fresh = steps_of(times, sequences)
+        marks: list[Mark] = []
+        for mark in sorted([*self.marks, *fresh]):
+            if mark[1] > (marks[-1][1] if marks else self.highest):
+                if marks and marks[-1][0] == mark[0]:
+                    marks.pop()
+                marks.append(mark)
+        self.marks = thinned(marks, MOST_MARKS)
+
+    def _pass(self, times: npt.NDArray[np.int64], sequences: pa.Array) -> None:
+        """Add changes between which no load can begin, in the order of their log times."""
+        highest = pc.max(sequences).as_py()
+        if highest <= self.highest:
+            return
+        if self.changed_us is None:
+            self.changed_us = int(times[pc.index(pc.greater(sequences, self.highest), True).as_py()])
+        step = max(1, len(times) // _BATCH_PAST_MARKS)
+        for start in range(0, len(times), step):
+            part = sequences.slice(start, step)
+            self._raise(int(times[min(start + step, len(times)) - 1]), pc.max(part).as_py())
+
+    def _raise(self, at_us: int, sequence: str) -> None:
+        if sequence > self.highest:
+            self.highest = sequence
+            self.past.append((at_us, sequence))
+
+    def _fold(self, until_us: int, gap_us: int) -> None:
+        """Assign everything logged before a time to loads, in the order of log times."""
+        marks, taken = self.marks, 0
+
+        def take(before_us: int) -> None:
+            """Advance H to a time; the first step since the newest load's last row can end that load."""
+            nonlocal taken
+            while taken < len(marks) and marks[taken][0] < before_us:
+                if self.changed_us is None:
+                    self.changed_us = marks[taken][0]
+                self._raise(*marks[taken])
+                taken += 1
+
+        for first_us, last_us, is_begun in self._due(until_us):
+            take(first_us)
+            newest = self.loads[-1] if self.loads else None
+            if newest is not None and newest.ended_us < newest.begun_us <= first_us and not is_begun:
+                newest.ended_us = last_us  # begun by hand, this is its first row
+            elif is_begun or (self.changed_us is not None and first_us > self.changed_us + gap_us):
+                self._add(Load(first_us, last_us, self._own_floor(self.highest)))
+            elif newest is None:
+                self._add(Load(first_us, last_us, ""))
+            else:
+                newest.ended_us = max(last_us, newest.ended_us)
+            if last_us >= first_us:
+                take(last_us)
+                self.changed_us = None
+        take(until_us)
+        del marks[:taken]
+        self.past = thinned(self.past, MOST_PAST_MARKS)
+        self.read_until_us = until_us
+
+    def _due(self, until_us: int) -> list[tuple[int, int, bool]]:
+        """Remove and return begins before a time: (first row, last row before it, False), or (begin by hand, before it, True)."""
+        begins = [at_us for at_us in self.begins if at_us < until_us]
+        due = [(at_us, at_us - 1, True) for at_us in begins]
+        spans: list[tuple[int, int]] = []
+        for first, last in self.spans:
+            start = first
+            for at_us in [at_us for at_us in begins if first < at_us <= last]:
+                due.append((start, at_us - 1, False))
+                start = at_us
+            if start < until_us:
+                due.append((start, min(last, until_us - 1), False))
+            if last >= until_us:
+                spans.append((max(start, until_us), last))
+        self.begins = [at_us for at_us in self.begins if at_us >= until_us]
+        self.spans = spans
+        return sorted(due, key=lambda span: (span[0], not span[2]))
+
+    def _own_floor(self, floor: str) -> str:
+        """Return the floor of the next load: above that of the newest, even if nothing changed in between."""
+        newest = self.loads[-1].floor if self.loads else None
+        return f"{newest}{AGAIN_MARK}" if newest is not None and newest >= floor else floor
+
+    def _add(self, load: Load) -> None:
+        self.loads.append(load)
+        del self.loads[:-MOST_LOADS]
+        self.changed_us = None
+
+    def to_document(self) -> dict[str, Any]:
+        """Return it as a JSON object."""
+        loads = [[load.begun_us, load.ended_us, load.floor] for load in self.loads]
+        return {known.name: getattr(self, known.name) for known in fields(self)} | {"loads": loads}
+
+    @classmethod
+    def from_document(cls, document: dict[str, Any]) -> Loads:
+        """Rebuild the result of to_document(), of this version or of the one that stored a mark per batch."""
+        loads = [Load(begun_us, ended_us, floor) for begun_us, ended_us, floor in document["loads"]]
+        marks = [(us, sequence) for us, sequence in document["marks"]]
+        if "read_until_us" in document:
+            names = ("read_until_us", "highest", "changed_us", "begins", "ended_us", "has_below_first", "settled")
+            known = {name: document[name] for name in names}
+            past, spans = ([(first, second) for first, second in document[name]] for name in ("past", "spans"))
+            return cls(loads=loads, marks=marks, past=past, spans=spans, **known)
+        steps: list[Mark] = []
+        for us, sequence in sorted(marks):
+            if sequence > (steps[-1][1] if steps else ""):
+                steps.append((us, sequence))
+        # Rows placed by the older version stay placed: everything seen so far counts as read.
+        until_us = 1 + max([0, *(us for us, _ in steps), *(load.ended_us for load in loads)])
+        settled = f"{document['settled']}{LOAD_MARK}" if document["settled"] else ""
+        highest = steps[-1][1] if steps else ""
+        return cls(loads, until_us, highest, document["changed_us"], past=steps, settled=settled)
+
+
+def _is_load(changes: pa.Table) -> pa.Array:
+    return pc.equal(changes["_hs_operation"], pa.scalar(_REFRESH, pa.int8())).combine_chunks()
+
+
+def _logged(changes: pa.Table) -> npt.NDArray[np.int64]:
+    logged: npt.NDArray[np.int64] = pc.fill_null(changes["_hs_logged_us"], 0).combine_chunks().to_numpy()
+    return logged

@@ -1,0 +1,143 @@
+"""Raw messages: the complete form in which the pipeline stores a message that is not (yet) a change.
+
+The same columns are sent from the executors to the driver, and written to and read from the pipeline's own log:
+bytes, key, headers and the coordinates in the source.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Sequence
+from typing import Final, TypeAlias
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.compute as pc
+
+__all__ = [
+    "CHANGE_COORDINATES",
+    "COORDINATE_COLUMNS",
+    "RAW_SCHEMA",
+    "SOURCE_COLUMNS",
+    "Coordinates",
+    "change_coordinates",
+    "coordinates_table",
+    "leave_out",
+    "match_rows",
+    "offsets_and_data",
+    "raw_rows",
+    "read_ipc",
+    "write_ipc",
+]
+
+SOURCE_COLUMNS: Final = ("topic", "partition", "offset", "timestamp_us", "key", "headers", "payload")
+
+RAW_SCHEMA: Final = pa.schema(
+    [
+        pa.field("topic", pa.string(), nullable=False),  # stream/topic
+        pa.field("partition", pa.int32(), nullable=False),
+        pa.field("offset", pa.int64(), nullable=False),
+        pa.field("timestamp_us", pa.int64(), nullable=False),
+        pa.field("key", pa.binary()),
+        pa.field("headers", pa.binary()),  # the header block, as in the log
+        pa.field("payload", pa.binary()),
+        pa.field("schema_id", pa.string()),  # of the message, if known
+        pa.field("reason", pa.string()),  # why it can never be a change, or null
+    ]
+)
+
+
+COORDINATE_COLUMNS: Final = ("topic", "partition", "offset")
+CHANGE_COORDINATES: Final = tuple(f"_hs_{name}" for name in COORDINATE_COLUMNS)
+"""Their names in decoded changes."""
+
+_COMPRESSED: Final = pa.ipc.IpcWriteOptions(compression="lz4")
+
+Coordinates: TypeAlias = tuple[str, int, int]
+"""Topic, partition and offset in the source."""
+
+
+def match_rows(rows: pa.Table, wanted: pa.Table) -> tuple[pa.Int64Array, pa.Int64Array]:
+    """Join rows with wanted coordinates: return the row numbers of both, in the order of the rows.
+
+    Args:
+        rows: With COORDINATE_COLUMNS.
+        wanted: With COORDINATE_COLUMNS; each coordinates at most once counts.
+    """
+    names = list(COORDINATE_COLUMNS)
+    left, right = (
+        table.select(names).append_column(name, pa.array(np.arange(table.num_rows)))
+        for table, name in ((rows, "row"), (wanted, "wanted"))
+    )
+    first = right.group_by(names).aggregate([("wanted", "min")])
+    found = left.join(first, names, join_type="inner", use_threads=False).sort_by("row")
+    return found["row"].combine_chunks(), found["wanted_min"].combine_chunks()
+
+
+def coordinates_table(places: Iterable[Coordinates]) -> pa.Table:
+    """Return coordinates as columns."""
+    columns = [list(column) for column in zip(*places, strict=True)] or [[], [], []]
+    fields = [RAW_SCHEMA.field(name).with_nullable(True) for name in COORDINATE_COLUMNS]
+    arrays = [pa.array(values, field.type) for values, field in zip(columns, fields, strict=True)]
+    return pa.Table.from_arrays(arrays, schema=pa.schema(fields))
+
+
+def change_coordinates(changes: pa.Table, schema_id: str) -> pa.Table:
+    """Return the coordinates of decoded changes, with the columns needed to find their messages."""
+    found = changes.select(list(CHANGE_COORDINATES)).rename_columns(COORDINATE_COLUMNS)
+    for name, text in (("schema_id", schema_id), ("reason", None)):
+        found = found.append_column(name, pa.repeat(pa.scalar(text, pa.string()), found.num_rows))
+    return found
+
+
+def leave_out(rows: pa.Table, columns: Sequence[str], coordinates: pa.Table) -> pa.Table:
+    """Return rows without those at the given coordinates.
+
+    Args:
+        rows: Any rows.
+        columns: Their topic, partition and offset.
+        coordinates: With COORDINATE_COLUMNS.
+    """
+    if not coordinates.num_rows:
+        return rows
+    places = rows.select(list(columns)).rename_columns(list(COORDINATE_COLUMNS))
+    found = match_rows(places, coordinates)[0]
+    return rows.filter(pc.invert(pc.is_in(pa.array(np.arange(rows.num_rows)), value_set=found)))
+
+
+def write_ipc(batch: pa.RecordBatch) -> bytes:
+    """Return a record batch as an Arrow IPC stream, compressed: Spark copies it several times on its way to the driver."""
+    sink = pa.BufferOutputStream()
+    with pa.ipc.new_stream(sink, batch.schema, options=_COMPRESSED) as writer:
+        writer.write_batch(batch)
+    content: bytes = sink.getvalue().to_pybytes()
+    return content
+
+
+def read_ipc(content: bytes | pa.Buffer) -> pa.Table:
+    """Return the table in an Arrow IPC stream."""
+    with pa.ipc.open_stream(content) as reader:
+        return reader.read_all()
+
+
+def offsets_and_data(array: pa.BinaryArray) -> tuple[pa.Buffer, pa.Buffer]:
+    """Return an array's offsets (int32, one more than rows, from the array's own first row) and its bytes."""
+    _, offsets, data = array.buffers()
+    begin = array.offset * 4
+    return offsets.slice(begin, (len(array) + 1) * 4), data if data is not None else pa.py_buffer(b"")
+
+
+def raw_rows(
+    raw: pa.RecordBatch, rows: list[int], *, schema_ids: dict[int, str] | None = None, reasons: dict[int, str] | None = None
+) -> pa.RecordBatch:
+    """Return some of a batch's messages as RAW_SCHEMA.
+
+    Args:
+        raw: The columns of SOURCE_COLUMNS.
+        rows: Which rows.
+        schema_ids: Row -> its schema id; not for every row.
+        reasons: Row -> the reason why it can never be a change.
+    """
+    chosen = raw.select(list(SOURCE_COLUMNS)).take(pa.array(rows, pa.int64()))
+    arrays = [column.cast(kind.type) for column, kind in zip(chosen.columns, RAW_SCHEMA, strict=False)]
+    arrays += [pa.array([(texts or {}).get(row) for row in rows], pa.string()) for texts in (schema_ids, reasons)]
+    return pa.RecordBatch.from_arrays(arrays, schema=RAW_SCHEMA)

@@ -1,0 +1,281 @@
+"""The merge of changes into rows: a join of facts, so that a row depends only on which changes were applied. Pure.
+
+The known facts about one key of a table are
+
+    for each column     the value with the highest version, a version being the place of the change that wrote it
+    its existence       the highest place of an insert or update, and the highest place of a deletion
+
+Joining two of these takes the higher one of each pair. A maximum is commutative, associative and idempotent, so the join is,
+and the result does not depend on the order of changes, on their micro-batches, or on repeats. The rest follows:
+
+    the row exists      if its highest insert or update is not below its highest deletion
+    a column's value    counts if its version is not below the highest deletion; otherwise the column is null
+    an insert           writes every column (a full load's row too), those that its schema does not have with null
+    an update           writes the columns that it carries, at most those of its schema: columns dropped at the source remain
+
+Most columns of a row come from one whole image, so a KnownRow has the place of its newest whole image (`base`), and the place of
+each column that another change wrote.
+
+A change of key moves a row from one key to another, so it is not a fact about one key. The keys that such changes connect are
+replayed together: replay() sorts all their changes and applies them once, so the result also depends only on their set.
+
+    departure   takes the row that has been at the key longest, including one from before the transaction
+    arrival     puts it to the new key with its columns; the change's own columns are newer than those
+    in between  a key can have several rows within one transaction (`id = id + 1`, a swap); the newest one remains
+
+Values are not read here: `source` is the number of the row, in the caller's table, that a value is taken from.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from dataclasses import dataclass, field
+from typing import Any, Final, Literal, NamedTuple, TypeAlias
+
+from headstream.replicate.columns.versions import ABSENT_VERSION, MAX_SEQUENCE_CHARACTERS, moved_version
+
+__all__ = ["NO_SOURCE", "Key", "KeyEvent", "KeyState", "KnownRow", "Written", "join_key", "replay", "sequence_of"]
+
+Key: TypeAlias = tuple[Any, ...]
+"""The values of a row's key columns."""
+NO_SOURCE: Final = -1
+"""The source of a value that no change has written: null."""
+_FILL: Final = "-"
+
+
+class Written(NamedTuple):
+    """Which change wrote a value (see versions.py), and the number of the row that has it."""
+
+    version: str
+    source: int
+
+
+_ABSENT: Final = Written(ABSENT_VERSION, NO_SOURCE)
+
+
+@dataclass(frozen=True, slots=True)
+class KnownRow:
+    """The known columns of a row.
+
+    Args:
+        base: The newest whole image.
+        columns: The columns that another change wrote, by name: after the image, or omitted from it.
+    """
+
+    base: Written = _ABSENT
+    columns: dict[str, Written] = field(default_factory=dict)
+
+    def at(self, name: str) -> Written:
+        """Return the change that wrote a column."""
+        return self.columns.get(name, self.base)
+
+    @property
+    def version(self) -> str:
+        """The highest version among its columns."""
+        return max([self.base.version, *(written.version for written in self.columns.values())])
+
+    def join(self, other: KnownRow) -> KnownRow:
+        """Return the newer version of each column; of equal ones that of this row."""
+        base = self.base if self.base.version >= other.base.version else other.base
+        if not self.columns and not other.columns:
+            return self if base is self.base else other
+        columns = {}
+        for name in {**self.columns, **other.columns}:
+            mine, theirs = self.at(name), other.at(name)
+            newer = mine if mine.version >= theirs.version else theirs
+            if newer.version != base.version:
+                columns[name] = newer
+        return KnownRow(base, columns)
+
+    def since(self, deletion: str) -> KnownRow:
+        """Return the row without the columns older than a deletion; a column written at the same sequence is newer."""
+        if not deletion:
+            return self
+        floor = deletion.ljust(MAX_SEQUENCE_CHARACTERS, _FILL)  # below the versions that a change of key of that sequence writes
+        base = self.base if self.base.version >= floor else _ABSENT
+        if base is self.base and not self.columns:
+            return self
+        columns = {name: written if written.version >= floor else _ABSENT for name, written in self.columns.items()}
+        return KnownRow(base, {name: written for name, written in columns.items() if written.version != base.version})
+
+    def moved(self, sequence: str) -> KnownRow:
+        """Return the row at its new key, after a change of its key of that sequence."""
+        base = Written(moved_version(self.base.version, sequence), self.base.source)
+        columns = {name: Written(moved_version(w.version, sequence), w.source) for name, w in self.columns.items()}
+        return KnownRow(base, columns)
+
+
+def sequence_of(version: str) -> str:
+    """Return the place of the change that a version names; "" for a column that no change has written."""
+    return (
+        version[:MAX_SEQUENCE_CHARACTERS].rstrip(f"{_FILL} ")
+        if version[MAX_SEQUENCE_CHARACTERS] == " "
+        else version.rstrip(_FILL)
+    )
+
+
+@dataclass(frozen=True, slots=True)
+class KeyEvent:
+    """One change of one key, or of a row's key.
+
+    Args:
+        kind: The kind of change. An upsert is an insert, an update, a row of a full load, or a stored row as far as known.
+        key: The row's key; of a move the new key.
+        sequence: Its place.
+        row: The columns that it carries.
+        before: The key before a move.
+        transaction: Names its transaction; "" if unknown.
+        number: Its number within the transaction, from 1; 0 if unknown.
+    """
+
+    kind: Literal["delete", "move", "upsert"]
+    key: Key
+    sequence: str
+    row: KnownRow = KnownRow()
+    before: Key | None = None
+    transaction: str = ""
+    number: int = 0
+
+    @property
+    def order(self) -> tuple[str, bool, int, str]:
+        """The order in which events take effect: at one sequence deletions come first."""
+        return self.sequence, self.kind != "delete", self.number, repr((self.before, self.key))
+
+    @property
+    def unit(self) -> str:
+        """Names the changes that take effect together. Transaction ids can be reused; the commit time distinguishes them."""
+        return f"{self.transaction} {self.sequence[:16]}" if self.transaction else self.sequence
+
+
+@dataclass(frozen=True, slots=True)
+class KeyState:
+    """The merged state of one key.
+
+    Args:
+        deletion: The place of the highest deletion; "" for none.
+        upsert: The place of the highest insert or update of the row; "" if there is no row.
+        row: Its columns; of a deleted row the last ones.
+        floor: The highest deletion that the row's columns came after; "" for none.
+    """
+
+    deletion: str
+    upsert: str
+    row: KnownRow
+    floor: str = ""
+
+    @property
+    def exists(self) -> bool:
+        """Whether the row exists."""
+        return bool(self.upsert)
+
+
+def join_key(deletions: Iterable[str], upserts: Iterable[tuple[str, KnownRow]]) -> KeyState | None:
+    """Join the facts about one key; None without facts.
+
+    Args:
+        deletions: Places of deletions.
+        upserts: Places of inserts and updates, and the columns they carry.
+    """
+    deleted = sorted(filter(None, deletions))
+    found = list(upserts)
+    newest = max((place for place, _ in found), default="")
+    highest = deleted[-1] if deleted else ""
+    if not found and not highest:
+        return None
+    # Of a deleted row the last columns are those since the deletion before that one.
+    floor = max((place for place in deleted if place <= newest), default="") if found else ""
+    row = KnownRow()
+    for _, other in found:
+        row = row.join(other.since(floor))
+    exists = bool(found) and newest >= highest
+    return KeyState(highest, newest if exists else "", row, floor)
+
+
+@dataclass(slots=True)
+class _Occupant:
+    """A row at a key: its place of arrival, its newest upsert, and the unit in which it arrived."""
+
+    row: KnownRow
+    born: str
+    upsert: str
+    unit: str
+
+
+@dataclass(slots=True)
+class _Place:
+    """A key during replay: its rows, oldest first, its highest deletion, and the row that left it last."""
+
+    occupants: list[_Occupant] = field(default_factory=list)
+    deletion: str = ""
+    last: KnownRow = KnownRow()
+
+    def enter(self, unit: str) -> None:
+        """Begin or continue a unit: of the rows from before it only the newest remains."""
+        others = [one for one in self.occupants if one.unit != unit]
+        if len(others) > 1:
+            self.occupants = [others[-1], *(one for one in self.occupants if one.unit == unit)]
+
+    def delete(self, sequence: str) -> None:
+        if self.occupants:
+            self.last = self.occupants[-1].row
+        self.occupants, self.deletion = [], sequence
+
+    def depart(self, sequence: str) -> _Occupant | None:
+        """Remove and return the row that has been here longest; rows that arrived after it in the same unit remain."""
+        gone = self.occupants.pop(0) if self.occupants else None
+        if gone is not None:
+            self.last = gone.row
+        self.deletion = max(self.deletion, self.occupants[0].born) if self.occupants else sequence
+        return gone
+
+    def arrive(self, arrived: _Occupant) -> KnownRow:
+        """Add a row and return its columns; if the same change brought it before, those that were known then are among them."""
+        for occupant in self.occupants:
+            if occupant.born == arrived.born:
+                occupant.row = occupant.row.join(arrived.row)
+                return occupant.row
+        self.occupants.append(arrived)
+        return arrived.row
+
+    def upsert(self, event: KeyEvent) -> None:
+        row = event.row.since(self.deletion)
+        if self.occupants:
+            occupant = self.occupants[-1]
+            occupant.row, occupant.upsert = occupant.row.join(row), event.sequence
+        else:
+            self.occupants.append(_Occupant(row, event.sequence, event.sequence, event.unit))
+
+
+def replay(events: Iterable[KeyEvent], incomplete: list[tuple[KeyEvent, KnownRow]] | None = None) -> dict[Key, KeyState]:
+    """Return the merged states of some keys from all of their changes, changes of key among them.
+
+    Args:
+        events: In any order, each once.
+        incomplete: Receives the changes of key that omit columns of a row without a known whole image at the old key, and the
+            resulting row.
+    """
+    places: dict[Key, _Place] = {}
+    for event in sorted(events, key=lambda event: event.order):
+        place = places.setdefault(event.key, _Place())
+        place.enter(event.unit)
+        if event.kind == "delete":
+            place.delete(event.sequence)
+        elif event.kind == "upsert":
+            place.upsert(event)
+        else:
+            assert event.before is not None, "a move has the key before it"
+            origin = places.setdefault(event.before, _Place())
+            origin.enter(event.unit)
+            gone = origin.depart(event.sequence)
+            row = event.row if gone is None else gone.row.moved(event.sequence).join(event.row)
+            row = place.arrive(_Occupant(row, event.sequence, event.sequence, event.unit))
+            if incomplete is not None and row.base.version == ABSENT_VERSION:
+                incomplete.append((event, row))
+    return {key: _state(place) for key, place in places.items()}
+
+
+def _state(place: _Place) -> KeyState:
+    if not place.occupants:
+        return KeyState(place.deletion, "", place.last)
+    newest = place.occupants[-1]
+    return KeyState(place.deletion, newest.upsert, newest.row, place.deletion)

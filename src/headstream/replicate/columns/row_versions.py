@@ -1,0 +1,85 @@
+"""The text of `_hs_versions` in a row of SCD type 1: the change that wrote each column, if there are several.
+
+    null                                        every column is of the row's `_hs_sequence`
+    =<version>                                  every column is of that change (a row that was then softly deleted)
+    ["<version>", {"<version>": ["c", …]}, d]   columns `c`, … are of their own change ("": of none), all others of the first
+                                                one; d is the place of the deletion before the row's columns, or ""
+    … and further lines of ["c", …]             columns that were added to the table later, by a schema older than the row's
+
+Older versions of Headstream wrote the version of each column, VERSION_CHARACTERS each, in the order of the table's columns;
+such rows stay readable, and are converted at their next write.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Sequence
+
+from headstream.replicate.columns.row_merge import NO_SOURCE, KnownRow, Written
+from headstream.replicate.columns.versions import ABSENT_VERSION, VERSION_CHARACTERS, version_of
+
+__all__ = ["NO_WHOLE_IMAGE", "UNIFORM_MARK", "not_carried_sql", "read_versions", "write_versions"]
+
+UNIFORM_MARK = "="
+NO_WHOLE_IMAGE = '["",'
+"""Prefix of the text of a row without a known whole image."""
+_FILL = "-"
+
+
+def write_versions(row: KnownRow, sequence: str, deletion: str = "") -> str | None:
+    """Return the text for a row.
+
+    Args:
+        row: Its columns.
+        sequence: Its `_hs_sequence`.
+        deletion: Place of a deletion before its columns that is stored nowhere else, or "".
+    """
+    if not row.columns and row.base.version == version_of(sequence):
+        return None
+    base = row.base.version.rstrip(f"{_FILL} ")
+    if row.base.version >= version_of(deletion):
+        deletion = ""  # older than the whole image
+    if not row.columns and not deletion:
+        return UNIFORM_MARK + base
+    columns: dict[str, list[str]] = {}
+    for name, written in sorted(row.columns.items()):
+        columns.setdefault(written.version.rstrip(f"{_FILL} "), []).append(name)
+    return json.dumps([base, columns, deletion], ensure_ascii=False, separators=(",", ":"))
+
+
+def read_versions(text: str | None, sequence: str, columns: Sequence[str], source: int) -> tuple[KnownRow, str]:
+    """Return a row's columns, and the place of the deletion before them.
+
+    Args:
+        text: The result of write_versions(), or the form of older versions.
+        sequence: The row's `_hs_sequence`.
+        columns: The table's own columns in its order, which the older form follows.
+        source: The number of the row that has its values.
+    """
+    if text is None:
+        return KnownRow(Written(version_of(sequence), source)), ""
+    text, *added = text.split("\n")
+    if added:
+        row, deletion = read_versions(text, sequence, columns, source)
+        absent = {name: _written("", source) for line in added for name in json.loads(line)}
+        return KnownRow(row.base, {**absent, **row.columns}), deletion
+    if text.startswith(UNIFORM_MARK):
+        return KnownRow(_written(text[1:], source)), ""
+    if text.startswith("["):
+        base, known, deletion = json.loads(text)
+        named = {name: _written(version, source) for version, names in known.items() for name in names}
+        return KnownRow(_written(base, source), named), deletion
+    places = range(0, len(columns) * VERSION_CHARACTERS, VERSION_CHARACTERS)
+    versions = [text[place : place + VERSION_CHARACTERS].ljust(VERSION_CHARACTERS) for place in places]
+    written = {name: Written(v, source) for name, v in zip(columns, versions, strict=True) if v != ABSENT_VERSION}
+    return KnownRow(columns=written), ""
+
+
+def not_carried_sql(columns: Sequence[str]) -> str:
+    """Return SQL for the text of a row after columns are added by a schema older than the row, which it does not carry."""
+    names = json.dumps(list(columns), ensure_ascii=False).replace("'", "''")
+    return f"concat(coalesce(_hs_versions, concat('{UNIFORM_MARK}', _hs_sequence)), chr(10), '{names}')"
+
+
+def _written(text: str, source: int) -> Written:
+    return Written(text.ljust(VERSION_CHARACTERS, _FILL), source) if text else Written(ABSENT_VERSION, NO_SOURCE)

@@ -1,0 +1,80 @@
+"""Versions of columns: the change that wrote each column of a row, for partial changes that can arrive out of order.
+
+A row has one change sequence, `_hs_sequence`. Only where its columns come from different changes does it also have
+`_hs_versions`: the version of each column, VERSION_CHARACTERS each, in the order of the table's columns. Versions
+are compared as text, padded to one length with '-':
+
+    "                                                    "   the column is not written yet
+    ".1690000000000000-----------------------------------"   the first full load: a point, and when its row was logged
+    "20230321213416580000000000000000017-----------------"   a change
+    "20230321213416580000000000000000017.1690000000000000"   a later load, above every change before it (see loads.py)
+
+A key change that does not contain every column moves the others from the previous key. At the new key they are newer than all
+earlier values, however old they are, and older than the columns of the key change itself; among each other they retain
+their order: the change's sequence, a space, and their previous version.
+
+    "20230321213416580000000000000000031 20230321213416580000000000000000017-----------------"
+"""
+
+from __future__ import annotations
+
+from typing import Final
+
+__all__ = [
+    "ABSENT_VERSION",
+    "AGAIN_MARK",
+    "LATE_MARK",
+    "LOAD_MARK",
+    "LOAD_TIME_CHARACTERS",
+    "MAX_SEQUENCE_CHARACTERS",
+    "VERSION_CHARACTERS",
+    "load_floor",
+    "moved_version",
+    "version_of",
+]
+
+MAX_SEQUENCE_CHARACTERS: Final = 35
+"""A change sequence is 35 characters: 16 of time, 19 of a number."""
+
+LOAD_MARK: Final = "."
+LATE_MARK: Final = ","
+"""Separates the floor of a load and the sequence of a late change, logged before that load but read after its floor was fixed:
+sorts below LOAD_MARK, so below the load's rows, and above the floor. See loads.py."""
+AGAIN_MARK: Final = "/"
+"""At the end of a floor: a load begun by hand while nothing had changed since the one before; sorts above LOAD_MARK."""
+LOAD_TIME_CHARACTERS: Final = 16
+_OWN_CHARACTERS: Final = MAX_SEQUENCE_CHARACTERS + len(LOAD_MARK) + LOAD_TIME_CHARACTERS
+_MOVED_MARK: Final = " "  # sorts below _FILL, so below the change's own version
+VERSION_CHARACTERS: Final = MAX_SEQUENCE_CHARACTERS + len(_MOVED_MARK) + _OWN_CHARACTERS
+
+ABSENT_VERSION: Final = " " * VERSION_CHARACTERS
+_FILL: Final = "-"  # sorts below every digit and LOAD_MARK, and above the space
+
+
+def load_floor(sequence: str) -> str | None:
+    """Return the highest change sequence before the load of a row; None for a change.
+
+    Args:
+        sequence: The row's effective sequence, see loads.py.
+    """
+    floor, mark, _ = sequence.rpartition(LOAD_MARK)
+    return floor if mark else None
+
+
+def version_of(sequence: str) -> str:
+    """Return the version of a column that the change of this sequence wrote."""
+    return sequence.ljust(VERSION_CHARACTERS, _FILL)
+
+
+def moved_version(version: str, sequence: str) -> str:
+    """Return the version of a column that a key change moved.
+
+    Args:
+        version: Its version under the previous key.
+        sequence: The sequence of the key change.
+    """
+    if version == ABSENT_VERSION:
+        return version
+    was_moved = version[MAX_SEQUENCE_CHARACTERS] == _MOVED_MARK
+    own = version[MAX_SEQUENCE_CHARACTERS + len(_MOVED_MARK) :] if was_moved else version[:_OWN_CHARACTERS]
+    return f"{sequence.ljust(MAX_SEQUENCE_CHARACTERS, _FILL)}{_MOVED_MARK}{own}"

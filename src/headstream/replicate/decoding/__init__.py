@@ -1,0 +1,1 @@
+"""Decodes raw messages into changes, on executors."""

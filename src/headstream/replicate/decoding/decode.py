@@ -1,0 +1,328 @@
+"""One pass over a batch of raw messages: routed on the envelope's bytes, decoded by schema, every row accounted for.
+
+A message ends in one of five categories:
+
+    metadata   a metadata message, for the schema zone (raw)
+    waiting    data whose schema has not arrived (raw, with the schema id)
+    dead       messages that can never be a change (raw, with the reason)
+    changes    one Arrow batch a schema id, in the target's types
+    unwanted   a change of a table that is not a target (counted; with `atomic` also its transaction events)
+
+Findings are warnings about the messages; they do not stop the pipeline.
+
+The same code runs on Spark's executors and in the driver; the zone is read from its directory on both sides.
+"""
+
+from __future__ import annotations
+
+import functools
+import json
+import pickle
+from collections.abc import Callable, Iterator, Mapping
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Final
+
+import numpy as np
+import pyarrow as pa
+
+from headstream.errors import SchemaError
+from headstream.replicate.codec import envelopes as forms
+from headstream.replicate.codec.envelopes import Envelopes, group_by_schema, split_envelopes, ungrouped_rows
+from headstream.replicate.columns.raw import offsets_and_data, raw_rows, read_ipc, write_ipc
+from headstream.replicate.decoding.frame_times import PartitionTimes, times_of
+from headstream.replicate.decoding.json_rows import decode_json_rows
+from headstream.replicate.decoding.mask_orders import MaskOrders
+from headstream.replicate.decoding.rows import decode_avro_events, decode_avro_rows
+from headstream.replicate.schemas.registry import RegistrySchemas, framed_ids
+from headstream.replicate.schemas.schema_catalog import DecodeOptions, SchemaCatalog, Unwanted
+from headstream.replicate.schemas.schemas import TableSchema
+from headstream.replicate.schemas.zone import SchemaZone, check_zone
+
+__all__ = ["DECODED_SCHEMA", "DECODED_SPARK_SCHEMA", "Decoded", "Decoder", "decode_partitions", "open_zone"]
+
+_REGISTRY_REASON: Final = "the message has schema registry framing, and no registry is configured: set registry"
+
+_KEPT_DECODERS: Final = 8
+"""Decoders that a worker caches between micro-batches: one per pipeline and its settings."""
+
+_GATHERED_ROWS: Final = 50_000
+_GATHERED_BYTES: Final = 32 << 20
+"""Most rows and bytes that are decoded at a time; a larger single batch is not split."""
+
+DECODED_SCHEMA: Final = pa.schema(
+    [
+        pa.field("kind", pa.string(), nullable=False),
+        pa.field("schema_id", pa.string()),  # of changes; of a finding its text; of times PartitionTimes as JSON
+        pa.field("count", pa.int64(), nullable=False),
+        pa.field("content", pa.binary(), nullable=False),  # an Arrow IPC stream, or empty
+    ]
+)
+DECODED_SPARK_SCHEMA: Final = "kind STRING NOT NULL, schema_id STRING, count BIGINT NOT NULL, content BINARY NOT NULL"
+
+
+@dataclass(slots=True)
+class Decoded:
+    """The decoded form of a batch of raw messages.
+
+    Args:
+        metadata: Raw metadata messages.
+        waiting: Raw data messages without a schema yet.
+        dead: Raw messages with a reason.
+        changes: Schema id -> decoded changes.
+        unwanted: Number of messages of tables that are not targets.
+        events: Their transaction events, EVENTS_SCHEMA, if requested.
+        findings: Warning for the user -> number of messages concerned.
+        size_bytes: Size of the input messages.
+        times: Log times of all messages by partition, in the order in which they were read.
+    """
+
+    metadata: list[pa.RecordBatch] = field(default_factory=list)
+    waiting: list[pa.RecordBatch] = field(default_factory=list)
+    dead: list[pa.RecordBatch] = field(default_factory=list)
+    changes: dict[str, list[pa.RecordBatch]] = field(default_factory=dict)
+    unwanted: int = 0
+    events: list[pa.RecordBatch] = field(default_factory=list)
+    findings: dict[str, int] = field(default_factory=dict)
+    size_bytes: int = 0
+    times: list[PartitionTimes] = field(default_factory=list)
+
+    @property
+    def message_count(self) -> int:
+        """Number of input messages."""
+        batches = [*self.metadata, *self.waiting, *self.dead, *(b for group in self.changes.values() for b in group)]
+        count: int = sum(batch.num_rows for batch in batches)
+        return count + self.unwanted
+
+    def extend(self, other: Decoded) -> None:
+        """Add the result of another batch."""
+        self.metadata += other.metadata
+        self.waiting += other.waiting
+        self.dead += other.dead
+        for schema_id, batches in other.changes.items():
+            self.changes.setdefault(schema_id, []).extend(batches)
+        self.unwanted += other.unwanted
+        self.events += other.events
+        self.size_bytes += other.size_bytes
+        self.times += other.times
+        self.note(other.findings)
+
+    def note(self, findings: Mapping[str, int]) -> None:
+        """Add findings."""
+        for finding, count in findings.items():
+            self.findings[finding] = self.findings.get(finding, 0) + count
+
+    def to_batch(self) -> pa.RecordBatch:
+        """Return it as one batch of DECODED_SCHEMA, to send from an executor to the driver."""
+        groups: list[tuple[str, str | None, pa.RecordBatch]] = []
+        for kind in ("metadata", "waiting", "dead", "events"):
+            groups += [(kind, None, batch) for batch in getattr(self, kind)]
+        groups += [("changes", schema_id, batch) for schema_id, batches in self.changes.items() for batch in batches]
+        rows = [(kind, schema_id, batch.num_rows, write_ipc(batch)) for kind, schema_id, batch in groups]
+        rows += [("finding", finding, count, b"") for finding, count in self.findings.items()]
+        rows.append(("bytes", None, self.size_bytes, b""))
+        rows += [("times", json.dumps(times), 0, b"") for times in self.times]
+        if self.unwanted:
+            rows.append(("unwanted", None, self.unwanted, b""))
+        columns = list(zip(*rows, strict=True))
+        arrays = [pa.array(values, kind.type) for values, kind in zip(columns, DECODED_SCHEMA, strict=True)]
+        return pa.RecordBatch.from_arrays(arrays, schema=DECODED_SCHEMA)
+
+    @classmethod
+    def from_table(cls, table: pa.Table) -> Decoded:
+        """Rebuild the results that executors sent, the reverse of to_batch()."""
+        decoded = cls()
+        names = [table[name].to_pylist() for name in ("kind", "schema_id", "count")]
+        for kind, name, count, content in zip(*names, table["content"], strict=True):
+            if kind == "unwanted":
+                decoded.unwanted += count
+            elif kind == "bytes":
+                decoded.size_bytes += count
+            elif kind == "times":
+                decoded.times.append(PartitionTimes(*json.loads(name)))
+            elif kind == "finding":
+                decoded.note({name: count})
+            elif kind == "changes":
+                decoded.changes.setdefault(name, []).extend(read_ipc(content.as_buffer()).to_batches())
+            else:
+                getattr(decoded, kind).extend(read_ipc(content.as_buffer()).to_batches())
+        return decoded
+
+
+def open_zone(directory: Path, options: DecodeOptions) -> SchemaZone:
+    """Open a schema zone that fetches missing schemas from the pipeline's schema registry, if it has one.
+
+    Args:
+        directory: The zone's directory.
+        options: The configuration for decoding.
+    """
+    provider = None if options.registry is None else RegistrySchemas(options.registry)
+    return SchemaZone(directory, provider)
+
+
+class Decoder:
+    """Decodes raw messages by the schemas of a zone.
+
+    Args:
+        zone: The schema zone; read again for every id not found so far.
+        options: Tables, their settings, and the forms of messages.
+    """
+
+    def __init__(self, zone: SchemaZone, options: DecodeOptions | None = None) -> None:
+        self._options = DecodeOptions() if options is None else options
+        self._catalog = SchemaCatalog(zone, self._options)
+        self._orders = MaskOrders(zone.directory)
+        self._told: set[str] = set()
+
+    def decode(self, raw: pa.RecordBatch) -> Decoded:
+        """Decode a batch of raw messages; a message's content never makes it raise.
+
+        Args:
+            raw: The columns of raw.SOURCE_COLUMNS.
+        """
+        offsets, data = offsets_and_data(raw.column("payload"))
+        ends = np.frombuffer(offsets, np.int32)
+        decoded = Decoded(size_bytes=int(ends[-1] - ends[0]), times=_times_of(raw))
+        envelopes = split_envelopes(offsets, data)
+        form = np.frombuffer(envelopes.form, np.uint8)
+        reasons: dict[int, str] = {row: str(fault) for row, fault in envelopes.faults.items()}
+        metadata = np.flatnonzero(form == forms.METADATA).tolist()
+        waiting: dict[int, str] = {}
+        named: dict[int, str] = {}
+        groups = self._avro_groups(envelopes, data)
+        framed = np.flatnonzero(form == forms.REGISTRY).tolist()
+        if framed and self._options.registry is None:
+            reasons |= dict.fromkeys(framed, _REGISTRY_REASON)
+        elif framed:
+            groups |= {(schema_id, None): np.array(rows, np.int64) for schema_id, rows in framed_ids(raw, framed).items()}
+        for (schema_id, own_schema), rows in groups.items():
+            schema = self._catalog.find(schema_id, own_schema)
+            if schema is None:
+                waiting |= dict.fromkeys(rows.tolist(), schema_id)
+            elif isinstance(schema, Unwanted):
+                decoded.unwanted += len(rows)
+                if schema.rows is not None:
+                    decoded.events.append(decode_avro_events(schema.lineage, schema.rows, raw, envelopes, rows))
+            elif isinstance(schema, SchemaError):
+                reasons |= dict.fromkeys(rows.tolist(), str(schema))
+                named |= dict.fromkeys(rows.tolist(), schema_id)
+            else:
+                result = decode_avro_rows(schema, raw, envelopes, rows, self._orders)
+                self._add(decoded, schema, result.changes)
+                reasons |= result.faults
+                named |= dict.fromkeys(result.faults, schema.metadata.schema_id)
+                decoded.note(result.findings)
+        json = decode_json_rows(raw, np.flatnonzero(form == forms.JSON).tolist(), self._catalog, self._options)
+        for schema, changes in json.changes:
+            self._add(decoded, schema, changes)
+        decoded.unwanted += json.unwanted
+        decoded.events += json.events
+        decoded.note(json.findings)
+        named |= waiting | json.waiting | json.named
+        self._set_aside(decoded, raw, metadata + json.metadata, waiting | json.waiting, reasons | json.faults, named)
+        return decoded
+
+    def schema(self, schema_id: str) -> TableSchema:
+        """Return the schema that changes of this id were decoded by.
+
+        Raises:
+            SchemaError: the zone lacks it, or none of its rows can be applied.
+        """
+        schema = self._catalog.find(schema_id, avro=False)
+        if isinstance(schema, SchemaError):
+            raise schema
+        if not isinstance(schema, TableSchema):
+            raise SchemaError(f"schema id {schema_id} is not in the schema zone, or not of a table that is wanted")
+        return schema
+
+    def _add(self, decoded: Decoded, schema: TableSchema, changes: pa.RecordBatch) -> None:
+        schema_id = schema.metadata.schema_id
+        if changes.num_rows:
+            decoded.changes.setdefault(schema_id, []).append(changes)
+        if schema.findings and schema_id not in self._told:
+            self._told.add(schema_id)
+            name = f"{schema.metadata.lineage.schema}.{schema.metadata.lineage.table}"
+            decoded.note({f"table {name}: {finding}": 1 for finding in schema.findings})
+
+    @staticmethod
+    def _set_aside(
+        decoded: Decoded,
+        raw: pa.RecordBatch,
+        metadata: list[int],
+        waiting: dict[int, str],
+        reasons: dict[int, str],
+        named: dict[int, str],
+    ) -> None:
+        if metadata:
+            decoded.metadata.append(raw_rows(raw, sorted(metadata)))
+        if waiting:
+            decoded.waiting.append(raw_rows(raw, sorted(waiting), schema_ids=named))
+        if reasons:
+            decoded.dead.append(raw_rows(raw, sorted(reasons), schema_ids=named, reasons=reasons))
+
+    @staticmethod
+    def _avro_groups(envelopes: Envelopes, data: pa.Buffer) -> dict[tuple[str, str | None], np.ndarray]:
+        """Group the Avro data messages by schema id, and by the schema in the message itself, if any."""
+        groups: dict[tuple[str, str | None], np.ndarray] = {
+            (schema_id.decode(), None): np.frombuffer(rows, np.int64)
+            for schema_id, rows in group_by_schema(envelopes, data).items()
+        }
+        view = memoryview(data)
+
+        def text(start: int, end: int) -> str | None:
+            return None if start < 0 else bytes(view[start:end]).decode()
+
+        others: dict[tuple[str, str | None], list[int]] = {}
+        for row in ungrouped_rows(envelopes):
+            schema_id = text(envelopes.id_start[row], envelopes.id_end[row])
+            own_schema = text(envelopes.schema_start[row], envelopes.schema_end[row])
+            others.setdefault((schema_id or "", own_schema), []).append(row)
+        return groups | {key: np.array(rows, np.int64) for key, rows in others.items()}
+
+
+def _times_of(raw: pa.RecordBatch) -> list[PartitionTimes]:
+    partitions, times_us = (raw.column(name).to_numpy(zero_copy_only=False) for name in ("partition", "timestamp_us"))
+    return times_of(raw.column("topic"), partitions, times_us)
+
+
+def decode_partitions(zone: SchemaZone, options: DecodeOptions) -> Callable[[Iterator[pa.RecordBatch]], Iterator[pa.RecordBatch]]:
+    """Return the function that Spark runs over each partition of raw messages, giving batches of DECODED_SCHEMA.
+
+    Args:
+        zone: The schema zone; every executor must see its directory, and checks that.
+        options: The configuration for decoding.
+
+    Raises:
+        StorageError: the zone's directory cannot be written to.
+    """
+    packed = pickle.dumps((zone.directory, zone.mark(), options))
+
+    def decode(batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
+        decoder = _kept_decoder(packed)
+        for batch in _gathered(batches):
+            yield decoder.decode(batch).to_batch()
+
+    return decode
+
+
+def _gathered(batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
+    """Iterate over fewer, larger batches of the same rows: each schema in a batch needs a separate walk."""
+    some: list[pa.RecordBatch] = []
+    rows = size_bytes = 0
+    for batch in batches:
+        if some and (rows + batch.num_rows > _GATHERED_ROWS or size_bytes + batch.nbytes > _GATHERED_BYTES):
+            yield pa.concat_batches(some)
+            some, rows, size_bytes = [], 0, 0
+        some.append(batch)
+        rows += batch.num_rows
+        size_bytes += batch.nbytes
+    if some:
+        yield pa.concat_batches(some)
+
+
+@functools.lru_cache(maxsize=_KEPT_DECODERS)
+def _kept_decoder(packed: bytes) -> Decoder:
+    """Return a worker's cached decoder: the schemas that it has read from the zone never change."""
+    directory, mark, options = pickle.loads(packed)
+    check_zone(directory, mark)
+    return Decoder(open_zone(directory, options), options)

@@ -1,0 +1,192 @@
+"""JSON messages -> the same changes as Avro ones. One Python object per message: JSON is for small volumes.
+
+A message names its schema by the envelope's id, or else by its table: a flat message contains the table's name, for others
+the topic determines it (`topic_tables`), or else the namespace of the message's own schema does. It is decoded by the newest
+schema of the table, and cannot have further columns.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from typing import Any, TypeAlias
+
+import numpy as np
+import pyarrow as pa
+
+from headstream.errors import DecodeError, SchemaError
+from headstream.replicate.codec import Change, Envelope, decode_data, decode_envelope, decode_mask, encode_mask
+from headstream.replicate.columns.changes import OPERATIONS
+from headstream.replicate.columns.conversion import array_from_json
+from headstream.replicate.decoding.row_masks import settle_masks
+from headstream.replicate.decoding.rows import ChangeParts, DecodedRows, Faults, assemble_changes, header_maps
+from headstream.replicate.decoding.transaction_events import transaction_events
+from headstream.replicate.schemas.schema_catalog import DecodeOptions, Found, SchemaCatalog, Unwanted, find_topic_table
+from headstream.replicate.schemas.schemas import TableSchema
+from headstream.replicate.schemas.zone import table_id
+
+__all__ = ["JsonRows", "decode_json_rows"]
+
+_Message: TypeAlias = tuple[int, Envelope, Change]
+"""Row of the raw batch, its envelope and its change."""
+
+
+@dataclass(slots=True)
+class JsonRows:
+    """The decoded JSON rows of a batch.
+
+    Args:
+        metadata: Rows with metadata messages.
+        waiting: Row -> the schema id it waits for.
+        faults: Row -> the reason why it can never be a change.
+        named: Row -> its schema id, if known.
+        changes: Schema and its decoded changes.
+        unwanted: Number of messages of tables that are not targets.
+        events: Their transaction events, if requested.
+        findings: Warning for the user -> number of rows concerned.
+    """
+
+    metadata: list[int] = field(default_factory=list)
+    waiting: dict[int, str] = field(default_factory=dict)
+    faults: Faults = field(default_factory=dict)
+    named: dict[int, str] = field(default_factory=dict)
+    changes: list[tuple[TableSchema, pa.RecordBatch]] = field(default_factory=list)
+    unwanted: int = 0
+    events: list[pa.RecordBatch] = field(default_factory=list)
+    findings: dict[str, int] = field(default_factory=dict)
+
+
+def decode_json_rows(raw: pa.RecordBatch, rows: list[int], catalog: SchemaCatalog, options: DecodeOptions) -> JsonRows:
+    """Decode the JSON messages of a batch.
+
+    Args:
+        raw: Raw messages.
+        rows: The rows that are JSON.
+        catalog: The schemas.
+        options: The names of a message's parts, and the tables of topics.
+    """
+    result = JsonRows()
+    groups: dict[tuple[str, str | None], list[_Message]] = {}
+    payloads, topics = raw.column("payload"), raw.column("topic")
+    for row in rows:
+        try:
+            envelope = decode_envelope(payloads[row].as_py(), options.format)
+            if envelope.type == "MD":
+                result.metadata.append(row)
+                continue
+            named = _schema_named(envelope, topics[row].as_py(), options)
+            groups.setdefault(named, []).append((row, envelope, decode_data(envelope, None)))
+        except (DecodeError, SchemaError) as error:
+            result.faults[row] = str(error)
+    for (wanted, own_schema), messages in groups.items():
+        schema = catalog.find(wanted, own_schema, avro=False)
+        if isinstance(schema, Unwanted) and options.atomic:
+            result.events.append(transaction_events(schema.lineage, *_transaction_parts([change for _, _, change in messages])))
+        _decode_group(result, raw, wanted, messages, schema)
+    return result
+
+
+def _schema_named(envelope: Envelope, topic: str, options: DecodeOptions) -> tuple[str, str | None]:
+    """Return the schema id of a message, empty if it has none, and its own schema if that is needed to find its table."""
+    if envelope.schema_id is not None:
+        return envelope.schema_id, envelope.schema
+    table = envelope.table or find_topic_table(options.topic_tables, topic)
+    if table is not None:
+        return table_id(*table), None
+    if envelope.schema is None:
+        raise SchemaError("the message has no schema id, so its table is unknown", advice="Name the topic's table: topic_tables")
+    return "", envelope.schema
+
+
+def _decode_group(result: JsonRows, raw: pa.RecordBatch, wanted: str, messages: list[_Message], schema: Found) -> None:
+    rows = [row for row, _, _ in messages]
+    if schema is None:
+        result.waiting |= dict.fromkeys(rows, wanted)
+    elif isinstance(schema, Unwanted):
+        result.unwanted += len(rows)
+    elif isinstance(schema, SchemaError):
+        result.faults |= dict.fromkeys(rows, str(schema))
+        result.named |= dict.fromkeys(rows, wanted)
+    else:
+        decoded = _to_columns(schema, raw, messages)
+        result.changes.append((schema, decoded.changes))
+        result.faults |= decoded.faults
+        result.named |= dict.fromkeys(decoded.faults, schema.metadata.schema_id)
+        for finding, count in decoded.findings.items():
+            result.findings[finding] = result.findings.get(finding, 0) + count
+
+
+def _to_columns(schema: TableSchema, raw: pa.RecordBatch, messages: list[_Message]) -> DecodedRows:
+    rows = [row for row, _, _ in messages]
+    changes = [change for _, _, change in messages]
+    faults: Faults = {}
+    for row, change in zip(rows, changes, strict=True):
+        unknown = [name for part in (change.data, change.before or {}) for name in part if name not in schema.known_fields]
+        if unknown:
+            faults[row] = f"the row has the column {unknown[0]!r}, which the table's schema lacks"
+
+    def column(name: str, parts: list[Mapping[str, Any]]) -> pa.Array:
+        array, bad = array_from_json([part.get(schema.fields[name]) for part in parts], schema.changes.field(name).type)
+        for index, why in bad.items():
+            faults.setdefault(rows[index], f"column {name!r}: {why}")
+        return array
+
+    now: list[Mapping[str, Any]] = [change.data for change in changes]
+    past: list[Mapping[str, Any]] = [change.before or {} for change in changes]
+    transactions, events, last_events = _transaction_parts(changes)
+    masks = settle_masks(
+        schema,
+        pa.array([_column_mask(schema, change) for change in changes], pa.binary()),
+        pa.array([change.change_mask for change in changes], pa.binary()),
+        values=lambda: _told_values(schema, now),
+    )
+    faults |= {rows[index]: reason for index, reason in masks.faults.items() if rows[index] not in faults}
+    batch = assemble_changes(
+        schema,
+        raw,
+        np.array(rows, np.int64),
+        faults,
+        ChangeParts(
+            data={name: column(name, now) for name in schema.types},
+            before={name: column(name, past) for name in (schema.types if schema.has_details else schema.metadata.key_columns)},
+            operations=pa.array([OPERATIONS.index(change.operation) for change in changes], pa.int8()),
+            sequences=pa.array([change.change_sequence for change in changes], pa.string()),
+            masks=masks.columns,
+            changed=masks.changed,
+            transactions=transactions,
+            events=events,
+            last_events=last_events,
+            details=[
+                pa.array([change.timestamp for change in changes], pa.string()),
+                pa.array([change.stream_position for change in changes], pa.string()),
+                header_maps([envelope.headers for _, envelope, _ in messages]),
+            ],
+        ),
+    )
+    return DecodedRows(batch, faults, masks.findings)
+
+
+def _transaction_parts(changes: list[Change]) -> tuple[pa.Array, pa.Array, pa.Array]:
+    """Return the transaction of each change, its number there, and whether it is the last one."""
+    return (
+        pa.array([change.transaction_id for change in changes], pa.string()),
+        pa.array([change.transaction_event_counter for change in changes], pa.int64()),
+        pa.array([change.transaction_last_event for change in changes], pa.bool_()),
+    )
+
+
+def _column_mask(schema: TableSchema, change: Change) -> bytes | None:
+    """Return the column mask without the columns that the row does not name: they are absent, not null."""
+    columns = schema.metadata.columns
+    unnamed = [column.ordinal for column in columns if schema.fields[column.name] not in change.data]
+    if not unnamed or not change.data:
+        return change.column_mask
+    carried = decode_mask(change.column_mask) if change.column_mask else schema.ordinals
+    return encode_mask(carried - set(unnamed))
+
+
+def _told_values(schema: TableSchema, rows: list[Mapping[str, Any]]) -> list[tuple[int, pa.Array]]:
+    return [
+        (column.ordinal, pa.array([row.get(schema.fields[column.name]) is not None for row in rows], pa.bool_()))
+        for column in schema.metadata.columns
+    ]

@@ -1,0 +1,169 @@
+"""The byte order of a task's Avro column masks: inferred from rows, decided once per task, durable.
+
+Replicate's guide says little-endian, and no public sample proves it. A row contradicts an order if, with it, the
+column mask has a bit without a column, or marks a column with a value as missing from the message; a change mask
+contradicts it when a column that differs from beforeData is not in it. The first row that contradicts just one order
+decides for its task, in a file of the zone, `_mask_orders/<server>/<task>`, which later runs and other processes read.
+"""
+
+from __future__ import annotations
+
+import functools
+import os
+import urllib.parse
+from collections.abc import Callable
+from pathlib import Path
+from typing import Final, Literal, TypeAlias
+
+import numpy as np
+import numpy.typing as npt
+import pyarrow as pa
+import pyarrow.compute as pc
+
+from headstream.errors import StorageError
+from headstream.replicate.codec import Lineage
+
+__all__ = ["Claims", "MaskOrders", "Order", "RowMarks", "contradictions", "reverse_masks", "wider_than", "without_columns"]
+
+RowMarks: TypeAlias = npt.NDArray[np.bool_]
+"""A mark a row."""
+Claims: TypeAlias = Callable[[], list[tuple[int, pa.Array]]]
+"""Yields ordinals, each with a mark per row: the row has a value in that column, or has changed it."""
+Order = Literal["little", "big"]
+_DIRECTORY: Final = "_mask_orders"
+
+
+class MaskOrders:
+    """The decided byte orders, in a directory of the schema zone.
+
+    Args:
+        zone: The zone's directory.
+    """
+
+    def __init__(self, zone: Path) -> None:
+        self._directory = zone / _DIRECTORY
+        self._known: dict[tuple[str, str], Order] = {}
+
+    def find(self, lineage: Lineage) -> Order | None:
+        """Return the order that a task writes masks in, or None while it is undecided.
+
+        Raises:
+            StorageError: the file exists but cannot be read.
+        """
+        task = (lineage.server, lineage.task)
+        if task not in self._known:
+            path = self._path(lineage)
+            try:
+                text = path.read_text().strip()
+            except FileNotFoundError:
+                return None
+            except OSError as error:
+                raise StorageError(f"cannot read a mask order: {error.strerror}", where=str(path)) from error
+            self._known[task] = "big" if text == "big" else "little"
+        return self._known[task]
+
+    def decide(self, lineage: Lineage, order: Order) -> Order:
+        """Store the order of a task; return the stored one, which is another process's if that was first.
+
+        Raises:
+            StorageError: the file cannot be written.
+        """
+        path = self._path(lineage)
+        temporary = path.with_name(f".{path.name}.{os.getpid()}")
+        try:
+            path.parent.mkdir(parents=True, exist_ok=True)
+            temporary.write_text(f"{order}\n")
+            try:
+                os.link(temporary, path)
+            except FileExistsError:
+                pass
+            finally:
+                temporary.unlink()
+        except OSError as error:
+            raise StorageError(f"cannot write a mask order: {error.strerror}", where=str(path)) from error
+        return self.find(lineage) or order
+
+    def _path(self, lineage: Lineage) -> Path:
+        server, task = (urllib.parse.quote(name, safe=" ").replace(".", "%2E") for name in (lineage.server, lineage.task))
+        return self._directory / (server or "%00") / (task or "%00")
+
+
+def reverse_masks(masks: pa.BinaryArray) -> pa.BinaryArray:
+    """Return masks with their bytes in the other order."""
+    coded = masks.dictionary_encode()
+    turned = pa.array([None if mask is None else mask[::-1] for mask in coded.dictionary.to_pylist()], pa.binary())
+    return turned.take(coded.indices)
+
+
+def wider_than(masks: pa.BinaryArray, ordinals: frozenset[int]) -> RowMarks:
+    """Return which little-endian masks have a bit without a column.
+
+    Args:
+        masks: Column or change masks.
+        ordinals: Those of all columns.
+    """
+    found: RowMarks = np.zeros(len(masks), np.bool_)
+    full = _full(ordinals)
+    if all(not mask or not int.from_bytes(mask, "little") & ~full for mask in masks.unique().to_pylist()):
+        return found  # as in all messages but broken ones
+    coded = masks.dictionary_encode()
+    beyond = [mask is not None and int.from_bytes(mask, "little") & ~full != 0 for mask in coded.dictionary.to_pylist()]
+    marks: RowMarks = pc.fill_null(pc.take(pa.array(beyond, pa.bool_()), coded.indices), False).to_numpy(zero_copy_only=False)
+    return marks
+
+
+def contradictions(masks: pa.BinaryArray, claims: Claims, ordinals: frozenset[int]) -> RowMarks:
+    """Return the rows whose little-endian mask lacks a column that the row contains.
+
+    Args:
+        masks: A mask a row; null is ignored.
+        claims: Returns the values of columns; called if a mask omits a column.
+        ordinals: Those of all columns.
+    """
+    found: RowMarks = np.zeros(len(masks), np.bool_)
+    full = _full(ordinals)
+    if all(not mask or int.from_bytes(mask, "little") & full == full for mask in masks.unique().to_pylist()):
+        return found  # whole images
+    width = (max(ordinals, default=0) + 7) // 8
+    coded = masks.dictionary_encode()
+    bits = []
+    needed = []
+    for mask in coded.dictionary.to_pylist():
+        number = full if not mask else int.from_bytes(mask, "little")
+        needed.append(number & full != full)
+        low = (number & ((1 << width * 8) - 1)).to_bytes(width, "little")
+        bits.append(np.unpackbits(np.frombuffer(low, np.uint8), bitorder="little"))
+    table = np.array(bits, dtype=np.bool_)
+    indices = pc.fill_null(coded.indices, 0).to_numpy()
+    valid = masks.is_valid().to_numpy(zero_copy_only=False)
+    rows = np.flatnonzero(np.array(needed)[indices] & valid)
+    present = table[indices[rows]]
+    for ordinal, values in claims():
+        values_here = values.to_numpy(zero_copy_only=False)[rows].astype(np.bool_)
+        found[rows] |= values_here & ~present[:, ordinal - 1]
+    return found
+
+
+def without_columns(masks: pa.BinaryArray, absent: frozenset[int], ordinals: frozenset[int]) -> pa.BinaryArray:
+    """Return little-endian masks without the bits of some columns, which the rows never contain.
+
+    Args:
+        masks: Column masks; null and empty ones mean every column.
+        absent: Ordinals of the columns to take out.
+        ordinals: Those of all columns.
+    """
+    if not absent:
+        return masks
+    full = _full(ordinals)
+    kept = ~sum(1 << ordinal - 1 for ordinal in absent)
+    width = (max(ordinals) + 7) // 8
+    coded = masks.dictionary_encode(null_encoding="encode")
+    numbers = [int.from_bytes(mask, "little") if mask else full for mask in coded.dictionary.to_pylist()]
+    narrowed = pa.array([(number & kept).to_bytes(max(width, (number.bit_length() + 7) // 8), "little") for number in numbers])
+    return narrowed.cast(pa.binary()).take(coded.indices)
+
+
+@functools.lru_cache(maxsize=1024)
+def _full(ordinals: frozenset[int]) -> int:
+    """Return the number of a little-endian mask that has every column."""
+    return sum(1 << ordinal - 1 for ordinal in ordinals)

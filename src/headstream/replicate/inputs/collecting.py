@@ -1,0 +1,104 @@
+"""Collects a micro-batch's results in the driver: at once, or in pieces if they exceed the memory of Spark's driver.
+
+At once, the driver's JVM holds the results of all tasks in memory, several times over. In pieces, they are computed
+once, stored on the executors' disks, and fetched a few rows at a time; the JVM frees each piece before the next.
+"""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Final
+
+import pyarrow as pa
+from py4j.protocol import Py4JJavaError
+from pyspark import StorageLevel
+from pyspark.errors import PySparkException
+from pyspark.sql import DataFrame
+from pyspark.sql import functions as sf
+from pyspark.sql.types import BinaryType
+
+__all__ = ["collect", "find_planned_batch", "is_too_big"]
+
+_LOGGER: Final = logging.getLogger("headstream.replicate")
+_ROW: Final = "_hs_row"
+_PIECE_BYTES: Final = 32 << 20
+"""Largest piece, unless one row is bigger: a small part of the smallest heap that Spark starts with."""
+_PIECE_ROWS: Final = 20_000
+_TOO_BIG: Final = (
+    "spark.driver.maxResultSize",
+    "OutOfMemoryError",
+    "Java heap space",
+    "Cannot reserve additional contiguous bytes",
+)
+"""Spark's error texts for results that do not fit into the driver."""
+
+
+def is_too_big(error: BaseException) -> bool:
+    """Return whether an error of Spark means that the results do not fit into the driver."""
+    try:
+        text = str(error)
+    except Exception:  # a Py4JJavaError queries its JVM, which may have ended for this reason
+        return True
+    return any(sign in text for sign in _TOO_BIG)
+
+
+def collect(frame: DataFrame, *, in_pieces: bool = False) -> pa.Table:
+    """Return the rows of a frame.
+
+    Args:
+        frame: A micro-batch, or a frame derived from it.
+        in_pieces: Whether it is known not to fit; otherwise pieces are the fallback.
+    """
+    if not in_pieces:
+        try:
+            return frame.toArrow()
+        except (PySparkException, Py4JJavaError) as error:
+            if not is_too_big(error):
+                raise
+            _LOGGER.warning("a micro-batch does not fit into the memory of Spark's driver: it is fetched in pieces")
+    schema = frame.limit(0).toArrow().schema
+    return pa.concat_tables([schema.empty_table(), *_pieces(frame)])
+
+
+def _pieces(frame: DataFrame) -> Iterator[pa.Table]:
+    sized = [field.name for field in frame.schema if isinstance(field.dataType, BinaryType)]
+    size = sum((sf.coalesce(sf.octet_length(sf.col(name)), sf.lit(0)) for name in sized), sf.lit(0))
+    kept = frame.withColumn(_ROW, sf.monotonically_increasing_id()).persist(StorageLevel.DISK_ONLY)
+    try:
+        sizes = kept.select(_ROW, size.cast("bigint").alias("size")).toArrow().sort_by(_ROW)
+        first, last, size_bytes, count = None, 0, 0, 0
+        for row, row_bytes in zip(sizes[_ROW].to_pylist(), sizes["size"].to_pylist(), strict=True):
+            if first is not None and (size_bytes + row_bytes > _PIECE_BYTES or count >= _PIECE_ROWS):
+                yield _fetch(kept, first, last)
+                first, size_bytes, count = None, 0, 0
+            first = row if first is None else first
+            last, size_bytes, count = row, size_bytes + row_bytes, count + 1
+        if first is not None:
+            yield _fetch(kept, first, last)
+    finally:
+        kept.unpersist()
+
+
+def _fetch(kept: DataFrame, first: int, last: int) -> pa.Table:
+    return kept.where(sf.col(_ROW).between(first, last)).drop(_ROW).toArrow()
+
+
+def find_planned_batch(checkpoint: Path) -> int | None:
+    """Return the number of the micro-batch that an earlier run has planned and not finished, or None.
+
+    Its offsets are fixed, whatever the current limits, so it can be the one that did not fit.
+
+    Args:
+        checkpoint: The checkpoint of the Spark query.
+    """
+    planned, finished = (_newest(checkpoint / name) for name in ("offsets", "commits"))
+    return planned if planned is not None and (finished is None or planned > finished) else None
+
+
+def _newest(directory: Path) -> int | None:
+    try:
+        return max((int(path.name) for path in directory.iterdir() if path.name.isdecimal()), default=None)
+    except FileNotFoundError:
+        return None

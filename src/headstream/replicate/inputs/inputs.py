@@ -1,0 +1,307 @@
+"""The sources of a pipeline's messages: a Headstream log, a Kafka cluster, or any streaming DataFrame.
+
+Each is converted to the columns of raw.SOURCE_COLUMNS. A DataFrame has, under the names of Spark's Kafka source:
+
+    value (or payload) BINARY or STRING, topic STRING, partition INT, offset BIGINT        required
+    key BINARY or STRING, timestamp TIMESTAMP                                             optional
+    headers ARRAY<STRUCT<key STRING, value BINARY>> as Kafka has them, or BINARY as format("headstream") has them
+"""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+from typing import Final, Protocol
+
+import pyarrow as pa
+import pyarrow.compute as pc
+from pyspark.sql import Column, DataFrame, SparkSession
+from pyspark.sql import functions as sf
+from pyspark.sql.types import ArrayType, BinaryType, StringType, StructType
+
+from headstream.connect import connect
+from headstream.errors import DecodeError, InvalidOptionError, SchemaError, StorageError
+from headstream.replicate.codec import TableMetadata, decode_envelope, decode_metadata
+from headstream.replicate.codec.derived import derive_metadata
+from headstream.replicate.decoding.decode import DECODED_SPARK_SCHEMA
+from headstream.replicate.decoding.frame_times import FrameTimes, PartitionTimes
+from headstream.replicate.inputs.aligned_reader import planned_until
+from headstream.replicate.inputs.collecting import collect
+from headstream.replicate.inputs.log_source import FORMAT, READ_COLUMNS, Decode, decoding_source
+from headstream.replicate.schemas.zone import SchemaZone, ZoneEntry
+from headstream.replicate.settings.config import ReplicateConfig, is_kafka
+from headstream.spark.kafka.header_rows import HeaderDecoder
+from headstream.spark.source.options import RowShape
+from headstream.spark.workers.arrow_functions import arrow_function
+
+__all__ = ["Input", "add_declared_schemas", "check_topics", "open_input", "query_checkpoint"]
+
+_HEAP_SHARE: Final = 8
+"""A micro-batch is at most this fraction (1/n) of the driver's heap: decoded and collected, it is in memory several times."""
+_LEAST_DEFAULT_BYTES: Final = 16 << 20
+_NEEDED: Final = ("topic", "partition", "offset")
+_BLOCKS: Final = HeaderDecoder(RowShape(("headers",), "binary", (), False))
+
+
+def check_topics(config: ReplicateConfig) -> None:
+    """Raise the log's own error early if a topic of it does not exist.
+
+    Args:
+        config: The pipeline's; for Kafka, Spark raises the error.
+
+    Raises:
+        NotFoundError: there is no such topic.
+    """
+    if config.source is None or is_kafka(config.source):
+        return
+    with connect(config.source) as log:
+        for topic in config.all_topics:
+            log.topic(topic)
+
+
+class Input(Protocol):
+    """A stream of micro-batches, with their decoded results and their raw messages."""
+
+    def stream(self) -> DataFrame:
+        """Return the stream."""
+
+    def decode(self, batch: DataFrame, *, in_pieces: bool) -> pa.Table:
+        """Return the decoded messages of a micro-batch, the columns of decode.DECODED_SCHEMA.
+
+        Args:
+            batch: The micro-batch.
+            in_pieces: Whether it is fetched in pieces that fit into the driver of Spark.
+        """
+
+    def read_until(self, batch_id: int, times: list[PartitionTimes]) -> int | None:
+        """Return the log time before which all partitions are read with a micro-batch; None if unknown.
+
+        Args:
+            batch_id: The micro-batch, which is planned.
+            times: Those of its messages.
+        """
+
+    def read_again(self, batch: DataFrame, wanted: pa.Table, *, in_pieces: bool) -> pa.Table:
+        """Return messages of a micro-batch, the columns of raw.SOURCE_COLUMNS, the wanted ones and others.
+
+        Args:
+            batch: The micro-batch.
+            wanted: With raw.COORDINATE_COLUMNS.
+            in_pieces: Whether it is fetched in pieces that fit into the driver of Spark.
+        """
+
+
+def open_input(
+    spark: SparkSession, config: ReplicateConfig, decode: Decode, times: FrameTimes, source: DataFrame | None = None
+) -> Input:
+    """Open the input of a pipeline.
+
+    Args:
+        spark: A session made by headstream.spark.session().
+        config: The log or cluster, and its topics.
+        decode: The function that executors run on raw messages.
+        times: The log times of a stream that plans by offsets only.
+        source: A streaming DataFrame to read instead.
+
+    Raises:
+        InvalidOptionError: the DataFrame is not a stream or lacks a column, or there is nothing to read.
+    """
+    if source is not None:
+        return FrameInput(_from_frame(source), decode, times)
+    if config.source is None:
+        raise InvalidOptionError("there is nothing to read", where="source", advice="Give a source, or a DataFrame")
+    if not is_kafka(config.source):
+        return LogInput(spark, config, decode)
+    stream = spark.readStream.format("headstream").option("headers", "binary").options(**_subscription(config))
+    return FrameInput(_to_raw(stream.options(**config.kafka).load()), decode, times)
+
+
+class FrameInput:
+    """Any streaming DataFrame.
+
+    Args:
+        messages: The columns of raw.SOURCE_COLUMNS.
+        decode: The function that executors run on them.
+        times: The log times of the stream.
+    """
+
+    def __init__(self, messages: DataFrame, decode: Decode, times: FrameTimes) -> None:
+        self._messages = messages
+        self._decode = decode
+        self._times = times
+
+    def stream(self) -> DataFrame:
+        """Return the stream: the messages."""
+        return self._messages
+
+    def decode(self, batch: DataFrame, *, in_pieces: bool) -> pa.Table:
+        """Return the decoded messages of a micro-batch."""
+        return collect(batch.mapInArrow(self._decode, DECODED_SPARK_SCHEMA), in_pieces=in_pieces)
+
+    def read_until(self, batch_id: int, times: list[PartitionTimes]) -> int | None:
+        """Return the log time before which all partitions are read with a micro-batch; None if unknown."""
+        return self._times.read_until(batch_id, times)
+
+    def read_again(self, batch: DataFrame, wanted: pa.Table, *, in_pieces: bool) -> pa.Table:
+        """Return the messages of a micro-batch between the least and the greatest offset wanted."""
+        ends = pc.min_max(wanted["offset"])
+        return collect(batch.where(f"offset BETWEEN {ends['min']} AND {ends['max']}"), in_pieces=in_pieces)
+
+
+class LogInput:
+    """A log, in a directory or behind a server: decoded by the task that reads it.
+
+    Args:
+        spark: A session made by headstream.spark.session().
+        config: Which topics of which log.
+        decode: The function that executors run on raw messages.
+    """
+
+    def __init__(self, spark: SparkSession, config: ReplicateConfig, decode: Decode) -> None:
+        size = default_max_bytes(spark) if config.max_bytes_per_batch is None else config.max_bytes_per_batch
+        self._spark = spark
+        self._options = _subscription(config) | {"maxBytesPerTrigger": str(size)}
+        self._url = str(config.source)
+        self._checkpoint = query_checkpoint(config)
+        self._decode = decode
+
+    def stream(self) -> DataFrame:
+        """Return the stream of decoded messages."""
+        self._spark.dataSource.register(decoding_source(self._decode))
+        return self._spark.readStream.format(FORMAT).options(headers="binary", columns=READ_COLUMNS, **self._options).load()
+
+    def decode(self, batch: DataFrame, *, in_pieces: bool) -> pa.Table:
+        """Return the decoded messages of a micro-batch."""
+        return collect(batch, in_pieces=in_pieces)
+
+    def read_until(self, batch_id: int, times: list[PartitionTimes]) -> int | None:
+        """Return the log time before which all partitions are read with a micro-batch; None if unknown."""
+        return planned_until(self._checkpoint, batch_id)
+
+    def read_again(self, batch: DataFrame, wanted: pa.Table, *, in_pieces: bool) -> pa.Table:
+        """Return the log's messages between the least and the greatest offset wanted of each partition."""
+        ends = wanted.group_by(["topic", "partition"]).aggregate([("offset", "min"), ("offset", "max")]).to_pylist()
+        starting: dict[str, dict[str, int]] = {}
+        ending: dict[str, dict[str, int]] = {}
+        for row in ends:
+            starting.setdefault(row["topic"], {})[str(row["partition"])] = row["offset_min"]
+            ending.setdefault(row["topic"], {})[str(row["partition"])] = row["offset_max"] + 1
+        assigned = {topic: [int(partition) for partition in partitions] for topic, partitions in starting.items()}
+        read = self._spark.read.format("headstream").options(
+            url=self._url,
+            headers="binary",
+            columns=READ_COLUMNS,
+            assign=json.dumps(assigned),
+            startingOffsets=json.dumps(starting),
+            endingOffsets=json.dumps(ending),
+        )
+        return collect(_to_raw(read.load()), in_pieces=in_pieces)
+
+
+def query_checkpoint(config: ReplicateConfig) -> Path:
+    """Return the directory of the Spark query's checkpoint."""
+    return config.checkpoint / "spark"
+
+
+def _subscription(config: ReplicateConfig) -> dict[str, str]:
+    return {
+        "url": str(config.source),
+        "subscribe": ",".join(config.all_topics),
+        "startingOffsets": "earliest",
+        "maxOffsetsPerTrigger": str(config.max_messages_per_batch),
+    }
+
+
+def default_max_bytes(spark: SparkSession) -> int:
+    """Return the default limit of a micro-batch's bytes, from the heap of Spark's driver.
+
+    Args:
+        spark: A session whose JVM is accessible.
+    """
+    heap_bytes: int = spark._jvm.java.lang.Runtime.getRuntime().maxMemory()  # type: ignore[union-attr]
+    return max(heap_bytes // _HEAP_SHARE, _LEAST_DEFAULT_BYTES)
+
+
+def _to_raw(messages: DataFrame) -> DataFrame:
+    return messages.selectExpr(
+        "concat_ws('/', stream, topic) AS topic", "partition", "offset", "unix_micros(timestamp) AS timestamp_us",
+        "key", "headers", "payload",
+    )  # fmt: skip
+
+
+def _from_frame(frame: DataFrame) -> DataFrame:
+    if not frame.isStreaming:
+        raise InvalidOptionError("the DataFrame is not a stream", where="source", advice="Make it by spark.readStream")
+    payload = next((name for name in ("value", "payload") if name in frame.columns), None)
+    missing = [name for name in _NEEDED if name not in frame.columns] + (["value"] if payload is None else [])
+    if missing or payload is None:
+        raise InvalidOptionError(
+            f"the DataFrame has no column {missing[0]!r}", where="source", advice="It has the columns of Spark's Kafka source"
+        )
+    return frame.select(
+        sf.col("topic").cast("string").alias("topic"),
+        sf.col("partition").cast("int").alias("partition"),
+        sf.col("offset").cast("bigint").alias("offset"),
+        (sf.unix_micros("timestamp") if "timestamp" in frame.columns else sf.lit(0).cast("bigint")).alias("timestamp_us"),
+        (sf.col("key").cast("binary") if "key" in frame.columns else sf.lit(None).cast("binary")).alias("key"),
+        _headers(frame).alias("headers"),
+        sf.col(payload).cast("binary").alias("payload"),
+    )
+
+
+def _headers(frame: DataFrame) -> Column:
+    """Return the header block of each row, as a log stores it."""
+    empty = sf.lit(b"")
+    if "headers" not in frame.columns:
+        return empty
+    kind = frame.schema["headers"].dataType
+    if isinstance(kind, BinaryType):
+        return sf.coalesce(sf.col("headers"), empty)
+    if isinstance(kind, ArrayType) and isinstance(kind.elementType, StructType) and kind.elementType.names == ["key", "value"]:
+        return arrow_function(_encode_blocks, BinaryType())(sf.col("headers"))
+    if isinstance(kind, StringType):
+        raise InvalidOptionError("the column 'headers' is text", where="source", advice="Give Kafka's headers, or leave it out")
+    return empty
+
+
+def _encode_blocks(headers: pa.Array) -> pa.Array:
+    return _BLOCKS.decode(headers).field("headers")
+
+
+def add_declared_schemas(zone: SchemaZone, directory: Path, now_us: int) -> int:
+    """Put the schemas of a directory into a zone; return how many are new.
+
+    `*.json` is table metadata (the message of a metadata message, or a whole one in its envelope), `*.bin` a metadata
+    message as it was sent, `*.avsc` the Avro schema of a table's data messages, whose namespace ends with
+    `<schema>.<table>`; such a schema has the id `file-<its name>`, and its file's name rises with the table's versions.
+
+    Args:
+        zone: The schema zone.
+        directory: The directory.
+        now_us: The time, microseconds since 1970 UTC.
+
+    Raises:
+        SchemaError: a file has another form, or another schema already has its id.
+        StorageError: the directory cannot be read.
+    """
+    try:
+        paths = sorted(path for path in directory.iterdir() if path.suffix in (".json", ".avsc", ".bin"))
+        contents = [(path, path.read_bytes()) for path in paths]
+    except OSError as error:
+        raise StorageError(f"cannot read the directory of schemas: {error.strerror}", where=str(directory)) from error
+    count = 0
+    for number, (path, content) in enumerate(contents, start=1):
+        try:
+            entry = ZoneEntry(_declared(path, content, number), now_us, str(path), 0, number)
+            count += zone.add(entry)
+        except (DecodeError, SchemaError, UnicodeDecodeError) as error:
+            raise SchemaError(f"not a schema: {error}", where=str(path), advice="Correct the file or remove it") from None
+    return count
+
+
+def _declared(path: Path, content: bytes, number: int) -> TableMetadata:
+    if path.suffix == ".avsc":
+        return derive_metadata(content.decode(), schema_id=f"file-{path.stem}", version=number)
+    if path.suffix == ".json" and b'"atMSG"' not in content:
+        return TableMetadata.from_json(content.decode())
+    return decode_metadata(decode_envelope(content))

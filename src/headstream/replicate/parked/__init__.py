@@ -1,0 +1,1 @@
+"""Waiting and dead-lettered messages: the ledger, the pipeline's own log, requests of operators."""

@@ -1,0 +1,120 @@
+"""Limits of waiting and dead-lettered messages, beyond which the pipeline stops or raises an alarm."""
+
+from __future__ import annotations
+
+import logging
+from collections import Counter, deque
+from collections.abc import Iterable
+from typing import Final
+
+import pyarrow as pa
+
+from headstream.errors import ReplicateError
+from headstream.replicate.parked.ledger import Ledger
+from headstream.replicate.settings.config import ReplicateConfig
+
+__all__ = ["DeadRate", "WaitingBounds"]
+
+_NAMED: Final = 3
+_ALARM_EVERY_US: Final = 60_000_000
+_LOGGER: Final = logging.getLogger("headstream.replicate")
+
+
+class DeadRate:
+    """The share of the newest messages that can never be a change.
+
+    Args:
+        share: The largest allowed share, 0 to 1.
+        least_messages: Smallest number of newest messages that the share is computed from.
+    """
+
+    def __init__(self, share: float, least_messages: int) -> None:
+        self._share = share
+        self._least = least_messages
+        self._window: deque[tuple[int, int]] = deque()
+
+    def check(self, messages: int, dead: Iterable[pa.RecordBatch]) -> None:
+        """Check a micro-batch before dead-lettering any of its messages.
+
+        Args:
+            messages: Number of its messages.
+            dead: RAW_SCHEMA with reasons.
+
+        Raises:
+            ReplicateError: too many of the newest messages can never be a change.
+        """
+        reasons = Counter(reason for batch in dead for reason in batch.column("reason").to_pylist())
+        self._window.append((messages, reasons.total()))
+        while sum(count for count, _ in self._window) - self._window[0][0] >= self._least:
+            self._window.popleft()
+        read, given_up = (sum(column) for column in zip(*self._window, strict=True))
+        if not reasons or read < self._least or given_up <= self._share * read:
+            return
+        summary = "; ".join(f"{count:,} times: {reason}" for reason, count in reasons.most_common(_NAMED))
+        self._window.pop()
+        raise ReplicateError(
+            f"{given_up:,} of the newest {read:,} messages cannot be applied, more than {self._share:.0%}: {summary}",
+            advice="Nothing of this micro-batch was dead-lettered. Correct its cause and run again; or raise max_dead_rate, and "
+            "they go to the dead letter",
+        )
+
+
+class WaitingBounds:
+    """Limits of the waiting messages.
+
+    Args:
+        config: The bounds.
+        ledger: The pipeline's ledger.
+    """
+
+    def __init__(self, config: ReplicateConfig, ledger: Ledger) -> None:
+        self._config = config
+        self._ledger = ledger
+        self._alarmed_us: int | None = None
+
+    def check(self, more_count: int, more_bytes: int) -> None:
+        """Check whether further messages fit within the limits.
+
+        Args:
+            more_count: Number of further messages.
+            more_bytes: Their size.
+
+        Raises:
+            ReplicateError: the limits would be exceeded.
+        """
+        waiting = self._ledger.waiting()
+        count, size_bytes = waiting.count + more_count, waiting.size_bytes + more_bytes
+        if not more_count or (count <= self._config.max_parked_count and size_bytes <= self._config.max_parked_bytes):
+            return
+        raise ReplicateError(
+            f"{count:,} messages of {size_bytes:,} bytes would wait for {self._describe()}, and "
+            f"{self._config.max_parked_count:,} messages of {self._config.max_parked_bytes:,} bytes may",
+            where=str(self._config.checkpoint),
+            advice="Nothing is lost: this micro-batch is read again by the next run. Bring the schemas (their metadata "
+            "messages, or files by --schemas), repair the tables, or raise max_parked_count and max_parked_bytes",
+        )
+
+    def find_alarm(self, now_us: int) -> str | None:
+        """Return the alarm about messages that have waited too long, and log it once a minute."""
+        oldest_us = self._ledger.waiting().oldest_us
+        if oldest_us is None or now_us - oldest_us <= self._config.max_parked_age_us:
+            self._alarmed_us = None
+            return None
+        alarm = f"messages have waited for {(now_us - oldest_us) / 1e6:,.0f} s for {self._describe()}"
+        if self._alarmed_us is None or now_us - self._alarmed_us >= _ALARM_EVERY_US:
+            self._alarmed_us = now_us
+            _LOGGER.warning("%s", alarm)
+        return alarm
+
+    def _describe(self) -> str:
+        ids, tables = self._ledger.waiting_ids(), sorted(self._ledger.waiting_tables())
+        parts = [f"schema id {_first(ids)}"] if ids else []
+        parts += [f"table {_first([f'{schema}.{name}' for schema, name in tables])}"] if tables else []
+        loads = self._ledger.waiting("load").count
+        parts += [f"partitions that are behind {loads:,} rows of full loads"] if loads else []
+        return " and ".join(parts) or "their schemas"
+
+
+def _first(names: list[str]) -> str:
+    more = f" and {len(names) - _NAMED} more" if len(names) > _NAMED else ""
+    return ", ".join(names[:_NAMED]) + more

@@ -1,0 +1,80 @@
+"""The dead letter as a Delta table: the dead-letter topic of the pipeline's own log, one row per message.
+
+Each commit records the topic's offset that the table has reached, so that no message is skipped or repeated:
+
+    reason | topic, partition, offset, timestamp: the message's origin | schema_id | key, headers, payload: its bytes
+    dead_letter_offset: its offset in the dead-letter topic
+"""
+
+from __future__ import annotations
+
+from typing import Final
+
+import pyarrow as pa
+from deltalake import CommitProperties, Transaction, write_deltalake
+from deltalake.exceptions import DeltaError
+
+from headstream.replicate.parked.own_log import OwnLog
+from headstream.replicate.parked.parking import DEAD_LETTER_TOPIC
+from headstream.replicate.storage.delta_places import delta_options, make_parent, open_table
+from headstream.replicate.storage.places import Place, failure, shown_cause
+
+__all__ = ["DeadLetterTable"]
+
+_APPLICATION: Final = "headstream/dead-letter"
+_COLUMNS: Final = (
+    "reason", "topic", "partition", "offset", "timestamp", "schema_id", "key", "headers", "payload", "dead_letter_offset",
+)  # fmt: skip
+
+
+class DeadLetterTable:
+    """The table of one pipeline.
+
+    Args:
+        path: Its directory or URI.
+        log: The pipeline's own log.
+        pipeline_id: The pipeline's identity: several pipelines can share a table.
+    """
+
+    def __init__(self, path: Place, log: OwnLog, pipeline_id: str) -> None:
+        self._path = path
+        self._log = log
+        self._application = f"{_APPLICATION}/{pipeline_id}"
+        self._until: int | None = None
+
+    def follow(self) -> int:
+        """Append the new dead letters; return their number.
+
+        Raises:
+            StorageError: the table cannot be written.
+        """
+        end = self._log.end(DEAD_LETTER_TOPIC)
+        if end == self._until:
+            return 0
+        try:
+            first = self._read_until()
+            for messages in self._log.read(DEAD_LETTER_TOPIC, first, end):
+                self._append(messages)
+        except (DeltaError, OSError) as error:
+            what = "the table of the dead letter cannot be written"
+            raise failure(self._path, what, str(error)) from shown_cause(self._path, error)
+        self._until = end
+        return end - first
+
+    def _read_until(self) -> int:
+        table = open_table(self._path)
+        return 0 if table is None else table.transaction_version(self._application) or 0
+
+    def _append(self, messages: pa.Table) -> None:
+        renamed = messages.rename_columns(
+            [{"timestamp_us": "timestamp", "log_offset": "dead_letter_offset"}.get(name, name) for name in messages.schema.names]
+        )
+        place = renamed.schema.get_field_index("timestamp")
+        times = renamed["timestamp"].cast(pa.timestamp("us", "UTC"))
+        rows = renamed.set_column(place, "timestamp", times).select(list(_COLUMNS))
+        rows = rows.cast(pa.schema([field.with_nullable(True) for field in rows.schema]))
+        until = rows["dead_letter_offset"][-1].as_py() + 1
+        remembered = CommitProperties(app_transactions=[Transaction(self._application, until)])
+        make_parent(self._path)
+        options = delta_options(self._path)
+        write_deltalake(str(self._path), rows, mode="append", commit_properties=remembered, storage_options=options)

@@ -1,0 +1,391 @@
+"""The ledger: the messages that the pipeline has set aside, and their states, in one SQLite file of the checkpoint.
+
+The bytes of messages set aside are in the pipeline's own log; the ledger records their offsets, and what they wait for. Its
+unit is the parcel: messages that were set aside together, for one reason, and are consecutive in one topic.
+Every change of state is one transaction, made after the log has the bytes and before the next step relies on it.
+
+    parked      waits for its schema, or for its table, which is failing
+    delayed     has waited too long for its schema; is still released when the schema arrives
+    dead        dead-lettered; released on request
+    called      dead or waiting, and requested: released next
+    releasing   part of the release with that number; possibly already applied to its table
+    done        applied, or moved to another topic
+
+Other processes can read the file at any time, and add requests (requests.py). Its tables are in ledger_schema.py.
+"""
+
+from __future__ import annotations
+
+import sqlite3
+import threading
+import uuid
+from collections.abc import Callable, Hashable, Iterable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
+from dataclasses import dataclass, fields
+from operator import attrgetter
+from pathlib import Path
+from typing import Any, Final, TypeAlias
+
+from headstream.errors import StorageError
+from headstream.replicate.parked.ledger_schema import bring_up, check_version, write_ahead
+
+__all__ = ["WAITS", "Ledger", "Parcel", "ParkedTotals", "Record", "Table", "no_record"]
+
+Table = tuple[str, str]
+"""Schema and name of a target table."""
+Record: TypeAlias = Callable[[sqlite3.Connection], None]
+"""A function that writes to the ledger within its caller's transaction."""
+
+WAITS: Final = "state IN ('parked', 'delayed', 'called', 'releasing')"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Parcel:
+    """Messages that were set aside together.
+
+    Args:
+        id: Its number; 0 before the ledger has it.
+        state: One of the states above.
+        cause: `schema`, `table`, `transaction` or `load` (the log is not read up to its REFRESH rows yet) that it waits for,
+            or `message` for an invalid one.
+        schema_id: The schema that its messages name, if known and unique.
+        table_schema: The schema of its table, if known.
+        table_name: The name of its table.
+        reason: Why it was set aside; for dead letters with too many different reasons, `several reasons`.
+        log_topic: The topic of its bytes in the pipeline's own log.
+        from_offset: The offset of the first.
+        until_offset: The offset after the last.
+        size_bytes: Their size.
+        since_us: When it was set aside, microseconds since 1970 UTC.
+        batch: The micro-batch that set it aside.
+        release: The release that it is part of.
+        transaction_key: The transaction that it waits for; all its messages belong to it.
+        logged_from_us: When the source's log appended the first of its messages, microseconds since 1970 UTC; None if an older
+            version set it aside.
+        logged_until_us: When it appended the last one.
+    """
+
+    id: int = 0
+    state: str
+    cause: str
+    schema_id: str | None = None
+    table_schema: str | None = None
+    table_name: str | None = None
+    reason: str | None = None
+    log_topic: str
+    from_offset: int
+    until_offset: int
+    size_bytes: int
+    since_us: int
+    batch: int | None = None
+    release: int | None = None
+    transaction_key: str | None = None
+    logged_from_us: int | None = None
+    logged_until_us: int | None = None
+
+    @property
+    def count(self) -> int:
+        """Number of its messages."""
+        return self.until_offset - self.from_offset
+
+    @property
+    def table(self) -> Table | None:
+        """Its table, if known."""
+        return None if self.table_schema is None or self.table_name is None else (self.table_schema, self.table_name)
+
+
+@dataclass(frozen=True, slots=True)
+class ParkedTotals:
+    """The amount of waiting messages.
+
+    Args:
+        count: Messages.
+        size_bytes: Their size.
+        oldest_us: When the oldest was set aside, microseconds since 1970 UTC; None if none waits.
+    """
+
+    count: int
+    size_bytes: int
+    oldest_us: int | None
+
+
+def no_record(connection: sqlite3.Connection) -> None:
+    """Write nothing: a Record."""
+
+
+_MAY_COME_BACK: Final = (
+    "state IN ('called', 'parked', 'delayed') AND (cause <> 'transaction' OR state = 'called' "
+    "OR transaction_key NOT IN (SELECT key FROM open_transactions))"
+)
+_COLUMNS: Final = ", ".join(field.name for field in fields(Parcel))
+_values_of: Final = attrgetter(*(field.name for field in fields(Parcel)))
+_MARKS: Final = ", ".join("?" * len(fields(Parcel)))
+
+
+class Ledger:
+    """The SQLite file; thread-safe.
+
+    Args:
+        path: Created if missing, except with read_only.
+        read_only: To inspect the ledger of a pipeline that another process may be running.
+
+    Raises:
+        LogVersionError: a newer Headstream created it; with read_only, also an older one.
+        StorageError: it cannot be opened, or is not a ledger.
+    """
+
+    def __init__(self, path: Path, *, read_only: bool = False) -> None:
+        self._path = path
+        self._lock = threading.RLock()
+        try:
+            if not read_only:
+                path.parent.mkdir(parents=True, exist_ok=True)
+            place = f"{path.resolve().as_uri()}?mode=ro" if read_only else str(path)
+            self._connection = sqlite3.connect(place, isolation_level=None, check_same_thread=False, uri=read_only, timeout=30)
+            try:
+                if read_only:
+                    check_version(self._connection, str(path))
+                else:
+                    write_ahead(self._connection)
+                    self._connection.execute("PRAGMA synchronous=FULL")
+                    bring_up(self._connection, str(path))
+            except BaseException:
+                self._connection.close()
+                raise
+        except (sqlite3.Error, OSError) as error:
+            raise StorageError(
+                f"the pipeline's ledger cannot be opened: {error}",
+                where=str(path),
+                advice="Is this the checkpoint of a pipeline that has run?" if read_only else None,
+            ) from error
+
+    def close(self) -> None:
+        """Close the file."""
+        self._connection.close()
+
+    @property
+    def pipeline_id(self) -> str:
+        """The pipeline's identity, created with its checkpoint: tables record their applied batches under it."""
+        present = self._value("id")
+        if present is None:
+            with self.transaction() as connection:
+                connection.execute("INSERT OR IGNORE INTO pipeline VALUES ('id', ?)", (str(uuid.uuid4()),))
+            present = self._value("id")
+        assert present is not None
+        return present
+
+    def add(
+        self,
+        parcels: Iterable[Parcel],
+        *,
+        done: Sequence[int] = (),
+        marks: Mapping[str, str] | None = None,
+        also: Record = no_record,
+    ) -> None:
+        """Record parcels whose bytes are already in the log.
+
+        Args:
+            parcels: With id 0.
+            done: Parcels that these replace.
+            marks: Texts stored with them, as by set_mark().
+            also: Further writes of the same transaction.
+        """
+        rows = [(None, *_values_of(parcel)[1:]) for parcel in parcels]
+        with self.transaction() as connection:
+            connection.executemany(f"INSERT INTO parcels ({_COLUMNS}) VALUES ({_MARKS})", rows)
+            connection.executemany("INSERT OR REPLACE INTO pipeline VALUES (?, ?)", _named(marks))
+            connection.executemany(
+                "UPDATE parcels SET state = 'done', release = NULL WHERE id = ?", [(number,) for number in done]
+            )
+            also(connection)
+
+    def parcels(self, *states: str) -> list[Parcel]:
+        """Return the parcels in some states, the oldest first."""
+        marks = ", ".join("?" * len(states))
+        return self._select(f"state IN ({marks})", states)
+
+    def batch_parcels(self, batch: int) -> list[Parcel]:
+        """Return the parcels that a micro-batch has set aside, in any state."""
+        return self._select("batch = ?", (batch,))
+
+    def forget_done(self) -> None:
+        """Drop parcels that are done; those of a micro-batch are retained until the next one begins."""
+        with self.transaction() as connection:
+            connection.execute("DELETE FROM parcels WHERE state = 'done'")
+
+    def counts(self) -> dict[str, int]:
+        """Return how many messages are in each state."""
+        query = "SELECT state, SUM(until_offset - from_offset) FROM parcels WHERE state <> 'done' GROUP BY state"
+        return dict(self._all(query))
+
+    def waiting(self, cause: str | None = None) -> ParkedTotals:
+        """Return the amount of waiting messages in any state, for one cause or all."""
+        query = f"SELECT TOTAL(until_offset - from_offset), TOTAL(size_bytes), MIN(since_us) FROM parcels WHERE {WAITS}"
+        ((count, size_bytes, oldest_us),) = self._all(f"{query} AND cause = COALESCE(?, cause)", (cause,))
+        return ParkedTotals(int(count), int(size_bytes), oldest_us)
+
+    def waiting_ids(self) -> list[str]:
+        """Return the schema ids that messages wait for."""
+        query = "SELECT DISTINCT schema_id FROM parcels WHERE state IN ('parked', 'delayed') AND cause = 'schema'"
+        return [schema_id for (schema_id,) in self._all(query)]
+
+    def waiting_tables(self) -> set[Table]:
+        """Return the tables that messages wait for."""
+        query = "SELECT DISTINCT table_schema, table_name FROM parcels WHERE state = 'parked' AND cause = 'table'"
+        return set(self._all(query))
+
+    def tables_waited_for(self, transactions_before_us: int) -> set[Table | None]:
+        """Return the tables of all waiting messages; includes None if the table of some is unknown.
+
+        Args:
+            transactions_before_us: Messages waiting for their transaction count if set aside at or before this time.
+        """
+        query = (
+            "SELECT DISTINCT cause IN ('table', 'transaction', 'load'), table_schema, table_name FROM parcels "
+            f"WHERE {WAITS} AND (cause <> 'transaction' OR since_us <= ?)"
+        )
+        found = self._all(query, (transactions_before_us,))
+        return {(schema, name) if is_table else None for is_table, schema, name in found}
+
+    def begin_release(self, schema_ids: Iterable[str], tables: Iterable[Table], count: int, read_until_us: int = 0) -> int | None:
+        """Select parcels for a release: those of transactions that are not open, then the oldest first.
+
+        Args:
+            schema_ids: Schemas that have arrived.
+            tables: Tables to retry.
+            count: Most messages of one release; a larger parcel, or a transaction, is released alone and whole.
+            read_until_us: The log time before which everything is read: releases REFRESH rows that wait for it.
+
+        Returns:
+            The release's number, or None if nothing is ready.
+        """
+        ids, ready = set(schema_ids), set(tables)
+        bundles: dict[Hashable, list[Parcel]] = {}
+        failing = self.waiting_tables() - ready
+        for parcel in self._select(_MAY_COME_BACK, ()):
+            if parcel.cause == "transaction" and parcel.state != "called" and parcel.table in failing:
+                continue  # the rest of its transaction waits for the table, and is released with it
+            wanted = ready if parcel.cause == "table" else ids
+            is_ready = (parcel.table if parcel.cause == "table" else parcel.schema_id) in wanted
+            if parcel.cause == "load":
+                is_ready = (parcel.logged_until_us or 0) < read_until_us
+            if is_ready or parcel.state == "called" or parcel.cause == "transaction":
+                bundles.setdefault(_bundle_of(parcel), []).append(parcel)
+        chosen: list[Parcel] = []
+        chosen_count = 0
+        for bundle in sorted(bundles.values(), key=lambda parcels: parcels[0].cause != "transaction"):
+            more = sum(parcel.count for parcel in bundle)
+            if chosen and chosen_count + more > count:
+                break
+            chosen += bundle
+            chosen_count += more
+        if not chosen:
+            return None
+        number = int(self._value("release") or 0) + 1
+        with self.transaction() as connection:
+            connection.executemany(
+                "UPDATE parcels SET state = 'releasing', release = ? WHERE id = ?", [(number, parcel.id) for parcel in chosen]
+            )
+            connection.execute("INSERT OR REPLACE INTO pipeline VALUES ('release', ?)", (str(number),))
+        return number
+
+    def unfinished_release(self) -> int | None:
+        """Return the number of an unfinished release, or None."""
+        ((number,),) = self._all("SELECT MIN(release) FROM parcels WHERE state = 'releasing'")
+        return None if number is None else int(number)
+
+    def released(self, number: int) -> list[Parcel]:
+        """Return the parcels of a release, the oldest first."""
+        return self._select("state = 'releasing' AND release = ?", (number,))
+
+    def finish_release(
+        self,
+        number: int,
+        again: Iterable[Parcel] = (),
+        marks: Mapping[str, str] | None = None,
+        also: Record = no_record,
+    ) -> None:
+        """End a release that has been applied to its tables.
+
+        Args:
+            number: The release's number.
+            again: Parcels set aside again: those of the release that wait for another cause, and new ones with id 0, whose
+                bytes are in the log.
+            marks: As in add().
+            also: As in add().
+        """
+        parcels = list(again)
+        with self.transaction() as connection:
+            connection.executemany(
+                "UPDATE parcels SET state = 'parked', cause = ?, transaction_key = ?, release = NULL, "
+                "table_schema = ?, table_name = ?, reason = ? WHERE id = ?",
+                [(p.cause, p.transaction_key, p.table_schema, p.table_name, p.reason, p.id) for p in parcels if p.id],
+            )
+            connection.executemany(
+                f"INSERT INTO parcels ({_COLUMNS}) VALUES ({_MARKS})", [(None, *_values_of(p)[1:]) for p in parcels if not p.id]
+            )
+            connection.executemany("INSERT OR REPLACE INTO pipeline VALUES (?, ?)", _named(marks))
+            connection.execute("UPDATE parcels SET state = 'done' WHERE state = 'releasing' AND release = ?", (number,))
+            also(connection)
+
+    def set_mark(self, name: str, value: str) -> None:
+        """Store a text under a name."""
+        with self.transaction() as connection:
+            connection.execute("INSERT OR REPLACE INTO pipeline VALUES (?, ?)", (f"mark.{name}", value))
+
+    def mark(self, name: str) -> str | None:
+        """Return the text stored under a name."""
+        return self._value(f"mark.{name}")
+
+    def rows(self, query: str, arguments: Sequence[object] = ()) -> list[Any]:
+        """Return the rows of a query, for modules with tables of their own in this file.
+
+        Raises:
+            StorageError: the file cannot be read.
+        """
+        return self._all(query, arguments)
+
+    @contextmanager
+    def transaction(self) -> Iterator[sqlite3.Connection]:
+        """Yield the connection; its writes are committed together when the block ends, or rolled back.
+
+        Raises:
+            StorageError: the file cannot be written.
+        """
+        with self._lock:
+            try:
+                self._connection.execute("BEGIN IMMEDIATE")
+                yield self._connection
+                self._connection.execute("COMMIT")
+            except sqlite3.Error as error:
+                raise StorageError(f"the pipeline's ledger cannot be written: {error}", where=str(self._path)) from error
+            finally:
+                if self._connection.in_transaction:
+                    self._connection.execute("ROLLBACK")
+
+    def _value(self, name: str) -> str | None:
+        found = self._all("SELECT value FROM pipeline WHERE name = ?", (name,))
+        return str(found[0][0]) if found else None
+
+    def _select(self, where: str, arguments: Sequence[object]) -> list[Parcel]:
+        names = [field.name for field in fields(Parcel)]
+        rows = self._all(f"SELECT {_COLUMNS} FROM parcels WHERE {where} ORDER BY id", arguments)
+        return [Parcel(**dict(zip(names, row, strict=True))) for row in rows]
+
+    def _all(self, query: str, arguments: Sequence[object] = ()) -> list[Any]:
+        try:
+            with self._lock:
+                return self._connection.execute(query, tuple(arguments)).fetchall()
+        except sqlite3.Error as error:
+            raise StorageError(f"the pipeline's ledger cannot be read: {error}", where=str(self._path)) from error
+
+
+def _bundle_of(parcel: Parcel) -> Hashable:
+    """Return the key of parcels that are released together: a transaction, or the part of one unit that its table rejected."""
+    if parcel.transaction_key is not None:
+        return parcel.transaction_key
+    return parcel.id if parcel.cause != "table" else (parcel.table, parcel.since_us)
+
+
+def _named(marks: Mapping[str, str] | None) -> list[tuple[str, str]]:
+    return [(f"mark.{name}", value) for name, value in (marks or {}).items()]

@@ -1,0 +1,148 @@
+"""The ledger's tables, and the migrations from older versions.
+
+    1    pipeline, parcels, failing, requests
+    2    parcels.transaction_key, open_transactions, closed_transactions     before: none
+    3    parcels.logged_from_us, parcels.logged_until_us     before: unknown, so messages waiting for a schema can be of any time
+         (and table_memory.py: the starts of loads have another format)
+
+Each step migrates from the version before to its own; a new ledger takes all of them. A writer migrates an older ledger
+first. The version covers all of the checkpoint's databases: it also rises when older versions cannot read the state of tables
+(table_memory.py) any more, since the ledger is opened first.
+"""
+
+from __future__ import annotations
+
+import sqlite3
+import time
+from typing import Final
+
+from headstream.errors import LogVersionError, StorageError
+
+__all__ = ["STEPS", "bring_up", "check_version", "write_ahead"]
+
+STEPS: Final = (
+    (
+        "CREATE TABLE pipeline (name TEXT PRIMARY KEY, value TEXT NOT NULL) WITHOUT ROWID",
+        "CREATE TABLE parcels ("
+        "id INTEGER PRIMARY KEY, state TEXT NOT NULL, cause TEXT NOT NULL, schema_id TEXT, table_schema TEXT, table_name TEXT, "
+        "reason TEXT, log_topic TEXT NOT NULL, from_offset INTEGER NOT NULL, until_offset INTEGER NOT NULL, "
+        "size_bytes INTEGER NOT NULL, since_us INTEGER NOT NULL, batch INTEGER, release INTEGER)",
+        "CREATE INDEX parcels_by_state ON parcels (state, schema_id)",
+        "CREATE TABLE failing ("
+        "table_schema TEXT NOT NULL, table_name TEXT NOT NULL, failures INTEGER NOT NULL, since_us INTEGER NOT NULL, "
+        "next_us INTEGER NOT NULL, reason TEXT NOT NULL, PRIMARY KEY (table_schema, table_name)) WITHOUT ROWID",
+        "CREATE TABLE requests (id INTEGER PRIMARY KEY, kind TEXT NOT NULL, arguments TEXT NOT NULL, "
+        "asked_us INTEGER NOT NULL, done_us INTEGER, result TEXT)",
+    ),
+    (
+        "ALTER TABLE parcels ADD COLUMN transaction_key TEXT",
+        "CREATE TABLE open_transactions ("
+        "key TEXT PRIMARY KEY, last_event INTEGER, events TEXT NOT NULL, since_us INTEGER NOT NULL) WITHOUT ROWID",
+        "CREATE TABLE closed_transactions (number INTEGER PRIMARY KEY AUTOINCREMENT, key TEXT NOT NULL UNIQUE)",
+        "CREATE INDEX parcels_by_transaction ON parcels (transaction_key) WHERE transaction_key IS NOT NULL",
+    ),
+    (
+        "ALTER TABLE parcels ADD COLUMN logged_from_us INTEGER",
+        "ALTER TABLE parcels ADD COLUMN logged_until_us INTEGER",
+    ),
+)
+"""The statements that migrate to version 1, 2, ..."""
+_VERSION: Final = len(STEPS)
+_LOCKED_S: Final = 30.0
+
+
+def write_ahead(connection: sqlite3.Connection) -> None:
+    """Switch a ledger to a write-ahead log, with retries: SQLite does not wait for a concurrent switch.
+
+    Args:
+        connection: To the ledger, outside a transaction.
+
+    Raises:
+        sqlite3.Error: it cannot be written, or is locked for too long.
+    """
+    until_s = time.monotonic() + _LOCKED_S
+    while True:
+        try:
+            connection.execute("PRAGMA journal_mode=WAL")
+            return
+        except sqlite3.OperationalError as error:
+            if error.sqlite_errorcode != sqlite3.SQLITE_BUSY or time.monotonic() > until_s:
+                raise
+            time.sleep(0.01)
+
+
+def bring_up(connection: sqlite3.Connection, where: str) -> None:
+    """Create the tables, or migrate those of an older version.
+
+    Args:
+        connection: To the ledger, outside a transaction.
+        where: The ledger.
+
+    Raises:
+        LogVersionError: a newer Headstream created it.
+        StorageError: it is not a ledger known to this Headstream.
+        sqlite3.Error: it cannot be written.
+    """
+    connection.execute("BEGIN IMMEDIATE")  # two processes can migrate at once: the second finds the current version
+    try:
+        for step in STEPS[_version(connection, where) :]:
+            for statement in step:
+                connection.execute(statement)
+        connection.execute(f"PRAGMA user_version = {_VERSION}")
+        connection.execute("COMMIT")
+    finally:
+        if connection.in_transaction:
+            connection.execute("ROLLBACK")
+
+
+def check_version(connection: sqlite3.Connection, where: str) -> None:
+    """Reject a ledger that cannot be read without migration.
+
+    Args:
+        connection: To the ledger.
+        where: The ledger.
+
+    Raises:
+        LogVersionError: a newer or older Headstream created it.
+        StorageError: it is not a ledger known to this Headstream.
+        sqlite3.Error: it cannot be read.
+    """
+    version = _version(connection, where)
+    if version == 0:
+        raise StorageError(
+            "the pipeline's ledger is empty", where=where, advice="Is this the checkpoint of a pipeline that has run?"
+        )
+    if version < _VERSION:
+        raise LogVersionError(
+            f"the pipeline's ledger has version {version}, this Headstream reads {_VERSION}",
+            where=where,
+            advice="Run the pipeline with this Headstream, which migrates the ledger, or inspect it with the one that wrote it",
+        )
+
+
+def _version(connection: sqlite3.Connection, where: str) -> int:
+    """Return the ledger's version, 0 without tables; a newer version than the current one is rejected."""
+    version = int(connection.execute("PRAGMA user_version").fetchone()[0])
+    if version > _VERSION:
+        raise LogVersionError(
+            f"the pipeline's ledger has version {version}, this Headstream reads {_VERSION}",
+            where=where,
+            advice="Use the Headstream that wrote it, or a newer one",
+        )
+    return version or _unnumbered(connection, where)
+
+
+def _unnumbered(connection: sqlite3.Connection, where: str) -> int:
+    """Return the version of a ledger without a version number."""
+    if not connection.execute("SELECT 1 FROM sqlite_schema").fetchone():
+        return 0
+    columns = {name for (name,) in connection.execute("SELECT name FROM pragma_table_info('parcels')")}
+    if not columns:
+        raise StorageError(
+            "the pipeline's ledger is of an early version that cannot be migrated, or it is not a ledger",
+            where=where,
+            advice="Run the pipeline with a new checkpoint and new tables; it reads the source from its start",
+        )
+    if "logged_from_us" in columns:
+        return 3
+    return 2 if "transaction_key" in columns else 1

@@ -1,0 +1,347 @@
+"""Messages set aside: parked, delayed and dead ones, whole, in the pipeline's own log, grouped in parcels (ledger.py).
+
+When a micro-batch is rerun after a crash, the messages that its first run set aside stay unchanged.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterable, Iterator
+from dataclasses import dataclass, replace
+from pathlib import Path
+from typing import Any, Final, Literal
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.compute as pc
+
+from headstream.replicate.columns.raw import COORDINATE_COLUMNS, RAW_SCHEMA, match_rows
+from headstream.replicate.parked.ledger import Ledger, Parcel, Record, Table, no_record
+from headstream.replicate.parked.once_topic import OnceTopic
+from headstream.replicate.parked.own_log import OwnLog
+
+__all__ = ["DEAD_LETTER_TOPIC", "PARKED_TOPIC", "TRANSACTION", "Held", "ParkingLot", "Release"]
+
+PARKED_TOPIC: Final = "replicate/parked"
+DEAD_LETTER_TOPIC: Final = "replicate/dead-letter"
+MAX_RELEASE: Final = 200_000
+"""Most messages of one release: it is decoded and merged as one, in memory."""
+_MAX_PARCELS: Final = 64
+"""Most parcels per dead-lettering: reasons that contain a byte or a value must not create one parcel per message."""
+TRANSACTION: Final = "transaction"
+"""An additional column to RAW_SCHEMA: the transaction that each message waits for."""
+_SEVERAL: Final = "several reasons"
+_COORDINATES: Final = pa.schema([RAW_SCHEMA.field(name) for name in COORDINATE_COLUMNS])
+
+
+@dataclass(frozen=True, slots=True)
+class Held:
+    """Waiting messages of a table.
+
+    Args:
+        table: The table.
+        reason: The reason.
+        messages: RAW_SCHEMA; before they are reread their coordinates, with schema ids and reasons. With `transaction` as
+            the cause also a column TRANSACTION.
+        cause: What they wait for: the table's recovery, the rest of their transactions, or the log being read up to their
+            load.
+    """
+
+    table: Table
+    reason: str
+    messages: pa.Table
+    cause: Literal["table", "transaction", "load"] = "table"
+
+
+@dataclass(frozen=True, slots=True)
+class Release:
+    """Messages released for another attempt.
+
+    Args:
+        number: The release's number, the same in a rerun after a crash.
+        parcels: Its parcels.
+        messages: RAW_SCHEMA, in the order of the parcels.
+        resumed: Whether an earlier run began it and was interrupted.
+    """
+
+    number: int
+    parcels: list[Parcel]
+    messages: pa.Table
+    resumed: bool = False
+
+    @property
+    def repeats(self) -> bool:
+        """Whether some of its messages may already be applied: by an earlier attempt, or before they were set aside."""
+        return self.resumed or any(parcel.cause not in ("schema", "transaction", "load") for parcel in self.parcels)
+
+
+class ParkingLot:
+    """The messages that a pipeline has set aside.
+
+    Args:
+        checkpoint: The pipeline's checkpoint directory.
+        delayed: The delayed topic.
+        ledger: The pipeline's ledger.
+    """
+
+    def __init__(self, checkpoint: Path, delayed: str, ledger: Ledger) -> None:
+        self._ledger = ledger
+        self._log = OwnLog(checkpoint, (PARKED_TOPIC, delayed, DEAD_LETTER_TOPIC))
+        self._delayed = OnceTopic(self._log, ledger, delayed)
+        self._dead = OnceTopic(self._log, ledger, DEAD_LETTER_TOPIC)
+        self._batch: int | None = None
+
+    @property
+    def log(self) -> OwnLog:
+        """The pipeline's own log."""
+        return self._log
+
+    def close(self) -> None:
+        """Close the log."""
+        self._log.close()
+
+    def begin_batch(self, batch_id: int) -> pa.Table | None:
+        """Begin a micro-batch.
+
+        Returns:
+            In a rerun after a crash: the coordinates of the messages that its first run set aside.
+        """
+        self._batch = batch_id
+        if self._ledger.mark("batch") != str(batch_id):
+            self._ledger.forget_done()
+            self._ledger.set_mark("batch", str(batch_id))
+            return None
+        parts = [
+            part.select(_COORDINATES.names) for parcel in self._ledger.batch_parcels(batch_id) for part in self._read(parcel)
+        ]
+        return pa.concat_tables([_COORDINATES.empty_table(), *parts])
+
+    def end_batch(self) -> None:
+        """End the micro-batch: messages set aside from here on are not attributed to it."""
+        self._batch = None
+
+    def park(self, batches: Iterable[pa.RecordBatch], now_us: int) -> int:
+        """Set raw messages aside until their schema arrives; return their number.
+
+        Args:
+            batches: RAW_SCHEMA, with schema ids.
+            now_us: The time, microseconds since 1970 UTC.
+        """
+        messages = _table(batches)
+        if messages.num_rows:
+            found = self._put_parked(messages.sort_by("schema_id"), "schema", now_us)
+            self._ledger.add(replace(parcel, reason=None) for parcel in found)
+        return int(messages.num_rows)
+
+    def hold(self, held: Iterable[Held], now_us: int, also: Record = no_record) -> None:
+        """Set raw messages aside until their table recovers, or the condition of their cause is met.
+
+        Args:
+            held: The messages.
+            now_us: The time, microseconds since 1970 UTC.
+            also: Further writes of the same transaction.
+        """
+        parcels = [parcel for part in held for parcel in self._put_held(part, now_us)]
+        if parcels or also is not no_record:
+            self._ledger.add(parcels, also=also)
+
+    def dead_letter(self, batches: Iterable[pa.RecordBatch], now_us: int) -> int:
+        """Move raw messages to the dead letter; return their number.
+
+        Args:
+            batches: RAW_SCHEMA, with reasons.
+            now_us: The time, microseconds since 1970 UTC.
+        """
+        messages = _table(batches)
+        if messages.num_rows:
+            parcels, marks = self._place_dead(messages, now_us)
+            self._ledger.add(parcels, marks=marks)
+        return int(messages.num_rows)
+
+    def overdue(self, before_us: int) -> list[Parcel]:
+        """Return the parcels parked for their schema before a time."""
+        parked = self._ledger.parcels("parked")
+        return [parcel for parcel in parked if parcel.cause == "schema" and parcel.since_us <= before_us]
+
+    def delay(self, parcels: Iterable[Parcel]) -> None:
+        """Move parked messages to the delayed topic."""
+        for parcel in parcels:
+            reason = f"its schema has not come in time: schema id {parcel.schema_id}"
+            placed, mark = self._delayed.put(_with_reason(self._read_whole(parcel), reason))
+            moved = _parcels(placed, self._delayed.topic, "delayed", parcel.cause, parcel.since_us, None)
+            self._ledger.add((replace(m, reason=None) for m in moved), done=[parcel.id], marks={self._delayed.mark: mark})
+
+    def give_up(self, parcels: Iterable[Parcel], reason: str, now_us: int) -> None:
+        """Move parked messages to the dead letter."""
+        for parcel in parcels:
+            dead, marks = self._place_dead(_with_reason(self._read_whole(parcel), reason), now_us)
+            self._ledger.add(dead, done=[parcel.id], marks=marks)
+
+    def next_release(self, schema_ids: Iterable[str], tables: Iterable[Table], read_until_us: int = 0) -> Release | None:
+        """Begin the next release, first one that a crash interrupted.
+
+        Args:
+            schema_ids: Schemas that have arrived.
+            tables: Tables to retry.
+            read_until_us: As in Ledger.begin_release().
+        """
+        number = self._ledger.unfinished_release()
+        resumed = number is not None
+        if number is None:
+            number = self._ledger.begin_release(schema_ids, tables, MAX_RELEASE, read_until_us)
+        if number is None:
+            return None
+        parcels = self._ledger.released(number)
+        return Release(number, parcels, self._read_all(parcels), resumed)
+
+    def finish_release(
+        self,
+        release: Release,
+        now_us: int,
+        *,
+        held: Iterable[Held] = (),
+        waiting: Iterable[pa.RecordBatch] = (),
+        dead: Iterable[pa.RecordBatch] = (),
+        also: Record = no_record,
+    ) -> int:
+        """End a release whose messages were applied, except for some.
+
+        Args:
+            release: The result of next_release().
+            now_us: The time, microseconds since 1970 UTC.
+            held: Messages that wait for their table or transaction (again).
+            waiting: Messages that still wait for their schema.
+            dead: Messages that can never be a change.
+            also: Further writes of the same transaction.
+
+        Returns:
+            Number of messages moved to the dead letter.
+        """
+        rejected = _table(dead)
+        again, marks = self._place_dead(rejected, now_us) if rejected.num_rows else ([], {})
+        still = _table(waiting)
+        if still.num_rows:
+            parked = self._put_parked(still.sort_by("schema_id"), "schema", now_us)
+            again += [replace(parcel, reason=None) for parcel in parked]
+        again += [parcel for part in held for parcel in self._hold_again(release, part)]
+        self._ledger.finish_release(release.number, again, marks, also)
+        return int(rejected.num_rows)
+
+    def _hold_again(self, release: Release, part: Held) -> Iterator[Parcel]:
+        """Yield the parcels of a release that wait entirely, and new ones for the waiting messages of the other parcels."""
+        ends = np.cumsum([parcel.count for parcel in release.parcels])
+        found, places = (column.to_numpy() for column in match_rows(release.messages, part.messages))
+        owners = np.searchsorted(ends, found, "right")
+        for index in np.unique(owners).tolist():
+            parcel, mine = release.parcels[index], owners == index
+            messages = release.messages.take(pa.array(found[mine]))
+            waits_for = None
+            if part.cause == "transaction":
+                keys = part.messages[TRANSACTION].take(pa.array(places[mine]))
+                messages = messages.append_column(TRANSACTION, keys)
+                waits_for = keys[0].as_py()
+            is_same = part.cause != "transaction" or parcel.transaction_key == waits_for
+            is_timed = part.cause != "load" or parcel.logged_until_us is not None
+            if messages.num_rows == parcel.count and is_same and is_timed:
+                schema, name = part.table
+                kept = replace(parcel, cause=part.cause, transaction_key=waits_for, table_schema=schema, table_name=name)
+                yield replace(kept, reason=part.reason)
+            else:
+                yield from self._put_held(replace(part, messages=messages), parcel.since_us)
+
+    def _put_held(self, held: Held, since_us: int) -> list[Parcel]:
+        messages = _with_reason(held.messages, None)
+        by = [("schema_id", "ascending")]
+        if held.cause == "transaction":
+            messages = messages.append_column(TRANSACTION, held.messages[TRANSACTION])
+            by.insert(0, (TRANSACTION, "ascending"))
+        parcels = self._put_parked(messages.sort_by(by), held.cause, since_us)
+        schema, name = held.table
+        return [replace(p, table_schema=schema, table_name=name, reason=held.reason) for p in parcels]
+
+    def _put_parked(self, messages: pa.Table, cause: str, since_us: int) -> list[Parcel]:
+        placed = self._log.put(PARKED_TOPIC, messages.select(RAW_SCHEMA.names))
+        offsets = pa.array(np.arange(placed.from_offset, placed.until_offset))
+        return _parcels(messages.append_column("log_offset", offsets), PARKED_TOPIC, "parked", cause, since_us, self._batch)
+
+    def _place_dead(self, messages: pa.Table, now_us: int) -> tuple[list[Parcel], dict[str, str]]:
+        """Put messages into the dead letter; return the parcels and marks for the ledger."""
+        reasons = _few_reasons(messages["reason"])
+        order = pc.sort_indices(
+            pa.table({"id": messages["schema_id"], "reason": reasons}), [("reason", "ascending"), ("id", "ascending")]
+        )
+        placed, mark = self._dead.put(messages.take(order))
+        named = placed.set_column(placed.schema.get_field_index("reason"), "reason", reasons.take(order))
+        return _parcels(named, DEAD_LETTER_TOPIC, "dead", "message", now_us, self._batch), {self._dead.mark: mark}
+
+    def _read(self, parcel: Parcel) -> Iterable[pa.Table]:
+        return self._log.read(parcel.log_topic, parcel.from_offset, parcel.until_offset)
+
+    def _read_whole(self, parcel: Parcel) -> pa.Table:
+        return self._read_all([parcel])
+
+    def _read_all(self, parcels: Iterable[Parcel]) -> pa.Table:
+        """Return the messages of parcels in their order; adjacent ones, as many small ones are, in one read."""
+        ranges: list[tuple[str, int, int]] = []
+        for parcel in parcels:
+            begin = parcel.from_offset
+            if ranges and (ranges[-1][0], ranges[-1][2]) == (parcel.log_topic, begin):
+                begin = ranges.pop()[1]
+            ranges.append((parcel.log_topic, begin, parcel.until_offset))
+        read = pa.concat_tables(part for one in ranges for part in self._log.read(*one))
+        return read.select(RAW_SCHEMA.names)
+
+
+def _table(batches: Iterable[pa.RecordBatch]) -> pa.Table:
+    return pa.Table.from_batches([batch for batch in batches if batch.num_rows], RAW_SCHEMA)
+
+
+def _with_reason(messages: pa.Table, reason: str | None) -> pa.Table:
+    column = pa.array([reason], pa.string()).take(pa.array(np.zeros(messages.num_rows, np.int64)))
+    chosen = messages.select(RAW_SCHEMA.names)
+    return chosen.set_column(RAW_SCHEMA.get_field_index("reason"), RAW_SCHEMA.field("reason"), column)
+
+
+def _few_reasons(reasons: pa.ChunkedArray) -> pa.ChunkedArray:
+    """Return reasons reduced to a few: if too many, without their numbers, and then without the rarer ones."""
+    for shorten in (lambda text: text, lambda text: re.sub(r"\d+", "N", text or "")):
+        encoded = reasons.combine_chunks().dictionary_encode()
+        short = pa.array([shorten(text) for text in encoded.dictionary.to_pylist()], pa.string())
+        reasons = pa.chunked_array([short.take(encoded.indices)])
+        if len(pc.unique(reasons)) <= _MAX_PARCELS:
+            return reasons
+    counted = reasons.value_counts().to_pylist()
+    often = sorted(counted, key=lambda item: item["counts"], reverse=True)[:_MAX_PARCELS]
+    kept = pc.is_in(reasons, value_set=pa.array([item["values"] for item in often], pa.string()))
+    return pa.chunked_array([pc.if_else(kept, reasons, _SEVERAL).combine_chunks()])
+
+
+def _parcels(placed: pa.Table, topic: str, state: str, cause: str, since_us: int, batch: int | None) -> list[Parcel]:
+    """Group messages into parcels: one for each run of offsets with one schema id, reason and transaction."""
+    offsets = placed["log_offset"].to_numpy()
+    breaks = np.diff(offsets) != 1
+    has_transactions = TRANSACTION in placed.column_names
+    for name in ("schema_id", "reason", *([TRANSACTION] if has_transactions else [])):
+        codes = pc.fill_null(placed[name].combine_chunks().dictionary_encode().indices, -1).to_numpy(zero_copy_only=False)
+        breaks |= np.diff(codes) != 0
+    starts = np.concatenate(([0], np.flatnonzero(breaks) + 1))
+    sizes = sum(
+        pc.fill_null(pc.binary_length(placed[name]), 0).to_numpy().astype(np.int64) for name in ("payload", "key", "headers")
+    )
+    ends = [*starts[1:].tolist(), len(offsets)]
+    logged = placed["timestamp_us"].to_numpy()
+    shared: dict[str, Any] = {"state": state, "cause": cause, "log_topic": topic, "since_us": since_us, "batch": batch}
+    return [
+        Parcel(
+            schema_id=placed["schema_id"][start].as_py(),
+            reason=placed["reason"][start].as_py(),
+            from_offset=int(offsets[start]),
+            until_offset=int(offsets[end - 1]) + 1,
+            size_bytes=int(sizes[start:end].sum()),
+            transaction_key=placed[TRANSACTION][start].as_py() if has_transactions else None,
+            logged_from_us=int(logged[start:end].min()),
+            logged_until_us=int(logged[start:end].max()),
+            **shared,
+        )
+        for start, end in zip(starts.tolist(), ends, strict=True)
+    ]

@@ -1,0 +1,94 @@
+"""Failing tables: since when, why, and when they are retried. Stored in the ledger.
+
+A failing table is retried after 1 s, then after 2 s, 4 s, … up to five minutes, until it succeeds. After
+FAILURES_OF_A_POISONED_TABLE it is reported as poisoned: an operator should intervene, but retries continue.
+"""
+
+from __future__ import annotations
+
+import logging
+from dataclasses import dataclass
+from typing import Final
+
+from headstream.replicate.parked.ledger import Ledger, Table
+
+__all__ = ["FAILURES_OF_A_POISONED_TABLE", "FailingTable", "TableHealth"]
+
+FAILURES_OF_A_POISONED_TABLE: Final = 5
+_FIRST_WAIT_US: Final = 1_000_000
+_LONGEST_WAIT_US: Final = 300_000_000
+_LOGGER: Final = logging.getLogger("headstream.replicate")
+
+
+@dataclass(frozen=True, slots=True)
+class FailingTable:
+    """One table.
+
+    Args:
+        table: Its schema and name.
+        failures: Number of failures since its last success.
+        since_us: Since when, microseconds since 1970 UTC.
+        next_us: When it is retried.
+        reason: Why it failed last.
+    """
+
+    table: Table
+    failures: int
+    since_us: int
+    next_us: int
+    reason: str
+
+    @property
+    def is_poisoned(self) -> bool:
+        """Whether it has failed so often that an operator should intervene."""
+        return self.failures >= FAILURES_OF_A_POISONED_TABLE
+
+
+class TableHealth:
+    """The failing tables of a pipeline.
+
+    Args:
+        ledger: The pipeline's ledger.
+    """
+
+    def __init__(self, ledger: Ledger) -> None:
+        self._ledger = ledger
+        rows = ledger.rows("SELECT table_schema, table_name, failures, since_us, next_us, reason FROM failing ORDER BY 1, 2")
+        self._failing = {(schema, name): FailingTable((schema, name), *rest) for schema, name, *rest in rows}
+
+    @property
+    def failing(self) -> dict[Table, FailingTable]:
+        """The failing tables."""
+        return self._failing
+
+    def resting(self, now_us: int) -> dict[Table, str]:
+        """Return the tables that are not due for a retry, and why they failed."""
+        return {table: found.reason for table, found in self._failing.items() if found.next_us > now_us}
+
+    def waited_for(self) -> dict[Table, str]:
+        """Return the tables with waiting changes, and why they wait."""
+        reasons = {table: found.reason for table, found in self._failing.items()}
+        return {table: reasons.get(table, "earlier changes of it wait") for table in self._ledger.waiting_tables()}
+
+    def note_failure(self, table: Table, reason: str, now_us: int) -> None:
+        """Record that a merge into a table failed."""
+        before = self._failing.get(table)
+        failures = 1 if before is None else before.failures + 1
+        wait_us = min(_FIRST_WAIT_US << min(failures - 1, 20), _LONGEST_WAIT_US)
+        found = FailingTable(table, failures, now_us if before is None else before.since_us, now_us + wait_us, reason)
+        with self._ledger.transaction() as connection:
+            row = (*table, failures, found.since_us, found.next_us, reason)
+            connection.execute("INSERT OR REPLACE INTO failing VALUES (?, ?, ?, ?, ?, ?)", row)
+        self._failing[table] = found
+        called = "poisoned table" if found.is_poisoned else "table"
+        _LOGGER.warning(
+            "%s %s.%s fails, failure %d; its changes wait, and it is retried in %g s: %s",
+            called, *table, failures, wait_us / 1e6, reason,
+        )  # fmt: skip
+
+    def note_success(self, table: Table) -> None:
+        """Record that a merge into a table succeeded."""
+        if self._failing.pop(table, None) is not None:
+            with self._ledger.transaction() as connection:
+                connection.execute("DELETE FROM failing WHERE table_schema = ? AND table_name = ?", table)
+            _LOGGER.warning("table %s.%s accepts changes again", *table)

@@ -1,0 +1,1 @@
+"""A running pipeline: micro-batches, transactions, status, metrics."""

@@ -1,0 +1,169 @@
+"""REFRESH rows that wait until everything logged before them has been read, see loads.py.
+
+    read     the log time before which all partitions have been read, according to the pipeline's planning
+    until    the same, but at most the log time of the first message that waits for its schema, which can be of any table: for
+             at most schema_wait, and not after the end of a run that ends by itself
+
+Rows logged before `until` are placed; the others are parked, with `load` as the cause. The limit of each table is stored before
+the unit is merged: a unit that is rerun when more is known parks the same rows, since its tables already have the rest.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass
+from datetime import UTC, datetime
+from typing import Final, Literal
+
+import pyarrow as pa
+import pyarrow.compute as pc
+
+from headstream.replicate.columns.changes import OPERATIONS
+from headstream.replicate.columns.raw import change_coordinates
+from headstream.replicate.decoding.decode import Decoded
+from headstream.replicate.parked.ledger import Ledger, Table
+from headstream.replicate.parked.parking import Held
+from headstream.replicate.schemas.schemas import TableSchema
+from headstream.replicate.tables.tables import TargetTables
+
+__all__ = ["LoadWaits", "ReadState"]
+
+_READ: Final = "read_until"
+_PLACED: Final = "placed"
+_NOTHING_US: Final = 1
+"""The value before anything is read; rows of sources without log times have log time 0."""
+_REFRESH: Final = pa.scalar(OPERATIONS.index("REFRESH"), pa.int8())
+
+
+@dataclass(frozen=True, slots=True)
+class ReadState:
+    """The log times up to which the log is read.
+
+    Args:
+        read_us: The log time before which all partitions have been read, microseconds since 1970 UTC.
+        until_us: The log time before which the table of every read message is known.
+        schema_id: The schema that the first message of an unknown table waits for.
+    """
+
+    read_us: int
+    until_us: int
+    schema_id: str | None = None
+
+    def describe(self) -> str:
+        """Return the reason why later rows of loads wait."""
+        if self.schema_id is not None:
+            return f"rows of a full load, logged after messages that wait for schema id {self.schema_id}"
+        read = datetime.fromtimestamp(self.read_us / 1e6, UTC)
+        return f"rows of a full load, until all partitions are read up to them (when parked: up to {read:%Y-%m-%dT%H:%M:%SZ})"
+
+
+class LoadWaits:
+    """The read state of a pipeline's log, stored in the ledger.
+
+    Args:
+        ledger: The pipeline's ledger.
+        tables: Its target tables.
+    """
+
+    def __init__(self, ledger: Ledger, tables: TargetTables) -> None:
+        self._ledger = ledger
+        self._tables = tables
+        self._waits_for_schemas = True
+
+    def state(
+        self, *, read_us: int | None = None, release: int | None = None, waiting: Iterable[pa.RecordBatch] = ()
+    ) -> ReadState:
+        """Return the log times up to which the log is read.
+
+        Args:
+            read_us: The time up to which it is read after the current micro-batch, if known.
+            release: The release whose messages do not count as waiting: they are decoded.
+            waiting: Messages that wait for their schema in addition to those in the ledger, RAW_SCHEMA.
+        """
+        read = max(self._read_us(), read_us or 0)
+        if not self._waits_for_schemas:
+            return ReadState(read, read)
+        found = self._ledger.rows(
+            "SELECT COALESCE(logged_from_us, 0) AS us, COALESCE(schema_id, '') FROM parcels WHERE cause = 'schema' "
+            "AND state IN ('parked', 'called', 'releasing') AND release IS NOT ? ORDER BY us LIMIT 1",
+            (-1 if release is None else release,),
+        )
+        first: list[tuple[int, str]] = list(found)
+        for batch in waiting:
+            first += zip(batch.column("timestamp_us").to_pylist(), batch.column("schema_id").to_pylist(), strict=True)
+        waits = min(first, default=None)
+        return ReadState(read, read) if waits is None or waits[0] >= read else ReadState(read, *waits)
+
+    def _read_us(self) -> int:
+        return int(self._ledger.mark(_READ) or _NOTHING_US)
+
+    def _advance(self, read_us: int) -> None:
+        if read_us > self._read_us():
+            self._ledger.set_mark(_READ, str(read_us))
+
+    def end_waiting_for_schemas(self) -> None:
+        """End the wait of rows for the schemas of other messages: the run ends, and one missing schema would delay the loads of
+        all tables until the next run. Such a message is then placed as a late change, see loads.py.
+        """
+        self._waits_for_schemas = False
+
+    def advance_to_end(self) -> None:
+        """Record that all partitions have been read to their ends: nothing is missing before any waiting row."""
+        ((latest_us,),) = self._ledger.rows("SELECT MAX(logged_until_us) FROM parcels WHERE cause = 'load' AND state <> 'done'")
+        if latest_us is not None:
+            self._advance(latest_us + 1)
+
+    def hold(
+        self,
+        decoded: Decoded,
+        schemas: Mapping[str, TableSchema],
+        unit: Literal["batch", "release"],
+        version: int,
+        state: ReadState,
+    ) -> list[Held]:
+        """Update the loads from decoded changes, and remove the rows that cannot be placed yet.
+
+        Args:
+            decoded: The changes.
+            schemas: Schema id -> the schema.
+            unit: The name of the applied unit.
+            version: Its number, the same in a rerun.
+            state: The read state of the log after it.
+
+        Returns:
+            The coordinates of those rows.
+        """
+        until = self._tables.learn(decoded.changes, schemas, state.until_us)
+        for table, until_us in self._placed(unit, version).items():  # rerun after an interruption: its tables have the others
+            until[table] = min(until_us, until.get(table, until_us))
+        held: list[tuple[str, pa.Table]] = []
+        for schema_id, batches in decoded.changes.items():
+            table = schemas[schema_id].table
+            if table in until:
+                changes = pa.Table.from_batches(batches)
+                waits = pc.and_(
+                    pc.equal(changes["_hs_operation"], _REFRESH),
+                    pc.greater_equal(pc.fill_null(changes["_hs_logged_us"], 0), until[table]),
+                )
+                if pc.any(waits).as_py():
+                    held.append((schema_id, changes.filter(waits)))
+                    decoded.changes[schema_id] = changes.filter(pc.invert(waits)).to_batches()
+        decoded.changes = {schema_id: batches for schema_id, batches in decoded.changes.items() if batches}
+        if held:
+            self._note_placed(unit, version, {schemas[schema_id].table: until[schemas[schema_id].table] for schema_id, _ in held})
+        self._advance(state.read_us)
+        reason = state.describe()
+        return [Held(schemas[name].table, reason, change_coordinates(rows, name), "load") for name, rows in held]
+
+    def _placed(self, unit: str, version: int) -> dict[Table, int]:
+        """Return the recorded limits until which rows of a unit are applied, by table."""
+        text = self._ledger.mark(f"{_PLACED}.{unit}")
+        document = {} if text is None else json.loads(text)
+        if document.get("version") != version:
+            return {}
+        return {(schema, name): us for schema, name, us in document["until"]}
+
+    def _note_placed(self, unit: str, version: int, until: Mapping[Table, int]) -> None:
+        rows = [[*table, us] for table, us in sorted(until.items())]
+        self._ledger.set_mark(f"{_PLACED}.{unit}", json.dumps({"version": version, "until": rows}))

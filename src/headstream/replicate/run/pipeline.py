@@ -1,0 +1,273 @@
+"""The pipeline: a Spark query over the log, and the processing of its micro-batches.
+
+messages -> decode (executors, one pass) -> processor.py (driver): merged, a commit a table
+"""
+
+from __future__ import annotations
+
+import functools
+import logging
+import re
+import sys
+import threading
+import time
+from collections.abc import Callable
+from typing import Any
+
+import pyarrow as pa
+from py4j.protocol import Py4JError, Py4JJavaError
+from pyspark.errors import PySparkException
+from pyspark.sql import DataFrame, SparkSession
+
+from headstream.errors import InvalidOptionError, ReplicateError
+from headstream.replicate.apply.engines import Engines
+from headstream.replicate.columns.raw import RAW_SCHEMA, match_rows
+from headstream.replicate.decoding.decode import Decoded, Decoder, decode_partitions, open_zone
+from headstream.replicate.decoding.frame_times import FrameTimes
+from headstream.replicate.inputs.collecting import find_planned_batch, is_too_big
+from headstream.replicate.inputs.inputs import Input, add_declared_schemas, check_topics, open_input, query_checkpoint
+from headstream.replicate.parked.ledger import Ledger
+from headstream.replicate.run.metrics import write_metrics
+from headstream.replicate.run.processor import Processor
+from headstream.replicate.run.status import HEARTBEAT_US, note_status, note_targets, read_status
+from headstream.replicate.run.summary import Summary
+from headstream.replicate.run.unit_merge import Parts
+from headstream.replicate.schemas.schema_catalog import DecodeOptions
+from headstream.replicate.settings.config import ReplicateConfig
+from headstream.replicate.storage.store_check import check_stores
+from headstream.replicate.tables.tables import TargetTables
+
+__all__ = ["ReplicatePipeline"]
+
+_LOGGER = logging.getLogger("headstream.replicate")
+_TIMES = "partition_times"
+"""The ledger's name of the log times read from each partition."""
+_SWEEP_SECONDS = 0.5
+"""How often waiting messages are processed while no data arrives."""
+
+
+class ReplicatePipeline:
+    """One run of a pipeline; its state is in the checkpoint, from which the next run continues.
+
+    Args:
+        spark: A session made by headstream.spark.session().
+        config: The configuration.
+        source: A streaming DataFrame to read in place of the source's topics, with the columns of Spark's Kafka source.
+        on_progress: Called with the summary so far after every micro-batch.
+        clock: The time in nanoseconds since 1970 UTC.
+
+    Raises:
+        InvalidOptionError: the session is a client of Spark Connect.
+        EnvironmentSetupError: the session lacks the jars for the object store of the tables.
+    """
+
+    def __init__(
+        self,
+        spark: SparkSession,
+        config: ReplicateConfig,
+        *,
+        source: DataFrame | None = None,
+        on_progress: Callable[[Summary], None] | None = None,
+        clock: Callable[[], int] = time.time_ns,
+    ) -> None:
+        _check_session(spark)
+        self._spark = spark
+        self._config = config
+        self._source = source
+        self._on_progress = on_progress
+        self._clock = clock
+        self._lock = threading.Lock()  # micro-batches run on Spark's thread, the sweep on the caller's
+        self._stopping = threading.Event()
+        self._failure: BaseException | None = None
+        self._query: Any = None
+        self._decoding = DecodeOptions.of(config)
+        self._zone = open_zone(config.zone_directory, self._decoding)
+        self._decoder = Decoder(self._zone, self._decoding)
+        self._ledger = Ledger(config.checkpoint / "ledger.sqlite")
+        self._summary = Summary()
+        self._noted_us = 0
+        self._schema_count = -1
+        self._is_collecting = False
+        self._planned: int | None = None
+        engines = Engines(spark)
+        engines.check(config.table_places, config.rules.engines)
+        self._tables = TargetTables.of(config, engines.open, self._ledger.pipeline_id)
+        parts = Parts(config, self._zone, self._decoder, self._ledger, self._tables, self._summary, self._now_us)
+        self._processor = Processor(parts)
+
+    def run(self) -> Summary:
+        """Run until stopped, or with `once` until all messages present at the start are applied.
+
+        Returns:
+            The summary of the run.
+
+        Raises:
+            HeadstreamError: the source cannot be read, a table cannot be written, or a schema is missing and the policy
+                is `fail`. Applied changes persist; the next run continues after them.
+        """
+        finished = False
+        try:
+            if self._source is None:
+                check_topics(self._config)
+            check_stores(self._config.table_places)
+            query = self._start()
+            try:
+                while not query.awaitTermination(_SWEEP_SECONDS):
+                    if self._stopping.is_set():
+                        break
+                    self._sweep(lambda: _is_idle(query))
+            finally:
+                query.stop()
+            self._sweep(lambda: self._config.once and not self._stopping.is_set(), last=True)
+            finished = True
+        except (PySparkException, Py4JError, ConnectionError) as error:
+            cause = error if self._failure is None else self._failure
+            if isinstance(cause, (PySparkException, Py4JError, ConnectionError)):
+                raise self._explain(cause) from cause
+            raise cause from None
+        finally:
+            self._count_waiting()
+            self._note_status("ended" if finished else f"failed: {sys.exception()}")
+            self._processor.parking.close()
+            self._tables.close()
+            self._ledger.close()
+        return self._summary
+
+    def _explain(self, error: Exception) -> ReplicateError:
+        """Translate a failure of Spark into an error with advice."""
+        is_lost = isinstance(error, (Py4JError, ConnectionError)) and not isinstance(error, Py4JJavaError)
+        if is_too_big(error) or (is_lost and self._is_collecting):
+            what = "Spark's driver has too little memory for a micro-batch"
+            if is_lost:
+                what = "Spark's Java process has ended while it collected a micro-batch, most likely for lack of memory"
+            return ReplicateError(
+                what,
+                where=self._config.source,
+                advice="Run again with the same checkpoint: the micro-batch is then fetched in pieces. For those after it, give "
+                "Spark more memory (--driver-memory 4g, or spark.driver.memory), or lower max_bytes_per_batch or "
+                "max_messages_per_batch",
+            )
+        if not is_lost:
+            return ReplicateError(f"the Spark query failed: {_reason(error)}", where=self._config.source)
+        return ReplicateError(
+            "Spark's Java process has ended",
+            where=self._config.source,
+            advice="Java reports the reason above; run again with the same checkpoint, which continues where this run ended",
+        )
+
+    def stop(self) -> None:
+        """End run() after the micro-batch that is being applied; thread-safe."""
+        self._stopping.set()
+
+    def _start(self) -> Any:
+        if self._config.schemas is not None:
+            add_declared_schemas(self._zone, self._config.schemas, self._now_us())
+        decode = decode_partitions(self._zone, self._decoding)
+        source = open_input(self._spark, self._config, decode, self._frame_times(), self._source)
+
+        def run_batch(batch: DataFrame, batch_id: int) -> None:
+            self._run_batch(source, batch, batch_id)
+
+        checkpoint = query_checkpoint(self._config)
+        self._planned = find_planned_batch(checkpoint)
+        writer = source.stream().writeStream.foreachBatch(run_batch)
+        writer = writer.option("checkpointLocation", str(checkpoint))
+        writer = writer.trigger(availableNow=True) if self._config.once else writer
+        self._query = writer.queryName("headstream-replicate").start()
+        return self._query
+
+    def _frame_times(self) -> FrameTimes:
+        def progress() -> Any:
+            return None if self._query is None else self._query.lastProgress
+
+        load, save = functools.partial(self._ledger.mark, _TIMES), functools.partial(self._ledger.set_mark, _TIMES)
+        return FrameTimes(query_checkpoint(self._config), progress, load, save)
+
+    def _run_batch(self, source: Input, batch: DataFrame, batch_id: int) -> None:
+        with self._lock:
+            try:
+                self._apply_batch(source, batch, batch_id)
+            except BaseException as error:
+                self._failure = error  # Spark passes on only its text
+                raise
+
+    def _apply_batch(self, source: Input, batch: DataFrame, batch_id: int) -> None:
+        began = time.monotonic()
+        in_pieces = batch_id == self._planned
+        self._is_collecting = True
+        decoded = Decoded.from_table(source.decode(batch, in_pieces=in_pieces))
+        self._is_collecting = False
+        for finding, count in decoded.findings.items():
+            _LOGGER.warning("%s (%d messages)", finding, count)
+
+        def find_raw(wanted: pa.Table) -> pa.Table:
+            return _find_raw(source.read_again(batch, wanted, in_pieces=in_pieces), wanted)
+
+        self._processor.process(decoded, find_raw, batch_id, source.read_until(batch_id, decoded.times))
+        self._summary.batches += 1
+        self._summary.seconds += time.monotonic() - began
+        self._report()
+
+    def _sweep(self, is_all_read: Callable[[], bool], *, last: bool = False) -> None:
+        with self._lock:  # evaluated under the lock: no later micro-batch can begin meanwhile
+            if self._processor.sweep(last=last, all_read=is_all_read()) or self._now_us() - self._noted_us >= HEARTBEAT_US:
+                self._report()
+            self._processor.bounds.find_alarm(self._now_us())
+
+    def _report(self) -> None:
+        self._count_waiting()
+        self._note_status("running")
+        if self._on_progress is not None:
+            self._on_progress(self._summary)
+
+    def status(self) -> dict[str, Any]:
+        """Return the pipeline's status, as `replicate status --output json` prints it; thread-safe, while it runs."""
+        return read_status(self._ledger, self._now_us())
+
+    def _note_status(self, state: str) -> None:
+        self._noted_us = self._now_us()
+        if self._zone.scan() != self._schema_count:
+            self._schema_count = self._zone.scan()
+            note_targets(self._ledger, self._zone, self._config.rules)
+        note_status(self._ledger, state, self._summary, self._zone.directory, self._noted_us)
+        if self._config.metrics is not None:
+            write_metrics(self._config.metrics, self.status())
+
+    def _count_waiting(self) -> None:
+        counts = self._ledger.counts()
+        self._summary.parked = sum(counts.get(state, 0) for state in ("parked", "called", "releasing"))
+        self._summary.failing = {table: found.reason for table, found in self._processor.health.failing.items()}
+        self._summary.delayed = counts.get("delayed", 0)
+
+    def _now_us(self) -> int:
+        return self._clock() // 1000
+
+
+def _check_session(spark: SparkSession) -> None:
+    """Check that the session has its JVM in this process: the pipeline runs in the driver, with its ledger and its log."""
+    if type(spark).__module__.startswith("pyspark.sql.connect"):
+        raise InvalidOptionError(
+            "ReplicatePipeline does not run over Spark Connect: it works in Spark's driver",
+            where="spark",
+            advice="Take the session from headstream.spark.session(), with the cluster as its master, or use spark-submit",
+        )
+
+
+def _find_raw(found: pa.Table, wanted: pa.Table) -> pa.Table:
+    """Return the wanted ones of the reread messages: decoded changes were sent without their bytes."""
+    chosen = found.take(match_rows(found, wanted)[0])
+    empty = pa.nulls(chosen.num_rows, pa.string())
+    return chosen.append_column("schema_id", empty).append_column("reason", empty).select(RAW_SCHEMA.names).cast(RAW_SCHEMA)
+
+
+def _is_idle(query: Any) -> bool:
+    """Return whether a query has found no data since its last micro-batch: it is at the end of all partitions."""
+    status = query.status
+    return not status["isDataAvailable"] and not status["isTriggerActive"] and query.lastProgress is not None
+
+
+def _reason(error: Exception) -> str:
+    """Return the cause of a failed query: Headstream's own error if it contains one, else Spark's first line."""
+    text = str(error).strip()
+    ours = re.findall(r"^headstream\.errors\.\w+: (.+)$", text, re.MULTILINE)
+    return ours[-1] if ours else text.splitlines()[0]

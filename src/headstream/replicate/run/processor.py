@@ -1,0 +1,137 @@
+"""Processes micro-batches: merges their changes, parks messages that cannot be merged yet, and dead-letters invalid ones.
+
+requests | decoded -> metadata: schema zone | waiting for a schema: released, else parked | changes: merged (unit_merge.py)
+-> rejected: their messages are reread, and parked or dead-lettered -> due messages are released (between_batches.py)
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import replace
+
+import pyarrow as pa
+import pyarrow.compute as pc
+
+from headstream.replicate.columns.raw import CHANGE_COORDINATES, COORDINATE_COLUMNS, leave_out
+from headstream.replicate.decoding.decode import Decoded
+from headstream.replicate.parked.bounds import DeadRate, WaitingBounds
+from headstream.replicate.parked.ledger import Table
+from headstream.replicate.parked.parking import Held, ParkingLot
+from headstream.replicate.run.between_batches import BetweenBatches
+from headstream.replicate.run.transactions import Standing
+from headstream.replicate.run.unit_merge import Parts, UnitMerge, choose_messages, find_rejected
+from headstream.replicate.tables.tables import Applied
+
+__all__ = ["Processor"]
+
+_Find = Callable[[pa.Table], pa.Table]
+
+
+class Processor:
+    """Processes the micro-batches of one pipeline; used by one thread at a time.
+
+    Args:
+        parts: The pipeline's parts.
+
+    Attributes:
+        parking: The store of waiting messages.
+        health: The failing tables.
+        bounds: The limits of waiting messages.
+        sweep: Does the work between two micro-batches; see BetweenBatches.sweep().
+        table_of: Returns the target table of a schema id; see BetweenBatches.table_of().
+    """
+
+    def __init__(self, parts: Parts) -> None:
+        config, ledger = parts.config, parts.ledger
+        self._is_atomic = config.atomic
+        self._decoder = parts.decoder
+        self._summary = parts.summary
+        self._now_us = parts.clock_us
+        self.parking = ParkingLot(config.checkpoint, config.delayed, ledger)
+        self.bounds = WaitingBounds(config, ledger)
+        self._dead_rate = DeadRate(config.max_dead_rate, config.dead_rate_messages)
+        self._merge = UnitMerge(parts)
+        self._between = BetweenBatches(parts, self._merge, self.parking)
+        self.health = self._merge.health
+        self.sweep = self._between.sweep
+        self.table_of = self._between.table_of
+
+    def process(self, decoded: Decoded, find_raw: _Find, batch_id: int, read_until_us: int | None = None) -> None:
+        """Process a micro-batch.
+
+        Args:
+            decoded: Its decoded messages.
+            find_raw: Coordinates, with a schema id and a reason each -> the messages, RAW_SCHEMA.
+            batch_id: Its number, the same in a rerun after a crash.
+            read_until_us: All messages of all partitions that were logged before this time are in this micro-batch or in
+                earlier ones, microseconds since 1970 UTC; None if unknown.
+
+        Raises:
+            ReplicateError: too many of its messages are invalid, or too many wait; it must be reread.
+        """
+        self._between.carry_out_requests()  # a requested reload takes effect before the rows of the load
+        self._summary.messages += decoded.message_count
+        self._summary.size_bytes += decoded.size_bytes
+        before = self.parking.begin_batch(batch_id)
+        if self._merge.learn(decoded) or decoded.waiting:
+            waiting, decoded.waiting = decoded.waiting, []
+            for batch in waiting:  # its schema can be in this batch
+                decoded.extend(self._decoder.decode(batch))
+        if before is not None:
+            _remove(decoded, before)
+        self._dead_rate.check(decoded.message_count, decoded.dead)
+        self._park(decoded, is_repeated=before is not None)
+        resting = self._find_resting(is_repeated=before is not None)
+        state = self._merge.loads.state(read_us=read_until_us)
+        merged = self._merge.apply(decoded, "batch", batch_id, resting, state, repeated=before is not None)
+        self._set_aside(decoded, find_raw, *merged)
+        self.parking.end_batch()
+        self._between.release()
+        self._between.follow_dead_letter()
+
+    def _park(self, decoded: Decoded, *, is_repeated: bool) -> None:
+        """Park the messages that wait for a schema, after releasing those whose schema has arrived."""
+        if decoded.waiting or self._is_atomic:  # waiting parts of a transaction precede a repeat of one of its events
+            self._between.release(every_table=self._is_atomic and is_repeated)
+        if decoded.waiting:
+            self._check_bounds(decoded.waiting)
+            self.parking.park(decoded.waiting, self._now_us())
+
+    def _find_resting(self, *, is_repeated: bool) -> dict[Table, str]:
+        """Return the tables that are not merged into in this micro-batch, with reasons."""
+        # A rerun tries every table: the first run merged the changes, or parked them.
+        resting = {} if is_repeated else self.health.resting(self._now_us())
+        if self._is_atomic:  # a repeated event must not overtake its transaction, which is released later
+            resting |= self.health.waited_for()
+        return resting
+
+    def _set_aside(self, decoded: Decoded, find_raw: _Find, applied: Applied, aside: list[Held], standing: Standing) -> None:
+        """Park messages that were not merged; dead-letter those that never can be, with all their bytes."""
+        rejected = find_rejected(decoded, applied, aside)
+        held = []
+        if rejected.num_rows or aside:
+            columns = [*COORDINATE_COLUMNS, "schema_id", "reason"]
+            found = find_raw(pa.concat_tables([rejected, *(part.messages.select(columns) for part in aside)]))
+            held = [replace(part, messages=choose_messages(found, part.messages)) for part in aside]
+            dead = choose_messages(found, rejected).to_batches()
+            decoded.dead += dead
+            self._dead_rate.check(0, dead)
+            self._check_bounds([batch for part in held for batch in part.messages.to_batches()])
+        self.parking.hold(held, self._now_us(), standing.record)
+        self._summary.dead += self.parking.dead_letter(decoded.dead, self._now_us())
+
+    def _check_bounds(self, batches: list[pa.RecordBatch]) -> None:
+        count = sum(batch.num_rows for batch in batches)
+        size_bytes = sum(pc.sum(pc.binary_length(batch.column("payload"))).as_py() or 0 for batch in batches)
+        self.bounds.check(count, size_bytes)
+
+
+def _remove(decoded: Decoded, coordinates: pa.Table) -> None:
+    """Remove the messages that its first run set aside from a micro-batch."""
+    for name in ("waiting", "dead"):
+        batches = [leave_out(pa.Table.from_batches([b]), COORDINATE_COLUMNS, coordinates) for b in getattr(decoded, name)]
+        setattr(decoded, name, [batch for table in batches for batch in table.to_batches()])
+    for schema_id, batches in decoded.changes.items():
+        kept = leave_out(pa.Table.from_batches(batches), CHANGE_COORDINATES, coordinates)
+        decoded.changes[schema_id] = kept.to_batches()
+    decoded.changes = {schema_id: batches for schema_id, batches in decoded.changes.items() if batches}

@@ -1,0 +1,107 @@
+"""The status of a pipeline: written to its ledger by the run, readable there during a run or after it."""
+
+from __future__ import annotations
+
+import json
+import os
+from pathlib import Path
+from typing import Any, Final
+
+from headstream.replicate.parked.ledger import Ledger, Table
+from headstream.replicate.parked.requests import Requests
+from headstream.replicate.parked.table_health import TableHealth
+from headstream.replicate.run.summary import Summary
+from headstream.replicate.run.transactions import waiting_transactions
+from headstream.replicate.schemas.zone import SchemaZone
+from headstream.replicate.settings.table_settings import TableRules
+
+__all__ = ["HEARTBEAT_US", "note_status", "note_targets", "read_status", "read_targets"]
+
+HEARTBEAT_US: Final = 5_000_000
+"""Longest interval between a run's status updates."""
+_MISSED_HEARTBEATS: Final = 3
+_MARK: Final = "status"
+_TARGETS: Final = "targets"
+
+
+def note_status(ledger: Ledger, state: str, summary: Summary, zone: Path, now_us: int) -> None:
+    """Write the status of a run.
+
+    Args:
+        ledger: The pipeline's ledger.
+        state: `running`, `ended`, or `failed: ` and the reason.
+        summary: The run's counts so far.
+        zone: The directory of its schema zone.
+        now_us: The time, microseconds since 1970 UTC.
+    """
+    place = str(zone.absolute())  # its reader can have another working directory
+    document = {"state": state, "process": os.getpid(), "updated_us": now_us, "zone": place, "run": summary.to_dict()}
+    ledger.set_mark(_MARK, json.dumps(document))
+
+
+def note_targets(ledger: Ledger, zone: SchemaZone, rules: TableRules) -> None:
+    """Write the target table of each schema of a zone, for readers of the ledger without the settings.
+
+    Args:
+        ledger: The pipeline's ledger.
+        zone: Its schema zone.
+        rules: The settings of its tables.
+    """
+    targets = {}
+    for (schema, table), history in zone.tables().items():
+        settings = rules.settings_of(schema, table)
+        for entry in history:
+            lineage = entry.metadata.lineage
+            name = settings.target_name(schema=schema, table=table, task=lineage.task, server=lineage.server)
+            targets[entry.metadata.schema_id] = name
+    ledger.set_mark(_TARGETS, json.dumps(targets))
+
+
+def read_targets(ledger: Ledger) -> dict[str, Table]:
+    """Return schema id -> the target table, as the pipeline last wrote it."""
+    stored = json.loads(ledger.mark(_TARGETS) or "{}")
+    return {schema_id: (schema, name) for schema_id, (schema, name) in stored.items()}
+
+
+def read_status(ledger: Ledger, now_us: int) -> dict[str, Any]:
+    """Return the status of a pipeline as a JSON object.
+
+    Args:
+        ledger: The pipeline's ledger.
+        now_us: The time, microseconds since 1970 UTC.
+    """
+    stored = json.loads(ledger.mark(_MARK) or "null")
+    status: dict[str, Any] = {"state": "has not run", "process": None, "updated_us": None, "zone": None, "run": None}
+    if stored is not None:
+        status |= stored
+        if stored["state"] == "running" and now_us - stored["updated_us"] > _MISSED_HEARTBEATS * HEARTBEAT_US:
+            status["state"] = "not heard of"  # killed, or in a long micro-batch
+    counts, waiting = ledger.counts(), ledger.waiting()
+    status["waiting"] = waiting.count
+    status["waiting_bytes"] = waiting.size_bytes
+    status["oldest_wait_seconds"] = None if waiting.oldest_us is None else round((now_us - waiting.oldest_us) / 1e6, 3)
+    status |= {state: counts.get(state, 0) for state in ("parked", "delayed", "dead")}
+    status["waiting_for_loads"] = ledger.waiting("load").count
+    transactions = waiting_transactions(ledger, now_us)
+    status["open_transactions"] = len(transactions)
+    status["oldest_transaction"] = (
+        None
+        if not transactions
+        else {"wait_seconds": round((now_us - transactions[0].since_us) / 1e6, 3), "lacks": transactions[0].describe()}
+    )
+    status["failing_tables"] = [
+        {
+            "table": ".".join(found.table),
+            "failures": found.failures,
+            "poisoned": found.is_poisoned,
+            "since_us": found.since_us,
+            "next_us": found.next_us,
+            "reason": found.reason,
+        }
+        for found in TableHealth(ledger).failing.values()
+    ]
+    requests = Requests(ledger)
+    status["requests"] = [{"id": request.id, "kind": request.kind} for request in requests.open()]
+    done = requests.newest_done()
+    status["last_request"] = None if done is None else {"id": done.id, "kind": done.kind, "result": done.result}
+    return status

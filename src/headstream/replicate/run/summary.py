@@ -1,0 +1,129 @@
+"""The summary of a run of the pipeline, as text and as JSON."""
+
+from __future__ import annotations
+
+from collections.abc import Container, Mapping
+from dataclasses import dataclass, field
+from datetime import UTC, datetime
+from typing import Any
+
+import pyarrow as pa
+import pyarrow.compute as pc
+
+from headstream.replicate.apply.engine import RowCounts
+from headstream.replicate.schemas.schemas import TableSchema
+from headstream.replicate.tables.tables import Applied
+
+__all__ = ["Summary", "commit_time_us"]
+
+
+@dataclass(slots=True)
+class Summary:
+    """One run.
+
+    Args:
+        batches: Micro-batches finished.
+        messages: Messages read.
+        size_bytes: Their size.
+        changes: Data messages applied.
+        merges: Merges into tables.
+        schemas: New schemas in the zone.
+        released: Messages that had waited and were applied.
+        dead: Messages moved to the dead letter.
+        parked: Messages that wait for their schema or table now.
+        delayed: Messages in the delayed topic now.
+        incomplete_transactions: Transactions applied without all of their events, as the settings say.
+        untold: Changes without their position in a transaction, with `atomic`.
+        failing: (schema, table) -> why it is failing.
+        lags_us: (schema, table) -> how long after the source's commit the newest change was in the table, microseconds.
+        tables: (schema, table) -> rows inserted, updated and deleted.
+        seconds: How long the micro-batches took.
+    """
+
+    batches: int = 0
+    messages: int = 0
+    size_bytes: int = 0
+    changes: int = 0
+    merges: int = 0
+    schemas: int = 0
+    released: int = 0
+    dead: int = 0
+    parked: int = 0
+    delayed: int = 0
+    incomplete_transactions: int = 0
+    untold: int = 0
+    failing: dict[tuple[str, str], str] = field(default_factory=dict)
+    lags_us: dict[tuple[str, str], int] = field(default_factory=dict)
+    tables: dict[tuple[str, str], RowCounts] = field(default_factory=dict)
+    seconds: float = 0.0
+
+    def add(self, applied: Applied) -> None:
+        """Add the result of one application of changes."""
+        self.changes += applied.changes
+        self.merges += applied.merges
+        for table, counts in applied.counts.items():
+            self.tables[table] = self.tables.get(table, RowCounts()) + counts
+
+    def note_commits(
+        self,
+        changes: Mapping[str, list[pa.RecordBatch]],
+        schemas: Mapping[str, TableSchema],
+        failed: Container[tuple[str, str]],
+        now_us: int,
+    ) -> None:
+        """Record the time from changes' commits in the source until their tables had them.
+
+        Args:
+            changes: Schema id -> decoded changes.
+            schemas: Schema id -> the schema.
+            failed: Tables that did not apply them.
+            now_us: When the tables had them, microseconds since 1970 UTC.
+        """
+        newest: dict[tuple[str, str], str] = {}
+        for schema_id, batches in changes.items():
+            table = schemas[schema_id].table
+            if table not in failed:
+                found = [pc.max(batch.column("_hs_sequence")).as_py() or "" for batch in batches if batch.num_rows]
+                newest[table] = max([newest.get(table, ""), *found])
+        for table, sequence in newest.items():
+            committed_us = commit_time_us(sequence)
+            if committed_us is not None:
+                self.lags_us[table] = now_us - committed_us
+
+    def to_dict(self) -> dict[str, Any]:
+        """Return it as a JSON object: a map of `schema.table` to its rows, and the counts."""
+        tables = {
+            f"{schema}.{table}": {"inserted": counts.inserted, "updated": counts.updated, "deleted": counts.deleted}
+            for (schema, table), counts in sorted(self.tables.items())
+        }
+        return {
+            "tables": tables,
+            "messages": self.messages,
+            "bytes": self.size_bytes,
+            "changes": self.changes,
+            "merges": self.merges,
+            "schemas": self.schemas,
+            "released": self.released,
+            "parked": self.parked,
+            "delayed": self.delayed,
+            "dead": self.dead,
+            "incomplete_transactions": self.incomplete_transactions,
+            "untold": self.untold,
+            "failing": {f"{schema}.{table}": reason for (schema, table), reason in sorted(self.failing.items())},
+            "lag_seconds": {f"{schema}.{table}": round(us / 1e6, 3) for (schema, table), us in sorted(self.lags_us.items())},
+            "batches": self.batches,
+            "seconds": round(self.seconds, 3),
+        }
+
+
+def commit_time_us(sequence: str) -> int | None:
+    """Return the commit time that a change sequence begins with, microseconds since 1970 UTC; None if it has none.
+
+    Args:
+        sequence: `YYYYMMDDhhmmsscc…`, the last two being hundredths of a second; empty for a full load.
+    """
+    try:
+        whole = datetime.strptime(sequence[:14], "%Y%m%d%H%M%S").replace(tzinfo=UTC)
+        return int(whole.timestamp()) * 1_000_000 + int(sequence[14:16]) * 10_000
+    except ValueError:
+        return None

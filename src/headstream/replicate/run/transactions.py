@@ -1,0 +1,295 @@
+"""Holds back the changes of incomplete transactions; each table gets them in one unit when the transaction is complete.
+
+    open      only some of its events have been seen: numbers from 1 to that of its last event
+    closed    all of them have, or it is applied incomplete; its later events are repeats
+
+An event is seen when its message is read, of any table, unless the message waits for its schema or is in the dead letter. A
+unit that has a whole transaction applies it. Otherwise the unit's part of it is set aside; the ledger's transaction that sets
+the last part aside also closes it, and the next release has all parts together. Transactions can be applied in any order,
+since changes older than their row are ignored, so none waits for another.
+"""
+
+from __future__ import annotations
+
+import json
+import logging
+import sqlite3
+from collections.abc import Iterable, Iterator
+from dataclasses import dataclass, field
+from typing import Any, Final
+
+import pyarrow as pa
+import pyarrow.compute as pc
+
+from headstream.errors import ReplicateError
+from headstream.replicate.columns.changes import OPERATIONS
+from headstream.replicate.columns.raw import change_coordinates
+from headstream.replicate.decoding.decode import Decoded
+from headstream.replicate.decoding.transaction_events import (
+    EVENTS_SCHEMA,
+    Ranges,
+    add_numbers,
+    first_gap,
+    is_whole,
+    transaction_events,
+)
+from headstream.replicate.parked.ledger import WAITS, Ledger
+from headstream.replicate.parked.parking import TRANSACTION, Held
+from headstream.replicate.schemas.schemas import TableSchema
+from headstream.replicate.settings.config import ReplicateConfig
+
+__all__ = ["OpenTransaction", "Standing", "Transactions", "waiting_transactions"]
+
+KEPT_CLOSED: Final = 1_000_000
+"""Closed transactions that are stored: a repeated event of a forgotten one would wait for the others."""
+KEPT_EMPTY: Final = 100_000
+"""Open transactions that are stored without waiting changes: so far they concern other tables only."""
+_AT_ONCE: Final = 500
+_ALARM_EVERY_US: Final = 60_000_000
+_REFRESH: Final = pa.scalar(OPERATIONS.index("REFRESH"), pa.int8())
+_HAS_PARCELS: Final = f"EXISTS (SELECT 1 FROM parcels WHERE transaction_key = key AND {WAITS})"
+_LOGGER: Final = logging.getLogger("headstream.replicate")
+
+
+@dataclass(frozen=True, slots=True)
+class OpenTransaction:
+    """One incomplete transaction.
+
+    Args:
+        key: Server, task and transaction id.
+        last_event: The number of its last event, if seen.
+        events: The numbers seen.
+        since_us: When the first of them was seen, microseconds since 1970 UTC.
+        waits: Whether it has waiting changes.
+    """
+
+    key: str
+    last_event: int | None
+    events: Ranges
+    since_us: int
+    waits: bool
+
+    def describe(self) -> str:
+        """Return a description of the missing events."""
+        gap = first_gap(self.events)
+        if self.last_event is None and gap > self.events[-1][1]:
+            return f"the last event of {self.key} has not come, {self.events[-1][1]} before it have"
+        return f"event {gap} of {self.key} has not come, event {self.events[-1][1]} has"
+
+
+@dataclass(frozen=True, slots=True)
+class Standing:
+    """The states of a unit's transactions.
+
+    Args:
+        held: Its changes of incomplete transactions, by table.
+        unnumbered: Number of changes without their position in a transaction; they are applied immediately.
+        opened: Transactions that are open after it.
+        closed: Transactions that are closed by it.
+    """
+
+    held: list[Held] = field(default_factory=list)
+    unnumbered: int = 0
+    opened: list[OpenTransaction] = field(default_factory=list)
+    closed: list[str] = field(default_factory=list)
+
+    def record(self, connection: sqlite3.Connection) -> None:
+        """Write it, in the ledger's transaction that records the held changes."""
+        connection.executemany(
+            "INSERT INTO open_transactions (key, last_event, events, since_us) VALUES (?, ?, ?, ?) "
+            "ON CONFLICT (key) DO UPDATE SET last_event = excluded.last_event, events = excluded.events",
+            [(one.key, one.last_event, json.dumps(one.events), one.since_us) for one in self.opened],
+        )
+        if self.opened:
+            connection.execute(
+                f"DELETE FROM open_transactions WHERE key IN (SELECT key FROM open_transactions WHERE NOT {_HAS_PARCELS} "
+                f"ORDER BY since_us DESC LIMIT -1 OFFSET {KEPT_EMPTY})"
+            )
+        _close(connection, self.closed)
+
+
+class Transactions:
+    """The transactions of a pipeline; without `atomic` no change waits for them.
+
+    Args:
+        config: The pipeline's configuration.
+        ledger: Its ledger.
+        now_us: When the run begins, microseconds since 1970 UTC.
+    """
+
+    def __init__(self, config: ReplicateConfig, ledger: Ledger, now_us: int) -> None:
+        self._config = config
+        self._ledger = ledger
+        self._began_us = now_us
+        self._alarmed_us: int | None = None
+        self._told_of_untold = False
+        if not config.atomic:  # this releases the changes held by an earlier run
+            with ledger.transaction() as connection:
+                connection.execute("DELETE FROM open_transactions")
+
+    def sort_out(self, decoded: Decoded, schemas: dict[str, TableSchema], now_us: int) -> Standing:
+        """Remove the changes that have to wait from a unit.
+
+        Args:
+            decoded: The unit; its applicable changes remain.
+            schemas: Schema id -> the schema, of all of them.
+            now_us: The time, microseconds since 1970 UTC.
+        """
+        if not self._config.atomic:
+            return Standing()
+        changes = {schema_id: pa.Table.from_batches(batches) for schema_id, batches in decoded.changes.items()}
+        events_by_schema = {schema_id: _events_of(table, schemas[schema_id]) for schema_id, table in changes.items()}
+        unnumbered = sum(_count_unnumbered(table, events_by_schema[schema_id]) for schema_id, table in changes.items())
+        seen = pa.Table.from_batches([*decoded.events, *events_by_schema.values()], EVENTS_SCHEMA)
+        standing = self._sort(seen.filter(seen["key"].is_valid()), now_us)
+        waiting = pa.array(sorted(standing.waiting), pa.string())
+        held: dict[tuple[str, str], list[pa.Table]] = {}
+        for schema_id, table in changes.items():
+            keys = events_by_schema[schema_id].column("key")
+            waits = pc.is_in(keys, value_set=waiting)
+            if len(waiting) and pc.any(waits).as_py():
+                coordinates = change_coordinates(table.filter(waits), schema_id)
+                coordinates = coordinates.append_column(TRANSACTION, keys.filter(waits))
+                held.setdefault(schemas[schema_id].table, []).append(coordinates)
+                decoded.changes[schema_id] = table.filter(pc.invert(waits)).to_batches()
+        decoded.changes = {schema_id: batches for schema_id, batches in decoded.changes.items() if batches}
+        self._tell_of_untold(unnumbered)
+        parts = [
+            Held(table, "its transaction is incomplete", pa.concat_tables(found), "transaction") for table, found in held.items()
+        ]
+        return Standing(parts, unnumbered, standing.opened, standing.closed)
+
+    def deal_with_overdue(self, now_us: int, *, all_read: bool) -> int:
+        """Apply the policy for transactions that have been open for too long; return the number closed.
+
+        A new run can still read the rest of them, so nothing is overdue before the run is that old.
+
+        Args:
+            now_us: The time, microseconds since 1970 UTC.
+            all_read: Whether all messages have been read.
+
+        Raises:
+            ReplicateError: a transaction is overdue, and the policy is `fail`.
+        """
+        wait_us = self._config.transaction_wait_us
+        if not self._config.atomic or not (all_read or now_us - self._began_us >= wait_us):
+            return 0
+        overdue = waiting_transactions(self._ledger, now_us - wait_us)
+        if not overdue:
+            self._alarmed_us = None
+            return 0
+        what = f"{len(overdue):,} transactions have not come whole in {wait_us / 1e6:g} s: {overdue[0].describe()}"
+        if self._config.on_incomplete_transaction == "fail":
+            raise ReplicateError(
+                what,
+                where=str(self._config.checkpoint),
+                advice="Look for the event (other topics of the task, replicate parked --dead), or run with "
+                "--on-incomplete-transaction apply, which applies the events that arrived",
+            )
+        if self._config.on_incomplete_transaction == "apply":
+            _LOGGER.warning("%s; the events that arrived are applied", what)
+            with self._ledger.transaction() as connection:
+                _close(connection, [one.key for one in overdue])
+            return len(overdue)
+        if self._alarmed_us is None or now_us - self._alarmed_us >= _ALARM_EVERY_US:
+            self._alarmed_us = now_us
+            _LOGGER.warning("%s; their changes wait", what)
+        return 0
+
+    def _sort(self, seen: pa.Table, now_us: int) -> _Sorted:
+        """Determine the transactions that a unit completes, and the state of the others after it."""
+        ends = pc.if_else(pc.fill_null(seen["last"], False), seen["event"], None)
+        groups = seen.append_column("end", ends).group_by("key")
+        found = groups.aggregate([("event", "count_distinct"), ("event", "max"), ("end", "max")])
+        whole = pc.and_(pc.equal(found["event_count_distinct"], found["end_max"]), pc.equal(found["event_max"], found["end_max"]))
+        whole = pc.fill_null(whole, False)
+        # A transaction with a single event is complete each time.
+        several = pc.and_(whole, pc.greater(found["end_max"], 1))
+        result = _Sorted(closed=found["key"].filter(several).to_pylist())
+        in_part = found["key"].filter(pc.invert(whole)).to_pylist()
+        known = {one.key: one for one in self._find_open(in_part)}
+        closed = self._find_closed(key for key in in_part if key not in known)
+        rest = pa.array([key for key in in_part if key not in closed], pa.string())
+        parts = seen.append_column("end", ends).filter(pc.is_in(seen["key"], value_set=rest))
+        columns = parts.group_by("key").aggregate([("event", "list"), ("end", "max")])
+        for key, numbers, end in zip(columns["key"], columns["event_list"], columns["end_max"], strict=True):
+            before = known.get(key.as_py()) or OpenTransaction(key.as_py(), None, [], now_us, False)
+            ranges = add_numbers(before.events, numbers.values.to_numpy())
+            last = max((value for value in (before.last_event, end.as_py()) if value is not None), default=None)
+            if not is_whole(ranges, last):
+                result.opened.append(OpenTransaction(before.key, last, ranges, before.since_us, True))
+                result.waiting.add(before.key)
+                continue
+            result.closed.append(before.key)
+            if before.waits:  # the new changes join it, and the next release has all of them
+                result.waiting.add(before.key)
+        return result
+
+    def _find_open(self, keys: list[str]) -> Iterator[OpenTransaction]:
+        for some, marks in _portions(keys):
+            yield from _select_open(self._ledger, f"key IN ({marks})", some)
+
+    def _find_closed(self, keys: Iterable[str]) -> set[str]:
+        found: set[str] = set()
+        for some, marks in _portions(list(keys)):
+            found.update(key for (key,) in self._ledger.rows(f"SELECT key FROM closed_transactions WHERE key IN ({marks})", some))
+        return found
+
+    def _tell_of_untold(self, count: int) -> None:
+        if count and not self._told_of_untold:
+            self._told_of_untold = True
+            what = "%d changes have no position in a transaction (transactionEventCounter): applied immediately"
+            _LOGGER.warning(what, count)
+
+
+@dataclass(frozen=True, slots=True)
+class _Sorted:
+    """Transactions of a unit: open after it, closed by it, and waiting."""
+
+    opened: list[OpenTransaction] = field(default_factory=list)
+    closed: list[str] = field(default_factory=list)
+    waiting: set[str] = field(default_factory=set)
+
+
+def waiting_transactions(ledger: Ledger, before_us: int) -> list[OpenTransaction]:
+    """Return the open transactions with waiting changes, the oldest first.
+
+    Args:
+        ledger: A pipeline's ledger.
+        before_us: Latest time at which they were first seen, microseconds since 1970 UTC.
+    """
+    return list(_select_open(ledger, f"since_us <= ? AND {_HAS_PARCELS} ORDER BY since_us, key", [before_us]))
+
+
+def _select_open(ledger: Ledger, where: str, arguments: list[Any]) -> Iterator[OpenTransaction]:
+    query = f"SELECT key, last_event, events, since_us, {_HAS_PARCELS} FROM open_transactions WHERE {where}"
+    for key, last_event, events, since_us, waits in ledger.rows(query, arguments):
+        yield OpenTransaction(key, last_event, json.loads(events), since_us, bool(waits))
+
+
+def _close(connection: sqlite3.Connection, keys: list[str]) -> None:
+    rows = [(key,) for key in keys]
+    connection.executemany("DELETE FROM open_transactions WHERE key = ?", rows)
+    connection.executemany("INSERT OR IGNORE INTO closed_transactions (key) VALUES (?)", rows)
+    newest = "(SELECT MAX(number) FROM closed_transactions)"
+    passed = f"SELECT 1 FROM parcels WHERE cause = 'table' AND {WAITS}"  # only this table records that they are complete
+    query = f"DELETE FROM closed_transactions WHERE number <= {newest} - ? AND NOT EXISTS ({passed})"
+    connection.execute(query, (KEPT_CLOSED,))
+
+
+def _portions(keys: list[str]) -> Iterator[tuple[list[str], str]]:
+    """Yield keys in groups within a query's limit of parameters, with a placeholder for each."""
+    for start in range(0, len(keys), _AT_ONCE):
+        some = keys[start : start + _AT_ONCE]
+        yield some, ", ".join("?" * len(some))
+
+
+def _events_of(changes: pa.Table, schema: TableSchema) -> pa.RecordBatch:
+    columns = [changes[name].combine_chunks() for name in ("_hs_transaction", "_hs_event", "_hs_last_event")]
+    return transaction_events(schema.metadata.lineage, *columns)
+
+
+def _count_unnumbered(changes: pa.Table, events: pa.RecordBatch) -> int:
+    is_change = pc.not_equal(changes["_hs_operation"], _REFRESH)
+    unnumbered: int = pc.sum(pc.and_(is_change, pc.is_null(events.column("key")))).as_py() or 0
+    return unnumbered

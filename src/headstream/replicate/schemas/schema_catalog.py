@@ -1,0 +1,226 @@
+"""Finds the schema that a message is decoded by: the zone's schemas, each prepared once with its table's settings."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from typing import Final, TypeAlias
+
+from headstream.errors import SchemaError
+from headstream.replicate.codec import Lineage
+from headstream.replicate.codec.avro.plan import RowPlan, compile_rows
+from headstream.replicate.codec.avro.schema import parse_schema
+from headstream.replicate.schemas.schemas import TableSchema, table_schema
+from headstream.replicate.schemas.zone import SchemaZone, ZoneEntry
+from headstream.replicate.settings.config import ReplicateConfig
+from headstream.replicate.settings.formats import MessageFormat
+from headstream.replicate.settings.registry_settings import RegistrySettings
+from headstream.replicate.settings.table_settings import TableRules
+
+__all__ = ["DecodeOptions", "Found", "SchemaCatalog", "Unwanted", "find_topic_table"]
+
+
+@dataclass(frozen=True, slots=True)
+class Unwanted:
+    """A table that is not selected as a target.
+
+    Args:
+        lineage: The table.
+        rows: The walk over its Avro rows, if their transaction events are needed and it can be walked.
+    """
+
+    lineage: Lineage
+    rows: RowPlan | None
+
+
+_Ready: TypeAlias = TableSchema | SchemaError | Unwanted
+Found: TypeAlias = _Ready | None
+"""A schema, the reason why it is unusable, an unselected table, or None for a schema that has not arrived."""
+
+_MAX_SCHEMAS: Final = 10_000
+"""Prepared schemas in the cache: bounded, since every message can contain a schema of its own."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class DecodeOptions:
+    """The part of a pipeline's configuration that decoding needs; serializable for executors.
+
+    Args:
+        rules: Which tables, and the settings of each.
+        format: The names of a message's parts in JSON.
+        topic_tables: Topic pattern -> `schema.table`, for messages that do not name their table.
+        registry: The schema registry, for messages with its framing.
+        details: Whether decoded changes contain all fields of a change, for change tables.
+        atomic: Whether the transaction events of unselected tables are needed.
+    """
+
+    rules: TableRules = field(default_factory=TableRules)
+    format: MessageFormat = field(default_factory=MessageFormat)
+    topic_tables: Mapping[str, str] = field(default_factory=dict)
+    registry: RegistrySettings | None = None
+    details: bool = False
+    atomic: bool = False
+
+    @classmethod
+    def of(cls, config: ReplicateConfig) -> DecodeOptions:
+        """Return the part of a configuration that decoding needs."""
+        return cls(
+            rules=config.rules,
+            format=config.format,
+            topic_tables=config.topic_tables,
+            registry=config.registry,
+            details=config.change_tables is not None,
+            atomic=config.atomic,
+        )
+
+
+class SchemaCatalog:
+    """Schemas prepared for decoding.
+
+    Args:
+        zone: Their source; read again for every id not found so far.
+        options: The settings of tables.
+    """
+
+    def __init__(self, zone: SchemaZone, options: DecodeOptions) -> None:
+        self._zone = zone
+        self._options = options
+        self._ready: dict[tuple[str, str | None, bool], _Ready] = {}
+        self._owners: dict[tuple[str, str], Lineage] = {}
+        self._owners_of = -1
+
+    def find(self, schema_id: str, own_schema: str | None = None, *, avro: bool = True) -> Found:
+        """Return the schema of messages that name an id, or contain a schema themselves, or both.
+
+        Args:
+            schema_id: messageSchemaId; empty if absent.
+            own_schema: messageSchema, if present.
+            avro: Whether Avro rows are to be decoded by it.
+        """
+        known = self._ready.get((schema_id, own_schema, avro))
+        if known is not None:
+            return known
+        try:
+            entry = self._find_entry(schema_id, own_schema)
+        except SchemaError as error:
+            return error
+        return None if entry is None else self._prepare(entry, own_schema, avro)
+
+    def find_table(self, schema: str, table: str) -> Found:
+        """Return the newest schema of a table, for JSON messages that name only a table."""
+        entry = self._zone.find_table(schema, table)
+        return None if entry is None else self.find(entry.metadata.schema_id, avro=False)
+
+    def _find_entry(self, schema_id: str, own_schema: str | None) -> ZoneEntry | None:
+        entry = self._zone.find(schema_id) if schema_id else None
+        if own_schema is None:
+            if not schema_id:
+                raise SchemaError("the message has neither a schema id nor a schema of its own")
+            return entry
+        if not schema_id:
+            return self._find_described(own_schema)
+        try:
+            described = self._find_described(own_schema)
+        except SchemaError:  # it names no known table: the id decides, whose metadata can still arrive
+            return entry
+        if entry is None or _table_of(entry) != _table_of(described):
+            return described  # a row decoded by the message's own schema belongs to the table named there
+        return entry
+
+    def _find_described(self, own_schema: str) -> ZoneEntry:
+        """Return the newest schema of the table that the namespace of a message's own schema names."""
+        return self._zone.find_namespace(parse_schema(own_schema).name.rpartition(".")[0])
+
+    def _prepare(self, entry: ZoneEntry, own_schema: str | None, avro: bool) -> _Ready:
+        key = (entry.metadata.schema_id, own_schema, avro)
+        if key not in self._ready:
+            if len(self._ready) >= _MAX_SCHEMAS:
+                self._ready.clear()
+            self._ready[key] = self._make(entry, own_schema, avro)
+        return self._ready[key]
+
+    def _make(self, entry: ZoneEntry, own_schema: str | None, avro: bool) -> _Ready:
+        lineage = entry.metadata.lineage
+        rules = self._options.rules
+        if not rules.wants(lineage.schema, lineage.table):
+            return Unwanted(lineage, self._plan_unwanted(entry, own_schema) if avro and self._options.atomic else None)
+        try:
+            settings = rules.settings_of(lineage.schema, lineage.table)
+            details = self._options.details and settings.changes
+            made = table_schema(entry.metadata, settings, own_schema=own_schema, avro=avro, details=details)
+            self._check_owner(made.table, lineage, several_tasks=settings.tasks == "all")
+        except SchemaError as error:
+            return error
+        return made
+
+    @staticmethod
+    def _plan_unwanted(entry: ZoneEntry, own_schema: str | None) -> RowPlan | None:
+        try:
+            return compile_rows(entry.metadata.data_schema if own_schema is None else own_schema)
+        except SchemaError:
+            return None
+
+    def _check_owner(self, target: tuple[str, str], lineage: Lineage, *, several_tasks: bool) -> None:
+        """Reject a second source of a target: another table, or another task that captures the same one."""
+        count = self._zone.scan()
+        if count != self._owners_of:
+            self._owners_of = count
+            self._owners = self._find_owners()
+        owner = self._owners.get(target, lineage)
+        name = f"{target[0]}.{target[1]}"
+        if (owner.schema, owner.table) != (lineage.schema, lineage.table):
+            raise SchemaError(
+                f"the target {name} is that of the source table {owner.schema}.{owner.table} already",
+                advice="Give each source table a target of its own: target",
+            )
+        if (owner.server, owner.task) != (lineage.server, lineage.task) and not several_tasks:
+            raise SchemaError(
+                f"the table {name} is captured by the task {owner.task!r} of {owner.server!r} already, and now by "
+                f"{lineage.task!r} of {lineage.server!r} too",
+                advice='Set tasks = "all" to apply both, or give each task a target of its own, as in target = "{task}.{table}"',
+            )
+
+    def _find_owners(self) -> dict[tuple[str, str], Lineage]:
+        """Return the owner of each target: the source of the schema that arrived first."""
+        first: dict[tuple[str, str], ZoneEntry] = {}
+        for (schema, table), history in self._zone.tables().items():
+            if not self._options.rules.wants(schema, table):
+                continue
+            settings = self._options.rules.settings_of(schema, table)
+            for entry in history:
+                lineage = entry.metadata.lineage
+                target = settings.target_name(schema=schema, table=table, task=lineage.task, server=lineage.server)
+                now = first.get(target)
+                if now is None or (entry.arrived_us, entry.metadata.schema_id) < (now.arrived_us, now.metadata.schema_id):
+                    first[target] = entry
+        return {target: entry.metadata.lineage for target, entry in first.items()}
+
+
+def _table_of(entry: ZoneEntry) -> tuple[str, str]:
+    return entry.metadata.lineage.schema, entry.metadata.lineage.table
+
+
+def find_topic_table(topic_tables: Mapping[str, str], topic: str) -> tuple[str, str] | None:
+    """Return the source schema and table of a topic by the first pattern that fits it, or None.
+
+    Args:
+        topic_tables: Topic pattern -> `schema.table`; `{schema}` and `{table}` in a pattern match those parts of the
+            topic's name, and are replaced by them in the table's name; `*` for anything.
+        topic: `stream/topic`.
+    """
+    for pattern, name in topic_tables.items():
+        match = re.fullmatch(_to_regex(pattern), topic)
+        if match is not None:
+            found = {"schema": "", "table": "", **match.groupdict()}
+            before, dot, after = name.rpartition(".")
+            parts = (before, after) if dot else ("", after)
+            schema, table = (part.replace("{schema}", found["schema"]).replace("{table}", found["table"]) for part in parts)
+            return schema, table
+    return None
+
+
+def _to_regex(pattern: str) -> str:
+    parts = re.split(r"(\{schema\}|\{table\}|\*)", pattern)
+    spelled = {"{schema}": "(?P<schema>[^/.]+)", "{table}": "(?P<table>[^/]+)", "*": ".*"}
+    return "".join(spelled.get(part, re.escape(part)) for part in parts)

@@ -1,0 +1,172 @@
+"""Prepares one schema of the zone for decoding: the target's columns and types, and whether rows can be applied."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from datetime import date, datetime
+from typing import Any, Final
+
+import pyarrow as pa
+
+from headstream.errors import SchemaError
+from headstream.replicate.codec import ColumnMetadata, TableMetadata, target_type
+from headstream.replicate.codec.avro.plan import RowPlan, compile_rows
+from headstream.replicate.codec.types import decimal_shape
+from headstream.replicate.columns.changes import BOOKKEEPING, OLD_PREFIX
+from headstream.replicate.columns.column_masks import LOBS
+from headstream.replicate.columns.conversion import arrow_type
+from headstream.replicate.schemas.target_columns import choose_columns, match_fields
+from headstream.replicate.settings.table_settings import TableSettings
+
+__all__ = ["BEFORE_PREFIX", "DETAILS", "TableSchema", "table_schema"]
+
+BEFORE_PREFIX = "_hs_before_"
+DETAILS = [
+    pa.field("_hs_timestamp", pa.string()),  # when the source made the change, as received
+    pa.field("_hs_stream_position", pa.string()),
+    pa.field("_hs_envelope_headers", pa.map_(pa.string(), pa.string())),  # the envelope's own headers; null without headers
+]
+"""Further columns of decoded changes for change tables; each column's previous value is BEFORE_PREFIX + name."""
+_LIMITS: Final[dict[str, tuple[Any, Any]]] = {
+    "UINT1": (0, 2**8 - 1),
+    "UINT2": (0, 2**16 - 1),
+    "UINT4": (0, 2**32 - 1),
+    "UINT8": (0, 2**64 - 1),
+    "DATE": (date.min, date.max),
+    "DATETIME": (datetime.min, datetime.max),
+}
+"""The ranges of source types that are narrower than the target's: an Avro int is any day, beyond the range of a table."""
+
+
+@dataclass(frozen=True, slots=True)
+class TableSchema:
+    """One schema, prepared for decoding.
+
+    Args:
+        metadata: Its metadata; columns and keys are the target's, by its names.
+        types: The target's column -> Spark type, in ordinal order.
+        changes: The Arrow schema of decoded changes: columns, bookkeeping, old keys, and details if requested.
+        rows: The walk over its Avro rows; None if the schema is used for JSON only.
+        settings: The settings of the table.
+        table: Schema and table of the target.
+        fields: The target's column -> the field of a message that contains it.
+        known_fields: Every column that a message of the source can contain.
+        ordinals: Ordinals of all of the source's columns.
+        absent: Ordinals of columns that these rows never contain; they are absent, not null.
+        lobs: Ordinals of large objects, which change masks never include.
+        times: The target's columns that are times of day, stored as text.
+        limits: The target's column -> lowest and highest value of the source's type, if the target's has a wider range.
+        findings: Warnings for the user about it.
+        wide_numbers: The target's columns that are numbers too wide for a decimal, stored as text -> digits after the point;
+            None if the source does not state them.
+    """
+
+    metadata: TableMetadata
+    types: dict[str, str]
+    changes: pa.Schema
+    rows: RowPlan | None
+    settings: TableSettings = field(default_factory=TableSettings)
+    table: tuple[str, str] = ("", "")
+    fields: dict[str, str] = field(default_factory=dict)
+    known_fields: frozenset[str] = frozenset()
+    ordinals: frozenset[int] = frozenset()
+    absent: frozenset[int] = frozenset()
+    lobs: frozenset[int] = frozenset()
+    times: frozenset[str] = frozenset()
+    limits: Mapping[str, tuple[pa.Scalar, pa.Scalar]] = field(default_factory=dict)
+    findings: tuple[str, ...] = ()
+    wide_numbers: Mapping[str, int | None] = field(default_factory=dict)
+
+    @property
+    def has_details(self) -> bool:
+        """Whether decoded changes have the columns of DETAILS and the values before."""
+        return DETAILS[0].name in self.changes.names
+
+
+def table_schema(
+    metadata: TableMetadata,
+    settings: TableSettings | None = None,
+    *,
+    own_schema: str | None = None,
+    avro: bool = True,
+    details: bool = False,
+) -> TableSchema:
+    """Prepare a schema for decoding.
+
+    Args:
+        metadata: From the zone.
+        settings: Those of its table; None for the defaults.
+        own_schema: The Avro schema in the data message itself, or None.
+        avro: Whether Avro rows are to be decoded by it.
+        details: Whether decoded changes contain all fields of a change, for a change table.
+
+    Raises:
+        SchemaError: no row of it can be applied: a reserved name, an unknown type, an Avro schema
+            that does not parse or has columns that the metadata lacks.
+    """
+    settings = TableSettings() if settings is None else settings
+    lineage = metadata.lineage
+    where = f"table {lineage.schema}.{lineage.table}, schema id {metadata.schema_id}"
+    try:
+        return _table_schema(metadata, settings, own_schema, avro, details)
+    except SchemaError as error:
+        raise SchemaError(error.what, where=error.where or where, advice=error.advice) from None
+
+
+def _table_schema(
+    metadata: TableMetadata, settings: TableSettings, own_schema: str | None, avro: bool, details: bool
+) -> TableSchema:
+    lineage = metadata.lineage
+    chosen = choose_columns(metadata, settings)
+    target = chosen.metadata
+    types = {column.name: _type_of(column, settings) for column in target.columns}
+    columns = [column.name for column in metadata.columns]
+    rows, placed = None, {name: name for name in columns}
+    if avro:
+        rows = compile_rows(metadata.data_schema if own_schema is None else own_schema)
+        placed, left = match_fields(columns, [plan.name for plan in rows.columns if plan.section == "data"])
+        if left:
+            raise SchemaError(f"rows have the column {left[0]!r}, which the table's metadata lacks")
+    fields = [pa.field(name, arrow_type(kind)) for name, kind in types.items()]
+    fields += BOOKKEEPING
+    fields += [pa.field(OLD_PREFIX + key, arrow_type(types[key])) for key in target.key_columns]
+    if details:
+        fields += DETAILS
+        fields += [pa.field(BEFORE_PREFIX + name, arrow_type(kind)) for name, kind in types.items()]
+    return TableSchema(
+        target,
+        types,
+        pa.schema(fields),
+        rows,
+        settings,
+        settings.target_name(schema=lineage.schema, table=lineage.table, task=lineage.task, server=lineage.server),
+        {name: placed[source] for name, source in chosen.sources.items() if source in placed},
+        frozenset(columns),
+        frozenset(column.ordinal for column in metadata.columns),
+        frozenset(column.ordinal for column in metadata.columns if column.name not in placed),
+        frozenset(column.ordinal for column in metadata.columns if column.type.upper() in LOBS),
+        frozenset(column.name for column in target.columns if column.type.upper() == "TIME"),
+        {c.name: _limits(c.type.upper(), arrow_type(types[c.name])) for c in target.columns if c.type.upper() in _LIMITS},
+        chosen.findings,
+        {column.name: _scale(column) for column in target.columns if _is_wide_number(column, types)},
+    )
+
+
+def _is_wide_number(column: ColumnMetadata, types: Mapping[str, str]) -> bool:
+    return column.type.upper() == "NUMERIC" and types[column.name] == "STRING"
+
+
+def _scale(column: ColumnMetadata) -> int | None:
+    precision, scale = decimal_shape(column)
+    return scale if precision else None
+
+
+def _limits(kind: str, target: pa.DataType) -> tuple[pa.Scalar, pa.Scalar]:
+    low, high = _LIMITS[kind]
+    return pa.scalar(low, target), pa.scalar(high, target)
+
+
+def _type_of(column: ColumnMetadata, settings: TableSettings) -> str:
+    kind = target_type(column, decimal_overflow=settings.decimal_overflow)
+    return "TIMESTAMP_NTZ" if kind == "TIMESTAMP" and settings.datetimes == "ntz" else kind

@@ -1,0 +1,49 @@
+"""Column names that differ from the table's only in case: in Delta they are one column, which keeps its existing name."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from dataclasses import replace
+
+import pyarrow as pa
+
+from headstream.replicate.columns.changes import OLD_PREFIX
+from headstream.replicate.schemas.schemas import BEFORE_PREFIX, TableSchema
+
+__all__ = ["in_table_spelling", "spell_names"]
+
+
+def spell_names(names: Iterable[str], columns: Iterable[str]) -> list[str]:
+    """Return names as a table spells them: a name that differs from a column of it only in case becomes that column's.
+
+    Args:
+        names: Column names, unique when case is ignored.
+        columns: The table's.
+    """
+    known = {column.lower(): column for column in columns}
+    return [known.get(name.lower(), name) for name in names]
+
+
+def in_table_spelling(changes: pa.Table, schema: TableSchema, columns: Iterable[str]) -> tuple[pa.Table, TableSchema]:
+    """Return changes and their schema with their columns named as in a table.
+
+    Args:
+        changes: Decoded changes.
+        schema: The schema they were decoded by.
+        columns: The table's columns.
+    """
+    renamed = {
+        name: spelled for name, spelled in zip(schema.types, spell_names(schema.types, columns), strict=True) if name != spelled
+    }
+    if not renamed:
+        return changes, schema
+    everywhere = {
+        prefix + name: prefix + spelled for name, spelled in renamed.items() for prefix in ("", OLD_PREFIX, BEFORE_PREFIX)
+    }
+    named = changes.rename_columns([everywhere.get(name, name) for name in changes.schema.names])
+    metadata = replace(
+        schema.metadata,
+        columns=tuple(replace(column, name=renamed.get(column.name, column.name)) for column in schema.metadata.columns),
+    )
+    types = {renamed.get(name, name): kind for name, kind in schema.types.items()}
+    return named, replace(schema, metadata=metadata, types=types)

@@ -1,0 +1,367 @@
+"""The schema zone: every schema received in metadata messages, durable, keyed by schema id.
+
+One file a schema, `<schema id, percent-encoded>.json`, written whole and linked into place: any number of
+processes can read it while others write it, and reading it needs neither Java nor a lock. A file is one line, never changed:
+
+    {"arrived_us": 1690000000000000, "topic": "cdc/metadata", "partition": 1, "offset": 0, "metadata": {...}}
+
+A message that names only its table waits for `table:<schema>/<table>`, for which find() returns the newest schema of that
+table. `.zone` contains a name unique to this zone, by which a process on another machine checks that it sees the
+same directory and not a local one at the same path. Ids of a schema registry, `registry-<id>` and `registry-<id>-<id of
+the key's schema>`, are fetched from it on first use, and then stored as files too.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import socket
+import urllib.parse
+import uuid
+from collections.abc import Iterator
+from dataclasses import asdict, dataclass
+from pathlib import Path
+from typing import Final, Protocol
+
+import pyarrow as pa
+
+from headstream.errors import SchemaError, StorageError
+from headstream.replicate.codec import TableMetadata
+
+__all__ = ["ZONE_SCHEMA", "SchemaProvider", "SchemaZone", "ZoneEntry", "check_zone", "table_id"]
+
+_SUFFIX: Final = ".json"
+_MAX_ID_CHARACTERS: Final = 80
+"""Longest schema id: percent-encoded it is a file name, with up to three characters for each, and file names have at most 255."""
+_TABLE_PREFIX: Final = "table:"
+_MARK_NAME: Final = ".zone"
+
+ZONE_SCHEMA: Final = pa.schema(
+    [
+        pa.field("schema_id", pa.string(), nullable=False),
+        pa.field("server", pa.string()),
+        pa.field("task", pa.string()),
+        pa.field("schema", pa.string()),
+        pa.field("table", pa.string()),
+        pa.field("table_version", pa.int64()),
+        pa.field("altered", pa.string()),  # the source's time of the version, as received
+        pa.field("key_columns", pa.list_(pa.string())),
+        pa.field(
+            "columns",
+            pa.list_(
+                pa.struct(
+                    [
+                        pa.field("name", pa.string()),
+                        pa.field("ordinal", pa.int32()),
+                        pa.field("type", pa.string()),
+                        pa.field("length", pa.int64()),
+                        pa.field("precision", pa.int32()),
+                        pa.field("scale", pa.int32()),
+                        pa.field("primary_key_position", pa.int32()),
+                        pa.field("nullable", pa.bool_()),
+                    ]
+                )
+            ),
+        ),
+        pa.field("data_schema", pa.string()),
+        pa.field("arrived", pa.timestamp("us", "UTC")),
+        pa.field("topic", pa.string()),
+        pa.field("partition", pa.int32()),
+        pa.field("offset", pa.int64()),
+    ]
+)
+"""The columns of SchemaZone.table()."""
+
+
+def table_id(schema: str, table: str) -> str:
+    """Return the pseudo id that a message waits for if it names only its table.
+
+    Args:
+        schema: The source schema.
+        table: The source table.
+    """
+    return f"{_TABLE_PREFIX}{urllib.parse.quote(schema, safe='')}/{urllib.parse.quote(table, safe='')}"
+
+
+def check_zone(directory: Path, mark: str) -> None:
+    """Check that this process sees the schema zone that another one writes.
+
+    Without it, every schema would seem missing, and all messages would wait.
+
+    Args:
+        directory: The zone's directory.
+        mark: The result of SchemaZone.mark() in that process.
+
+    Raises:
+        StorageError: it is missing, or is another zone.
+    """
+    try:
+        found = (directory / _MARK_NAME).read_text()
+    except OSError:
+        found = None
+    if found != mark:
+        raise StorageError(
+            f"this executor does not see the driver's schema zone: {'it is missing' if found is None else 'it is another one'}",
+            where=f"{directory} on {socket.gethostname()}",
+            advice="Put the zone into a directory that driver and executors have at the same path, by --zone or the setting zone",
+        )
+
+
+@dataclass(frozen=True, slots=True)
+class ZoneEntry:
+    """One schema and where it came from.
+
+    Args:
+        metadata: The schema.
+        arrived_us: When the zone stored it, microseconds since 1970 UTC.
+        topic: The topic of the metadata message.
+        partition: Its partition.
+        offset: Its offset.
+    """
+
+    metadata: TableMetadata
+    arrived_us: int
+    topic: str
+    partition: int
+    offset: int
+
+
+class SchemaProvider(Protocol):
+    """A source of schemas that do not arrive in metadata messages."""
+
+    def fetch(self, schema_id: str) -> ZoneEntry | None:
+        """Return the schema of an id, None for an id of another form, or of a schema that is missing or not available yet."""
+
+
+class SchemaZone:
+    """A directory of schemas; entries are cached once read, since they never change.
+
+    Args:
+        directory: The directory of the files; created by the first add().
+        provider: Fetches schemas whose ids have no file.
+    """
+
+    def __init__(self, directory: Path, provider: SchemaProvider | None = None) -> None:
+        self.directory = directory
+        self._provider = provider
+        self._entries: dict[str, ZoneEntry] = {}
+        self._scanned: set[str] = set()
+        self._by_table: dict[tuple[str, str], list[ZoneEntry]] = {}
+
+    def add(self, entry: ZoneEntry) -> bool:
+        """Store a schema; return whether its id is new.
+
+        Raises:
+            SchemaError: the id is stored with another schema, or is not a valid id.
+            StorageError: the operating system refused the file.
+        """
+        metadata = entry.metadata
+        present = self.find(metadata.schema_id)
+        new = present is None and self._write_entry(entry)
+        kept = self.find(metadata.schema_id)
+        if kept is not None and kept.metadata != metadata:
+            raise SchemaError(
+                f"schema id {metadata.schema_id} is known with another schema",
+                where=f"{entry.topic} partition {entry.partition} offset {entry.offset}",
+                advice=f"The zone keeps the first one, of {kept.topic} partition {kept.partition} offset {kept.offset}",
+            )
+        return new
+
+    def _write_entry(self, entry: ZoneEntry) -> bool:
+        """Write an entry's file; return False if another process was first."""
+        metadata = entry.metadata
+        document = {
+            "arrived_us": entry.arrived_us,
+            "topic": entry.topic,
+            "partition": entry.partition,
+            "offset": entry.offset,
+            "metadata": json.loads(metadata.to_json()),
+        }
+        path = self._path(metadata.schema_id)
+        content = json.dumps(document, ensure_ascii=False).encode() + b"\n"
+        try:
+            return self._write(path, content)
+        except OSError as error:
+            raise StorageError(f"cannot write to the schema zone: {error.strerror}", where=str(path)) from error
+
+    def mark(self) -> str:
+        """Return the zone's unique name, created at the first call, for check_zone().
+
+        Raises:
+            StorageError: the directory cannot be written to.
+        """
+        path = self.directory / _MARK_NAME
+        try:
+            self._write(path, uuid.uuid4().hex.encode())
+            return path.read_text()
+        except OSError as error:
+            raise StorageError(f"cannot write to the schema zone: {error.strerror}", where=str(path)) from error
+
+    def find(self, schema_id: str) -> ZoneEntry | None:
+        """Return the entry of a schema id, or None; rereads the directory for ids not seen yet.
+
+        Raises:
+            SchemaError: the file is not a zone entry.
+        """
+        entry = self._entries.get(schema_id)
+        if entry is not None:
+            return entry
+        if schema_id.startswith(_TABLE_PREFIX):
+            schema, _, table = schema_id[len(_TABLE_PREFIX) :].partition("/")
+            return self.find_table(urllib.parse.unquote(schema), urllib.parse.unquote(table))
+        if 0 < len(schema_id) <= _MAX_ID_CHARACTERS:
+            entry = self._read(self._path(schema_id)) or self._fetch(schema_id)
+            if entry is not None:
+                self._entries[schema_id] = entry
+        return entry
+
+    def _fetch(self, schema_id: str) -> ZoneEntry | None:
+        entry = None if self._provider is None else self._provider.fetch(schema_id)
+        if entry is not None and not self._write_entry(entry):
+            return self._read(self._path(schema_id))
+        return entry
+
+    def find_table(self, schema: str, table: str) -> ZoneEntry | None:
+        """Return the newest schema of a table, or None if the zone has no schema of it.
+
+        Args:
+            schema: The source schema.
+            table: The source table.
+        """
+        history = self.history(schema, table)
+        return history[-1] if history else None
+
+    def history(self, schema: str, table: str, *, task: str | None = None) -> list[ZoneEntry]:
+        """Return every schema that a table has had, the oldest first.
+
+        Args:
+            schema: The source schema.
+            table: The source table.
+            task: Only schemas announced by this Replicate task; None for all.
+        """
+        self.scan()
+        found = self._by_table.get((schema, table), [])
+        return [entry for entry in found if task is None or entry.metadata.lineage.task == task]
+
+    def scan(self) -> int:
+        """Read new files; return the number of schemas. Files that are not entries are ignored."""
+        for name in self._file_names() - self._scanned:
+            self._scanned.add(name)
+            try:
+                entry = self.find(urllib.parse.unquote(name[: -len(_SUFFIX)]))
+            except SchemaError:
+                continue
+            if entry is not None:
+                lineage = entry.metadata.lineage
+                history = self._by_table.setdefault((lineage.schema, lineage.table), [])
+                history.append(entry)
+                history.sort(key=lambda e: (e.metadata.lineage.table_version, e.arrived_us, e.metadata.schema_id))
+        return len(self._scanned)
+
+    def tables(self) -> dict[tuple[str, str], list[ZoneEntry]]:
+        """Return the schemas of every table, as of the last scan(): (schema, table) -> history."""
+        return self._by_table
+
+    def table(self) -> pa.Table:
+        """Return every schema as a row of ZONE_SCHEMA, in order of arrival; `spark.createDataFrame` takes it.
+
+        Raises:
+            SchemaError: a file is not a zone entry.
+        """
+        rows = []
+        for entry in self.entries():
+            metadata, lineage = entry.metadata, entry.metadata.lineage
+            rows.append(
+                {
+                    "schema_id": metadata.schema_id,
+                    "server": lineage.server,
+                    "task": lineage.task,
+                    "schema": lineage.schema,
+                    "table": lineage.table,
+                    "table_version": lineage.table_version,
+                    "altered": lineage.timestamp,
+                    "key_columns": list(metadata.key_columns),
+                    "columns": [asdict(column) for column in metadata.columns],
+                    "data_schema": metadata.data_schema,
+                    "arrived": entry.arrived_us,
+                    "topic": entry.topic,
+                    "partition": entry.partition,
+                    "offset": entry.offset,
+                }
+            )
+        return pa.Table.from_pylist(rows, schema=ZONE_SCHEMA)
+
+    def find_namespace(self, namespace: str) -> ZoneEntry:
+        """Return the newest schema of the table that an Avro namespace ends with: `...<schema>.<table>`.
+
+        Raises:
+            SchemaError: the zone has no schema of such a table, or the namespace fits several tables.
+        """
+        self.scan()
+        fitting = [history[-1] for name, history in self._by_table.items() if f".{namespace}".endswith(f".{name[0]}.{name[1]}")]
+        if len(fitting) != 1:
+            known = "no table" if not fitting else "several tables"
+            raise SchemaError(
+                f"the message has no schema id, and the namespace {namespace!r} of its own schema fits {known} of the schema zone"
+            )
+        return fitting[0]
+
+    def entries(self) -> Iterator[ZoneEntry]:
+        """Iterate over every schema, in order of arrival.
+
+        Raises:
+            SchemaError: a file is not a zone entry.
+        """
+        found = [self.find(urllib.parse.unquote(name[: -len(_SUFFIX)])) for name in sorted(self._file_names())]
+        return iter(sorted((e for e in found if e is not None), key=lambda e: (e.arrived_us, e.metadata.schema_id)))
+
+    def _file_names(self) -> set[str]:
+        try:
+            with os.scandir(self.directory) as files:
+                return {file.name for file in files if file.name.endswith(_SUFFIX) and not file.name.startswith(".")}
+        except FileNotFoundError:
+            return set()
+        except OSError as error:
+            raise StorageError(f"cannot read the schema zone: {error.strerror}", where=str(self.directory)) from error
+
+    def _path(self, schema_id: str) -> Path:
+        if not 0 < len(schema_id) <= _MAX_ID_CHARACTERS:
+            raise SchemaError(f"a schema id has 1 to {_MAX_ID_CHARACTERS} characters, this one has {len(schema_id)}")
+        name = urllib.parse.quote(schema_id, safe="").replace(".", "%2E")
+        return self.directory / f"{name}{_SUFFIX}"
+
+    def _write(self, path: Path, content: bytes) -> bool:
+        self.directory.mkdir(parents=True, exist_ok=True)
+        temporary = path.with_name(f".{path.name}.{os.getpid()}")
+        with temporary.open("wb") as file:
+            file.write(content)
+            file.flush()
+            os.fsync(file.fileno())
+        try:
+            os.link(temporary, path)  # not rename: of two processes that store one id, the first wins
+        except FileExistsError:
+            return False
+        finally:
+            temporary.unlink()
+        return True
+
+    @staticmethod
+    def _read(path: Path) -> ZoneEntry | None:
+        try:
+            document = json.loads(path.read_bytes())
+        except FileNotFoundError:
+            return None
+        except OSError as error:
+            raise StorageError(f"cannot read the schema zone: {error.strerror}", where=str(path)) from error
+        except ValueError as error:
+            raise SchemaError(f"not a schema zone entry: {error}", where=str(path), advice="Move the file away") from None
+        try:
+            return ZoneEntry(
+                TableMetadata.from_json(json.dumps(document["metadata"])),
+                document["arrived_us"],
+                document["topic"],
+                document["partition"],
+                document["offset"],
+            )
+        except (KeyError, TypeError) as error:
+            raise SchemaError(f"not a schema zone entry: {error} is missing", where=str(path)) from None

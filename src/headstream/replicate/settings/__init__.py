@@ -1,0 +1,1 @@
+"""The settings of a pipeline, and their configuration file."""

@@ -1,0 +1,276 @@
+"""The configuration of a pipeline: its source, the places of its tables and state, and its error policies."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Mapping
+from dataclasses import dataclass, field, fields
+from pathlib import Path
+from typing import Any, Final, Literal, NamedTuple, get_args
+
+from headstream.errors import InvalidInputError, InvalidOptionError
+from headstream.model.identifiers import TopicName
+from headstream.replicate.settings.formats import MessageFormat
+from headstream.replicate.settings.registry_settings import RegistrySettings
+from headstream.replicate.settings.table_settings import TableRules, find_table_problems
+from headstream.replicate.storage.places import Place, StorePlace, bind, find_place_problem, resolve_place
+from headstream.replicate.storage.storage_settings import StorageSettings
+
+__all__ = [
+    "LOAD_GAP_US",
+    "MAX_MESSAGES_PER_BATCH",
+    "PATH_SETTINGS",
+    "TABLE_PLACES",
+    "OnIncompleteTransaction",
+    "OnMissingSchema",
+    "Problem",
+    "ReplicateConfig",
+    "find_problems",
+    "is_kafka",
+]
+
+OnMissingSchema = Literal["delayed", "dead-letter", "fail"]
+OnIncompleteTransaction = Literal["wait", "apply", "fail"]
+
+LOAD_GAP_US: Final = 5 * 60 * 1_000_000
+"""How long after a change a REFRESH row must be logged to begin a new load. Within this time, rows of one load and changes can
+be in the log in any order, because of partitions and resent batches."""
+
+MAX_MESSAGES_PER_BATCH: Final = 200_000
+"""Most messages of one micro-batch: enough to spread a merge's fixed cost, few enough for the driver's memory when decoded."""
+
+PATH_SETTINGS: Final = ("tables", "checkpoint", "zone", "schemas", "change_tables", "dead_letter_table", "metrics")
+TABLE_PLACES: Final = frozenset({"tables", "change_tables", "dead_letter_table"})
+"""The path settings for Delta tables: these can be in an object store."""
+
+_UNUSABLE_PLACE: Final = re.compile(r"%[0-9A-Fa-f]{2}|[][^|\\\x00-\x1f\x7f]")
+"""Path parts that break deltalake: it decodes paths twice, and parses some characters as parts of a URL."""
+
+
+def is_kafka(source: str | None) -> bool:
+    """Return whether a source's URL names a Kafka cluster."""
+    return source is not None and source.strip().lower().startswith("kafka:")
+
+
+class Problem(NamedTuple):
+    """An invalid setting: its name, the problem, and the advice."""
+
+    setting: str
+    what: str
+    advice: str | None = None
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ReplicateConfig:
+    """One pipeline.
+
+    Args:
+        source: URL of the log or Kafka cluster (`kafka://host:9092`) with the envelopes; None for a pipeline
+            that reads a DataFrame.
+        topics: Topics with data messages, `stream/topic` (in Kafka also a plain name); metadata messages in them are
+            read too.
+        metadata: Topics with metadata messages; empty if the data topics contain the metadata.
+        kafka: Settings of Kafka's clients, `kafka.security.protocol` and the like.
+        tables: Place of the Delta tables: one a source table, at `<schema>/<table>`.
+        checkpoint: Directory of the pipeline's own state.
+        rules: The tables and their settings.
+        zone: Directory of the schema zone; by default in the checkpoint.
+        schemas: Directory of schemas that do not arrive in messages: metadata as JSON or as messages, and Avro schemas (*.avsc).
+        registry: The schema registry, for messages with its framing.
+        format: The names of a message's parts in JSON.
+        topic_tables: Topic pattern -> `schema.table`, for messages that do not name their table; `{schema}` and `{table}`
+            in the pattern match those parts of the topic's name.
+        schema_wait_us: How long a data message waits for its schema before `on_missing_schema` applies, microseconds.
+        on_missing_schema: `delayed` moves it to the delayed topic (from where it is still released), `dead-letter`
+            dead-letters it, `fail` stops the pipeline.
+        delayed: The delayed topic, in the pipeline's own log.
+        max_parked_count: Most waiting messages; beyond it the pipeline stops reading.
+        max_parked_bytes: Most bytes of waiting messages.
+        max_parked_age_us: Longest wait of a message before an alarm is raised, microseconds.
+        max_dead_rate: Largest share of a micro-batch's messages that is dead-lettered, 0 to 1; beyond it the pipeline stops.
+        dead_rate_messages: Smallest number of messages that the share is computed from.
+        atomic: Whether a transaction's changes to a table become visible all at once or not at all.
+        transaction_wait_us: How long a transaction can lack some of its events before `on_incomplete_transaction`
+            applies, microseconds.
+        on_incomplete_transaction: `wait` raises an alarm and keeps waiting, `apply` applies the events that arrived, `fail` stops
+            the pipeline.
+        take_over: Whether this pipeline takes over tables that another one has written; otherwise it rejects them.
+        once: Stop after applying all messages that existed at the start.
+        max_messages_per_batch: Most messages of one micro-batch.
+        max_bytes_per_batch: Most stored bytes of one micro-batch, accurate to one send; None for an eighth of the heap of Spark's
+            driver. For logs only: Spark's Kafka source has no such limit.
+        spark: Settings of the Spark session, `spark.driver.memory` and the like, used if the command starts the session.
+        change_tables: Place of change tables, with all changes of each table, at `<schema>/<table>`; None for none.
+        dead_letter_table: Place of a Delta table of the dead letter, in addition to its topic; None for none.
+        storage: The object store of the places that are URIs.
+        metrics: File that metrics are written to in the OpenMetrics format; None for none.
+        tombstones_kept_us: How long deletions are remembered after they were applied, microseconds; None for unlimited. An older
+            change that arrives later, for a missing row, is dead-lettered with the reason.
+        compact_every_us: How often a table's small files are compacted, microseconds; 0 for never.
+        vacuum_every_us: How often files that no version needs are deleted, microseconds; 0 for never.
+        vacuum_kept_us: How old those files must be, microseconds.
+        load_gap_us: How long after a change a REFRESH row must be logged to begin a new load by itself, microseconds.
+
+    Raises:
+        InvalidOptionError: settings are missing, contradictory or out of range; the error lists all of them.
+    """
+
+    source: str | None
+    topics: tuple[str, ...]
+    metadata: tuple[str, ...] = ()
+    kafka: Mapping[str, str] = field(default_factory=dict)
+    tables: Place
+    checkpoint: Path
+    rules: TableRules = field(default_factory=TableRules)
+    zone: Path | None = None
+    schemas: Path | None = None
+    registry: RegistrySettings | None = None
+    format: MessageFormat = field(default_factory=MessageFormat)
+    topic_tables: Mapping[str, str] = field(default_factory=dict)
+    schema_wait_us: int = 60_000_000
+    on_missing_schema: OnMissingSchema = "delayed"
+    delayed: str = "replicate/delayed"
+    max_parked_count: int = 10_000_000
+    max_parked_bytes: int = 20 << 30
+    max_parked_age_us: int = 86_400_000_000
+    max_dead_rate: float = 0.1
+    dead_rate_messages: int = 1000
+    atomic: bool = False
+    transaction_wait_us: int = 300_000_000
+    on_incomplete_transaction: OnIncompleteTransaction = "wait"
+    take_over: bool = False
+    once: bool = False
+    max_messages_per_batch: int = MAX_MESSAGES_PER_BATCH
+    max_bytes_per_batch: int | None = None
+    spark: Mapping[str, str] = field(default_factory=dict)
+    change_tables: Place | None = None
+    dead_letter_table: Place | None = None
+    storage: StorageSettings = field(default_factory=StorageSettings)
+    metrics: Path | None = None
+    tombstones_kept_us: int | None = None
+    compact_every_us: int = 0
+    vacuum_every_us: int = 0
+    vacuum_kept_us: int = 7 * 86_400_000_000
+    load_gap_us: int = LOAD_GAP_US
+
+    def __post_init__(self) -> None:
+        problems = find_problems({item.name: getattr(self, item.name) for item in fields(self)})
+        defaults = {item.name: getattr(self.rules.defaults, item.name) for item in fields(self.rules.defaults)}
+        for settings in (defaults, *(rule.settings for rule in self.rules.rules)):
+            problems += [Problem(name, what) for name, what in find_table_problems(settings)]
+        if len(problems) == 1:
+            raise InvalidOptionError(problems[0].what, where=problems[0].setting, advice=problems[0].advice)
+        if problems:
+            problems_text = "; ".join(f"{problem.setting}: {problem.what}" for problem in problems)
+            raise InvalidOptionError(f"{len(problems)} settings cannot be used: {problems_text}")
+
+        for name in TABLE_PLACES:
+            place = getattr(self, name)
+            if place is not None:
+                object.__setattr__(self, name, bind(place, self.storage))
+
+    @property
+    def table_places(self) -> tuple[Place, ...]:
+        """The places of Delta tables."""
+        return tuple(place for name in sorted(TABLE_PLACES) if (place := getattr(self, name)) is not None)
+
+    @property
+    def zone_directory(self) -> Path:
+        """The directory of the schema zone."""
+        return self.zone if self.zone is not None else self.checkpoint / "zone"
+
+    @property
+    def all_topics(self) -> tuple[str, ...]:
+        """Every topic read, each once."""
+        return tuple(dict.fromkeys((*self.metadata, *self.topics)))
+
+
+_POLICIES: Final = {
+    "on_missing_schema": get_args(OnMissingSchema),
+    "on_incomplete_transaction": get_args(OnIncompleteTransaction),
+}
+_AT_LEAST: Final = {
+    "schema_wait_us": (0, "a wait cannot be negative"),
+    "transaction_wait_us": (0, "a wait cannot be negative"),
+    "max_parked_count": (1, "at least one message must be able to wait"),
+    "max_parked_bytes": (1, "at least one message must be able to wait"),
+    "max_parked_age_us": (0, "a wait cannot be negative"),
+    "dead_rate_messages": (1, "a share is computed from at least one message"),
+    "max_messages_per_batch": (1, "a micro-batch has at least one message"),
+    "max_bytes_per_batch": (1, "a micro-batch has at least one byte"),
+    "tombstones_kept_us": (0, "a time cannot be negative"),
+    "compact_every_us": (0, "a time cannot be negative"),
+    "vacuum_every_us": (0, "a time cannot be negative"),
+    "vacuum_kept_us": (0, "a time cannot be negative"),
+    "load_gap_us": (0, "a time cannot be negative"),
+}
+
+
+def find_problems(settings: Mapping[str, Any]) -> list[Problem]:
+    """Return all problems of a pipeline's settings.
+
+    Args:
+        settings: Fields of ReplicateConfig -> values of the right types; those not given have their defaults.
+    """
+    problems = []
+    if not settings.get("topics"):
+        problems.append(Problem("topics", "no topic to read", "Give at least one, as in --topics cdc/data"))
+    plain = is_kafka(settings.get("source")) or settings.get("source") is None
+    for setting in ("topics", "metadata"):
+        for name in settings.get(setting, ()):
+            if not (plain and name and "/" not in name):
+                problems += _topic_problem(setting, name)
+    problems += _topic_problem("delayed", settings.get("delayed", "replicate/delayed"))
+    for setting, policies in _POLICIES.items():
+        if settings.get(setting, policies[0]) not in policies:
+            problems.append(Problem(setting, f"{settings[setting]!r} is not a policy", f"Use one of {', '.join(policies)}"))
+    for setting, (least, what) in _AT_LEAST.items():
+        value = settings.get(setting, least)
+        if value is not None and value < least:
+            problems.append(Problem(setting, what))
+    if not 0 <= settings.get("max_dead_rate", 0) <= 1:
+        problems.append(Problem("max_dead_rate", "a share is between 0 and 1", "Write 0.1 for one message in ten"))
+    if settings.get("kafka") and not is_kafka(settings.get("source")):
+        problems.append(Problem("kafka", "settings of Kafka's clients, and the source is not Kafka"))
+    if settings.get("max_bytes_per_batch") is not None and is_kafka(settings.get("source")):
+        problems.append(Problem("max_bytes_per_batch", "Spark's Kafka source has no such limit", "Use max_messages_per_batch"))
+    for name in settings.get("spark", ()):
+        if not name.startswith("spark."):
+            problems.append(Problem("spark", f"{name!r} is not a Spark setting", "Their names begin with spark."))
+    return problems + _path_problems(settings) + _place_problems(settings)
+
+
+def _topic_problem(setting: str, name: str) -> list[Problem]:
+    try:
+        TopicName.parse(name)
+    except InvalidInputError as error:
+        return [Problem(setting, error.what, error.advice)]
+    return []
+
+
+def _path_problems(settings: Mapping[str, Any]) -> list[Problem]:
+    """Return paths with an unsupported scheme, and catalog table names in place of directories."""
+    problems = []
+    for name in PATH_SETTINGS:
+        if settings.get(name) is not None:
+            is_table = name in TABLE_PLACES
+            found = find_place_problem(settings[name], served=is_table, is_table=is_table)
+            if found is not None:
+                problems.append(Problem(name, *found))
+    return problems
+
+
+def _place_problems(settings: Mapping[str, Any]) -> list[Problem]:
+    """Return places that two settings share, and places whose tables deltalake cannot open."""
+    names = ("tables", "checkpoint", "change_tables", "dead_letter_table")
+    places = [(name, resolve_place(settings[name])) for name in names if settings.get(name) is not None]
+    problems = []
+    for index, (name, place) in enumerate(places):
+        if _UNUSABLE_PLACE.search(place.key if isinstance(place, StorePlace) else str(place)):
+            problems.append(
+                Problem(name, f"Delta tables cannot be in {str(place)!r}", "Take a path without %XX, [ ] ^ | or \\ in it")
+            )
+        for other, before in places[:index]:
+            if place == before:
+                problems.append(Problem(name, f"{other} and {name} are one place, {place}", "Give two"))
+    return problems

@@ -1,0 +1,347 @@
+"""A pipeline's configuration in one TOML file, checked as a whole: all errors are reported together, with their lines.
+
+At the top are the pipeline's own settings, under the names of ReplicateConfig (times as "60s", sizes as "10GB"), and
+include, exclude. [defaults] has the settings of every table, [table."pattern"] those that differ for some, in order;
+[registry], [storage], [format], [topic_tables] and [kafka] are the fields of those names. [spark] has settings of the Spark
+session, `driver.memory = "4g"` or under their full names. Relative paths are relative to the file's directory.
+"""
+
+from __future__ import annotations
+
+import difflib
+import re
+import tomllib
+from collections.abc import Callable, Mapping
+from dataclasses import fields
+from pathlib import Path
+from typing import Any, Final, get_args, get_type_hints
+
+from headstream.errors import InvalidOptionError, StorageError
+from headstream.model.local_paths import parse_local_path
+from headstream.model.quantities import parse_duration_us, parse_size_bytes
+from headstream.replicate.settings.config import (
+    PATH_SETTINGS,
+    TABLE_PLACES,
+    OnIncompleteTransaction,
+    OnMissingSchema,
+    ReplicateConfig,
+    find_problems,
+)
+from headstream.replicate.settings.formats import HEADER_FIELDS, MessageFormat
+from headstream.replicate.settings.registry_settings import RegistrySettings
+from headstream.replicate.settings.table_settings import TableRule, TableRules, TableSettings, find_table_problems
+from headstream.replicate.storage.places import StorePlace, parse_place
+from headstream.replicate.storage.storage_settings import StorageSettings
+
+__all__ = ["load_config"]
+
+_Reader = Callable[[Any], Any]
+
+
+def _text(value: Any) -> str:
+    if not isinstance(value, str) or not value:
+        raise ValueError("a text is required")
+    return value
+
+
+def _texts(value: Any) -> tuple[str, ...]:
+    if isinstance(value, str):
+        value = [value]
+    if not isinstance(value, list) or not all(isinstance(item, str) and item for item in value):
+        raise ValueError('a list of texts is required, as in ["a", "b"]')
+    return tuple(value)
+
+
+def _pairs(value: Any) -> dict[str, str]:
+    if not isinstance(value, dict) or not all(isinstance(item, str) and item for item in value.values()):
+        raise ValueError('a table of texts is required, as in {"a" = "b"}')
+    return dict(value)
+
+
+def _spark_settings(value: Any) -> dict[str, str]:
+    """Return Spark's settings: in TOML, a dot in an unquoted name creates a nested table."""
+    if not isinstance(value, dict):
+        raise ValueError('it is a section, [spark], as in driver.memory = "4g"')
+    found: dict[str, str] = {}
+    for name, item in value.items():
+        if isinstance(item, dict):
+            found |= {f"{name}.{rest}": text for rest, text in _spark_settings(item).items()}
+        elif isinstance(item, (str, int, float)):
+            found[name] = str(item).lower() if isinstance(item, bool) else str(item)
+        else:
+            raise ValueError(f"{name} is a text, a number, true or false")
+    return found
+
+
+def _session_settings(value: Any) -> dict[str, str]:
+    settings = _spark_settings(value)
+    return {name if name.startswith("spark.") else f"spark.{name}": text for name, text in settings.items()}
+
+
+def _count(value: Any) -> int:
+    if type(value) is not int:
+        raise ValueError("a whole number is required")
+    return value
+
+
+def _share(value: Any) -> float:
+    if type(value) not in (int, float):
+        raise ValueError("a number from 0 to 1 is required")
+    return float(value)
+
+
+def _flag(value: Any) -> bool:
+    if not isinstance(value, bool):
+        raise ValueError("true or false is required")
+    return value
+
+
+def _duration(value: Any) -> int:
+    return parse_duration_us(_text(value))
+
+
+def _size(value: Any) -> int:
+    return value if type(value) is int else parse_size_bytes(_text(value))
+
+
+def _choice(*options: Any) -> _Reader:
+    def read(value: Any) -> Any:
+        if value not in options or isinstance(value, bool):
+            close = difflib.get_close_matches(str(value), [str(option) for option in options], n=1)
+            hint = f"; did you mean {close[0]!r}?" if close else ""
+            raise ValueError(f"{value!r} is not one of {', '.join(str(option) for option in options)}{hint}")
+        return value
+
+    return read
+
+
+def _table_readers() -> dict[str, _Reader]:
+    """Return how each setting of a table is read, by its type."""
+    readers: dict[str, _Reader] = {}
+    for name, kind in get_type_hints(TableSettings).items():
+        options = get_args(kind)
+        if kind is bool:
+            readers[name] = _flag
+        elif kind is str:
+            readers[name] = _text
+        elif kind == tuple[str, ...]:
+            readers[name] = _texts
+        elif kind == Mapping[str, str]:
+            readers[name] = _pairs
+        else:
+            readers[name] = _choice(*options)
+    return readers
+
+
+def _path(base: Path) -> _Reader:
+    return lambda value: base / Path(parse_local_path(_text(value))).expanduser()
+
+
+def _place(base: Path, *, is_table: bool) -> _Reader:
+    def read(value: Any) -> Any:
+        place = parse_place(_text(value), is_table=is_table)
+        return place if isinstance(place, StorePlace) else base / place.expanduser()
+
+    return read
+
+
+def _pipeline_readers(base: Path) -> dict[str, tuple[str, _Reader]]:
+    """Return how each setting of the pipeline is read: name in the file -> field, reader."""
+    plain: dict[str, _Reader] = {
+        "source": _text, "topics": _texts, "metadata": _texts, "kafka": _pairs, "topic_tables": _pairs,
+        "on_missing_schema": _choice(*get_args(OnMissingSchema)), "delayed": _text, "max_parked_count": _count,
+        "atomic": _flag, "take_over": _flag, "on_incomplete_transaction": _choice(*get_args(OnIncompleteTransaction)),
+        "max_parked_bytes": _size, "max_dead_rate": _share, "dead_rate_messages": _count, "once": _flag,
+        "max_messages_per_batch": _count, "max_bytes_per_batch": _size, "spark": _session_settings,
+    }  # fmt: skip
+    times = (
+        "schema_wait", "transaction_wait", "max_parked_age", "tombstones_kept", "compact_every", "vacuum_every", "vacuum_kept",
+        "load_gap",
+    )  # fmt: skip
+    readers = {name: (name, reader) for name, reader in plain.items()}
+    readers |= {name: (name, _place(base, is_table=name in TABLE_PLACES)) for name in PATH_SETTINGS}
+    return readers | {name: (f"{name}_us", _duration) for name in times}
+
+
+def _registry_readers(base: Path) -> dict[str, _Reader]:
+    texts = dict.fromkeys(("url", "user", "password", "token"), _text)
+    return {**texts, "directory": _path(base), "ca_file": _path(base), "timeout_ms": _count, "retries": _count}
+
+
+_STORAGE_READERS: Final[dict[str, tuple[str, _Reader]]] = {
+    **{name: (name, _text) for name in ("endpoint", "region", "access_key_id", "secret_access_key", "session_token")},
+    "path_style": ("path_style", _flag),
+    "retry": ("retry_us", _duration),
+}
+_FORMAT_READERS: Final[dict[str, _Reader]] = {"data": _text, "before_data": _text, "headers": _text, "fields": _pairs}
+_SECTIONS: Final = ("include", "exclude", "defaults", "table", "registry", "format", "storage")
+
+
+def load_config(path: Path, overrides: Mapping[str, Any] | None = None) -> ReplicateConfig:
+    """Return the configuration in a file.
+
+    Args:
+        path: The file.
+        overrides: Fields of ReplicateConfig that override the file: the command line's options.
+
+    Raises:
+        InvalidOptionError: settings are invalid; the error lists all of them, with their lines.
+        StorageError: the file cannot be read.
+    """
+    try:
+        text = path.read_text()
+        document = tomllib.loads(text)
+    except tomllib.TOMLDecodeError as error:
+        raise InvalidOptionError(
+            f"not TOML: {error}", where=str(path), advice="See https://toml.io for how to write it"
+        ) from None
+    except UnicodeDecodeError as error:
+        raise InvalidOptionError(f"not UTF-8: {error}", where=str(path)) from None
+    except OSError as error:
+        raise StorageError(f"the configuration cannot be read: {error.strerror}", where=str(path)) from error
+    return _SettingsLoader(path, text).load(document, dict(overrides or {}))
+
+
+class _SettingsLoader:
+    """Reads one file; `problems` are (line, setting, what)."""
+
+    def __init__(self, path: Path, text: str) -> None:
+        self._path = path
+        self._lines = _find_lines(text)
+        self._problems: list[tuple[int, str, str]] = []
+
+    def load(self, document: dict[str, Any], overrides: dict[str, Any]) -> ReplicateConfig:
+        readers = _pipeline_readers(self._path.absolute().parent)
+        self._refuse_unknown(document, (*readers, *_SECTIONS), ())
+        values: dict[str, Any] = {}
+        names = {}
+        for name, (field, reader) in readers.items():
+            names[field] = name
+            if name in document:
+                self._read(values, field, reader, document[name], (name,))
+        values["rules"] = self._rules(document)
+        registry = self._section(document, "registry", _registry_readers(self._path.absolute().parent))
+        if registry is not None:
+            self._build(values, "registry", RegistrySettings, registry)
+        storage = self._section(document, "storage", {name: reader for name, (_, reader) in _STORAGE_READERS.items()})
+        if storage is not None:
+            given = {_STORAGE_READERS[name][0]: value for name, value in storage.items()}
+            self._build(values, "storage", StorageSettings, given)
+        layout = self._section(document, "format", _FORMAT_READERS)
+        if layout is not None:
+            for name in layout.get("fields", {}):
+                self._check_name(name, HEADER_FIELDS, ("format", "fields", name))
+            self._build(values, "format", MessageFormat, layout)
+        values |= overrides
+        for field in ("source", "tables", "checkpoint"):
+            if field not in values and not any(setting == field for _, setting, _ in self._problems):
+                self._problems.append((0, field, "it is missing"))
+        for problem in find_problems(values):
+            name = names.get(problem.setting, problem.setting)
+            advice = "" if problem.advice is None else f". {problem.advice}"
+            if not any(setting == name for _, setting, _ in self._problems):
+                self._note((name,), f"{problem.what}{advice}")
+        self._raise()
+        return ReplicateConfig(**values)
+
+    def _rules(self, document: dict[str, Any]) -> TableRules:
+        readers = _table_readers()
+        patterns: dict[str, Any] = {}
+        for name in ("include", "exclude"):
+            if name in document:
+                self._read(patterns, name, _texts, document[name], (name,))
+        defaults = self._section(document, "defaults", readers) or {}
+        self._check_table(defaults, ("defaults",))
+        rules = []
+        tables = document.get("table", {})
+        if not isinstance(tables, dict):
+            self._note(("table",), 'it is a section of its own for each pattern, [table."shop.*"]')
+            tables = {}
+        for pattern, section in tables.items():
+            found = self._section({pattern: section}, pattern, readers, ("table",)) or {}
+            self._check_table(found, ("table", pattern))
+            rules.append(TableRule(pattern, found))
+        return TableRules(defaults=TableSettings(**defaults), rules=tuple(rules), **patterns)
+
+    def _check_table(self, settings: dict[str, Any], place: tuple[str, ...]) -> None:
+        for name, what in find_table_problems(settings):
+            self._note((*place, name), what)
+
+    def _section(
+        self, document: dict[str, Any], name: str, readers: Mapping[str, _Reader], place: tuple[str, ...] = ()
+    ) -> dict[str, Any] | None:
+        if name not in document:
+            return None
+        section = document[name]
+        if not isinstance(section, dict):
+            self._note((*place, name), f"it is a section, [{'.'.join((*place, name))}]")
+            return None
+        self._refuse_unknown(section, tuple(readers), (*place, name))
+        values: dict[str, Any] = {}
+        for key, reader in readers.items():
+            if key in section:
+                self._read(values, key, reader, section[key], (*place, name, key))
+        return values
+
+    def _build(self, values: dict[str, Any], name: str, kind: type, found: dict[str, Any]) -> None:
+        known = {item.name for item in fields(kind)}
+        try:
+            values[name] = kind(**{key: value for key, value in found.items() if key in known})
+        except InvalidOptionError as error:
+            self._note((name,), error.what if error.advice is None else f"{error.what}. {error.advice}")
+
+    def _read(self, values: dict[str, Any], field: str, reader: _Reader, value: Any, place: tuple[str, ...]) -> None:
+        try:
+            values[field] = reader(value)
+        except InvalidOptionError as error:
+            self._note(place, error.what if error.advice is None else f"{error.what}. {error.advice}")
+        except ValueError as error:
+            self._note(place, str(error))
+
+    def _refuse_unknown(self, section: Mapping[str, Any], known: tuple[str, ...], place: tuple[str, ...]) -> None:
+        for name in section:
+            self._check_name(name, known, (*place, name))
+
+    def _check_name(self, name: str, known: tuple[str, ...], place: tuple[str, ...]) -> None:
+        if name not in known:
+            close = difflib.get_close_matches(name, known, n=1)
+            self._note(place, f"there is no such setting{f'; did you mean {close[0]}?' if close else ''}")
+
+    def _note(self, place: tuple[str, ...], what: str) -> None:
+        line = next((self._lines[place[:size]] for size in range(len(place), 0, -1) if place[:size] in self._lines), 0)
+        self._problems.append((line, ".".join(place), what))
+
+    def _raise(self) -> None:
+        if not self._problems:
+            return
+        lines = [f"{self._path}:{line}: {setting}: {what}" if line else f"{self._path}: {setting}: {what}"
+                for line, setting, what in sorted(self._problems)]  # fmt: skip
+        count = len(lines)
+        head = "a setting cannot be used" if count == 1 else f"{count} settings cannot be used"
+        raise InvalidOptionError(f"{head}:\n  " + "\n  ".join(lines))
+
+
+_KEY: Final = r"""(?:"(?:[^"\\]|\\.)*"|'[^']*'|[A-Za-z0-9_-]+)"""
+_DOTTED: Final = rf"{_KEY}(?:\s*\.\s*{_KEY})*"
+_HEAD: Final = re.compile(rf"\s*\[\s*({_DOTTED})\s*\]")
+_SETTING: Final = re.compile(rf"\s*({_DOTTED})\s*=")
+
+
+def _find_lines(text: str) -> dict[tuple[str, ...], int]:
+    """Return the line where each section and setting begins: its full name -> line, from 1. Good enough for messages."""
+    lines: dict[tuple[str, ...], int] = {}
+    section: tuple[str, ...] = ()
+    for number, line in enumerate(text.splitlines(), start=1):
+        head = _HEAD.match(line)
+        if head is not None:
+            section = _parts(head[1])
+            lines.setdefault(section, number)
+            continue
+        setting = _SETTING.match(line)
+        if setting is not None:
+            lines.setdefault((*section, *_parts(setting[1])), number)
+    return lines
+
+
+def _parts(dotted: str) -> tuple[str, ...]:
+    return tuple(key[1:-1] if key[0] in "\"'" else key for key in re.findall(_KEY, dotted))

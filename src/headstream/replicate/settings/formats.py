@@ -1,0 +1,135 @@
+"""The forms of data messages in JSON: Replicate's own sections, a custom Message Format, and the flat form before 6.
+
+default    {"data": {..}, "beforeData": {..} | null, "headers": {"operation": .., "changeSequence": .., ..}}
+custom     sections renamed ("data": "after"), or flattened ("headers": "headers_*": {"headers_operation": ..}), header
+           fields renamed ("operation": "op")
+flat       {"task_name", "schema", "table": text, "op": "F" | "I" | "U" | "D", "stream_position", "change_seq", "ts": text,
+           "data": [{<column>: value}, ..], "bu_data": [{<column>: value}, ..]}
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from typing import Any, Final
+
+from headstream.errors import DecodeError
+
+__all__ = ["HEADER_FIELDS", "MessageFormat", "is_flat", "read_flat"]
+
+HEADER_FIELDS: Final = (
+    "operation",
+    "changeSequence",
+    "timestamp",
+    "streamPosition",
+    "transactionId",
+    "changeMask",
+    "columnMask",
+    "transactionEventCounter",
+    "transactionLastEvent",
+    "externalSchemaId",
+)
+_FLAT_OPERATIONS: Final = {"F": "REFRESH", "I": "INSERT", "U": "UPDATE", "D": "DELETE"}
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class MessageFormat:
+    """The names of a message's parts; those of a custom Message Format where the endpoint or the task has one.
+
+    Args:
+        data: The section with the row; `name_*` means that its columns are flat in the message, each name prefixed with
+            `name_`, and `*` that they are flat under their own names.
+        before_data: The section with the row before, in the same way; it can be missing in messages.
+        headers: The section with the headers, in the same way.
+        fields: Renamed header fields: Replicate's name -> the name in messages.
+    """
+
+    data: str = "data"
+    before_data: str = "beforeData"
+    headers: str = "headers"
+    fields: Mapping[str, str] = field(default_factory=dict)
+
+    @property
+    def is_default(self) -> bool:
+        """Whether this is Replicate's own format."""
+        return self == MessageFormat()
+
+    def fits(self, document: Mapping[str, Any]) -> bool:
+        """Return whether a JSON object has the sections of this format."""
+        name = self.fields.get("operation", "operation")
+        if self.headers.endswith("*"):
+            return f"{self.headers[:-1]}{name}" in document
+        return self.headers in document and (self.data.endswith("*") or self.data in document)
+
+    def read(self, document: Mapping[str, Any]) -> dict[str, Any]:
+        """Return a message as Replicate's own format has it: data, beforeData and headers.
+
+        Args:
+            document: The JSON object.
+        """
+        if self.is_default:
+            return dict(document)
+        rest = dict(document)
+        headers = _pull_section(rest, self.headers, [self.fields.get(name, name) for name in HEADER_FIELDS])
+        if isinstance(headers, dict):
+            headers = {name: headers.get(self.fields.get(name, name)) for name in HEADER_FIELDS}
+        # The longer prefix first: `data_before_x` is not the column `before_x` of `data_*`.
+        order = sorted((("data", self.data), ("beforeData", self.before_data)), key=lambda pair: -len(pair[1]))
+        sections = {name: _pull_section(rest, written, None) for name, written in order}
+        if sections["beforeData"] == {}:
+            sections["beforeData"] = None
+        return {"data": sections["data"], "beforeData": sections["beforeData"], "headers": headers}
+
+
+def _pull_section(rest: dict[str, Any], written: str, names: list[str] | None) -> Any:
+    """Remove a section from a document and return it: an object by its name, or flat fields by their prefix."""
+    if not written.endswith("*"):
+        return rest.pop(written, None)
+    prefix = written[:-1]
+    found = [name for name in rest if name.startswith(prefix) and (names is None or name[len(prefix) :] in names)]
+    return {name[len(prefix) :]: rest.pop(name) for name in found}
+
+
+def is_flat(document: Mapping[str, Any]) -> bool:
+    """Return whether a JSON object is a message of the flat form."""
+    return "op" in document and "change_seq" in document and "data" in document
+
+
+def read_flat(document: Mapping[str, Any]) -> tuple[str, str, dict[str, Any]]:
+    """Return the source schema, the table and the message of the flat form, as Replicate's later format has it.
+
+    Args:
+        document: The JSON object.
+
+    Raises:
+        DecodeError: it is not of that form.
+    """
+    schema, table = document.get("schema"), document.get("table")
+    if not isinstance(schema, str) or not isinstance(table, str) or not table:
+        raise DecodeError("a flat message whose schema or table is not text", 0)
+    operation = document.get("op")
+    if operation not in _FLAT_OPERATIONS:
+        raise DecodeError(f"the operation of a flat message is {str(operation)[:40]!r}, none of F, I, U, D", 0)
+    before = _merge_columns(document.get("bu_data"), "bu_data")
+    headers = {
+        "operation": _FLAT_OPERATIONS[operation],
+        "changeSequence": document.get("change_seq") or "",
+        "timestamp": document.get("ts") or "",
+        "streamPosition": document.get("stream_position") or "",
+        "transactionId": document.get("transaction_id") or "",
+    }
+    message = {"data": _merge_columns(document.get("data"), "data") or {}, "beforeData": before, "headers": headers}
+    return schema, table, message
+
+
+def _merge_columns(section: object, name: str) -> dict[str, Any] | None:
+    """Return the columns of a flat message's section: one object, or a list of objects with some columns each."""
+    if section is None:
+        return None
+    parts = section if isinstance(section, list) else [section]
+    columns: dict[str, Any] = {}
+    for part in parts:
+        if not isinstance(part, dict) or columns.keys() & part.keys():
+            raise DecodeError(f"{name} of a flat message is not a list of columns, each once", 0)
+        columns |= part
+    return columns or None

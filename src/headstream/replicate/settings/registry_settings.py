@@ -1,0 +1,64 @@
+"""The schema registry, for messages that name their schemas by number."""
+
+from __future__ import annotations
+
+import urllib.parse
+from dataclasses import dataclass, field
+from pathlib import Path
+
+from headstream.errors import InvalidOptionError
+from headstream.model.local_paths import find_path_problem
+
+__all__ = ["RegistrySettings"]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class RegistrySettings:
+    """The location of the schemas; either `url` or `directory`.
+
+    Args:
+        url: The registry, `http://host:8081` or https.
+        directory: A directory with the schemas, `<id>.avsc` each.
+        user: User of HTTP basic authentication.
+        password: Its password.
+        token: Bearer token, in place of user and password.
+        ca_file: Certificates to trust, PEM; by default the system's.
+        timeout_ms: Longest wait for one answer, milliseconds.
+        retries: How often a request is retried after a transient failure.
+
+    Raises:
+        InvalidOptionError: neither or both of url and directory, or a URL that is not HTTP.
+    """
+
+    url: str | None = None
+    directory: Path | None = None
+    user: str | None = None
+    password: str | None = field(default=None, repr=False)
+    token: str | None = field(default=None, repr=False)
+    ca_file: Path | None = None
+    timeout_ms: int = 5000
+    retries: int = 3
+
+    def __post_init__(self) -> None:
+        if (self.url is None) == (self.directory is None):
+            raise InvalidOptionError("a schema registry is a url or a directory", where="registry", advice="Give one of them")
+        if self.url is not None:
+            parts = urllib.parse.urlsplit(self.url)
+            if parts.scheme not in ("http", "https") or not parts.hostname:
+                raise InvalidOptionError(
+                    "the URL of the schema registry is invalid", where="registry", advice="Write http://host:8081 or https://host"
+                )
+            if parts.username or parts.password:
+                raise InvalidOptionError(
+                    "the URL of the schema registry has a password", where="registry", advice="Give user and password"
+                )
+        for path in (self.directory, self.ca_file):
+            problem = None if path is None else find_path_problem(str(path))
+            if problem is not None:
+                raise InvalidOptionError(problem[0], where="registry", advice=problem[1])
+        if self.user is not None and self.token is not None:
+            raise InvalidOptionError(
+                "user and token are both set for the schema registry", where="registry", advice="Give one of them"
+            )
+        if self.timeout_ms < 1 or self.retries < 0:
+            raise InvalidOptionError("timeout_ms is at least 1 and retries at least 0", where="registry")

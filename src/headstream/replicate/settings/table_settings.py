@@ -1,0 +1,182 @@
+"""Settings of each table: names, keys, columns, history, types, and policies for changes of its schema.
+
+Rules are applied in order: each sets some settings of the tables whose `schema.table` matches its pattern, and later
+rules take precedence. Patterns are the shell's (`shop.*`, `*.audit_?`) and case-sensitive.
+"""
+
+from __future__ import annotations
+
+import string
+from collections.abc import Mapping
+from dataclasses import dataclass, field, replace
+from fnmatch import fnmatchcase
+from typing import Any, Final, Literal
+
+__all__ = ["SchemaPolicy", "TableRule", "TableRules", "TableSettings", "find_table_problems"]
+
+SchemaPolicy = Literal["evolve", "fail", "park"]
+"""evolve: the table follows; fail: the pipeline stops; park: changes of that schema are parked until an operator decides."""
+
+_TARGET_FIELDS: Final = ("server", "task", "schema", "table")
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class TableSettings:
+    """How one source table becomes one target table.
+
+    Args:
+        target: Name of the target, `schema.table` (the last dot divides), with {schema}, {table}, {task} and {server} of
+            the source replaced; its Delta table is at `<schema>/<table>`.
+        scd_type: 1 stores the current rows, 2 every version of them.
+        engine: What runs merges; `auto` chooses.
+        keys: Columns, by their source names, that identify a row, instead of the primary key; empty for the primary key.
+        include_columns: Patterns of the source columns that the target has. Key columns are always included.
+        exclude_columns: Patterns of the source columns that the target does not have.
+        rename_columns: Source column -> column of the target.
+        deletes: `apply` deletes rows, `soft` marks them, `skip` leaves them unchanged.
+        partition_by: Columns of the target that its files are partitioned by, when it is created.
+        cluster_by: Columns of the target that maintenance sorts its files by.
+        mask_order: Byte order of Avro column masks: `little` (byte 0 holds the first eight columns), `big`, or `auto`: the
+            order proved by the task's own messages, `little` until then.
+        decimal_overflow: What a NUMERIC of more than 38 digits becomes: a STRING, or an error.
+        datetimes: What a DATETIME becomes: `utc` a TIMESTAMP, read as UTC; `ntz` a TIMESTAMP_NTZ, as it is written.
+        tasks: `one`: changes of a second task that captures the table are refused; `all`: every task's changes are
+            applied, ordered by their change sequences, which begin with the commit time.
+        changes: Whether its changes are also written to a change table, if change tables are enabled.
+        on_column_added: A column is new.
+        on_column_dropped: A column was dropped; `evolve` keeps its values in old rows.
+        on_column_renamed: A column has another name at the same position.
+        on_type_widened: A column's type has a wider range.
+        on_type_narrowed: A column's type has a narrower range, or is another type.
+        on_nullability_changed: A column became nullable, or stopped being nullable.
+        on_key_changed: Other columns identify a row.
+    """
+
+    target: str = "{schema}.{table}"
+    scd_type: Literal[1, 2] = 1
+    engine: Literal["auto", "deltalake", "spark"] = "auto"
+    keys: tuple[str, ...] = ()
+    include_columns: tuple[str, ...] = ("*",)
+    exclude_columns: tuple[str, ...] = ()
+    rename_columns: Mapping[str, str] = field(default_factory=dict)
+    deletes: Literal["apply", "soft", "skip"] = "apply"
+    partition_by: tuple[str, ...] = ()
+    cluster_by: tuple[str, ...] = ()
+    mask_order: Literal["auto", "little", "big"] = "auto"
+    decimal_overflow: Literal["string", "error"] = "string"
+    datetimes: Literal["utc", "ntz"] = "utc"
+    tasks: Literal["one", "all"] = "one"
+    changes: bool = True
+    on_column_added: SchemaPolicy = "evolve"
+    on_column_dropped: SchemaPolicy = "evolve"
+    on_column_renamed: SchemaPolicy = "evolve"
+    on_type_widened: SchemaPolicy = "evolve"
+    on_type_narrowed: SchemaPolicy = "park"
+    on_nullability_changed: SchemaPolicy = "evolve"
+    on_key_changed: SchemaPolicy = "park"
+
+    def target_name(self, *, schema: str, table: str, task: str = "", server: str = "") -> tuple[str, str]:
+        """Return the schema and table that a source table becomes.
+
+        Args:
+            schema: The source schema.
+            table: The source table.
+            task: The Replicate task.
+            server: The Replicate server.
+        """
+        values = {"server": server, "task": task, "schema": schema, "table": table}
+        before, dot, after = self.target.rpartition(".")
+        if not dot:
+            before, after = "{schema}", after
+        return before.format_map(values), after.format_map(values)
+
+
+@dataclass(frozen=True, slots=True)
+class TableRule:
+    """Settings for the tables that match a pattern.
+
+    Args:
+        pattern: Of `schema.table`.
+        settings: Name of a setting -> its value.
+    """
+
+    pattern: str
+    settings: Mapping[str, Any]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class TableRules:
+    """The selection of target tables, and their settings.
+
+    Args:
+        defaults: Settings of every table.
+        rules: Exceptions for some tables, in order.
+        include: Patterns of the selected source tables.
+        exclude: Patterns of source tables whose messages are ignored.
+    """
+
+    defaults: TableSettings = field(default_factory=TableSettings)
+    rules: tuple[TableRule, ...] = ()
+    include: tuple[str, ...] = ("*",)
+    exclude: tuple[str, ...] = ()
+
+    def wants(self, schema: str, table: str) -> bool:
+        """Return whether a source table is selected."""
+        return _fits(f"{schema}.{table}", self.include) and not _fits(f"{schema}.{table}", self.exclude)
+
+    @property
+    def engines(self) -> frozenset[str]:
+        """The engines that any table can have."""
+        return frozenset({self.defaults.engine, *(rule.settings["engine"] for rule in self.rules if "engine" in rule.settings)})
+
+    def settings_of(self, schema: str, table: str) -> TableSettings:
+        """Return the settings of a source table.
+
+        Args:
+            schema: The source schema.
+            table: The source table.
+        """
+        found: dict[str, Any] = {}
+        for rule in self.rules:
+            if fnmatchcase(f"{schema}.{table}", rule.pattern):
+                found |= rule.settings
+        return replace(self.defaults, **found) if found else self.defaults
+
+
+def find_table_problems(settings: Mapping[str, Any]) -> list[tuple[str, str]]:
+    """Return the problems of table settings: the setting's name, and the reason.
+
+    Args:
+        settings: Names of settings -> values of the right types; those not given have their defaults.
+    """
+    problems = []
+    both = [name for name in settings.get("cluster_by", ()) if name in settings.get("partition_by", ())]
+    if both:
+        problems.append(("cluster_by", f"the files are partitioned by {both[0]!r} already"))
+    target = settings.get("target", "x")
+    try:
+        names = [name for _, name, _, _ in string.Formatter().parse(target) if name is not None]
+    except ValueError as error:
+        problems.append(("target", f"{target!r} cannot be read: {error}"))
+        names = []
+    unknown = [name for name in names if name not in _TARGET_FIELDS]
+    if unknown:
+        problems.append(("target", f"{{{unknown[0]}}} is not one of {{{'}, {'.join(_TARGET_FIELDS)}}}"))
+    if not target or target.endswith(".") or target.startswith("."):
+        problems.append(("target", f"{target!r} names no table"))
+    renamed = list(settings.get("rename_columns", {}).values())
+    twice = sorted({name for name in renamed if renamed.count(name) > 1})
+    if twice:
+        problems.append(("rename_columns", f"two columns become {twice[0]!r}"))
+    reserved = [name for name in renamed if name.lower().startswith("_hs_") or not name]
+    if reserved:
+        problems.append(("rename_columns", f"{reserved[0]!r} cannot be a column's name: it is empty, or begins with _hs_"))
+    for setting in ("keys", "partition_by", "cluster_by"):
+        values = settings.get(setting, ())
+        if len(set(values)) < len(values):
+            problems.append((setting, "it contains a column twice"))
+    return problems
+
+
+def _fits(name: str, patterns: tuple[str, ...]) -> bool:
+    return any(fnmatchcase(name, pattern) for pattern in patterns)

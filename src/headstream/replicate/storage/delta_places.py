@@ -1,0 +1,54 @@
+"""Delta tables at places, by deltalake: opening them, their storage options, and its errors as ours."""
+
+from __future__ import annotations
+
+from deltalake import DeltaTable
+from deltalake.exceptions import TableNotFoundError
+
+from headstream.errors import HeadstreamError
+from headstream.replicate.storage.places import Place, StorePlace, failure, shown_cause
+
+__all__ = ["Translated", "delta_options", "make_parent", "open_table"]
+
+
+class Translated:
+    """Converts deltalake's exceptions into a StorageError.
+
+    Args:
+        path: The table's directory or URI.
+        what: The failed operation.
+    """
+
+    def __init__(self, path: Place, what: str) -> None:
+        self._path = path
+        self._what = what
+
+    def __enter__(self) -> None:
+        return None
+
+    def __exit__(self, kind: object, error: BaseException | None, traceback: object) -> None:
+        # deltalake raises its own errors, Arrow's and built-in ones; each must fail this table only.
+        if isinstance(error, Exception) and not isinstance(error, HeadstreamError):
+            raise failure(self._path, self._what, str(error)) from shown_cause(self._path, error)
+
+
+def open_table(place: Place) -> DeltaTable | None:
+    """Return the Delta table at a place; None if there is none."""
+    if isinstance(place, StorePlace):
+        # Not is_deltatable(): it holds the GIL while it waits for the store.
+        try:
+            return DeltaTable(str(place), storage_options=place.delta_options)
+        except TableNotFoundError:
+            return None
+    return DeltaTable(str(place)) if DeltaTable.is_deltatable(str(place)) else None
+
+
+def delta_options(place: Place) -> dict[str, str] | None:
+    """Return deltalake's `storage_options` of a place; None for a path."""
+    return place.delta_options if isinstance(place, StorePlace) else None
+
+
+def make_parent(place: Place) -> None:
+    """Create the directory that a new table's directory is in; an object store needs none."""
+    if not isinstance(place, StorePlace):
+        place.parent.mkdir(parents=True, exist_ok=True)

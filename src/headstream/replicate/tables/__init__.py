@@ -1,0 +1,1 @@
+"""Target tables and change tables: their directories, owners, state and maintenance."""

@@ -1,0 +1,170 @@
+"""The pipeline's state of each table, in one SQLite file of the checkpoint (`tables.sqlite`).
+
+It is written before the merge that relies on it. A merge repeated after a crash reads what its first run wrote, and has the same
+result.
+"""
+
+from __future__ import annotations
+
+import json
+import sqlite3
+import threading
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+from headstream.errors import StorageError
+from headstream.replicate.apply.evolution import SeenSchema
+from headstream.replicate.columns.loads import Loads
+from headstream.replicate.columns.raw import Coordinates
+
+__all__ = ["TableMemory", "TableState"]
+
+
+@dataclass(slots=True)
+class TableState:
+    """One table.
+
+    Args:
+        loads: Its full loads.
+        newest_deletion: The highest change sequence among its tombstones; "" without deletions.
+        forgotten: Tombstones at or below this sequence were removed: an older change for a key that is not in the table can
+            belong to a deleted row.
+        schema: The newest schema applied.
+        deletion_times: (time, `newest_deletion` then), both rising: the tombstones to remove later.
+        compacted_us: When its files were compacted last, microseconds since 1970 UTC.
+        vacuumed_us: When unneeded files were deleted last.
+        columns: The columns that its source has, or has had. Other columns of the table do not belong to the pipeline.
+        soft: Whether its deleted rows stay, marked; None if an older version wrote this.
+    """
+
+    loads: Loads = field(default_factory=Loads)
+    newest_deletion: str = ""
+    forgotten: str = ""
+    schema: SeenSchema | None = None
+    deletion_times: list[tuple[int, str]] = field(default_factory=list)
+    compacted_us: int = 0
+    vacuumed_us: int = 0
+    columns: list[str] = field(default_factory=list)
+    soft: bool | None = None
+
+    def to_document(self) -> dict[str, Any]:
+        """Return it as a JSON object."""
+        document = {name: getattr(self, name) for name in ("forgotten", "compacted_us", "vacuumed_us", "columns", "soft")}
+        schema = None if self.schema is None else self.schema.to_document()
+        deletions = {"buried": self.newest_deletion, "burials": self.deletion_times}
+        return {"loads": self.loads.to_document(), "schema": schema} | deletions | document
+
+    @classmethod
+    def from_document(cls, document: dict[str, Any]) -> TableState:
+        """Rebuild the result of to_document()."""
+        schema = None if document["schema"] is None else SeenSchema.from_document(document["schema"])
+        deletion_times = [(us, sequence) for us, sequence in document.get("burials", [])]  # not in checkpoints of older versions
+        times = {name: document.get(name, 0) for name in ("compacted_us", "vacuumed_us")}
+        loads = Loads.from_document(document["loads"])
+        columns = document.get("columns", [])
+        deletions = document["buried"], document["forgotten"], schema, deletion_times
+        return cls(loads, *deletions, **times, columns=columns, soft=document.get("soft"))
+
+
+class TableMemory:
+    """The SQLite file; thread-safe.
+
+    Args:
+        path: Created if missing.
+
+    Raises:
+        StorageError: it cannot be opened.
+    """
+
+    def __init__(self, path: Path) -> None:
+        self._path = path
+        self._lock = threading.Lock()
+        try:
+            path.parent.mkdir(parents=True, exist_ok=True)
+            self._connection = sqlite3.connect(path, isolation_level=None, check_same_thread=False)
+            self._connection.execute("PRAGMA journal_mode=WAL")
+            # As durable as the tables themselves: a killed process loses nothing.
+            self._connection.execute("PRAGMA synchronous=NORMAL")
+            self._connection.execute(
+                "CREATE TABLE IF NOT EXISTS tables (schema TEXT, name TEXT, state TEXT NOT NULL, PRIMARY KEY (schema, name)) "
+                "WITHOUT ROWID"
+            )
+            self._connection.execute(  # of the newest application of each unit with rejected changes
+                "CREATE TABLE IF NOT EXISTS given_up (schema TEXT, name TEXT, unit TEXT, version INTEGER NOT NULL, "
+                "changes TEXT NOT NULL, PRIMARY KEY (schema, name, unit)) WITHOUT ROWID"
+            )
+        except (sqlite3.Error, OSError) as error:
+            raise StorageError(f"the state of the tables cannot be opened: {error}", where=str(path)) from error
+
+    def close(self) -> None:
+        """Close the file."""
+        self._connection.close()
+
+    def names(self) -> Iterator[tuple[str, str]]:
+        """Iterate over the schemas and names of the known tables."""
+        with self._lock:
+            return iter(self._connection.execute("SELECT schema, name FROM tables ORDER BY schema, name").fetchall())
+
+    def find(self, name: tuple[str, str]) -> TableState:
+        """Return the state of a table; the initial state of an unknown table.
+
+        Raises:
+            StorageError: the file cannot be read, or has invalid content.
+        """
+        try:
+            with self._lock:
+                row = self._connection.execute("SELECT state FROM tables WHERE schema = ? AND name = ?", name).fetchone()
+            return TableState() if row is None else TableState.from_document(json.loads(row[0]))
+        except (sqlite3.Error, ValueError, KeyError, TypeError) as error:
+            raise StorageError(f"the state of table {'.'.join(name)} cannot be read: {error}", where=str(self._path)) from error
+
+    def given_up(self, name: tuple[str, str], unit: str, version: int) -> dict[Coordinates, str]:
+        """Return the changes that an application of a unit has rejected, with their reasons.
+
+        Raises:
+            StorageError: the file cannot be read.
+        """
+        found = self._given_up(name, unit)
+        changes = json.loads(found[1]) if found is not None and found[0] == version else []
+        return {(topic, partition, offset): reason for topic, partition, offset, reason in changes}
+
+    def give_up(self, name: tuple[str, str], unit: str, version: int, changes: Mapping[Coordinates, str]) -> None:
+        """Store the changes that an application of a unit rejects; call it before the commit.
+
+        Raises:
+            StorageError: the file cannot be written.
+        """
+        if not changes and self._given_up(name, unit) is None:
+            return
+        rejected_json = json.dumps([[*coordinates, reason] for coordinates, reason in changes.items()])
+        try:
+            with self._lock:
+                query = "INSERT OR REPLACE INTO given_up VALUES (?, ?, ?, ?, ?)"
+                self._connection.execute(query, (*name, unit, version, rejected_json))
+        except sqlite3.Error as error:
+            raise StorageError(f"the state of the tables cannot be written: {error}", where=str(self._path)) from error
+
+    def _given_up(self, name: tuple[str, str], unit: str) -> tuple[int, str] | None:
+        query = "SELECT version, changes FROM given_up WHERE schema = ? AND name = ? AND unit = ?"
+        try:
+            with self._lock:
+                found: tuple[int, str] | None = self._connection.execute(query, (*name, unit)).fetchone()
+            return found
+        except sqlite3.Error as error:
+            raise StorageError(f"the state of the tables cannot be read: {error}", where=str(self._path)) from error
+
+    def keep(self, name: tuple[str, str], state: TableState) -> None:
+        """Store the state of a table.
+
+        Raises:
+            StorageError: the file cannot be written.
+        """
+        try:
+            with self._lock:
+                self._connection.execute(
+                    "INSERT OR REPLACE INTO tables VALUES (?, ?, ?)", (*name, json.dumps(state.to_document()))
+                )
+        except sqlite3.Error as error:
+            raise StorageError(f"the state of the tables cannot be written: {error}", where=str(self._path)) from error

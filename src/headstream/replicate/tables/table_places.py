@@ -1,0 +1,119 @@
+"""The directory or URI of each source table's Delta table: one each, none inside another, for any names.
+
+    <directory>/<schema>/<table>
+    <directory>/%none/<table>      a table without a schema: <directory>/<table> would contain the tables of a schema of that name
+
+    letters, digits, ` -_.~$@+`    unchanged
+    anything else                  %uXXXX, its UTF-16 units
+    . and .. , _delta_log          their first dot, or the underscore, as %uXXXX: the latter is the log of a Delta table
+    more than 255 bytes            the beginning, `%h`, and 32 hex digits of the name's SHA-256
+
+No name is encoded with a `%` that is not followed by `u` or `h`, so none equals `%none`. `%XX` is avoided: deltalake decodes
+it twice, and then does not find the table.
+"""
+
+from __future__ import annotations
+
+import errno
+import hashlib
+import re
+from pathlib import Path
+from typing import Final, overload
+
+from headstream.replicate.storage.places import Place, StorePlace
+from headstream.replicate.storage.store_files import StoreFiles
+
+__all__ = ["has_table", "place_table", "table_path"]
+
+_NO_SCHEMA: Final = "%none"
+_LOG: Final = "_delta_log"
+_MAX_NAME_BYTES: Final = 255
+"""Longest file name on Linux file systems."""
+_DIGEST_CHARACTERS: Final = 32
+
+
+@overload
+def table_path(directory: Path, schema: str, table: str) -> Path: ...
+@overload
+def table_path(directory: StorePlace, schema: str, table: str) -> StorePlace: ...
+@overload
+def table_path(directory: Place, schema: str, table: str) -> Place: ...
+def table_path(directory: Place, schema: str, table: str) -> Place:
+    """Return the directory or URI for a source table's new Delta table.
+
+    Args:
+        directory: The pipeline's tables.
+        schema: The source schema; "" for none.
+        table: The source table.
+    """
+    return directory / _encode(schema) / _encode(table)
+
+
+@overload
+def place_table(directory: Path, schema: str, table: str) -> Path: ...
+@overload
+def place_table(directory: Place, schema: str, table: str) -> Place: ...
+def place_table(directory: Place, schema: str, table: str) -> Place:
+    """Return the directory or URI of a source table's Delta table: an older Headstream's if it exists, else the current one.
+
+    Args:
+        directory: The pipeline's tables.
+        schema: The source schema; "" for none.
+        table: The source table.
+    """
+    if isinstance(directory, StorePlace):  # no older Headstream wrote to a store
+        return table_path(directory, schema, table)
+    path = table_path(directory, schema, table)
+    before = directory / _encode_before(schema) / _encode_before(table)
+    if before in (path, directory) or has_table(path):
+        return path
+    return before if has_table(before) else path
+
+
+def has_table(path: Place) -> bool:
+    """Return whether there is a Delta table with commits in its log.
+
+    Raises:
+        OSError: the directory cannot be read.
+        StorageError: the store cannot be read.
+    """
+    if isinstance(path, StorePlace):
+        return StoreFiles(path / _LOG).has_any()
+    try:
+        return any(one.suffix == ".json" for one in (path / _LOG).iterdir())
+    except (FileNotFoundError, NotADirectoryError):
+        return False
+    except OSError as error:
+        if error.errno == errno.ENAMETOOLONG:  # so no older Headstream has created it
+            return False
+        raise
+
+
+def _encode(name: str) -> str:
+    if not name:
+        return _NO_SCHEMA
+    if name == _LOG:
+        return name.replace("_", "%u005F", 1)
+    encoded = _encode_before(name)
+    if len(encoded.encode()) <= _MAX_NAME_BYTES:
+        return encoded
+    digest = hashlib.sha256(name.encode("utf-8", "surrogatepass")).hexdigest()[:_DIGEST_CHARACTERS]
+    return f"{_beginning(encoded, _MAX_NAME_BYTES - len('%h') - len(digest))}%h{digest}"
+
+
+def _beginning(encoded: str, size_bytes: int) -> str:
+    """Return the longest prefix of an encoded name that fits, without cutting a character or escape."""
+    found, left = [], size_bytes
+    for part in re.findall(r"%u[0-9A-F]{4}|.", encoded, re.DOTALL):
+        left -= len(part.encode())
+        if left < 0:
+            break
+        found.append(part)
+    return "".join(found)
+
+
+def _encode_before(name: str) -> str:
+    """Return the encoding of older Headstreams, which is still that of nearly all names."""
+    if name in (".", ".."):
+        return name.replace(".", "%u002E")
+    return re.sub(r"[^\w .~$@+-]", lambda found: re.sub("(....)", r"%u\1", found[0].encode("utf-16-be").hex().upper()), name)

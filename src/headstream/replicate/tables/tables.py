@@ -1,0 +1,298 @@
+"""The target tables of a pipeline: opens the Delta table of each source table and merges decoded changes into it."""
+
+from __future__ import annotations
+
+import hashlib
+import json
+import threading
+from collections.abc import Container, Mapping
+from concurrent.futures import ThreadPoolExecutor
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Final, TypeAlias
+
+import pyarrow as pa
+import pyarrow.compute as pc
+
+from headstream.errors import HeadstreamError, SchemaChangeError
+from headstream.replicate.apply.engine import RowCounts
+from headstream.replicate.codec import TableMetadata
+from headstream.replicate.columns.changes import OPERATIONS
+from headstream.replicate.columns.raw import Coordinates
+from headstream.replicate.schemas.schemas import TableSchema
+from headstream.replicate.settings.config import LOAD_GAP_US, ReplicateConfig
+from headstream.replicate.storage.places import Place
+from headstream.replicate.tables.maintenance import Schedule
+from headstream.replicate.tables.table_memory import TableMemory
+from headstream.replicate.tables.table_places import place_table, table_path
+from headstream.replicate.tables.target_owner import Owner
+from headstream.replicate.tables.target_table import OpenEngine, TargetTable
+
+__all__ = ["Applied", "TargetTables", "table_path"]
+
+_THREADS: Final = 4
+"""Tables merged at a time: the engine releases the interpreter's lock, and each merge waits for the disk in between."""
+
+_REFRESH: Final = pa.scalar(OPERATIONS.index("REFRESH"), pa.int8())
+
+Name: TypeAlias = tuple[str, str]
+
+
+@dataclass(slots=True)
+class Applied:
+    """The result of applying a batch of changes.
+
+    Args:
+        counts: (schema, table) -> rows inserted, updated and deleted.
+        changes: Number of input changes.
+        merges: Number of merges.
+        rejected: Coordinates of changes that cannot be applied -> the reason.
+        failed: (schema, table) -> why the table did not apply all of this unit's changes. Applying the same changes again,
+            under any unit and version, loses nothing and applies nothing twice.
+        held: The schema ids of changes that a failed table did not apply.
+        fatal: An error that stops the pipeline by its settings.
+    """
+
+    counts: dict[Name, RowCounts] = field(default_factory=dict)
+    changes: int = 0
+    merges: int = 0
+    rejected: dict[Coordinates, str] = field(default_factory=dict)
+    failed: dict[Name, HeadstreamError] = field(default_factory=dict)
+    held: set[str] = field(default_factory=set)
+    fatal: HeadstreamError | None = None
+
+    def add(self, other: Applied) -> None:
+        """Add the result of applying other changes."""
+        for table, counts in other.counts.items():
+            self.counts[table] = self.counts.get(table, RowCounts()) + counts
+        self.changes += other.changes
+        self.merges += other.merges
+        self.rejected |= other.rejected
+        self.failed |= other.failed
+        self.held |= other.held
+        self.fatal = self.fatal or other.fatal
+
+
+class TargetTables:
+    """Every table that a pipeline writes.
+
+    Args:
+        directory: The directory or URI that they are in.
+        checkpoint: Directory of their state: `tombstones/` and `tables.sqlite`.
+        open_engine: Opens their Delta tables.
+        load_gap_us: As config.LOAD_GAP_US.
+        change_tables: The same of their change tables; None for none.
+        owner: The pipeline; tables of other pipelines are rejected. None disables the check.
+    """
+
+    def __init__(
+        self,
+        directory: Place,
+        checkpoint: Path,
+        open_engine: OpenEngine,
+        *,
+        load_gap_us: int = LOAD_GAP_US,
+        change_tables: Place | None = None,
+        owner: Owner | None = None,
+    ) -> None:
+        self._directory = directory
+        self._tombstones = checkpoint / "tombstones"
+        self._memory = TableMemory(checkpoint / "tables.sqlite")
+        self._open_engine = open_engine
+        self._load_gap_us = load_gap_us
+        self._change_tables = change_tables
+        self._owner = owner
+        self._open: dict[Name, TargetTable] = {}
+        self._lock = threading.Lock()
+
+    @classmethod
+    def of(cls, config: ReplicateConfig, open_engine: OpenEngine, pipeline: str) -> TargetTables:
+        """Return the tables of a pipeline, given its identity."""
+        return cls(
+            config.tables,
+            config.checkpoint,
+            open_engine,
+            load_gap_us=config.load_gap_us,
+            change_tables=config.change_tables,
+            owner=Owner(pipeline, config.checkpoint, config.take_over),
+        )
+
+    def close(self) -> None:
+        """Close the open files."""
+        self._memory.close()
+
+    def learn(
+        self,
+        changes: Mapping[str, list[pa.RecordBatch]],
+        schemas: Mapping[str, TableSchema],
+        read_until_us: int,
+    ) -> dict[Name, int]:
+        """Detect full loads in decoded changes, also of failing tables.
+
+        Args:
+            changes: Schema id -> decoded changes.
+            schemas: Schema id -> the schema.
+            read_until_us: All changes that were logged before this time have been learned, with these, microseconds since
+                1970 UTC.
+
+        Returns:
+            Table with REFRESH rows among the changes -> the log time from which on their load is undecided.
+        """
+        tables: dict[Name, list[pa.Table]] = {}
+        for schema_id, batches in changes.items():
+            if any(batch.num_rows for batch in batches):
+                tables.setdefault(schemas[schema_id].table, []).append(pa.Table.from_batches(batches))
+        opened = {name: self._table(name) for name in tables}
+        return {name: table.placed_until_us for name, table in opened.items() if table.learn(tables[name], read_until_us)}
+
+    def apply(
+        self,
+        changes: Mapping[str, list[pa.RecordBatch]],
+        schemas: Mapping[str, TableSchema],
+        unit: str,
+        version: int,
+        *,
+        repeated: bool = False,
+        is_learned: bool = False,
+    ) -> Applied:
+        """Merge decoded changes into their tables: one commit a table and structure, which records unit and version.
+
+        Tables are merged side by side; a failing table does not stop the others, see Applied.failed.
+
+        Args:
+            changes: Schema id -> decoded changes.
+            schemas: Schema id -> the schema.
+            unit: Name of the unit, the same in a rerun after a restart.
+            version: Number of this application, rising within the unit.
+            repeated: Whether some of the changes can already be applied, by another unit or by an earlier run of this one.
+            is_learned: Whether learn() has seen the changes; else they are treated as all changes logged until now.
+        """
+        tables: dict[Name, dict[str, list[str]]] = {}
+        for schema_id, batches in changes.items():
+            if any(batch.num_rows for batch in batches):
+                structures = tables.setdefault(schemas[schema_id].table, {})
+                structures.setdefault(_structure(schemas[schema_id].metadata), []).append(schema_id)
+
+        def apply_table(name: Name) -> Applied:
+            return self._apply_table(name, tables[name], changes, schemas, unit, version, is_learned, repeated)
+
+        applied = Applied()
+        if len(tables) == 1:
+            return apply_table(next(iter(tables)))
+        with ThreadPoolExecutor(_THREADS, "headstream-merge") as threads:
+            for part in threads.map(apply_table, sorted(tables)):
+                applied.add(part)
+        return applied
+
+    def _apply_table(
+        self,
+        name: Name,
+        structures: Mapping[str, list[str]],
+        changes: Mapping[str, list[pa.RecordBatch]],
+        schemas: Mapping[str, TableSchema],
+        unit: str,
+        version: int,
+        is_learned: bool,
+        repeated: bool,
+    ) -> Applied:
+        """Merge the changes of one table, one structure after the other."""
+        # Older versions first, so that a column dropped and a column added end as the newest schema has them.
+        ordered = sorted(structures.items(), key=lambda item: (schemas[item[1][0]].metadata.lineage.table_version, item[0]))
+        groups = [pa.Table.from_batches([b for schema_id in ids for b in changes[schema_id]]) for _, ids in ordered]
+        applied = Applied()
+        waiting = {schema_id for _, ids in ordered for schema_id in ids}
+        try:
+            table = self._table(name)
+            if not is_learned:
+                table.learn(groups)
+            has_loads = any(pc.any(pc.equal(group["_hs_operation"], _REFRESH)).as_py() for group in groups)
+            for (structure, ids), group in zip(ordered, groups, strict=True):
+                try:
+                    merged = table.merge(group, schemas[ids[0]], f"{unit}/{structure}", version, repeated=repeated)
+                except SchemaChangeError as error:
+                    applied.failed[name] = error
+                    applied.fatal = applied.fatal or (error if error.stops else None)
+                    continue
+                applied.add(Applied({name: merged.counts}, group.num_rows, 1, merged.rejected))
+                waiting -= set(ids)
+            if not has_loads:
+                applied.add(Applied({name: table.settle()}))
+        except HeadstreamError as error:
+            applied.failed[name] = error
+        applied.held = waiting
+        return applied
+
+    def names(self) -> list[Name]:
+        """Return the schemas and names of the tables that have been written."""
+        return list(self._memory.names())
+
+    def settle(self, resting: Container[Name] = ()) -> Applied:
+        """Remove the rows that finished loads did not contain; called when no data arrives, and at the end of a run.
+
+        Args:
+            resting: Tables to skip.
+        """
+        applied = Applied()
+        for name in self._memory.names():
+            if name in resting:
+                continue
+            try:
+                counts = self._table(name).settle()
+            except HeadstreamError as error:
+                applied.failed[name] = error
+            else:
+                if counts != RowCounts():
+                    applied.add(Applied({name: counts}))
+        return applied
+
+    def begin_load(self, schema: str, table: str, at_us: int) -> bool:
+        """Begin a full load of a table: its REFRESH rows logged from then on replace the existing rows.
+
+        The load's first row has the same effect if it is logged more than `load_gap_us` after a change.
+
+        Args:
+            schema: The source schema.
+            table: The source table.
+            at_us: When, microseconds since 1970 UTC; the highest change logged until then is what the load replaces.
+
+        Returns:
+            Whether the load begins; false if rows logged since then were already applied as part of an earlier load.
+        """
+        return self._table((schema, table)).begin_load(at_us)
+
+    def end_load(self, schema: str, table: str) -> None:
+        """End a table's load, as its next change otherwise does: settle() removes the rows that the load did not contain."""
+        self._table((schema, table)).end_load()
+
+    def maintain(self, name: Name, schedule: Schedule, now_us: int, *, may_forget: bool) -> bool:
+        """Run the maintenance steps that are due for a table; return whether there were any.
+
+        A late change that is older than the remembered deletions, for a key that is not in the table, is dead-lettered
+        with that reason.
+
+        Args:
+            name: Schema and name.
+            schedule: The intervals of maintenance.
+            now_us: The time, microseconds since 1970 UTC.
+            may_forget: Whether deletions can be forgotten: not while older changes wait.
+
+        Raises:
+            StorageError: the table cannot be written.
+        """
+        return self._table(name).maintain(schedule, now_us, may_forget=may_forget)
+
+    def _table(self, name: Name) -> TargetTable:
+        with self._lock:
+            if name not in self._open:
+                paths = place_table(self._directory, *name), place_table(self._tombstones, *name)
+                changes = None if self._change_tables is None else place_table(self._change_tables, *name)
+                self._open[name] = TargetTable(
+                    name, *paths, self._memory, self._open_engine, self._load_gap_us, changes, self._owner
+                )
+            return self._open[name]
+
+
+def _structure(metadata: TableMetadata) -> str:
+    """Return a text that two schemas share when their rows can be merged as one: same columns, types and keys."""
+    columns = [[c.name, c.ordinal, c.type, c.precision, c.scale, c.primary_key_position] for c in metadata.columns]
+    return hashlib.sha256(json.dumps(columns).encode()).hexdigest()[:16]

@@ -1,0 +1,151 @@
+"""The owner of a target: a small file in its directory names the pipeline that writes it; other pipelines are rejected.
+
+A pipeline has no access to another's deletions and load positions: two of them would silently corrupt the table.
+
+    <table>/_headstream.json     {"pipeline": "<identity>", "checkpoint": "<directory>"}; readers of Delta tables ignore it
+
+In a directory the file is created by a link; in an object store by a conditional put (none exists, or still the one read).
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import uuid
+from collections.abc import Iterable
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any, Final
+
+from headstream.errors import ReplicateError, StorageError
+from headstream.replicate.storage.places import Place, StorePlace
+from headstream.replicate.storage.store_files import StoreFiles
+from headstream.replicate.tables.table_places import has_table
+
+__all__ = ["OWNER_FILE", "Owner"]
+
+OWNER_FILE: Final = "_headstream.json"
+
+
+@dataclass(frozen=True, slots=True)
+class Owner:
+    """A pipeline that writes tables.
+
+    Args:
+        pipeline: Its identity.
+        checkpoint: Its checkpoint directory, for error messages.
+        take_over: Whether it takes over tables of other pipelines.
+    """
+
+    pipeline: str
+    checkpoint: Path
+    take_over: bool = False
+
+    def claim(self, path: Place) -> None:
+        """Claim a table without an owner for this pipeline; a table that does not exist yet stays unclaimed.
+
+        Args:
+            path: The table's directory or URI.
+
+        Raises:
+            ReplicateError: another pipeline owns the table; or a new table's directory would be inside another table, or contain
+                one, whose files a vacuum would then delete.
+            StorageError: the owner file cannot be read or written.
+        """
+        if isinstance(path, StorePlace):
+            self._claim_in_store(path)
+            return
+        try:
+            if (path / "_delta_log").is_dir():
+                self._claim(path / OWNER_FILE)
+            else:
+                _check_apart(path, path.parent, [log.parent for log in path.glob("*/_delta_log")])
+        except OSError as error:
+            raise StorageError(f"the owner of the table cannot be read: {error.strerror}", where=str(path)) from error
+
+    def _claim(self, file: Path) -> None:
+        owner = _read(file)
+        if self._may_write(owner):
+            owner = self._write(file, replace=owner is not None)
+        self._check(owner, file.parent)
+
+    def _claim_in_store(self, path: StorePlace) -> None:
+        """Claim a table in an object store: one request where its owner is known."""
+        files = StoreFiles(path / OWNER_FILE)
+        found = files.read()
+        if found is None and not has_table(path):
+            _check_apart(path, path.parent, [path / name for name in StoreFiles(path).folders()])
+            return
+        owner = None if found is None else _parse(found[0])
+        if self._may_write(owner):
+            # Of two concurrent requests the first wins: the object is read afterwards, also if a response was lost.
+            if found is None:
+                files.create(self._content())
+            else:
+                files.replace(self._content(), found[1])
+            found = files.read()
+            owner = {} if found is None else _parse(found[0])
+        self._check(owner, path)
+
+    def _may_write(self, owner: dict[str, Any] | None) -> bool:
+        return owner is None or (self.take_over and owner.get("pipeline") != self.pipeline)
+
+    def _check(self, owner: dict[str, Any] | None, path: Place) -> None:
+        if owner is None or owner.get("pipeline") != self.pipeline:
+            raise ReplicateError(
+                f"another pipeline writes the table, with the checkpoint {(owner or {}).get('checkpoint')}",
+                where=str(path),
+                advice="Give each pipeline targets of its own (tables, target). If that checkpoint is lost, run with "
+                "--take-over: its record of deletions is lost too, so load the table again",
+            )
+
+    def _write(self, file: Path, *, replace: bool) -> dict[str, Any]:
+        """Write the owner file and return its content: of two concurrent claims, the first wins."""
+        mine = file.with_name(f"{file.name}.{uuid.uuid4().hex}")
+        try:
+            mine.write_bytes(self._content())
+            if replace:
+                mine.replace(file)
+            else:
+                os.link(mine, file)
+        except FileExistsError:
+            pass
+        finally:
+            mine.unlink(missing_ok=True)
+        return _read(file) or {}
+
+    def _content(self) -> bytes:
+        return json.dumps({"pipeline": self.pipeline, "checkpoint": str(self.checkpoint.resolve())}).encode()
+
+
+def _check_apart(path: Place, outer: Place, inner: Iterable[Place]) -> None:
+    """Reject a new table whose place contains, or is inside, another table's: that of a table without a schema named as a schema.
+
+    Args:
+        path: The new table's place.
+        outer: The place that contains it.
+        inner: The places that it contains.
+    """
+    for other in [place for place in (outer, *inner) if has_table(place)]:
+        raise ReplicateError(
+            f"the table's directory would be {'in' if other == outer else 'around'} that of another table, {other}",
+            where=str(path),
+            advice="Give one of them another target (tables, target): a vacuum of the outer one would delete the other's files",
+        )
+
+
+def _read(file: Path) -> dict[str, Any] | None:
+    """Return the content of an owner file; None if missing."""
+    try:
+        return _parse(file.read_bytes())
+    except FileNotFoundError:
+        return None
+
+
+def _parse(content: bytes) -> dict[str, Any]:
+    """Return the content of an owner file; empty if it is invalid."""
+    try:
+        found = json.loads(content)
+    except ValueError:
+        return {}
+    return found if isinstance(found, dict) else {}

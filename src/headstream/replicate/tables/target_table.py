@@ -1,0 +1,379 @@
+"""One target table while a pipeline runs: its Delta table, its change table, its tombstones, and its state.
+
+changes -> placed among the loads -> schema evolved -> one change per key -> merged, in one commit
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Final, Literal, TypeAlias
+
+import pyarrow as pa
+import pyarrow.compute as pc
+
+from headstream.errors import SchemaChangeError, SchemaError
+from headstream.replicate.apply.engine import RowCounts, TableEngine
+from headstream.replicate.apply.evolution import SeenColumn, SeenSchema, compare_schemas
+from headstream.replicate.apply.scd1 import Scd1Table
+from headstream.replicate.apply.scd2 import Scd2Table
+from headstream.replicate.apply.scd2_events import read_events
+from headstream.replicate.apply.soft import DELETED
+from headstream.replicate.apply.tombstones import Tombstones
+from headstream.replicate.columns.changes import CHANGE_KEY, OPERATIONS, departures, keys_of
+from headstream.replicate.columns.raw import Coordinates
+from headstream.replicate.schemas.schemas import TableSchema
+from headstream.replicate.schemas.spelling import in_table_spelling, spell_names
+from headstream.replicate.settings.table_settings import TableSettings
+from headstream.replicate.storage.places import Place
+from headstream.replicate.tables.change_table import ChangeTable
+from headstream.replicate.tables.maintenance import Schedule
+from headstream.replicate.tables.table_memory import TableMemory
+from headstream.replicate.tables.target_owner import Owner
+
+__all__ = ["Merged", "OpenEngine", "TargetTable"]
+
+OpenEngine: TypeAlias = Callable[[Place, Literal["auto", "deltalake", "spark"]], TableEngine]
+"""A table's directory or URI, and the setting of its engine -> the engine."""
+
+_BURIALS: Final = 8
+"""Deletions are forgotten in steps of this fraction: they are remembered for at most an eighth longer than configured."""
+_DELETE: Final = pa.scalar(OPERATIONS.index("DELETE"), pa.int8())
+_RECREATE: Final = "Load the table again into an empty directory, or set its scd_type back"
+
+
+@dataclass(frozen=True, slots=True)
+class Merged:
+    """The result of a merge: row counts, and the rejected changes with their reasons."""
+
+    counts: RowCounts
+    rejected: dict[Coordinates, str]
+
+
+class TargetTable:
+    """One table.
+
+    Args:
+        name: Source schema and table.
+        path: Its Delta table.
+        tombstones: The store of its deletions.
+        memory: The store of its state.
+        open_engine: Opens its Delta table.
+        load_gap_us: As config.LOAD_GAP_US.
+        changes: Its change table; None for none.
+        owner: The pipeline that writes it; None disables the check.
+    """
+
+    def __init__(
+        self,
+        name: tuple[str, str],
+        path: Place,
+        tombstones: Path,
+        memory: TableMemory,
+        open_engine: OpenEngine,
+        load_gap_us: int,
+        changes: Place | None = None,
+        owner: Owner | None = None,
+    ) -> None:
+        self._name = name
+        self._owner = owner
+        self._path = path
+        self._tombstones_path = tombstones
+        self._memory = memory
+        self._open_engine = open_engine
+        self._load_gap_us = load_gap_us
+        self._state = memory.find(name)
+        self._table: Scd1Table | Scd2Table | None = None
+        self._settings: TableSettings | None = None
+        self._tombstones: Tombstones | None = None
+        self._changes = None if changes is None else ChangeTable(changes, self._open_changes)
+
+    def learn(self, groups: list[pa.Table], read_until_us: int | None = None) -> bool:
+        """Detect full loads in a batch's changes; return whether rows of a load are among them.
+
+        Args:
+            groups: Decoded changes.
+            read_until_us: All of the table's changes logged before this time have been learned, with these; None: of any
+                time, for callers that have no others.
+        """
+        sequences = pa.concat_tables([group.select(["_hs_operation", "_hs_sequence", "_hs_logged_us"]) for group in groups])
+        if read_until_us is None:
+            read_until_us = (pc.max(sequences["_hs_logged_us"]).as_py() or 0) + 1
+        has_loads = self._state.loads.learn(sequences, read_until_us, self._load_gap_us)
+        self._keep()
+        return has_loads
+
+    @property
+    def placed_until_us(self) -> int:
+        """The log time from which on the load of a REFRESH row is undecided until more of the log is read."""
+        return self._state.loads.read_until_us
+
+    def merge(self, changes: pa.Table, schema: TableSchema, app_id: str, version: int, *, repeated: bool = False) -> Merged:
+        """Merge changes of one structure in one commit that records (app_id, version); nothing if that commit exists.
+
+        They are then appended to the table's change table, if any, which records the same.
+
+        Args:
+            changes: Decoded changes that learn() has seen.
+            schema: The schema they were decoded by.
+            app_id: Name of the unit.
+            version: Number of this application, rising.
+            repeated: Whether some of the changes can already be applied by another unit.
+
+        Raises:
+            SchemaChangeError: the table does not follow the schema.
+            ReplicateError: another pipeline writes the table.
+            StorageError: the table cannot be written.
+        """
+        changes_of_it = self._changes if schema.settings.changes else None
+        self._claim(self._path, changes_of_it)
+        merged = self._merge(changes, schema, app_id, version)
+        if changes_of_it is not None:
+            changes_of_it.append(changes, schema, merged.rejected, app_id, version, repeated=repeated)
+            self._claim(self._path, changes_of_it)
+        return merged
+
+    def _claim(self, path: Place, changes: ChangeTable | None) -> None:
+        if self._owner is not None:
+            self._owner.claim(path)
+            if changes is not None:
+                self._owner.claim(changes.path)
+
+    def _merge(self, changes: pa.Table, schema: TableSchema, app_id: str, version: int) -> Merged:
+        last = self._state.schema
+        seen = _seen_schema(schema, () if last is None else last.keys)
+        self._check_schema(seen, schema.settings)
+        table = self._opened(list(seen.keys), schema.settings)
+        changes, schema = in_table_spelling(changes, schema, table.columns)
+        try:
+            table.prepare(schema.types, older=self._state.schema is not None and seen.version < self._state.schema.version)
+        except SchemaError as error:
+            raise self._stop(error.what, error.advice, stops=False) from None
+        self._claim(self._path, None)  # just created, it is this pipeline's, or that of a faster one
+        self._state.soft = schema.settings.deletes == "soft"
+        keeps_all = schema.settings.deletes == "soft" or isinstance(table, Scd2Table)  # vanished rows stay, marked
+        placed = self._state.loads.place(changes, self._load_gap_us, keeps_all=keeps_all)
+        if schema.settings.deletes == "skip":
+            placed = placed.filter(pc.not_equal(placed["_hs_operation"], _DELETE))
+        if isinstance(table, Scd2Table):
+            self._follow(seen)
+            events = read_events(placed, schema.metadata, self._known_columns(schema.types, table))
+            rejected = self._decide(_by_coordinates(events.rejected), table, app_id, version)
+            return Merged(table.merge(events, app_id, version, [end for _, end in self._state.loads.ends]), rejected)
+        placed, rejected = self._without_forgotten(placed, table)
+        collapsed = table.collapse(placed, schema.metadata, self._known_columns(schema.types, table))
+        rejected = self._decide(rejected | _by_coordinates(collapsed.rejected), table, app_id, version)
+        self._follow(seen)
+        counts = table.merge(collapsed, app_id, version)
+        assert self._tombstones is not None
+        if self._tombstones.highest > self._state.newest_deletion:
+            # After the tombstones: a recorded deletion without its tombstone counts as lost.
+            self._state.newest_deletion = self._tombstones.highest
+            self._keep()
+        return Merged(counts, rejected)
+
+    def _decide(
+        self, rejected: dict[Coordinates, str], table: Scd1Table | Scd2Table, app_id: str, version: int
+    ) -> dict[Coordinates, str]:
+        """Return the rejected changes: those recorded if the unit was applied before, since rows and deletions have changed."""
+        changes_of_it = () if self._changes is None or not self._changes.engine.columns else (self._changes.engine,)
+        for engine in (table.engine, *changes_of_it):
+            applied = engine.last_applied(app_id)
+            if applied is not None and applied >= version:
+                return self._memory.given_up(self._name, app_id, version)
+        self._memory.give_up(self._name, app_id, version, rejected)
+        return rejected
+
+    def _known_columns(self, columns: Iterable[str], table: Scd1Table | Scd2Table) -> list[str]:
+        """Return the table's columns that its source has, or has had; the pipeline does not write the others."""
+        known = {*self._state.columns, *columns}
+        if self._state.schema is not None:
+            known |= self._state.schema.columns.keys()
+        if len(known) > len(self._state.columns):
+            self._state.columns = sorted(known)
+            self._keep()
+        return [name for name in table.columns if name in known]
+
+    def _follow(self, seen: SeenSchema) -> None:
+        if self._state.schema is None or seen.version >= self._state.schema.version:
+            self._state.schema = seen
+        self._keep()
+
+    def settle(self) -> RowCounts:
+        """Remove the rows that a finished load did not contain, and the state that it makes obsolete."""
+        bound = self._state.loads.vanished
+        if bound is None or self._state.schema is None:
+            return RowCounts()
+        self._claim(self._path, None)
+        table = self._opened(list(self._state.schema.keys))
+        ends = self._state.loads.ends
+        commit = f"{'.'.join(self._name)}/loads", self._state.loads.loads[-1].begun_us
+        if isinstance(table, Scd2Table):
+            counts = table.end_loads([end for end in ends if end[0] > self._state.loads.settled], [at for _, at in ends], *commit)
+        else:
+            counts = table.end_loads(bound, self._known_columns(self._state.schema.columns, table), *commit)
+        self._state.loads.settle()
+        self._keep()
+        return counts
+
+    def begin_load(self, at_us: int) -> bool:
+        """Begin a full load at a time, microseconds since 1970 UTC; return whether that was possible."""
+        begins = self._state.loads.begin(at_us)
+        self._keep()
+        return begins
+
+    def end_load(self) -> None:
+        """End the newest load: settle() removes the rows that it did not contain."""
+        self._state.loads.end()
+        self._keep()
+
+    def maintain(self, schedule: Schedule, now_us: int, *, may_forget: bool) -> bool:
+        """Run the maintenance steps that are due; return whether there were any.
+
+        Each step is recorded as done before it runs: a failed one is repeated when due again.
+
+        Args:
+            schedule: The intervals of maintenance.
+            now_us: The time, microseconds since 1970 UTC.
+            may_forget: Whether deletions can be forgotten; not while older changes wait that can belong to deleted rows.
+
+        Raises:
+            StorageError: the table, or its deletions, cannot be written.
+        """
+        if self._state.schema is None:
+            return False
+        self._claim(self._path, self._changes)
+        keys = list(self._state.schema.keys)
+        if may_forget and isinstance(self._table, Scd2Table):
+            self._table.forget_ended()
+        worked = may_forget and self._forget(schedule.tombstones_kept_us, now_us, keys)
+        # Its clustering is known after the first changes; before them there is nothing to compact.
+        if self._settings is not None and schedule.is_due(schedule.compact_every_us, self._state.compacted_us, now_us):
+            self._state.compacted_us, worked = now_us, True
+            self._keep()
+            self._opened(keys).engine.compact(self._settings.cluster_by)
+            if self._changes is not None and self._settings.changes:
+                self._changes.engine.compact()
+        if schedule.is_due(schedule.vacuum_every_us, self._state.vacuumed_us, now_us):
+            self._state.vacuumed_us, worked = now_us, True
+            self._keep()
+            self._opened(keys).engine.vacuum(schedule.vacuum_kept_us)
+            if self._changes is not None and self._changes.engine.columns:
+                self._changes.engine.vacuum(schedule.vacuum_kept_us)
+        return worked
+
+    def _forget(self, kept_us: int | None, now_us: int, keys: list[str]) -> bool:
+        """Forget the deletions that were recorded longer ago than a time; return whether there were any."""
+        if kept_us is None:
+            return False
+        state = self._state
+        if state.newest_deletion > max((sequence for _, sequence in state.deletion_times), default=state.forgotten) and (
+            not state.deletion_times or now_us - state.deletion_times[-1][0] >= kept_us // _BURIALS
+        ):
+            state.deletion_times.append((now_us, state.newest_deletion))
+            self._keep()
+        over = [sequence for us, sequence in state.deletion_times if us <= now_us - kept_us]
+        if not over:
+            return False
+        state.deletion_times = state.deletion_times[len(over) :]
+        state.forgotten = max(state.forgotten, over[-1])
+        self._keep()  # first: a forgotten deletion must not look like one that never happened
+        self._opened(keys).forget(over[-1])
+        return True
+
+    def _keep(self) -> None:
+        self._memory.keep(self._name, self._state)
+
+    def _opened(self, keys: list[str], settings: TableSettings | None = None) -> Scd1Table | Scd2Table:
+        """Open the table by its settings; without settings as before, or by its stored rows."""
+        if self._table is not None and settings in (None, self._settings):
+            return self._table
+        if self._tombstones is None:
+            self._tombstones = Tombstones(self._tombstones_path, keys)
+            if self._tombstones.highest < self._state.newest_deletion:  # deleted manually, or lost
+                self._state.forgotten = max(self._state.forgotten, self._state.newest_deletion)
+                self._keep()
+        self._table = self._open_as(keys, settings)
+        self._settings = settings
+        return self._table
+
+    def _open_changes(self, path: Place) -> TableEngine:
+        return self._open_engine(path, "auto" if self._settings is None else self._settings.engine)
+
+    def _open_as(self, keys: list[str], given: TableSettings | None) -> Scd1Table | Scd2Table:
+        settings = given or TableSettings()
+        engine = self._open_engine(self._path, settings.engine)
+        has_history = "_hs_valid_from" in engine.columns
+        soft = settings.deletes == "soft"
+        if given is None:  # a load is settled before the first change
+            soft = self._state.soft if self._state.soft is not None else not has_history and DELETED in engine.columns
+        if not has_history and (engine.columns or settings.scd_type == 1):
+            if settings.scd_type == 2:
+                raise self._stop("the table has current rows (SCD type 1), and type 2 is configured", _RECREATE, stops=False)
+            assert self._tombstones is not None
+            return Scd1Table(engine, keys, self._tombstones, soft=soft, partition_by=settings.partition_by)
+        if settings.scd_type == 1 and settings != TableSettings():
+            raise self._stop(
+                "the table has all versions of its rows (SCD type 2), and type 1 is configured", _RECREATE, stops=False
+            )
+        if keys == [CHANGE_KEY]:
+            raise self._stop("the table has no key, so its rows have no history", "Name its key columns in `keys`", stops=False)
+        return Scd2Table(engine, keys, settings.partition_by, soft=soft, memory=self._tombstones_path)
+
+    def _check_schema(self, seen: SeenSchema, settings: TableSettings) -> None:
+        """Reject schema changes that the settings or the table's rows do not allow."""
+        last = self._state.schema
+        if last is None:
+            return
+        if last.keys != seen.keys:
+            was, now = (", ".join(keys) for keys in (last.keys, seen.keys))
+            advice = "Name `keys` that stay the same, or load the table again into an empty directory"
+            stops = settings.on_key_changed == "fail"
+            raise self._stop(f"the primary key was {was} and is now {now}", advice, stops=stops)
+        if seen.version < last.version:
+            return
+        for difference in compare_schemas(last, seen):
+            policy = getattr(settings, difference.kind)
+            if policy != "evolve":
+                advice = f"Set {difference.kind} to evolve for this table when its target may follow"
+                raise self._stop(f"{difference.what}, and {difference.kind} is {policy}", advice, stops=policy == "fail")
+
+    def _stop(self, what: str, advice: str | None, *, stops: bool) -> SchemaChangeError:
+        return SchemaChangeError(what, where=f"table {'.'.join(self._name)}", advice=advice, stops=stops)
+
+    def _without_forgotten(self, changes: pa.Table, table: Scd1Table) -> tuple[pa.Table, dict[Coordinates, str]]:
+        """Reject changes that can belong to deleted rows: older than the stored tombstones, with keys missing from the table.
+
+        The deletion part of a key change is applied anyway: the row is not at its previous key in any case.
+        """
+        if not self._state.forgotten:
+            return changes, {}
+        deletes = pc.equal(changes["_hs_operation"], _DELETE)
+        old = pc.and_not(pc.less_equal(changes["_hs_sequence"], self._state.forgotten), deletes).combine_chunks()
+        places = pc.indices_nonzero(old).to_pylist()
+        if not places:
+            return changes, {}
+        rows = changes.take(pa.array(places, pa.int64()))
+        known = table.find_known(rows) if table.keys[0] in rows.schema.names else set()
+        columns = [rows[key].to_pylist() for key in table.keys if key in rows.schema.names]
+        keys = list(zip(*columns, strict=True)) if len(columns) == len(table.keys) else []
+        lost = {place for place, key in zip(places, keys, strict=False) if key not in known}
+        reason = f"older than the remembered deletions (from {self._state.forgotten}), and its row is missing"
+        numbers = pa.array(sorted(lost), pa.int64())
+        chosen = changes.select(["_hs_topic", "_hs_partition", "_hs_offset"]).take(numbers).to_pylist()
+        rejected = {(row["_hs_topic"], row["_hs_partition"], row["_hs_offset"]): reason for row in chosen}
+        kept = changes.filter(pa.array([place not in lost for place in range(changes.num_rows)]))
+        return pa.concat_tables([kept, departures(changes.take(numbers), table.keys)]), rejected
+
+
+def _by_coordinates(rejected: Iterable[tuple[str, int, int, str]]) -> dict[Coordinates, str]:
+    return {(topic, partition, offset): reason for topic, partition, offset, reason in rejected}
+
+
+def _seen_schema(schema: TableSchema, keys: Sequence[str]) -> SeenSchema:
+    """Return a schema in the form of the table's state; its keys as the table spells them."""
+    columns = {
+        column.name: SeenColumn(column.ordinal, schema.types[column.name], column.nullable) for column in schema.metadata.columns
+    }
+    return SeenSchema(schema.metadata.lineage.table_version, tuple(spell_names(keys_of(schema.metadata), keys)), columns)

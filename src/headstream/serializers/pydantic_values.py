@@ -1,0 +1,28 @@
+"""Typed values by pydantic, as JSON."""
+
+from __future__ import annotations
+
+from typing import TypeVar
+
+from headstream.serializers.serializer import Serializer, missing_package
+
+__all__ = ["pydantic"]
+
+_T = TypeVar("_T")
+
+
+def pydantic(of: type[_T]) -> Serializer[_T]:
+    """Return a serializer of a type that pydantic knows: a BaseModel, dataclass, TypedDict, or a built-in; values are validated.
+
+    Args:
+        of: The type.
+
+    Raises:
+        MissingExtraError: pydantic is not installed (the extra `pydantic`).
+    """
+    try:
+        from pydantic import TypeAdapter
+    except ImportError as error:
+        raise missing_package(error, "pydantic") from None
+    adapter = TypeAdapter(of)
+    return Serializer(f"pydantic({getattr(of, '__name__', of)})", adapter.dump_json, adapter.validate_json)

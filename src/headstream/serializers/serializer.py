@@ -1,0 +1,83 @@
+"""Serializer: a pair of functions between values and payloads, and the errors that name what failed."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import Any, Final, Generic, TypeAlias, TypeVar
+
+from headstream.errors import HeadstreamError, InvalidOptionError, MissingExtraError, SerializerError
+
+__all__ = ["Decode", "Encode", "Serializer", "decoder_of", "encoder_of", "explain_failure", "missing_package"]
+
+_T = TypeVar("_T")
+_SHOWN_CHARACTERS: Final = 300
+"""Of a library's error text, which can repeat the whole value."""
+
+
+@dataclass(frozen=True, slots=True)
+class Serializer(Generic[_T]):
+    """A format of values.
+
+    Args:
+        name: The format, for errors.
+        encode: Returns the payload of a value.
+        decode: Returns the value of a payload; any exception means that it cannot be decoded.
+    """
+
+    name: str
+    encode: Callable[[_T], bytes]
+    decode: Callable[[bytes], _T]
+
+
+Encode: TypeAlias = Serializer[_T] | Callable[[_T], bytes]
+Decode: TypeAlias = Serializer[_T] | Callable[[bytes], _T]
+
+
+def encoder_of(encode: Any) -> tuple[str, Callable[[Any], bytes]]:
+    """Return the name and the function of an `encode=` argument.
+
+    Raises:
+        InvalidOptionError: it is neither a Serializer nor callable.
+    """
+    return _function_of("encode", encode)
+
+
+def decoder_of(decode: Any) -> tuple[str, Callable[[bytes], Any]]:
+    """Return the name and the function of a `decode=` argument.
+
+    Raises:
+        InvalidOptionError: it is neither a Serializer nor callable.
+    """
+    return _function_of("decode", decode)
+
+
+def _function_of(option: str, given: Any) -> tuple[str, Callable[[Any], Any]]:
+    if isinstance(given, Serializer):
+        return given.name, getattr(given, option)
+    if not callable(given):
+        raise InvalidOptionError(
+            f"{option} is {given!r}", advice="Give a function, or a serializer as serializers.json(), serializers.msgspec(Order)"
+        )
+    return getattr(given, "__qualname__", type(given).__name__), given
+
+
+def explain_failure(error: Exception, action: str, name: str, *, where: str, advice: str) -> SerializerError:
+    """Return the error of a value that cannot be encoded or decoded.
+
+    Args:
+        error: What the serializer raised.
+        action: `encoded` or `decoded`.
+        name: The serializer.
+        where: The topic; of a received message also partition and offset.
+        advice: What to do about it.
+    """
+    what = error.what if isinstance(error, HeadstreamError) else f"{type(error).__name__}: {error}"
+    found = SerializerError(f"the value cannot be {action} by {name}: {what[:_SHOWN_CHARACTERS]}", where=where, advice=advice)
+    found.__cause__ = error
+    return found
+
+
+def missing_package(error: ImportError, extra: str) -> MissingExtraError:
+    """Return the error of a serializer whose package is not installed."""
+    return MissingExtraError(f"this serializer needs {error.name}", advice=f"Install headstream[{extra}]")

@@ -1,0 +1,1 @@
+"""The settings of a server: from a file, the environment and the command line."""

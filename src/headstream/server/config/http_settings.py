@@ -1,0 +1,122 @@
+"""Settings of HTTP: limits, access tokens, and CORS."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+from typing import Final, Literal, TypeAlias
+
+from headstream.errors import InvalidInputError
+from headstream.wire.frames import MAX_FRAME_BYTES
+
+__all__ = ["ISSUER", "Algorithm", "CorsSettings", "HttpSettings", "TokenSettings"]
+
+ISSUER: Final = "iggy.apache.org"
+"""Default issuer and audience of access tokens."""
+
+Algorithm: TypeAlias = Literal["HS256", "HS384", "HS512"]
+
+_KEY_BYTES: Final = {"HS256": 32, "HS384": 48, "HS512": 64}
+"""The shortest keys that RFC 7518 allows: the length of the hash."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class TokenSettings:
+    """How access tokens (JWT) are issued and verified.
+
+    Args:
+        secret: The signing key; it allows to log in as any user. 32 bytes or more, 48 for HS384, 64 for HS512.
+        algorithm: Signature algorithm.
+        issuer: Claim `iss` of new tokens.
+        audience: Claim `aud` of new tokens.
+        valid_issuers: Accepted issuers; () accepts only `issuer`.
+        valid_audiences: Accepted audiences; () accepts only `audience`.
+        expiry_s: Lifetime of a token, seconds.
+        not_before_s: Delay until a new token is valid, seconds.
+        clock_skew_s: Tolerated difference of clocks, seconds.
+    """
+
+    secret: bytes = field(repr=False)
+    algorithm: Algorithm = "HS256"
+    issuer: str = ISSUER
+    audience: str = ISSUER
+    valid_issuers: tuple[str, ...] = ()
+    valid_audiences: tuple[str, ...] = ()
+    expiry_s: int = 3600
+    not_before_s: int = 0
+    clock_skew_s: int = 5
+
+    def __post_init__(self) -> None:
+        if self.algorithm not in _KEY_BYTES:
+            raise InvalidInputError(
+                f"unsupported algorithm {self.algorithm}: access tokens are signed by {', '.join(_KEY_BYTES)}",
+                where="http.jwt.algorithm",
+            )
+        least = _KEY_BYTES[self.algorithm]
+        if len(self.secret) < least:
+            raise InvalidInputError(
+                f"a secret for {self.algorithm} has {least} bytes or more, this one has {len(self.secret)}",
+                where="http.jwt",
+                advice=f"Take {least} random bytes",
+            )
+        if self.expiry_s < 1 or self.not_before_s < 0 or self.clock_skew_s < 0:
+            raise InvalidInputError("times of access tokens must be 0 s or more, the expiry 1 s or more", where="http.jwt")
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class CorsSettings:
+    """What browsers allow pages of other origins (CORS).
+
+    Args:
+        allowed_origins: The origins, as in `https://example.org`; `*` is any.
+        allowed_methods: The methods.
+        allowed_headers: The headers of requests; `*` is any.
+        exposed_headers: The headers of responses that such pages can read.
+        allow_credentials: Whether requests carry cookies and other credentials.
+        allow_private_network: Whether public pages can reach a private network.
+    """
+
+    allowed_origins: tuple[str, ...] = ("*",)
+    allowed_methods: tuple[str, ...] = ("GET", "POST", "PUT", "DELETE")
+    allowed_headers: tuple[str, ...] = ("content-type",)
+    exposed_headers: tuple[str, ...] = ()
+    allow_credentials: bool = False
+    allow_private_network: bool = False
+
+    def __post_init__(self) -> None:
+        if self.allow_credentials and "*" in (*self.allowed_origins, *self.allowed_methods, *self.allowed_headers):
+            raise InvalidInputError(
+                "credentials are not allowed together with any (*) origin, method or header",
+                where="http.cors",
+                advice="Name them",
+            )
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class HttpSettings:
+    """Settings of HTTP.
+
+    Args:
+        max_body_bytes: Limit of a request's body, bytes.
+        max_binary_bytes: Limit of a binary body with messages, bytes.
+        max_connections: Limit of connections; further ones are closed at once.
+        idle_s: Timeout of a silent connection between requests or within a request's head, seconds.
+        body_s: Timeout of receiving a request's body, seconds.
+        reply_s: Timeout of sending a reply, seconds.
+        drain_s: How long stop() waits for running requests, seconds.
+        metrics_path: Path of the metrics; None disables them.
+        metrics_of_groups: Whether to export the lag of consumer groups, which shows topic names to unauthenticated clients.
+        cors: Permissions of pages of other origins; None allows nothing.
+        console: Whether to serve the console.
+    """
+
+    max_body_bytes: int = 2_000_000
+    max_binary_bytes: int = MAX_FRAME_BYTES
+    max_connections: int = 10_000
+    idle_s: float = 75.0
+    body_s: float = 60.0
+    reply_s: float = 60.0
+    drain_s: float = 10.0
+    metrics_path: str | None = "/metrics"
+    metrics_of_groups: bool = False
+    cors: CorsSettings | None = CorsSettings()
+    console: bool = True

@@ -1,0 +1,29 @@
+"""Settings of the Kafka listener."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+
+from headstream.server.config.tcp_settings import ConnectionLimits
+from headstream.server.network.addresses import Address
+
+__all__ = ["KafkaSettings"]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class KafkaSettings:
+    """Settings of the Kafka listener.
+
+    Args:
+        default_stream: The stream of topics whose names have no dot.
+        default_partitions: Partitions of a topic created without a number.
+        advertised: The address reported to clients in metadata; None for the one each client connected to.
+        max_connections: Limit of connections; further ones are closed at once.
+        limits: Limits of each connection.
+    """
+
+    default_stream: str = "kafka"
+    default_partitions: int = 1
+    advertised: Address | None = None
+    max_connections: int = 10_000
+    limits: ConnectionLimits = field(default_factory=ConnectionLimits)

@@ -1,0 +1,180 @@
+"""Messages for people: typed headers in their order as text, payloads cut at a limit, and a search within a budget."""
+
+from __future__ import annotations
+
+import binascii
+import uuid
+from collections.abc import Mapping
+from typing import TYPE_CHECKING, Any, Final
+
+from headstream.codec.binary import decode_polled
+from headstream.errors import DecodeError
+from headstream.model.header_values import HeaderValue
+from headstream.model.message import ReceivedMessage, state_name
+from headstream.model.polling import PollingKind
+from headstream.server.http.replies import NOT_FOUND, Reply
+from headstream.wire.extensions.filters import FilteredMessages, FilterMessages
+from headstream.wire.extensions.messages import FetchedMessages, FetchMessages
+from headstream.wire.shapes import IDENTIFIER, Identifier
+
+if TYPE_CHECKING:
+    from headstream.server.http.views import ViewRequest
+
+__all__ = ["browse", "download"]
+
+_EVERY_STATE: Final = tuple(range(1, 256))
+_SCANNED_BYTES: Final = 4 << 20
+"""What one request reads at most: a search goes on with the next request, so that it can be cancelled."""
+
+_SCANNED_COUNT: Final = 20_000
+_KINDS: Final = {kind.name.lower(): kind for kind in PollingKind if kind is not PollingKind.NEXT}
+_MOST: Final = (1 << 64) - 1
+
+
+def browse(request: ViewRequest) -> dict[str, Any]:
+    """Return messages of a partition.
+
+    Args:
+        request: The request.
+
+    Raises:
+        DecodeError: a parameter is invalid.
+        HeadstreamError: the partition does not exist, or the user has no right to it.
+    """
+    query = request.query
+    kind = query.get("kind", "first")
+    if kind not in _KINDS:
+        raise DecodeError(f"kind is not one of {', '.join(_KINDS)}", 0, where="query.kind")
+    count, payload_bytes = _number(query, "count", 50, 1, 500), _number(query, "payload_bytes", 1024, 0, 65_536)
+    wanted = query.get("contains", "")
+    if where := query.get("where", ""):
+        if wanted:
+            raise DecodeError("where and contains exclude each other", 0, where="query")
+        return _filter(request, where, _KINDS[kind], count, payload_bytes)
+    found = _fetch(request, _KINDS[kind], _number(query, "value", 0), _SCANNED_COUNT if wanted else count)
+    messages, next_offset = decode_polled(found.messages), found.next_offset
+    scanned_count = len(messages)
+    if wanted:
+        matching = [message for message in messages if _contains(message, wanted)]
+        if len(matching) > count:
+            next_offset = matching[count - 1].offset + 1
+            scanned_count = sum(message.offset < next_offset for message in messages)
+        messages = matching[:count]
+    return {
+        "partition_id": found.partition,
+        "end_offset": found.end_offset,
+        "next_offset": next_offset,
+        "scanned_count": scanned_count,
+        "messages": [_spell(message, payload_bytes) for message in messages],
+    }
+
+
+def _filter(request: ViewRequest, where: str, kind: PollingKind, count: int, payload_bytes: int) -> dict[str, Any]:
+    """Return the messages that match a filter, in one bounded part of a partition."""
+    stream, topic, partition = _place(request)
+    start = _number(request.query, "value", 0)
+    command = FilterMessages(stream, topic, partition, where, kind, start, count, _SCANNED_BYTES, _EVERY_STATE)
+    command.validate()
+    found: FilteredMessages = request.ask(command)
+    return {
+        "partition_id": found.partition,
+        "end_offset": found.end_offset,
+        "next_offset": found.next_offset,
+        "scanned_count": found.scanned_count,
+        "failed_count": found.failed_count,
+        "messages": [_spell(message, payload_bytes) for message in decode_polled(found.messages)],
+    }
+
+
+def download(request: ViewRequest) -> Reply:
+    """Return the payload of a message; 404 if there is no such message, or its payload is null.
+
+    Args:
+        request: The request.
+
+    Raises:
+        DecodeError: a parameter is invalid.
+        HeadstreamError: the partition does not exist, or the user has no right to it.
+    """
+    offset = _number(request.path, "offset", 0)
+    found = decode_polled(_fetch(request, PollingKind.OFFSET, offset, 1).messages)
+    if not found or found[0].offset != offset or found[0].payload is None:
+        return NOT_FOUND
+    name = f'attachment; filename="partition-{request.path["partition_id"]}-offset-{offset}.bin"'
+    headers = {"Content-Disposition": name, "X-Content-Type-Options": "nosniff"}
+    return Reply(200, found[0].payload, "application/octet-stream", headers)
+
+
+def _fetch(request: ViewRequest, kind: PollingKind, value: int, count: int) -> FetchedMessages:
+    stream, topic, partition = _place(request)
+    fetched: FetchedMessages = request.ask(
+        FetchMessages(stream, topic, partition, kind, value, count, size_bytes=_SCANNED_BYTES, states=_EVERY_STATE)
+    )
+    return fetched
+
+
+def _place(request: ViewRequest) -> tuple[Identifier, Identifier, int]:
+    stream, topic = _identifier(request, "stream_id"), _identifier(request, "topic_id")
+    return stream, topic, _number(request.path, "partition_id", 1, 0, (1 << 32) - 1)
+
+
+def _identifier(request: ViewRequest, name: str) -> Identifier:
+    return IDENTIFIER.from_url_text(request.path[name], f"path.{name}")
+
+
+def _number(given: Mapping[str, str], name: str, default: int, least: int = 0, most: int = _MOST) -> int:
+    text = given.get(name)
+    if text is None:
+        return default
+    if not (text.isascii() and text.isdecimal() and len(text) <= 20 and least <= int(text) <= most):
+        raise DecodeError(f"{name} is not a whole number from {least} to {most}", 0, where=name)
+    return int(text)
+
+
+def _spell(message: ReceivedMessage, most_bytes: int) -> dict[str, Any]:
+    return {
+        "offset": message.offset,
+        "timestamp_us": message.timestamp,
+        "id": str(uuid.UUID(bytes=message.id.to_bytes(16, "little"))),
+        "state": state_name(message.state),
+        "checksum": f"{message.checksum:08x}",
+        "is_intact": message.verify(),
+        "key": _cut(message.key, most_bytes),
+        "headers": [_header(key, value, most_bytes) for key, value in message.headers.items()],
+        "payload": _cut(message.payload, most_bytes),
+    }
+
+
+def _base64(data: bytes) -> str:
+    return binascii.b2a_base64(data, newline=False).decode("ascii")
+
+
+def _cut(data: bytes | None, most_bytes: int) -> dict[str, Any] | None:
+    return None if data is None else {"size_bytes": len(data), "base64": _base64(data[:most_bytes])}
+
+
+def _header(key: str, value: HeaderValue, most_bytes: int) -> dict[str, Any]:
+    text = _text(value)
+    most = max(most_bytes, 64)
+    return {"key": key, "kind": value.kind_name, "value": text[:most], "size_bytes": len(value.data), "is_cut": len(text) > most}
+
+
+def _text(value: HeaderValue) -> str:
+    """Return a header's value as text: numbers in decimal, bytes as base64, null as an empty text."""
+    plain = value.value
+    if plain is None:
+        return ""
+    if isinstance(plain, bytes):
+        return _base64(plain)
+    if isinstance(plain, bool):
+        return "true" if plain else "false"
+    if isinstance(plain, str):
+        return plain.encode("utf-8", "replace").decode()  # half of a surrogate pair has no UTF-8
+    return str(plain)
+
+
+def _contains(message: ReceivedMessage, text: str) -> bool:
+    data = text.encode("utf-8", "replace")
+    if (message.payload is not None and data in message.payload) or (message.key is not None and data in message.key):
+        return True
+    return any(text in key or text in _text(value) for key, value in message.headers.items())

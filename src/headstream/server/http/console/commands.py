@@ -1,0 +1,192 @@
+"""ClientCommands: the commands that the console sends, answered by a client of any log: a directory, or a Kafka cluster.
+
+A server answers all commands itself (Caller.call); this is for logs without one. What a log cannot do is refused.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any, Final
+
+from headstream.client.transport import Transport
+from headstream.codec.binary import encode_polled
+from headstream.errors import NotFoundError, UnsupportedError
+from headstream.filters.filter import parse_filter
+from headstream.model.groups import Group
+from headstream.model.identifiers import TopicName
+from headstream.model.polling import Polled, PolledMessages, PollingStrategy
+from headstream.model.topology import Topic, TopicOptions
+from headstream.wire.commands.groups import DeleteGroup
+from headstream.wire.commands.partitions import CreatePartitions
+from headstream.wire.commands.topics import DeleteTopic, PurgeTopic
+from headstream.wire.commands.users import GetUser
+from headstream.wire.extensions.filters import FilteredMessages, FilterMessages
+from headstream.wire.extensions.groups import GroupLag, ListGroupLags, MemberLag, PartitionLag, SeekGroup
+from headstream.wire.extensions.messages import FetchedMessages, FetchMessages, ListStates, SetState, StateChange
+from headstream.wire.extensions.topics import (
+    ChangeTopicOptions,
+    CreateOpenTopic,
+    GetIdentity,
+    GetOpenTopic,
+    Identity,
+    ListOpenTopics,
+    OpenPartition,
+    OpenTopic,
+)
+from headstream.wire.records import Command
+from headstream.wire.shapes import Identifier
+
+__all__ = ["ClientCommands"]
+
+_AUTHOR: Final = "console"
+"""Who sets states where there are no users."""
+
+
+class ClientCommands:
+    """Answers commands; any thread.
+
+    Args:
+        transport: The log's; its owner closes it.
+    """
+
+    def __init__(self, transport: Transport) -> None:
+        self._transport = transport
+        self._handlers: dict[type[Command[Any]], Callable[[Any], Any]] = {
+            GetIdentity: lambda _: Identity(transport.identity or ""),
+            GetUser: lambda _: None,
+            ListOpenTopics: lambda _: tuple(_spell_topic(topic) for topic in transport.topics.list()),
+            GetOpenTopic: lambda command: _spell_topic(transport.topics.get(self._name(command))),
+            CreateOpenTopic: self._create_topic,
+            ChangeTopicOptions: lambda command: _spell_topic(transport.topics.update(self._name(command), **command.changes)),
+            DeleteTopic: lambda command: transport.topics.delete(self._name(command)),
+            PurgeTopic: lambda command: transport.topics.purge(self._name(command)),
+            CreatePartitions: self._create_partitions,
+            FetchMessages: self._fetch,
+            FilterMessages: self._filter,
+            ListStates: self._list_states,
+            SetState: self._set_state,
+            ListGroupLags: lambda command: tuple(_spell_group(one) for one in transport.groups.list(self._name(command))),
+            SeekGroup: self._seek,
+            DeleteGroup: lambda command: transport.groups.delete(self._name(command), str(command.group)),
+        }
+
+    def answer(self, command: Command[Any]) -> Any:
+        """Return the reply to a validated command.
+
+        Args:
+            command: The command.
+
+        Raises:
+            UnsupportedError: only a server can do it.
+            HeadstreamError: it fails.
+        """
+        handler = self._handlers.get(type(command))
+        if handler is None:
+            name = command.entry().name
+            raise UnsupportedError(f"{name} needs a server", advice="Start `headstream server`, and open its console")
+        return handler(command)
+
+    def _name(self, command: Any) -> TopicName:
+        stream: Identifier = command.stream
+        topic: Identifier = command.topic
+        if isinstance(stream, str) and isinstance(topic, str):
+            return TopicName(stream, topic)
+        found = self._transport.topics.find(stream, topic)
+        if found is None:
+            raise NotFoundError(f"there is no topic {topic} in the stream {stream}")
+        return TopicName(found.stream, found.name)
+
+    def _create_topic(self, command: CreateOpenTopic) -> OpenTopic:
+        options = TopicOptions(
+            command.retention_us, command.retention_bytes, command.compaction_delay_us, command.deduplication_count
+        )
+        name = TopicName(command.stream, command.name)
+        return _spell_topic(
+            self._transport.topics.create(
+                name,
+                command.partitions_count,
+                command.limits,
+                fsync=command.fsync,
+                options=options,
+                if_not_exists=command.if_not_exists,
+            )
+        )
+
+    def _create_partitions(self, command: CreatePartitions) -> None:
+        self._transport.partitions.create(self._name(command), command.partitions_count)
+
+    def _fetch(self, command: FetchMessages) -> FetchedMessages:
+        found = self._transport.messages.poll(
+            self._name(command),
+            command.partition,
+            PollingStrategy(command.kind, command.value),
+            command.count,
+            states=None,
+            size_bytes=command.size_bytes,
+        )
+        stored = _stored_bytes(found)
+        return FetchedMessages(found.partition, found.end_offset, found.next_offset, found.generation, found.count, stored)
+
+    def _filter(self, command: FilterMessages) -> FilteredMessages:
+        found = self._transport.messages.poll(
+            self._name(command),
+            command.partition,
+            PollingStrategy(command.kind, command.value),
+            command.count,
+            states=None,
+            size_bytes=command.size_bytes,
+            where=parse_filter(command.where),
+        )
+        counts = found.scanned_count, found.failed_count, found.count
+        return FilteredMessages(
+            found.partition, found.end_offset, found.next_offset, found.generation, *counts, _stored_bytes(found)
+        )
+
+    def _list_states(self, command: ListStates) -> tuple[StateChange, ...]:
+        changes = self._transport.messages.states(self._name(command), command.partition)
+        wanted = [one for one in changes if one.offset >= command.from_offset]
+        page = wanted[: command.count or None]
+        return tuple(StateChange(one.offset, one.state, one.reason, one.by, one.changed_us) for one in page)
+
+    def _set_state(self, command: SetState) -> None:
+        name, partition = self._name(command), command.partition
+        self._transport.messages.set_state(name, partition, command.offsets, command.state, reason=command.reason, by=_AUTHOR)
+
+    def _seek(self, command: SeekGroup) -> GroupLag:
+        return _spell_group(self._transport.groups.seek(self._name(command), str(command.group), command.offsets))
+
+
+def _stored_bytes(found: Polled) -> bytes:
+    return encode_polled(found.messages) if isinstance(found, PolledMessages) else b"".join(found.chunks)
+
+
+def _spell_topic(topic: Topic) -> OpenTopic:
+    return OpenTopic(
+        stream=topic.stream,
+        name=topic.name,
+        id=topic.id,
+        created_us=topic.created_us,
+        limits=topic.limits,
+        fsync=topic.fsync,
+        retention_us=topic.retention_us,
+        retention_bytes=topic.retention_bytes,
+        compaction_delay_us=topic.compaction_delay_us,
+        deduplication_count=topic.deduplication_count,
+        identity=topic.identity,
+        partitions=tuple(
+            OpenPartition(one.number, one.first_offset, one.end_offset, one.size_bytes, one.compacted_count, one.generation)
+            for one in topic.partitions
+        ),
+    )
+
+
+def _spell_group(group: Group) -> GroupLag:
+    return GroupLag(
+        name=group.name,
+        generation=group.generation,
+        process=group.process,
+        members=tuple(MemberLag(member.id, member.partitions) for member in group.members),
+        partitions=tuple(
+            PartitionLag(one.number, one.committed, one.first_offset, one.end_offset, one.member) for one in group.partitions
+        ),
+    )

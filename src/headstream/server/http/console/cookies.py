@@ -1,0 +1,81 @@
+"""The console's login: the access token is in a cookie that scripts cannot read.
+
+    login with the header  -> Set-Cookie: HttpOnly, SameSite=Strict; the body has no token
+    request with the header and the cookie -> the token
+    request without the header             -> no token, whatever cookies it carries
+
+A page of another origin cannot send the header unless CORS allows it to, and a browser states in `sec-fetch-site` where a request
+comes from. Cookies are shared by all ports of a host, so the name contains the port.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from http.cookies import CookieError, SimpleCookie
+from typing import Final
+
+from headstream.codec.json_text import decode_json
+from headstream.server.http.replies import Reply, json_reply
+
+__all__ = ["CONSOLE_HEADER", "ConsoleCookie"]
+
+CONSOLE_HEADER: Final = "x-headstream-console"
+"""Sent by the console with every request."""
+
+_SAME_SITES: Final = frozenset({"", "same-origin", "none"})
+
+
+class ConsoleCookie:
+    """The cookie of one server.
+
+    Args:
+        port: The port that the server listens on.
+        is_secure: Whether it is sent over TLS only.
+    """
+
+    def __init__(self, port: int, *, is_secure: bool) -> None:
+        self._name = f"headstream_console_{port}"
+        self._attributes = "Path=/; HttpOnly; SameSite=Strict" + ("; Secure" if is_secure else "")
+
+    @staticmethod
+    def is_from_console(headers: Mapping[str, str]) -> bool:
+        """Return whether a request is one of the console's own page."""
+        return CONSOLE_HEADER in headers and headers.get("sec-fetch-site", "") in _SAME_SITES
+
+    def read(self, headers: Mapping[str, str]) -> str | None:
+        """Return the token of a request, or None.
+
+        Args:
+            headers: The headers of the request, found by names in lower case.
+        """
+        if not self.is_from_console(headers):
+            return None
+        try:
+            found = SimpleCookie(headers.get("cookie", "")).get(self._name)
+        except CookieError:
+            return None
+        return None if found is None else found.value or None
+
+    def issue(self, token: str, lifetime_s: int) -> dict[str, str]:
+        """Return the headers that store a token.
+
+        Args:
+            token: The access token.
+            lifetime_s: How long it is valid, seconds.
+        """
+        return {"Set-Cookie": f"{self._name}={token}; Max-Age={lifetime_s}; {self._attributes}", "Cache-Control": "no-store"}
+
+    def remove(self) -> dict[str, str]:
+        """Return the headers that remove the token."""
+        return {"Set-Cookie": f"{self._name}=; Max-Age=0; {self._attributes}"}
+
+    def move_token(self, reply: Reply, lifetime_s: int) -> Reply:
+        """Return the reply to a login with the token in the cookie instead of the body.
+
+        Args:
+            reply: The reply.
+            lifetime_s: How long the token is valid, seconds.
+        """
+        document = decode_json(reply.body)
+        token = document["access_token"].pop("token")
+        return json_reply(document)._replace(headers=self.issue(token, lifetime_s))

@@ -1,0 +1,151 @@
+"""LocalConsole: the console of any log, served by this process to this machine.
+
+GET /console/ and its files       for everybody on this machine, as they show nothing of the log
+POST .../login {"token": ...}     once, with the token in the printed address -> a cookie
+everything else                   with the cookie: views, and commands by their routes
+"""
+
+from __future__ import annotations
+
+import asyncio
+import functools
+import logging
+import secrets
+from collections.abc import Callable
+from typing import Any, Final
+
+from aiohttp import web
+
+from headstream.codec.json_text import decode_json
+from headstream.errors import DecodeError, HeadstreamError
+from headstream.server.http.console.cookies import ConsoleCookie
+from headstream.server.http.console.files import CONSOLE_PATH, ConsoleFiles
+from headstream.server.http.replies import NOT_FOUND, UNAUTHORIZED, Reply, command_reply, json_reply, text_reply
+from headstream.server.http.requests import RefusedBodyError, bounded_for_json, read_body, read_query
+from headstream.server.http.views import Views
+from headstream.wire.codes import Code
+from headstream.wire.records import NOTHING, Command
+from headstream.wire.refusals import refusal_to_json, status_of
+from headstream.wire.routes import FoundRoute, find_route
+from headstream.wire.statuses import http_status
+from headstream.wire.table import COMMANDS
+
+__all__ = ["LocalConsole"]
+
+_LOGIN_PATH: Final = "/personal-access-tokens/login"
+_SESSION_PATH: Final = "/console/session"
+_BODY_BYTES: Final = 2_000_000
+_BODY_S: Final = 30.0
+_LIFETIME_S: Final = 30 * 86_400
+_OWN: Final = frozenset({Code.LOGIN, Code.LOGIN_WITH_TOKEN, Code.LOGOUT, Code.LIST_TOKENS, Code.CREATE_TOKEN, Code.DELETE_TOKEN})
+"""Commands about logins, which are not passed on: the log is opened with the credentials of who started the console."""
+
+
+class LocalConsole:
+    """Serves the console; one event loop.
+
+    Args:
+        answer: Returns the reply to a validated command; any thread.
+        place: The log, as shown in the console, without credentials.
+        user_id: The user at the log's server, by id or name; 0 without a server.
+    """
+
+    def __init__(self, answer: Callable[[Command[Any]], Any], place: str, user_id: int | str = 0) -> None:
+        self._ask = answer
+        self._place = place
+        self._user_id = user_id
+        self._files = ConsoleFiles()
+        self._views = Views()
+        self._entrance: str | None = secrets.token_urlsafe(24)
+        self._session = secrets.token_urlsafe(32)
+        self._cookie: ConsoleCookie | None = None
+        self._server: asyncio.Server | None = None
+        self._requests: web.Server | None = None
+
+    async def start(self, port: int = 0) -> str:
+        """Start serving, and return the address, which can be used once.
+
+        Args:
+            port: The port on 127.0.0.1; 0 is any free one.
+        """
+        self._requests = web.Server(self._handle, access_log=None)  # disables it
+        self._server = await asyncio.get_running_loop().create_server(self._requests, "127.0.0.1", port)
+        bound = self._server.sockets[0].getsockname()[1]
+        self._cookie = ConsoleCookie(bound, is_secure=False)
+        return f"http://127.0.0.1:{bound}{CONSOLE_PATH}/#token={self._entrance}"
+
+    async def stop(self) -> None:
+        """Stop serving; idempotent."""
+        server, requests, self._server, self._requests = self._server, self._requests, None, None
+        if server is not None and requests is not None:
+            server.close()
+            await requests.shutdown(1)
+
+    async def _handle(self, request: web.BaseRequest) -> web.StreamResponse:
+        try:
+            reply = await self._answer(request)
+        except RefusedBodyError as refused:
+            reply = refused.reply
+        except DecodeError as error:
+            reply = text_reply(400, str(error))
+        except HeadstreamError as error:
+            reply = json_reply(refusal_to_json(error), http_status(status_of(error, is_extended=True)))
+        except Exception as error:
+            logging.getLogger(__name__).exception("internal error")
+            reply = json_reply(refusal_to_json(error), 500)
+        headers = {"Server": "headstream", **reply.headers}
+        if reply.content_type is not None:
+            headers["Content-Type"] = reply.content_type
+        return web.Response(status=reply.http_status, body=reply.body or None, headers=headers)
+
+    async def _answer(self, request: web.BaseRequest) -> Reply:
+        assert self._cookie is not None  # start() has set it
+        method, path = request.method, request.rel_url.raw_path
+        file = self._files.find(method, path, request.headers.get("accept-encoding", ""))
+        if file is not None and path != _SESSION_PATH:
+            return file
+        if (method, path) == ("POST", _LOGIN_PATH):
+            return await self._enter(request)
+        given = self._cookie.read(request.headers)
+        if given is None or not secrets.compare_digest(given, self._session):
+            return UNAUTHORIZED
+        found = find_route(method, path)
+        if found is not None:
+            if found.entry.code == Code.LOGOUT:
+                return Reply(204, headers=self._cookie.remove())
+            return await self._answer_command(request, found)
+        view = self._views.find(method, path)
+        if view is None:
+            return NOT_FOUND
+        query = read_query(request.rel_url.raw_query_string)
+        reply = await asyncio.to_thread(self._views.answering(view, self._ask, self._user_id, query))
+        return self._with_place(reply) if path == _SESSION_PATH else reply
+
+    async def _enter(self, request: web.BaseRequest) -> Reply:
+        """Answer a login: the token of the printed address is accepted once."""
+        assert self._cookie is not None
+        document = decode_json(await read_body(request, _BODY_BYTES, _BODY_S, _hold))
+        token = document.get("token") if isinstance(document, dict) else None
+        entrance = self._entrance
+        is_known = isinstance(token, str) and entrance is not None and secrets.compare_digest(token.encode(), entrance.encode())
+        if not is_known or not self._cookie.is_from_console(request.headers):
+            return UNAUTHORIZED
+        self._entrance = None
+        return json_reply({})._replace(headers=self._cookie.issue(self._session, _LIFETIME_S))
+
+    async def _answer_command(self, request: web.BaseRequest, found: FoundRoute) -> Reply:
+        if found.entry.code in _OWN:
+            return NOT_FOUND
+        kind = COMMANDS[found.entry.code]
+        body = await read_body(request, _BODY_BYTES, _BODY_S, _hold) if request.method in ("POST", "PUT") else b""
+        command: Command[Any] = kind.decode_http(found.path, read_query(request.rel_url.raw_query_string), body)
+        command.validate()
+        value = await asyncio.to_thread(functools.partial(self._ask, bounded_for_json(command)))
+        return NOT_FOUND if value is None and kind.reply is not NOTHING else command_reply(command, value)
+
+    def _with_place(self, reply: Reply) -> Reply:
+        return json_reply({**decode_json(reply.body), "place": self._place})
+
+
+async def _hold(_: int) -> None:
+    """Reserve no memory: there is one client."""

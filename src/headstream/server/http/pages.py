@@ -1,0 +1,137 @@
+"""Routes of HTTP besides commands: root, health, metrics, OpenAPI description, and token refresh."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+from contextlib import suppress
+from functools import cached_property
+from typing import Final, NamedTuple, TypeAlias
+
+from headstream.broker.cached_value import CachedValue
+from headstream.broker.commands.dispatch import Dispatcher
+from headstream.broker.commands.system import measure
+from headstream.codec.json_text import decode_json
+from headstream.errors import DecodeError, HeadstreamError, NotFoundError
+from headstream.model.identifiers import TopicName
+from headstream.server.config.http_settings import HttpSettings
+from headstream.server.fast_path.traffic import Traffic
+from headstream.server.http.replies import Reply, json_reply, misspelled_reply, refused_reply, text_reply
+from headstream.server.http.tokens import AccessTokens
+from headstream.wire.codes import Method
+from headstream.wire.commands.sessions import LoggedIn
+from headstream.wire.commands.tokens import LoginWithToken, RawToken
+from headstream.wire.records import Record
+
+__all__ = ["Page", "PageRoute", "Pages"]
+
+Page: TypeAlias = Callable[[bytes], Reply]
+"""Answers a request from its body, on a worker thread; needs no token."""
+
+_JSON: Final = "application/json"
+_METRICS: Final = "application/openmetrics-text; version=1.0.0; charset=utf-8"
+_REFRESH: Final = "/users/refresh-token"
+_ROOT: Final = "Iggy API"
+"""The text that tools for the protocol's original expect."""
+
+
+class PageRoute(NamedTuple):
+    """A route of HTTP besides commands.
+
+    Args:
+        method: GET or POST.
+        path: Its path.
+        about: Its description, a sentence.
+        content_type: Content type of the reply.
+        body: Record of the request's body; None without a body.
+        reply: Record of the reply; None if it is not JSON of a record.
+    """
+
+    method: Method
+    path: str
+    about: str
+    content_type: str
+    body: type[Record] | None = None
+    reply: type[Record] | None = None
+
+
+class Pages:
+    """Answers the routes of HTTP besides commands; any thread.
+
+    Args:
+        dispatcher: Runs the commands.
+        settings: Settings of HTTP.
+        tokens: Issues and verifies access tokens.
+        traffic: Counters of each transport.
+    """
+
+    def __init__(self, dispatcher: Dispatcher, settings: HttpSettings, tokens: AccessTokens, traffic: list[Traffic]) -> None:
+        self._dispatcher = dispatcher
+        self._log = dispatcher.broker.backing.log
+        self._tokens = tokens
+        self._traffic = traffic
+        self._tells_groups = settings.metrics_of_groups
+        self._metrics = CachedValue[bytes]()
+        pages: dict[PageRoute, Page] = {
+            PageRoute("GET", "/", "Return the name of the API.", "text/plain"): lambda _: text_reply(200, _ROOT),
+            PageRoute("GET", "/health", "Return whether the server accepts requests.", _JSON): lambda _: json_reply(
+                {"status": "ready"}
+            ),
+            PageRoute("GET", "/openapi.json", "Return this description.", _JSON): lambda _: self._description,
+            PageRoute("POST", _REFRESH, "Exchange a valid token for a new one.", _JSON, RawToken, LoggedIn): self._refresh,
+        }
+        if settings.metrics_path is not None:
+            pages[PageRoute("GET", settings.metrics_path, "Return the metrics.", _METRICS)] = self._measure
+        self._routes = tuple(pages)
+        self._pages: dict[tuple[str, str], Page] = {(route.method, route.path): page for route, page in pages.items()}
+
+    def show(self, traffic: Traffic) -> None:
+        """Add another transport's counters to the metrics."""
+        self._traffic = [*self._traffic, traffic]
+
+    def find(self, method: str, path: str) -> Page | None:
+        """Return the page of a method and a path, or None."""
+        return self._pages.get((method, path))
+
+    def find_methods(self, path: str) -> list[str]:
+        """Return the methods that a path accepts; empty for an unknown path."""
+        return [method for method, known in self._pages if known == path]
+
+    @cached_property
+    def _description(self) -> Reply:
+        from headstream.server.http.openapi import describe  # rarely requested: not imported at the start
+
+        return json_reply(describe(self._routes))
+
+    def _refresh(self, body: bytes) -> Reply:
+        """Return a new token for a valid one, which is revoked."""
+        try:
+            token = RawToken.read(decode_json(body), "body").token
+        except DecodeError as error:
+            return misspelled_reply(error, self._log)
+        try:
+            claims = self._tokens.verify(token)
+            self._tokens.revoke(claims)
+        except HeadstreamError as error:
+            return refused_reply(error, self._log)
+        return json_reply(
+            LoginWithToken.reply_to_json(LoggedIn(claims.user_id, self._tokens.issue(claims.user_id, claims.generation)))
+        )
+
+    def _measure(self, _: bytes) -> Reply:
+        return Reply(200, self._metrics.get(self._expose), _METRICS)
+
+    def _expose(self) -> bytes:
+        from headstream.server.http.metrics import expose
+
+        stats = measure(self._dispatcher)
+        groups = self._groups_behind() if self._tells_groups else ()
+        users = len(self._dispatcher.users.list())
+        return expose(self._traffic, stats, users, groups, self._dispatcher.broker.messages.filter_counts)
+
+    def _groups_behind(self) -> Iterator[tuple[str, str, str, int]]:
+        broker = self._dispatcher.broker
+        for stream in broker.streams.list():
+            for topic in stream.topics:
+                with suppress(NotFoundError):  # deleted just now
+                    for group in broker.groups.list(TopicName(stream.name, topic)):
+                        yield stream.name, topic, group.name, group.lag

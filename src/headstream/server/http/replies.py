@@ -1,0 +1,109 @@
+"""Replies over HTTP as values, and the encoding of errors."""
+
+from __future__ import annotations
+
+import logging
+import time
+from collections.abc import Mapping
+from typing import Any, Final, NamedTuple
+
+from headstream.codec.json_text import encode_json
+from headstream.errors import DecodeError, HeadstreamError
+from headstream.log.log import Log
+from headstream.server.reporting.logs import note
+from headstream.server.reporting.redaction import redact
+from headstream.server.reporting.storage_errors import STORAGE_ERRORS
+from headstream.wire.codes import Code
+from headstream.wire.records import BINARY, Command
+from headstream.wire.refusals import refusal_to_json, status_of
+from headstream.wire.statuses import Status, http_status
+
+__all__ = ["NOT_FOUND", "UNAUTHORIZED", "Reply", "command_reply", "json_reply", "misspelled_reply", "refused_reply", "text_reply"]
+
+
+class Reply(NamedTuple):
+    """A reply to a request.
+
+    Args:
+        http_status: The HTTP status.
+        body: The body.
+        content_type: The body's content type; None without a body.
+        headers: More headers.
+        status: Headstream's status, 0 for success.
+    """
+
+    http_status: int
+    body: bytes = b""
+    content_type: str | None = None
+    headers: Mapping[str, str] = {}
+    status: int = 0
+
+
+def json_reply(document: Any, http_status: int = 200) -> Reply:
+    """Return a JSON document as a reply."""
+    return Reply(http_status, encode_json(document), "application/json")
+
+
+def text_reply(http_status: int, text: str, status: int = 0) -> Reply:
+    """Return a text as a reply, with one of Headstream's statuses."""
+    return Reply(http_status, text.encode("utf-8", "replace"), "text/plain; charset=utf-8", status=status)
+
+
+UNAUTHORIZED: Final = Reply(401, headers={"WWW-Authenticate": "Bearer"}, status=Status.UNAUTHENTICATED)
+"""Reply to a missing or invalid token; it does not reveal which."""
+
+NOT_FOUND: Final = json_reply({"id": 404, "code": "not_found", "reason": "Resource not found", "field": None}, 404)._replace(
+    status=Status.RESOURCE_NOT_FOUND
+)
+"""Reply to a lookup that finds nothing, or nothing that the user is allowed to see."""
+
+
+def misspelled_reply(error: DecodeError, log: Log) -> Reply:
+    """Return the reply to a request that cannot be decoded, as a text.
+
+    A wrong member of the body gives 422; a wrong path, wrong query or invalid JSON gives 400.
+
+    Args:
+        error: The error; one with its own status is encoded like any rejected command.
+        log: The server's.
+    """
+    if error.status is not None:
+        return refused_reply(error, log)
+    in_body = (error.where or "").startswith("body")
+    return text_reply(422 if in_body else 400, str(error), Status.INVALID_COMMAND)
+
+
+def refused_reply(error: Exception, log: Log) -> Reply:
+    """Return the reply to a command that fails, as JSON.
+
+    Args:
+        error: The error; one that is not a HeadstreamError is an internal error: 500, and a line in the log.
+        log: The server's log; its paths are redacted.
+    """
+    if not isinstance(error, HeadstreamError):
+        note(logging.ERROR, "internal error", error)
+        return json_reply(refusal_to_json(error), 500)._replace(status=Status.ERROR)
+    status = status_of(error, is_extended=True)
+    STORAGE_ERRORS.log_once(error, status)
+    return json_reply(refusal_to_json(redact(error, log)), http_status(status))._replace(status=status)
+
+
+def command_reply(command: Command[Any], value: Any, *, in_binary: bool = False) -> Reply:
+    """Return the reply to a command.
+
+    Args:
+        command: The command; it has a route.
+        value: Its result.
+        in_binary: Whether the client accepts the binary form of TCP.
+    """
+    kind, route = type(command), command.entry().route
+    assert route is not None  # the request was found by its route
+    if kind.code == Code.PING:
+        return text_reply(route.success, "pong")
+    if kind.code == Code.SNAPSHOT:
+        name = time.strftime("iggy_snapshot_%Y%m%d_%H%M%S.zip", time.gmtime())
+        return Reply(route.success, value, "application/zip", {"Content-Disposition": f'attachment; filename="{name}"'})
+    if in_binary:
+        return Reply(route.success, kind.encode_reply(value), BINARY)
+    body = kind.encode_http_reply(value)
+    return Reply(route.success, body, "application/json" if body else None)

@@ -1,0 +1,151 @@
+"""Token, query and body of a request over HTTP, read within limits."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Awaitable, Callable, Mapping
+from dataclasses import replace
+from typing import Any, Final
+from urllib.parse import parse_qsl
+
+from aiohttp import hdrs
+from aiohttp.web import BaseRequest, RequestPayloadError
+
+from headstream.broker.commands.messages import JSON_BYTES
+from headstream.errors import DecodeError
+from headstream.server.http.replies import Reply, text_reply
+from headstream.server.network.addresses import Address
+from headstream.wire.commands.messages import PollMessages
+from headstream.wire.extensions.filters import FilterMessages
+from headstream.wire.extensions.messages import FetchMessages
+from headstream.wire.records import BINARY, Command
+from headstream.wire.statuses import Status
+
+__all__ = [
+    "RefusedBodyError",
+    "bounded_for_json",
+    "is_binary",
+    "peer_of",
+    "read_body",
+    "read_query",
+    "read_token",
+    "wants_binary",
+]
+
+_MOST_PARAMETERS: Final = 100
+
+_MOST_IN_JSON: Final = 10_000
+"""Limit of messages in one JSON reply: encoding more would block other threads for too long."""
+
+
+class RefusedBodyError(Exception):
+    """A rejected body, with the reply to send."""
+
+    def __init__(self, reply: Reply) -> None:
+        super().__init__(reply.body)
+        self.reply = reply
+
+
+def peer_of(request: BaseRequest) -> str:
+    """Return the `host:port` of the client."""
+    name = request.protocol.peername
+    if not isinstance(name, (tuple, list)):
+        return "unknown"
+    return str(Address(*name[:2]))
+
+
+def read_token(headers: Mapping[str, str]) -> str | None:
+    """Return the bearer token of a request, or None."""
+    scheme, _, token = headers.get(hdrs.AUTHORIZATION, "").partition(" ")
+    return token.strip() or None if scheme.lower() == "bearer" else None
+
+
+def read_query(text: str) -> dict[str, str]:
+    """Return the parameters of a query.
+
+    Args:
+        text: The encoded text after the question mark.
+
+    Raises:
+        DecodeError: a parameter is not UTF-8 or duplicate, or there are more than 100.
+    """
+    try:
+        pairs = parse_qsl(text, keep_blank_values=True, errors="strict", max_num_fields=_MOST_PARAMETERS)
+    except UnicodeDecodeError:
+        raise DecodeError("a query that is not UTF-8", 0, where="query") from None
+    except ValueError:
+        raise DecodeError(f"a query of more than {_MOST_PARAMETERS} parameters", 0, where="query") from None
+    query = dict(pairs)
+    if len(query) != len(pairs):
+        raise DecodeError("a parameter comes twice", 0, where="query")
+    return query
+
+
+def is_binary(request: BaseRequest) -> bool:
+    """Return whether the body of a request is in the binary form of TCP instead of JSON."""
+    return request.content_type == BINARY
+
+
+def wants_binary(request: BaseRequest) -> bool:
+    """Return whether the client accepts a reply in the binary form of TCP."""
+    return BINARY in request.headers.get(hdrs.ACCEPT, "")
+
+
+async def read_body(
+    request: BaseRequest,
+    most_bytes: int,
+    most_s: float,
+    hold: Callable[[int], Awaitable[None]],
+    most_binary_bytes: int = 0,
+) -> bytes:
+    """Return a request's JSON body, or a binary one where that is accepted.
+
+    Args:
+        request: The request.
+        most_bytes: Limit of a JSON body, bytes.
+        most_s: Timeout, seconds.
+        hold: Waits until so many bytes of memory are reserved, or raises.
+        most_binary_bytes: Limit of a binary body, bytes; 0 rejects it.
+
+    Raises:
+        RefusedBodyError: the body is too long (413), too slow (408), not JSON (415), empty, or not compressed as its
+            headers state (400).
+    """
+    kind = request.content_type
+    if is_binary(request) and most_binary_bytes:
+        most_bytes = most_binary_bytes
+    elif hdrs.CONTENT_TYPE not in request.headers or not (kind == "application/json" or kind.endswith("+json")):
+        raise RefusedBodyError(text_reply(415, "a body is needed of content-type: application/json", Status.INVALID_COMMAND))
+    too_long = RefusedBodyError(text_reply(413, f"a body has {most_bytes} bytes at most", Status.TOO_BIG_MESSAGE_PAYLOAD))
+    if (request.content_length or 0) > most_bytes:
+        raise too_long
+    if request.headers.get(hdrs.EXPECT, "").lower() == "100-continue":
+        await request.writer.write(b"HTTP/1.1 100 Continue\r\n\r\n")
+        request.writer.output_size = 0  # not a part of the response
+    body, held_bytes = bytearray(), 0
+    try:
+        async with asyncio.timeout(most_s):
+            async for piece in request.content.iter_any():
+                body += piece
+                if len(body) > most_bytes:
+                    raise too_long
+                if len(body) > held_bytes:
+                    held_bytes = min(2 * len(body), most_bytes)
+                    await hold(held_bytes)
+    except TimeoutError:
+        raise RefusedBodyError(text_reply(408, f"the body took more than {most_s:g} seconds", Status.INVALID_COMMAND)) from None
+    except RequestPayloadError:
+        raise RefusedBodyError(text_reply(400, "a body that is not what its head says", Status.INVALID_COMMAND)) from None
+    if not body:
+        raise RefusedBodyError(text_reply(400, "a body of JSON is needed", Status.INVALID_COMMAND))
+    return bytes(body)
+
+
+def bounded_for_json(command: Command[Any]) -> Command[Any]:
+    """Return a command with its count limited to one JSON reply."""
+    if isinstance(command, PollMessages):
+        return replace(command, count=min(command.count, _MOST_IN_JSON))
+    if isinstance(command, (FetchMessages, FilterMessages)):
+        size_bytes = min(command.size_bytes or JSON_BYTES, JSON_BYTES)
+        return replace(command, count=min(command.count, _MOST_IN_JSON), size_bytes=size_bytes)
+    return command

@@ -1,0 +1,393 @@
+"""HttpServer: the commands and further routes over HTTP.
+
+    request -> token -> find_route -> decode_http -> Dispatcher.answer -> encode_http_reply -> response
+               401      404 405       400 415 413 422     400 403 404
+
+Each request has its own session, which lists of clients omit. Slow commands run on a worker thread; a request that waits for
+messages holds none.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import functools
+import logging
+import ssl as tls
+import time
+from collections.abc import Callable
+from contextlib import suppress
+from typing import Any, Final, TypeVar
+
+from aiohttp import web
+
+from headstream.broker.commands.dispatch import Dispatcher
+from headstream.broker.commands.messages import JSON_BYTES, begin_wait, searches_states
+from headstream.broker.commands.table import codes_where
+from headstream.broker.sessions import Session
+from headstream.errors import AuthenticationError, DecodeError, HeadstreamError, NotFoundError
+from headstream.model.topology import Fsync
+from headstream.server.config.http_settings import HttpSettings
+from headstream.server.fast_path.traffic import Traffic
+from headstream.server.http.connections import HttpConnections
+from headstream.server.http.console.console import Console
+from headstream.server.http.cors import cors_headers, preflight_headers
+from headstream.server.http.pages import Pages
+from headstream.server.http.replies import (
+    NOT_FOUND,
+    UNAUTHORIZED,
+    Reply,
+    command_reply,
+    misspelled_reply,
+    refused_reply,
+    text_reply,
+)
+from headstream.server.http.requests import (
+    RefusedBodyError,
+    bounded_for_json,
+    is_binary,
+    peer_of,
+    read_body,
+    read_query,
+    read_token,
+    wants_binary,
+)
+from headstream.server.http.tokens import AccessTokens, Claims
+from headstream.server.http.views import VIEW_BYTES, Views
+from headstream.server.network.addresses import Address
+from headstream.server.network.sockets import listen
+from headstream.server.network.tls_listener import TlsListener
+from headstream.server.reporting.logs import note
+from headstream.server.resources.memory_budget import UNAUTHENTICATED_BYTES, MemoryAccount, MemoryBudget
+from headstream.server.resources.workers import Workers
+from headstream.wire.codes import Code
+from headstream.wire.commands.messages import PollMessages, SendMessages
+from headstream.wire.commands.sessions import LoggedIn, Login
+from headstream.wire.commands.tokens import LoginWithToken
+from headstream.wire.extensions.filters import FilterMessages
+from headstream.wire.extensions.messages import AppendMessages, FetchMessages, WaitMessages
+from headstream.wire.extensions.producers import AppendNumbered
+from headstream.wire.records import NOTHING, Command
+from headstream.wire.refusals import status_of
+from headstream.wire.routes import FoundRoute, find_methods, find_route
+from headstream.wire.shapes import Identifier
+from headstream.wire.statuses import Status
+from headstream.wire.table import COMMANDS
+
+__all__ = ["HttpServer"]
+
+_BIG_BODY_BYTES: Final = 16_384
+"""JSON from here on is decoded on a worker thread."""
+
+_FEW_MESSAGES: Final = 20
+"""Up to so many are encoded as JSON in the event loop; more on a worker thread."""
+
+_QUICK: Final = codes_where(lambda row: row.is_quick)
+
+_QUICK_BYTES: Final = 128 << 10
+"""Memory reserved for reading few messages."""
+
+_JSON_GROWTH: Final = 2
+"""Minimum factor by which JSON enlarges messages."""
+
+_HANDSHAKES_SHARE: Final = 4
+"""Pending TLS handshakes can be this part of the connections."""
+
+_T = TypeVar("_T")
+
+
+class HttpServer:
+    """Serves a dispatcher's commands over HTTP; one event loop.
+
+    Args:
+        dispatcher: Runs the commands.
+        settings: Settings of HTTP.
+        tokens: Issues and verifies access tokens.
+        workers: The threads for slow commands; their creator closes them.
+        traffic: Counters of each transport, including `http`, for the metrics.
+        budget: The memory budget of requests and responses.
+    """
+
+    def __init__(
+        self,
+        dispatcher: Dispatcher,
+        settings: HttpSettings,
+        tokens: AccessTokens,
+        workers: Workers,
+        traffic: list[Traffic],
+        budget: MemoryBudget,
+    ) -> None:
+        self._dispatcher = dispatcher
+        self._log = dispatcher.broker.backing.log
+        self._settings = settings
+        self._tokens = tokens
+        self._workers = workers
+        self._budget = budget
+        self._traffic = next(one for one in traffic if one.transport == "http")
+        self._pages = Pages(dispatcher, settings, tokens, traffic)
+        self._views = Views(traffic)
+        self._console = Console(tokens, is_served=settings.console)
+        self._listener: asyncio.Server | TlsListener | None = None
+        self._handlers: HttpConnections | None = None
+        self._is_stopping = False
+        self._waits: set[asyncio.Event] = set()
+
+    def show(self, traffic: Traffic) -> None:
+        """Add another transport's counters to the metrics."""
+        self._pages.show(traffic)
+        self._views.show(traffic)
+
+    @property
+    def waiting_count(self) -> int:
+        """Number of requests that wait for messages."""
+        return len(self._waits)
+
+    async def start(self, host: str, port: int, ssl: tls.SSLContext | None = None) -> tuple[str, int]:
+        """Start serving, and return the bound host and port.
+
+        Args:
+            host: The address to listen on.
+            port: The port, 0 for any free one.
+            ssl: TLS, or None.
+        """
+        settings = self._settings
+        handlers = self._handlers = HttpConnections(settings.max_connections, self._traffic, self._handle, settings.idle_s)
+        if ssl is None:
+            server = self._listener = await asyncio.get_running_loop().create_server(handlers, host, port, backlog=1024)
+            address = server.sockets[0].getsockname()
+            self._console.bind(address[1], is_secure=False)
+            return address[0], address[1]
+        sock, bound = listen(Address(host, port))
+        self._listener = TlsListener(
+            sock,
+            ssl,
+            handlers,
+            handlers.count_room,
+            handlers.make_room,
+            handlers.refuse,
+            max(settings.max_connections // _HANDSHAKES_SHARE, 1),
+        )
+        self._console.bind(bound[1], is_secure=True)
+        return bound
+
+    async def stop(self) -> None:
+        """Stop accepting requests, finish the running ones, and close; idempotent."""
+        listener, handlers, self._listener, self._handlers = self._listener, self._handlers, None, None
+        if listener is None or handlers is None:
+            return
+        listener.close()
+        self._is_stopping = True
+        for rung in self._waits:
+            rung.set()
+        handlers.pre_shutdown()
+        await handlers.shutdown(self._settings.drain_s)
+
+    async def _handle(self, request: web.BaseRequest) -> web.StreamResponse:
+        memory = self._budget.open(peer_of(request))
+        try:
+            return await self._respond(request, memory)
+        finally:
+            memory.close()
+
+    async def _respond(self, request: web.BaseRequest, memory: MemoryAccount) -> web.StreamResponse:
+        started = time.perf_counter()
+        cors = self._settings.cors
+        code = 0
+        if request.method == "OPTIONS" and cors is not None:
+            reply = Reply(200, headers=preflight_headers(cors, request.headers))
+        else:
+            code, reply = await self._answer(request, memory)
+            if cors is not None:
+                allowed = cors_headers(cors, request.headers)
+                if "Vary" in reply.headers:
+                    allowed["Vary"] += f", {reply.headers['Vary']}"
+                reply = reply._replace(headers={**reply.headers, **allowed})
+        memory.hold_requests(0)
+        memory.note_responses(len(reply.body))
+        headers = {"Server": "headstream", **reply.headers}
+        if reply.content_type is not None:
+            headers["Content-Type"] = reply.content_type
+        response = web.Response(status=reply.http_status, body=reply.body or None, headers=headers)
+        try:
+            async with asyncio.timeout(self._settings.reply_s):
+                await response.prepare(request)
+                await response.write_eof()
+        except TimeoutError:
+            note(logging.WARNING, "closed: sending the reply timed out", address=peer_of(request))
+            if request.transport is not None:
+                request.transport.abort()
+        finally:
+            self._count(request, code, reply, time.perf_counter() - started)
+        return response
+
+    def _count(self, request: web.BaseRequest, code: int, reply: Reply, seconds: float) -> None:
+        traffic = self._traffic
+        traffic.answered(code, reply.status, seconds)
+        traffic.received_bytes += request.content.total_bytes
+        traffic.sent_bytes += len(reply.body)
+
+    async def _answer(self, request: web.BaseRequest, memory: MemoryAccount) -> tuple[int, Reply]:
+        """Return the code of the command, 0 for none, and the reply."""
+        code = 0
+        try:
+            method = "GET" if request.method == "HEAD" else request.method
+            path = request.rel_url.raw_path
+            page = self._pages.find(method, path)
+            if page is not None:
+                body = await self._read_body(request, memory, is_unauthenticated=True) if method == "POST" else b""
+                pool = Code.STATS if path == self._settings.metrics_path else 0
+                return code, await self._run(pool, peer_of(request).rpartition(":")[0], page, body)
+            found = find_route(method, path)
+            claims = None
+            if found is None and (file := self._console.find(method, path, request.headers.get("accept-encoding", ""))):
+                return code, file
+            if found is None or found.entry.needs_login:
+                claims = self._verify(request)
+                if claims is None:
+                    return code, UNAUTHORIZED
+                memory.log_in(claims.user_id)
+                HttpConnections.authenticated(request.protocol)
+                if found is None:
+                    return code, await self._answer_view(request, method, path, claims, memory)
+            code = int(found.entry.code)
+            most_binary_bytes = self._settings.max_binary_bytes if COMMANDS[found.entry.code].has_messages else 0
+            body = b""
+            if method in ("POST", "PUT"):
+                body = await self._read_body(request, memory, most_binary_bytes, is_unauthenticated=claims is None)
+            reply = await self._answer_command(request, found, claims, body, memory)
+            return code, self._console.with_cookie(request.headers, found.entry.code, reply)
+        except RefusedBodyError as refused:
+            return code, refused.reply
+        except DecodeError as error:
+            return code, misspelled_reply(error, self._log)
+        except Exception as error:
+            return code, refused_reply(error, self._log)
+
+    async def _answer_view(
+        self, request: web.BaseRequest, method: str, path: str, claims: Claims, memory: MemoryAccount
+    ) -> Reply:
+        """Answer a request for a view; a user's commands run in its name."""
+        found = self._views.find(method, path)
+        if found is None:
+            return self._missing(path)
+        session = Session.over_http(peer_of(request), claims.user_id, claims.generation)
+        ask = functools.partial(self._dispatcher.answer, session)
+        answer = self._views.answering(found, ask, claims.user_id, read_query(request.rel_url.raw_query_string))
+        await memory.hold_soon(VIEW_BYTES)
+        reply = await self._run(Code.STATS, session.client, answer)
+        return self._console.renewed(request.headers, path, claims, reply)
+
+    async def _answer_command(
+        self, request: web.BaseRequest, found: FoundRoute, claims: Claims | None, body: bytes, memory: MemoryAccount
+    ) -> Reply:
+        code = found.entry.code
+        kind = COMMANDS[code]
+        if body and is_binary(request):
+            decode = functools.partial(kind.decode_binary_http, found.path, body)
+        else:
+            decode = functools.partial(kind.decode_http, found.path, read_query(request.rel_url.raw_query_string), body)
+        command: Command[Any] = decode() if len(body) < _BIG_BODY_BYTES else await self._run(0, 0, decode)
+        user = (claims.user_id, claims.generation) if claims else (0, 0)
+        session = Session.over_http(peer_of(request), *user)
+        try:
+            command.validate()
+            if isinstance(command, (WaitMessages, FetchMessages)) and command.timeout_ms:
+                await self._wait(session, command)
+            in_binary = kind.has_messages and wants_binary(request)
+            if not in_binary:
+                command = bounded_for_json(command)
+            reply_to = functools.partial(self._reply_to, session, command, claims, in_binary)
+            is_quick = self._is_quick(command, body)
+            if isinstance(command, (PollMessages, FetchMessages, FilterMessages)):
+                await memory.hold_soon(len(body) + self._expected_bytes(is_quick=is_quick, in_binary=in_binary))
+            return reply_to() if is_quick else await self._run(code, session.client, reply_to)
+        except DecodeError as error:  # the command is valid, the messages in it are not
+            return refused_reply(error, self._log)
+
+    def _is_quick(self, command: Command[Any], body: bytes) -> bool:
+        """Return whether a command runs in the event loop: switching threads would cost more than it takes."""
+        if isinstance(command, (PollMessages, FetchMessages)):
+            return command.count <= _FEW_MESSAGES and not searches_states(command)
+        if isinstance(command, (SendMessages, AppendMessages, AppendNumbered)):
+            return len(body) < _BIG_BODY_BYTES and not self._is_synced(command.stream, command.topic)
+        return command.code in _QUICK
+
+    def _expected_bytes(self, *, is_quick: bool, in_binary: bool) -> int:
+        """Return how many bytes to reserve before messages are read; their real size is counted afterwards."""
+        if is_quick:  # no other read runs meanwhile
+            return _QUICK_BYTES
+        most_bytes = self._dispatcher.poll_bytes
+        return min(most_bytes if in_binary else _JSON_GROWTH * min(most_bytes, JSON_BYTES), self._budget.total_bytes // 8)
+
+    def _is_synced(self, stream: Identifier, topic: Identifier) -> bool:
+        """Return whether a send waits for the disk."""
+        try:
+            return self._dispatcher.lookup.topic(stream, topic).topic.fsync is Fsync.ALWAYS
+        except NotFoundError:
+            return False
+
+    def _reply_to(self, session: Session, command: Command[Any], claims: Claims | None, in_binary: bool) -> Reply:
+        """Return the reply to a command; any thread."""
+        try:
+            value = self._dispatcher.answer(session, command)
+        except HeadstreamError as error:
+            if isinstance(command, (Login, LoginWithToken)):
+                name = command.username if isinstance(command, Login) else None
+                status, address = status_of(error), session.address
+                note(logging.WARNING, "login refused", address=address, status=status, reason=error.what, name=name)
+            raise
+        kind, entry = type(command), command.entry()
+        if value is None and kind.reply is not NOTHING:
+            return NOT_FOUND
+        if isinstance(value, LoggedIn):
+            value = LoggedIn(value.user_id, self._tokens.issue(value.user_id, session.generation))
+        elif entry.code == Code.LOGOUT and claims is not None:
+            self._tokens.revoke(claims)
+        return command_reply(command, value, in_binary=in_binary)
+
+    async def _wait(self, session: Session, command: WaitMessages | FetchMessages) -> None:
+        """Wait until messages are available, the timeout ends, or the server stops."""
+        loop, rung = asyncio.get_running_loop(), asyncio.Event()
+
+        def ring() -> None:
+            with suppress(RuntimeError):  # the loop has been closed: the server has stopped
+                loop.call_soon_threadsafe(rung.set)
+
+        wait = begin_wait(self._dispatcher, session, command, ring)
+        self._waits.add(rung)
+        try:
+            async with asyncio.timeout(command.timeout_ms / 1000):
+                while not (wait.is_ready or self._is_stopping):
+                    await rung.wait()
+                    rung.clear()
+        except TimeoutError:
+            return
+        finally:
+            self._waits.discard(rung)
+            wait.cancel()
+
+    def _verify(self, request: web.BaseRequest) -> Claims | None:
+        token = read_token(request.headers) or self._console.read_token(request.headers)
+        if token is None:
+            return None
+        try:
+            return self._tokens.verify(token)
+        except AuthenticationError as error:
+            note(logging.INFO, "invalid access token", address=peer_of(request), reason=error.what)
+            return None
+
+    async def _read_body(
+        self, request: web.BaseRequest, memory: MemoryAccount, most_binary_bytes: int = 0, *, is_unauthenticated: bool
+    ) -> bytes:
+        most_bytes = UNAUTHENTICATED_BYTES if is_unauthenticated else self._settings.max_body_bytes
+        return await read_body(request, most_bytes, self._settings.body_s, memory.hold_soon, most_binary_bytes)
+
+    async def _run(self, code: int, client: int | str, work: Callable[..., _T], *arguments: Any) -> _T:
+        """Run a function for a client on the worker pool of a command."""
+        return await asyncio.wrap_future(self._workers.submit(code, functools.partial(work, *arguments), client))
+
+    def _missing(self, path: str) -> Reply:
+        methods = sorted({*find_methods(path), *self._pages.find_methods(path), *self._views.find_methods(path)})
+        if not methods:
+            return NOT_FOUND
+        reply = text_reply(405, f"{path} takes {', '.join(methods)}", Status.INVALID_COMMAND)
+        return reply._replace(headers={"Allow": ",".join(methods)})

@@ -1,0 +1,77 @@
+"""Call: one request of a client, with everything that its handler needs."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any, Final, TypeAlias
+
+from headstream.broker.commands.dispatch import Dispatcher
+from headstream.broker.permissions import Rights
+from headstream.broker.sessions import Session
+from headstream.server.config.kafka_settings import KafkaSettings
+from headstream.server.network.addresses import Address
+from headstream.server.resources.memory_budget import MemoryBudget
+
+if TYPE_CHECKING:
+    from headstream.server.kafka.coordinator import Coordinator
+
+__all__ = ["NODE_ID", "NO_OPERATIONS", "Call", "ListenerContext", "Reply"]
+
+NODE_ID: Final = 1
+"""The one broker of the cluster."""
+NO_OPERATIONS: Final = -(1 << 31)
+"""The authorized operations, for a client that did not ask for them."""
+
+Reply: TypeAlias = Mapping[str, Any] | None
+"""The fields of a response; None for no response at all."""
+
+
+@dataclass(slots=True, kw_only=True)
+class ListenerContext:
+    """What all connections share.
+
+    Args:
+        dispatcher: Users, rights, topics and the broker.
+        settings: Settings of the listener.
+        budget: The memory of all transports.
+        coordinator: The groups that have members.
+    """
+
+    dispatcher: Dispatcher
+    settings: KafkaSettings
+    budget: MemoryBudget
+    coordinator: Coordinator
+
+
+@dataclass(slots=True, kw_only=True)
+class Call:
+    """One request.
+
+    Args:
+        context: What all connections share.
+        session: The session that sent the request.
+        version: The request's version.
+        client_id: The client's id, chosen by the client.
+        request: The request's fields.
+        here: The address that the client has connected to.
+        mechanism: The selected SASL mechanism, if any.
+    """
+
+    context: ListenerContext
+    session: Session
+    version: int
+    client_id: str
+    request: dict[str, Any]
+    here: Address
+    mechanism: str | None = None
+
+    @property
+    def rights(self) -> Rights:
+        """The user's permissions."""
+        return self.context.dispatcher.rights(self.session)
+
+    @property
+    def advertised(self) -> Address:
+        """The address reported to clients in metadata."""
+        return self.context.settings.advertised or self.here

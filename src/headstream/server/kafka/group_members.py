@@ -1,0 +1,84 @@
+"""Members of groups of Kafka's clients, and the states of such groups."""
+
+from __future__ import annotations
+
+import enum
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import Any, TypeAlias
+
+__all__ = ["GroupState", "Joining", "KafkaMember", "Respond"]
+
+Respond: TypeAlias = Callable[[dict[str, Any]], None]
+"""Sends the response to a request that waits for other members."""
+
+
+class GroupState(enum.StrEnum):
+    """The state of a group, by Kafka's names."""
+
+    EMPTY = "Empty"
+    PREPARING = "PreparingRebalance"
+    COMPLETING = "CompletingRebalance"
+    STABLE = "Stable"
+    DEAD = "Dead"
+
+
+@dataclass(slots=True, eq=False)
+class KafkaMember:
+    """One member.
+
+    Args:
+        id: Its id, assigned by the server.
+        instance_id: The id of a static member, which keeps its assignment if it rejoins in time.
+        client_id: Its client's id.
+        host: Its client's address.
+        session_s: Session timeout, seconds.
+        rebalance_s: How long the others wait for it to rejoin, seconds.
+        protocols: Metadata by assignment protocol, preferred first.
+        seen_s: Time of its last request.
+        assignment: Its assignment.
+    """
+
+    id: str
+    instance_id: str | None
+    client_id: str
+    host: str
+    session_s: float
+    rebalance_s: float
+    protocols: dict[str, bytes]
+    seen_s: float
+    assignment: bytes = b""
+    joining: Respond | None = None
+    syncing: Respond | None = None
+
+    @property
+    def size_bytes(self) -> int:
+        """Stored bytes of metadata and assignments."""
+        return len(self.assignment) + sum(map(len, self.protocols.values()))
+
+
+@dataclass(slots=True)
+class Joining:
+    """A join request of a member.
+
+    Args:
+        member_id: Its id; empty for a new one.
+        instance_id: The id of a static member.
+        protocol_type: The group's type, as `consumer`.
+        protocols: Metadata by assignment protocol, preferred first.
+        session_s: Session timeout, seconds.
+        rebalance_s: How long the others wait for it to rejoin, seconds.
+        client_id: Its client's id.
+        host: Its client's address.
+        must_return: Whether a new member first gets an id, and joins again with it.
+    """
+
+    member_id: str
+    instance_id: str | None
+    protocol_type: str
+    protocols: dict[str, bytes]
+    session_s: float
+    rebalance_s: float
+    client_id: str
+    host: str
+    must_return: bool

@@ -1,0 +1,53 @@
+"""KafkaServer: the listener for Kafka's clients, and what its connections share."""
+
+from __future__ import annotations
+
+import asyncio
+from typing import Final
+
+from headstream.broker.commands.dispatch import Dispatcher
+from headstream.server.config.kafka_settings import KafkaSettings
+from headstream.server.kafka.calls import ListenerContext
+from headstream.server.kafka.connection import KafkaConnection
+from headstream.server.kafka.coordinator import Coordinator
+from headstream.server.kafka.traffic import KafkaTraffic
+from headstream.server.network.stream_listener import StreamListener
+from headstream.server.resources.memory_budget import MemoryBudget
+from headstream.server.resources.workers import Workers
+
+__all__ = ["KafkaServer"]
+
+_TICK_S: Final = 0.1
+"""Interval of checking groups while any has members, seconds: a rebalance ends by up to that much later."""
+
+
+class KafkaServer(StreamListener[KafkaConnection]):
+    """All connections of Kafka's clients.
+
+    Args:
+        dispatcher: Users, rights, topics and the broker.
+        settings: Settings of the listener.
+        workers: The threads for slow requests.
+        budget: The memory of requests and responses.
+    """
+
+    def __init__(self, dispatcher: Dispatcher, settings: KafkaSettings, workers: Workers, budget: MemoryBudget) -> None:
+        coordinator = Coordinator(dispatcher.broker.monotonic)
+        self.context = ListenerContext(dispatcher=dispatcher, settings=settings, budget=budget, coordinator=coordinator)
+        self.workers = workers
+        self.traffic = KafkaTraffic()
+        self._coordinator = coordinator
+        self._checked_s = 0.0
+        super().__init__(self.traffic, settings.max_connections, settings.limits)
+
+    def _make_connection(self) -> KafkaConnection:
+        return KafkaConnection(self, asyncio.get_running_loop())
+
+    def _interval_s(self) -> float:
+        return _TICK_S if self._coordinator.groups else super()._interval_s()
+
+    async def _check(self, now_s: float) -> None:
+        self._coordinator.tick()
+        if now_s - self._checked_s >= super()._interval_s():
+            self._checked_s = now_s
+            await super()._check(now_s)

@@ -1,0 +1,1 @@
+"""Addresses, listening sockets and TLS, for all transports."""

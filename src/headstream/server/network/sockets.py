@@ -1,0 +1,88 @@
+"""Listening sockets with configured options, and writes of responses in pieces."""
+
+from __future__ import annotations
+
+import asyncio
+import socket
+import struct
+from dataclasses import dataclass
+from typing import Final, cast
+
+from headstream.codec.buffer import BytesLike
+from headstream.errors import EnvironmentSetupError
+from headstream.server.network.addresses import Address
+
+__all__ = ["SocketOptions", "listen", "write_pieces"]
+
+_JOINED_BYTES: Final = 32 << 10
+"""Up to this size, writing one joined copy is faster than writing many pieces."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class SocketOptions:
+    """Options of each connection's socket that replace the system's defaults.
+
+    Args:
+        receive_bytes: Size of the system's receive buffer.
+        send_bytes: Size of the system's send buffer.
+        keepalive: Whether the system probes silent peers (SO_KEEPALIVE).
+        linger_s: How long a close waits for unsent bytes, seconds; 0 does not wait.
+    """
+
+    receive_bytes: int
+    send_bytes: int
+    keepalive: bool
+    linger_s: int
+
+
+def listen(address: Address, options: SocketOptions | None = None) -> tuple[socket.socket, Address]:
+    """Return a listening socket and the address it is bound to.
+
+    Args:
+        address: Where to listen; port 0 picks any free port.
+        options: Options that accepted sockets inherit.
+
+    Raises:
+        EnvironmentSetupError: the port is in use, or the address does not belong to this machine.
+    """
+    advice = "Choose another address, or port 0 for any free port"
+    try:
+        found = socket.getaddrinfo(address.host, address.port, type=socket.SOCK_STREAM, flags=socket.AI_PASSIVE)
+        family, kind, protocol, _, place = min(found, key=lambda each: each[0] != socket.AF_INET)
+        sock = socket.socket(family, kind, protocol)
+    except OSError as error:
+        raise EnvironmentSetupError(f"cannot listen: {error.strerror or error}", where=str(address), advice=advice) from None
+    try:
+        sock.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
+        if options is not None:
+            _set(sock, options)
+        sock.bind(place)
+        sock.listen(1024)
+        sock.setblocking(False)
+    except OSError as error:
+        sock.close()
+        raise EnvironmentSetupError(f"cannot listen: {error.strerror or error}", where=str(address), advice=advice) from None
+    return sock, Address(address.host, sock.getsockname()[1])
+
+
+def write_pieces(transport: asyncio.WriteTransport, pieces: list[BytesLike], size_bytes: int, *, is_joined: bool) -> None:
+    """Write a response.
+
+    Args:
+        transport: Where to write.
+        pieces: The response.
+        size_bytes: The total size of the pieces.
+        is_joined: Whether to write one joined copy: an unsent piece keeps the whole buffer that it points into in memory.
+    """
+    if is_joined or size_bytes <= _JOINED_BYTES:
+        transport.write(b"".join(pieces))
+    else:
+        transport.writelines(cast(list[bytes], pieces))
+
+
+def _set(sock: socket.socket, options: SocketOptions) -> None:
+    sock.setsockopt(socket.SOL_SOCKET, socket.SO_RCVBUF, options.receive_bytes)
+    sock.setsockopt(socket.SOL_SOCKET, socket.SO_SNDBUF, options.send_bytes)
+    sock.setsockopt(socket.SOL_SOCKET, socket.SO_KEEPALIVE, options.keepalive)
+    if options.linger_s:
+        sock.setsockopt(socket.SOL_SOCKET, socket.SO_LINGER, struct.pack("ii", 1, options.linger_s))

@@ -1,0 +1,58 @@
+"""UnauthenticatedConnections: which connection makes room when all places of a listener are taken.
+
+A connection costs a client nothing, and a login is what tells users from others. So at the limit the oldest connection without
+a login, of which no request is being answered, is closed for the new one; where all have logged in, the new one is refused.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Generic, Protocol, TypeVar
+
+__all__ = ["UnauthenticatedConnections"]
+
+
+class _Connection(Protocol):
+    @property
+    def is_logged_in(self) -> bool: ...
+
+    @property
+    def is_busy(self) -> bool: ...
+
+
+_C = TypeVar("_C", bound=_Connection)
+
+
+class UnauthenticatedConnections(Generic[_C]):
+    """The connections of one listener without a login, the oldest first; only in the event loop.
+
+    A connection that has logged in since is left out when it is its turn, and not when it logs in.
+
+    Args:
+        abort: Closes a connection at once.
+    """
+
+    def __init__(self, abort: Callable[[_C], None]) -> None:
+        self._abort = abort
+        self._connections: dict[_C, None] = {}
+
+    def add(self, connection: _C) -> None:
+        """Take note of a new connection."""
+        self._connections[connection] = None
+
+    def discard(self, connection: _C) -> None:
+        """Forget a connection that has ended."""
+        self._connections.pop(connection, None)
+
+    def end_oldest(self) -> bool:
+        """Close the oldest one of which no request is being answered, and return whether there was one."""
+        for _ in range(len(self._connections)):
+            connection = next(iter(self._connections))
+            del self._connections[connection]
+            if connection.is_logged_in:
+                continue
+            if not connection.is_busy:
+                self._abort(connection)
+                return True
+            self._connections[connection] = None  # it may be logging in; its turn comes again
+        return False

@@ -1,0 +1,97 @@
+"""Logs of the server: one line per event, as text for people or as JSON for programs.
+
+    2026-01-31T12:00:00.000000Z WARNING headstream.server login refused user="bob" address="127.0.0.1:54321" status=42
+    {"time": "2026-01-31T12:00:00.000000Z", "level": "WARNING", "logger": "headstream.server", "event": "login refused", …}
+
+Values that clients send are always quoted and escaped: a name cannot forge a line.
+"""
+
+from __future__ import annotations
+
+import json
+import logging
+import sys
+from datetime import UTC, datetime
+from typing import Any, Final, Literal, TypeAlias
+
+from headstream.broker.recent_lines import RECENT_LINES
+
+__all__ = ["LogForm", "note", "start_logging"]
+
+LogForm: TypeAlias = Literal["text", "json"]
+_LOGGER: Final = logging.getLogger("headstream.server")
+_ROOT: Final = "headstream"
+_ESCAPES: Final = {
+    code: json.dumps(chr(code))[1:-1] if code < 0x7F else f"\\u{code:04x}"
+    for code in (*range(32), *range(0x7F, 0xA0), 0x2028, 0x2029)
+}
+"""Characters that end a line or control a terminal: C0, DEL, C1, and Unicode's line and paragraph separators."""
+
+
+def note(level: int, event: str, error: BaseException | None = None, /, **fields: object) -> None:
+    """Log an event of the server.
+
+    Args:
+        level: A level of the module logging.
+        event: What happened; a constant text that operators can search for.
+        error: An exception to log with its traceback.
+        fields: Details of the event; never a password, a token or a payload.
+    """
+    if _LOGGER.isEnabledFor(level):
+        _LOGGER.log(level, "%s", event, exc_info=error, extra={"fields": fields})
+
+
+def start_logging(level: str, form: LogForm) -> None:
+    """Log all of Headstream to standard error, and retain the last lines for the archive of `snapshot`.
+
+    Args:
+        level: debug, info, warning or error.
+        form: Format of a line: text or json.
+    """
+    handler = logging.StreamHandler(sys.stderr)
+    handler.setFormatter(_JsonLines() if form == "json" else _TextLines())
+    logger = logging.getLogger(_ROOT)
+    RECENT_LINES.setFormatter(_ArchiveLines())
+    logger.handlers[:] = [handler, RECENT_LINES]
+    logger.setLevel(level.upper())
+    logger.propagate = False
+
+
+def _time(record: logging.LogRecord) -> str:
+    return f"{datetime.fromtimestamp(record.created, UTC):%Y-%m-%dT%H:%M:%S.%f}Z"
+
+
+class _TextLines(logging.Formatter):
+    def format(self, record: logging.LogRecord) -> str:
+        event = record.getMessage().translate(_ESCAPES)
+        parts = [_time(record), *self.origin(record), event]
+        parts += (f"{name}={json.dumps(value, default=str)}" for name, value in _fields(record).items())
+        if record.exc_info:
+            parts.append(f"\n{self.formatException(record.exc_info)}")
+        return " ".join(parts)
+
+    def origin(self, record: logging.LogRecord) -> tuple[str, ...]:
+        """Return the parts between the time and the event."""
+        return record.levelname, record.name
+
+
+class _ArchiveLines(_TextLines):
+    """The format that existing tools expect in the archive: ` INFO ThreadId(07) headstream.server: ready`."""
+
+    def origin(self, record: logging.LogRecord) -> tuple[str, ...]:
+        """Return level, thread and logger."""
+        return f"{record.levelname:>5}", f"ThreadId({record.thread or 0:02})", f"{record.name}:"
+
+
+class _JsonLines(logging.Formatter):
+    def format(self, record: logging.LogRecord) -> str:
+        members = {"time": _time(record), "level": record.levelname, "logger": record.name, "event": record.getMessage()}
+        members |= _fields(record)
+        if record.exc_info:
+            members["traceback"] = self.formatException(record.exc_info)
+        return json.dumps(members, default=str)
+
+
+def _fields(record: logging.LogRecord) -> dict[str, Any]:
+    fields: dict[str, Any] = getattr(record, "fields", {})
+    return fields

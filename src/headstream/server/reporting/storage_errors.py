@@ -1,0 +1,55 @@
+"""Logs storage errors for the operator: a failing or full disk, a damaged log. Clients get only a status.
+
+Thousands of requests a second can fail with the same error: each file is logged once a minute.
+"""
+
+from __future__ import annotations
+
+import logging
+import time
+from collections.abc import Callable
+from typing import Final
+
+from headstream.errors import CorruptLogError, HeadstreamError, StorageError
+from headstream.server.reporting.logs import note
+
+__all__ = ["STORAGE_ERRORS", "StorageErrorLog"]
+
+_EVERY_S: Final = 60.0
+_MAX_FILES: Final = 1000
+"""Limit of remembered files; beyond it, some are logged more than once a minute."""
+
+
+class StorageErrorLog:
+    """Logs storage errors, each file at most once a minute; any thread.
+
+    Args:
+        monotonic: A monotonic clock, seconds.
+    """
+
+    def __init__(self, monotonic: Callable[[], float] = time.monotonic) -> None:
+        self._monotonic = monotonic
+        self._logged_s: dict[tuple[type[HeadstreamError], str | None], float] = {}
+
+    def log_once(self, error: HeadstreamError, status: int) -> None:
+        """Log a storage error or a damaged log, unless the same was logged within the last minute.
+
+        Args:
+            error: The error of a request.
+            status: The status that its client gets.
+        """
+        if not isinstance(error, (StorageError, CorruptLogError)):
+            return
+        place, now_s = (type(error), error.where), self._monotonic()
+        if now_s - self._logged_s.get(place, -_EVERY_S) < _EVERY_S:
+            return
+        if len(self._logged_s) >= _MAX_FILES:
+            self._logged_s.clear()
+        self._logged_s[place] = now_s
+        is_storage = isinstance(error, StorageError)
+        event = "storage error" if is_storage else "damaged log"
+        note(logging.ERROR, event, status=status, reason=error.what, where=error.where, advice=error.advice)
+
+
+STORAGE_ERRORS: Final = StorageErrorLog()
+"""The instance of this process."""

@@ -1,0 +1,1 @@
+"""Requests of binary transports: responses, and polls that wait for messages."""

@@ -1,0 +1,1 @@
+"""What all transports share of the process: threads and memory."""

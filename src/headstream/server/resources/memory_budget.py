@@ -1,0 +1,318 @@
+"""MemoryBudget: bounds the bytes of requests and responses that a server holds for all its clients; only in the event loop.
+
+    hold    a connection reserves bytes before it receives them, within the budget
+    wait    beyond it, the connection stops reading until memory is freed: back-pressure
+    refuse  a request that has waited for WAIT_S is answered `server_busy`, and its connection is closed
+    poll    returns a part of what its user can still hold; a user with unread responses delays only that user
+
+Each byte counts once, though storing a request can copy it: hence only a quarter of the machine's memory. Unauthenticated
+clients share a small part; one user has at most half, except for a single request.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections import deque
+from collections.abc import AsyncIterator, Callable
+from contextlib import asynccontextmanager
+from functools import partial
+from pathlib import Path
+from typing import Final
+
+from headstream.errors import HeadstreamError
+from headstream.wire.refusals import refusal
+from headstream.wire.statuses import Status
+
+__all__ = ["UNAUTHENTICATED_BYTES", "WAIT_S", "MemoryAccount", "MemoryBudget", "default_budget_bytes"]
+
+UNAUTHENTICATED_BYTES: Final = 4 << 10
+"""The longest request before a login: a login has two names of up to 255 bytes, and little else."""
+
+WAIT_S: Final = 5.0
+"""How long a request waits for memory before it is refused: less than the timeouts of clients. Seconds."""
+
+_SMALL_BYTES: Final = 64 << 10
+"""Requests up to this size have a reserve beside the budget: they are served while big ones wait."""
+_RESERVE_SHARE: Final = 8
+"""The reserve's part of the budget; added to it."""
+_UNAUTHENTICATED_SHARE: Final = 16
+"""The part of the budget of all unauthenticated clients."""
+_USER_SHARE: Final = 2
+"""The largest part of the budget of one user."""
+_SMALL_POLL_BYTES: Final = 256 << 10
+"""About the least size limit of a poll."""
+_POLL_SHARE: Final = 4
+"""A poll uses this part of what its user can still hold: the rest is for the next ones."""
+_IN_USE_SHARE: Final = 0.125
+"""Above this part, responses are copied before they are written."""
+_TIGHT_SHARE: Final = 0.75
+"""Above this part, timeouts are shorter."""
+
+_MUCH_BYTES: Final = 64 << 20
+"""After this peak, freed memory is returned to the system."""
+
+_MACHINE_SHARE: Final = 4
+_USUAL_BYTES: Final = 1 << 30
+"""The machine's memory divided by _MACHINE_SHARE, where the system does not report it."""
+_LEAST_BYTES: Final = 64 << 20
+_CGROUP_LIMITS: Final = ("/sys/fs/cgroup/memory.max", "/sys/fs/cgroup/memory/memory.limit_in_bytes")
+"""A container's memory limit, in cgroup v2 and v1."""
+
+
+def default_budget_bytes() -> int:
+    """Return a quarter of the memory available to this process: the machine's, or its container's."""
+    limits = []
+    try:
+        import psutil  # part of the server's extra
+
+        limits.append(int(psutil.virtual_memory().total))
+    except ImportError:
+        pass
+    for path in _CGROUP_LIMITS:
+        try:
+            limits.append(int(Path(path).read_text("ascii")))
+        except (OSError, ValueError):  # no limit: missing, or `max`
+            continue
+    return max(min(limits, default=_MACHINE_SHARE * _USUAL_BYTES) // _MACHINE_SHARE, _LEAST_BYTES)
+
+
+class MemoryBudget:
+    """The bytes of requests and responses of one server, for all its transports.
+
+    Args:
+        total_bytes: The limit.
+
+    Attributes:
+        held_bytes: The bytes held now.
+        refused: Requests refused for lack of memory.
+    """
+
+    def __init__(self, total_bytes: int) -> None:
+        self.total_bytes = total_bytes
+        self.held_bytes = 0
+        self.refused = 0
+        self._unauthenticated_bytes = 0
+        self._of_user: dict[int, int] = {}
+        self._waiters: deque[Callable[[], None]] = deque()
+        self._is_waking = False
+        self._peak_bytes = 0
+
+    def open(self, client: int | str) -> MemoryAccount:
+        """Return an empty account.
+
+        Args:
+            client: The user's number, or the address of an unauthenticated client.
+        """
+        return MemoryAccount(self, client)
+
+    @property
+    def room_bytes(self) -> int:
+        """The bytes that are free."""
+        return max(self.total_bytes - self.held_bytes, 0)
+
+    @property
+    def is_full(self) -> bool:
+        """Whether no bytes are free."""
+        return self.held_bytes >= self.total_bytes
+
+    @property
+    def is_in_use(self) -> bool:
+        """Whether so much is held that copying a response, to hold no more than its bytes, is worth its cost."""
+        return self.held_bytes > self.total_bytes * _IN_USE_SHARE
+
+    @property
+    def is_tight(self) -> bool:
+        """Whether most of it is held."""
+        return self.held_bytes > self.total_bytes * _TIGHT_SHARE
+
+    def take_relief(self) -> bool:
+        """Return True once after a high peak has passed: freed memory is worth returning to the system then."""
+        if self._peak_bytes < _MUCH_BYTES or self.held_bytes > self._peak_bytes // 8:
+            return False
+        self._peak_bytes = self.held_bytes
+        return True
+
+    def busy(self) -> HeadstreamError:
+        """Return the refusal of a request for lack of memory, and count it."""
+        self.refused += 1
+        return refusal(
+            Status.SERVER_BUSY,
+            "the server has no memory for the request now",
+            advice="Send it again later, or raise the server's headstream.memory_budget",
+        )
+
+    def may_hold(self, client: int | str, more_bytes: int, all_bytes: int) -> bool:
+        """Return whether a client can hold `more_bytes`, which makes `all_bytes` on one connection."""
+        room_bytes = self.total_bytes - self.held_bytes
+        if all_bytes <= _SMALL_BYTES:
+            room_bytes += self.total_bytes // _RESERVE_SHARE
+        if more_bytes > room_bytes:
+            return False
+        if isinstance(client, str):
+            return self._unauthenticated_bytes + more_bytes <= self.total_bytes // _UNAUTHENTICATED_SHARE
+        held_bytes = self._of_user.get(client, 0)
+        is_alone = held_bytes + more_bytes == all_bytes
+        return is_alone or all_bytes <= _SMALL_BYTES or held_bytes + more_bytes <= self.total_bytes // _USER_SHARE
+
+    def poll_bytes(self, client: int | str) -> int:
+        """Return about how many bytes a poll of a client can return now; 0 if it has to wait until the client holds less.
+
+        A user who holds little gets a small poll out of the reserve when others hold the budget.
+        """
+        held_bytes = self._unauthenticated_bytes if isinstance(client, str) else self._of_user.get(client, 0)
+        room_bytes = min(self.room_bytes, self.total_bytes // _USER_SHARE - held_bytes)
+        if room_bytes > 0:
+            return max(_SMALL_POLL_BYTES, room_bytes // _POLL_SHARE)
+        reserve_bytes = self.total_bytes // _RESERVE_SHARE
+        has_reserve = held_bytes < reserve_bytes // 2 and self.held_bytes < self.total_bytes + reserve_bytes
+        return _SMALL_POLL_BYTES if has_reserve else 0
+
+    def change(self, client: int | str, more_bytes: int) -> None:
+        """Add to the bytes that a client holds; a negative number frees them."""
+        self.held_bytes += more_bytes
+        if isinstance(client, str):
+            self._unauthenticated_bytes += more_bytes
+        else:
+            held_bytes = self._of_user.get(client, 0) + more_bytes
+            if held_bytes:
+                self._of_user[client] = held_bytes
+            else:
+                self._of_user.pop(client, None)
+        self._peak_bytes = max(self._peak_bytes, self.held_bytes)
+        if more_bytes < 0 and self._waiters and not self._is_waking:
+            self._is_waking = True
+            asyncio.get_running_loop().call_soon(self._wake)
+
+    def call_when_freed(self, function: Callable[[], None]) -> None:
+        """Call a function once memory is freed; in the order of waiting."""
+        self._waiters.append(function)
+
+    def _wake(self) -> None:
+        self._is_waking = False
+        waiters, self._waiters = self._waiters, deque()
+        for function in waiters:  # those that still lack memory queue again, in the same order
+            function()
+
+
+class MemoryAccount:
+    """The bytes held by one connection, or by one request over HTTP.
+
+    Args:
+        budget: The budget it is a part of.
+        client: As for MemoryBudget.open().
+    """
+
+    __slots__ = ("_budget", "_client", "_requests_bytes", "_responses_bytes", "_waiting_since_s")
+
+    def __init__(self, budget: MemoryBudget, client: int | str) -> None:
+        self._budget = budget
+        self._client = client
+        self._requests_bytes = 0
+        self._responses_bytes = 0
+        self._waiting_since_s: float | None = None
+
+    @property
+    def is_waiting(self) -> bool:
+        """Whether it waits for memory."""
+        return self._waiting_since_s is not None
+
+    @property
+    def poll_bytes(self) -> int:
+        """About how many bytes a poll can return now; 0 if it has to wait."""
+        return self._budget.poll_bytes(self._client)
+
+    def log_in(self, user_id: int) -> None:
+        """Move the account to a user."""
+        held_bytes = self._requests_bytes + self._responses_bytes
+        self._budget.change(self._client, -held_bytes)
+        self._client = user_id
+        self._budget.change(user_id, held_bytes)
+
+    def hold_requests(self, size_bytes: int) -> bool:
+        """Set the held bytes of requests, if that is within the budget; return whether it is.
+
+        Args:
+            size_bytes: All requests of the connection.
+        """
+        more_bytes = size_bytes - self._requests_bytes
+        if more_bytes > 0 and not self._budget.may_hold(self._client, more_bytes, size_bytes + self._responses_bytes):
+            return False
+        if more_bytes:
+            self._requests_bytes = size_bytes
+            self._budget.change(self._client, more_bytes)
+        return True
+
+    async def hold_soon(self, size_bytes: int) -> None:
+        """Set the held bytes of requests, after waiting for memory for up to WAIT_S.
+
+        Args:
+            size_bytes: The whole request.
+
+        Raises:
+            ServerUnreachableError: no memory was freed in time (20023).
+        """
+        freed = asyncio.Event()
+        try:
+            async with asyncio.timeout(WAIT_S):
+                while not self.hold_requests(size_bytes):
+                    self.wait(asyncio.get_running_loop().time(), freed.set)
+                    await freed.wait()
+                    freed.clear()
+        except TimeoutError:
+            raise self._budget.busy() from None
+        finally:
+            self.end_wait()
+
+    @asynccontextmanager
+    async def hold_more(self, size_bytes: int) -> AsyncIterator[None]:
+        """Hold so many bytes of requests more in the body; wait for that as long as a request may.
+
+        Args:
+            size_bytes: Besides those that are held.
+
+        Raises:
+            ServerUnreachableError: there is no memory for it (20023).
+        """
+        before_bytes = self._requests_bytes
+        if size_bytes:
+            await self.hold_soon(before_bytes + size_bytes)
+        try:
+            yield
+        finally:
+            self.hold_requests(before_bytes)
+
+    def note_responses(self, size_bytes: int) -> None:
+        """Set the held bytes of responses, also beyond the budget: they exist already."""
+        more_bytes = size_bytes - self._responses_bytes
+        if more_bytes:
+            self._responses_bytes = size_bytes
+            self._budget.change(self._client, more_bytes)
+
+    def wait(self, now_s: float, go_on: Callable[[], None]) -> None:
+        """Wait until memory is freed.
+
+        Args:
+            now_s: The loop's time.
+            go_on: Called then, unless end_wait() was called before; it can wait again.
+        """
+        if self._waiting_since_s is None:
+            self._waiting_since_s = now_s
+        self._budget.call_when_freed(partial(self._go_on, go_on))
+
+    def _go_on(self, go_on: Callable[[], None]) -> None:
+        if self.is_waiting:
+            go_on()
+
+    def end_wait(self) -> None:
+        """Stop waiting."""
+        self._waiting_since_s = None
+
+    def has_waited_too_long(self, now_s: float) -> bool:
+        """Return whether it has waited for longer than WAIT_S."""
+        return self._waiting_since_s is not None and now_s - self._waiting_since_s > WAIT_S
+
+    def close(self) -> None:
+        """Free everything."""
+        self.end_wait()
+        self.hold_requests(0)
+        self.note_responses(0)

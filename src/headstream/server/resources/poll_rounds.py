@@ -1,0 +1,110 @@
+"""PollRounds: bounds the bytes of polls in one round of the event loop, so that small requests are answered between."""
+
+from __future__ import annotations
+
+import asyncio
+from typing import Final
+
+from headstream.broker.sessions import Session
+from headstream.model.topology import MAX_BATCH_BYTES
+from headstream.server.resources.memory_budget import MemoryAccount
+
+__all__ = ["FRAMES_PER_ROUND", "ROUND_BYTES", "ConnectionPolls", "PollRounds", "max_poll_bytes"]
+
+ROUND_BYTES: Final = 1_310_720
+"""About the most bytes of one poll while other clients are connected, and of all polls of a round: reading and writing them
+takes the event loop about a millisecond, and a thousand messages of 1,000 bytes with some headers fit. A client continues
+where the response ends."""
+
+FRAMES_PER_ROUND: Final = 256
+"""Small frames of one connection answered before other connections are served."""
+
+_SMALL_BYTES: Final = 32 << 10
+"""Responses of fewer bytes cost no more than any request, and are not counted."""
+
+_EXTRA_TURNS: Final = 1
+"""Further rounds' bytes for connections whose last response was small: their next one is likely to be small too."""
+
+
+class PollRounds:
+    """The bytes of the current round of an event loop; only in that loop."""
+
+    def __init__(self) -> None:
+        self._round_bytes = 0
+
+    @property
+    def has_room(self) -> bool:
+        """Whether another large poll can be answered in this round."""
+        return self._round_bytes < ROUND_BYTES
+
+    @property
+    def has_room_for_small(self) -> bool:
+        """Whether another poll that is likely to be small can be answered in this round."""
+        return self._round_bytes < (1 + _EXTRA_TURNS) * ROUND_BYTES
+
+    def note(self, size_bytes: int) -> None:
+        """Count a response in this round.
+
+        Args:
+            size_bytes: Its size.
+        """
+        if size_bytes < _SMALL_BYTES:
+            return
+        if not self._round_bytes:
+            asyncio.get_running_loop().call_soon(self._begin_round)
+        self._round_bytes += size_bytes
+
+    def _begin_round(self) -> None:
+        self._round_bytes = 0
+
+
+def max_poll_bytes(memory: MemoryAccount, *, is_alone: bool) -> int:
+    """Return about how many bytes a poll may return now; 0 if it has to wait for memory.
+
+    Args:
+        memory: The connection's account.
+        is_alone: Whether no other client is connected: then a poll delays no other request.
+    """
+    return min(memory.poll_bytes, MAX_BATCH_BYTES if is_alone else ROUND_BYTES)
+
+
+class ConnectionPolls:
+    """Decides when one connection's polls are answered, and their size.
+
+    Args:
+        rounds: The rounds of all connections.
+        memory: The connection's account.
+    """
+
+    def __init__(self, rounds: PollRounds, memory: MemoryAccount) -> None:
+        self._rounds = rounds
+        self._memory = memory
+        self._last_bytes: int | None = None
+
+    def begin(self, session: Session, *, is_alone: bool) -> bool:
+        """Set the size of a poll, and return whether it is answered now; else in the next round, or when memory is freed.
+
+        A poll after a small response does not wait behind large ones.
+
+        Args:
+            session: The session that polls.
+            is_alone: Whether no other client is connected.
+        """
+        most_bytes = max_poll_bytes(self._memory, is_alone=is_alone)
+        if not most_bytes:
+            return False
+        if not is_alone:
+            is_likely_small = self._last_bytes is not None and self._last_bytes < _SMALL_BYTES
+            if not (self._rounds.has_room_for_small if is_likely_small else self._rounds.has_room):
+                return False
+        session.poll_bytes = most_bytes
+        return True
+
+    def end(self, size_bytes: int) -> None:
+        """Count the response to a poll.
+
+        Args:
+            size_bytes: Its size.
+        """
+        self._last_bytes = size_bytes
+        self._rounds.note(size_bytes)

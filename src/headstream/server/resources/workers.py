@@ -1,0 +1,78 @@
+"""Workers: the threads that answer what must not hold up the event loop.
+
+surveys     what looks at many partitions: two threads, the users in turn, so that others find the interpreter free
+work        what waits for a disk, changes directories, or is big enough to be worth another core
+passwords   hashing: it takes tens of milliseconds of a core each, asked for by anybody, so it has threads of its own,
+            half as many as there are cores, so that the event loop has one; they serve users and addresses in turn, each
+            connection has one request of them at a time, and more than a few seconds' work is refused. Their priority is the
+            others': a thread of low priority that has the interpreter's lock and no core would keep it from all
+"""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Callable, Hashable
+from concurrent.futures import Future, ThreadPoolExecutor
+from typing import Final, TypeVar
+
+from headstream.broker.commands.table import codes_where
+from headstream.errors import HeadstreamError
+from headstream.server.resources.fair_threads import FairThreads
+from headstream.wire.refusals import refusal
+from headstream.wire.statuses import Status
+
+__all__ = ["Workers"]
+
+_T = TypeVar("_T")
+_WORK_THREADS: Final = 64
+"""Sends that wait for one sync together each hold a thread."""
+
+_MOST_PASSWORDS: Final = 256
+"""Pending requests per password thread, at about 50 ms each: the client of a later one would time out before its response."""
+_RETRY_S: Final = 10
+"""Rejected clients are advised to retry after this time: the pending ones are done then. Seconds."""
+
+_SURVEY_THREADS: Final = 2
+"""Each one takes the GIL from the event loop for a moment after each step; with two, one user's long list does not delay all
+others'."""
+_SURVEYS: Final = codes_where(lambda row: row.threads == "surveys")
+_WITH_PASSWORDS: Final = codes_where(lambda row: row.threads == "passwords")
+
+
+class Workers:
+    """The threads of one server, for all its transports."""
+
+    def __init__(self) -> None:
+        self._work = ThreadPoolExecutor(_WORK_THREADS, "headstream-work")
+        self._surveys = FairThreads(_SURVEY_THREADS, "headstream-surveys")
+        threads = max((os.cpu_count() or 1) // 2, 1)
+        self._passwords = FairThreads(threads, "headstream-passwords", _MOST_PASSWORDS * threads, _too_many_passwords)
+
+    def submit(self, code: int, function: Callable[[], _T], client: Hashable = None) -> Future[_T]:
+        """Run a function on a thread that suits a command.
+
+        Args:
+            code: The command's code.
+            function: The function.
+            client: The user's number, or the address of an unauthenticated client.
+        """
+        if code in _SURVEYS:
+            return self._surveys.submit(client, function)
+        if code in _WITH_PASSWORDS:
+            return self._passwords.submit(client, function)
+        return self._work.submit(function)
+
+    def close(self) -> None:
+        """Cancel pending functions, and end the threads after their current ones."""
+        self._surveys.close()
+        self._passwords.close()
+        self._work.shutdown(wait=True, cancel_futures=True)
+
+
+def _too_many_passwords() -> HeadstreamError:
+    """Return the refusal of a password check beyond the limit of pending ones."""
+    return refusal(
+        Status.SERVER_BUSY,
+        "too many pending logins and password changes",
+        advice=f"Try again in {_RETRY_S} s",
+    )

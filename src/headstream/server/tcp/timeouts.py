@@ -1,0 +1,77 @@
+"""Timeouts of one connection: login, receiving a request, and sending responses."""
+
+from __future__ import annotations
+
+from typing import Final
+
+from headstream.server.config.tcp_settings import ConnectionLimits
+
+__all__ = ["ConnectionTimeouts"]
+
+_TIGHT_S: Final = 3.0
+"""Timeout of receiving a request and of sending responses while memory is scarce, seconds: shorter than requests wait for
+memory (WAIT_S)."""
+
+
+class ConnectionTimeouts:
+    """Timeouts of one connection; times are the event loop's, seconds.
+
+    Args:
+        limits: The limits.
+        now_s: Time of connecting.
+    """
+
+    def __init__(self, limits: ConnectionLimits, now_s: float) -> None:
+        self._limits = limits
+        self._frame_began_s: float | None = None
+        self._stalled_s = 0.0
+        self._stalled_bytes = 0
+        self._known_s = now_s
+
+    def begin_frame(self, now_s: float) -> None:
+        """Start the timeout of a partly received request."""
+        if self._frame_began_s is None:
+            self._frame_began_s = now_s
+
+    def begin_again(self, now_s: float) -> None:
+        """Restart the timeout of a partly received request after a pause of reading."""
+        if self._frame_began_s is not None:
+            self._frame_began_s = now_s
+
+    def end_frame(self) -> None:
+        """Stop the timeout of receiving a request."""
+        self._frame_began_s = None
+
+    def begin_stall(self, now_s: float, unsent_bytes: int) -> None:
+        """Start the timeout of unsent responses."""
+        self._stalled_s, self._stalled_bytes = now_s, unsent_bytes
+
+    def find_fault(
+        self, now_s: float, pending_bytes: int | None, unsent_bytes: int | None, *, is_known: bool, is_tight: bool = False
+    ) -> tuple[str, dict[str, float]] | None:
+        """Return which timeout ended, and fields for the log; None if none did.
+
+        Args:
+            now_s: The time.
+            pending_bytes: Received bytes of a request; None while reading is paused.
+            unsent_bytes: Unsent bytes of responses; None while the client reads them.
+            is_known: Whether a user is logged in or a request is running.
+            is_tight: Whether memory is scarce: timeouts are shorter then.
+        """
+        limits, began_s = self._limits, self._frame_began_s
+        if is_known:
+            self._known_s = now_s
+        frame_s = 0.0 if began_s is None else now_s - began_s
+        most_frame_s, most_stall_s = limits.frame_s, limits.stall_s
+        if is_tight:
+            most_frame_s, most_stall_s = min(most_frame_s, _TIGHT_S), min(most_stall_s, _TIGHT_S)
+        if pending_bytes is not None and frame_s > most_frame_s + pending_bytes / limits.bytes_a_second:
+            return "receiving a request timed out", {"bytes": pending_bytes}
+        if unsent_bytes is not None:
+            if unsent_bytes != self._stalled_bytes:
+                self.begin_stall(now_s, unsent_bytes)
+            elif now_s - self._stalled_s > most_stall_s:
+                return "sending responses timed out", {"bytes": unsent_bytes}
+        elif now_s - self._known_s > limits.login_s:
+            return "login timed out", {"after_s": limits.login_s}
+        return None

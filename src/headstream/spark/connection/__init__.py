@@ -1,0 +1,1 @@
+"""Location of the log that a data source reads or writes, and connections to its server."""

@@ -1,0 +1,109 @@
+"""Rejects catalog tables of the headstream format by name; Spark fails with an internal error.
+
+saveAsTable, toTable, writeTo(...).using("headstream").create()     rejected before anything runs
+CREATE TABLE ... USING headstream, AS SELECT too                    Spark's error is replaced by ours
+"""
+
+from __future__ import annotations
+
+import functools
+import re
+from collections.abc import Callable
+from typing import Any, Final
+
+from headstream.errors import InvalidOptionError
+
+__all__ = ["refuse_sql_tables", "refuse_written_tables", "refusing_table", "table_error"]
+
+_FORMAT: Final = "headstream"
+_MARK: Final = "_headstream_provider"
+_QUOTED: Final = re.compile(r"'(?:[^'\\]|\\.)*'|\"(?:[^\"\\]|\\.)*\"|--[^\n]*|/\*.*?\*/", re.DOTALL)
+_TABLE: Final = re.compile(
+    r"\s*(?:CREATE|REPLACE)\b.*?\bTABLE\b.*?\bUSING\s+`?headstream`?(?:\s|\(|;|$)", re.IGNORECASE | re.DOTALL
+)
+
+
+def table_error(what: str) -> InvalidOptionError:
+    """Return the error for a table of a catalog.
+
+    Args:
+        what: The rejected operation.
+    """
+    return InvalidOptionError(
+        f"{what} is not supported: a topic is not a table of a catalog",
+        advice='Write with .format("headstream").option("url", ...).option("topic", ...).mode("append").save(), a stream with '
+        ".start(); read with CREATE TEMPORARY VIEW ... USING headstream OPTIONS (url '...', subscribe '...')",
+    )
+
+
+def refusing_table(method: Callable[..., Any], source_of: Callable[[Any], str | None]) -> Callable[..., Any]:
+    """Return a writer's saveAsTable() or toTable() that rejects the headstream format.
+
+    Args:
+        method: The method; its second argument is a format, or None.
+        source_of: Returns the format set on a writer before.
+    """
+
+    @functools.wraps(method)
+    def refuse(self: Any, name: str, format: str | None = None, *arguments: Any, **named: Any) -> Any:
+        if (format or source_of(self) or "").lower() == _FORMAT:
+            raise table_error(f'{method.__name__}({name!r}) with format("headstream")')
+        return method(self, name, format, *arguments, **named)
+
+    return refuse
+
+
+def refuse_written_tables(kind: Any) -> None:
+    """Make the writer of writeTo() reject tables of the headstream format; repeated calls do nothing.
+
+    Args:
+        kind: PySpark's class DataFrameWriterV2.
+    """
+    if _MARK in vars(kind):
+        return
+    setattr(kind, _MARK, None)
+    kind.using = _recording(kind.using)
+    for name in ("create", "replace", "createOrReplace"):
+        setattr(kind, name, _checking(getattr(kind, name)))
+
+
+def _recording(method: Callable[..., Any]) -> Callable[..., Any]:
+    @functools.wraps(method)
+    def record(self: Any, provider: str) -> Any:
+        setattr(self, _MARK, provider)
+        return method(self, provider)
+
+    return record
+
+
+def _checking(method: Callable[..., Any]) -> Callable[..., Any]:
+    @functools.wraps(method)
+    def check(self: Any) -> Any:
+        if (getattr(self, _MARK) or "").lower() == _FORMAT:
+            raise table_error(f'writeTo(...).using("headstream").{method.__name__}()')
+        return method(self)
+
+    return check
+
+
+def refuse_sql_tables(kind: Any) -> None:
+    """Make a session's sql() raise our error where it cannot create a table of the headstream format.
+
+    Args:
+        kind: PySpark's class SparkSession.
+    """
+    if _MARK in vars(kind):
+        return
+    setattr(kind, _MARK, None)
+    method = kind.sql
+
+    @functools.wraps(method)
+    def sql(self: Any, sqlQuery: str, *arguments: Any, **named: Any) -> Any:  # noqa: N803
+        try:
+            return method(self, sqlQuery, *arguments, **named)
+        except Exception as error:
+            if _TABLE.match(_QUOTED.sub(" ", sqlQuery)):
+                raise table_error("CREATE TABLE ... USING headstream") from error
+            raise
+
+    kind.sql = sql

@@ -1,0 +1,74 @@
+"""The options `url` and `path`: a log in a directory that every executor can read, or one behind a server.
+
+file:///var/lib/shop                         a directory
+headstream://user:password@host:8090         a server, over TCP; ?tls=true as for connect()
+
+Credentials can be in HEADSTREAM_USERNAME and HEADSTREAM_PASSWORD, or HEADSTREAM_TOKEN, of the driver instead: the driver
+passes them to tasks, which read no variables of their own.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import TypeAlias
+from urllib.parse import SplitResult, unquote, urlsplit
+
+from headstream.client.remote.address import ServerUrl, parse_address
+from headstream.errors import InvalidOptionError, InvalidUrlError
+
+__all__ = ["LogLocation", "parse_log"]
+
+LogLocation: TypeAlias = str | ServerUrl
+"""Location of a log: its directory, or its server."""
+
+
+def parse_log(given: Mapping[str, str]) -> LogLocation:
+    """Return the log that the options `url` or `path` name.
+
+    Args:
+        given: Options by their lower-case names.
+
+    Raises:
+        InvalidOptionError, InvalidUrlError: no usable location is named; the text has no password.
+    """
+    if "url" in given and "path" in given:
+        raise InvalidOptionError("url and load(path) both name a log", advice="Give one of them")
+    url = given.get("url") or given.get("path")
+    if not url:
+        raise InvalidOptionError(
+            "the option url is missing",
+            advice='Name the log, as .option("url", "file:///var/lib/shop") or "headstream://user:password@host:8090"',
+        )
+    try:
+        parts = urlsplit(url)
+    except ValueError as error:
+        raise InvalidUrlError(
+            f"the option url is not a URL: {error}", advice="Write headstream://user:password@host:8090"
+        ) from None
+    bare = url if "@" not in parts.netloc else parts._replace(netloc=parts.netloc.rpartition("@")[2]).geturl()
+    if parts.scheme == "headstream":
+        return parse_address(parts, {})
+    if parts.scheme == "file":
+        return _directory(parts, bare)
+    if parts.scheme == "kafka":
+        raise InvalidUrlError(
+            f"{bare!r}: Kafka is read and written through DataFrames, not by SQL, and not by a session without register()",
+            advice="In SQL use a view of a DataFrame: frame.createOrReplaceTempView('orders'). "
+            "For a DataFrame take the session from headstream.spark.session(), or call headstream.spark.register(spark) once",
+        )
+    if parts.scheme in ("http", "https"):
+        raise InvalidUrlError(
+            f"{bare!r}: Spark connects to a server over TCP, where messages cost less",
+            advice="Write headstream://user:password@host:8090",
+        )
+    raise InvalidUrlError(
+        f"{bare!r} is not a log that Spark can read",
+        advice="Give the directory of an embedded log, as file:///var/lib/shop, or a server, as headstream://user:password@host:8090",
+    )
+
+
+def _directory(parts: SplitResult, bare: str) -> str:
+    path = unquote(parts.path)
+    if parts.netloc not in ("", "localhost") or not path.startswith("/") or parts.query or parts.fragment:
+        raise InvalidUrlError(f"{bare!r} names no directory of this machine", advice="Write file:// and an absolute path")
+    return path.rstrip("/") or "/"

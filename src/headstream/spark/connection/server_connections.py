@@ -1,0 +1,31 @@
+"""Connections to servers, cached by each process of Spark's: a task reuses that of the task before it.
+
+A login costs the server tens of milliseconds, by design, and a micro-batch has several tasks. A connection that was
+closed meanwhile is reopened at its next use.
+"""
+
+from __future__ import annotations
+
+import threading
+from typing import Final
+
+from headstream.client.remote.address import ServerUrl
+from headstream.client.remote.caller import Caller
+from headstream.client.remote.transport import connector_of
+
+__all__ = ["caller_of"]
+
+_lock: Final = threading.Lock()
+_callers: Final[dict[ServerUrl, Caller]] = {}
+
+
+def caller_of(address: ServerUrl) -> Caller:
+    """Return the cached caller of a server, shared by the tasks of this process; it is not to be closed.
+
+    Args:
+        address: The server and the credentials.
+    """
+    with _lock:
+        if address not in _callers:
+            _callers[address] = Caller(address, connector_of(address))
+        return _callers[address]

@@ -1,0 +1,124 @@
+"""Selects the headers of Kafka's records that Python decodes for declared header columns, by Spark's own expressions.
+
+    the record has                                                     Python gets
+    hs.kinds, the mark of another tool's convention, or invalid keys   all its headers
+    raw headers only                                                   the last value of each declared BINARY column; of others,
+                                                                       which are null then, whether there is one, for a warning
+
+A list of headers is copied into Arrow and decoded there, which takes longer than reading the record; a value is only copied.
+A record whose headers possibly have kinds goes to Python whole, so the values are those that the kernels
+produce from all headers (tests/integration/kafka/test_raw_header_columns.py compares them).
+
+Each expression is a column of its own below the Arrow function, whose arguments Spark would otherwise evaluate anew wherever they
+occur. Expressions above the function use its result alone: Spark's optimizer loses a column of structs that is used both
+above and below such a function (4.2: INTERNAL_ERROR_ATTRIBUTE_NOT_FOUND).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from functools import reduce
+from operator import or_
+from typing import TYPE_CHECKING, Final
+
+from headstream.codec.batch.results import WantedHeader
+from headstream.model.headers import MAX_KEY_BYTES
+from headstream.model.reserved import KINDS_HEADER, is_reserved
+from headstream.spark.workers.arrow_functions import replace_null_lists
+
+if TYPE_CHECKING:
+    from pyspark.sql import Column, DataFrame
+
+__all__ = ["KAFKA_HEADERS", "RawHeaders"]
+
+KAFKA_HEADERS: Final = "array<struct<key:string,value:binary>>"
+"""Spark's type of a Kafka record's headers."""
+_KEYS: Final = "_hs_keys"
+_VALUE: Final = "_hs_value_"
+_IS_DECODED: Final = "_hs_is_decoded"
+_ENVELOPE: Final = b'{"schema":'
+"""Prefix of Kafka Connect's values that can have a kind."""
+_SPRING_TYPES: Final = "spring_json_header_types"
+_EVENT: Final = "ce_specversion"
+_CONVENTIONS: Final = ("spring_", "kafka_", "__connect.", "ce_", "content-type")
+"""Prefixes of names to which a convention assigns a kind; of codec/kafka/conventions.py."""
+
+
+class RawHeaders:
+    """The expressions for some declared header columns, over the columns of Spark's Kafka source.
+
+    Args:
+        wanted: The declared columns.
+        fail_on_mismatch: Whether a header that does not fit its column is an error, for which Python decodes every record.
+    """
+
+    def __init__(self, wanted: Sequence[WantedHeader], *, fail_on_mismatch: bool) -> None:
+        from pyspark.sql import functions as sf
+
+        self._wanted = wanted
+        self._fail_on_mismatch = fail_on_mismatch
+        self._keys = sf.col(_KEYS)
+        self._values = [sf.col(f"{_VALUE}{number}") for number in range(len(wanted))]
+        self._is_decoded = sf.col(_IS_DECODED)
+
+    def prepare(self, frame: DataFrame) -> DataFrame:
+        """Return a frame with the columns that the other methods use.
+
+        Args:
+            frame: With the column `headers` of Spark's Kafka source.
+        """
+        from pyspark.sql import functions as sf
+
+        values = {f"{_VALUE}{number}": self._last_value(column.name) for number, column in enumerate(self._wanted)}
+        frame = frame.withColumn(_KEYS, sf.col("headers")["key"]).withColumns(values)
+        return frame.withColumn(_IS_DECODED, sf.lit(True) if self._fail_on_mismatch else self._find_typed())
+
+    def _last_value(self, name: str) -> Column:
+        """Return the value of the last header of a name; null if there is none.
+
+        It consists of expressions that Spark compiles; a lambda, which it interprets, takes longer than the rest of a row.
+        """
+        from pyspark.sql import functions as sf
+
+        from_end = sf.array_position(sf.reverse(self._keys), name)
+        return sf.get(sf.col("headers"), (sf.size(sf.col("headers")) - from_end).cast("int"))["value"]
+
+    def _find_typed(self) -> Column:
+        """Return whether a record possibly has headers of other kinds than raw and null, or invalid ones."""
+        from pyspark.sql import functions as sf
+
+        keys = self._keys
+        special_keys = [KINDS_HEADER, _SPRING_TYPES, "", *(_EVENT,) * any(_is_special(column.name) for column in self._wanted)]
+        special_keys += [column.name for column in self._wanted if _is_special(column.name)]
+        reasons = [sf.array_contains(keys, key) for key in special_keys]
+        reasons.append(sf.octet_length(sf.array_join(keys, "")) > MAX_KEY_BYTES)  # else each key is short enough
+        reasons += [sf.startswith(value, sf.lit(_ENVELOPE)) for value in self._values]
+        return sf.coalesce(reduce(or_, reasons), sf.lit(False))
+
+    def decoded_lists(self) -> Column:
+        """Return the headers of each record that Python decodes, none of other records; see above."""
+        from pyspark.sql import functions as sf
+
+        return replace_null_lists(sf.when(self._is_decoded, sf.col("headers")), KAFKA_HEADERS)
+
+    def raw_values(self) -> list[Column]:
+        """Return for each declared column the value of its last header; of columns other than BINARY whether there is one."""
+        pairs = zip(self._wanted, self._values, strict=True)
+        return [value if column.type == "binary" else value.isNotNull() for column, value in pairs]
+
+    def coordinate(self, name: str) -> Column:
+        """Return a column of a record's coordinates where Python can need it in a warning or an error, else null.
+
+        Args:
+            name: The column: `topic`, `partition` or `offset`.
+        """
+        from pyspark.sql import functions as sf
+
+        pairs = zip(self._wanted, self._values, strict=True)
+        misfits = (value.isNotNull() for column, value in pairs if column.type != "binary")
+        return sf.when(reduce(or_, misfits, self._is_decoded), sf.col(name))
+
+
+def _is_special(name: str) -> bool:
+    """Return whether a name alone determines its header's kind, or marks a header that is not the message's own."""
+    return is_reserved(name) or name.startswith(_CONVENTIONS)

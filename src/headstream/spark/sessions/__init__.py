@@ -1,0 +1,1 @@
+"""Configured SparkSessions: settings, jars, Java, Spark's home, class archives."""

@@ -1,0 +1,327 @@
+"""The JVM's jars, fetched by the Ivy that PySpark ships, and cached in a folder of this user.
+
+    $XDG_CACHE_HOME/headstream/jars/        HEADSTREAM_JARS names another folder
+        spark-1f0c22d1/                     a set, named after its jars: another version never mixes with this one
+            delta-spark_4.2_2.13-4.4.0.jar ...
+            manifest.json                   the files and their sizes, written last
+
+A set is fetched into a temporary folder and renamed when it is complete, so a set under its name is complete, also
+if two processes fetch at once. A machine without access to the repository takes the jars by hand: copy
+them into a folder and name it in HEADSTREAM_JARS. Whatever their origin, each jar is compared with its digest
+in jar_digests.py before a JVM loads it.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import json
+import os
+import shutil
+import subprocess
+import tempfile
+from dataclasses import dataclass
+from functools import lru_cache
+from pathlib import Path
+from typing import Final
+from xml.sax.saxutils import quoteattr
+
+from headstream.errors import JarsError, MissingExtraError
+from headstream.spark.sessions.jar_digests import JAR_DIGESTS
+from headstream.spark.sessions.java import find_java
+
+__all__ = ["BROKER", "S3", "SETS", "SPARK", "Jar", "JarSet", "cache_folder", "fetch", "find"]
+
+_FETCH_SECONDS: Final = 900
+"""Fifty jars take half a minute; a fetch that takes longer than this has failed."""
+_SETTINGS: Final = (
+    '<ivysettings><settings defaultResolver="central"/>'
+    '<resolvers><ibiblio name="central" m2compatible="true"/></resolvers></ivysettings>'
+)
+
+
+@dataclass(frozen=True, slots=True)
+class Jar:
+    """One jar's coordinates.
+
+    Args:
+        organisation: As `io.delta`.
+        name: The artifact, as `delta-storage`.
+        revision: As `4.4.0`.
+    """
+
+    organisation: str
+    name: str
+    revision: str
+
+    @property
+    def file_name(self) -> str:
+        """`name-revision.jar`."""
+        return f"{self.name}-{self.revision}.jar"
+
+    def __str__(self) -> str:
+        return f"{self.organisation}:{self.name}:{self.revision}"
+
+
+@dataclass(frozen=True, slots=True)
+class JarSet:
+    """Jars that were tested together.
+
+    Args:
+        name: The set's name.
+        jars: The requested jars.
+        transitive: Whether their dependencies are fetched with them.
+    """
+
+    name: str
+    jars: tuple[Jar, ...]
+    transitive: bool = False
+
+    @property
+    def folder_name(self) -> str:
+        """The set's name and a digest of its coordinates."""
+        digest = hashlib.sha256(" ".join(map(str, self.jars)).encode()).hexdigest()
+        return f"{self.name}-{digest[:8]}"
+
+
+SPARK: Final = JarSet(
+    "spark",
+    (
+        Jar("io.delta", "delta-spark_4.2_2.13", "4.4.0"),
+        Jar("io.delta", "delta-storage", "4.4.0"),
+        # A thin front of what spark-sql contains since 4.0; 4.1.1 is the newest available.
+        Jar("org.apache.spark", "spark-avro_2.13", "4.1.1"),
+        Jar("org.apache.spark", "spark-sql-kafka-0-10_2.13", "4.2.0"),
+        # 4.2.0 is unavailable, which is why this set is not resolved transitively.
+        Jar("org.apache.spark", "spark-token-provider-kafka-0-10_2.13", "4.0.0"),
+        Jar("org.apache.kafka", "kafka-clients", "3.9.2"),
+        Jar("org.apache.commons", "commons-pool2", "2.13.1"),
+    ),
+)
+"""Delta, Avro and Kafka for PySpark 4.2.0, tested together."""
+BROKER: Final = JarSet(
+    "broker",
+    # Without the second one the broker has no logger, and reports no failure.
+    (Jar("org.apache.kafka", "kafka_2.13", "4.2.0"), Jar("org.apache.logging.log4j", "log4j-slf4j-impl", "2.25.3")),
+    transitive=True,
+)
+"""A Kafka broker, for tests."""
+_AWS: Final = (
+    "annotations", "apache-client", "arns", "auth", "aws-core", "aws-query-protocol", "aws-xml-protocol", "checksums",
+    "checksums-spi", "crt-core", "endpoints-spi", "http-auth", "http-auth-aws", "http-auth-aws-eventstream",
+    "http-auth-spi", "http-client-spi", "identity-spi", "json-utils", "metrics-spi", "netty-nio-client", "profiles",
+    "protocol-core", "regions", "retries", "retries-spi", "s3", "s3-transfer-manager", "sdk-core", "sts",
+    "third-party-jackson-core", "utils", "utils-lite",
+)  # fmt: skip
+"""Parts of the AWS SDK that hadoop-aws uses. The bundle that it declares has over 600 MB; what else these depend on (Netty,
+slf4j, the HTTP client, commons) Spark has."""
+S3: Final = JarSet(
+    "s3",
+    (
+        Jar("org.apache.hadoop", "hadoop-aws", "3.5.0"),
+        Jar("software.amazon.s3.analyticsaccelerator", "analyticsaccelerator-s3", "1.3.1"),
+        Jar("org.wildfly.openssl", "wildfly-openssl", "2.2.5.Final"),
+        Jar("org.reactivestreams", "reactive-streams", "1.0.4"),
+        Jar("software.amazon.eventstream", "eventstream", "1.0.1"),
+        *(Jar("software.amazon.awssdk", name, "2.35.4") for name in _AWS),
+    ),
+)
+"""Spark's access to S3, tested with the set of Spark."""
+SETS: Final = {jar_set.name: jar_set for jar_set in (SPARK, BROKER, S3)}
+"""Every set by its name."""
+
+
+def cache_folder() -> Path:
+    """Return the folder of this user's jars and other files that can be recreated; it can be missing."""
+    return Path(os.environ.get("XDG_CACHE_HOME") or Path.home() / ".cache") / "headstream"
+
+
+def find(jar_set: JarSet = SPARK, directory: Path | None = None) -> list[Path] | None:
+    """Return the existing jars of a set, sorted, or None.
+
+    Args:
+        jar_set: Which jars.
+        directory: The folder of the sets; by default HEADSTREAM_JARS, else the cache folder.
+
+    Raises:
+        JarsError: a jar's digest differs from the one in jar_digests.py. In a folder created by `fetch` it is set aside, so
+            that the next `fetch` fetches it again; one that was copied there by hand stays.
+    """
+    root = _root(directory)
+    for folder in (root / jar_set.folder_name, root):
+        paths = fetched = _read_manifest(folder, jar_set) if folder.name == jar_set.folder_name else None
+        if paths is None and not jar_set.transitive:  # copied there by hand
+            paths = [folder / jar.file_name for jar in jar_set.jars]
+        if paths and all(path.is_file() for path in paths):
+            _check_digests(paths, folder if fetched else None)
+            return sorted(paths)
+    return None
+
+
+def fetch(directory: Path | None = None, *, jar_set: JarSet = SPARK) -> list[Path]:
+    """Return the jars of a set, fetching missing ones.
+
+    Args:
+        directory: The folder of the sets; by default HEADSTREAM_JARS, else the cache folder.
+        jar_set: Which jars.
+
+    Returns:
+        The jars' paths, sorted.
+
+    Raises:
+        JarsError: they could not be fetched or written, or a digest differs from that in jar_digests.py; the text names
+            the coordinates, or the file, and the folder.
+        JavaError: there is no Java to run Ivy with.
+        MissingExtraError: PySpark, which brings Ivy, is not installed.
+    """
+    found = find(jar_set, directory)
+    if found is not None:
+        return found
+    root = _root(directory)
+    try:
+        root.mkdir(parents=True, exist_ok=True)
+        with tempfile.TemporaryDirectory(prefix=f".{jar_set.name}-", dir=root) as work:
+            folder = _retrieve(jar_set, Path(work))
+            _check_digests(list(folder.iterdir()), root)
+            _install(folder, root / jar_set.folder_name, jar_set)
+    except OSError as error:
+        raise JarsError(
+            f"the jars of the set {jar_set.name} cannot be written: {error}",
+            where=str(root),
+            advice="Name a writable folder in HEADSTREAM_JARS",
+        ) from error
+    found = find(jar_set, directory)
+    if found is None:
+        raise JarsError("the jars were fetched and then removed", where=str(root), advice="Run `headstream jars` again")
+    return found
+
+
+def _root(directory: Path | None) -> Path:
+    named = os.environ.get("HEADSTREAM_JARS")
+    return directory or (Path(named) if named else cache_folder() / "jars")
+
+
+def _check_digests(paths: list[Path], refused: Path | None) -> None:
+    """Reject the first jar with an unknown digest, and move it to the folder `refused`, if given.
+
+    Raises:
+        JarsError: it is refused; the text names the file and both digests.
+    """
+    for path in sorted(paths):
+        status = path.stat()
+        digest = _digest(path, status.st_size, status.st_mtime_ns)
+        known = JAR_DIGESTS.get(path.name)
+        if digest == known:
+            continue
+        aside = None if refused is None else refused / f"{path.name}.refused"
+        if aside is not None:
+            path.replace(aside)
+        raise JarsError(
+            f"the jar {path.name} is not the one that this version was tested with: its SHA-256 is {digest}, "
+            + (f"not {known}" if known else "and its expected digest is unknown"),
+            where=str(aside or path),
+            advice=(
+                "Fetch it from the project's own repository and copy it there again"
+                if aside is None
+                else "Check its origin; it was set aside under this name, and `headstream jars` fetches another"
+            ),
+        )
+
+
+@lru_cache(maxsize=256)
+def _digest(path: Path, size: int, modified: int) -> str:
+    """Return the file's SHA-256; cached by size and time, so that a changed file is read again."""
+    with path.open("rb") as file:
+        return hashlib.file_digest(file, "sha256").hexdigest()
+
+
+def _read_manifest(folder: Path, jar_set: JarSet) -> list[Path] | None:
+    try:
+        sizes: dict[str, int] = json.loads((folder / "manifest.json").read_bytes())["files"]
+        paths = [folder / name for name in sizes]
+        return paths if all(path.stat().st_size == sizes[path.name] for path in paths) else None
+    except (OSError, ValueError, KeyError, AttributeError, TypeError):
+        return None  # missing, or not written by fetch(): fetch the set
+
+
+def _install(folder: Path, target: Path, jar_set: JarSet) -> None:
+    files = {path.name: path.stat().st_size for path in sorted(folder.iterdir())}
+    manifest = {"set": jar_set.name, "jars": [str(jar) for jar in jar_set.jars], "files": files}
+    (folder / "manifest.json").write_text(json.dumps(manifest, indent=1) + "\n")
+    if target.exists() and _read_manifest(target, jar_set) is None:
+        shutil.rmtree(target)  # a file of it is missing or truncated, or was set aside
+    try:
+        folder.rename(target)
+    except OSError:
+        if find(jar_set, target.parent) is None:
+            raise
+        # Another process was faster: its jars are equivalent.
+
+
+def _retrieve(jar_set: JarSet, work: Path) -> Path:
+    """Run Ivy in `work` and return the folder with the jars of the set."""
+    (work / "settings.xml").write_text(_SETTINGS)
+    (work / "ivy.xml").write_text(_describe(jar_set))
+    command = [
+        str(find_java().executable), f"-Divy.default.ivy.user.dir={work}", "-jar", str(_find_ivy()),
+        "-settings", "settings.xml", "-cache", str(work / "cache"), "-ivy", "ivy.xml", "-confs", "fetched",
+        "-retrieve", str(work / "[conf]" / "[artifact]-[revision].[ext]"), "-types", "jar", "bundle",
+    ]  # fmt: skip
+    try:
+        ran = subprocess.run(command, cwd=work, capture_output=True, text=True, errors="replace", timeout=_FETCH_SECONDS)
+    except subprocess.TimeoutExpired:
+        raise _failure(jar_set, f"no answer in {_FETCH_SECONDS} seconds") from None
+    folder = work / "fetched"
+    missing = [str(jar) for jar in jar_set.jars if not (folder / jar.file_name).is_file()]
+    if ran.returncode != 0 or missing:
+        raise _failure(jar_set, _first_fault(ran.stdout + ran.stderr) or f"missing {', '.join(missing)}")
+    return folder
+
+
+def _describe(jar_set: JarSet) -> str:
+    transitive = quoteattr(str(jar_set.transitive).lower())
+    dependencies = "".join(
+        f"<dependency org={quoteattr(jar.organisation)} name={quoteattr(jar.name)} rev={quoteattr(jar.revision)}"
+        f' transitive={transitive} conf="fetched-&gt;default"/>'
+        for jar in jar_set.jars
+    )
+    return (
+        '<ivy-module version="2.0"><info organisation="headstream" module="jars"/>'
+        f'<configurations><conf name="fetched"/></configurations><dependencies>{dependencies}</dependencies></ivy-module>'
+    )
+
+
+def _find_ivy() -> Path:
+    try:
+        import pyspark
+    except ImportError:
+        raise MissingExtraError("PySpark is not installed", advice="Run: pip install 'headstream[spark]'") from None
+    found = sorted((Path(pyspark.__file__).parent / "jars").glob("ivy-*.jar"))
+    if not found:
+        raise JarsError("this PySpark ships no Ivy", where=pyspark.__file__, advice="Install pyspark 4.2 from its wheel")
+    return found[-1]
+
+
+def _first_fault(output: str) -> str | None:
+    marks = ("unknownhostexception", "connection", "timed out", "not found", "unresolved", "error")
+    lines = [line.strip(" \t:!") for line in output.splitlines()]
+    for mark in marks:
+        for line in lines:
+            if mark in line.lower() and "[" not in line[:1]:
+                return line
+    return None
+
+
+def _failure(jar_set: JarSet, fault: str) -> JarsError:
+    by_hand = (
+        f"Or copy the folder {jar_set.folder_name} from a machine that has it, and name its parent in HEADSTREAM_JARS"
+        if jar_set.transitive
+        else "Or fetch these jars elsewhere, copy them into a folder, and name the folder in HEADSTREAM_JARS"
+    )
+    return JarsError(
+        f"the jars of the set {jar_set.name} could not be fetched: {fault}",
+        where=" ".join(map(str, jar_set.jars)),
+        advice=(
+            "Check that this machine reaches the Maven repository (behind a proxy, set it in JAVA_TOOL_OPTIONS) "
+            f"and run `headstream jars`. {by_hand}"
+        ),
+    )

@@ -1,0 +1,319 @@
+"""session(): a SparkSession with the jars, the settings and the source.
+
+The settings and their reasons are in _common_settings() and _local_settings(). They are defaults: options of spark-submit,
+spark-defaults.conf (given_settings.py) and `config` override them, in ascending order.
+"""
+
+from __future__ import annotations
+
+import logging
+import os
+import re
+import sys
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import contextmanager
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, Final
+
+from headstream.errors import EnvironmentSetupError
+from headstream.spark.kafka.urls import install
+from headstream.spark.sessions.given_settings import conf_directory, find_given, note_launched
+from headstream.spark.sessions.jars import SETS, fetch
+from headstream.spark.sessions.java import find_java
+from headstream.spark.sessions.spark_home import LOG_SETTINGS_NAME, archive_path, find_pyspark, link_home
+
+if TYPE_CHECKING:
+    from pyspark.sql import SparkSession
+
+__all__ = ["register", "session", "stop"]
+
+_LOGGER: Final = logging.getLogger("headstream.spark")
+_DELTA: Final = {
+    "spark.sql.extensions": "io.delta.sql.DeltaSparkSessionExtension",
+    "spark.sql.catalog.spark_catalog": "org.apache.spark.sql.delta.catalog.DeltaCatalog",
+}
+_JAVA_OPTIONS: Final = "spark.driver.extraJavaOptions"
+_LOCAL_MASTER: Final = re.compile(r"local(?:\[(\*|\d+)(?:,\s*\d+)?\])?|local-cluster\[\s*(\d+)\s*,\s*(\d+)\s*,.*\]")
+_JOINED: Final = {
+    _JAVA_OPTIONS: " ",
+    "spark.driver.extraClassPath": os.pathsep,
+    "spark.executor.extraClassPath": os.pathsep,
+    "spark.jars": ",",
+    "spark.sql.extensions": ",",
+}
+"""Settings that are lists, and their separators."""
+_EXIT_SECONDS: Final = 120
+"""A JVM that writes a class archive takes longer to exit; others exit at once."""
+
+
+def session(
+    app_name: str | None = None,
+    *,
+    master: str | None = None,
+    config: Mapping[str, str] | None = None,
+    jars: bool = True,
+    with_jars: Sequence[str] = (),
+    quick_start: bool = False,
+) -> SparkSession:
+    """Return a SparkSession that reads `headstream`, Delta, Avro and Kafka, starting one if none is running.
+
+    A session running in this process is returned, with those settings of `config` that can change at run time;
+    a warning of the logger headstream.spark names the others.
+
+    Args:
+        app_name: Its name in Spark; by default that of spark-submit, else `headstream`.
+        master: The master; by default spark.master of `config`, of spark-submit or spark-defaults.conf,
+            SPARK_MASTER, else `local[*]`.
+        config: Spark settings; they override those of spark-submit, which override the defaults. Java options
+            of the driver are joined with ours.
+        jars: Whether to include Delta, Avro and Kafka; without them nothing is fetched.
+        with_jars: Names of more sets of jars: `s3`, with which Spark reads and writes `s3a://`.
+        quick_start: Whether to trade throughput and Spark's web page for a faster start (a simpler JIT compiler and garbage
+            collector): for tests and demos. Every local session starts in half the time once
+            headstream.spark.sessions.class_archive.make() ran.
+
+    Raises:
+        MissingExtraError: PySpark or PyArrow is not installed.
+        JavaError: there is no Java that Spark can run on.
+        JarsError: the jars are missing and could not be fetched.
+        EnvironmentSetupError: the running session lacks Delta, or Spark did not start.
+    """
+    pyspark = find_pyspark()
+    settings = dict(config or {})
+    running = _find_running(jars=jars)
+    if running is not None:
+        _apply_settings(running, settings | ({} if master is None else {"spark.master": master}))
+        register(running)
+        return running
+    given = find_given(os.environ, pyspark)
+    known = given | settings
+    master = master or known.get("spark.master") or os.environ.get("SPARK_MASTER") or "local[*]"
+    app_name = app_name or known.get("spark.app.name") or "headstream"
+    java = find_java()
+    paths = fetch() if jars else []
+    paths += [path for name in with_jars for path in fetch(jar_set=SETS[name])]
+    is_local = _count_cores(master) > 0
+    conf = conf_directory(os.environ, pyspark)
+    home = link_home(pyspark) if is_local and "SPARK_HOME" not in os.environ else None
+    archive = archive_path(java, pyspark, paths)
+    has_log_settings = (conf / LOG_SETTINGS_NAME).is_file()
+    ours = _settings(
+        master,
+        paths,
+        None if has_log_settings else home,
+        archive if archive.is_file() else None,
+        quick_start=quick_start,
+    )
+    chosen = _merge_settings(ours, given, settings) | {"spark.app.name": app_name, "spark.master": master}
+    environment = {"PYSPARK_PYTHON": os.environ.get("PYSPARK_PYTHON") or known.get("spark.pyspark.python") or sys.executable}
+    if "spark.driver.host" in ours and not {"spark.driver.host", "spark.driver.bindAddress"} & known.keys():
+        environment["SPARK_LOCAL_IP"] = os.environ.get("SPARK_LOCAL_IP", "127.0.0.1")
+    if home is not None:
+        environment["SPARK_HOME"] = str(home)
+        if conf.is_dir():
+            environment["SPARK_CONF_DIR"] = str(conf)
+    started = _start(chosen, environment, paths)
+    register(started)
+    return started
+
+
+def _merge_settings(ours: Mapping[str, str], given: Mapping[str, str], config: Mapping[str, str]) -> dict[str, str]:
+    """Return the settings to start a session with: our defaults where no other is given, and the caller's settings.
+
+    Lists (class path, jars) and Java options are joined: a caller who adds a jar keeps Delta's.
+
+    Args:
+        ours: Our defaults.
+        given: Those of spark-submit or spark-defaults.conf, which Spark has already.
+        config: The caller's.
+    """
+    known = {**given, **config}
+    chosen = {key: value for key, value in ours.items() if key not in known} | dict(config)
+    for key, separator in _JOINED.items():
+        if key in ours and known.get(key):
+            parts = [ours[key], known[key]] if separator == " " else [*ours[key].split(separator), *known[key].split(separator)]
+            chosen[key] = separator.join(dict.fromkeys(parts))
+    return chosen
+
+
+def _apply_settings(running: SparkSession, settings: Mapping[str, str]) -> None:
+    """Change the settings of a running session that can change, and warn of the others."""
+    for key, value in settings.items():
+        if running.conf.isModifiable(key):
+            running.conf.set(key, value)
+        elif running.conf.get(key, None) != value:
+            _LOGGER.warning("%s=%s has no effect: a session is already running in this process, with %s=%s; stop it first",
+                            key, value, key, running.conf.get(key, "its default"))  # fmt: skip
+
+
+def register(spark: SparkSession) -> None:
+    """Give a session created elsewhere what session() sets up: Kafka URLs in `format("headstream")`, SQL functions.
+
+    Args:
+        spark: A session, also one of Spark Connect.
+    """
+    from headstream.spark.functions import register_functions
+
+    install(spark)
+    register_functions(spark)
+
+
+def stop(spark: SparkSession) -> None:
+    """Stop a session and its JVM, and wait for both; `spark.stop()` leaves the JVM until Python exits.
+
+    Args:
+        spark: The session returned by session().
+    """
+    from pyspark import SparkContext
+
+    gateway = SparkContext._gateway
+    spark.stop()
+    if gateway is None:
+        return  # a client of Spark Connect has no JVM
+    gateway.shutdown()
+    process = getattr(gateway, "proc", None)
+    if process is not None:
+        process.stdin.close()
+        process.wait(_EXIT_SECONDS)
+    SparkContext._gateway = None
+    SparkContext._jvm = None
+
+
+def _find_running(*, jars: bool) -> SparkSession | None:
+    from pyspark import SparkContext
+    from pyspark.sql import SparkSession
+
+    if SparkContext._active_spark_context is None:
+        return None
+    running = SparkSession.builder.getOrCreate()
+    if jars and _DELTA["spark.sql.extensions"] not in (running.conf.get("spark.sql.extensions", "") or ""):
+        raise EnvironmentSetupError(
+            "a SparkSession without Delta is already running in this process",
+            advice='Stop it first, or read from it as it is: format("headstream") needs no session()',
+        )
+    return running
+
+
+def _start(settings: Mapping[str, str], environment: Mapping[str, str], jars: list[Path]) -> SparkSession:
+    from pyspark import SparkConf, SparkContext
+    from pyspark.errors import PySparkException
+    from pyspark.sql import SparkSession
+
+    if SparkContext._gateway is None:
+        note_launched(settings)
+    else:
+        _add_to_class_path(SparkContext._jvm, jars)
+    with _changed_environment(environment):
+        try:
+            return SparkSession.builder.config(conf=SparkConf().setAll(list(settings.items()))).getOrCreate()
+        except PySparkException as error:
+            raise EnvironmentSetupError(
+                f"Spark did not start: {error}", where=settings["spark.master"], advice="Java has printed the reason above"
+            ) from error
+
+
+def _add_to_class_path(jvm: Any, jars: list[Path]) -> None:
+    """Add jars to the class path of a JVM started elsewhere, such as by spark-submit."""
+    from py4j.protocol import Py4JError
+
+    loader = jvm.Thread.currentThread().getContextClassLoader()
+    try:
+        there = {url.getFile().rpartition("/")[2] for url in loader.getURLs()}
+        for jar in jars:
+            if jar.name not in there:
+                loader.addURL(jvm.java.io.File(str(jar)).toURI().toURL())
+    except Py4JError as error:
+        raise EnvironmentSetupError(
+            "the jars of Delta, Avro and Kafka cannot be added to a running JVM",
+            advice="Pass them to spark-submit: --jars with the list of `headstream jars --output json`, joined by commas",
+        ) from error
+
+
+@contextmanager
+def _changed_environment(values: Mapping[str, str]) -> Iterator[None]:
+    """Set environment variables while the JVM and the context that inherit them start."""
+    before = {name: os.environ.get(name) for name in values}
+    os.environ.update(values)
+    try:
+        yield
+    finally:
+        for name, value in before.items():
+            if value is None:
+                del os.environ[name]
+            else:
+                os.environ[name] = value
+
+
+def _count_cores(master: str) -> int:
+    """Return how many tasks run at once if the master is this machine, else 0."""
+    match = _LOCAL_MASTER.fullmatch(master.strip())
+    if match is None:
+        return 0
+    threads, workers, cores = match.groups()
+    if workers is not None:
+        return int(workers) * int(cores)
+    return (os.cpu_count() or 1) if threads == "*" else int(threads or 1)
+
+
+def _settings(master: str, jars: list[Path], home: Path | None, archive: Path | None, *, quick_start: bool) -> dict[str, str]:
+    settings = _common_settings()
+    if quick_start:
+        settings["spark.ui.enabled"] = "false"  # saves a second
+    if jars:
+        settings |= _DELTA
+    cores = _count_cores(master)
+    if cores:
+        settings |= _local_settings(cores, jars)
+        options = _java_options(home, archive, quick_start=quick_start)
+        if options:
+            settings[_JAVA_OPTIONS] = " ".join(options)
+    elif jars:
+        settings["spark.jars"] = ",".join(map(str, jars))
+    return settings
+
+
+def _common_settings() -> dict[str, str]:
+    return {
+        "spark.ui.showConsoleProgress": "false",
+        # Commits of a micro-batch's offsets: 20 ms instead of 75 to 110.
+        "spark.sql.streaming.checkpointFileManagerClass": (
+            "org.apache.spark.sql.execution.streaming.checkpointing.FileSystemBasedCheckpointFileManager"
+        ),
+        # Between the JVM and its Python workers: half the time of a small batch over TCP.
+        "spark.python.unix.domain.socket.enabled": "true",
+        # toPandas and createDataFrame by columns, not by rows.
+        "spark.sql.execution.arrow.pyspark.enabled": "true",
+        # Spark's default INT96 lets other readers of a table misread years before 1677 or after 2262.
+        "spark.sql.parquet.outputTimestampType": "TIMESTAMP_MICROS",
+    }
+
+
+def _local_settings(cores: int, jars: list[Path]) -> dict[str, str]:
+    settings = {
+        # Local only: no other machine connects, and resolving this machine's name can take seconds.
+        "spark.driver.host": "127.0.0.1",
+        "spark.driver.bindAddress": "127.0.0.1",
+        # Workers that exit silently when their task has enough rows.
+        "spark.python.daemon.module": "headstream.spark.workers.daemon",
+        # Each session takes a port for its web page, from 4040 on; Spark fails after 16 used ones.
+        "spark.port.maxRetries": "200",
+        # 200 and 50 are for clusters: here each is a task of its own, and costs more than its work.
+        "spark.sql.shuffle.partitions": str(cores),
+        "spark.databricks.delta.snapshotPartitions": str(min(cores, 4)),
+    }
+    if jars:
+        # On the class path from the start: nothing is copied, and a class archive can contain their classes too.
+        path = os.pathsep.join(map(str, jars))
+        settings |= {"spark.driver.extraClassPath": path, "spark.executor.extraClassPath": path}
+    return settings
+
+
+def _java_options(home: Path | None, archive: Path | None, *, quick_start: bool) -> list[str]:
+    options = []
+    if home is not None:
+        options.append(f"-Dlog4j2.configurationFile={home / LOG_SETTINGS_NAME}")
+    if quick_start:
+        options += ["-XX:TieredStopAtLevel=1", "-XX:+UseSerialGC"]
+    if archive is not None:
+        options += [f"-XX:SharedArchiveFile={archive}", "-Xlog:disable"]  # silent if it does not fit this JVM
+    return options

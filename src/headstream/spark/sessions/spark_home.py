@@ -1,0 +1,104 @@
+"""A SPARK_HOME over the installed PySpark, for the JVM of a local session.
+
+    $XDG_CACHE_HOME/headstream/spark-home-<digest>/
+        bin, jars              links into the installed pyspark
+        log4j2.properties      errors only, to stderr
+    $XDG_CACHE_HOME/headstream/spark-classes-<digest>.jsa      an archive of classes, once class_archive.py has made one
+
+Spark puts `SPARK_HOME/python/lib/pyspark.zip` first on its Python workers' path, and importing from a zip, without
+compiled files, takes a worker seconds. This home has no such zip, so workers import the installed package.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import os
+import shutil
+import tempfile
+from pathlib import Path
+from typing import Final
+
+from headstream.errors import MissingExtraError
+from headstream.spark.sessions.jars import cache_folder
+from headstream.spark.sessions.java import Java
+
+__all__ = ["LOG_SETTINGS_NAME", "archive_path", "find_pyspark", "link_home"]
+
+SPARK_VERSION: Final = "4.2"
+"""The first version with admission control and AvailableNow for Python sources; the jars are for it."""
+LOG_SETTINGS_NAME: Final = "log4j2.properties"
+_LOG_SETTINGS: Final = """\
+rootLogger.level = error
+# Spark compares this level with the root's, and speaks up when they differ.
+logger.shell.name = org.apache.spark.api.python.PythonGatewayServer
+logger.shell.level = error
+rootLogger.appenderRef.stderr.ref = stderr
+appender.stderr.type = Console
+appender.stderr.name = stderr
+appender.stderr.target = SYSTEM_ERR
+# What it calls errors whenever a query is stopped in the middle of a micro-batch; one that fails says so itself.
+appender.stderr.filter.stopped.type = RegexFilter
+appender.stderr.filter.stopped.regex = (Aborting (task|commit)|Aborted commit|Data source write support .* abort).*
+appender.stderr.filter.stopped.onMatch = DENY
+appender.stderr.filter.stopped.onMismatch = NEUTRAL
+appender.stderr.layout.type = PatternLayout
+appender.stderr.layout.pattern = %d{yyyy-MM-dd HH:mm:ss} %p %c{1}: %m%n%ex{short}
+"""
+_INSTALL: Final = "Run: pip install 'headstream[spark]'"
+
+
+def find_pyspark() -> Path:
+    """Return the folder of the installed pyspark.
+
+    Raises:
+        MissingExtraError: it, or pyarrow, is not installed, or it has another version.
+    """
+    try:
+        import pyarrow  # noqa: F401
+        import pyspark
+    except ImportError as error:
+        raise MissingExtraError(f"{error.name} is not installed", advice=_INSTALL) from None
+    if not pyspark.__version__.startswith(f"{SPARK_VERSION}."):
+        raise MissingExtraError(
+            f"PySpark {pyspark.__version__} is installed, and Headstream needs {SPARK_VERSION}",
+            where=pyspark.__file__,
+            advice=_INSTALL,
+        )
+    return Path(pyspark.__file__).resolve().parent
+
+
+def link_home(pyspark: Path) -> Path | None:
+    """Return a SPARK_HOME without pyspark.zip, creating it if missing; None if the cache is not writable.
+
+    Args:
+        pyspark: The folder of the installed pyspark.
+    """
+    digest = hashlib.sha256(f"{pyspark}\n{_LOG_SETTINGS}".encode()).hexdigest()[:8]
+    home = cache_folder() / f"spark-home-{digest}"
+    if home.is_dir():
+        return home
+    try:
+        home.parent.mkdir(parents=True, exist_ok=True)
+        made = Path(tempfile.mkdtemp(prefix=".spark-home-", dir=home.parent))
+    except OSError:
+        return None  # slower, otherwise equivalent
+    try:
+        for name in ("bin", "jars"):
+            (made / name).symlink_to(pyspark / name, target_is_directory=True)
+        (made / LOG_SETTINGS_NAME).write_text(_LOG_SETTINGS)
+        os.rename(made, home)  # noqa: PTH104
+    except OSError:
+        shutil.rmtree(made, ignore_errors=True)  # another process was faster, or links are unsupported
+    return home if home.is_dir() else None
+
+
+def archive_path(java: Java, pyspark: Path, jars: list[Path]) -> Path:
+    """Return the path of the class archive for a Java, a PySpark and jars; it can be missing.
+
+    Args:
+        java: The session's Java.
+        pyspark: The folder of the installed pyspark.
+        jars: The session's jars beside Spark's own.
+    """
+    parts = [str(java.executable.resolve()), str(java.version), str(pyspark), *map(str, jars)]
+    return cache_folder() / f"spark-classes-{hashlib.sha256(os.pathsep.join(parts).encode()).hexdigest()[:8]}.jsa"

@@ -1,0 +1,1 @@
+"""Writing: the data sink, its options, tasks and commits."""

@@ -1,0 +1,133 @@
+"""SinkLog: operations of a write's tasks and driver on a log; DirectorySink is one in a directory.
+
+ServerSink (server_sink.py) is the same for a log behind a server.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Protocol
+
+from headstream.codec.buffer import BytesLike
+from headstream.errors import NotALogError, TopicNotFoundError
+from headstream.log.catalog.catalog import Catalog
+from headstream.log.commits import ONCE
+from headstream.log.directory.marker import read_marker
+from headstream.log.staging import Manifest, StagedPart, StagedWriter, remove_staged, unstage
+from headstream.log.submission import commit_staged, is_committed
+from headstream.log.system.files import OsFiles
+from headstream.model.identifiers import TopicName
+from headstream.model.topology import Limits
+from headstream.segments.layout import CATALOG_NAME
+from headstream.spark.sink.packing import Target
+
+__all__ = ["DirectorySink", "PartWriter", "SinkLog", "topic_missing"]
+
+
+class PartWriter(Protocol):
+    """Stages the batches of one task, as StagedWriter does."""
+
+    def add(self, topic: str, partition: int, sent: BytesLike, count: int) -> None:
+        """Stage a batch."""
+
+    def finish(self) -> StagedPart | None:
+        """Return the staged part; None if it is empty."""
+
+    def discard(self) -> None:
+        """Remove the staged part."""
+
+
+class SinkLog(Protocol):
+    """A log that is written to; it is serialized to the tasks."""
+
+    @property
+    def where(self) -> str:
+        """The log's name in errors, and its URL at the command line; without credentials."""
+
+    def read_identity(self) -> str:
+        """Return the log's identity; NotALogError if there is no log."""
+
+    def find(self, name: TopicName) -> Target:
+        """Return a topic as it is now; TopicNotFoundError if it is missing."""
+
+    def begin_part(self, writer: str, epoch: int, name: str) -> PartWriter:
+        """Return a writer of a task's staged part.
+
+        Args:
+            writer: The writer's name.
+            epoch: Its epoch.
+            name: The part's name; unique among attempts at the same work.
+        """
+
+    def commit(self, manifest: Manifest, timeout_s: float) -> None:
+        """Append the staged batches, atomically; repeated calls do nothing."""
+
+    def abort(self, writer: str, epoch: int, parts: Sequence[StagedPart]) -> bool:
+        """Remove the staged batches, and return whether they were removed: submitted ones stay."""
+
+
+def topic_missing(name: TopicName, where: str) -> TopicNotFoundError:
+    """Return the error of a missing topic."""
+    return TopicNotFoundError(
+        f"there is no topic {str(name)!r}",
+        where=where,
+        advice=f"Create it first: headstream topic create {name} --url {where}",
+    )
+
+
+@dataclass(frozen=True, slots=True)
+class DirectorySink:
+    """A log in a directory that every executor sees; see SinkLog.
+
+    Args:
+        directory: The log's.
+    """
+
+    directory: str
+
+    @property
+    def where(self) -> str:
+        """Its URL."""
+        return f"file://{self.directory}"
+
+    def read_identity(self) -> str:
+        """Return the log's identity."""
+        marker = read_marker(self.directory, OsFiles())
+        if marker is None:
+            raise NotALogError(
+                "there is no log here",
+                where=self.directory,
+                advice=f"Create the topic first: headstream topic create shop/orders --url {self.where}",
+            )
+        return marker.identity
+
+    def find(self, name: TopicName) -> Target:
+        """Return a topic as it is now."""
+        catalog = Catalog(f"{self.directory}/{CATALOG_NAME}", is_writer=False)
+        try:
+            stream = catalog.snapshot().get(name.stream)
+        finally:
+            catalog.close()
+        topic = None if stream is None else stream.topics.get(name.topic)
+        if topic is None:
+            raise topic_missing(name, self.where)
+        needs_key = topic.options.compaction_delay_us is not None
+        return Target(str(name), topic.partitions, topic.limits is Limits.WIDE, needs_key)
+
+    def begin_part(self, writer: str, epoch: int, name: str) -> PartWriter:
+        """Return a writer of a task's staged part: a file of its own."""
+        return StagedWriter(self.directory, OsFiles(), writer, epoch, name)
+
+    def commit(self, manifest: Manifest, timeout_s: float) -> None:
+        """Append the staged batches; see commit_staged()."""
+        commit_staged(self.directory, manifest, timeout_s)
+
+    def abort(self, writer: str, epoch: int, parts: Sequence[StagedPart]) -> bool:
+        """Remove the staged batches."""
+        if is_committed(self.directory, writer, epoch):
+            return False  # the log finishes a submitted commit
+        unstage(self.directory, OsFiles(), writer, epoch, [part.name for part in parts])
+        if writer.startswith(ONCE):  # never reused: sweep what its late tasks stage
+            remove_staged(self.directory, OsFiles(), writer, epoch)
+        return True

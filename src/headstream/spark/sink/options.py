@@ -1,0 +1,165 @@
+"""The options of writing to `format("headstream")`.
+
+url              file:///var/lib/shop, headstream://user:password@host: see log_urls.py; save(path) and start(path) set it too
+topic            shop/orders: topic of all rows; without it the column `topic` has each row's
+headerColumns    attempt, source, total float64: columns that become headers; a kind after a name overrides the default
+badRowsPath      /var/lib/shop-bad: directory of rejected rows, as Parquet files; without it they fail the job
+commitTimeout    60s (default): how long another process that has the log's lock can take to append the commit
+txnAppId         and txnVersion, batch only: a write with the same two is done once, as in Delta (for foreachBatch)
+"""
+
+from __future__ import annotations
+
+import difflib
+import re
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Final
+from urllib.parse import unquote, urlsplit
+
+from headstream.errors import HeaderError, InvalidInputError, InvalidOptionError
+from headstream.model.header_values import HeaderKind
+from headstream.model.headers import Headers
+from headstream.model.identifiers import TopicName
+from headstream.model.quantities import parse_duration_us
+from headstream.model.reserved import check_unreserved
+from headstream.spark.connection.log_urls import LogLocation, parse_log
+
+__all__ = ["SinkOptions", "parse_header_kinds", "parse_sink_options"]
+
+_NAMES: Final = ("url", "topic", "headerColumns", "badRowsPath", "commitTimeout", "txnAppId", "txnVersion")
+_SPARKS_OWN: Final = frozenset({"path", "checkpointlocation", "queryname"})
+_MAX_WRITER: Final = 200
+_HEADER: Final = re.compile(r"\s*(?:`(?P<quoted>(?:[^`]|``)+)`|(?P<name>[\w.\-]+))(?:\s+(?P<kind>\w+))?\s*(?:,|$)")
+
+
+@dataclass(frozen=True, slots=True)
+class SinkOptions:
+    """Validated options of a write.
+
+    Args:
+        log: The log's location.
+        topic: The topic of all rows, or None.
+        header_columns: Columns that become headers, in order, each with the requested kind, or None.
+        bad_rows_path: The directory of rejected rows, or None.
+        commit_timeout_s: How long another process can take to append the commit, seconds.
+        transaction: Writer and epoch of an idempotent batch write, or None.
+    """
+
+    log: LogLocation
+    topic: TopicName | None
+    header_columns: tuple[tuple[str, HeaderKind | None], ...]
+    bad_rows_path: str | None
+    commit_timeout_s: float
+    transaction: tuple[str, int] | None
+
+    def check_stream(self) -> None:
+        """Reject options that only a batch write supports.
+
+        Raises:
+            InvalidOptionError: one is given.
+        """
+        if self.transaction is not None:
+            raise InvalidOptionError("txnAppId and txnVersion are for batch writes", advice="A stream numbers its batches itself")
+
+
+def parse_sink_options(options: Mapping[str, str]) -> SinkOptions:
+    """Return the validated options of a write.
+
+    Args:
+        options: As Spark gives them; case does not matter in names.
+
+    Raises:
+        InvalidOptionError: an option is unknown, missing, or has an invalid value; named by the text.
+        InvalidUrlError: the URL names nothing that can be written.
+    """
+    given = {name.lower(): value for name, value in options.items()}
+    known = {name.lower(): name for name in _NAMES}
+    for name in given:
+        if name not in known and name not in _SPARKS_OWN:
+            close = difflib.get_close_matches(name, known, n=1)
+            advice = f"Did you mean {known[close[0]]}?" if close else f"There is {', '.join(_NAMES)}"
+            raise InvalidOptionError(f"writing to headstream has no option {name}", advice=advice)
+    return SinkOptions(
+        log=parse_log(given),
+        topic=_topic(given.get("topic")),
+        header_columns=parse_header_kinds(given.get("headercolumns", "")),
+        bad_rows_path=_path(given.get("badrowspath")),
+        commit_timeout_s=_seconds(given.get("committimeout", "60s")),
+        transaction=_transaction(given.get("txnappid"), given.get("txnversion")),
+    )
+
+
+def _topic(text: str | None) -> TopicName | None:
+    if text is None:
+        return None
+    try:
+        return TopicName.parse(text.strip())
+    except InvalidInputError as error:
+        raise InvalidOptionError(f"topic: {error}") from error
+
+
+def parse_header_kinds(text: str) -> tuple[tuple[str, HeaderKind | None], ...]:
+    """Return the columns that become headers, in order, each with the requested kind, or None.
+
+    Args:
+        text: The option `headerColumns`.
+
+    Raises:
+        InvalidOptionError: it cannot be read, or has a duplicate column.
+    """
+    columns: list[tuple[str, HeaderKind | None]] = []
+    at = 0
+    while at < len(text) and text[at:].strip():
+        match = _HEADER.match(text, at)
+        if match is None:
+            advice = "Write names, and optionally kinds, as attempt uint8, source, `x total` float64"
+            raise InvalidOptionError(f"headerColumns cannot be parsed at {text[at:].strip()!r}", advice=advice)
+        name = match["name"] or match["quoted"].replace("``", "`")
+        try:
+            check_unreserved(Headers({name: None}))
+        except HeaderError as error:
+            raise InvalidOptionError(f"headerColumns: {error}") from error
+        columns.append((name, _kind(match["kind"])))
+        at = match.end()
+    if len({name.lower() for name, _ in columns}) < len(columns):
+        raise InvalidOptionError(f"headerColumns names a column twice: {text}")
+    return tuple(columns)
+
+
+def _kind(text: str | None) -> HeaderKind | None:
+    if text is None:
+        return None
+    try:
+        return HeaderKind[text.upper()]
+    except KeyError:
+        kinds = ", ".join(kind.name.lower() for kind in HeaderKind)
+        raise InvalidOptionError(f"headerColumns: {text} is not a kind of header", advice=f"There is {kinds}") from None
+
+
+def _path(text: str | None) -> str | None:
+    if text is None:
+        return None
+    parts = urlsplit(text)
+    path = unquote(parts.path) if parts.scheme == "file" else text
+    if parts.scheme not in ("", "file") or not path.startswith("/"):
+        raise InvalidOptionError(f"badRowsPath={text} is not a directory", advice="Give an absolute path, or file:// and one")
+    return path.rstrip("/") or "/"
+
+
+def _seconds(text: str) -> float:
+    try:
+        return parse_duration_us(text, plain_unit="s") / 1_000_000
+    except InvalidInputError as error:
+        raise InvalidOptionError(f"commitTimeout: {error.what}", advice=error.advice) from None
+
+
+def _transaction(app: str | None, version: str | None) -> tuple[str, int] | None:
+    if app is None and version is None:
+        return None
+    if not app or version is None or not version.strip().isdecimal() or len(app) > _MAX_WRITER:
+        raise InvalidOptionError(
+            f"txnAppId={app} and txnVersion={version} do not name a transaction",
+            advice=f"Give both: a name of 1 to {_MAX_WRITER} characters, and an ascending number, as foreachBatch's batch id",
+        )
+    return app, int(version)

@@ -1,0 +1,195 @@
+"""Writing to the `headstream` data source: Spark's calls, delegated to options, columns, tasks and the log.
+
+    driver     options and columns are validated before anything runs
+    tasks      rows -> batches, staged in the log's directory or at its server (stager.py)
+    driver     commit: a manifest of the successful tasks' parts (log.py, server_sink.py); abort: they are removed
+
+Atomic and idempotent: a stream's batch is identified by its query's id and its number, which Spark passes to every task and
+stores in the checkpoint; the log remembers the last one of each query, so that a repeated batch, with its rows in any order,
+has no effect. A batch write has a generated id, or the one of txnAppId and txnVersion.
+"""
+
+from __future__ import annotations
+
+import uuid
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from typing import Final
+
+import pyarrow as pa
+from pyspark import TaskContext
+from pyspark.sql.datasource import DataSourceArrowWriter, DataSourceStreamArrowWriter, WriterCommitMessage
+from pyspark.sql.types import StructType
+
+from headstream.errors import EnvironmentSetupError, InvalidOptionError
+from headstream.log.commits import ONCE
+from headstream.log.staging import Manifest
+from headstream.spark.sink.bad_rows import discard_bad_rows, publish_bad_rows
+from headstream.spark.sink.columns import SinkColumns, plan_columns
+from headstream.spark.sink.log import DirectorySink, SinkLog
+from headstream.spark.sink.options import SinkOptions, parse_sink_options
+from headstream.spark.sink.server_sink import ServerSink
+from headstream.spark.sink.stager import Staged, StageTask, stage_rows
+from headstream.spark.workers.endings import exit_quietly
+from headstream.spark.workers.memory import spare_imports
+
+__all__ = ["HeadstreamStreamWriter", "HeadstreamWriter", "TaskMessage"]
+
+_QUERY_ID: Final = "sql.streaming.queryId"
+_BATCH_ID: Final = "streaming.sql.batchId"
+"""Local properties that Spark sets for every task of a stream."""
+
+
+@dataclass(frozen=True, slots=True)
+class TaskMessage(WriterCommitMessage):
+    """A task's result for the driver.
+
+    Args:
+        writer: The writer's name.
+        epoch: Its epoch.
+        task: The task's number.
+        staged: What it has staged.
+    """
+
+    writer: str
+    epoch: int
+    task: int
+    staged: Staged
+
+
+@dataclass(frozen=True, slots=True)
+class _Sink:
+    """The common part of both writers."""
+
+    options: SinkOptions
+    log: SinkLog
+    columns: SinkColumns
+    identity: str
+
+    @classmethod
+    def plan(cls, options: Mapping[str, str], schema: StructType, *, overwrite: bool) -> _Sink:
+        spare_imports()
+        parsed = parse_sink_options(options)
+        if overwrite:
+            raise InvalidOptionError(
+                "a log is append-only: its messages cannot be overwritten",
+                advice='Write with .mode("append") or .outputMode("append"); headstream topic purge empties a topic',
+            )
+        columns = plan_columns(schema, parsed)
+        log: SinkLog = DirectorySink(parsed.log) if isinstance(parsed.log, str) else ServerSink(parsed.log)
+        identity = log.read_identity()
+        if parsed.topic is not None:
+            log.find(parsed.topic)
+        return cls(parsed, log, columns, identity)
+
+    def stage(self, writer: str, epoch: int, task: int, batches: Iterator[pa.RecordBatch]) -> TaskMessage:
+        spare_imports()
+        options = self.options
+        work = StageTask(self.log, self.columns, options.topic, options.bad_rows_path, writer, epoch, task)
+        return TaskMessage(writer, epoch, task, stage_rows(work, batches))
+
+    def commit(self, messages: Sequence[TaskMessage]) -> None:
+        options = self.options
+        ordered = sorted(messages, key=lambda message: message.task)
+        if not ordered:
+            return
+        writer, epoch = ordered[0].writer, ordered[0].epoch
+        if options.bad_rows_path is not None:
+            names = [message.staged.bad_rows for message in ordered if message.staged.bad_rows is not None]
+            publish_bad_rows(options.bad_rows_path, writer, epoch, names)
+        parts = tuple(message.staged.part for message in ordered if message.staged.part is not None)
+        if parts:
+            limits = {name: each for message in ordered for name, each in message.staged.limits.items()}
+            manifest = Manifest(writer, epoch, self.identity, limits, parts)
+            self.log.commit(manifest, options.commit_timeout_s)
+
+    def abort(self, writer: str, epoch: int, messages: Sequence[TaskMessage]) -> None:
+        options = self.options
+        parts = [message.staged.part for message in messages if message.staged.part is not None]
+        is_gone = self.log.abort(writer, epoch, parts)
+        if is_gone and writer.startswith(ONCE) and options.bad_rows_path is not None:
+            discard_bad_rows(options.bad_rows_path, writer, epoch)
+
+
+def _task() -> TaskContext:
+    context = TaskContext.get()
+    if context is None:
+        raise EnvironmentSetupError("there is no Spark task here", advice="Rows are written by Spark's tasks only")
+    return context
+
+
+def _present(messages: Sequence[WriterCommitMessage | None]) -> list[TaskMessage]:
+    return [message for message in messages if isinstance(message, TaskMessage)]
+
+
+class HeadstreamWriter(DataSourceArrowWriter):
+    """Writes a DataFrame once.
+
+    Args:
+        options: The writer's options; see headstream.spark.sink.options.
+        schema: The DataFrame's.
+        overwrite: Whether existing messages are to be replaced, which is rejected.
+
+    Raises:
+        InvalidOptionError: an option or a column is invalid; named by the text.
+        NotALogError, TopicNotFoundError: the log or topic is missing.
+    """
+
+    def __init__(self, options: Mapping[str, str], schema: StructType, overwrite: bool) -> None:
+        self._sink = _Sink.plan(options, schema, overwrite=overwrite)
+        transaction = self._sink.options.transaction
+        self._writer, self._epoch = (f"{ONCE}{uuid.uuid4()}", 0) if transaction is None else transaction
+
+    def write(self, iterator: Iterator[pa.RecordBatch]) -> WriterCommitMessage:
+        """Stage the rows of a task."""
+        return self._sink.stage(self._writer, self._epoch, _task().partitionId(), iterator)
+
+    def commit(self, messages: Sequence[WriterCommitMessage | None]) -> None:
+        """Append what the tasks have staged."""
+        self._sink.commit(_present(messages))
+
+    def abort(self, messages: Sequence[WriterCommitMessage | None]) -> None:
+        """Remove what the tasks have staged."""
+        self._sink.abort(self._writer, self._epoch, _present(messages))
+
+
+class HeadstreamStreamWriter(DataSourceStreamArrowWriter):
+    """Writes a stream, batch after batch, each exactly once.
+
+    Args:
+        options: The writer's options; see headstream.spark.sink.options.
+        schema: The DataFrame's.
+        overwrite: Whether each batch replaces existing messages (output mode complete), which is rejected.
+
+    Raises:
+        InvalidOptionError: an option or a column is invalid; named by the text.
+        NotALogError, TopicNotFoundError: the log or topic is missing.
+    """
+
+    def __init__(self, options: Mapping[str, str], schema: StructType, overwrite: bool) -> None:
+        self._sink = _Sink.plan(options, schema, overwrite=overwrite)
+        self._sink.options.check_stream()
+
+    def write(self, iterator: Iterator[pa.RecordBatch]) -> WriterCommitMessage:
+        """Stage the rows of a task."""
+        context = _task()
+        query, batch = context.getLocalProperty(_QUERY_ID), context.getLocalProperty(_BATCH_ID)
+        if query is None or batch is None:
+            raise EnvironmentSetupError(
+                f"Spark has not set the query and batch of this task ({_QUERY_ID}, {_BATCH_ID})",
+                advice="Write in foreachBatch, with the options txnAppId and txnVersion",
+            )
+        return self._sink.stage(query, int(batch), context.partitionId(), iterator)
+
+    def commit(self, messages: Sequence[WriterCommitMessage | None], batchId: int) -> None:  # noqa: N803
+        """Append what the tasks have staged."""
+        self._sink.commit(_present(messages))
+
+    def abort(self, messages: Sequence[WriterCommitMessage | None], batchId: int) -> None:  # noqa: N803
+        """Remove what the tasks have staged; failed tasks have removed theirs."""
+        ordered = _present(messages)
+        if ordered:
+            self._sink.abort(ordered[0].writer, ordered[0].epoch, ordered)
+
+
+exit_quietly()  # every process in which PySpark looks for sources, plans or commits imports this, with the source or a writer

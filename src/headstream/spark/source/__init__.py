@@ -1,0 +1,1 @@
+"""Reading: the data source, its options, plans and tasks."""

@@ -1,0 +1,112 @@
+"""Header columns: the shapes of a message's headers in a row.
+
+variant   headers VARIANT                                 headers:attempt::int; the last value of a repeated key
+array     headers ARRAY<STRUCT<key STRING, kind STRING, value BINARY>>    all, in order, each value's bytes as stored
+map       headers MAP<STRING, VARIANT>                    headers['attempt']::int; the last value of a repeated key
+binary    headers BINARY                                  the header block as stored: for copying
+none      no column: headers are not decoded
+
+Each except the last adds headers_repeated BOOLEAN: whether some key occurs more than once. `array` and `binary` are
+lossless; a VARIANT widens small ints and hides all but the last value of a key.
+"""
+
+from __future__ import annotations
+
+from typing import Final
+
+import pyarrow as pa
+
+from headstream.codec.batch.results import Columns, HeaderColumn, HeaderLists, HeaderType, WantedHeader
+from headstream.codec.batch.to_columns.header_lists import EMPTY_METADATA
+from headstream.model.header_values import KIND_NAMES
+from headstream.spark.source.options import HeaderShape
+
+__all__ = ["HEADERS_REPEATED", "HEADER_FIELDS", "column_array", "column_field", "header_array", "list_array", "repeated_array"]
+
+_VARIANT: Final = pa.struct(
+    [
+        pa.field("value", pa.binary(), nullable=False),
+        pa.field("metadata", pa.binary(), nullable=False, metadata={b"variant": b"true"}),
+    ]
+)
+"""Type of VARIANT in Spark's Arrow bridge."""
+_HEADER: Final = pa.struct(
+    [
+        pa.field("key", pa.string(), nullable=False),
+        pa.field("kind", pa.string(), nullable=False),
+        pa.field("value", pa.binary(), nullable=False),
+    ]
+)
+_ARRAY: Final = pa.list_(pa.field("element", _HEADER, nullable=False))
+_MAP: Final = pa.map_(pa.string(), pa.field("value", _VARIANT, nullable=False))
+_KINDS: Final = pa.array([KIND_NAMES.get(kind, f"unknown({kind})") for kind in range(256)], pa.string())
+
+HEADERS_REPEATED: Final = pa.field("headers_repeated", pa.bool_())
+"""Whether some key occurs more than once."""
+HEADER_FIELDS: Final[dict[HeaderShape, pa.Field]] = {
+    "variant": pa.field("headers", _VARIANT),
+    "array": pa.field("headers", _ARRAY),
+    "map": pa.field("headers", _MAP),
+    "binary": pa.field("headers", pa.binary()),
+}
+"""The field of each shape with a column."""
+_TYPES: Final[dict[HeaderType, pa.DataType]] = {
+    "bool": pa.bool_(), "int8": pa.int8(), "int16": pa.int16(), "int32": pa.int32(), "int64": pa.int64(),
+    "float32": pa.float32(), "float64": pa.float64(), "string": pa.string(), "binary": pa.binary(),
+}  # fmt: skip
+
+
+def header_array(columns: Columns, shape: HeaderShape) -> pa.Array:
+    """Return the headers that decode_columns() has made, as `variant` or `binary`."""
+    headers = _varied(pa.binary(), columns.count, columns.headers_offsets, columns.headers_data)
+    if shape == "binary":
+        return headers
+    metadata = _varied(pa.binary(), columns.count, columns.metadata_offsets, columns.metadata_data)
+    return pa.StructArray.from_arrays([headers, metadata], fields=list(_VARIANT))
+
+
+def list_array(lists: HeaderLists, shape: HeaderShape) -> pa.Array:
+    """Return the headers that decode_header_lists() has made, as `array` or `map`."""
+    count = len(lists.kinds)
+    keys = _varied(pa.string(), count, lists.key_offsets, lists.key_data)
+    values = _varied(pa.binary(), count, lists.value_offsets, lists.value_data)
+    if shape == "map":
+        metadata = pa.repeat(pa.scalar(EMPTY_METADATA, pa.binary()), count)
+        variants = pa.StructArray.from_arrays([values, metadata], fields=list(_VARIANT))
+        entries = pa.StructArray.from_arrays([keys, variants], fields=[_MAP.key_field, _MAP.item_field])
+        return pa.Array.from_buffers(_MAP, len(lists.repeated), [None, pa.py_buffer(lists.offsets)], children=[entries])
+    kinds = _KINDS.take(pa.Array.from_buffers(pa.uint8(), count, [None, pa.py_buffer(lists.kinds)]))
+    headers = pa.StructArray.from_arrays([keys, kinds, values], fields=list(_HEADER))
+    return pa.Array.from_buffers(_ARRAY, len(lists.repeated), [None, pa.py_buffer(lists.offsets)], children=[headers])
+
+
+def repeated_array(repeated: bytearray | None) -> pa.Array:
+    """Return the column headers_repeated."""
+    flags = _buffer(repeated)
+    return pa.Array.from_buffers(pa.uint8(), flags.size, [None, flags]).cast(pa.bool_())
+
+
+def column_field(column: WantedHeader) -> pa.Field:
+    """Return the field of a header with its own column."""
+    return pa.field(column.name, pa.decimal128(column.digits, 0) if column.type == "decimal" else _TYPES[column.type])
+
+
+def column_array(column: WantedHeader, made: HeaderColumn, count: int) -> pa.Array:
+    """Return the array of a header's own column."""
+    kind = column_field(column).type
+    validity = None if made.validity is None else pa.py_buffer(made.validity)
+    if made.offsets is not None:
+        return pa.Array.from_buffers(kind, count, [validity, pa.py_buffer(made.offsets), pa.py_buffer(made.data)])
+    if column.type == "bool":
+        return pa.Array.from_buffers(pa.uint8(), count, [validity, pa.py_buffer(made.data)]).cast(pa.bool_())
+    return pa.Array.from_buffers(kind, count, [validity, pa.py_buffer(made.data)])
+
+
+def _varied(kind: pa.DataType, count: int, offsets: bytearray | None, data: bytearray | None) -> pa.Array:
+    return pa.Array.from_buffers(kind, count, [None, _buffer(offsets), _buffer(data)])
+
+
+def _buffer(data: bytearray | None) -> pa.Buffer:
+    if data is None:
+        raise AssertionError("the columns were decoded for another shape")
+    return pa.py_buffer(data)

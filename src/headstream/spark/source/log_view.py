@@ -1,0 +1,131 @@
+"""LogView: the driver's view of a log: its partitions, and their present offsets.
+
+directory_view.py    of a log in a directory: it takes no lock, and sees what the log's writer has committed
+server_view.py       of a log behind a server
+"""
+
+from __future__ import annotations
+
+from abc import ABC, abstractmethod
+from collections.abc import Iterable
+from typing import NamedTuple
+
+from headstream.errors import PartitionNotFoundError, TopicNotFoundError
+from headstream.spark.source.offsets import Available, OffsetRange, SourceOffsets, TopicPartition
+from headstream.spark.source.reader import ReadableLog
+from headstream.spark.source.subscription import Subscription
+
+__all__ = ["LogView", "SeenTopic", "topic_not_found"]
+
+
+class SeenTopic(NamedTuple):
+    """A topic at a refresh.
+
+    Args:
+        name: `stream/topic`.
+        identity: Identifies it among those of its name, across purges and deletions.
+        generations: The same for each of its partitions.
+    """
+
+    name: str
+    identity: str
+    generations: tuple[int, ...]
+
+
+class LogView(ABC):
+    """The subscribed topics of a log, at the last refresh.
+
+    Args:
+        subscription: The subscribed topics and partitions.
+        where: The log's name in errors.
+    """
+
+    def __init__(self, subscription: Subscription, where: str) -> None:
+        self.subscription = subscription
+        self.where = where
+        self.identity = ""
+        self.topics: dict[str, SeenTopic] = {}
+        self.available: dict[TopicPartition, Available] = {}
+
+    @property
+    def offsets(self) -> SourceOffsets:
+        """Where each partition ends, at the last refresh."""
+        topics = {topic.name: topic.identity for topic in self.topics.values()}
+        for partition in self.available:
+            generations = self.topics[partition.topic].generations
+            if (created := generations[partition.number - 1]) != generations[0]:
+                topics[str(partition)] = str(created)  # added later: it can have been deleted and added again
+        return SourceOffsets({partition: holds.end_offset for partition, holds in self.available.items()}, self.identity, topics)
+
+    def partitions(self, topic: SeenTopic) -> Iterable[TopicPartition]:
+        """Return the subscribed partitions of a topic; PartitionNotFoundError if a named one is missing."""
+        numbers: Iterable[int] = range(1, len(topic.generations) + 1)
+        if self.subscription.partitions is not None:
+            numbers = sorted(self.subscription.partitions[topic.name])
+            if numbers[-1] > len(topic.generations):
+                raise PartitionNotFoundError(
+                    f"assign names partition {numbers[-1]} of {topic.name}, which has {len(topic.generations)}", where=self.where
+                )
+        return [TopicPartition(topic.name, number) for number in numbers]
+
+    def size_of(self, part: OffsetRange) -> int:
+        """Return about how many stored bytes a range has."""
+        return self.size_between(part.topic_partition, part.from_offset, part.until_offset)
+
+    @property
+    @abstractmethod
+    def log(self) -> ReadableLog:
+        """The log for the tasks of a read."""
+
+    @abstractmethod
+    def incarnation(self, partition: TopicPartition) -> str:
+        """Return a partition's identity for tasks; see ReadPart."""
+
+    @abstractmethod
+    def find_time(self, partition: TopicPartition, timestamp_us: int) -> int:
+        """Return the first offset of a partition of this time or later, its end if there is none."""
+
+    @abstractmethod
+    def last_time(self, partition: TopicPartition) -> int | None:
+        """Return when a partition's newest message was appended, microseconds since 1970 UTC; None without messages."""
+
+    @abstractmethod
+    def size_between(self, partition: TopicPartition, from_offset: int, until_offset: int) -> int:
+        """Return about how many stored bytes a range of a partition has; 0 if a damaged index prevents that."""
+
+    @abstractmethod
+    def offset_after(self, partition: TopicPartition, from_offset: int, size_bytes: int) -> int:
+        """Return the end of the last send within so many bytes; the first send's end if it is larger.
+
+        With a damaged index it is the partition's end.
+        """
+
+    @abstractmethod
+    def refresh(self) -> None:
+        """Refresh after appends, creations and deletions.
+
+        Raises:
+            NotFoundError: a named topic or partition does not exist.
+            LogError: the log cannot be read.
+        """
+
+    @abstractmethod
+    def close(self) -> None:
+        """Close open files; the next refresh reopens them."""
+
+
+def topic_not_found(name: object, where: str, known: Iterable[str]) -> TopicNotFoundError:
+    """Return the error of a missing topic.
+
+    Args:
+        name: Its name.
+        where: The log's name in errors.
+        known: Names of existing topics.
+    """
+    return TopicNotFoundError(f"there is no topic {str(name)!r}", where=where, advice=advise(known))
+
+
+def advise(names: Iterable[str]) -> str:
+    """Return the advice to create a topic or stream, or to use an existing one."""
+    known = sorted(names)
+    return f"Create it first, or use an existing one: {', '.join(known[:10])}" if known else "Create it first"

@@ -1,0 +1,149 @@
+"""Offsets: partitions, ranges, and how far each partition has been read; the vocabulary of planning.
+
+A streaming query's checkpoint stores offsets as JSON that a person can read and edit; `identity` shows whether a log or a
+topic of that name was deleted and recreated, so that its old offsets are invalid:
+
+    {"shop/orders": {"1": 123, "2": 118},                          the next offsets to read
+     "identity": {"log": "3b1f...", "shop/orders": "1/4"}}
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Any, Final, NamedTuple
+
+from headstream.errors import InvalidOptionError, LogError
+
+__all__ = ["Available", "OffsetRange", "SourceOffsets", "TopicPartition", "read_positions"]
+
+_IDENTITY: Final = "identity"  # not a topic: it has no slash
+
+
+class TopicPartition(NamedTuple):
+    """A partition of a topic.
+
+    Args:
+        topic: `stream/topic`.
+        number: Its number.
+    """
+
+    topic: str
+    number: int
+
+    def __str__(self) -> str:
+        return f"{self.topic} partition {self.number}"
+
+
+class Available(NamedTuple):
+    """Offsets of a partition, from the first to before the end."""
+
+    first_offset: int
+    end_offset: int
+
+
+@dataclass(frozen=True, slots=True)
+class OffsetRange:
+    """Messages of one partition, half-open; some of its offsets can have no message."""
+
+    topic: str
+    partition: int
+    from_offset: int
+    until_offset: int
+
+    @property
+    def count(self) -> int:
+        """Number of its offsets."""
+        return self.until_offset - self.from_offset
+
+    @property
+    def topic_partition(self) -> TopicPartition:
+        """The partition."""
+        return TopicPartition(self.topic, self.partition)
+
+    def __str__(self) -> str:
+        return f"{self.topic_partition}, offsets {self.from_offset} to {self.until_offset}"
+
+
+def read_positions(value: Mapping[str, Any]) -> dict[TopicPartition, int]:
+    """Return the number for each partition in JSON's values.
+
+    Args:
+        value: Topic -> partition, as text -> number.
+
+    Raises:
+        ValueError: the form is invalid.
+    """
+    positions = {}
+    for topic, partitions in value.items():
+        if not isinstance(partitions, Mapping):
+            raise ValueError(f"{topic!r} has no partitions")
+        for number, position in partitions.items():
+            if type(position) is not int:
+                raise ValueError(f"{position!r} of {topic!r} is not a whole number")
+            positions[TopicPartition(topic, int(number))] = position
+    return positions
+
+
+@dataclass(frozen=True, slots=True)
+class SourceOffsets:
+    """How far each partition has been read.
+
+    Args:
+        positions: The next offset to read in each partition.
+        log: The log's identity.
+        topics: Topic -> its identity among those of its name.
+    """
+
+    positions: Mapping[TopicPartition, int]
+    log: str
+    topics: Mapping[str, str]
+
+    def encode(self) -> dict[str, Any]:
+        """Return it as JSON's values; equal offsets give equal text, member by member."""
+        value: dict[str, Any] = {}
+        for partition in sorted(self.positions):
+            value.setdefault(partition.topic, {})[str(partition.number)] = self.positions[partition]
+        value[_IDENTITY] = {"log": self.log, **{topic: self.topics[topic] for topic in sorted(self.topics)}}
+        return value
+
+    @classmethod
+    def decode(cls, value: Mapping[str, Any]) -> SourceOffsets:
+        """Return the offsets from encode(), possibly edited by a person.
+
+        Raises:
+            InvalidOptionError: the form is invalid.
+        """
+        try:
+            identity = dict(value[_IDENTITY])
+            log = str(identity.pop("log"))
+            positions = read_positions({topic: partitions for topic, partitions in value.items() if topic != _IDENTITY})
+        except (KeyError, ValueError, TypeError, AttributeError):
+            raise InvalidOptionError(
+                f"the checkpoint's offsets cannot be read: {value}",
+                advice='They look like {"shop/orders": {"1": 123}, "identity": {"log": "...", "shop/orders": "1/1"}}',
+            ) from None
+        return cls(positions, log, {topic: str(number) for topic, number in identity.items()})
+
+    def check_same_log(self, now: SourceOffsets) -> None:
+        """Check that these offsets belong to the present log and topics.
+
+        Args:
+            now: The present offsets.
+
+        Raises:
+            LogError: the log, or a topic, was deleted and recreated since.
+        """
+        changed = [topic for topic, number in self.topics.items() if now.topics.get(topic, number) != number]
+        if self.log == now.log and not changed:
+            return
+        if self.log != now.log:
+            what, where = "the log", f"log {now.log}, was {self.log}"
+        else:
+            topic = changed[0]
+            what, where = f"topic {topic}", f"its number is {now.topics[topic]}, was {self.topics[topic]}"
+        raise LogError(
+            f"{what} was deleted and recreated since this query last read it; its offsets now count other messages",
+            where=where,
+            advice="Start the query with a new checkpointLocation; it then reads from startingOffsets",
+        )

@@ -1,0 +1,334 @@
+"""The options of `format("headstream")`: names, meanings, and contradictions.
+
+url                    file:///var/lib/shop, headstream://user:password@host: see log_urls.py; load(url) sets it too
+subscribe              shop/orders,shop/returns; or subscribePattern, or assign: see subscription.py
+startingOffsets        earliest (default) | latest | by partition; or a time: see bounds.py
+endingOffsets          latest (default) | by partition; or a time                  batch only
+headers                variant (default) | array | map | binary | none
+headerColumns          attempt INT, source STRING: see header_columns.py
+headerMismatch         null (default) | fail: for a header that does not fit its declared type
+columns                which of the columns are decoded; all by default
+states                 available (default) | available,poisoned | all
+where                  a filter: attempt >= 3 AND source = 'web'
+onFilterError          skip (default) | deliver | fail: for a message that the filter cannot be applied to
+maxOffsetsPerTrigger   and maxBytesPerTrigger, minOffsetsPerTrigger, maxTriggerDelay: see limits.py      streams only
+minPartitions          minimum number of tasks
+failOnDataLoss         true (default) | false
+
+Names and meanings are those of Spark's Kafka source where it has them, with one exception: streams, too, begin at the earliest
+message by default. Kafka's begin at the latest, which silently skips messages sent before the query's first run;
+here that has to be requested.
+"""
+
+from __future__ import annotations
+
+import difflib
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+from typing import Final, Literal, TypeAlias, get_args
+
+from headstream.codec.batch.results import WantedHeader
+from headstream.errors import InvalidInputError, InvalidOptionError
+from headstream.filters.filter import Filter, check_states, parse_filter
+from headstream.model.message import MessageState, parse_state
+from headstream.model.quantities import parse_duration_us, parse_size_bytes
+from headstream.spark.connection.catalog_tables import table_error
+from headstream.spark.connection.log_urls import LogLocation, parse_log
+from headstream.spark.source.bounds import BOUND_OPTIONS, ENDING_OPTIONS, Bound, parse_ending, parse_starting
+from headstream.spark.source.header_columns import parse_header_columns
+from headstream.spark.source.limits import DEFAULT_DELAY_US, BatchLimits
+from headstream.spark.source.subscription import Subscription, parse_subscription
+
+__all__ = [
+    "COLUMN_NAMES",
+    "HeaderShape",
+    "RowShape",
+    "SourceOptions",
+    "check_no_table",
+    "parse_options",
+    "parse_shape",
+    "parse_states",
+]
+
+HeaderShape: TypeAlias = Literal["variant", "array", "map", "binary", "none"]
+"""The shapes of headers; see header_shapes.py."""
+
+COLUMN_NAMES: Final = (
+    "stream", "topic", "partition", "offset", "timestamp", "state", "id", "checksum", "key", "headers", "headers_repeated",
+    "payload",
+)  # fmt: skip
+"""All columns, in order; header columns with declared types come after them."""
+_LIMIT_NAMES: Final = ("maxOffsetsPerTrigger", "maxBytesPerTrigger", "minOffsetsPerTrigger", "maxTriggerDelay")
+_NAMES: Final = (
+    "url",
+    "subscribe",
+    "subscribePattern",
+    "assign",
+    *BOUND_OPTIONS,
+    "headers",
+    "headerColumns",
+    "headerMismatch",
+    "columns",
+    "states",
+    "where",
+    "onFilterError",
+    *_LIMIT_NAMES,
+    "minPartitions",
+    "failOnDataLoss",
+)
+_FILTER_POLICIES: Final = {"skip": "skip", "deliver": "deliver", "fail": "raise"}
+"""The values of onFilterError, and their names elsewhere."""
+_MAX_TASKS: Final = 100_000
+"""More tasks than this are a typing error, and cost more than the read."""
+_MAX_INT64: Final = (1 << 63) - 1
+
+
+@dataclass(frozen=True, slots=True)
+class RowShape:
+    """The columns of a row.
+
+    Args:
+        columns: Which of COLUMN_NAMES, in this order.
+        headers: Shape of the headers.
+        header_columns: Headers with their own column, after the others.
+        fail_on_mismatch: Whether a header that does not fit its column is an error; otherwise it is null.
+    """
+
+    columns: tuple[str, ...]
+    headers: HeaderShape = "variant"
+    header_columns: tuple[WantedHeader, ...] = ()
+    fail_on_mismatch: bool = False
+
+
+@dataclass(frozen=True, slots=True)
+class SourceOptions:
+    """Validated options of a read.
+
+    Args:
+        log: The log's location.
+        subscription: The subscribed topics and partitions.
+        starting: Where to begin.
+        ending: Where a batch read ends.
+        shape: The columns of a row.
+        states: Codes of the states that are read, or None for all.
+        where: The filter of messages, or None.
+        limits: BatchLimits of a micro-batch.
+        min_partitions: Minimum number of tasks, or None.
+        fail_on_data_loss: Whether missing offsets are an error.
+        given: The names of the options that were given, lower-case.
+    """
+
+    log: LogLocation
+    subscription: Subscription
+    starting: Bound
+    ending: Bound
+    shape: RowShape
+    states: frozenset[int] | None
+    where: Filter | None
+    limits: BatchLimits
+    min_partitions: int | None
+    fail_on_data_loss: bool
+    given: frozenset[str]
+
+    def check_batch(self) -> None:
+        """Reject options that only streams support.
+
+        Raises:
+            InvalidOptionError: one is given.
+        """
+        for option in _LIMIT_NAMES:
+            if option.lower() in self.given:
+                raise InvalidOptionError(f"{option} is for streams", advice="Bound a batch read by endingOffsets")
+        if self.starting.at == "latest":
+            raise InvalidOptionError(
+                "startingOffsets=latest leaves a batch nothing to read", advice="Use earliest, or offsets by partition"
+            )
+
+    def check_stream(self) -> None:
+        """Reject options that only batch reads support.
+
+        Raises:
+            InvalidOptionError: one is given.
+        """
+        for option in ENDING_OPTIONS:
+            if option.lower() in self.given:
+                raise InvalidOptionError(f"{option} is for batch reads", advice="A stream ends with trigger(availableNow=True)")
+
+
+def parse_options(options: Mapping[str, str]) -> SourceOptions:
+    """Return the validated options of a read.
+
+    Args:
+        options: As Spark gives them; case does not matter in names.
+
+    Raises:
+        InvalidOptionError: an option is unknown, missing, or has an invalid value; named by the text.
+        InvalidUrlError: the URL names nothing that can be read.
+    """
+    given = {name.lower(): value for name, value in options.items()}
+    check_no_table(given)
+    known = {name.lower(): name for name in _NAMES}
+    for name in given:
+        if name not in known and name != "path":
+            close = difflib.get_close_matches(name, known, n=1)
+            advice = f"Did you mean {known[close[0]]}?" if close else f"It has {', '.join(_NAMES)}"
+            raise InvalidOptionError(f"unknown option {name!r} of the headstream source", advice=advice)
+    subscription = parse_subscription(given)
+    states = parse_states(given.get("states", "available"))
+    return SourceOptions(
+        log=parse_log(given),
+        subscription=subscription,
+        starting=parse_starting(given, subscription),
+        ending=parse_ending(given, subscription),
+        shape=parse_shape(given),
+        states=states,
+        where=_filter(given, states),
+        limits=_limits(given),
+        min_partitions=_number(given, "minPartitions", _MAX_TASKS),
+        fail_on_data_loss=_truth(given.get("failondataloss", "true"), "failOnDataLoss"),
+        given=frozenset(given),
+    )
+
+
+def check_no_table(given: Mapping[str, str]) -> None:
+    """Reject options of a catalog table, which include its provider.
+
+    Args:
+        given: Options by their lower-case names.
+
+    Raises:
+        InvalidOptionError: they are; Spark creates such a table, but Delta's catalog cannot read it.
+    """
+    if "provider" in given:
+        raise table_error("CREATE TABLE ... USING headstream")
+
+
+def parse_shape(given: Mapping[str, str]) -> RowShape:
+    """Return the columns of a row.
+
+    Args:
+        given: The options, their names in lower case.
+
+    Raises:
+        InvalidOptionError: an option is invalid.
+    """
+    headers = _headers(given.get("headers", "variant"))
+    columns = _columns(given.get("columns"), headers, may_be_none="headercolumns" in given)
+    mismatch = given.get("headermismatch", "null").strip().lower()
+    if "headercolumns" not in given:
+        if "headermismatch" in given:
+            raise InvalidOptionError("headerMismatch is for headerColumns, which is not given")
+        return RowShape(columns, headers)
+    if mismatch not in ("null", "fail"):
+        raise InvalidOptionError(f"headerMismatch={mismatch} is invalid", advice="Use null or fail")
+    header_columns = parse_header_columns(given["headercolumns"])
+    for column in header_columns:
+        if column.name.lower() in columns:
+            raise InvalidOptionError(
+                f"headerColumns names {column.name!r}, which is also a column of the source",
+                advice="Omit that column in the option columns, or read this header from the column headers",
+            )
+    return RowShape(columns, headers, header_columns, mismatch == "fail")
+
+
+def _headers(text: str) -> HeaderShape:
+    shapes: dict[str, HeaderShape] = {shape: shape for shape in get_args(HeaderShape)}
+    shape = shapes.get(text.strip().lower())
+    if shape is None:
+        raise InvalidOptionError(f"headers={text} is not a shape of headers", advice=f"Use {', '.join(shapes)}")
+    return shape
+
+
+def _columns(text: str | None, headers: HeaderShape, *, may_be_none: bool) -> tuple[str, ...]:
+    there = tuple(name for name in COLUMN_NAMES if headers != "none" or not name.startswith("headers"))
+    if text is None:
+        return there
+    names = tuple(name.strip().lower() for name in text.split(",") if name.strip())
+    for name in names:
+        if name not in there:
+            what = "headers=none leaves out" if name in COLUMN_NAMES else "the source does not have"
+            raise InvalidOptionError(f"columns names {name!r}, which {what}", advice=f"There is {', '.join(there)}")
+    if len(set(names)) < len(names):
+        raise InvalidOptionError(f"columns={text} names a column twice", advice=f"There is {', '.join(there)}")
+    if not names and not may_be_none:
+        raise InvalidOptionError(f"columns={text} names no column", advice=f"There is {', '.join(there)}, and headerColumns")
+    return names
+
+
+def parse_states(text: str) -> frozenset[int] | None:
+    """Return the codes of the states that are read, or None for all.
+
+    Args:
+        text: The option `states`.
+
+    Raises:
+        InvalidOptionError: it has an unknown state or none.
+    """
+    names = [name.strip() for name in text.split(",") if name.strip()]
+    if [name.lower() for name in names] == ["all"]:
+        return None
+    if not names:
+        raise InvalidOptionError("states names no state", advice="Use all, or " + ", ".join(s.name.lower() for s in MessageState))
+    try:
+        return frozenset(parse_state(name) for name in names)
+    except InvalidInputError as error:
+        raise InvalidOptionError(f"states: {error}") from error
+
+
+def _filter(given: Mapping[str, str], states: frozenset[int] | None) -> Filter | None:
+    policy = given.get("onfiltererror", "skip").strip().lower()
+    if policy not in _FILTER_POLICIES:
+        raise InvalidOptionError(f"onFilterError={policy} is invalid", advice=f"Use {', '.join(_FILTER_POLICIES)}")
+    if "where" not in given:
+        if "onfiltererror" in given:
+            raise InvalidOptionError("onFilterError is for where, which is not given")
+        return None
+    try:
+        return check_states(parse_filter(given["where"], _FILTER_POLICIES[policy]), states)
+    except InvalidInputError as error:
+        raise InvalidOptionError(f"where: {error.what}", advice=error.advice) from None
+
+
+def _limits(given: Mapping[str, str]) -> BatchLimits:
+    least, most = (_number(given, f"{word}OffsetsPerTrigger", _MAX_INT64) for word in ("min", "max"))
+    if least is not None and most is not None and least > most:
+        raise InvalidOptionError(f"minOffsetsPerTrigger={least} is more than maxOffsetsPerTrigger={most}")
+    if least is None and "maxtriggerdelay" in given:
+        raise InvalidOptionError("maxTriggerDelay is for minOffsetsPerTrigger, which is not given")
+    size = _measure(given, "maxBytesPerTrigger", parse_size_bytes, "a number of bytes, as 500m or 2g")
+    delay = _measure(given, "maxTriggerDelay", _milliseconds_or_duration, "a duration, as 90s or 15m")
+    return BatchLimits(most, size, least, DEFAULT_DELAY_US if delay is None else delay)
+
+
+def _milliseconds_or_duration(text: str) -> int:
+    return parse_duration_us(text, plain_unit="ms")  # as Spark reads a duration without a unit
+
+
+def _measure(given: Mapping[str, str], option: str, read: Callable[[str], int], what: str) -> int | None:
+    text = given.get(option.lower())
+    if text is None:
+        return None
+    try:
+        measure = read(text)
+    except InvalidInputError:
+        measure = 0
+    if not 1 <= measure <= _MAX_INT64:
+        raise InvalidOptionError(f"{option}={text} is not {what}")
+    return measure
+
+
+def _number(given: Mapping[str, str], option: str, maximum: int) -> int | None:
+    text = given.get(option.lower())
+    if text is None:
+        return None
+    number = int(text) if text.strip().isdecimal() else 0
+    if not 1 <= number <= maximum:
+        raise InvalidOptionError(f"{option}={text} is not a number from 1 to {maximum}")
+    return number
+
+
+def _truth(text: str, option: str) -> bool:
+    word = text.strip().lower()
+    if word not in ("true", "false"):
+        raise InvalidOptionError(f"{option}={text} is neither true nor false")
+    return word == "true"

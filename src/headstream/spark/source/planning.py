@@ -1,0 +1,74 @@
+"""Planning: a read's input partitions for Spark, and the rows of one."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping
+
+import pyarrow as pa
+from pyspark.sql.datasource import InputPartition
+
+from headstream.spark.source.directory_view import DirectoryView
+from headstream.spark.source.log_view import LogView
+from headstream.spark.source.offsets import TopicPartition
+from headstream.spark.source.options import SourceOptions
+from headstream.spark.source.reader import ReadPart, ReadTask, read_task
+from headstream.spark.source.server_view import ServerView
+from headstream.spark.source.tasks import plan_ranges, plan_tasks
+from headstream.spark.workers.memory import spare_imports
+
+__all__ = ["open_view", "plan_partitions", "read_partition"]
+
+
+def open_view(options: SourceOptions) -> LogView:
+    """Return the driver's view of the log to read.
+
+    Args:
+        options: The user's options.
+
+    Raises:
+        NotALogError: there is no log at that location.
+        NotFoundError: a named topic or partition does not exist.
+        HeadstreamError: the log cannot be read, or its server is unreachable.
+    """
+    if isinstance(options.log, str):
+        return DirectoryView(options.log, options.subscription)
+    return ServerView(options.log, options.subscription)
+
+
+def plan_partitions(
+    options: SourceOptions, view: LogView, start: Mapping[TopicPartition, int], end: Mapping[TopicPartition, int]
+) -> list[InputPartition]:
+    """Return the input partitions between two offsets.
+
+    Args:
+        options: The user's options.
+        view: The log as it is now.
+        start: Where each partition begins.
+        end: Where each partition ends.
+
+    Raises:
+        OffsetOutOfRangeError: some of it is missing, and failOnDataLoss makes that an error.
+    """
+    ranges = plan_ranges(
+        start, end, view.available, fail_on_data_loss=options.fail_on_data_loss, is_read=options.subscription.has
+    )
+    return [
+        InputPartition(
+            ReadTask(
+                log=view.log,
+                parts=tuple(ReadPart(part, view.incarnation(part.topic_partition)) for part in task),
+                shape=options.shape,
+                states=options.states,
+                where=options.where,
+                fail_on_data_loss=options.fail_on_data_loss,
+            )
+        )
+        for task in plan_tasks(ranges, options.min_partitions, view.size_of)
+    ]
+
+
+def read_partition(partition: InputPartition) -> Iterator[pa.RecordBatch]:
+    """Return the rows of one of plan_partitions(); empty for an empty one."""
+    spare_imports()
+    task = partition.value
+    return iter(()) if task is None else read_task(task)

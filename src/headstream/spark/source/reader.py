@@ -1,0 +1,283 @@
+"""Tasks on executors: ranges of offsets -> segment bytes -> Arrow, without a Python object per message.
+
+    Follower -> chunks of about 4 MiB -> slices of 10,000 messages -> Assembler (columns.py) -> RecordBatch
+
+A follower is PartitionFollower for a log in a directory, and ServerFollower (server_reader.py) for one behind
+a server. This imports the codec and the segments, and nothing of the log's writer.
+"""
+
+from __future__ import annotations
+
+import json
+import logging
+from collections.abc import Iterator
+from contextlib import AbstractContextManager
+from dataclasses import dataclass
+from typing import Final, Protocol
+
+import pyarrow as pa
+
+from headstream.codec.batch.results import Columns, Matches
+from headstream.codec.batch.stored.scan import scan, take
+from headstream.errors import CorruptSendError, DecodeError, HeaderError, HeadstreamError, LogError, OffsetOutOfRangeError
+from headstream.filters.filter import Filter, OnFilterError
+from headstream.segments.files import OsReadFiles
+from headstream.segments.follower import PartitionFollower
+from headstream.segments.layout import MARKER_NAME
+from headstream.spark.source.columns import Assembler
+from headstream.spark.source.offsets import OffsetRange
+from headstream.spark.source.options import RowShape
+
+_LOGGER: Final = logging.getLogger("headstream.spark")
+
+__all__ = ["BATCH_ROWS", "DirectoryLog", "Follower", "ReadPart", "ReadTask", "ReadableLog", "read_task"]
+
+_MOST: Final = 1 << 62
+"""No limit: a chunk is filtered as a whole."""
+BATCH_ROWS: Final = 10_000
+"""Rows of an Arrow batch: at 1,000 a batch's fixed cost shows, 100,000 gain nothing."""
+
+
+@dataclass(frozen=True, slots=True)
+class ReadPart:
+    """A range and the partition it was planned for.
+
+    Args:
+        range: The range.
+        incarnation: Identifies the partition among those of its name: its directory, or its generation at a server.
+    """
+
+    range: OffsetRange
+    incarnation: str
+
+
+class Follower(Protocol):
+    """Reads one partition, as PartitionFollower does."""
+
+    @property
+    def first_offset(self) -> int:
+        """The oldest existing offset, at the last refresh."""
+
+    def refresh(self) -> None:
+        """Refresh the present offsets."""
+
+    def read(self, from_offset: int, until_offset: int) -> Iterator[memoryview]:
+        """Yield the stored messages of a range, in order, in chunks of whole messages."""
+
+    def next_readable(self, offset: int) -> int:
+        """Return the next readable offset after damage."""
+
+
+class ReadableLog(Protocol):
+    """A log for tasks; it is serialized to them."""
+
+    def check(self, first: OffsetRange) -> None:
+        """Check that it is the log that a read was planned for.
+
+        Args:
+            first: The first range, for the error.
+
+        Raises:
+            LogError: it is another one, or missing.
+        """
+
+    def follow(self, part: ReadPart) -> AbstractContextManager[Follower]:
+        """Return a follower of a partition."""
+
+
+@dataclass(frozen=True, slots=True)
+class DirectoryLog:
+    """A log in a directory that every executor can read; see ReadableLog.
+
+    Args:
+        directory: The log's directory.
+        identity: The log's identity when the read was planned.
+    """
+
+    directory: str
+    identity: str
+
+    def check(self, first: OffsetRange) -> None:
+        """Check that it is the log that the read was planned for."""
+        path = f"{self.directory}/{MARKER_NAME}"
+        if _read_identity(path) != self.identity:
+            raise LogError(
+                "the log that this read was planned for is no longer here",
+                where=f"{path}; {first}",
+                advice="Every executor has to see the log's directory at the same path. If the log was recreated, "
+                "start with a new checkpointLocation",
+            )
+
+    def follow(self, part: ReadPart) -> PartitionFollower:
+        """Return a follower of a partition."""
+        return PartitionFollower(part.incarnation)
+
+
+@dataclass(frozen=True, slots=True)
+class ReadTask:
+    """The work of one Spark task; it is serialized to an executor.
+
+    Args:
+        log: The log.
+        parts: The ranges, in order.
+        shape: The columns of a row.
+        states: The states to read, or None for all.
+        where: The filter of messages in these states, or None.
+        fail_on_data_loss: Whether missing messages are an error.
+    """
+
+    log: ReadableLog
+    parts: tuple[ReadPart, ...]
+    shape: RowShape
+    states: frozenset[int] | None
+    where: Filter | None
+    fail_on_data_loss: bool
+
+
+def read_task(task: ReadTask) -> Iterator[pa.RecordBatch]:
+    """Return the messages of a task, in order, in batches of at most BATCH_ROWS.
+
+    Args:
+        task: The task.
+
+    Raises:
+        LogError: the log was deleted and recreated, or messages are missing or damaged (CorruptSendError), which with
+            failOnDataLoss=false is a warning of the logger headstream.spark instead.
+        HeaderError: a header does not fit its column, or the filter cannot be applied to a message, and this is an error.
+        DecodeError: a message cannot be decoded. Each error names topic, partition and offset.
+    """
+    task.log.check(task.parts[0].range)
+    for part in task.parts:
+        yield from _PartReader(task, part).read()
+
+
+def _read_identity(path: str) -> object:
+    """Return the identity in the marker at a path, or None if there is none."""
+    file = OsReadFiles().open_read(path)
+    if file is None:
+        return None
+    try:
+        content = memoryview(bytearray(file.size_bytes()))
+        return json.loads(bytes(content[: file.read_into(content, 0)])).get("identity")
+    except (ValueError, AttributeError):
+        return None  # a file of another program
+    finally:
+        file.close()
+
+
+class _PartReader:
+    """Reads one range; knows its progress, for errors."""
+
+    def __init__(self, task: ReadTask, part: ReadPart) -> None:
+        self._task = task
+        self._part = part
+        self._offset = part.range.from_offset
+        self._passed_over = 0
+        self._assembler = Assembler(part.range.topic_partition, task.shape, BATCH_ROWS)
+        self._warned: set[str] = set()
+        self._where = None if task.where is None else task.where.with_states(task.states)
+        self._failed_count = 0
+
+    def read(self) -> Iterator[pa.RecordBatch]:
+        try:
+            with self._task.log.follow(self._part) as follower:
+                while self._offset < self._part.range.until_offset:
+                    try:
+                        yield from self._read_from(follower)
+                    except OffsetOutOfRangeError as error:
+                        follower.refresh()
+                        if self._task.fail_on_data_loss or self._offset >= follower.first_offset:
+                            raise
+                        self._skip(follower.first_offset, error)
+                    except CorruptSendError as error:
+                        if self._task.fail_on_data_loss:
+                            raise
+                        self._skip(follower.next_readable(error.until_offset), error)
+        except HeaderError as error:  # has its offset already
+            error.where = f"{self._part.range.topic_partition}, {error.where}"
+            raise
+        except HeadstreamError as error:
+            at = f"{self._part.range.topic_partition}, offset {self._offset}"
+            error.where = f"{at}; {error.where}" if error.where else at
+            raise
+
+    def _skip(self, offset: int, error: HeadstreamError) -> None:
+        """Skip missing or damaged messages, with a warning."""
+        offset = min(offset, self._part.range.until_offset)
+        self._passed_over += offset - self._offset
+        _LOGGER.warning(
+            "%s: offsets %d to %d are skipped because of failOnDataLoss=false, %d in this range so far: %s",
+            self._part.range.topic_partition,
+            self._offset,
+            offset - 1,
+            self._passed_over,
+            error,
+        )
+        self._offset = offset
+
+    def _read_from(self, follower: Follower) -> Iterator[pa.RecordBatch]:
+        for chunk in follower.read(self._offset, self._part.range.until_offset):
+            rest, found = chunk, None
+            if self._where is not None:
+                found = self._where.select(chunk, _MOST, _MOST)
+                rest = found.data
+            while rest:
+                batch, columns, size = self._assemble(rest)
+                self._warn_of_misfits(columns)
+                batch = self._select(batch, columns)
+                # Offsets can have gaps: progress is the last offset, not the number of rows.
+                self._offset = int.from_bytes(columns.offset[-8:], "little") + 1
+                if batch.num_rows:
+                    yield batch
+                rest = rest[size:]
+            if found is not None and self._where is not None:
+                self._pass_filtered(self._where, chunk, found)
+        self._offset = self._part.range.until_offset
+
+    def _pass_filtered(self, where: Filter, chunk: memoryview, found: Matches) -> None:
+        """Move past the messages of a chunk that do not match; raise or count those that the filter cannot be applied to."""
+        if found.scanned_count:
+            self._offset = found.last_offset + 1
+        if found.is_stopped:
+            raise where.failure_of(chunk[found.end :])
+        if found.failed_count and not self._failed_count:
+            _LOGGER.warning(
+                "%s, before offset %d: some messages are %s because the filter cannot be applied to them: %s",
+                self._part.range.topic_partition,
+                self._offset,
+                "delivered" if where.on_error is OnFilterError.DELIVER else "skipped",
+                where.text,
+            )
+        self._failed_count += found.failed_count
+
+    def _assemble(self, stored: memoryview) -> tuple[pa.RecordBatch, Columns, int]:
+        """Return the rows of the next messages, their columns, and their size in bytes."""
+        try:
+            size, _ = take(stored, 0, BATCH_ROWS, len(stored))
+            return *self._assembler.assemble(stored[:size]), size
+        except DecodeError as error:
+            whole = scan(stored[: error.at])
+            if whole.count:
+                self._offset = whole.last_offset + 1
+            raise
+
+    def _warn_of_misfits(self, columns: Columns) -> None:
+        """Warn, once for each declared column and task, that its header does not fit, so that it is null."""
+        for name, number in self._assembler.misfits.items():
+            if name in self._warned:
+                continue
+            self._warned.add(name)
+            declared = next(column for column in self._task.shape.header_columns if column.name == name)
+            _LOGGER.warning(
+                "%s, offset %d and after: the header %r is not of the type %s that headerColumns declares, so its column is null",
+                self._part.range.topic_partition,
+                int.from_bytes(columns.offset[8 * number : 8 * number + 8], "little"),
+                name,
+                declared.type.upper(),
+            )
+
+    def _select(self, batch: pa.RecordBatch, columns: Columns) -> pa.RecordBatch:
+        wanted = self._task.states
+        if wanted is None or sum(columns.state.count(code) for code in wanted) == columns.count:
+            return batch
+        return batch.filter(pa.array([code in wanted for code in columns.state], pa.bool_()))

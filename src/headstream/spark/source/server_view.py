@@ -1,0 +1,108 @@
+"""ServerView: the driver's view of a log behind a server, which every refresh queries."""
+
+from __future__ import annotations
+
+from headstream.client.remote.address import ServerUrl
+from headstream.client.remote.messages import RemoteMessages
+from headstream.client.remote.topology import RemoteTopics
+from headstream.codec.batch.to_columns.columns import decode_columns
+from headstream.errors import CorruptSendError, NotALogError
+from headstream.model.identifiers import TopicName
+from headstream.model.polling import PollingStrategy
+from headstream.model.topology import Topic
+from headstream.spark.connection.server_connections import caller_of
+from headstream.spark.source.log_view import LogView, SeenTopic
+from headstream.spark.source.offsets import Available, TopicPartition
+from headstream.spark.source.server_reader import ServerLog
+from headstream.spark.source.subscription import Subscription
+from headstream.wire.extensions.messages import MeasuredRange, MeasureRange
+from headstream.wire.extensions.topics import GetIdentity
+
+__all__ = ["ServerView"]
+
+_LAST_OFFSET = (1 << 64) - 1
+
+
+class ServerView(LogView):
+    """Some topics of a log behind a server; see LogView.
+
+    Args:
+        address: The server and the credentials.
+        subscription: The subscribed topics and partitions.
+
+    Raises:
+        NotFoundError: a named topic or partition does not exist.
+        HeadstreamError: the server is unreachable, or refuses.
+    """
+
+    def __init__(self, address: ServerUrl, subscription: Subscription) -> None:
+        super().__init__(subscription, address.place)
+        self._address = address
+        self._caller = caller_of(address)
+        self._topics = RemoteTopics(self._caller)
+        self._messages = RemoteMessages(self._caller, self._topics)
+        self.refresh()
+
+    @property
+    def log(self) -> ServerLog:
+        """The log for the tasks of a read."""
+        return ServerLog(self._address, self.identity)
+
+    def incarnation(self, partition: TopicPartition) -> str:
+        """Return a partition's generation."""
+        return str(self.topics[partition.topic].generations[partition.number - 1])
+
+    def find_time(self, partition: TopicPartition, timestamp_us: int) -> int:
+        """Return the first offset of a partition of this time or later, its end if there is none."""
+        start = PollingStrategy.timestamp(max(timestamp_us, 0))
+        topic = TopicName.parse(partition.topic)
+        try:
+            polled = self._messages.poll(topic, partition.number, start, 1, states=None, size_bytes=1)
+        except CorruptSendError as error:  # reading raises the damage
+            return error.from_offset
+        return int.from_bytes(polled.chunks[0][:8], "little") if polled.count else polled.end_offset
+
+    def last_time(self, partition: TopicPartition) -> int | None:
+        """Return when a partition's newest message was appended, microseconds since 1970 UTC; None without messages."""
+        topic = TopicName.parse(partition.topic)
+        polled = self._messages.poll(topic, partition.number, PollingStrategy.last(), 1, states=None, size_bytes=1)
+        times = [decode_columns(chunk, headers="none", ids=False).timestamp for chunk in polled.chunks if polled.count]
+        return int.from_bytes(times[-1][-8:], "little") if times else None
+
+    def size_between(self, partition: TopicPartition, from_offset: int, until_offset: int) -> int:
+        """Return about how many stored bytes a range of a partition has; 0 if a damaged index prevents that."""
+        return self._measure(partition, from_offset, until_offset, 0).size_bytes
+
+    def offset_after(self, partition: TopicPartition, from_offset: int, size_bytes: int) -> int:
+        """Return the end of the last send within so many bytes; the first send's end if it is larger."""
+        return self._measure(partition, from_offset, _LAST_OFFSET, size_bytes).reached_offset
+
+    def _measure(self, partition: TopicPartition, from_offset: int, until_offset: int, size_bytes: int) -> MeasuredRange:
+        topic = TopicName.parse(partition.topic)
+        return self._caller.call(MeasureRange(topic.stream, topic.topic, partition.number, from_offset, until_offset, size_bytes))
+
+    def refresh(self) -> None:
+        """Query the server's present topics; see LogView."""
+        self.identity = self._caller.call(GetIdentity()).uuid
+        if not self.identity:
+            raise NotALogError("nothing was ever written to this server", where=self.where, advice="Create the topic first")
+        found = {topic.full_name: topic for topic in self._find_all()}
+        self.topics = {name: _seen(topic) for name, topic in found.items()}
+        self.available = {
+            partition: Available(ends.first_offset, ends.end_offset)
+            for name, topic in found.items()
+            for partition in self.partitions(self.topics[name])
+            for ends in (topic.partitions[partition.number - 1],)
+        }
+
+    def _find_all(self) -> list[Topic]:
+        if self.subscription.topics is not None:
+            return [self._topics.get(topic) for topic in self.subscription.topics]
+        return [topic for topic in self._topics.list() if self.subscription.has_topic(topic.full_name)]
+
+    def close(self) -> None:
+        """Do nothing: no resource is held between refreshes."""
+
+
+def _seen(topic: Topic) -> SeenTopic:
+    return SeenTopic(topic.full_name, topic.identity, tuple(partition.generation for partition in topic.partitions))

@@ -1,0 +1,119 @@
+"""Subscription: the topics and partitions to read, from one of three options.
+
+subscribe          shop/orders,shop/returns
+subscribePattern   shop/.*                                      a regular expression (Python's) for the whole of stream/topic
+assign             {"shop/orders": [1, 2], "shop/returns": [1]}
+"""
+
+from __future__ import annotations
+
+import json
+import re
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Final
+
+from headstream.errors import InvalidInputError, InvalidOptionError
+from headstream.model.identifiers import TopicName
+from headstream.spark.source.offsets import TopicPartition
+
+__all__ = ["Subscription", "parse_subscription"]
+
+_OPTIONS: Final = ("subscribe", "subscribePattern", "assign")
+
+
+@dataclass(frozen=True, slots=True)
+class Subscription:
+    """The topics and partitions to read.
+
+    Args:
+        option: The option that sets it.
+        topics: The named topics, in that order; None with a pattern.
+        pattern: A regular expression for the whole name of a topic, or None.
+        partitions: The partitions of each topic that are read, with `assign`; None is all.
+    """
+
+    option: str
+    topics: tuple[TopicName, ...] | None
+    pattern: str | None = None
+    partitions: Mapping[str, frozenset[int]] | None = None
+
+    def has_topic(self, topic: str) -> bool:
+        """Return whether an existing topic of this name is read."""
+        if self.pattern is not None:
+            return re.fullmatch(self.pattern, topic) is not None
+        return self.topics is not None and any(str(name) == topic for name in self.topics)
+
+    def has(self, partition: TopicPartition) -> bool:
+        """Return whether an existing partition is read."""
+        if self.partitions is not None:
+            return partition.number in self.partitions.get(partition.topic, ())
+        return self.has_topic(partition.topic)
+
+
+def parse_subscription(given: Mapping[str, str]) -> Subscription:
+    """Return the topics and partitions to read.
+
+    Args:
+        given: The options, their names in lower case.
+
+    Raises:
+        InvalidOptionError: none or several of the three are given, or one is invalid.
+    """
+    given_names = [option for option in _OPTIONS if option.lower() in given]
+    if len(given_names) > 1:
+        raise InvalidOptionError(f"{given_names[0]} and {given_names[1]} both name topics", advice="Give one of them")
+    if not given_names:
+        raise InvalidOptionError(
+            "the option subscribe is missing",
+            advice='Name one topic or several, as .option("subscribe", "shop/orders"); or give subscribePattern or assign',
+        )
+    text = given[given_names[0].lower()]
+    if given_names[0] == "subscribe":
+        return Subscription("subscribe", _parse_names(text))
+    return _parse_pattern(text) if given_names[0] == "subscribePattern" else _parse_assignment(text)
+
+
+def _parse_names(text: str) -> tuple[TopicName, ...]:
+    names = [name.strip() for name in text.split(",") if name.strip()]
+    if not names:
+        raise InvalidOptionError(f"subscribe={text} names no topic", advice='Write .option("subscribe", "shop/orders")')
+    topics = tuple(_parse_topic(name, "subscribe") for name in names)
+    if len(set(topics)) < len(topics):
+        raise InvalidOptionError(f"subscribe names a topic twice: {text}")
+    return topics
+
+
+def _parse_topic(name: str, option: str) -> TopicName:
+    try:
+        return TopicName.parse(name)
+    except InvalidInputError as error:
+        raise InvalidOptionError(f"{option}: {error}") from error
+
+
+def _parse_pattern(text: str) -> Subscription:
+    try:
+        re.compile(text)
+    except re.error as error:
+        raise InvalidOptionError(
+            f"subscribePattern={text} is not a regular expression: {error}",
+            advice="It is matched with the whole of stream/topic, as shop/.*",
+        ) from None
+    return Subscription("subscribePattern", None, pattern=text)
+
+
+def _parse_assignment(text: str) -> Subscription:
+    try:
+        value = json.loads(text)
+        partitions = {str(_parse_topic(topic, "assign")): list(numbers) for topic, numbers in value.items()}
+    except (ValueError, AttributeError, TypeError) as error:
+        if isinstance(error, InvalidOptionError):
+            raise
+        partitions = {}
+    numbers = [number for numbers in partitions.values() for number in numbers]
+    if not numbers or not all(type(number) is int and number > 0 for number in numbers):
+        raise InvalidOptionError(
+            f"assign cannot be read: {text!r}", advice='Write partitions by topic, from 1 on, as {"shop/orders": [1, 2]}'
+        )
+    chosen = {topic: frozenset(numbers) for topic, numbers in partitions.items()}
+    return Subscription("assign", tuple(TopicName.parse(topic) for topic in chosen), partitions=chosen)

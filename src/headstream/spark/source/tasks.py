@@ -1,0 +1,127 @@
+"""Tasks: ranges between two offsets -> the work of each Spark task; pure."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from typing import Final, TypeAlias
+
+from headstream.errors import OffsetOutOfRangeError
+from headstream.spark.source.offsets import Available, OffsetRange, TopicPartition
+
+__all__ = ["LARGE_COST", "MESSAGE_BYTES", "SMALL_COST", "Task", "plan_ranges", "plan_tasks"]
+
+MESSAGE_BYTES: Final = 512
+"""Bytes that cost about as much to read as a message: the cost unit is a message, or this many bytes."""
+SMALL_COST: Final = 10_000
+"""Cost below which a range is not worth a task of its own: it fits one Arrow batch."""
+LARGE_COST: Final = 500_000
+"""The highest cost of a task: about half a second, so that one big partition keeps every core busy."""
+
+Task: TypeAlias = tuple[OffsetRange, ...]
+"""The ranges of one Spark task, in this order."""
+
+
+def plan_ranges(
+    start: Mapping[TopicPartition, int],
+    end: Mapping[TopicPartition, int],
+    available: Mapping[TopicPartition, Available],
+    *,
+    fail_on_data_loss: bool,
+    is_read: Callable[[TopicPartition], bool] = lambda partition: True,
+) -> list[OffsetRange]:
+    """Return the ranges that lie between two offsets, in order, without empty ones.
+
+    A partition that is not in `start` begins at 0: it was created while the query ran, and is unread.
+
+    Args:
+        start: Where each partition begins.
+        end: Where each partition ends; only these are read.
+        available: What each partition holds now.
+        fail_on_data_loss: Whether missing offsets are an error, or skipped.
+        is_read: Whether a partition is still subscribed to: a subscribed one without an end was deleted.
+
+    Raises:
+        OffsetOutOfRangeError: offsets are missing, and that is an error.
+    """
+    vanished = [partition for partition in sorted(start) if partition not in end and is_read(partition)]
+    if vanished and fail_on_data_loss:
+        raise OffsetOutOfRangeError(
+            f"a partition that was read up to offset {start[vanished[0]]} was deleted, with its unread messages",
+            where=", ".join(map(str, vanished)),
+            advice="failOnDataLoss=false continues without it",
+        )
+    found = []
+    for partition in sorted(end):
+        wanted = OffsetRange(*partition, start.get(partition, 0), end[partition])
+        if wanted.count == 0:
+            continue
+        first, last = available.get(partition, Available(0, 0))
+        if fail_on_data_loss and (wanted.from_offset < first or max(wanted.from_offset, wanted.until_offset) > last):
+            there = f"{first} to {last} exist" if partition in available else "this partition no longer exists"
+            raise OffsetOutOfRangeError(
+                f"offsets {wanted.from_offset} to {wanted.until_offset} were to be read, {there}",
+                where=str(partition),
+                advice="Older ones were dropped, later ones were never written or are lost; "
+                "failOnDataLoss=false reads the existing ones",
+            )
+        part = OffsetRange(*partition, max(wanted.from_offset, first), min(wanted.until_offset, last))
+        if part.count > 0:
+            found.append(part)
+    return found
+
+
+def plan_tasks(
+    ranges: Sequence[OffsetRange],
+    min_partitions: int | None = None,
+    size_of: Callable[[OffsetRange], int] = lambda part: 0,
+) -> list[Task]:
+    """Return the tasks: big ranges are split, small ones combined.
+
+    Args:
+        ranges: The ranges to read, in order.
+        min_partitions: Minimum number of tasks, as far as there are offsets for them; None is the fewest that perform well.
+        size_of: Returns about how many stored bytes a range has: big messages make smaller tasks.
+    """
+    costs = {part: max(part.count, size_of(part) // MESSAGE_BYTES) for part in ranges}
+    if not costs:
+        return []
+    if min_partitions is None:
+        return _coalesce(_split_all(costs, LARGE_COST), SMALL_COST)
+    # The biggest size that gives enough tasks; smaller ones are combined only as far as enough remain.
+    enough = min(min_partitions, sum(part.count for part in ranges))
+    size = min(LARGE_COST, max(1, sum(costs.values()) // min_partitions))
+    pieces = _split_all(costs, size)
+    if len(pieces) < enough:  # few big messages have all the cost: divide by number
+        size = min(LARGE_COST, max(1, sum(part.count for part in ranges) // min_partitions))
+        pieces = _split_all({part: part.count for part in ranges}, size)
+    tasks = _coalesce(pieces, min(SMALL_COST, size))
+    return tasks if len(tasks) >= min_partitions else [(piece,) for piece, _ in pieces]
+
+
+def _split_all(costs: Mapping[OffsetRange, int], size: int) -> list[tuple[OffsetRange, int]]:
+    """Return all ranges in pieces of at most this cost, if their offsets can be divided, each with its cost."""
+    return [
+        (piece, -(-cost * piece.count // part.count))
+        for part, cost in costs.items()
+        for piece in _split(part, min(part.count, -(-cost // size)))
+    ]
+
+
+def _split(part: OffsetRange, pieces: int) -> list[OffsetRange]:
+    """Return a range in so many pieces of nearly equal size."""
+    edges = [part.from_offset + part.count * number // pieces for number in range(pieces + 1)]
+    return [OffsetRange(*part.topic_partition, edges[number], edges[number + 1]) for number in range(pieces)]
+
+
+def _coalesce(pieces: Iterable[tuple[OffsetRange, int]], size: int) -> list[Task]:
+    """Yield neighbours combined up to a cost of `size`."""
+    tasks: list[list[OffsetRange]] = []
+    room = 0
+    for piece, cost in pieces:
+        if tasks and cost <= room:
+            tasks[-1].append(piece)
+            room -= cost
+        else:
+            tasks.append([piece])
+            room = size - cost
+    return [tuple(task) for task in tasks]

@@ -1,0 +1,1 @@
+"""PySpark's Python workers: forking, exit, and Python functions."""

@@ -1,0 +1,60 @@
+"""Spark's Python workers exit silently when their JVM has closed their socket, which is regular.
+
+The JVM closes the sockets of workers that were idle for a minute, of all workers when a session ends, of a task
+that has enough rows (`show()`, `limit()`, a stopped query), and of a stream that is stopped during its
+planning. PySpark's worker takes that for a failure of its own, reports it to the closed socket, and prints the traceback of the
+resulting BrokenPipeError: over Unix sockets each time, over TCP sometimes.
+
+The daemon that forks the workers of tasks is a setting (daemon.py). The one that forks those which look up data
+sources, plan reads and writes, and commit is always PySpark's own; but our code runs in its children, and there it
+can replace the function that the daemon runs for a worker's next work.
+"""
+
+from __future__ import annotations
+
+import functools
+import socket
+import sys
+from collections.abc import Callable
+from types import TracebackType
+from typing import Any, Final, TypeAlias
+
+__all__ = ["CLOSED", "Work", "exit_quietly", "suppress_disconnects"]
+
+Work: TypeAlias = Callable[[socket.socket, bool], int]
+"""A worker's next piece of work: its socket, and whether the peer is authenticated; returns 0 if the worker can be reused."""
+
+CLOSED: Final = (BrokenPipeError, ConnectionResetError)
+"""Errors of a worker whose JVM has closed the socket."""
+_DAEMON: Final = "pyspark.daemon"
+_STREAM_PROCESS: Final = "pyspark.sql.streaming.python_streaming_source_runner"
+"""The module of the process in which PySpark plans a stream, without a daemon."""
+
+
+def suppress_disconnects(work: Work) -> Work:
+    """Return work that exits its worker silently if the JVM has closed the socket."""
+
+    @functools.wraps(work)
+    def quiet_work(sock: socket.socket, authenticated: bool) -> int:
+        try:
+            return work(sock, authenticated)
+        except CLOSED:
+            return 1  # the worker exits, as after a failure
+
+    return quiet_work
+
+
+def exit_quietly() -> None:
+    """Make this process exit silently if PySpark looks up sources, plans or commits in it."""
+    main: Any = sys.modules["__main__"]
+    spec = getattr(main, "__spec__", None)
+    name = None if spec is None else spec.name
+    if name == _DAEMON and not hasattr(main.worker, "__wrapped__"):
+        main.worker = suppress_disconnects(main.worker)
+    elif name == _STREAM_PROCESS:
+        sys.excepthook = _print_unless_closed
+
+
+def _print_unless_closed(kind: type[BaseException], error: BaseException, traceback: TracebackType | None) -> None:
+    if not issubclass(kind, CLOSED):
+        sys.__excepthook__(kind, error, traceback)

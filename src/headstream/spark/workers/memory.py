@@ -1,0 +1,37 @@
+"""Excludes the imported modules of Spark's Python workers from garbage collections.
+
+PySpark collects garbage in full after each piece of work, a task, the planning of a write or its commit, before the worker
+takes the next one. That traverses all of pandas, pyarrow and PySpark, for tens of milliseconds: longer than
+a small micro-batch. None of it is ever garbage, so it is traversed once.
+"""
+
+from __future__ import annotations
+
+import gc
+import sys
+from typing import Final
+
+__all__ = ["spare_imports"]
+
+_DAEMONS: Final = frozenset({"pyspark.daemon", "headstream.spark.workers.daemon"})
+"""The modules of the processes from which Spark forks its workers."""
+
+_MANY_MODULES: Final = 100
+"""Number of later imports that justifies another freeze."""
+
+
+class _Spared:
+    modules_count = 0
+
+
+def spare_imports() -> None:
+    """Exclude present objects from later garbage collections, in a worker that Spark reuses.
+
+    It does so the first time, and after many more imports.
+    """
+    spec = getattr(sys.modules["__main__"], "__spec__", None)
+    if spec is None or spec.name not in _DAEMONS or len(sys.modules) < _Spared.modules_count + _MANY_MODULES:
+        return
+    _Spared.modules_count = len(sys.modules)
+    gc.collect()
+    gc.freeze()

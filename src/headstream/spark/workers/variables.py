@@ -1,0 +1,42 @@
+"""The environment variables of a data source's Python workers, set before concurrently starting queries race for them.
+
+Spark stores them in one map per data source and JVM, for all sessions. Each starting stream puts its variables into
+that map, without a lock, while others can be serializing the map into their tasks. Two that add a name for the first time at
+the same moment leave the map with a wrong size, and from then on every query over the source fails with "Task not
+serializable" or "Task serialization failed: Illegal size of collection". With the names already in it they are only
+replaced by equal values, which is harmless.
+"""
+
+from __future__ import annotations
+
+import threading
+from typing import TYPE_CHECKING, Final
+
+if TYPE_CHECKING:
+    from pyspark.sql import SparkSession
+
+__all__ = ["settle_worker_variables"]
+
+_lock: Final = threading.Lock()
+
+
+def settle_worker_variables(spark: SparkSession) -> None:
+    """Put into the map of `headstream` what Spark puts there when a stream starts; existing entries stay.
+
+    Args:
+        spark: A session with an accessible JVM, not one of Spark Connect.
+    """
+    with _lock:
+        manager = spark._jsparkSession.sessionState().dataSourceManager()
+        if not manager.dataSourceExists("headstream"):
+            return  # Spark raises this itself, at the first use
+        variables = manager.lookupDataSource("headstream").dataSourceCls().envVars()
+        environment = spark._jvm.org.apache.spark.SparkEnv.get()  # type: ignore[union-attr]
+        conf = environment.conf()
+        for name, value in {
+            "SPARK_LOCAL_DIRS": ",".join(each.getPath() for each in environment.blockManager().diskBlockManager().localDirs()),
+            "SPARK_AUTH_SOCKET_TIMEOUT": str(conf.getTimeAsSeconds("spark.python.authenticate.socketTimeout", "15s")),
+            "SPARK_BUFFER_SIZE": str(conf.getSizeAsBytes("spark.buffer.size", "65536")),
+            "SPARK_PYTHON_RUNTIME": "PYTHON_WORKER",
+        }.items():
+            variables.putIfAbsent(name, value)

@@ -1,0 +1,145 @@
+"""A real browser (Chromium, without a window) on the console of a real server; the tests are skipped where there is none."""
+
+from __future__ import annotations
+
+import json
+import shutil
+from collections.abc import Iterator
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import pytest
+
+import headstream as hs
+from headstream.codec.binary import encode_sent
+from headstream.model.identifiers import TopicName
+from headstream.model.message import Message
+from headstream.model.polling import OffsetOwner
+from tests.support.server.http_servers import Http, serving
+
+if TYPE_CHECKING:
+    from playwright.sync_api import Browser, Page
+
+CHROMIUM = shutil.which("chromium") or shutil.which("chromium-browser")
+FLAGS = [
+    "--no-sandbox",
+    "--disable-gpu",
+    "--disable-quic",
+    "--no-first-run",
+    "--disable-background-networking",
+    "--disable-component-update",
+    "--disable-sync",
+    "--disable-dev-shm-usage",
+]
+PATIENCE_MS = 120_000
+MANY = 300_000
+"""More rows than an element can be high, so that the scroll bar stands for more than its pixels."""
+
+ORDERS, STRANGE = TopicName.parse("shop/orders"), TopicName.parse("shop/strange")
+
+
+def send(http: Http, topic: TopicName, partition: int, *messages: Message) -> None:
+    http.dispatcher.broker.messages.send(topic, partition, encode_sent(messages))
+
+
+def _fill(http: Http) -> None:
+    broker = http.dispatcher.broker
+    for name, partitions in (("shop/orders", 2), ("shop/strange", 1), ("shop/many", 1), ("audit/empty", 1), ("audit/old", 1)):
+        broker.topics.create(TopicName.parse(name), partitions, hs.Limits.WIDE)
+    for number in range(120):
+        payload = json.dumps({"order": number, "items": [{"sku": f"A{number}"}], "big": 12345678901234567890}).encode()
+        headers = hs.Headers([("attempt", hs.uint8(number % 4)), ("source", hs.string("web")), ("source", hs.string("again"))])
+        send(http, ORDERS, 1, Message(payload=payload, headers=headers, key=str(number).encode()))
+    injected = "<img src=x onerror='window.hacked=1'>"
+    send(
+        http,
+        STRANGE,
+        1,
+        Message(
+            payload=f"<script>window.hacked=1</script>{injected}".encode(), headers=hs.Headers([(injected, hs.string(injected))])
+        ),
+        Message(payload=b"javascript:window.hacked=1"),
+        Message(payload="user\u202egnp.exe \u200bhidden".encode(), key="\u202ekey".encode()),
+        Message(payload="مرحبا بالعالم 👩‍💻".encode()),
+        Message(payload=None, key=b"gone"),
+        Message(payload=bytes(range(256))),
+        Message(payload=b"long " * 20_000),
+    )
+    broker.messages.set_state(STRANGE, 1, [1], hs.MessageState.POISONED, reason=f"it is bad {injected}", by="ann")
+    many = encode_sent([Message(payload=b"m")] * 10_000)
+    for _ in range(MANY // 10_000):
+        broker.messages.send(TopicName.parse("shop/many"), 1, many)
+    broker.offsets.commit(ORDERS, OffsetOwner.group("billing"), {1: 20})
+
+
+@pytest.fixture(scope="module")  # while it runs, no other test of the process can start an event loop
+def browser() -> Iterator[Browser]:
+    if CHROMIUM is None:
+        pytest.skip("needs Chromium (Debian's package chromium)")
+    playwright = pytest.importorskip("playwright.sync_api")
+    with playwright.sync_playwright() as driver:
+        opened = driver.chromium.launch(executable_path=CHROMIUM, args=FLAGS, timeout=PATIENCE_MS)
+        yield opened
+        opened.close()
+
+
+@pytest.fixture(scope="module")
+def http(browser: Browser) -> Iterator[Http]:
+    with serving() as served:
+        _fill(served)
+        yield served
+
+
+class Problems(list[str]):
+    """What the browser reports as wrong, but for answers that a test provokes."""
+
+    def note(self, kind: str, text: str) -> None:
+        if kind in ("error", "warning") and "Failed to load resource" not in text:
+            self.append(text)
+
+
+@pytest.fixture
+def page(browser: Browser, http: Http) -> Iterator[Page]:
+    """A page that is logged in as root; it fails the test if a script fails or the policy refuses something."""
+    problems = Problems()
+    context = browser.new_context(viewport={"width": 1300, "height": 820}, color_scheme="light")
+    context.set_default_timeout(PATIENCE_MS)
+    opened = context.new_page()
+    opened.on("console", lambda message: problems.note(message.type, message.text))
+    opened.on("pageerror", lambda error: problems.append(str(error)))
+    opened.goto(f"http://{http.host}:{http.port}/console/")
+    log_in(opened)
+    opened.get_by_role("heading", name="Overview").wait_for()  # a login that ends later leads away from where a test has gone
+    yield opened
+    assert opened.evaluate("window.hacked") is None
+    context.close()
+    assert problems == []
+
+
+def log_in(page: Page, username: str = "iggy", password: str = "iggy") -> None:
+    page.get_by_label("User name").fill(username)
+    page.get_by_label("Password", exact=True).and_(page.locator("input")).fill(password)
+    page.get_by_role("button", name="Log in").click()
+
+
+def go(page: Page, place: str) -> None:
+    page.evaluate("to => { location.hash = to }", place)
+
+
+@pytest.fixture(scope="session")
+def axe() -> str:
+    script = Path(__file__).parents[3] / "console" / "node_modules" / "axe-core" / "axe.min.js"
+    if not script.exists():
+        pytest.skip("needs axe-core: run npm ci in console/")
+    return script.read_text(encoding="utf-8")
+
+
+def find_violations(page: Page, axe: str) -> list[Any]:
+    """What axe finds wrong, serious and critical."""
+    page.evaluate(axe)
+    found = page.evaluate("axe.run(document, {resultTypes: ['violations']})")
+    return [
+        (one["id"], one["nodes"][0]["html"], one["nodes"][0].get("failureSummary"))
+        for one in found["violations"]
+        if one["impact"] in ("serious", "critical")
+    ]

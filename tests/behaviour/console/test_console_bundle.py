@@ -1,0 +1,40 @@
+"""The committed bundle is what the sources in console/ build."""
+
+from __future__ import annotations
+
+import json
+import shutil
+import subprocess
+from pathlib import Path
+
+import pytest
+
+ROOT = Path(__file__).parents[3]
+SOURCES = ROOT / "console"
+BUNDLE = ROOT / "src" / "headstream" / "server" / "http" / "console" / "bundle"
+VITE = SOURCES / "node_modules" / ".bin" / "vite"
+
+
+def files_of(directory: Path) -> dict[str, bytes]:
+    return {str(path.relative_to(directory)): path.read_bytes() for path in directory.rglob("*") if path.is_file()}
+
+
+@pytest.mark.skipif(shutil.which("node") is None or not VITE.exists(), reason="needs Node and console/node_modules (npm ci)")
+def test_bundle_is_what_the_sources_build(tmp_path: Path) -> None:
+    subprocess.run([VITE, "build", "--outDir", tmp_path, "--logLevel", "error"], cwd=SOURCES, check=True, timeout=600)
+    assert files_of(tmp_path) == files_of(BUNDLE), "run make console, and commit the bundle"
+
+
+def test_lock_file_names_no_registry() -> None:
+    lock = json.loads((SOURCES / "package-lock.json").read_text(encoding="utf-8"))
+    assert all("resolved" not in package for package in lock["packages"].values())
+    versions = {name: package for name, package in lock["packages"].items() if name}
+    assert all(package.get("integrity") for package in versions.values())
+
+
+def test_bundle_asks_nothing_of_other_hosts() -> None:
+    for name, data in files_of(BUNDLE).items():
+        text = data.decode("utf-8")
+        places = [part.split('"')[0].split("'")[0].split(")")[0] for part in text.split("://")[1:]]
+        # names of XML and what a text says, none of which is a place that is asked
+        assert all(place.startswith(("www.w3.org/",)) for place in places), (name, places)

@@ -1,0 +1,156 @@
+"""`headstream console`: the routes of the console for a directory and for a server, behind a token that is valid once."""
+
+from __future__ import annotations
+
+import http.client
+import json
+import os
+import re
+import signal
+import subprocess
+import sys
+from collections.abc import Iterator
+from contextlib import contextmanager
+from typing import Any, NamedTuple
+from urllib.parse import urlsplit
+
+import pytest
+
+import headstream as hs
+from tests.support.server.server_process import ServerProcess
+
+FROM_CONSOLE = {"x-headstream-console": "1", "content-type": "application/json"}
+STATES = "/streams/shop/topics/orders/partitions/1/states"
+
+
+class Answer(NamedTuple):
+    status: int
+    headers: dict[str, str]
+    json: Any
+
+
+class Console:
+    def __init__(self, address: str) -> None:
+        parts = urlsplit(address)
+        self._place = (parts.hostname or "", parts.port or 0)
+        self.token = parts.fragment.removeprefix("token=")
+        self.cookie = ""
+
+    def call(self, method: str, path: str, body: Any = None, *, cookie: str | None = None) -> Answer:
+        connection = http.client.HTTPConnection(*self._place, timeout=120)
+        try:
+            headers = {**FROM_CONSOLE, "cookie": self.cookie if cookie is None else cookie}
+            connection.request(method, path, None if body is None else json.dumps(body), headers)
+            response = connection.getresponse()
+            data = response.read()
+            is_json = response.headers.get_content_type() == "application/json"
+            return Answer(response.status, dict(response.getheaders()), json.loads(data) if is_json and data else data)
+        finally:
+            connection.close()
+
+    def enter(self) -> Answer:
+        answer = self.call("POST", "/personal-access-tokens/login", {"token": self.token})
+        if answer.status == 200:
+            self.cookie = answer.headers["Set-Cookie"].partition(";")[0]
+        return answer
+
+
+@contextmanager
+def running(url: str) -> Iterator[Console]:
+    command = [sys.executable, "-m", "headstream.cli", "console", "--url", url, "--no-browser"]
+    environment = {key: value for key, value in os.environ.items() if not key.startswith("HEADSTREAM_U")}
+    process = subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True, env=environment)
+    assert process.stdout is not None
+    assert process.stderr is not None
+    try:
+        line = process.stdout.readline()
+        found = re.fullmatch(r"console (http://127\.0\.0\.1:\d+/console/#token=[\w-]+)\n", line)
+        assert found, line or process.stderr.read()
+        yield Console(found[1])
+        process.send_signal(signal.SIGINT)
+        assert process.wait(120) == 0
+    finally:
+        process.kill()
+        process.wait()
+        process.stdout.close()
+        process.stderr.close()
+
+
+def fill(url: str) -> None:
+    with hs.connect(url) as log:
+        log.create_topic("shop/orders", partitions=2)
+        with log.producer("shop/orders") as producer:
+            for number in range(10):
+                producer.send(
+                    f"order {number}".encode(), headers=[("n", hs.uint8(number)), ("n", hs.string("again"))], partition=1
+                )
+        with log.consumer("shop/orders", group="billing") as consumer:
+            messages = iter(consumer)
+            for _ in range(5):
+                next(messages)
+            consumer.commit()
+
+
+@pytest.fixture(scope="module", params=["directory", "server"])
+def console(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Console]:
+    directory = tmp_path_factory.mktemp("console") / "data"
+    if request.param == "directory":
+        fill(f"file://{directory}")
+        with running(f"file://{directory}") as found:
+            yield found
+        return
+    with ServerProcess(directory) as server:
+        url = f"headstream://iggy:iggy@{server.tcp[0]}:{server.tcp[1]}"
+        fill(url)
+        with running(url) as found:
+            yield found
+
+
+def test_console_of_any_log_shows_it_and_changes_it_after_one_use_of_its_token(console: Console) -> None:
+    assert console.call("GET", "/console/").status == 200
+    assert console.call("GET", "/open/topics/visible").status == 401
+    assert console.enter().status == 200
+    assert console.enter().status == 401  # the token is valid once
+    assert console.call("GET", "/open/topics/visible", cookie="headstream_console_1=x").status == 401
+
+    session = console.call("GET", "/console/session").json
+    assert session["place"].startswith(("file://", "headstream://127.0.0.1"))
+    assert "iggy:iggy" not in json.dumps(session)
+    (topic,) = console.call("GET", "/open/topics/visible").json["topics"]
+    assert (topic["stream"], topic["name"], len(topic["partitions"])) == ("shop", "orders", 2)
+
+    browse = "/streams/shop/topics/orders/partitions/1/messages/browse"
+    messages = console.call("GET", f"{browse}?kind=offset&value=8").json["messages"]
+    assert [one["offset"] for one in messages] == [8, 9]
+    assert [(one["kind"], one["value"]) for one in messages[0]["headers"]] == [("uint8", "8"), ("string", "again")]
+    assert len(console.call("GET", f"{browse}?contains=order%203").json["messages"]) == 1
+
+    assert [one["offset"] for one in console.call("GET", f"{browse}?where=_offset%20%3E%207").json["messages"]] == [8, 9]
+
+    (group,) = console.call("GET", "/open/group-lags").json["groups"]
+    assert (group["name"], group["lag"]) == ("billing", 5)
+    moved = console.call("PUT", "/streams/shop/topics/orders/consumer-groups/billing/offsets", {"offsets": {"1": 0, "2": 0}})
+    assert (moved.status, moved.json["lag"]) == (200, 10)
+
+    assert console.call("PUT", STATES, {"offsets": [3], "state": "poisoned", "reason": "bad"}).status == 204
+    (change,) = console.call("GET", f"{STATES}?from_offset=3&count=1").json
+    assert (change["offset"], change["state"], change["reason"]) == (3, "poisoned", "bad")
+
+    made = console.call("POST", "/open/topics", {"stream": "made", "name": "here", "partitions_count": 1, "retention_us": 1000})
+    assert (made.status, made.json["retention_us"]) == (200, 1000)
+    assert console.call("POST", "/streams/made/topics/here/partitions", {"partitions_count": 2}).status == 201
+    changed = console.call("PUT", "/open/streams/made/topics/here", {"changes": {"retention_us": None}})
+    assert (changed.json["retention_us"], len(changed.json["partitions"])) == (None, 3)
+    assert console.call("DELETE", "/streams/made/topics/here/purge").status == 204
+    assert console.call("DELETE", "/streams/made/topics/here").status == 204
+    assert console.call("GET", "/streams/made/topics/here/partitions/1/messages/browse").status in (400, 404)
+
+    if session["user"] is None:  # a directory
+        refused = console.call("GET", "/users")
+        assert (refused.status, "needs a server" in refused.json["reason"]) == (400, True)
+    else:
+        assert session["user"]["username"] == "iggy"
+        assert [one["username"] for one in console.call("GET", "/users").json] == ["iggy"]
+        assert console.call("GET", "/open/overview").json["messages_count"] == 10
+    assert console.call("GET", "/personal-access-tokens").status == 404  # logins are not passed on
+    assert console.call("GET", "/what").status == 404

@@ -1,0 +1,170 @@
+"""Filters: only messages that match are delivered, from any log, and what is passed over moves the offset."""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+from collections.abc import Sequence
+from typing import Any
+
+import pytest
+
+import headstream as hs
+from headstream.broker import page
+from headstream.client import receiving
+from headstream.errors import HeaderError, InvalidInputError, InvalidOptionError
+from headstream.model.identifiers import format_message_id
+from tests.behaviour.conftest import Place, at, numbers
+
+TOPIC = "shop/orders"
+
+
+def offsets(messages: Sequence[hs.Message]) -> list[int | None]:
+    return [message.offset for message in messages]
+
+
+def send_orders(log: hs.Client, count: int, payload: bytes = b"order", partition: int = 1) -> None:
+    """Send messages whose headers say which they are: `number`, `source` (web or app), and on every third `vip`."""
+    with log.producer(TOPIC) as producer:
+        for number in range(count):
+            headers: dict[str, Any] = {"number": hs.uint32(number), "source": "web" if number % 2 else "app"}
+            if number % 3 == 0:
+                headers["vip"] = True
+            producer.send(payload, key=b"%d" % number, headers=headers, id=number + 1, partition=at(partition))
+
+
+def test_a_poll_returns_messages_that_match_by_headers_and_fields(log: hs.Client) -> None:
+    send_orders(log, 20)
+    assert offsets(log.poll(TOPIC, count=100, where="number >= 15 AND source IN ('web', 'tablet')")) == [15, 17, 19]
+    assert offsets(log.poll(TOPIC, count=2, where="vip")) == [0, 3]
+    assert offsets(log.poll(TOPIC, count=100, start=10, where="vip AND NOT source = 'web'")) == [12, 18]
+    assert offsets(log.poll(TOPIC, count=100, where="vip IS NULL AND number < 6.5")) == [1, 2, 4, 5]
+    assert offsets(log.poll(TOPIC, count=100, where="_key IN ('7', '9') OR _offset BETWEEN 2 AND 3")) == [2, 3, 7, 9]
+    assert offsets(log.poll(TOPIC, count=100, where="source LIKE 'w_b' AND _size = 5 AND _offset < 4")) == [1, 3]
+    first = log.poll(TOPIC, count=1)[0]
+    assert offsets(log.poll(TOPIC, where=f"_timestamp < '2020-01-01' OR _id = '{format_message_id(first.id)}'")) == [0]
+    assert log.poll(TOPIC, count=100, where="number > 1000") == []
+    assert log.poll(TOPIC, count=100, where="colour = 'red' OR NOT colour = 'red'") == []
+
+
+def test_a_consumer_delivers_and_commits_past_what_does_not_match(log: hs.Client) -> None:
+    send_orders(log, 50)
+    with log.consumer(TOPIC, group="billing", where="number IN (7, 30)", timeout_ms=0) as consumer:
+        assert offsets(list(consumer)) == [7, 30]
+        assert consumer.filter_counts == (50, 0)
+    assert log.offsets(TOPIC, "billing") == {at(1): 50}
+    with log.consumer(TOPIC, group="others", where="number > 1000", timeout_ms=0) as consumer:
+        assert list(consumer) == []
+    assert log.offsets(TOPIC, "others") == {at(1): 50}
+    send_orders(log, 8)
+    with log.consumer(TOPIC, group="billing", where="number IN (7, 30)", timeout_ms=0) as consumer:
+        assert offsets(list(consumer)) == [57]
+
+
+def test_a_filter_finds_the_last_message_although_a_request_examines_a_part_only(
+    log: hs.Client, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(page, "SCAN_BYTES", 2000)
+    monkeypatch.setattr(page, "_FILTERED_CHUNK_BYTES", 1000)
+    for _ in range(20):  # each send is read as a whole
+        send_orders(log, 10, b"x" * 50)
+    assert offsets(log.poll(TOPIC, count=3, where="_offset IN (0, 101, 199)")) == [0, 101, 199]
+    assert log.poll(TOPIC, count=3, where="number > 10") == []
+    with log.consumer(TOPIC, name="me", where="_offset = 199", timeout_ms=0) as consumer:
+        assert offsets(list(consumer)) == [199]
+        assert consumer.filter_counts.scanned == 200
+    with log.consumer(TOPIC, name="me", where="_offset >= 198", start="first", timeout_ms=0) as consumer:
+        assert list(consumer) == []
+    with log.consumer(TOPIC, where="number = 9", timeout_ms=0) as consumer:
+        assert offsets(consumer.poll(100)) == [*range(9, 200, 10)]
+
+
+def test_all_partitions_are_examined(log: hs.Client) -> None:
+    log.create_topic("shop/many", partitions=3)
+    with log.producer("shop/many") as producer:
+        for number in range(30):
+            producer.send(b"x", headers={"n": number}, partition=numbers(3)[number % 3])
+    assert {message.headers["n"].value for message in log.poll("shop/many", where="n >= 25", count=100)} == {25, 26, 27, 28, 29}
+    with log.consumer("shop/many", group="g", where="n = 0 OR n = 29", timeout_ms=0) as consumer:
+        assert {message.headers["n"].value for message in consumer} == {0, 29}
+    assert sum(log.offsets("shop/many", "g").values()) == 30
+
+
+def test_a_message_that_the_filter_cannot_be_applied_to_goes_by_policy(
+    log: hs.Client, caplog: pytest.LogCaptureFixture, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(receiving, "_warned", set())
+    with log.producer(TOPIC) as producer:
+        for value in (hs.uint8(3), "three", hs.float64(4.0), None, "four"):
+            producer.send(b"x", headers={} if value is None else {"attempt": value}, partition=at(1))
+    with caplog.at_level(logging.WARNING, "headstream.client"):
+        assert offsets(log.poll(TOPIC, where="attempt >= 3")) == [0, 2]
+    assert "some messages are skipped because the filter cannot be applied to them: attempt >= 3" in caplog.text
+    assert offsets(log.poll(TOPIC, where="attempt >= 3", on_filter_error="deliver")) == [0, 1, 2, 4]
+    assert offsets(log.poll(TOPIC, where="attempt >= 3 OR _offset = 1")) == [0, 1, 2]
+    with log.consumer(TOPIC, where="attempt >= 3", timeout_ms=0) as consumer:
+        assert offsets(list(consumer)) == [0, 2]
+        assert consumer.filter_counts == (5, 2)
+    with log.consumer(TOPIC, where="attempt >= 3", on_filter_error="raise", timeout_ms=0) as consumer:
+        assert offsets(consumer.poll()) == [0]
+        with pytest.raises(HeaderError, match=r"at offset 1: it compares the header 'attempt', of kind string, with 3"):
+            consumer.poll()
+        consumer.seek(at(1), 2)
+        assert offsets(consumer.poll()) == [2]
+    with pytest.raises(HeaderError, match="at offset 1"):
+        log.poll(TOPIC, start=1, where="attempt >= 3", on_filter_error="raise")
+
+
+def test_a_filter_that_cannot_be_used_is_an_error(log: hs.Client) -> None:
+    with pytest.raises(InvalidInputError, match=r"at character 12: a value after >= is expected(.|\n)*\^"):
+        log.poll(TOPIC, where="attempt >= ")
+    with pytest.raises(InvalidInputError, match="at character 5"):
+        log.consumer(TOPIC, where="a = = 1")
+    with pytest.raises(InvalidOptionError, match="only available messages are asked for"):
+        log.poll(TOPIC, where="_state = 'poisoned'")
+    with pytest.raises(InvalidOptionError, match="newest messages cannot be filtered"):
+        log.poll(TOPIC, start="last", where="a = 1")
+    with pytest.raises(InvalidOptionError, match="Use one of skip, deliver, raise"):
+        log.poll(TOPIC, where="a = 1", on_filter_error="ignore")
+    with pytest.raises(InvalidInputError, match="a filter is 5"):
+        log.poll(TOPIC, where=5)  # type: ignore[arg-type]
+
+
+def test_a_filter_of_states_chooses_among_those_asked_for(log: hs.Client) -> None:
+    send_orders(log, 10)
+    log.set_state(TOPIC, 1, [2, 3, 8], "poisoned")
+    log.set_state(TOPIC, 1, [5], "unavailable")
+    assert offsets(log.poll(TOPIC, count=100, where="number >= 3")) == [4, 6, 7, 9]
+    assert offsets(log.poll(TOPIC, count=100, states=None, where="_state = 'poisoned' AND number > 2")) == [3, 8]
+    assert offsets(log.poll(TOPIC, count=100, states=None, where="_state NOT IN ('available', 'poisoned')")) == [5]
+    assert offsets(log.poll(TOPIC, count=100, states=["poisoned"], where="number < 8")) == [2, 3]
+    assert offsets(log.poll(TOPIC, count=1, states=["poisoned"], start=3, where="TRUE")) == [3]
+
+
+def test_explain_says_where_a_filter_is_evaluated(place: Place, log: hs.Client) -> None:
+    plan = log.explain_filter("attempt >= 3 AND _offset > 5 AND attempt < 9")
+    assert (plan.headers, plan.fields, plan.on_filter_error) == (("attempt",), ("_offset",), "skip")
+    kind = place.url.partition(":")[0]
+    expected = {"memory": "in this process", "file": "in this process", "kafka": "in this client"}
+    assert plan.evaluated == expected.get(kind, "by the server")
+    assert plan.on == ("decoded messages" if kind == "kafka" else "stored bytes")
+
+
+def test_a_committing_poll_moves_past_what_does_not_match(log: hs.Client) -> None:
+    send_orders(log, 10)
+    assert offsets(log.poll(TOPIC, at(1), consumer="me", auto_commit=True, count=2, where="number IN (1, 4, 6)")) == [1, 4]
+    assert offsets(log.poll(TOPIC, at(1), consumer="me", auto_commit=True, count=2, where="number IN (1, 4, 6)")) == [6]
+    assert log.poll(TOPIC, at(1), consumer="me", auto_commit=True, where="number > 0") == []
+
+
+def test_an_asynchronous_client_has_the_same_filters(place: Place, log: hs.Client) -> None:
+    send_orders(log, 30)
+
+    async def read() -> tuple[list[int | None], list[int | None], int]:
+        async with hs.connect_async(place.url, **place.options) as other:
+            polled = await other.poll(TOPIC, where="number >= 27", count=100)
+            async with other.consumer(TOPIC, where="vip AND number > 20", timeout_ms=0) as consumer:
+                consumed = [message.offset async for message in consumer]
+                return offsets(polled), list(consumed), consumer.filter_counts.scanned
+
+    assert asyncio.run(read()) == ([27, 28, 29], [21, 24, 27], 30)

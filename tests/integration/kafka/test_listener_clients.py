@@ -1,0 +1,79 @@
+"""The server's listener for Kafka's clients, by clients other than librdkafka's: aiokafka, kcat, and killed servers."""
+
+from __future__ import annotations
+
+import asyncio
+import shutil
+import subprocess
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from headstream.model.identifiers import TopicName
+from headstream.model.topology import Limits
+from tests.support.server.kafka_listeners import KafkaListener, kafka_listener
+
+_ORDERS = TopicName("shop", "orders")
+
+
+def _aiokafka(listener: KafkaListener) -> dict[str, Any]:
+    return {
+        "bootstrap_servers": listener.bootstrap_servers,
+        "security_protocol": "SASL_PLAINTEXT",
+        "sasl_mechanism": "PLAIN",
+        "sasl_plain_username": "iggy",
+        "sasl_plain_password": "iggy",
+    }
+
+
+@pytest.mark.parametrize("codec", [None, "gzip", "snappy", "lz4", "zstd"])
+def test_aiokafka_sends_and_reads_in_a_group_when_it_has_its_defaults(codec: str | None) -> None:
+    from aiokafka import AIOKafkaConsumer, AIOKafkaProducer
+
+    async def run(listener: KafkaListener) -> list[tuple[Any, ...]]:
+        headers = [("a", b"1"), ("a", b"2")]
+        async with AIOKafkaProducer(**_aiokafka(listener), compression_type=codec, enable_idempotence=True) as producer:
+            for n in range(200):
+                times = {"timestamp_ms": 1000 + n, "partition": n % 2}
+                await producer.send("shop.orders", b"%d" % n * 20, key=b"k", headers=headers, **times)
+        consumer = AIOKafkaConsumer("shop.orders", **_aiokafka(listener), group_id="g", auto_offset_reset="earliest")
+        async with consumer:
+            found = [await asyncio.wait_for(consumer.getone(), 180) for _ in range(200)]
+            await consumer.commit()
+        return sorted((m.timestamp, m.partition, m.offset, m.key, m.value, tuple(m.headers)) for m in found)
+
+    with kafka_listener() as listener:
+        listener.broker.topics.create(_ORDERS, 2, Limits.WIDE)
+        assert asyncio.run(run(listener)) == [
+            (1000 + n, n % 2, n // 2, b"k", b"%d" % n * 20, (("a", b"1"), ("a", b"2"))) for n in range(200)
+        ]
+
+
+@pytest.mark.skipif(shutil.which("kcat") is None, reason="kcat is not installed")
+def test_kcat_sends_and_reads_when_it_has_its_defaults() -> None:
+    with kafka_listener() as listener:
+        listener.broker.topics.create(_ORDERS, 1, Limits.WIDE)
+        security = ["-X", "security.protocol=SASL_PLAINTEXT", "-X", "sasl.mechanism=PLAIN"]
+        security += ["-X", "sasl.username=iggy", "-X", "sasl.password=iggy"]
+        kcat = ["kcat", "-b", listener.bootstrap_servers, *security]
+        send = [*kcat, "-P", "-t", "shop.orders", "-K", ":", "-H", "a=1"]
+        subprocess.run(send, input=b"k1:v1\nk2:v2\n", check=True, timeout=180)
+        read = [*kcat, "-C", "-t", "shop.orders", "-e", "-q", "-f", "%o %k %s %h\n"]
+        assert subprocess.run(read, check=True, timeout=180, capture_output=True).stdout == b"0 k1 v1 a=1\n1 k2 v2 a=1\n"
+        listed = subprocess.run([*kcat, "-L"], check=True, timeout=180, capture_output=True).stdout
+        assert b'topic "shop.orders" with 1 partitions' in listed
+
+
+@pytest.mark.skipif(shutil.which("go") is None, reason="Go is not installed")
+def test_franz_go_sends_and_reads_in_a_group_when_it_has_its_defaults(tmp_path: Path) -> None:
+    build = ["go", "build", "-o", str(tmp_path / "listener"), "."]
+    built = subprocess.run(build, cwd=Path(__file__).parent / "franz_go", capture_output=True, text=True, timeout=300)
+    if built.returncode and "dial tcp" in built.stderr:
+        pytest.skip("the modules of the client cannot be fetched")
+    assert not built.returncode, built.stderr
+    with kafka_listener() as listener:
+        listener.broker.topics.create(_ORDERS, 1, Limits.WIDE)
+        command = [str(tmp_path / "listener"), listener.bootstrap_servers, "shop.orders"]
+        ran = subprocess.run(command, capture_output=True, text=True, timeout=300)
+        assert (ran.returncode, ran.stdout) == (0, "read 1000\n"), ran.stderr

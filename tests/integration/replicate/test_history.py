@@ -1,0 +1,31 @@
+"""Tables of type 2, and tables that Spark merges, through the whole pipeline."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+from pyspark.sql import SparkSession
+
+from headstream.replicate.settings.table_settings import TableRule, TableRules, TableSettings
+from headstream.testing import SourceDatabase, digest_rows, repeat, shuffle, split
+from tests.integration.replicate.test_pipeline import Run
+
+pytestmark = pytest.mark.spark
+
+
+def test_open_versions_equal_the_source_whichever_engine_merges(spark: SparkSession, tmp_path: Path) -> None:
+    run = Run(spark, tmp_path)
+    source = SourceDatabase(4, rows=20, transactions=60)
+    rules = TableRules(defaults=TableSettings(scd_type=2), rules=(TableRule("*.customers", {"engine": "spark"}),))
+    messages = repeat(shuffle(source.capture(), seed=4), seed=4, fraction=0.1)
+    for part in split(messages, 2, seed=4):
+        run.send(part)
+        run.run(rules=rules)
+    for metadata in source.tables():
+        schema, table = metadata.lineage.schema, metadata.lineage.table
+        rows = run.rows(schema, table)
+        current = [row for row in rows if row["_hs_current"]]
+        assert digest_rows(current, metadata.key_columns) == source.digest(schema, table), f"{schema}.{table}"
+        assert len(rows) > len(current)
+    assert run.dead() == []

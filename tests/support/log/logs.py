@@ -1,0 +1,84 @@
+"""Partitions and logs for tests: on a disk or in memory, and with files that fail on demand."""
+
+from __future__ import annotations
+
+import errno
+from collections.abc import Callable, Sequence
+from pathlib import Path
+
+from headstream.codec.binary import decode_polled
+from headstream.log.partition.partition import PartitionWriter
+from headstream.log.system.files import Files, MemoryFiles, OsFiles, WriteFile
+from headstream.model.message import Message
+from headstream.segments.files import storage_error
+from headstream.segments.follower import PartitionFollower
+from tests.support.messages.batches import sent
+
+__all__ = ["SEED", "FaultyFiles", "batch", "make_files", "open_partition", "payloads", "read_all"]
+
+SEED = bytes(range(16))
+
+
+def make_files(kind: str, root: Path) -> tuple[Files, str]:
+    """Return files of a kind, `os` or `memory`, and a partition's directory in them."""
+    files: Files = OsFiles() if kind == "os" else MemoryFiles()
+    directory = f"{root}/partition" if kind == "os" else "partition"
+    files.make_directory(directory)
+    return files, directory
+
+
+def open_partition(files: Files, directory: str, *, segment_bytes: int = 1 << 20, wide: bool = False) -> PartitionWriter:
+    return PartitionWriter(directory, files, wide=wide, segment_bytes=segment_bytes)
+
+
+def batch(*payloads: bytes) -> bytes:
+    return b"".join(sent(payload) for payload in payloads)
+
+
+def read_all(files: Files, directory: str, size_bytes: int = 4096) -> Sequence[Message]:
+    with PartitionFollower(directory, files) as follower:
+        return [
+            message for chunk in follower.read(follower.first_offset, size_bytes=size_bytes) for message in decode_polled(chunk)
+        ]
+
+
+def payloads(messages: Sequence[Message]) -> list[bytes | None]:
+    return [message.payload for message in messages]
+
+
+class FaultyFile:
+    """A file whose writes fail when its file system says so: half of the data gets there, as on a full disk."""
+
+    def __init__(self, file: WriteFile, path: str, fails: Callable[[str], bool]) -> None:
+        self._file = file
+        self._path = path
+        self._fails = fails
+        self.read_into = file.read_into
+        self.size_bytes = file.size_bytes
+        self.truncate = file.truncate
+        self.trim = file.trim
+        self.sync = file.sync
+        self.close = file.close
+
+    def write_at(self, data: bytes | bytearray | memoryview, position: int) -> None:
+        if self._fails(self._path):
+            self._file.write_at(bytes(data[: len(data) // 2]), position)
+            raise storage_error(OSError(errno.ENOSPC, "No space left on device"), "write to a file", self._path)
+        self._file.write_at(data, position)
+
+    def is_removed(self) -> bool:
+        return self._file.is_removed()
+
+    def direct(self) -> None:
+        """Return None: what is written past write_at() would not fail."""
+
+
+class FaultyFiles(MemoryFiles):
+    """Files in memory that fail to write when `failing` is a part of the path."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.failing: str | None = None
+
+    def open_write(self, path: str) -> FaultyFile:  # type: ignore[override]
+        return FaultyFile(super().open_write(path), path, lambda path: self.failing is not None and self.failing in path)

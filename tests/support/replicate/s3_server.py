@@ -1,0 +1,172 @@
+"""An S3 server in a process of its own (moto), with faults that a test switches on: refused requests and lost answers.
+
+It is a process because some calls of deltalake keep the interpreter's lock while they wait for the store.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import random
+import subprocess
+import sys
+import threading
+import urllib.request
+from collections.abc import Callable, Iterable, Mapping
+from pathlib import Path
+from types import TracebackType
+from typing import Any
+
+from headstream.replicate.storage.places import StorePlace
+from headstream.replicate.storage.storage_settings import StorageSettings
+
+__all__ = ["ACCESS_KEY", "BUCKET", "SECRET_KEY", "S3Server", "find_keys"]
+
+BUCKET = "lake"
+ACCESS_KEY = "AKIAHEADSTREAMTEST"
+SECRET_KEY = "very/secret+key"
+_CONTROL = "/_control"
+_REFUSAL = b"<?xml version='1.0'?><Error><Code>SlowDown</Code><Message>Reduce your request rate.</Message></Error>"
+
+
+class S3Server:
+    """A running server with one bucket; what it stores ends with it."""
+
+    def __init__(self) -> None:
+        environment = {**os.environ, "PYTHONPATH": str(Path(__file__).parents[3])}
+        self._process = subprocess.Popen(
+            [sys.executable, "-m", "tests.support.replicate.s3_server"], stdout=subprocess.PIPE, env=environment, text=True
+        )
+        assert self._process.stdout is not None
+        self.url = self._process.stdout.readline().strip()
+        assert self.url, "the server has not started"
+
+    def __enter__(self) -> S3Server:
+        return self
+
+    def __exit__(self, kind: type[BaseException] | None, error: BaseException | None, traceback: TracebackType | None) -> None:
+        self._process.kill()
+        self._process.wait()
+        assert self._process.stdout is not None
+        self._process.stdout.close()
+
+    def settings(self, **changes: Any) -> StorageSettings:
+        """The settings of the store."""
+        given: dict[str, Any] = {"endpoint": self.url, "access_key_id": ACCESS_KEY, "secret_access_key": SECRET_KEY}
+        return StorageSettings(**(given | changes))
+
+    def place(self, key: str, **changes: Any) -> StorePlace:
+        """A place in the bucket."""
+        return StorePlace(BUCKET, key, self.settings(**changes))
+
+    @property
+    def variables(self) -> dict[str, str]:
+        """The settings as variables of the environment."""
+        return {"AWS_ENDPOINT_URL": self.url, "AWS_ACCESS_KEY_ID": ACCESS_KEY, "AWS_SECRET_ACCESS_KEY": SECRET_KEY}
+
+    def break_down(
+        self, *, refused: float = 0, lost: float = 0, of: str = "", seed: int = 0, ignores_conditions: bool = False
+    ) -> None:
+        """Let requests fail from now on.
+
+        Args:
+            refused: The share that is answered with 503 and not carried out.
+            lost: The share of writes that are carried out and answered with 503.
+            of: The part of a path that those writes have.
+            seed: Of the choice.
+            ignores_conditions: Whether `If-None-Match` has no effect, as in some servers.
+        """
+        self._control({"refused": refused, "lost": lost, "of": of, "seed": seed, "ignores_conditions": ignores_conditions})
+
+    def recover(self) -> None:
+        """Let no request fail any more."""
+        self.break_down()
+
+    def requests(self) -> list[tuple[str, str]]:
+        """Return the method and path of the requests since the last call."""
+        return [(method, path) for method, path in self._control(None)]
+
+    def _control(self, document: Any) -> Any:
+        request = urllib.request.Request(self.url + _CONTROL, data=json.dumps(document).encode(), method="POST")
+        with urllib.request.urlopen(request, timeout=30) as answer:
+            return json.loads(answer.read())
+
+
+def find_keys(place: StorePlace) -> list[str]:
+    """Return the keys of all objects below a place, counted from it."""
+    import obstore
+    from obstore.store import S3Store
+
+    store = S3Store(place.bucket, **place.storage.store_options())
+    keys = [found["path"] for page in obstore.list(store, prefix=place.key) for found in page]
+    return [key.removeprefix(f"{place.key}/") for key in keys]
+
+
+class _Faults:
+    """A WSGI application around the server's, which refuses requests, loses answers, and counts."""
+
+    def __init__(self, inner: Callable[..., Iterable[bytes]]) -> None:
+        self._inner = inner
+        self._lock = threading.Lock()
+        self._requests: list[tuple[str, str]] = []
+        self._set({})
+
+    def __call__(self, environ: dict[str, Any], start: Callable[..., Any]) -> Iterable[bytes]:
+        method, path = environ["REQUEST_METHOD"], environ["PATH_INFO"]
+        if path == _CONTROL:
+            return self._control(environ, start)
+        with self._lock:
+            self._requests.append((method, path))
+            is_refused, is_lost = self._choice.random() < self._refused, self._choice.random() < self._lost
+        if is_refused:
+            return _refuse(start)
+        if self._ignores_conditions:
+            environ.pop("HTTP_IF_NONE_MATCH", None)
+        if is_lost and method != "GET" and self._of in path:
+            for _ in self._inner(environ, lambda *_: None):
+                pass
+            return _refuse(start)
+        return self._inner(environ, start)
+
+    def _control(self, environ: Mapping[str, Any], start: Callable[..., Any]) -> Iterable[bytes]:
+        document = json.loads(environ["wsgi.input"].read(int(environ["CONTENT_LENGTH"])))
+        with self._lock:
+            requests, self._requests = self._requests, []
+            if document is not None:
+                self._set(document)
+        start("200 OK", [("Content-Type", "application/json")])
+        return [json.dumps(requests).encode()]
+
+    def _set(self, document: Mapping[str, Any]) -> None:
+        self._refused, self._lost = document.get("refused", 0), document.get("lost", 0)
+        self._of = document.get("of", "")
+        self._ignores_conditions = document.get("ignores_conditions", False)
+        self._choice = random.Random(document.get("seed", 0))
+
+
+def _refuse(start: Callable[..., Any]) -> Iterable[bytes]:
+    start("503 Slow Down", [("Content-Type", "application/xml"), ("Content-Length", str(len(_REFUSAL)))])
+    return [_REFUSAL]
+
+
+def main() -> None:
+    """Serve until killed; the first line printed is the URL."""
+    import logging
+
+    import boto3
+    from moto.moto_server.werkzeug_app import DomainDispatcherApplication, create_backend_app
+    from werkzeug.serving import make_server
+
+    logging.getLogger("werkzeug").setLevel(logging.ERROR)
+    server = make_server("127.0.0.1", 0, _Faults(DomainDispatcherApplication(create_backend_app)), threaded=True)
+    url = f"http://127.0.0.1:{server.server_port}"
+    threading.Thread(target=server.serve_forever, daemon=True).start()
+    options = {"endpoint_url": url, "region_name": "us-east-1"}
+    client = boto3.client("s3", aws_access_key_id=ACCESS_KEY, aws_secret_access_key=SECRET_KEY, **options)
+    client.create_bucket(Bucket=BUCKET)
+    print(url, flush=True)  # noqa: T201
+    threading.Event().wait()
+
+
+if __name__ == "__main__":
+    main()

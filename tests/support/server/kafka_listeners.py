@@ -1,0 +1,72 @@
+"""A server with a listener for Kafka's clients inside a test, and the settings by which clients log in there."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from headstream.broker.broker import Broker
+from headstream.server.network.addresses import Address
+from tests.support.server.served import Running, config_of, serving
+
+__all__ = ["KafkaListener", "kafka_listener", "wait_until"]
+
+_FREE = Address("127.0.0.1", 0)
+
+
+@dataclass(frozen=True)
+class KafkaListener:
+    """A server that serves Kafka's clients."""
+
+    running: Running
+
+    @property
+    def bootstrap_servers(self) -> str:
+        return str(self.running.server.kafka_address)
+
+    @property
+    def broker(self) -> Broker:
+        return self.running.server.dispatcher.broker
+
+    def confluent(self, user: str = "iggy", password: str = "iggy", **more: Any) -> dict[str, Any]:
+        """Return the settings of confluent-kafka; underscores of names are dots."""
+        return {
+            "bootstrap.servers": self.bootstrap_servers,
+            "security.protocol": "SASL_PLAINTEXT",
+            "sasl.mechanism": "PLAIN",
+            "sasl.username": user,
+            "sasl.password": password,
+            "log_level": 2,
+            **{name.replace("_", "."): value for name, value in more.items()},
+        }
+
+    def java(self) -> str:
+        """Return the settings of Java's clients, a line each."""
+        module = "org.apache.kafka.common.security.plain.PlainLoginModule"
+        return (
+            "security.protocol=SASL_PLAINTEXT\nsasl.mechanism=PLAIN\n"
+            f'sasl.jaas.config={module} required username="iggy" password="iggy";\n'
+        )
+
+
+@contextmanager
+def kafka_listener(directory: Path | None = None, **given: Any) -> Iterator[KafkaListener]:
+    """Run a server with a listener for Kafka's clients as long as the body does."""
+    config = config_of(kafka_address=_FREE, data=None if directory is None else str(directory), **given)
+    with serving(config) as running:
+        yield KafkaListener(running)
+
+
+def wait_until(is_true: Callable[[], bool], timeout_s: float = 30.0) -> None:
+    """Return when something is true."""
+    until_s = time.monotonic() + timeout_s
+    while not is_true():
+        if time.monotonic() > until_s:
+            pytest.fail("it did not become true in time")
+        time.sleep(0.02)

@@ -1,0 +1,156 @@
+"""How many consumers a user stores offsets for, whichever command does it; and what groups without members leave behind."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from headstream.codec.binary import encode_sent
+from headstream.errors import ConsumersLimitError
+from headstream.model.message import Message
+from headstream.model.polling import ConsumerKind, PollingKind
+from headstream.wire.codes import EXTENSION_CONTEXT
+from headstream.wire.commands.groups import CreateGroup, DeleteGroup
+from headstream.wire.commands.messages import PollMessages
+from headstream.wire.commands.offsets import ConsumerRef, DeleteOffset, StoreOffset
+from headstream.wire.commands.sessions import Login
+from headstream.wire.commands.topics import DeleteTopic, PurgeTopic
+from headstream.wire.extensions.groups import (
+    CommitMember,
+    CommitOffsets,
+    EnterGroup,
+    ExitGroup,
+    GetGroupLag,
+    ReportMember,
+    SeekGroup,
+)
+from headstream.wire.extensions.messages import AppendMessages, FetchMessages
+from headstream.wire.extensions.topics import CreateOpenTopic
+from headstream.wire.records import Command
+from tests.support.server.servers import Peer, Server
+
+LIMIT = 3
+AT = ("shop", "orders")
+Commit = Callable[[Peer, int], Command[Any]]
+
+
+def consumer(number: int, kind: ConsumerKind = ConsumerKind.CONSUMER) -> ConsumerRef:
+    return ConsumerRef(kind, number if kind is ConsumerKind.CONSUMER else f"g{number}")
+
+
+def our_peer(server: Server) -> Peer:
+    peer = server.connect()
+    peer.ask(Login("iggy", "iggy", "1.0.0", EXTENSION_CONTEXT))
+    return peer
+
+
+def topic(peer: Peer, name: str = "orders") -> None:
+    peer.ask(CreateOpenTopic("shop", name, 1))
+    peer.ask(AppendMessages("shop", name, 1, encode_sent([Message(payload=b"a")])))
+
+
+COMMITS: dict[str, Commit] = {
+    "store": lambda peer, number: StoreOffset(consumer(number), *AT, 1, 0),
+    "poll": lambda peer, number: PollMessages(consumer(number), *AT, 1, PollingKind.FIRST, 0, 1, True),
+    "fetch": lambda peer, number: FetchMessages(*AT, 1, PollingKind.FIRST, 0, 1, consumer=consumer(number), auto_commit=True),
+    "commit": lambda peer, number: CommitOffsets(*AT, consumer(number, ConsumerKind.GROUP), {1: 1}, {}),
+    "seek": lambda peer, number: SeekGroup(*AT, f"g{number}", {1: 1}),
+}
+
+
+@pytest.fixture
+def server() -> Server:
+    return Server(most_consumers=LIMIT)
+
+
+@pytest.mark.parametrize("commit", COMMITS.values(), ids=COMMITS)
+def test_a_new_consumer_is_refused_when_its_user_stores_offsets_for_as_many_as_it_may(server: Server, commit: Commit) -> None:
+    peer = our_peer(server)
+    topic(peer)
+    for number in range(1, LIMIT + 1):
+        peer.ask(commit(peer, number))
+    with pytest.raises(ConsumersLimitError, match="user 1 has stored offsets for 3 consumers and groups"):
+        server.dispatcher.answer(peer.session, commit(peer, LIMIT + 1))
+    assert peer.status(commit(peer, LIMIT + 1)) == 3012  # to existing clients
+    peer.ask(commit(peer, 1))
+    store = server.broker.backing.log.offsets(server.broker.backing.log.snapshot()["shop"].topics["orders"])
+    assert len(store.consumers()) == LIMIT
+
+
+def test_a_new_group_is_refused_when_one_of_its_members_commits_beyond_the_limit(server: Server) -> None:
+    peer = our_peer(server)
+    topic(peer)
+    statuses = []
+    for number in range(1, LIMIT + 2):
+        group = f"g{number}"
+        member = peer.ask(EnterGroup(*AT, group, 60_000)).member_id
+        generation = peer.ask(ReportMember(*AT, group, member, ())).generation
+        statuses.append(peer.status(CommitMember(*AT, group, member, generation, {1: 1}, {})))
+    assert statuses == [0] * LIMIT + [3012]
+
+
+def test_consumers_of_all_topics_count_together_when_a_user_commits(server: Server) -> None:
+    peer = our_peer(server)
+    for name in ("a", "b"):
+        topic(peer, name)
+    for place in (("a", 1), ("a", 2), ("b", 1)):
+        peer.ask(StoreOffset(consumer(place[1]), "shop", place[0], 1, 0))
+    assert peer.status(StoreOffset(consumer(2), "shop", "b", 1, 0)) == 3012
+
+
+@pytest.mark.parametrize(
+    "makes_room",
+    [DeleteOffset(consumer(1), *AT, 1), PurgeTopic(*AT), DeleteTopic(*AT)],
+    ids=["delete", "purge", "delete topic"],
+)
+def test_room_for_new_consumers_is_there_when_offsets_are_gone(server: Server, makes_room: Command[None]) -> None:
+    peer = our_peer(server)
+    topic(peer)
+    topic(peer, "other")
+    for number in range(1, LIMIT + 1):
+        peer.ask(StoreOffset(consumer(number), *AT, 1, 0))
+    assert peer.status(StoreOffset(consumer(9), "shop", "other", 1, 0)) == 3012
+    peer.ask(makes_room)
+    assert peer.status(StoreOffset(consumer(9), "shop", "other", 1, 0)) == 0
+
+
+def test_the_limit_holds_when_the_server_has_been_started_again(tmp_path: Path) -> None:
+    server = Server(most_consumers=LIMIT, directory=tmp_path)
+    peer = our_peer(server)
+    topic(peer)
+    for number in range(1, LIMIT + 1):
+        peer.ask(StoreOffset(consumer(number), *AT, 1, 0))
+    server.broker.close()
+    server = Server(most_consumers=LIMIT, directory=tmp_path)
+    peer = our_peer(server)
+    assert peer.status(StoreOffset(consumer(LIMIT + 1), *AT, 1, 0)) == 3012
+    assert len(list(tmp_path.glob("streams/*/*/offsets/*.offsets"))) == LIMIT
+    server.broker.close()
+
+
+def test_a_created_group_is_refused_when_its_topic_has_as_many_as_it_may(server: Server) -> None:
+    peer = our_peer(server)
+    topic(peer)
+    for number in range(LIMIT):
+        peer.ask(CreateGroup(*AT, 0, f"g{number}"))
+    with pytest.raises(ConsumersLimitError, match="the topic has 3 consumer groups"):
+        server.dispatcher.answer(peer.session, CreateGroup(*AT, 0, "g9"))
+    peer.ask(DeleteGroup(*AT, "g0"))
+    assert peer.status(CreateGroup(*AT, 0, "g9")) == 0
+
+
+def test_groups_leave_no_file_when_their_members_have_left(tmp_path: Path) -> None:
+    server = Server(directory=tmp_path)
+    peer = our_peer(server)
+    topic(peer)
+    for number in range(20):
+        member = peer.ask(EnterGroup(*AT, f"g{number}", 60_000)).member_id
+        peer.ask(ReportMember(*AT, f"g{number}", member, ()))
+        assert len(list(tmp_path.glob("groups/*"))) == 1
+        peer.ask(ExitGroup(*AT, f"g{number}", member))
+        peer.status(GetGroupLag(*AT, f"none{number}"))
+    assert list(tmp_path.glob("groups/*")) == []
+    server.broker.close()

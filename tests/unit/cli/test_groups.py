@@ -1,0 +1,85 @@
+"""`headstream group`: how far groups have come, and where they go on."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+from typing import Any
+
+import pytest
+from click.testing import CliRunner
+
+import headstream as hs
+from headstream.cli.main import cli
+
+
+@pytest.fixture
+def url(tmp_path: Path) -> str:
+    url = (tmp_path / "log").as_uri()
+    with hs.connect(url) as log:
+        log.create_topic("shop/orders", partitions=2)
+        with log.producer("shop/orders") as producer:
+            for number in range(4):
+                producer.send(b"%d" % number, partition=2)
+        with log.consumer("shop/orders", group="billing") as consumer:
+            next(consumer)
+    return url
+
+
+def run(url: str, *arguments: str, form: str = "json") -> Any:
+    result = CliRunner().invoke(cli, ["group", *arguments, "--url", url, "--output", form])
+    assert result.exit_code == 0, result.output
+    return json.loads(result.output) if form == "json" else result.output
+
+
+def test_groups_are_listed_and_shown(url: str) -> None:
+    summary = {"group": "billing", "topic": "shop/orders", "lag": 3, "process": None}
+    assert run(url, "list", "shop/orders") == [summary]
+    shown = run(url, "show", "shop/orders", "billing")
+    places = shown.pop("partitions")
+    assert shown == summary
+    assert places == run(url, "lag", "shop/orders", "billing") == [
+        {"partition": 1, "committed": None, "first_offset": 0, "end_offset": 0, "lag": 0, "member": None},
+        {"partition": 2, "committed": 1, "first_offset": 0, "end_offset": 4, "lag": 3, "member": None},
+    ]  # fmt: skip
+    table = run(url, "show", "shop/orders", "billing", form="table")
+    assert "billing" in table
+    assert "end_offset" in table
+
+
+def test_a_group_is_made_where_it_begins(url: str) -> None:
+    assert run(url, "create", "shop/orders", "audit") == {"group": "audit", "topic": "shop/orders", "lag": 4, "process": None}
+    assert run(url, "create", "shop/orders", "late", "--at", "last")["lag"] == 0
+    assert [row["group"] for row in run(url, "list", "shop/orders")] == ["audit", "billing", "late"]
+    refused = CliRunner().invoke(cli, ["group", "create", "shop/orders", "audit", "--at", "last", "--url", url])
+    assert (refused.exit_code, "'audit' exists already" in refused.output) == (1, True)
+    assert run(url, "show", "shop/orders", "audit")["lag"] == 4
+
+
+def test_who_reads_each_partition_is_shown_while_a_group_has_members(url: str) -> None:
+    with hs.connect(url) as log, log.consumer("shop/orders", group="billing", timeout_ms=0) as consumer:
+        assert [message.payload for message in consumer] == [b"1", b"2", b"3"]
+        (member,) = log.group("shop/orders", "billing").members
+        assert [row["member"] for row in run(url, "lag", "shop/orders", "billing")] == [member.id] * 2
+
+
+def test_a_group_is_moved_and_deleted(url: str) -> None:
+    assert [row["lag"] for row in run(url, "seek", "shop/orders", "billing", "first")] == [0, 4]
+    assert [row["lag"] for row in run(url, "seek", "shop/orders", "billing", "2", "--partition", "2")] == [0, 2]
+    assert [row["lag"] for row in run(url, "seek", "shop/orders", "new", "last")] == [0, 0]
+    assert [row["group"] for row in run(url, "list", "shop/orders")] == ["billing", "new"]
+    assert run(url, "delete", "shop/orders", "new", "--yes") == {"deleted": "new", "topic": "shop/orders"}
+    assert [row["group"] for row in run(url, "list", "shop/orders")] == ["billing"]
+
+
+def test_what_cannot_be_is_refused(url: str) -> None:
+    for arguments, code, text in (
+        (["show", "shop/orders", "none"], 1, "has no group 'none'"),
+        (["seek", "shop/orders", "billing", "9"], 1, "offset 9 is not in partition"),
+        (["seek", "shop/orders", "billing", "soon"], 2, "is not a valid start"),
+    ):
+        result = CliRunner().invoke(cli, ["group", *arguments, "--url", url])
+        assert (result.exit_code, text in result.output) == (code, True), result.output
+    with hs.connect(url) as log, log.consumer("shop/orders", group="billing"):
+        result = CliRunner().invoke(cli, ["group", "delete", "shop/orders", "billing", "--yes", "--url", url])
+        assert (result.exit_code, "is in use" in result.output) == (1, True)

@@ -1,0 +1,167 @@
+"""Waiters and DirectoryWatcher: appends of any process wake the waiters, and cost nothing without waiters."""
+
+from __future__ import annotations
+
+import threading
+from pathlib import Path
+
+import pytest
+
+from headstream.log.directory.waiters import Bell, Waiters
+from headstream.log.directory.watcher import DirectoryWatcher
+from headstream.log.system.linux import Inotify, open_inotify
+
+NO_TIME = 0.0
+LONG = 10.0
+
+
+@pytest.fixture
+def places(tmp_path: Path) -> list[str]:
+    paths = [tmp_path / name for name in ("1", "2", "3")]
+    for path in paths:
+        path.mkdir()
+    return [str(path) for path in paths]
+
+
+@pytest.fixture
+def waiting() -> Waiters:
+    return Waiters()
+
+
+def write(directory: str, name: str = "0.index") -> None:
+    with (Path(directory) / name).open("ab") as file:
+        file.write(b"entry")
+
+
+def threads() -> list[threading.Thread]:
+    return [thread for thread in threading.enumerate() if thread.name == "headstream-watch"]
+
+
+def test_bell_tells_each_directory_once_however_often_it_is_rung() -> None:
+    bell = Bell()
+    for _ in range(3):
+        bell.ring("a")
+    bell.ring("b")
+    assert bell.listen(LONG) == {"a", "b"}
+    assert bell.listen(NO_TIME) == set()
+
+
+def test_ring_wakes_those_who_wait_for_that_partition_alone(waiting: Waiters) -> None:
+    with waiting.bell(["a", "b"]) as both, waiting.bell(["b"]) as other:
+        waiting.ring("a")
+        assert both.listen(NO_TIME) == {"a"}
+        assert other.listen(NO_TIME) == set()
+        waiting.ring_all()
+        assert both.listen(NO_TIME) == {"a", "b"}
+        assert other.listen(NO_TIME) == {"b"}
+
+
+def test_waiting_knows_nobody_when_all_have_gone(waiting: Waiters) -> None:
+    with waiting.bell(["a"]), waiting.bell(["a", "b"]):
+        assert waiting.is_for("a")
+    assert not waiting.is_for("a")
+    assert not waiting.is_for("b")
+
+
+def test_watching_tells_of_an_index_that_is_written(waiting: Waiters, places: list[str]) -> None:
+    watching = DirectoryWatcher(waiting)
+    with waiting.bell(places) as bell:
+        assert watching.watch(places)
+        write(places[1])
+        assert bell.listen(LONG) == {places[1]}
+    watching.close()
+
+
+def test_watching_tells_nothing_of_data_without_its_entry(waiting: Waiters, places: list[str]) -> None:
+    watching = DirectoryWatcher(waiting)
+    with waiting.bell(places) as bell:
+        watching.watch(places)
+        write(places[0], "0.log")
+        write(places[1])
+        assert bell.listen(LONG) == {places[1]}
+    watching.close()
+
+
+def test_watching_tells_that_a_directory_has_gone(waiting: Waiters, places: list[str]) -> None:
+    watching = DirectoryWatcher(waiting)
+    with waiting.bell(places) as bell:
+        watching.watch(places)
+        Path(places[2]).rmdir()
+        assert bell.listen(LONG) == {places[2]}
+        assert watching.count == 2
+        assert not watching.watch(places)  # it is not there
+    watching.close()
+
+
+def test_watching_ends_a_watch_when_something_comes_that_nobody_waits_for(waiting: Waiters, places: list[str]) -> None:
+    watching = DirectoryWatcher(waiting)
+    with waiting.bell(places):
+        watching.watch(places)
+    with waiting.bell(places[1:]) as bell:
+        write(places[0])
+        write(places[1])
+        assert bell.listen(LONG) == {places[1]}
+        assert watching.count == 2
+    with waiting.bell(places) as bell:
+        assert watching.watch(places)
+        write(places[0])
+        rung: set[str] = set()
+        while places[0] not in rung:  # word of the last write to the other place may come late
+            found = bell.listen(LONG)
+            assert found
+            rung |= found
+    watching.close()
+
+
+def test_watching_gives_up_what_nobody_waits_for_when_there_are_too_many(waiting: Waiters, places: list[str]) -> None:
+    watching = DirectoryWatcher(waiting, max_watches=2)
+    with waiting.bell(places[:2]):
+        assert watching.watch(places[:2])
+        with waiting.bell(places[2:]):
+            assert not watching.watch(places[2:])
+    with waiting.bell(places[2:]) as bell:
+        assert watching.watch(places[2:])
+        write(places[2])
+        assert bell.listen(LONG) == {places[2]}
+    watching.close()
+
+
+def test_watching_says_so_where_there_is_no_inotify(waiting: Waiters, places: list[str]) -> None:
+    asked: list[None] = []
+
+    def open_none() -> Inotify | None:
+        return asked.append(None)  # type: ignore[func-returns-value]
+
+    watching = DirectoryWatcher(waiting, open_none)
+    assert not watching.watch(places)
+    assert not watching.watch(places)
+    assert len(asked) == 1
+    watching.close()
+
+
+def test_watching_has_one_thread_from_its_first_use_until_it_is_closed(waiting: Waiters, places: list[str]) -> None:
+    before = len(threads())
+    open_files = len(list(Path("/proc/self/fd").iterdir()))
+    watching = DirectoryWatcher(waiting)
+    assert len(threads()) == before
+    with waiting.bell(places):
+        watching.watch(places)
+        watching.watch(places)
+    assert len(threads()) == before + 1
+    watching.close()
+    watching.close()
+    assert len(threads()) == before
+    assert not watching.watch(places)
+    assert len(list(Path("/proc/self/fd").iterdir())) == open_files
+
+
+def test_inotify_reads_nothing_when_nothing_has_changed(places: list[str]) -> None:
+    inotify = open_inotify()
+    assert inotify is not None
+    watch = inotify.add(places[0])
+    assert list(inotify.read()) == []
+    write(places[0], "ä.index")
+    changes = list(inotify.read())
+    assert {(change.watch, change.name, change.is_gone) for change in changes} == {(watch, "ä.index", False)}
+    assert inotify.add(f"{places[0]}/missing") is None
+    inotify.close()

@@ -1,0 +1,196 @@
+"""OffsetStore: what is committed is kept, by whom and where."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from headstream.errors import ConsumersLimitError, CorruptLogError
+from headstream.log.partition.offsets import OffsetStore, OpenOffsets
+from headstream.log.system.files import Files, MemoryFiles
+from headstream.model.polling import OffsetOwner
+from tests.support.log.logs import make_files
+
+BILLING = OffsetOwner.group("billing")
+
+
+@pytest.fixture(params=["os", "memory"])
+def place(request: pytest.FixtureRequest, tmp_path: Path) -> tuple[Files, str]:
+    return make_files(request.param, tmp_path)
+
+
+def test_committed_is_none_before_the_first_commit(place: tuple[Files, str]) -> None:
+    files, directory = place
+    store = OffsetStore(directory, files)
+    assert store.committed(BILLING, 1) is None
+    store.commit(BILLING, 3, 10, 5)
+    assert [store.committed(BILLING, number) for number in (1, 2, 3, 4)] == [None, None, 10, None]
+    assert OffsetStore(f"{directory}/none", files).consumers() == []
+
+
+def test_committed_survives_the_process(place: tuple[Files, str]) -> None:
+    files, directory = place
+    store = OffsetStore(directory, files)
+    store.commit(BILLING, 1, 10, 5)
+    store.commit(BILLING, 1, 0, 6)
+    store.commit(BILLING, 1, 2**64 - 1, 7)
+    store.close()
+    assert OffsetStore(directory, files).committed(BILLING, 1) == 2**64 - 1
+
+
+def test_a_group_and_a_consumer_of_one_name_are_two(place: tuple[Files, str]) -> None:
+    files, directory = place
+    store = OffsetStore(directory, files)
+    store.commit(OffsetOwner.group("x"), 1, 1, 0)
+    store.commit(OffsetOwner.named("x"), 1, 2, 0)
+    assert store.committed(OffsetOwner.group("x"), 1) == 1
+    assert store.committed(OffsetOwner.named("x"), 1) == 2
+
+
+@settings(max_examples=50, deadline=None)
+@given(
+    st.lists(
+        st.tuples(
+            st.builds(OffsetOwner, st.sampled_from([*map(type(BILLING.kind), (1, 2))]), st.sampled_from(["a", "ü/…", "x" * 255])),
+            st.sampled_from([1, 2, 1000]),
+            st.one_of(st.none(), st.integers(0, 2**64 - 1)),
+        )
+    )
+)
+def test_store_agrees_with_a_dict(commits: list[tuple[OffsetOwner, int, int | None]]) -> None:
+    files = MemoryFiles()
+    files.make_directory("offsets")
+    expected: dict[tuple[OffsetOwner, int], int] = {}
+    for consumer, partition, offset in commits:
+        store = OffsetStore("offsets", files)
+        if offset is None:
+            store.forget(consumer, partition)
+            expected.pop((consumer, partition), None)
+        else:
+            store.commit(consumer, partition, offset, 1)
+            expected[consumer, partition] = offset
+    store = OffsetStore("offsets", files)
+    for consumer, partition, _ in commits:
+        assert store.committed(consumer, partition) == expected.get((consumer, partition))
+    known = {consumer for consumer, _ in expected}
+    assert store.consumers() == sorted(known, key=lambda consumer: (consumer.kind, consumer.name))
+
+
+def test_forget_removes_the_file_when_it_is_the_last_offset(place: tuple[Files, str]) -> None:
+    files, directory = place
+    store = OffsetStore(directory, files)
+    store.commit(BILLING, 1, 10, 5)
+    store.commit(BILLING, 3, 20, 5)
+    store.forget(BILLING, 1)
+    assert (store.committed(BILLING, 3), len(files.list_names(directory) or [])) == (20, 1)
+    store.forget(BILLING, 3)
+    assert (store.consumers(), files.list_names(directory)) == ([], [])
+    store.forget(BILLING, 3)
+
+
+def test_commit_is_kept_when_another_process_has_removed_the_file(place: tuple[Files, str]) -> None:
+    files, directory = place
+    here, there = OffsetStore(directory, files), OffsetStore(directory, files)
+    here.commit(BILLING, 1, 10, 5)
+    there.forget(BILLING, 1)
+    here.commit(BILLING, 2, 20, 6)
+    assert (there.committed(BILLING, 1), there.committed(BILLING, 2)) == (None, 20)
+
+
+def test_commit_refuses_a_new_consumer_when_its_user_has_made_as_many_as_it_may(place: tuple[Files, str]) -> None:
+    files, directory = place
+    opened = OpenOffsets()
+    opened.counts.most = 2
+    store = OffsetStore(directory, files, opened)
+    for name in ("a", "b"):
+        store.commit(OffsetOwner.named(name), 1, 1, 0, user_id=7)
+    with pytest.raises(ConsumersLimitError, match=r"user 7 has .* for 2 consumers.*max_consumers_per_user"):
+        store.commit(OffsetOwner.named("c"), 1, 1, 0, user_id=7)
+    assert len(files.list_names(directory) or []) == 2
+    store.commit(OffsetOwner.named("a"), 2, 1, 0, user_id=7)  # of known consumers, all go on committing
+    store.commit(OffsetOwner.named("c"), 1, 1, 0, user_id=8)
+    store.commit(OffsetOwner.named("d"), 1, 1, 0)  # a process without a server
+    store.forget(OffsetOwner.named("b"), 1)
+    store.commit(OffsetOwner.named("e"), 1, 1, 0, user_id=7)
+
+
+def test_count_files_counts_what_is_there_when_the_log_is_opened_again(place: tuple[Files, str]) -> None:
+    files, directory = place
+    store = OffsetStore(directory, files)
+    for number, user_id in enumerate([7, 7, 8, 0]):
+        store.commit(OffsetOwner.named(f"c{number}"), 1, 1, 0, user_id=user_id)
+    opened = OpenOffsets()
+    opened.counts.most = 2
+    again = OffsetStore(directory, files, opened)
+    again.count_files()
+    with pytest.raises(ConsumersLimitError):
+        again.commit(OffsetOwner.named("new"), 1, 1, 0, user_id=7)
+    again.commit(OffsetOwner.named("new"), 1, 1, 0, user_id=8)
+    again.close()  # its topic is removed: nothing of it counts any more
+    OffsetStore(f"{directory}", files, opened).commit(OffsetOwner.named("newer"), 1, 1, 0, user_id=7)
+
+
+def test_commit_keeps_few_files_open_however_many_consumers_there_are(tmp_path: Path) -> None:
+    files, directory = make_files("os", tmp_path)
+    store = OffsetStore(directory, files)
+    before = len(list(Path("/proc/self/fd").iterdir()))
+    for number in range(200):
+        store.commit(OffsetOwner.group(f"g{number}"), 1, number, 0)
+    assert len(list(Path("/proc/self/fd").iterdir())) - before <= 64
+    assert [store.committed(OffsetOwner.group(f"g{number}"), 1) for number in range(200)] == list(range(200))
+    assert len(store.consumers()) == 200
+    store.close()
+
+
+@pytest.mark.parametrize("byte", range(32))
+def test_committed_refuses_a_damaged_slot(tmp_path: Path, byte: int) -> None:
+    files, directory = make_files("os", tmp_path)
+    OffsetStore(directory, files).commit(BILLING, 1, 123456789, 987654321)
+    path = next(Path(directory).iterdir())
+    data = bytearray(path.read_bytes())
+    assert len(data) == 544
+    data[512 + byte] ^= 0x10
+    path.write_bytes(data)
+    with pytest.raises(CorruptLogError, match=r"offset of group 'billing' in partition 1 is damaged .*byte 512"):
+        OffsetStore(directory, files).committed(BILLING, 1)
+
+
+@pytest.mark.parametrize("left", [b"", b"HSOFF", bytes(512)], ids=["empty", "half a head", "zeros"])
+def test_a_first_commit_that_did_not_end_is_read_as_none_and_written_whole_by_the_next(tmp_path: Path, left: bytes) -> None:
+    files, directory = make_files("os", tmp_path)
+    OffsetStore(directory, files).commit(BILLING, 1, 1, 1)
+    (path,) = Path(directory).iterdir()
+    whole = path.read_bytes()
+    path.write_bytes(left)
+    store = OffsetStore(directory, files)
+    assert (store.consumers(), store.committed(BILLING, 1)) == ([], None)
+    assert store.damaged_heads() == [(str(path), True)]
+    store.commit(BILLING, 1, 1, 1)
+    assert (store.consumers(), store.committed(BILLING, 1)) == ([BILLING], 1)
+    assert path.read_bytes() == whole
+
+
+def test_a_damaged_head_hides_no_offset_and_the_next_commit_writes_it_again(tmp_path: Path) -> None:
+    files, directory = make_files("os", tmp_path)
+    OffsetStore(directory, files).commit(BILLING, 2, 7, 1)
+    (path,) = Path(directory).iterdir()
+    path.write_bytes(b"\xff" + path.read_bytes()[1:])
+    store = OffsetStore(directory, files)
+    assert (store.consumers(), store.damaged_heads()) == ([], [(str(path), False)])
+    assert store.committed(BILLING, 2) == 7
+    store.commit(BILLING, 1, 3, 1)
+    assert (store.consumers(), store.damaged_heads()) == ([BILLING], [])
+
+
+def test_a_partition_is_forgotten_by_consumers_whose_head_is_damaged_too(tmp_path: Path) -> None:
+    files, directory = make_files("os", tmp_path)
+    for number in (1, 2):
+        OffsetStore(directory, files).commit(BILLING, number, 7, 1)
+    (path,) = Path(directory).iterdir()
+    path.write_bytes(b"\xff" + path.read_bytes()[1:])
+    store = OffsetStore(directory, files)
+    store.forget_partition(2)
+    assert (store.committed(BILLING, 1), store.committed(BILLING, 2)) == (7, None)

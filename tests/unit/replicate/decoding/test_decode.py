@@ -1,0 +1,306 @@
+"""Raw messages through the decoder into tables, without Spark: what executors and driver do with a micro-batch."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Sequence
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+import pyarrow as pa
+import pytest
+from deltalake import DeltaTable
+
+from headstream.errors import StorageError
+from headstream.replicate.codec import (
+    Change,
+    ColumnMetadata,
+    Envelope,
+    Lineage,
+    TableMetadata,
+    data_message,
+    data_schema,
+    decode_envelope,
+    decode_metadata,
+    encode_envelope,
+    metadata_message,
+)
+from headstream.replicate.decoding import decode
+from headstream.replicate.decoding.decode import Decoded, Decoder, decode_partitions
+from headstream.replicate.schemas.schema_catalog import DecodeOptions
+from headstream.replicate.schemas.zone import SchemaZone, ZoneEntry
+from headstream.replicate.settings.table_settings import TableRules, TableSettings
+from headstream.replicate.tables.tables import TargetTables, table_path
+from headstream.testing import CaptureOptions, SourceDatabase, digest_rows, shuffle, split
+from headstream.testing.shop_tables import SHOP_TABLES
+from headstream.testing.source_capture import SourceMessage
+from tests.support.replicate.plain_engine import open_plain_engine
+
+PLAIN_TABLES = tuple(table for table in SHOP_TABLES if table.name != "orders")  # its names need Spark to make the table
+
+
+def raw_batch(values: Sequence[bytes | None]) -> pa.RecordBatch:
+    count = len(values)
+    columns: dict[str, Any] = {
+        "topic": pa.array(["cdc/data"] * count),
+        "partition": pa.array([1] * count, pa.int32()),
+        "offset": pa.array(range(count), pa.int64()),
+        "timestamp_us": pa.array([0] * count, pa.int64()),
+        "key": pa.array([None] * count, pa.binary()),
+        "headers": pa.array([b""] * count, pa.binary()),
+        "payload": pa.array(values, pa.binary()),
+    }
+    return pa.RecordBatch.from_pydict(columns)
+
+
+def fill(zone: SchemaZone, messages: list[SourceMessage]) -> None:
+    for offset, message in enumerate(m for m in messages if m.role == "metadata"):
+        zone.add(ZoneEntry(decode_metadata(decode_envelope(message.value)), offset, "cdc/metadata", 1, offset))
+
+
+@pytest.mark.parametrize("order", ["little", "big"])
+@pytest.mark.parametrize("partial", [False, True])
+def test_decoder_and_tables_equal_the_source_when_data_is_shuffled(tmp_path: Path, partial: bool, order: Any) -> None:
+    source = SourceDatabase(11, tables=PLAIN_TABLES, rows=40, transactions=150)
+    messages = list(source.capture(CaptureOptions(partial_images=partial, mask_order=order, deleted_columns="key")))
+    zone = SchemaZone(tmp_path / "zone")
+    fill(zone, messages)
+    decoder = Decoder(zone, DecodeOptions(rules=TableRules(defaults=TableSettings(mask_order=order))))
+    tables = TargetTables(tmp_path / "tables", tmp_path / "checkpoint", open_plain_engine)
+    data = [m.value for m in messages if m.role == "data"]
+    count = 0
+    for version, part in enumerate(split(shuffle(data, seed=1), 7)):
+        decoded = Decoded.from_table(pa.Table.from_batches([decoder.decode(raw_batch(list(part))).to_batch()]))
+        assert not decoded.dead, [row["reason"] for batch in decoded.dead for row in batch.to_pylist()][:3]
+        applied = tables.apply(decoded.changes, {i: decoder.schema(i) for i in decoded.changes}, "test", version)
+        assert not applied.rejected
+        count += applied.changes
+    assert count == len(data)
+    for metadata in source.tables():
+        schema, table = metadata.lineage.schema, metadata.lineage.table
+        rows = DeltaTable(str(table_path(tmp_path / "tables", schema, table))).to_pyarrow_table().to_pylist()
+        assert digest_rows(rows, metadata.key_columns) == source.digest(schema, table), f"{schema}.{table}"
+
+
+def test_decoder_accounts_for_every_message_when_schemas_are_missing(tmp_path: Path) -> None:
+    source = SourceDatabase(12, rows=5, transactions=10)
+    messages = list(source.capture())
+    decoded = Decoder(SchemaZone(tmp_path / "zone")).decode(raw_batch([*(m.value for m in messages), None, b"", b"junk"]))
+    assert decoded.message_count == len(messages) + 3
+    waiting = {row["offset"]: row["schema_id"] for batch in decoded.waiting for row in batch.to_pylist()}
+    assert waiting == {i: m.schema_id for i, m in enumerate(messages) if m.role == "data"}
+    assert sum(batch.num_rows for batch in decoded.metadata) == sum(m.role == "metadata" for m in messages)
+    assert [row["reason"] is not None for batch in decoded.dead for row in batch.to_pylist()] == [True] * 3
+
+
+KEYLESS = TableMetadata("F" * 32, Lineage("s", "t", "shop", "log"), (ColumnMetadata("line", 1, "INT4"),), "")
+KEYED = TableMetadata(
+    "E" * 32,
+    Lineage("s", "t", "shop", "kit"),
+    (ColumnMetadata("id", 1, "INT4", primary_key_position=1), ColumnMetadata("name", 2, "WSTRING", 20)),
+    "",
+)
+
+
+def insert(number: int) -> Change:
+    data = {"id": number, "name": f"n{number}"}
+    return Change("INSERT", data, None, f"{number:035d}", "2023-03-21T21:34:19.511", "p", "t", None, b"\x03", 1, True, None)
+
+
+def zone_of(directory: Path, *tables: TableMetadata) -> SchemaZone:
+    zone = SchemaZone(directory / "zone")
+    for offset, table in enumerate(tables):
+        zone.add(ZoneEntry(table, offset, "cdc/metadata", 1, offset))
+    return zone
+
+
+def names(decoded: Decoded, schema_id: str) -> list[str]:
+    return [name for batch in decoded.changes.get(schema_id, []) for name in batch.column("name").to_pylist()]
+
+
+def reasons(decoded: Decoded) -> list[str]:
+    return [row["reason"] for batch in decoded.dead for row in batch.to_pylist()]
+
+
+def test_decoder_reads_a_message_by_the_schema_it_carries_itself(tmp_path: Path) -> None:
+    table = replace(KEYED, data_schema=data_schema(KEYED.columns, logical_types=True))
+    reversed_schema = data_schema(tuple(reversed(KEYED.columns)), logical_types=True)  # another order of bytes than the zone's
+    value = data_message(reversed_schema, insert(5), schema_id=table.schema_id, own_schema=reversed_schema)
+    decoded = Decoder(zone_of(tmp_path, table)).decode(raw_batch([value]))
+    assert not decoded.dead, reasons(decoded)
+    assert names(decoded, table.schema_id) == ["n5"]
+
+
+def test_decoder_finds_the_table_of_a_message_without_schema_id_by_the_namespace_of_its_schema(tmp_path: Path) -> None:
+    table = replace(KEYED, data_schema=data_schema(KEYED.columns, logical_types=True))
+    schema = json.loads(table.data_schema)
+    values: list[bytes] = []
+    for namespace in ("shop.kit", "com.attunity.queue.msg.task-1.shop.kit", "shop.other", ""):
+        text = json.dumps({**schema, "namespace": namespace})
+        values.append(data_message(text, insert(len(values)), schema_id=None, own_schema=text))
+    decoded = Decoder(zone_of(tmp_path, table)).decode(raw_batch(values))
+    assert names(decoded, table.schema_id) == ["n0", "n1"]
+    assert ["fits no table" in reason for reason in reasons(decoded)] == [True, True]
+
+
+def test_decoder_reads_a_message_of_an_unknown_schema_id_by_its_own_schema_when_that_names_a_table(
+    tmp_path: Path,
+) -> None:
+    table = replace(KEYED, data_schema=data_schema(KEYED.columns, logical_types=True))
+    schema = json.loads(table.data_schema)
+    values = []
+    for number, namespace in enumerate(("shop.kit", "shop.other")):
+        text = json.dumps({**schema, "namespace": namespace})
+        values.append(data_message(text, insert(number), schema_id="not-in-the-zone", own_schema=text))
+    decoded = Decoder(zone_of(tmp_path, table)).decode(raw_batch(values))
+    assert names(decoded, table.schema_id) == ["n0"]
+    assert decoded.dead == []
+    assert [batch.column("offset").to_pylist() for batch in decoded.waiting] == [[1]]  # its metadata may still come
+
+
+def test_decoder_gives_up_a_message_whose_own_schema_is_another_record_with_the_reason(tmp_path: Path) -> None:
+    table = replace(KEYED, data_schema=data_schema(KEYED.columns, logical_types=True))
+    text = json.dumps({"type": "record", "name": "Other", "namespace": "shop.kit", "fields": [{"name": "id", "type": "int"}]})
+    value = encode_envelope(Envelope("DT", b"\x02", None, None, text, "avro"))
+    decoded = Decoder(zone_of(tmp_path, table)).decode(raw_batch([value]))
+    (reason,) = reasons(decoded)
+    assert "data" in reason
+
+
+BIN = replace(KEYED, schema_id="B" * 32, lineage=Lineage("s", "t", "shop", "bin"))
+
+
+def self_describing(number: int, namespace: str, schema_id: str | None, form: Any) -> bytes:
+    """Return a message that has a schema of its own, whose bytes are in another order than the zone's schemas have."""
+    schema = json.loads(data_schema(tuple(reversed(KEYED.columns)), logical_types=True))
+    text = json.dumps({**schema, "namespace": namespace})
+    return data_message(text, insert(number), form=form, schema_id=schema_id, own_schema=text)
+
+
+@pytest.mark.parametrize("form", ["avro", "json"])
+def test_decoder_gives_a_message_with_id_and_own_schema_to_the_table_that_its_namespace_names(tmp_path: Path, form: Any) -> None:
+    kit, bin_ = (replace(each, data_schema=data_schema(each.columns, logical_types=True)) for each in (KEYED, BIN))
+    decoder = Decoder(zone_of(tmp_path, kit, bin_))
+    namespaces = ("shop.kit", "com.attunity.queue.msg.task.shop.bin", "acme.events", "")
+    values = [self_describing(number, namespace, kit.schema_id, form) for number, namespace in enumerate(namespaces)]
+    for _ in range(2):  # the second time with prepared schemas
+        decoded = decoder.decode(raw_batch(values))
+        assert reasons(decoded) == []
+        assert sorted(names(decoded, kit.schema_id)) == ["n0", "n2", "n3"]  # where it names no table, the id decides
+        assert names(decoded, bin_.schema_id) == ["n1"]
+
+
+@pytest.mark.parametrize("form", ["avro", "json"])
+def test_decoder_finds_the_table_of_a_message_without_id_by_its_own_schema_else_gives_a_reason(tmp_path: Path, form: Any) -> None:
+    kit = replace(KEYED, data_schema=data_schema(KEYED.columns, logical_types=True))
+    values = [self_describing(number, namespace, None, form) for number, namespace in enumerate(("shop.kit", "shop.other"))]
+    decoded = Decoder(zone_of(tmp_path, kit)).decode(raw_batch(values))
+    assert names(decoded, kit.schema_id) == ["n0"]
+    (reason,) = reasons(decoded)
+    assert "the namespace 'shop.other' of its own schema fits no table of the schema zone" in reason
+
+
+@pytest.mark.parametrize("schema_id", [None, KEYED.schema_id])
+@pytest.mark.parametrize(
+    ("own_schema", "reason"),
+    [
+        (
+            json.dumps({"type": "record", "name": "Kit", "namespace": "shop.kit", "fields": [{"name": "id", "type": "int"}]}),
+            "'data'",
+        ),
+        (json.dumps({"type": "enum", "name": "Kit", "namespace": "shop.kit", "symbols": ["a"]}), "a record, not enum"),
+        ("{", "schema"),
+        (
+            data_schema((replace(KEYED.columns[0], name="other"),), logical_types=True).replace('"DataRecord"', '"shop.kit.R"'),
+            "'other'",
+        ),
+    ],
+    ids=["another record", "no record", "no schema", "another column"],
+)
+def test_decoder_gives_up_a_message_that_its_own_schema_makes_no_row(
+    tmp_path: Path, schema_id: str | None, own_schema: str, reason: str
+) -> None:
+    kit = replace(KEYED, data_schema=data_schema(KEYED.columns, logical_types=True))
+    value = encode_envelope(Envelope("DT", b"\x02", None, schema_id, own_schema, "avro"))
+    decoded = Decoder(zone_of(tmp_path, kit)).decode(raw_batch([value]))
+    assert not decoded.changes
+    (found,) = reasons(decoded)
+    assert reason in found
+
+
+def test_decoder_takes_the_rows_of_a_table_without_a_primary_key(tmp_path: Path) -> None:
+    table = replace(KEYLESS, data_schema=data_schema(KEYLESS.columns, logical_types=True))
+    change = replace(insert(1), data={"line": 1}, column_mask=b"\x01")
+    decoded = Decoder(zone_of(tmp_path, table)).decode(raw_batch([data_message(table, change, schema_id=table.schema_id)]))
+    assert reasons(decoded) == []
+    assert [row["line"] for batch in decoded.changes[table.schema_id] for row in batch.to_pylist()] == [1]
+
+
+@pytest.mark.parametrize("form", ["avro", "json"])
+@pytest.mark.parametrize(
+    ("changed", "reason"),
+    [
+        ({"data": {"id": None, "name": "x"}}, "key column 'id' is null"),
+        ({"change_sequence": ""}, "no change sequence"),
+        ({"change_sequence": "1" * 36}, "more than 35 characters"),
+    ],
+)
+def test_decoder_refuses_one_row_and_keeps_the_rest(tmp_path: Path, form: Any, changed: dict[str, Any], reason: str) -> None:
+    table = replace(KEYED, data_schema=data_schema(KEYED.columns, logical_types=True))
+    changes = [insert(1), replace(insert(2), **changed), insert(3)]
+    values = [data_message(table, change, form=form, schema_id=table.schema_id) for change in changes]
+    decoded = Decoder(zone_of(tmp_path, table)).decode(raw_batch(values))
+    assert names(decoded, table.schema_id) == ["n1", "n3"]
+    (row,) = [row for batch in decoded.dead for row in batch.to_pylist()]
+    assert (row["offset"], row["payload"]) == (1, values[1])
+    assert reason in row["reason"]
+
+
+def test_decoder_refuses_the_value_that_does_not_fit_its_column_alone(tmp_path: Path) -> None:
+    table = replace(KEYED, data_schema=data_schema(KEYED.columns, logical_types=True))
+    narrow = replace(table, columns=(replace(KEYED.columns[0], type="INT1"), KEYED.columns[1]))
+    values = [data_message(table, insert(number), schema_id=table.schema_id) for number in (1, 300, 7)]
+    decoded = Decoder(zone_of(tmp_path, narrow)).decode(raw_batch(values))
+    assert names(decoded, table.schema_id) == ["n1", "n7"]
+    assert "column 'id'" in reasons(decoded)[0]
+
+
+def test_decoder_takes_metadata_without_a_schema_id_in_its_envelope(tmp_path: Path) -> None:
+    table = replace(KEYED, data_schema=data_schema(KEYED.columns, logical_types=True))
+    value = metadata_message(table, with_schema_id=False)
+    decoded = Decoder(SchemaZone(tmp_path / "zone")).decode(raw_batch([value]))
+    (row,) = [row for batch in decoded.metadata for row in batch.to_pylist()]
+    assert decode_metadata(decode_envelope(row["payload"])).schema_id == table.schema_id
+
+
+@pytest.mark.parametrize(("rows", "size_bytes", "gathered"), [(50, 1 << 20, [5]), (2, 1 << 20, [2, 2, 1]), (50, 1, [1] * 5)])
+def test_decode_partitions_decodes_small_batches_together_when_there_are_several(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, rows: int, size_bytes: int, gathered: list[int]
+) -> None:
+    monkeypatch.setattr(decode, "_GATHERED_ROWS", rows)
+    monkeypatch.setattr(decode, "_GATHERED_BYTES", size_bytes)
+    batches = [raw_batch([b"no envelope %d" % number]) for number in range(5)]
+    decode_all = decode_partitions(SchemaZone(tmp_path), DecodeOptions())
+    told = [Decoded.from_table(pa.Table.from_batches([b])) for b in decode_all(iter(batches))]
+    assert [part.message_count for part in told] == gathered
+    payloads = [payload for part in told for batch in part.dead for payload in batch.column("payload").to_pylist()]
+    assert payloads == [b"no envelope %d" % number for number in range(5)]
+
+
+def test_decode_partitions_refuses_to_decode_when_the_executor_does_not_see_the_drivers_zone(tmp_path: Path) -> None:
+    zone = SchemaZone(tmp_path / "zone")
+    decode_there = decode_partitions(zone, DecodeOptions())
+    (tmp_path / "zone").rename(tmp_path / "elsewhere")
+    with pytest.raises(StorageError, match="does not see the driver's schema zone: it is missing") as caught:
+        list(decode_there(iter([raw_batch([b"x"])])))
+    assert str(caught.value.where).startswith(f"{tmp_path / 'zone'} on ")
+    SchemaZone(tmp_path / "zone").mark()
+    with pytest.raises(StorageError, match="it is another one"):
+        list(decode_there(iter([raw_batch([b"x"])])))
+
+
+def test_zone_has_one_mark_of_its_own_however_often_it_is_opened(tmp_path: Path) -> None:
+    first, other = SchemaZone(tmp_path / "zone"), SchemaZone(tmp_path / "other")
+    assert first.mark() == SchemaZone(tmp_path / "zone").mark() != other.mark()
+    assert first.scan() == 0

@@ -1,0 +1,162 @@
+"""Bounds: the exact counts, sizes and ages from which a pipeline stops or raises an alarm, and what it says then."""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Iterator
+from dataclasses import replace
+from pathlib import Path
+
+import pyarrow as pa
+import pytest
+
+from headstream.errors import ReplicateError
+from headstream.replicate.columns.raw import RAW_SCHEMA
+from headstream.replicate.parked.bounds import DeadRate, WaitingBounds
+from headstream.replicate.parked.ledger import Ledger, Parcel
+from headstream.replicate.settings.config import ReplicateConfig
+
+S = 1_000_000
+PARCEL = Parcel(
+    state="parked",
+    cause="schema",
+    schema_id="A",
+    log_topic="replicate/parked",
+    from_offset=0,
+    until_offset=6,
+    size_bytes=600,
+    since_us=100 * S,
+)
+
+
+def dead(*reasons: str) -> list[pa.RecordBatch]:
+    return [pa.RecordBatch.from_pylist([{"reason": reason} for reason in reasons], schema=RAW_SCHEMA)]
+
+
+def test_a_share_of_dead_messages_is_allowed_and_one_more_stops() -> None:
+    rate = DeadRate(0.1, 100)
+    rate.check(100, dead(*["bad"] * 10))
+    with pytest.raises(ReplicateError) as caught:
+        DeadRate(0.1, 100).check(100, dead(*["bad"] * 6, *["worse"] * 5))
+    assert "11 of the newest 100 messages cannot be applied, more than 10%: 6 times: bad; 5 times: worse" in str(caught.value)
+    assert caught.value.advice
+    assert "Nothing of this micro-batch was dead-lettered" in caught.value.advice
+
+
+def test_the_three_most_frequent_reasons_are_named() -> None:
+    with pytest.raises(ReplicateError, match=r"than 10%: 4 times: a; 3 times: b; 2 times: c\. Nothing"):
+        DeadRate(0.1, 1).check(10, dead(*"aaaabbbccd"))
+
+
+def test_too_few_messages_have_no_share() -> None:
+    rate = DeadRate(0.1, 100)
+    rate.check(99, dead(*["bad"] * 99))
+    with pytest.raises(ReplicateError, match="100 of the newest 100 messages"):
+        rate.check(1, dead("bad"))
+
+
+def test_a_micro_batch_without_dead_messages_never_stops() -> None:
+    rate = DeadRate(0.1, 100)
+    rate.check(99, dead(*["bad"] * 99))
+    rate.check(1, [])
+    with pytest.raises(ReplicateError, match="100 of the newest 101 messages"):
+        rate.check(1, dead("bad"))
+
+
+def test_a_stopped_micro_batch_does_not_count_when_it_is_read_again() -> None:
+    rate = DeadRate(0.1, 100)
+    for _ in range(3):
+        with pytest.raises(ReplicateError, match="60 of the newest 100 messages"):
+            rate.check(100, dead(*["bad"] * 60))
+    rate.check(100, dead(*["bad"] * 10))
+
+
+def test_the_window_has_the_newest_micro_batches_with_enough_messages() -> None:
+    rate = DeadRate(0.1, 100)
+    rate.check(50, dead(*["bad"] * 5))
+    rate.check(50, [])
+    rate.check(50, dead(*["bad"] * 5))  # the first one left the window: 5 of 100
+    rate.check(50, dead(*["bad"] * 5))  # 10 of 100
+    with pytest.raises(ReplicateError, match="11 of the newest 100 messages"):
+        rate.check(50, dead(*["bad"] * 6))
+    rate.check(1000, [])
+    rate.check(40, dead(*["bad"] * 40))  # 40 of 1,040: the big one stays until 100 newer ones are there
+    with pytest.raises(ReplicateError, match="100 of the newest 100 messages"):
+        rate.check(100, dead(*["bad"] * 100))
+
+
+@pytest.fixture
+def ledger(tmp_path: Path) -> Iterator[Ledger]:
+    ledger = Ledger(tmp_path / "ledger.sqlite")
+    yield ledger
+    ledger.close()
+
+
+@pytest.fixture
+def config(tmp_path: Path) -> ReplicateConfig:
+    return ReplicateConfig(
+        source=f"file://{tmp_path / 'log'}",
+        topics=("cdc/data",),
+        metadata=("cdc/metadata",),
+        tables=tmp_path / "tables",
+        checkpoint=tmp_path / "checkpoint",
+        max_parked_count=10,
+        max_parked_bytes=1000,
+        max_parked_age_us=60 * S,
+    )
+
+
+def test_messages_may_wait_up_to_the_very_count_and_size(ledger: Ledger, config: ReplicateConfig) -> None:
+    ledger.add([PARCEL])
+    bounds = WaitingBounds(config, ledger)
+    bounds.check(4, 400)
+    with pytest.raises(ReplicateError, match="11 messages of 1,000 bytes would wait for schema id A, and 10 messages of 1,000"):
+        bounds.check(5, 400)
+    with pytest.raises(ReplicateError, match="10 messages of 1,001 bytes would wait") as caught:
+        bounds.check(4, 401)
+    assert caught.value.advice
+    assert "Nothing is lost" in caught.value.advice
+
+
+def test_a_micro_batch_that_parks_nothing_passes_also_beyond_the_bounds(ledger: Ledger, config: ReplicateConfig) -> None:
+    ledger.add([replace(PARCEL, until_offset=50, size_bytes=5000)])
+    bounds = WaitingBounds(config, ledger)
+    bounds.check(0, 0)
+    with pytest.raises(ReplicateError):
+        bounds.check(1, 1)
+
+
+def test_what_is_waited_for_is_named_three_at_most(ledger: Ledger, config: ReplicateConfig) -> None:
+    bounds = WaitingBounds(config, ledger)
+    with pytest.raises(ReplicateError, match="would wait for their schemas, and"):
+        bounds.check(11, 1)
+    ledger.add([replace(PARCEL, schema_id=name) for name in "ABC"])
+    with pytest.raises(ReplicateError, match="would wait for schema id A, B, C, and"):
+        bounds.check(11, 1)
+    ledger.add([replace(PARCEL, schema_id=name) for name in "DE"])
+    tables = [replace(PARCEL, cause="table", schema_id=None, table_schema="SHOP", table_name=name) for name in ("items", "carts")]
+    ledger.add([*tables, replace(PARCEL, cause="load", schema_id=None, until_offset=7)])
+    text = "schema id A, B, C and 2 more and table SHOP.carts, SHOP.items and partitions that are behind 7 rows of full loads"
+    with pytest.raises(ReplicateError, match=f"would wait for {text}, and"):
+        bounds.check(11, 1)
+
+
+def test_an_alarm_is_raised_after_the_age_and_logged_once_a_minute(
+    ledger: Ledger, config: ReplicateConfig, caplog: pytest.LogCaptureFixture
+) -> None:
+    bounds = WaitingBounds(config, ledger)
+    assert bounds.find_alarm(10_000 * S) is None
+    ledger.add([PARCEL])
+    with caplog.at_level(logging.WARNING, "headstream.replicate"):
+        assert bounds.find_alarm(160 * S) is None
+        alarm = bounds.find_alarm(160 * S + 1)
+        assert alarm == "messages have waited for 60 s for schema id A"
+        assert bounds.find_alarm(220 * S) == "messages have waited for 120 s for schema id A"
+        assert [record.getMessage() for record in caplog.records] == [alarm]
+        assert bounds.find_alarm(220 * S + 1)
+        assert len(caplog.records) == 2
+        ledger.add([], done=[ledger.parcels("parked")[0].id])
+        assert bounds.find_alarm(221 * S) is None
+        ledger.add([PARCEL])
+        assert bounds.find_alarm(222 * S)
+        assert len(caplog.records) == 3, "a new alarm is logged at once"

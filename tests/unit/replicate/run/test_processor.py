@@ -1,0 +1,228 @@
+"""Micro-batches and what waits, on real tables and a real log, without Spark."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+import pyarrow as pa
+import pytest
+from deltalake import DeltaTable
+
+from headstream.errors import ReplicateError, StorageError
+from headstream.replicate.apply.deltalake import DeltaLakeEngine
+from headstream.replicate.apply.engine import RowCounts
+from headstream.replicate.codec import data_message, metadata_message
+from headstream.replicate.parked.dead_letter_table import DeadLetterTable
+from headstream.replicate.parked.requests import Requests, Selection
+from headstream.replicate.run.metrics import write_metrics
+from headstream.replicate.run.status import note_status, read_status
+from headstream.replicate.run.summary import commit_time_us
+from headstream.replicate.settings.table_settings import TableRules, TableSettings
+from headstream.testing import SourceDatabase
+from tests.support.replicate.pipeline_work import LINES, SECOND_US, Work, plain
+from tests.support.replicate.replicate_messages import make_change, make_table
+
+
+def break_table(monkeypatch: pytest.MonkeyPatch, name: str) -> None:
+    original = DeltaLakeEngine.merge
+
+    def merge(self: DeltaLakeEngine, *arguments: Any, **options: Any) -> Any:
+        if self.path.name == name:
+            raise StorageError("no space left", where=str(self.path))
+        return original(self, *arguments, **options)
+
+    monkeypatch.setattr(DeltaLakeEngine, "merge", merge)
+
+
+def test_processor_lets_a_failing_table_wait_and_heals_it_in_order(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    source = SourceDatabase(31, rows=10, transactions=30)
+    work = Work(tmp_path)
+    values = [message.value for message in plain(source)]
+    parts = [work.raw(values[start::3]) for start in range(3)]
+    with monkeypatch.context() as patch:
+        break_table(patch, "order_lines")
+        for batch_id, part in enumerate(parts[:2]):
+            work.process(part, batch_id)
+        assert work.processor.health.failing.keys() == {LINES}
+        assert work.digest(source, "SHOP", "customers") is False  # the third part has not come
+        waiting = work.count_waiting()
+        assert waiting["table", LINES] > 0
+        assert waiting["load", ("SHOP", "customers")] > 0, "logged after data without schema: no longer than schema_wait"
+        work.restart()
+        for _ in range(6):
+            work.now_us += 400 * SECOND_US
+            work.processor.sweep()
+        assert work.processor.health.failing[LINES].is_poisoned
+        rows = {("table", LINES): waiting["table", LINES] + waiting["load", LINES], ("schema", None): waiting["schema", None]}
+        assert work.count_waiting() == rows, "nothing is lost and nothing is kept twice"
+    work.process(parts[2], 2)
+    work.now_us += 400 * SECOND_US
+    work.processor.sweep()
+    assert work.processor.health.failing == {}
+    assert work.ledger.waiting().count == 0
+    assert work.digest(source, *LINES)
+    assert work.digest(source, "SHOP", "customers")
+    work.close()
+
+
+def test_processor_goes_on_when_a_failing_table_gets_bad_messages_alone(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    table = make_table()
+    work = Work(tmp_path, max_dead_rate=1.0)
+    with monkeypatch.context() as patch:
+        break_table(patch, "kit")
+        work.send(metadata_message(table), data_message(table, make_change(1)))
+        work.send(data_message(table, make_change(2, change_sequence="")))
+    assert (work.dead_count(), work.ledger.waiting().count) == (1, 1)
+    work.processor.sweep(last=True)
+    assert [row["name"] for row in work.rows("shop", "kit")] == ["n1"]
+    work.close()
+
+
+@pytest.mark.parametrize("step", ["hold", "dead_letter", "finish_release", "end_batch"])
+def test_processor_ends_the_same_when_it_crashes_while_a_table_fails(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, step: str
+) -> None:
+    source = SourceDatabase(32, rows=6, transactions=15)
+    work = Work(tmp_path)
+    raw = work.raw([*(message.value for message in plain(source)), b"not a message"])
+
+    def crash(*arguments: Any, **options: Any) -> None:
+        raise MemoryError
+
+    with monkeypatch.context() as patch:
+        break_table(patch, "order_lines")
+        if step == "finish_release":
+            work.process(raw, 0)
+            work.now_us += 400 * SECOND_US
+        patch.setattr(type(work.processor.parking), step, crash)
+        with pytest.raises(MemoryError):
+            work.processor.sweep() if step == "finish_release" else work.process(raw, 0)
+    work.restart()
+    work.process(raw, 0)
+    work.now_us += 400 * SECOND_US
+    work.processor.sweep()
+    assert work.ledger.waiting().count == 0
+    assert work.digest(source, *LINES)
+    assert work.digest(source, "SHOP", "customers")
+    assert work.dead_count() == 1
+    work.close()
+
+
+def test_processor_brings_dead_messages_back_when_asked_and_their_schema_has_come(tmp_path: Path) -> None:
+    source = SourceDatabase(33, rows=5, transactions=5)
+    work = Work(tmp_path, schema_wait_us=0, on_missing_schema="dead-letter")
+    messages = plain(source)
+    work.process(work.raw([m.value for m in messages if m.role == "data"] + [b"hopeless"]), 0)
+    work.processor.sweep()
+    dead = work.ledger.counts()["dead"]
+    assert dead == sum(m.role == "data" for m in messages) + 1
+    work.process(work.raw([m.value for m in messages if m.role == "metadata"]), 1)
+    assert work.ledger.counts() == {"dead": dead}
+    selection = Selection(states=("dead",), table=LINES)
+    chosen = selection.find(work.ledger, work.processor.table_of)
+    assert 0 < sum(parcel.count for parcel in chosen) < dead
+    requests = Requests(work.ledger)
+    number = requests.ask("redrive", selection.to_document(), work.now_us)
+    work.restart()
+    work.processor.sweep()
+    done = Requests(work.ledger).find(number)
+    assert done is not None
+    assert done.result == {"messages": sum(parcel.count for parcel in chosen)}
+    assert work.digest(source, *LINES)
+    Requests(work.ledger).ask("redrive", Selection().to_document(), work.now_us)
+    work.processor.sweep()
+    assert work.digest(source, "SHOP", "customers")
+    assert work.ledger.counts() == {"dead": 1}, "what cannot be read is dead again"
+    work.close()
+
+
+def test_processor_brings_back_what_it_gave_up_of_one_table_when_asked_for_that_table(tmp_path: Path) -> None:
+    kit, other = make_table(), make_table(schema_id="F" * 32, table="other")
+    rules = TableRules(defaults=TableSettings(scd_type=2))
+    work = Work(tmp_path, max_dead_rate=1.0, rules=rules)
+    bare = make_change(3, "UPDATE", data={"id": 3}, before={"id": 1}, column_mask=b"\x01")  # a history cannot be told from it
+    for table in (kit, other):
+        keyless = make_change(2, data={"id": None})
+        messages = [data_message(table, change) for change in (make_change(1), bare, keyless)]
+        work.send(metadata_message(table), *messages, data_message(table, keyless, form="json"))
+    assert work.dead_count() == 6
+    for name, count in (("kit", 3), ("other", 3), ("none", 0)):
+        chosen = Selection(states=("dead",), table=("shop", name)).find(work.ledger, work.processor.table_of)
+        assert sum(parcel.count for parcel in chosen) == count
+    work.close()
+
+
+def test_processor_stops_before_it_gives_up_too_many_messages(tmp_path: Path) -> None:
+    work = Work(tmp_path, dead_rate_messages=50, max_dead_rate=0.2)
+    good = [message.value for message in plain(SourceDatabase(34, rows=30, transactions=10))]
+    work.process(work.raw([*good[:45], *[b"bad"] * 5]), 0)
+    with pytest.raises(ReplicateError, match=r"more than 20%: 40 times: .*not a Replicate"):
+        work.process(work.raw([*good[45:55], *[b"bad"] * 40]), 1)
+    assert work.ledger.counts()["dead"] == 5
+    work.close()
+
+
+def test_processor_stops_reading_when_too_many_messages_wait(tmp_path: Path) -> None:
+    source = SourceDatabase(35, rows=10, transactions=5)
+    work = Work(tmp_path, max_parked_count=3)
+    messages = plain(source)
+    data = work.raw(m.value for m in messages if m.role == "data")
+    with pytest.raises(ReplicateError, match="would wait for"):
+        work.process(data, 0)
+    assert work.ledger.counts() == {}
+    work.restart()
+    work.process(pa.concat_tables([work.raw(m.value for m in messages if m.role == "metadata"), data]), 0)
+    assert work.digest(source, *LINES)
+    work.close()
+
+
+def test_commit_time_is_read_from_a_change_sequence() -> None:
+    assert commit_time_us("20230321213416580000000000000000017") == 1_679_434_456_580_000
+    assert commit_time_us("") is None
+
+
+@pytest.mark.parametrize("when", ["before", "after"])
+def test_dead_letter_table_has_each_message_once_when_a_crash_hits_its_commit(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, when: str
+) -> None:
+    place = tmp_path / "dead"
+    work = Work(tmp_path, dead_letter_table=place)
+    raws = [work.raw([b"one", b"two"]), work.raw([b"three"])]
+    work.process(raws[0], 0)
+    original = DeadLetterTable._append
+
+    def crash(self: DeadLetterTable, messages: pa.Table) -> None:
+        if when == "after":
+            original(self, messages)
+        raise MemoryError
+
+    with monkeypatch.context() as patch:
+        patch.setattr(DeadLetterTable, "_append", crash)
+        with pytest.raises(MemoryError):
+            work.process(raws[1], 1)
+    work.restart()
+    work.process(raws[1], 1)
+    rows = DeltaTable(str(place)).to_pyarrow_table().sort_by("dead_letter_offset").to_pylist()
+    assert [(row["payload"], row["offset"]) for row in rows] == [(b"one", 0), (b"two", 1), (b"three", 2)]
+    assert all("not a Replicate" in row["reason"] and row["topic"] == "cdc/data" for row in rows)
+    work.close()
+
+
+def test_metrics_are_open_metrics_and_escape_names(tmp_path: Path) -> None:
+    work = Work(tmp_path)
+    sent = [message.value for message in plain(SourceDatabase(36, rows=3, transactions=3))]
+    work.process(work.raw(sent), 0)
+    work.summary.tables['S."odd"', "t\n"] = RowCounts(1, 2, 3)
+    note_status(work.ledger, "running", work.summary, work.zone.directory, work.now_us)
+    write_metrics(tmp_path / "metrics" / "cdc.prom", read_status(work.ledger, work.now_us))
+    lines = (tmp_path / "metrics" / "cdc.prom").read_text().splitlines()
+    assert lines[-1] == "# EOF"
+    assert 'headstream_replicate_rows_total{table="S.\\"odd\\".t\\n",operation="deleted"} 3' in lines
+    assert "headstream_replicate_parked 0" in lines
+    assert f"headstream_replicate_changes_total {work.summary.changes}" in lines
+    assert work.summary.merges >= 2, "a table and structure each"
+    assert f"headstream_replicate_merges_total {work.summary.merges}" in lines
+    assert f"headstream_replicate_bytes_total {sum(len(value) for value in sent)}" in lines
+    assert any(line.startswith('headstream_replicate_lag_seconds{table="SHOP.customers"}') for line in lines)
+    work.close()

@@ -1,0 +1,88 @@
+"""[storage] and the environment: what each client of the store gets, and what no text shows."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+
+from headstream.errors import InvalidOptionError
+from headstream.replicate.storage.storage_settings import StorageSettings
+
+KEYS = {"access_key_id": "AKIA1", "secret_access_key": "hidden"}
+VARIABLES = ("AWS_ENDPOINT_URL", "AWS_ENDPOINT_URL_S3", "AWS_REGION", "AWS_DEFAULT_REGION")
+OF_KEYS = ("AWS_ACCESS_KEY_ID", "AWS_SECRET_ACCESS_KEY", "AWS_SESSION_TOKEN")
+
+
+@pytest.fixture(autouse=True)
+def _own_environment(monkeypatch: pytest.MonkeyPatch) -> None:
+    for name in (*VARIABLES, *OF_KEYS):
+        monkeypatch.delenv(name, raising=False)
+
+
+def test_settings_are_the_same_for_each_client() -> None:
+    storage = StorageSettings(endpoint="http://minio:9000", region="eu-central-1", **KEYS)  # type: ignore[arg-type]
+    delta, store, hadoop = storage.delta_options(), storage.store_options(), storage.hadoop_settings()
+    assert delta["aws_endpoint_url"] == store["config"]["endpoint"] == hadoop["fs.s3a.endpoint"] == "http://minio:9000"
+    regions = delta["aws_region"], store["config"]["region"], hadoop["fs.s3a.endpoint.region"]
+    assert regions == ("eu-central-1",) * 3
+    secrets = delta["aws_secret_access_key"], store["config"]["secret_access_key"], hadoop["fs.s3a.secret.key"]
+    assert secrets == ("hidden",) * 3
+    assert delta["aws_allow_http"] == "true"
+    assert store["client_options"] == {"allow_http": True}
+    assert hadoop["fs.s3a.connection.ssl.enabled"] == "false"
+    paths = delta["aws_virtual_hosted_style_request"], hadoop["fs.s3a.path.style.access"]
+    assert paths == ("false", "true")
+    assert hadoop["fs.s3.impl"] == "org.apache.hadoop.fs.s3a.S3AFileSystem"
+
+
+def test_settings_of_aws_itself_have_no_endpoint_and_the_bucket_in_the_host() -> None:
+    storage = StorageSettings(region="eu-west-1")
+    assert storage.delta_options()["aws_virtual_hosted_style_request"] == "true"
+    assert not {"aws_endpoint_url", "aws_access_key_id"} & storage.delta_options().keys()
+    assert not {"fs.s3a.endpoint", "fs.s3a.access.key"} & storage.hadoop_settings().keys()
+    assert "the machine's role" in storage.describe()
+
+
+def test_resolved_takes_from_the_environment_what_the_section_lacks() -> None:
+    environment = {"AWS_ENDPOINT_URL": "http://a:1", "AWS_ENDPOINT_URL_S3": "http://b:1", "AWS_DEFAULT_REGION": "r"}
+    environment |= {"AWS_ACCESS_KEY_ID": "AKIA2", "AWS_SECRET_ACCESS_KEY": "other", "AWS_SESSION_TOKEN": "token"}
+    found = StorageSettings(region="own").resolved(environment)
+    assert (found.endpoint, found.region, found.access_key_id) == ("http://b:1", "own", "AKIA2")
+    assert (found.secret_access_key, found.session_token) == ("other", "token")
+    own = StorageSettings(**KEYS).resolved({**environment, "AWS_SESSION_TOKEN": ""})  # type: ignore[arg-type]
+    assert (own.access_key_id, own.secret_access_key) == ("AKIA1", "hidden")
+
+
+def test_resolved_refuses_keys_of_the_section_with_a_token_of_the_environment() -> None:
+    with pytest.raises(InvalidOptionError, match="AWS_SESSION_TOKEN, which belongs to other keys"):
+        StorageSettings(**KEYS).resolved({"AWS_SESSION_TOKEN": "token"})  # type: ignore[arg-type]
+
+
+@pytest.mark.parametrize(
+    ("settings", "what"),
+    [
+        ({"endpoint": "minio:9000"}, "is not a URL"),
+        ({"endpoint": "https://AKIA1:hidden@minio:9000"}, "more than a host"),
+        ({"access_key_id": "AKIA1"}, "secret_access_key is missing"),
+        ({"secret_access_key": "hidden"}, "access_key_id is missing"),
+        ({"session_token": "hidden"}, "without its keys"),
+        ({"retry_us": -1}, "cannot be negative"),
+    ],
+)
+def test_settings_that_contradict_each_other_are_refused_without_credentials(settings: dict[str, Any], what: str) -> None:
+    with pytest.raises(InvalidOptionError, match=what) as caught:
+        StorageSettings(**settings)
+    assert "hidden" not in str(caught.value)
+
+
+def test_no_text_of_the_settings_has_credentials(monkeypatch: pytest.MonkeyPatch) -> None:
+    storage = StorageSettings(session_token="a.token", **KEYS)  # type: ignore[arg-type]
+    refused = 'HTTP error\n\nDebug source:\nOs { kind: ConnectionRefused, message: "Connection refused" }'
+    assert storage.redact(refused) == "HTTP error: Connection refused"
+    error = "Generic S3 error\n   \x1b[31m↳\x1b[0m 403: key AKIA1, hidden, a.token\n\nDebug source:\nGeneric { hidden }"
+    assert storage.redact(error) == "Generic S3 error: 403: key ***, ***, ***"
+    assert not any(value in repr(storage) + storage.describe() for value in ("AKIA1", "hidden", "a.token"))
+    monkeypatch.setenv("AWS_ACCESS_KEY_ID", "AKIA2")
+    monkeypatch.setenv("AWS_SECRET_ACCESS_KEY", "environment's")
+    assert StorageSettings().redact("the environment's AKIA2") == "the *** ***"

@@ -1,0 +1,397 @@
+"""Every route over HTTP: what it answers where all is well, as its description says, and each way in which it refuses."""
+
+from __future__ import annotations
+
+import base64
+import io
+import itertools
+import zipfile
+from collections.abc import Iterator
+from dataclasses import dataclass
+from typing import Any
+
+import pytest
+from jsonschema import Draft202012Validator
+
+from headstream.model.producers import producer_id_of
+from headstream.wire.codes import TABLE, CodeEntry
+from tests.support.server.http_servers import Answer, Http, serving
+
+NUMBERS = itertools.count(1)
+MESSAGE = {"payload": "aGVsbG8=", "headers": {"trace": {"kind": "string", "value": "YWJj"}}}
+TO_FIRST = {"kind": "partition_id", "value": "AQAAAA=="}
+TOPIC_SETTINGS = {"compression_algorithm": "none", "message_expiry": 0, "max_topic_size": 0}
+
+
+@pytest.fixture(scope="module")
+def http() -> Iterator[Http]:
+    with serving() as served:
+        yield served
+
+
+@pytest.fixture(scope="module")
+def description(http: Http) -> Any:
+    return http.call("GET", "/openapi.json", token=None).json
+
+
+@dataclass
+class Place:
+    """A stream with a topic of two partitions, a message in it, and the rest of what routes are about; all of one name."""
+
+    http: Http
+    name: str
+    client_id: int = 0
+    member_id: int = 0
+
+    def path(self, template: str) -> str:
+        return template.format(n=self.name, t=f"/streams/{self.name}/topics/{self.name}", c=self.client_id, m=self.member_id)
+
+    def make(self) -> None:
+        topic = {"name": self.name, "partitions_count": 2, **TOPIC_SETTINGS}
+        for path, body in (
+            ("/streams", {"name": self.name}),
+            ("/streams/{n}/topics", topic),
+            ("{t}/messages", {"partitioning": TO_FIRST, "messages": [MESSAGE]}),
+            ("{t}/consumer-groups", {"name": self.name}),
+            ("/users", {"username": self.name, "password": "secret1", "status": "active"}),
+            ("/personal-access-tokens", {"name": self.name, "expiry": 0}),
+        ):
+            answer = self.http.call("POST", self.path(path), body)
+            assert answer.status in (200, 201), answer
+        stored = {"id": "7", "partition_id": 1, "offset": 0}
+        assert self.http.call("PUT", self.path("{t}/consumer-offsets"), stored).status == 204
+        self.client_id = self.http.dispatcher.sessions.open(f"127.0.0.1:{self.name}").client_id
+        entered = self.http.call("POST", self.path("{t}/consumer-groups/own/members"), {"session_timeout_ms": 60_000})
+        self.member_id = entered.json["member_id"]
+
+
+@pytest.fixture
+def place(http: Http) -> Place:
+    made = Place(http, f"n{next(NUMBERS):04}")
+    made.make()
+    return made
+
+
+NUMBER = {"producer_id": producer_id_of(5, 1), "epoch": 0, "sequence": 0}
+
+CASES: dict[str, tuple[str, Any]] = {
+    "ping": ("/ping", None),
+    "stats": ("/stats", None),
+    "snapshot": ("/snapshot", {"compression": "Deflated", "snapshot_types": ["ResourceUsage"]}),
+    "client.get": ("/clients/{c}", None),
+    "client.list": ("/clients", None),
+    "user.get": ("/users/{n}", None),
+    "user.list": ("/users", None),
+    "user.create": ("/users", {"username": "u{n}", "password": "secret1", "status": "inactive", "permissions": None}),
+    "user.delete": ("/users/{n}", None),
+    "user.update": ("/users/{n}", {"username": "v{n}", "status": "inactive"}),
+    "user.permissions": (
+        "/users/{n}/permissions",
+        {"permissions": {"global": {"read_streams": True}, "streams": {"1": {"topics": {"2": {"poll_messages": True}}}}}},
+    ),
+    "user.password": ("/users/{n}/password", {"current_password": "secret1", "new_password": "secret2"}),
+    "user.login": ("/users/login", {"username": "iggy", "password": "iggy"}),
+    "personal_access_token.list": ("/personal-access-tokens", None),
+    "personal_access_token.create": ("/personal-access-tokens", {"name": "o{n}", "expiry": 1000}),
+    "personal_access_token.delete": ("/personal-access-tokens/{n}", None),
+    "message.poll": ("{t}/messages?id=7&partition_id=1&kind=first&value=0&count=5&auto_commit=false", None),
+    "message.send": ("{t}/messages", {"partitioning": {"kind": "messages_key", "value": "a2V5"}, "messages": [MESSAGE]}),
+    "message.flush_unsaved_buffer": ("{t}/messages/flush/1/fsync=true", None),
+    "consumer_offset.get": ("{t}/consumer-offsets?id=7&partition_id=1", None),
+    "consumer_offset.store": ("{t}/consumer-offsets", {"id": "8", "partition_id": 1, "offset": 0}),
+    "consumer_offset.delete": ("{t}/consumer-offsets/7?partition_id=1", None),
+    "stream.get": ("/streams/{n}", None),
+    "stream.list": ("/streams", None),
+    "stream.create": ("/streams", {"name": "s{n}"}),
+    "stream.delete": ("/streams/{n}", None),
+    "stream.update": ("/streams/{n}", {"name": "r{n}"}),
+    "stream.purge": ("/streams/{n}/purge", None),
+    "topic.get": ("{t}", None),
+    "topic.list": ("/streams/{n}/topics", None),
+    "topic.create": ("/streams/{n}/topics", {"name": "other", "partitions_count": 3, "replication_factor": 1, **TOPIC_SETTINGS}),
+    "topic.delete": ("{t}", None),
+    "topic.update": ("{t}", {"name": "other", **TOPIC_SETTINGS}),
+    "topic.purge": ("{t}/purge", None),
+    "partition.create": ("{t}/partitions", {"partitions_count": 2}),
+    "partition.delete": ("{t}/partitions?partitions_count=1", None),
+    "segment.delete": ("{t}/partitions/1/segments?segments_count=1", None),
+    "consumer_group.get": ("{t}/consumer-groups/{n}", None),
+    "consumer_group.list": ("{t}/consumer-groups", None),
+    "consumer_group.create": ("{t}/consumer-groups", {"name": "audit", "group_id": 77}),
+    "consumer_group.delete": ("{t}/consumer-groups/{n}", None),
+    "message.fetch": ("{t}/messages/fetch", {"partition_id": 1, "kind": "first", "count": 5, "states": ["available"]}),
+    "message.wait": ("{t}/messages/wait", {"positions": {"1": 0}, "timeout_ms": 60_000}),
+    "message.append": ("{t}/partitions/2/messages/append", {"messages": [MESSAGE, MESSAGE]}),
+    "message.set_state": ("{t}/partitions/1/states", {"offsets": [0], "state": "poisoned", "reason": "cannot be read"}),
+    "message.list_states": ("{t}/partitions/1/states", None),
+    "message.filter": ("{t}/partitions/1/messages?where=a%20%3E%3D%203%20OR%20_offset%20%3D%200&count=5", None),
+    "message.measure": ("{t}/partitions/1/range?from_offset=0&until_offset=1&size_bytes=100", None),
+    "topic.create_open": ("/open/topics", {"stream": "{n}", "name": "wide", "partitions_count": 2, "limits": "wide"}),
+    "topic.get_open": ("/open{t}", None),
+    "topic.list_open": ("/open/topics?stream_id={n}", None),
+    "topic.change_options": ("/open{t}", {"changes": {"retention_bytes": 1 << 30}}),
+    "topic.rename": ("/open{t}/name", {"name": "other"}),
+    "epoch.stage": (
+        "/epochs/w{n}/1/batches",
+        {
+            "part": "p",
+            "position": 0,
+            "stream_id": "{n}",
+            "topic_id": "{n}",
+            "partition_id": 1,
+            "is_last": True,
+            "messages": [MESSAGE],
+        },
+    ),
+    "epoch.commit": ("/epochs/w{n}/1/commit", {"batches": []}),
+    "epoch.get": ("/epochs/w{n}", None),
+    "epoch.unstage": ("/epochs/w{n}/1/unstaged", {"batches": []}),
+    "consumer_group.lag": ("{t}/consumer-groups/own/lag", None),
+    "consumer_group.list_lags": ("{t}/consumer-group-lags", None),
+    "consumer_group.seek": ("{t}/consumer-groups/late/offsets", {"offsets": {"1": 0}}),
+    "consumer_group.enter": ("{t}/consumer-groups/own/members", {"session_timeout_ms": 60_000}),
+    "consumer_group.exit": ("{t}/consumer-groups/own/members/{m}", None),
+    "consumer_group.report": ("{t}/consumer-groups/own/members/{m}", {"released": []}),
+    "consumer_group.commit": ("{t}/consumer-groups/own/members/{m}/offsets", {"generation": 1, "offsets": {}}),
+    "consumer_offset.commit": ("{t}/consumer-offsets/committed", {"consumer": "consumer:9", "offsets": {"1": 1}}),
+    "consumer_offset.list": ("{t}/consumer-offsets/committed?consumer=consumer:7", None),
+    "log.identity": ("/open/identity", None),
+    "producer.init": ("/producers", {}),
+    "message.append_numbered": ("{t}/partitions/2/messages/append-numbered", {**NUMBER, "messages": [MESSAGE]}),
+    "producer.release": ("{t}/producers/" + str(NUMBER["producer_id"]), None),
+}
+SPECIAL = {"user.logout", "personal_access_token.login"}
+
+
+def fill(value: Any, name: str) -> Any:
+    if isinstance(value, str):
+        return value.replace("{n}", name)
+    if isinstance(value, dict):
+        return {key: fill(item, name) for key, item in value.items()}
+    return [fill(item, name) for item in value] if isinstance(value, list) else value
+
+
+def entry_of(name: str) -> CodeEntry:
+    return next(entry for entry in TABLE.values() if entry.name == name)
+
+
+def check_described(description: Any, entry: CodeEntry, answer: Answer) -> None:
+    """A reply is one that the description tells."""
+    assert entry.route is not None
+    told = description["paths"][entry.route.path][entry.route.method.lower()]["responses"][str(answer.status)]
+    content = told.get("content", {})
+    kind = answer.headers.get("Content-Type", "").split(";")[0]
+    assert kind in content if answer.body else not content
+    if kind == "application/json":
+        whole = {**content[kind]["schema"], "components": description["components"]}
+        assert [error.message for error in Draft202012Validator(whole).iter_errors(answer.json)] == []
+
+
+def test_every_route_is_tried() -> None:
+    assert set(CASES) | SPECIAL == {entry.name for entry in TABLE.values() if entry.route is not None}
+
+
+@pytest.mark.parametrize("name", CASES)
+def test_a_route_answers_as_it_is_described(http: Http, place: Place, description: Any, name: str) -> None:
+    entry = entry_of(name)
+    assert entry.route is not None
+    path, body = CASES[name]
+    if name == "epoch.get":
+        http.call("POST", place.path("/epochs/w{n}/1/commit"), {"batches": []})
+    if name == "consumer_group.seek":
+        http.call("PUT", place.path("{t}/consumer-offsets/committed"), {"consumer": "group:late", "offsets": {"1": 1}})
+    answer = http.call(entry.route.method, place.path(path), fill(body, place.name))
+    assert answer.status == entry.route.success, answer.body
+    check_described(description, entry, answer)
+    assert answer.headers["Access-Control-Allow-Origin"] == "*"
+
+
+@pytest.mark.parametrize("name", [name for name in CASES if entry_of(name).needs_login])
+def test_a_route_needs_a_token_that_is_taken(http: Http, name: str) -> None:
+    entry = entry_of(name)
+    assert entry.route is not None
+    place = Place(http, "nobody")
+    for token in (None, "", "x.y.z"):
+        shown = {} if token is None else {"Authorization": f"Bearer {token}"}
+        answer = http.call(entry.route.method, place.path(CASES[name][0]), CASES[name][1], token=None, headers=shown)
+        assert (answer.status, answer.body, answer.headers["WWW-Authenticate"]) == (401, b"", "Bearer")
+
+
+@pytest.mark.parametrize("name", [name for name in CASES if name not in ("ping", "stats")])
+def test_a_route_refuses_a_user_without_rights_or_does_what_everybody_may(http: Http, place: Place, name: str) -> None:
+    entry = entry_of(name)
+    assert entry.route is not None
+    token = http.log_in(place.name, "secret1").json["access_token"]["token"]
+    path, body = CASES[name]
+    answer = http.call(entry.route.method, place.path(path), fill(body, place.name), token=token)
+    allowed = ("user.get", "user.password", "user.login", "snapshot", "personal_access_token.", "log.identity")
+    if entry.name.startswith(allowed):
+        assert answer.status in (200, 204, 404), answer.body
+    elif name == "consumer_group.exit":  # it is not one of this user's members
+        assert answer.refusal == (400, 8)
+    elif entry.is_lookup:
+        assert answer.refusal == (404, 404)
+    else:
+        assert answer.refusal == (403, 41)
+
+
+def test_log_out_revokes_the_token(http: Http, place: Place) -> None:
+    token = http.log_in("iggy", "iggy").json["access_token"]["token"]
+    assert http.call("DELETE", "/users/logout", token=token).status == 204
+    assert http.call("GET", "/streams", token=token).status == 401
+    assert http.call("DELETE", "/users/logout", token=token).status == 401
+    assert http.call("GET", "/streams").status == 200
+
+
+def test_a_personal_access_token_logs_in(http: Http, place: Place, description: Any) -> None:
+    raw = http.call("POST", "/personal-access-tokens", {"name": f"l{place.name}", "expiry": 0}).json["token"]
+    answer = http.call("POST", "/personal-access-tokens/login", {"token": raw}, token=None)
+    check_described(description, entry_of("personal_access_token.login"), answer)
+    assert answer.json["user_id"] == 1
+    assert http.call("GET", "/streams", token=answer.json["access_token"]["token"]).status == 200
+    for token, refused in (("no" * 20, (404, 20)), ("no" * 51, (401, 53)), ("", (401, 53))):
+        assert http.call("POST", "/personal-access-tokens/login", {"token": token}, token=None).refusal == refused
+
+
+def test_a_token_is_refreshed_once(http: Http) -> None:
+    old = http.log_in("iggy", "iggy").json["access_token"]["token"]
+    answer = http.call("POST", "/users/refresh-token", {"token": old}, token=None)
+    assert (answer.status, answer.json["user_id"]) == (200, 1)
+    assert http.call("GET", "/streams", token=answer.json["access_token"]["token"]).status == 200
+    assert http.call("GET", "/streams", token=old).status == 401
+    assert http.call("POST", "/users/refresh-token", {"token": old}, token=None).refusal == (401, 78)
+
+
+def test_the_token_of_a_user_that_was_deleted_is_not_taken(http: Http, place: Place) -> None:
+    token = http.log_in(place.name, "secret1").json["access_token"]["token"]
+    assert http.call("DELETE", f"/users/{place.name}").status == 204
+    assert http.call("GET", "/personal-access-tokens", token=token).status == 401
+    assert http.call("POST", "/users/refresh-token", {"token": token}, token=None).status == 401
+
+
+REFUSALS: list[tuple[str, str, Any, int, int | None]] = [
+    ("GET", "/streams/99999", None, 404, 404),
+    ("GET", "/streams/missing", None, 404, 404),
+    ("GET", "/streams/0", None, 400, 6),
+    ("GET", "/streams/%ff", None, 400, None),
+    ("DELETE", "/streams/99999", None, 404, 1009),
+    ("DELETE", "/streams/missing", None, 400, 1010),
+    ("POST", "/streams", {"name": "{n}"}, 400, 1012),
+    ("POST", "/streams", {"name": ""}, 400, 1013),
+    ("POST", "/streams", {"name": "x" * 256}, 400, 1013),
+    ("POST", "/streams", {}, 422, None),
+    ("POST", "/streams", {"name": 5}, 422, None),
+    ("POST", "/streams", {"name": "a", "stream_id": "1"}, 422, None),
+    ("POST", "/streams", [], 422, None),
+    ("POST", "/streams", b"{", 400, None),
+    ("POST", "/streams", b"", 400, None),
+    ("POST", "/streams", b"\xff", 400, None),
+    ("POST", "/streams", b'{"name":"a","name":"b"}', 400, None),
+    ("POST", "/streams", b"[" * 100_000, 400, None),
+    ("POST", "/streams", b'{"name":"\\ud800"}', 400, None),
+    ("GET", "/streams/{n}/topics/99999", None, 404, 404),
+    ("DELETE", "{t}x", None, 400, 2011),
+    ("DELETE", "/streams/{n}/topics/99999", None, 404, 2010),
+    ("POST", "/streams/{n}/topics", {"name": "x", "partitions_count": 1001, **TOPIC_SETTINGS}, 400, 2015),
+    ("POST", "/streams/{n}/topics", {"name": "x", "partitions_count": 1}, 422, None),
+    ("POST", "{t}/partitions", {"partitions_count": 0}, 400, 2015),
+    ("DELETE", "{t}/partitions", None, 400, None),
+    ("DELETE", "{t}/partitions?partitions_count=x", None, 400, None),
+    ("GET", "{t}/messages?count=0", None, 400, 4009),
+    ("GET", "{t}/messages?count=-1", None, 400, None),
+    ("GET", "{t}/messages?kind=x", None, 400, None),
+    ("GET", "{t}/messages?count=1&count=2", None, 400, None),
+    ("GET", "{t}/messages?id=%ff", None, 400, None),
+    ("GET", "{t}/messages?" + "&".join(f"a{n}=1" for n in range(101)), None, 400, None),
+    ("GET", "{t}/messages?partition_id=9", None, 404, 3007),
+    ("POST", "{t}/messages", {"partitioning": TO_FIRST, "messages": []}, 400, 4009),
+    ("POST", "{t}/messages", {"partitioning": TO_FIRST, "messages": [{"payload": 5}]}, 422, None),
+    ("POST", "{t}/messages", {"partitioning": {"kind": "x"}, "messages": [MESSAGE]}, 422, None),
+    ("POST", "{t}/messages", {"partitioning": {"kind": "partition_id", "value": "CQAAAA=="}, "messages": [MESSAGE]}, 404, 3007),
+    ("GET", "{t}/messages/flush/1/yes", None, 400, None),
+    ("GET", "{t}/messages/flush/x/true", None, 400, None),
+    ("GET", "{t}/consumer-offsets?id=unknown", None, 404, 404),
+    ("DELETE", "{t}/consumer-offsets/unknown?partition_id=1", None, 404, 3021),
+    ("GET", "{t}/consumer-groups/unknown", None, 404, 404),
+    ("DELETE", "{t}/consumer-groups/99", None, 404, 5000),
+    ("DELETE", "{t}/consumer-groups/unknown", None, 404, 5003),
+    ("GET", "/users/unknown", None, 404, 404),
+    ("POST", "/users", {"username": "{n}", "password": "secret1", "status": "active"}, 400, 46),
+    ("POST", "/users", {"username": "ab", "password": "secret1", "status": "active"}, 400, 43),
+    ("POST", "/users", {"username": "abc", "password": "secret1", "status": "gone"}, 422, None),
+    ("DELETE", "/users/1", None, 400, 48),
+    ("POST", "/users/login", {"username": "iggy", "password": "wrong"}, 400, 42),
+    ("POST", "/users/refresh-token", {"token": "x.y.z"}, 401, 78),
+    ("POST", "/users/refresh-token", {"token": ""}, 401, 77),
+    ("POST", "/users/refresh-token", {"token": "eyJhbGciOiJIUzM4NCIsInR5cCI6IkpXVCJ9.e30.AA"}, 400, 73),
+    ("POST", "/users/refresh-token", {}, 422, None),
+    ("POST", "/users/refresh-token", b"x", 400, None),
+    ("GET", "/clients/0", None, 400, 101),
+    ("GET", "/clients/4294967296", None, 400, None),
+    ("DELETE", "/personal-access-tokens/ab", None, 400, 50),
+    ("POST", "/snapshot", {"compression": "Deflated", "snapshot_types": ["All", "Test"]}, 400, 3),
+    ("GET", "/epochs/unknown", None, 404, 404),
+    ("GET", "/nowhere", None, 404, 404),
+    ("GET", "/streams/", None, 404, 404),
+    ("GET", "//streams", None, 404, 404),
+    ("GET", "/streams/{n}/../{n}", None, 404, 404),
+    ("DELETE", "/streams", None, 405, None),
+    ("PATCH", "/streams/{n}", None, 405, None),
+    ("POST", "/health", {}, 405, None),
+]
+
+
+@pytest.mark.parametrize(("method", "path", "body", "status", "number"), REFUSALS)
+def test_a_route_refuses_with_its_status(
+    http: Http, place: Place, method: str, path: str, body: Any, status: int, number: int | None
+) -> None:
+    answer = http.call(method, place.path(path), body if isinstance(body, bytes) else fill(body, place.name))
+    assert answer.status == status, answer.body
+    if number is None:
+        assert answer.headers["Content-Type"] == "text/plain; charset=utf-8"
+        assert answer.body
+    else:
+        assert answer.json["id"] == number
+        assert set(answer.json) >= {"id", "code", "reason", "field"}
+
+
+def test_messages_come_back_as_they_were_sent(http: Http, place: Place) -> None:
+    big = base64.b64encode(bytes(range(256)) * 100).decode()
+    sent = [{"id": (1 << 128) - 1, "payload": big}, {"payload": "AA==", "headers": None}]
+    assert http.call("POST", place.path("{t}/messages"), {"partitioning": TO_FIRST, "messages": sent}).status == 201
+    polled = http.call("GET", place.path("{t}/messages?kind=o&value=1&count=100")).json
+    assert (polled["partition_id"], polled["current_offset"]) == (1, 2)
+    first, second = polled["messages"]
+    assert (first["offset"], first["id"], first["payload"], first["headers"], first["state"]) == (
+        *(1, (1 << 128) - 1, big, None),
+        "available",
+    )
+    assert (second["payload"], second["id"] > 0) == ("AA==", True)
+
+
+def test_names_are_decoded_and_numbers_are_ids(http: Http) -> None:
+    name = "a stream/100% é+.dots"
+    made = http.call("POST", "/streams", {"name": name}).json
+    for path in (
+        "/streams/a%20stream%2F100%25%20%C3%A9+.dots",
+        f"/streams/{made['id']}",
+        "/streams/%61 stream".replace(" ", "%20"),
+    ):
+        found = http.call("GET", path)
+        assert (found.status, path) == (200, path) if "%61" not in path else found.status == 404
+    assert http.call("DELETE", f"/streams/{made['id']}").status == 204
+
+
+def test_a_snapshot_is_an_archive(http: Http, place: Place) -> None:
+    answer = http.call("POST", "/snapshot", {"compression": "Deflated", "snapshot_types": ["ResourceUsage", "ProcessList"]})
+    assert answer.headers["Content-Type"] == "application/zip"
+    assert answer.headers["Content-Disposition"].startswith('attachment; filename="iggy_snapshot_2')
+    with zipfile.ZipFile(io.BytesIO(answer.body)) as archive:
+        assert archive.testzip() is None
+        assert all(name.endswith(".txt") for name in archive.namelist())
+        assert len(archive.namelist()) == 2
+
+
+def test_requests_over_http_are_in_no_list_of_clients(http: Http) -> None:
+    known = {session.client_id for session in http.dispatcher.sessions.list()}
+    assert {client["client_id"] for client in http.call("GET", "/clients").json} == known

@@ -1,0 +1,119 @@
+"""Encrypted connections whose handshake does not end: counted, bounded in time, and no obstacle to others."""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+import socket
+import ssl
+from collections.abc import Callable, Iterator
+from contextlib import ExitStack
+from typing import Any
+
+import pytest
+from cryptography.hazmat.primitives.serialization import Encoding, NoEncryption, PrivateFormat
+
+from headstream.server.config.http_settings import HttpSettings
+from headstream.server.config.tcp_settings import TcpSettings
+from headstream.server.network.addresses import Address
+from headstream.server.network.tls import TlsFiles
+from headstream.server.network.tls_listener import TlsListener
+from headstream.wire.codes import Code
+from tests.support.server.certificates import make_certificate
+from tests.support.server.served import Peer, Running, config_of, serving, wait_for
+
+MOST = 8
+
+MakeLoop = Callable[[], asyncio.AbstractEventLoop]
+
+
+@pytest.fixture(scope="module")
+def files(tmp_path_factory: pytest.TempPathFactory) -> TlsFiles:
+    """A certificate for localhost."""
+    directory = tmp_path_factory.mktemp("tls")
+    key, certificate = make_certificate("localhost")
+    (directory / "key.pem").write_bytes(key.private_bytes(Encoding.PEM, PrivateFormat.PKCS8, NoEncryption()))
+    (directory / "key.pem").chmod(0o600)
+    (directory / "certificate.pem").write_bytes(certificate.public_bytes(Encoding.PEM))
+    return TlsFiles(certificate=directory / "certificate.pem", key=directory / "key.pem")
+
+
+@pytest.fixture
+def running(files: TlsFiles, make_loop: MakeLoop) -> Iterator[Running]:
+    """A server with room for a few encrypted connections."""
+    config = config_of(
+        tcp_tls=files,
+        tcp=TcpSettings(max_connections=MOST),
+        http_tls=files,
+        http_address=Address("127.0.0.1", 0),
+        http=HttpSettings(max_connections=MOST),
+    )
+    with serving(config, make_loop) as running:
+        yield running
+
+
+def listener_of(running: Running, transport: str) -> TlsListener:
+    server: Any = running.server
+    found = server._tcp._server if transport == "tcp" else server._http._listener
+    assert isinstance(found, TlsListener)
+    return found
+
+
+def address_of(running: Running, transport: str) -> Address:
+    address = running.server.tcp_address if transport == "tcp" else running.server.http_address
+    assert address is not None
+    return address
+
+
+def encrypted(running: Running, files: TlsFiles) -> Peer:
+    trusting = ssl.create_default_context(cafile=str(files.certificate))
+    plain = socket.create_connection(running.address, 20)
+    peer = Peer(trusting.wrap_socket(plain, server_hostname="localhost"))
+    running.peers.append(peer)
+    return peer
+
+
+@pytest.mark.parametrize("transport", ["tcp", "http"])
+def test_tls_listener_holds_a_share_of_the_connections_when_clients_never_shake_hands(
+    running: Running, transport: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("headstream.server.network.tls_listener.HANDSHAKE_S", 60.0)  # none ends by its time
+    listener = listener_of(running, transport)
+    with ExitStack() as stack:
+        silent = [stack.enter_context(socket.create_connection(address_of(running, transport), 20)) for _ in range(4 * MOST)]
+        for each in silent[: -MOST // 4]:
+            assert each.recv(1) == b"", "the newest ones stay, all others are closed"
+        wait_for(lambda: listener.handshakes_count == MOST // 4)
+
+
+def test_tls_listener_serves_a_client_when_silent_ones_hold_all_handshakes(running: Running, files: TlsFiles) -> None:
+    with ExitStack() as stack:
+        for _ in range(2 * MOST):
+            stack.enter_context(socket.create_connection(running.address, 20))
+        peer = encrypted(running, files)
+        assert peer.request(Code.PING) == (0, b"")
+
+
+def test_tls_listener_ends_a_handshake_when_its_time_is_up(
+    running: Running, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+) -> None:
+    monkeypatch.setattr("headstream.server.network.tls_listener.HANDSHAKE_S", 0.05)
+    with socket.create_connection(running.address, 20) as silent:
+        assert silent.recv(1) == b""
+    wait_for(lambda: listener_of(running, "tcp").handshakes_count == 0)
+    assert [record.getMessage() for record in caplog.records if record.levelno >= logging.WARNING] == []
+
+
+def test_tls_listener_refuses_more_connections_when_all_places_are_taken(running: Running, files: TlsFiles) -> None:
+    server: Any = running.server
+    peers = []
+    for _ in range(MOST):
+        peers.append(encrypted(running, files))
+        peers[-1].log_in()
+        wait_for(lambda: listener_of(running, "tcp").handshakes_count == 0)
+    with pytest.raises((ssl.SSLError, ConnectionError)):
+        encrypted(running, files)
+    assert server._tcp.traffic.refused_connections == 1
+    peers[0].close()
+    wait_for(lambda: len(server._tcp._connections) < MOST)
+    assert encrypted(running, files).request(Code.PING) == (0, b"")

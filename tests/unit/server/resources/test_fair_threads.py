@@ -1,0 +1,145 @@
+"""FairThreads: who is served when, with one thread, so that the order can be seen."""
+
+from __future__ import annotations
+
+import threading
+from collections.abc import Iterator
+from concurrent.futures import CancelledError
+
+import pytest
+
+from headstream.errors import ServerUnreachableError
+from headstream.server.network.addresses import Address
+from headstream.server.resources.fair_threads import FairThreads
+from headstream.server.resources.workers import Workers
+from headstream.wire.codes import Code
+from headstream.wire.commands.sessions import Login
+from headstream.wire.statuses import Status
+from tests.support.server.peers import HttpPeer, RefusedError
+from tests.support.server.served import config_of, serving
+
+
+@pytest.fixture
+def threads() -> Iterator[FairThreads]:
+    """One thread."""
+    threads = FairThreads(1, "test-fair")
+    yield threads
+    threads.close()
+
+
+def test_fair_threads_serve_the_second_client_second_when_the_first_has_asked_for_a_hundred_things(threads: FairThreads) -> None:
+    go, served = threading.Event(), list[str]()
+    first = threads.submit("blocker", go.wait)
+    many = [threads.submit("busy", lambda: served.append("busy")) for _ in range(100)]
+    one = threads.submit("quiet", lambda: served.append("quiet"))
+    go.set()
+    assert first.result(10)
+    for future in (*many, one):
+        future.result(10)
+    assert served.index("quiet") == 1
+
+
+def test_fair_threads_hand_the_exception_on_when_a_function_raises_one(threads: FairThreads) -> None:
+    with pytest.raises(ZeroDivisionError):
+        threads.submit(1, lambda: 1 // 0).result(10)
+    assert threads.submit(1, lambda: 5).result(10) == 5
+
+
+def test_fair_threads_cancel_what_waits_when_they_are_closed() -> None:
+    threads, go = FairThreads(1, "test-fair"), threading.Event()
+    is_running = threading.Event()
+
+    def work() -> bool:
+        is_running.set()
+        return go.wait(10)
+
+    running = threads.submit(1, work)
+    assert is_running.wait(10)
+    waiting = threads.submit(1, lambda: 5)
+    closer = threading.Thread(target=threads.close)
+    closer.start()
+    with pytest.raises(CancelledError):
+        waiting.result(10)
+    go.set()
+    closer.join(10)
+    assert running.result(10)
+    assert threads.submit(1, lambda: 5).cancelled()
+
+
+def test_workers_check_a_quiet_addresss_password_next_when_another_address_has_hundreds_waiting(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setattr("os.cpu_count", lambda: 1)
+    workers, go, served = Workers(), threading.Event(), list[str]()
+    try:
+        first = workers.submit(Code.LOGIN, go.wait, "192.0.2.1")
+        many = [workers.submit(Code.LOGIN, lambda: served.append("busy"), "192.0.2.2") for _ in range(200)]
+        one = workers.submit(Code.LOGIN, lambda: served.append("quiet"), "192.0.2.3")
+        go.set()
+        assert first.result(10)
+        for future in (*many, one):
+            future.result(10)
+    finally:
+        workers.close()
+    assert served.index("quiet") == 1
+
+
+@pytest.fixture
+def few_passwords(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Let two requests wait for the only thread of passwords."""
+    monkeypatch.setattr("os.cpu_count", lambda: 1)
+    monkeypatch.setattr("headstream.server.resources.workers._MOST_PASSWORDS", 2)
+
+
+@pytest.mark.usefixtures("few_passwords")
+def test_workers_refuse_a_password_when_too_many_wait_and_take_one_again_when_they_are_done() -> None:
+    workers, go, is_running = Workers(), threading.Event(), threading.Event()
+
+    def block() -> bool:
+        is_running.set()
+        return go.wait(10)
+
+    try:
+        first = workers.submit(Code.LOGIN, block, "192.0.2.1")
+        assert is_running.wait(10)
+        waiting = [workers.submit(Code.LOGIN, lambda: 5, f"192.0.2.{number}") for number in (2, 3)]
+        with pytest.raises(ServerUnreachableError) as refused:
+            workers.submit(Code.LOGIN, lambda: 5, "192.0.2.4").result(10)
+        assert refused.value.status == Status.SERVER_BUSY
+        assert "10 s" in (refused.value.advice or "")
+        assert workers.submit(Code.STATS, lambda: 6, 1).result(10) == 6
+        go.set()
+        assert first.result(10)
+        assert [each.result(10) for each in waiting] == [5, 5]
+        assert workers.submit(Code.LOGIN, lambda: 5, "192.0.2.4").result(10) == 5
+    finally:
+        go.set()
+        workers.close()
+
+
+@pytest.mark.usefixtures("few_passwords")
+def test_server_answers_a_login_with_a_refusal_over_tcp_and_http_when_too_many_wait() -> None:
+    go, is_running = threading.Event(), threading.Event()
+
+    def block() -> bool:
+        is_running.set()
+        return go.wait(10)
+
+    config = config_of(http_address=Address("127.0.0.1", 0))
+    with serving(config) as running, running.peer() as known, running.peer(is_logged_in=False) as peer:
+        assert running.server._tcp is not None
+        workers = running.server._tcp.workers
+        try:
+            held = [workers.submit(Code.LOGIN, block, "192.0.2.1")]
+            assert is_running.wait(10)
+            held += [workers.submit(Code.LOGIN, lambda: True, f"192.0.2.{number}") for number in (2, 3)]
+            assert peer.request(Code.LOGIN, Login("iggy", "iggy").encode())[0] == Status.DISCONNECTED
+            assert known.request(Code.PING) == (0, b"")
+            assert running.server.http_address is not None
+            with HttpPeer(running.server.http_address) as over_http, pytest.raises(RefusedError) as refused:
+                over_http.login()
+            assert refused.value.http_status == 503
+        finally:
+            go.set()
+        assert all(each.result(10) for each in held)
+        assert peer.request(Code.LOGIN, Login("iggy", "iggy").encode())[0] == 0

@@ -1,0 +1,96 @@
+"""PollRounds: which polls of a round are answered, and how much they bring."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Callable, Coroutine
+from typing import Any
+
+from headstream.broker.sessions import Session
+from headstream.model.topology import MAX_BATCH_BYTES
+from headstream.server.resources.memory_budget import MemoryBudget
+from headstream.server.resources.poll_rounds import ROUND_BYTES, ConnectionPolls, PollRounds
+
+_HEAD_BYTES = 64
+"""A message over TCP has so many bytes besides its payload, and those of its headers."""
+
+
+class Round:
+    """Connections of one server, each of another user."""
+
+    def __init__(self) -> None:
+        self.poll_rounds = PollRounds()
+        self._budget = MemoryBudget(1 << 32)
+        self._users = 0
+
+    def open(self) -> ConnectionPolls:
+        """Return the polls of a new connection."""
+        self._users += 1
+        return ConnectionPolls(self.poll_rounds, self._budget.open(self._users))
+
+    @staticmethod
+    def poll(polls: ConnectionPolls, size_bytes: int) -> bool:
+        """Ask for messages of so many bytes, and return whether that was answered."""
+        is_answered = polls.begin(Session.over_http("127.0.0.1"), is_alone=False)
+        if is_answered:
+            polls.end(size_bytes)
+        return is_answered
+
+
+def in_loop(check: Callable[[], Coroutine[Any, Any, None]]) -> None:
+    asyncio.run(check())
+
+
+def test_polls_of_many_readers_are_answered_one_a_round_when_each_brings_a_turn() -> None:
+    async def check() -> None:
+        round_ = Round()
+        readers = [round_.open() for _ in range(4)]
+        for _ in range(2):
+            assert [round_.poll(reader, ROUND_BYTES) for reader in readers] == [True, False, False, False]
+            await asyncio.sleep(0)
+
+    in_loop(check)
+
+
+def test_polls_of_a_consumer_that_keeps_up_are_answered_when_others_have_read_a_turn() -> None:
+    async def check() -> None:
+        round_ = Round()
+        consumer, readers = round_.open(), [round_.open() for _ in range(3)]
+        assert round_.poll(consumer, 100)
+        assert round_.poll(readers[0], ROUND_BYTES)
+        assert [round_.poll(consumer, 100) for _ in range(5)] == [True] * 5
+        assert not round_.poll(readers[1], ROUND_BYTES)
+
+    in_loop(check)
+
+
+def test_polls_that_looked_small_wait_when_some_of_them_have_brought_a_second_turn() -> None:
+    async def check() -> None:
+        round_ = Round()
+        readers = [round_.open() for _ in range(50)]
+        for reader in readers:
+            assert round_.poll(reader, 100)
+        answered = [round_.poll(reader, ROUND_BYTES) for reader in readers]
+        assert answered == [True, True] + [False] * 48
+
+    in_loop(check)
+
+
+def test_polls_bring_a_thousand_messages_of_a_thousand_bytes_when_others_are_connected() -> None:
+    async def check() -> None:
+        polls, session = Round().open(), Session.over_http("127.0.0.1")
+        assert polls.begin(session, is_alone=False)
+        assert session.poll_bytes >= 1000 * (1000 + _HEAD_BYTES)
+
+    in_loop(check)
+
+
+def test_polls_bring_as_much_as_a_batch_has_when_a_client_is_alone() -> None:
+    async def check() -> None:
+        round_ = Round()
+        polls, session = round_.open(), Session.over_http("127.0.0.1")
+        round_.poll_rounds.note(10 * ROUND_BYTES)
+        assert polls.begin(session, is_alone=True)
+        assert session.poll_bytes >= MAX_BATCH_BYTES
+
+    in_loop(check)

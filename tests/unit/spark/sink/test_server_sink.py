@@ -1,0 +1,140 @@
+"""What tasks and the driver of a write ask of a server: whole and once, whatever happens to it in between."""
+
+from __future__ import annotations
+
+import shutil
+from collections.abc import Iterator
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+import headstream as hs
+from headstream.client.remote.address import ServerUrl
+from headstream.codec.binary import encode_sent
+from headstream.errors import InvalidInputError, LogError, TopicNotFoundError
+from headstream.log.staging import Manifest, StagedPart
+from headstream.model.identifiers import TopicName
+from headstream.segments.layout import STAGED_NAME
+from headstream.spark.connection.log_urls import parse_log
+from headstream.spark.sink import server_sink
+from headstream.spark.sink.server_sink import ServerSink
+from headstream.testing.local_server import LocalServer
+from headstream.wire.extensions.epochs import CommittedEpoch
+from headstream.wire.extensions.topics import GetIdentity, Identity
+from headstream.wire.records import Command
+
+TOPIC = "shop/orders"
+
+
+@pytest.fixture
+def server(tmp_path: Path) -> Iterator[LocalServer]:
+    with LocalServer(tmp_path / "log") as running:
+        with hs.connect(running.url) as log:
+            log.create_topic(TOPIC)
+        yield running
+
+
+@pytest.fixture
+def sink(server: LocalServer) -> ServerSink:
+    address = parse_log({"url": server.url})
+    assert isinstance(address, ServerUrl)
+    return ServerSink(address)
+
+
+def batch(*payloads: bytes) -> bytes:
+    return encode_sent([hs.Message(payload=payload, id=n + 1) for n, payload in enumerate(payloads)])
+
+
+def manifest(sink: ServerSink, *parts: StagedPart | None) -> Manifest:
+    return Manifest("query", 1, sink.read_identity(), {TOPIC: "iggy"}, tuple(part for part in parts if part is not None))
+
+
+def payloads(server: LocalServer) -> list[bytes | None]:
+    with hs.connect(server.url) as log:
+        return [message.payload for message in log.poll(TOPIC, 1, start="first", count=100)]
+
+
+def staged_files(directory: Path) -> list[Path]:
+    return [path for path in (directory / STAGED_NAME).rglob("*") if path.is_file()]
+
+
+def test_a_part_is_whole_when_the_server_is_started_again_while_it_is_staged(
+    server: LocalServer, sink: ServerSink, tmp_path: Path
+) -> None:
+    part = sink.begin_part("query", 1, "one")
+    part.add(TOPIC, 1, batch(b"a", b"b"), 2)
+    part.add(TOPIC, 1, batch(b"c"), 1)
+    server.stop()
+    server.start()
+    part.add(TOPIC, 1, batch(b"d"), 1)
+    other = sink.begin_part("query", 1, "other")  # of an attempt that does not count
+    other.add(TOPIC, 1, batch(b"x"), 1)
+    other.finish()
+    wanted = manifest(sink, part.finish())
+    for _ in range(2):
+        sink.commit(wanted, 10)
+    assert payloads(server) == [b"a", b"b", b"c", b"d"]
+    assert staged_files(tmp_path / "log") == []
+
+
+def test_what_is_given_up_leaves_nothing_at_the_server(server: LocalServer, sink: ServerSink, tmp_path: Path) -> None:
+    failed = sink.begin_part("query", 1, "one")
+    for payload in (b"a", b"b"):
+        failed.add(TOPIC, 1, batch(payload), 1)
+    assert len(staged_files(tmp_path / "log")) == 1
+    failed.discard()
+    assert staged_files(tmp_path / "log") == []
+    assert sink.begin_part("query", 1, "nothing").finish() is None
+    part = sink.begin_part("query", 1, "two")
+    part.add(TOPIC, 1, batch(b"c"), 1)
+    staged = part.finish()
+    assert staged is not None
+    assert sink.abort("query", 1, [staged])
+    assert staged_files(tmp_path / "log") == []
+    assert payloads(server) == []
+
+
+def test_what_is_committed_is_not_given_up_any_more(server: LocalServer, sink: ServerSink) -> None:
+    part = sink.begin_part("query", 1, "one")
+    part.add(TOPIC, 1, batch(b"a"), 1)
+    wanted = manifest(sink, part.finish())
+    sink.commit(wanted, 10)
+    assert not sink.abort("query", 1, wanted.parts)
+    assert payloads(server) == [b"a"]
+
+
+def test_sink_fails_when_its_epoch_is_behind_a_later_one(
+    server: LocalServer, sink: ServerSink, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    part = sink.begin_part("query", 1, "one")
+    part.add(TOPIC, 1, batch(b"a"), 1)
+    wanted = manifest(sink, part.finish())
+    sink.commit(replace(wanted, epoch=7, parts=()), 10)
+    with pytest.raises(InvalidInputError, match="epoch 1 of writer 'query' is before its epoch 7"):
+        sink.commit(wanted, 10)
+    assert payloads(server) == []
+
+    class EarlierServer:
+        """Answers as servers did that passed over such an epoch in silence."""
+
+        def call(self, command: Command[Any], **_: Any) -> Any:
+            return Identity(wanted.identity) if isinstance(command, GetIdentity) else CommittedEpoch(7)
+
+    monkeypatch.setattr(server_sink, "caller_of", lambda address: EarlierServer())
+    with pytest.raises(LogError, match="epoch 1 was not committed: the server has committed epoch 7"):
+        sink.commit(wanted, 10)
+
+
+def test_a_log_that_was_made_again_takes_nothing_that_was_planned_for_the_old_one(
+    server: LocalServer, sink: ServerSink, tmp_path: Path
+) -> None:
+    wanted = manifest(sink)
+    server.stop()
+    shutil.rmtree(tmp_path / "log")
+    server.start()
+    with pytest.raises(LogError, match="deleted and recreated"):
+        sink.commit(wanted, 10)
+    with pytest.raises(TopicNotFoundError, match=r"Create it first: headstream topic create shop/orders --url headstream://127"):
+        sink.find(TopicName.parse(TOPIC))

@@ -1,0 +1,53 @@
+"""What the driver knows of a log: the same of a directory as of the server that has it."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+import headstream as hs
+from headstream.spark.connection.log_urls import parse_log
+from headstream.spark.source.directory_view import DirectoryView
+from headstream.spark.source.log_view import LogView
+from headstream.spark.source.offsets import TopicPartition
+from headstream.spark.source.server_view import ServerView
+from headstream.spark.source.subscription import parse_subscription
+from headstream.testing.local_server import LocalServer
+
+_TOPIC = "shop/orders"
+
+
+@pytest.fixture
+def server(tmp_path: Path) -> Iterator[LocalServer]:
+    with LocalServer(tmp_path / "log") as running:
+        with hs.connect(running.url) as log:
+            log.create_topic(_TOPIC, partitions=3)
+        yield running
+
+
+def _views(server: LocalServer, directory: Path) -> Iterator[LogView]:
+    address = parse_log({"url": server.url})
+    assert not isinstance(address, str)
+    subscription = parse_subscription({"subscribe": _TOPIC})
+    for view in (ServerView(address, subscription), DirectoryView(str(directory), subscription)):
+        yield view
+        view.close()
+
+
+def test_last_time_is_that_of_a_partitions_newest_message_whatever_its_state(server: LocalServer, tmp_path: Path) -> None:
+    for view in _views(server, tmp_path / "log"):
+        assert [view.last_time(TopicPartition(_TOPIC, partition)) for partition in (1, 2, 3)] == [None, None, None]
+    with hs.connect(server.url) as log:
+        for number in range(3):
+            log.send(_TOPIC, b"%d" % number, partition=1)
+            log.send(_TOPIC, b"%d" % number, partition=2)
+        log.set_state(_TOPIC, 2, [2], "poisoned")
+        newest = {partition: log.poll(_TOPIC, partition, start="first", count=9, states=None) for partition in (1, 2)}
+    for view in _views(server, tmp_path / "log"):
+        for partition, messages in newest.items():
+            times = [message.timestamp for message in messages]
+            assert len(times) == 3
+            assert view.last_time(TopicPartition(_TOPIC, partition)) == times[-1] == max(times)
+        assert view.last_time(TopicPartition(_TOPIC, 3)) is None

@@ -1,0 +1,92 @@
+"""Executors apply the option `where` to stored bytes: what is read, what is passed over, and what fails."""
+
+from __future__ import annotations
+
+import logging
+import pickle
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+import headstream as hs
+from headstream.errors import HeaderError, InvalidOptionError
+from headstream.spark.source.options import parse_options
+from headstream.spark.source.reader import ReadTask, read_task
+from headstream.spark.source.source import HeadstreamReader
+from headstream.testing.local_server import LocalServer
+
+
+@pytest.fixture(params=["file", "tcp"])
+def url(request: pytest.FixtureRequest, tmp_path: Path) -> Iterator[str]:
+    """Return the URL of a log in a directory, or of a server."""
+    if request.param == "file":
+        yield (tmp_path / "log").as_uri()
+        return
+    with LocalServer(tmp_path / "log") as server:
+        yield server.url
+
+
+def send(url: str, values: list[Any]) -> None:
+    with hs.connect(url) as log:
+        log.create_topic("shop/orders", if_not_exists=True)
+        with log.producer("shop/orders") as producer:
+            for value in values:
+                producer.send(b"x", headers={"n": value}, partition=1)
+
+
+def plan(url: str, **options: str) -> list[ReadTask]:
+    parsed = parse_options({"url": url, "subscribe": "shop/orders", "headers": "none", **options})
+    tasks = [partition.value for partition in HeadstreamReader(parsed).partitions() if partition.value]
+    loaded: list[ReadTask] = pickle.loads(pickle.dumps(tasks))
+    return loaded
+
+
+def read(tasks: list[ReadTask]) -> list[int]:
+    return [offset for task in tasks for batch in read_task(task) for offset in batch["offset"].to_pylist()]
+
+
+def test_a_task_reads_the_messages_that_match(url: str) -> None:
+    send(url, list(range(30_000)))
+    assert read(plan(url, where="n IN (5, 29999) OR n BETWEEN 12000 AND 12002")) == [5, 12_000, 12_001, 12_002, 29_999]
+    assert read(plan(url, where="n >= 0")) == list(range(30_000))
+    assert read(plan(url, where="n < 0")) == []
+    assert read(plan(url, where="_offset >= 10 AND n < 20", endingOffsets='{"shop/orders": {"1": 15}}')) == [10, 11, 12, 13, 14]
+
+
+def test_a_task_applies_the_filter_to_messages_in_its_states_alone(url: str) -> None:
+    send(url, [1, 2, "three", 4, 5, 6])
+    with hs.connect(url) as log:
+        log.set_state("shop/orders", 1, [2, 4], "poisoned")
+    assert read(plan(url, where="n > 1", onFilterError="fail")) == [1, 3, 5]
+    assert read(plan(url, where="n > 1 AND _state = 'poisoned'", states="all")) == [4]
+    assert read(plan(url, where="n > 1", states="poisoned", onFilterError="deliver")) == [2, 4]
+
+
+def test_a_message_that_the_filter_cannot_be_applied_to_goes_by_onfiltererror(url: str, caplog: pytest.LogCaptureFixture) -> None:
+    send(url, [1, "two", 3, "four"])
+    with caplog.at_level(logging.WARNING, "headstream.spark"):
+        assert read(plan(url, where="n > 0")) == [0, 2]
+    assert "some messages are skipped because the filter cannot be applied to them: n > 0" in caplog.text
+    assert read(plan(url, where="n > 0", onFilterError="deliver")) == [0, 1, 2, 3]
+    batches = (batch for task in plan(url, where="n > 0", onFilterError="fail") for batch in read_task(task))
+    assert next(batches)["offset"].to_pylist() == [0]
+    with pytest.raises(
+        HeaderError, match=r"at offset 1: it compares the header 'n', of kind string.*shop/orders partition 1, offset 1"
+    ):
+        next(batches)
+
+
+@pytest.mark.parametrize(
+    ("options", "what"),
+    [
+        ({"where": "n >="}, "where: the filter is invalid at character 5"),
+        ({"where": "n = 1", "onFilterError": "raise"}, "onFilterError=raise is invalid"),
+        ({"onFilterError": "skip"}, "onFilterError is for where"),
+        ({"where": "_state = 'poisoned'"}, "only available messages are asked for"),
+    ],
+)
+def test_an_option_that_cannot_be_used_is_an_error_before_the_read(options: dict[str, str], what: str) -> None:
+    with pytest.raises(InvalidOptionError, match=what):
+        parse_options({"url": "file:///nowhere", "subscribe": "shop/orders", **options})

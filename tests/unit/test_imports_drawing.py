@@ -1,0 +1,51 @@
+"""docs/imports.svg is drawn from today's imports, and its arrows run down."""
+
+from __future__ import annotations
+
+import re
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+from tools import draw_imports
+
+ROOT = Path(__file__).parents[2]
+
+
+def test_drawing_is_current_when_it_is_made_again() -> None:
+    command = [sys.executable, str(ROOT / "tools/draw_imports.py"), "--check"]
+    done = subprocess.run(command, capture_output=True, text=True, check=False)
+    assert done.returncode == 0, done.stderr
+
+
+def test_arrows_run_down_when_they_are_read_from_the_drawing() -> None:
+    arrows = re.findall(r'<path d="M\d+ (\d+)C.* (\d+)" stroke', draw_imports.DRAWING.read_text("utf-8"))
+    assert len(arrows) > 40
+    assert all(int(begin) < int(end) for begin, end in arrows)
+
+
+def test_imports_are_found_when_they_are_in_functions_or_compiled_code(tmp_path: Path) -> None:
+    package = tmp_path / "headstream" / "wire"
+    package.mkdir(parents=True)
+    for path in (package.parent / "__init__.py", package / "__init__.py", package / "codes.py"):
+        path.write_text("", "utf-8")
+    body = "def f():\n    from headstream.wire import codes\nfrom cython.cimports.headstream.wire.codes import x\nimport os\n"
+    (package / "user.py").write_text(body, "utf-8")
+    assert draw_imports.read_imports(tmp_path) == {("headstream.wire.user", "headstream.wire.codes")}
+
+
+def test_drawing_is_refused_when_an_import_runs_up() -> None:
+    with pytest.raises(draw_imports.UpwardImportError, match="model is not above log"):
+        draw_imports.read_panels({("headstream.model.message", "headstream.log.log")})
+
+
+def test_drawing_is_refused_when_rooms_of_one_row_import_each_other() -> None:
+    with pytest.raises(draw_imports.UpwardImportError, match="client is not above broker"):
+        draw_imports.read_panels({("headstream.client.client", "headstream.broker.broker")})
+
+
+def test_arrow_is_left_out_when_a_longer_path_implies_it() -> None:
+    imports = {("headstream.cli.a", "headstream.log.b"), ("headstream.log.b", "headstream.model.c")}
+    panel, *_ = draw_imports.read_panels({*imports, ("headstream.cli.a", "headstream.model.c")})
+    assert {(source.label, target.label) for source, target in panel.arrows} == {("cli", "log"), ("log", "model")}
