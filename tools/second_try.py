@@ -1,9 +1,10 @@
-"""Run pytest, and once more, alone, what failed of the tests that drive JVMs and processes: those of tests/integration.
+"""Run pytest, and once more, alone, what failed of the tests that drive JVMs and processes.
 
     tools/second_try.py [pytest's arguments]
 
-Such a test may fail because of what the machine did meanwhile. One that passes at its second try is named as flaky, so
-that nobody overlooks it. Failures elsewhere, and more than a few, are what they look like: there is no second try.
+Those are in tests/integration and tests/behaviour. Such a test may fail because of what the machine did meanwhile. One that
+passes at its second try is named as flaky, so that nobody overlooks it. Failures elsewhere, and more than a few, are what
+they look like: there is no second try.
 """
 
 from __future__ import annotations
@@ -13,7 +14,7 @@ from typing import Final
 
 import pytest
 
-_GETS_A_SECOND_TRY: Final = "tests/integration/"
+_GET_A_SECOND_TRY: Final = ("tests/integration/", "tests/behaviour/")
 _MOST_SECOND_TRIES: Final = 5
 
 
@@ -33,7 +34,7 @@ def main(arguments: list[str]) -> int:
     code, failed = _run(arguments)
     if code != pytest.ExitCode.TESTS_FAILED or not 0 < len(failed) <= _MOST_SECOND_TRIES:
         return code
-    if not all(name.startswith(_GETS_A_SECOND_TRY) for name in failed):
+    if not all(name.startswith(_GET_A_SECOND_TRY) for name in failed):
         return code
     _say(f"A second try for {len(failed)} of the tests that drive JVMs and processes, one at a time:")
     code, failed_again = _run(["-q", "-n", "0", *sorted(failed)])

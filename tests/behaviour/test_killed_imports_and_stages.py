@@ -18,8 +18,8 @@ from headstream.testing.killed_servers import KilledServer
 
 TOPIC = "shop/orders"
 PARTITIONS = 2
-LINES = 24_000
-"""Several chunks of an import, so that kills hit it in, before and between them."""
+LINES = 60_000
+"""Twelve chunks of an import: kills hit it in, before and between them, and before it ends, however fast the machine is."""
 EPOCHS_A_ROUND = 8
 SEEDS = [1, *(pytest.param(seed, marks=pytest.mark.soak) for seed in range(2, 21))]
 END_S = 120.0
@@ -103,10 +103,10 @@ def test_import_stores_each_line_once_when_it_and_the_server_are_killed(server: 
         before = place()
         with subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.PIPE) as process:
             wait_for(lambda before=before: place() != before, process)  # type: ignore[misc]
-            time.sleep(chance.random() * 0.1)
+            time.sleep(chance.random() * 0.03)
             if round_number % 2:
                 restart(server, chance.random() * 0.2)
-                time.sleep(chance.random() * 0.3)
+                time.sleep(chance.random() * 0.06)
             kills += process.poll() is None
             process.kill()
     assert kills >= 2, "the kills came too late"

@@ -35,10 +35,11 @@ def flaky(*names: str) -> str:
     return FLAKY.format(names=", ".join(map(repr, names)))
 
 
-def test_second_try_names_a_test_of_the_integration_as_flaky_when_it_passes_then(tmp_path: Path) -> None:
-    code, output = run(tmp_path, {"unit/test_a.py": PASSES, "integration/spark/test_b.py": flaky("one") + PASSES})
+@pytest.mark.parametrize("name", ["integration/spark/test_b.py", "behaviour/test_b.py"])
+def test_second_try_names_a_test_as_flaky_when_it_passes_then(tmp_path: Path, name: str) -> None:
+    code, output = run(tmp_path, {"unit/test_a.py": PASSES, name: flaky("one") + PASSES})
     assert "A second try for 1 of the tests" in output
-    assert "FLAKY tests/integration/spark/test_b.py::test_flaky[one]: it failed, and passed at its second try" in output
+    assert f"FLAKY tests/{name}::test_flaky[one]: it failed, and passed at its second try" in output
     assert "FAILED TWICE" not in output
     assert code == 0
 
@@ -58,7 +59,7 @@ def test_second_try_fails_when_a_test_fails_again(tmp_path: Path) -> None:
         {"integration/test_b.py": flaky("1", "2", "3", "4", "5", "6")},
         {"integration/test_b.py": "import nothing_of_that_name\n"},
     ],
-    ids=["not of the integration", "not all of the integration", "too many", "not even collected"],
+    ids=["a unit test", "a unit test as well", "too many", "not even collected"],
 )
 def test_second_try_is_not_given(tmp_path: Path, suite: dict[str, str]) -> None:
     code, output = run(tmp_path, suite)
