@@ -86,8 +86,16 @@ class FilteredMessages(Record):
     def read(cls, spelled: Any, where: str) -> FilteredMessages:
         """Return the reply of a JSON object."""
         found = read_messages(spelled, where)
-        names = ("partition_id", "end_offset", "next_offset", "generation", "scanned_count", "failed_count")
-        return cls(*(read_number(spelled, name, where) for name in names), len(found), encode_polled(found))
+        return cls(
+            partition=read_number(spelled, "partition_id", where),
+            end_offset=read_number(spelled, "end_offset", where),
+            next_offset=read_number(spelled, "next_offset", where),
+            generation=read_number(spelled, "generation", where),
+            scanned_count=read_number(spelled, "scanned_count", where),
+            failed_count=read_number(spelled, "failed_count", where),
+            count=len(found),
+            messages=encode_polled(found),
+        )
 
 
 @dataclass(frozen=True, slots=True)

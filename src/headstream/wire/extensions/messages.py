@@ -117,8 +117,14 @@ class FetchedMessages(Record):
     def read(cls, spelled: Any, where: str) -> FetchedMessages:
         """Return the reply of a JSON object."""
         found = read_messages(spelled, where)
-        numbers = [read_number(spelled, name, where) for name in ("partition_id", "end_offset", "next_offset", "generation")]
-        return cls(*numbers, len(found), encode_polled(found))
+        return cls(
+            partition=read_number(spelled, "partition_id", where),
+            end_offset=read_number(spelled, "end_offset", where),
+            next_offset=read_number(spelled, "next_offset", where),
+            generation=read_number(spelled, "generation", where),
+            count=len(found),
+            messages=encode_polled(found),
+        )
 
 
 @dataclass(frozen=True, slots=True)
