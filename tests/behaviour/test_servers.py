@@ -31,7 +31,7 @@ def url(request: pytest.FixtureRequest, server: LocalServer) -> str:
 
 
 def wait_until(is_so: object, what: str) -> None:
-    until = time.monotonic() + 20
+    until = time.monotonic() + 60
     while not is_so():  # type: ignore[operator]
         assert time.monotonic() < until, what
         time.sleep(0.005)

@@ -77,7 +77,7 @@ def clear(root: Peer) -> TcpPeer:
             root.ask(DeleteUser(user.id))
     for token in root.ask(ListTokens()):
         root.ask(DeleteToken(token.name))
-    give_up_s = time.monotonic() + 10
+    give_up_s = time.monotonic() + 60
     while len(root.ask(ListClients())) > 1 and time.monotonic() < give_up_s:
         time.sleep(0.001)
     return root

@@ -124,7 +124,7 @@ def test_wait_calls_once_and_is_ready_when_messages_come_from_another_thread(pee
         thread = threading.Thread(target=other.ask, args=[AppendMessages(*AT, 2, BATCH)])
         thread.start()
         thread.join()
-    assert called.acquire(timeout=10)
+    assert called.acquire(timeout=60)
     assert not called.acquire(blocking=False)
     assert wait.is_ready
     wait.cancel()

@@ -91,7 +91,7 @@ def test_messages_go_by_themselves_after_the_linger(gated: Gated) -> None:
     with gated.log.producer("shop/orders", linger_ms=1) as producer:
         for number in range(3):
             producer.send(b"%d" % number)
-            assert gated.gate.arrived.acquire(timeout=10)
+            assert gated.gate.arrived.acquire(timeout=60)
     assert sorted(gated.stored(), key=bytes) == [b"0", b"1", b"2"]  # type: ignore[arg-type]
 
 
@@ -99,7 +99,7 @@ def test_a_full_batch_goes_without_waiting(gated: Gated) -> None:
     with gated.log.producer("shop/orders", linger_ms=60_000, batch_count=3) as producer:
         for number in range(3):
             producer.send(b"%d" % number)
-        assert gated.gate.arrived.acquire(timeout=10)
+        assert gated.gate.arrived.acquire(timeout=60)
 
 
 def test_leaving_the_body_flushes_also_when_it_fails(gated: Gated) -> None:
@@ -125,7 +125,7 @@ def test_send_waits_while_the_buffer_is_full(gated: Gated) -> None:
 
         thread = threading.Thread(target=send)
         thread.start()
-        assert gated.gate.arrived.acquire(timeout=10)
+        assert gated.gate.arrived.acquire(timeout=60)
         thread.join(0.05)
         assert thread.is_alive()
         assert len(progress) == 2
