@@ -11,7 +11,6 @@ kafka://host:9092,other:9092       a Kafka cluster (extra `kafka`); settings of 
 
 from __future__ import annotations
 
-import difflib
 import os
 from collections.abc import Iterable
 from pathlib import Path
@@ -160,6 +159,8 @@ def _parse(url: str | None) -> tuple[str, SplitResult]:
 def _check_options(options: dict[str, Any], known: tuple[str, ...]) -> None:
     for name in options:
         if name not in known:
+            import difflib
+
             close = difflib.get_close_matches(name, known, n=1)
             advice = f"Did you mean {close[0]!r}?" if close else f"There is {', '.join(known)}"
             raise InvalidOptionError(f"connect() has no option {name!r}", advice=advice)

@@ -6,9 +6,7 @@ for debugging, for comparisons, or to avoid a faulty build.
 
 from __future__ import annotations
 
-import importlib.abc
 import importlib.machinery
-import importlib.util
 import os
 import sys
 import warnings
@@ -22,8 +20,11 @@ _PREFIX: Final = "headstream."
 _has_warned = False
 
 
-class InterpretedFinder(importlib.abc.MetaPathFinder):
-    """Finds the modules of headstream by their Python source, ignoring compiled files."""
+class InterpretedFinder:
+    """Finds the modules of headstream by their Python source, ignoring compiled files.
+
+    It is an importlib.abc.MetaPathFinder, without that base class: importing it would take a quarter of `import headstream`.
+    """
 
     def find_spec(
         self, fullname: str, path: Sequence[str] | None, target: ModuleType | None = None
@@ -66,6 +67,8 @@ def warn_if_interpreted() -> None:
 
 def compiled() -> bool:
     """Return whether the kernels are compiled."""
+    import importlib.util  # takes a tenth of `import headstream`
+
     spec = importlib.util.find_spec("headstream.codec.batch.stored.stamp")
     return spec is not None and isinstance(spec.loader, importlib.machinery.ExtensionFileLoader)
 
