@@ -10,13 +10,12 @@ import pytest
 
 from headstream.errors import JavaError
 from headstream.spark import session, stop
-from headstream.testing.fixtures import kafka_broker
 from headstream.testing.local_server import LocalServer
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
 
-__all__ = ["kafka_broker", "spark", "url"]
+__all__ = ["spark", "url"]
 
 
 @pytest.fixture(scope="session")

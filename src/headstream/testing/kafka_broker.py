@@ -7,7 +7,7 @@
         broker.url                  # kafka://127.0.0.1:43121, for Headstream
         broker.bootstrap_servers    # 127.0.0.1:43121, for other clients
 
-In pytest: `pytest_plugins = ["headstream.testing.fixtures"]` in conftest.py, and a test takes `kafka_broker`.
+In pytest, a test takes the fixture `kafka_broker`.
 
 It needs Java 17 and the jars, which `headstream jars --broker` downloads in advance, or else the first start. It
 listens on the loopback address only. Its data folder is temporary; the broker ends with the process that

@@ -1,0 +1,75 @@
+"""The pytest plugin: fixtures that tests can take wherever headstream is installed, without a line in conftest.py.
+
+    def test_bill_is_sent(headstream_log): ...
+
+It imports headstream when a fixture is used: installing headstream must not slow down the tests of others.
+"""
+
+from __future__ import annotations
+
+import sys
+from collections.abc import Iterator
+from typing import TYPE_CHECKING
+
+import pytest
+
+if TYPE_CHECKING:
+    from headstream.client.client import Client
+    from headstream.testing.kafka_broker import KafkaBroker
+    from headstream.testing.local_server import LocalServer
+    from headstream.testing.source_database import SourceDatabase
+
+__all__ = ["headstream_log", "headstream_server", "kafka_broker", "pytest_configure", "source_database"]
+
+
+def pytest_configure(config: pytest.Config) -> None:
+    """Register the marker of `source_database`."""
+    marker = "source_database(seed=0, rows=100, transactions=200, ...): arguments of the SourceDatabase of this test's fixture"
+    config.addinivalue_line("markers", marker)
+
+
+@pytest.fixture
+def headstream_log() -> Iterator[Client]:
+    """Yield a connection to an empty log in memory, which has the API of every other log."""
+    import headstream as hs
+
+    with hs.connect("memory://") as log:
+        yield log
+
+
+@pytest.fixture
+def headstream_server() -> Iterator[LocalServer]:
+    """Yield a running server with an empty log in memory: connect to its `url` (TCP) or `http_url`."""
+    from headstream.testing.local_server import LocalServer  # needs the libraries of headstream[server]
+
+    with LocalServer() as running:
+        yield running
+
+
+@pytest.fixture
+def source_database(request: pytest.FixtureRequest) -> SourceDatabase:
+    """Return a simulated source database; `@pytest.mark.source_database(seed=7, rows=10)` gives its arguments."""
+    from headstream.testing.source_database import SourceDatabase
+
+    marker = request.node.get_closest_marker("source_database")
+    return SourceDatabase(*marker.args, **marker.kwargs) if marker else SourceDatabase()
+
+
+@pytest.fixture(scope="session")
+def kafka_broker(request: pytest.FixtureRequest) -> Iterator[KafkaBroker]:
+    """Yield a running Kafka broker, one for the whole run; after a failed test, the end of its log is printed.
+
+    Tests that use it are skipped, with the reason, on a machine without Java.
+    """
+    from headstream.errors import JavaError
+    from headstream.testing.kafka_broker import KafkaBroker
+
+    try:
+        broker = KafkaBroker().start()
+    except JavaError as error:
+        pytest.skip(str(error))
+    failed_before = request.session.testsfailed
+    with broker:
+        yield broker
+        if request.session.testsfailed > failed_before:
+            sys.stderr.write(f"\nthe end of the Kafka broker's log:\n{broker.log_tail()}\n")
