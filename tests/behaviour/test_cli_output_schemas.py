@@ -26,7 +26,7 @@ STORY: list[tuple[str, str]] = [
     ("partition set-state", "shop/orders poisoned 0 --reason why"), ("partition states", "shop/orders"),
     ("group create", "shop/orders billing"), ("group list", "shop/orders"), ("group show", "shop/orders billing"),
     ("group lag", "shop/orders billing"), ("group seek", "shop/orders billing first"),
-    ("group delete", "shop/orders billing --yes"),
+    ("top", "--count 1 --interval 100ms"), ("group delete", "shop/orders billing --yes"),
     ("user create", "ann --allow all"), ("user list", ""), ("user show", "ann"), ("user update", "ann --inactive"),
     ("user permissions", "ann --allow read_streams"), ("user delete", "ann --yes"),
     ("token create", "nightly"), ("token list", ""), ("token delete", "nightly"), ("client list", ""), ("me", ""), ("ping", ""),

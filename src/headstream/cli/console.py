@@ -6,11 +6,10 @@ import asyncio
 import signal
 import webbrowser
 from typing import TYPE_CHECKING
-from urllib.parse import urlsplit
 
 import click
 
-from headstream.cli.contexts import Context
+from headstream.cli.contexts import place_of
 from headstream.cli.output import print_text
 from headstream.cli.parameters import open_log, url_option
 
@@ -39,10 +38,9 @@ def console(url: str, port: int, browser: bool) -> None:
     from headstream.server.http.console.commands import ClientCommands
     from headstream.server.http.console.local import LocalConsole
 
-    bare = urlsplit(Context.of_url(url).url)._replace(query="", fragment="")
-    shown = bare.geturl()
+    shown = place_of(url)
     with open_log(url) as log:
-        if bare.scheme in SCHEMES:
+        if shown.partition(":")[0] in SCHEMES:
             caller = log.server.caller
             served = LocalConsole(caller.call, shown, caller.address.username or log.server.me().user_id or 0)
         else:

@@ -18,7 +18,7 @@ from urllib.parse import quote, unquote, urlsplit
 from headstream.client.remote.address import restore_slashes
 from headstream.errors import AlreadyExistsError, InvalidInputError, NotFoundError, StorageError
 
-__all__ = ["CONTEXT_VARIABLE", "Context", "Contexts", "contexts_path"]
+__all__ = ["CONTEXT_VARIABLE", "Context", "Contexts", "contexts_path", "place_of"]
 
 CONTEXT_VARIABLE: Final = "HEADSTREAM_CONTEXT"
 _SERVERS: Final = ("headstream", "http", "https", "quic")
@@ -81,6 +81,15 @@ class Context:
         else:
             credentials = ""
         return parts._replace(netloc=credentials + parts.netloc).geturl()
+
+
+def place_of(url: str) -> str:
+    """Return a URL without credentials, options and fragment, as commands show it.
+
+    Raises:
+        InvalidInputError: the URL is invalid.
+    """
+    return urlsplit(Context.of_url(url).url)._replace(query="", fragment="").geturl()
 
 
 def contexts_path() -> Path:

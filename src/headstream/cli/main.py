@@ -46,6 +46,7 @@ COMMANDS: Final = {
     "ping": LazyCommand("system", "ping", "Check that a server answers."),
     "me": LazyCommand("system", "me", "Show the logged-in user."),
     "stats": LazyCommand("system", "stats", "Show a server's load, memory and counts."),
+    "top": LazyCommand("top.command", "top", "Show the rates of topics and the lags of groups, and keep them current."),
     "snapshot": LazyCommand("system", "snapshot", "Write an archive for a problem report."),
     "send": LazyCommand("messages", "send", "Send a message."),
     "poll": LazyCommand("messages", "poll", "Show messages of a partition."),

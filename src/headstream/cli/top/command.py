@@ -1,0 +1,189 @@
+"""`headstream top`: live rates and lags of a log in the terminal."""
+
+from __future__ import annotations
+
+import json
+import shutil
+import sys
+import time
+from collections.abc import Iterator
+from contextlib import suppress
+from dataclasses import asdict
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, Final
+
+import click
+
+from headstream.cli.contexts import place_of
+from headstream.cli.output import print_text, write_json_list
+from headstream.cli.parameters import Checked, LocalPath, open_log, output_option, url_option, warn_missing_log
+from headstream.cli.top.keys import read_key, single_keys
+from headstream.cli.top.rates import ORDERS, Overview, Sample, compare, sort_topics
+from headstream.errors import InvalidInputError, ServerUnreachableError
+from headstream.model.quantities import parse_duration_us
+
+if TYPE_CHECKING:
+    from headstream.client.client import Client
+
+__all__ = ["top"]
+
+_MOST_TOPICS: Final = 100
+"""Topics whose groups are read by default: each costs one request."""
+_SHORTEST_US: Final = 100_000
+
+
+def parse_interval(text: str) -> float:
+    """Return the seconds of an interval; InvalidInputError if it is no duration, or so short that it loads the log."""
+    found = parse_duration_us(text)
+    if found < _SHORTEST_US:
+        raise InvalidInputError(f"{text!r} is too short", advice="Use 100ms or more")
+    return found / 1e6
+
+
+@click.command()
+@click.option(
+    "--interval",
+    type=Checked("duration", parse_interval),
+    default="2s",
+    show_default=True,
+    metavar="DURATION",
+    help="Time between two samples.",
+)
+@click.option("--count", type=click.IntRange(1), help="End after so many samples.  [default: until q or Ctrl-C]")
+@click.option("--sort", "order", type=click.Choice(ORDERS), default="rate", show_default=True, help="Order of the topics.")
+@click.option(
+    "--topic",
+    "topics",
+    multiple=True,
+    metavar="TOPIC",
+    help="Show the groups of this topic; can be repeated.  [default: the 100 busiest]",
+)
+@click.option(
+    "--pipeline",
+    "checkpoints",
+    multiple=True,
+    type=LocalPath(exists=True),
+    metavar="CHECKPOINT",
+    help="Show the Replicate pipeline with this checkpoint; can be repeated.",
+)
+@url_option
+@output_option
+def top(
+    interval: float, count: int | None, order: str, topics: tuple[str, ...], checkpoints: tuple[Path, ...], url: str, output: str
+) -> None:
+    """Show the rates of topics and the lags of consumer groups, and keep them current.
+
+    On a terminal, s changes the order of the topics and q ends. Otherwise one table is printed for each sample; with --output
+    jsonl one JSON object a line, for programs that draw or check the numbers.
+
+    \b
+    Examples:
+      headstream top --url headstream://ann@shop.example:8090
+      headstream top --url file:///var/lib/shop --sort size --interval 5s
+      headstream top --url kafka://broker:9092 --topic shop/orders --count 1 --output json
+    """
+    place = place_of(url)
+    with open_log(url) as log:
+        warn_missing_log(log)
+        watched = _Watched(log, url, topics, checkpoints, interval)
+        if output == "table" and sys.stdout.isatty() and count is None:
+            _show(watched, place, order)
+            return
+        overviews = watched.overviews(order, count)
+        with suppress(KeyboardInterrupt):
+            if output == "json":
+                write_json_list((_to_json(overview, place) for overview in overviews), flush=True)
+            for overview in overviews if output != "json" else ():
+                if output == "jsonl":
+                    print_text(json.dumps(_to_json(overview, place), ensure_ascii=False), flush=True)
+                else:
+                    _print(overview, place, order)
+
+
+class _Watched:
+    """A log whose samples are compared."""
+
+    def __init__(self, log: Client, url: str, topics: tuple[str, ...], checkpoints: tuple[Path, ...], interval_s: float) -> None:
+        self.interval_s = interval_s
+        self._log = log
+        self._url = url
+        self._topics = topics
+        self._checkpoints = checkpoints
+        self._busiest: list[str] = []
+        self._before: Sample | None = None
+
+    def read(self, order: str) -> Overview | None:
+        """Return the rates since the sample before, or None if there was none."""
+        from headstream.cli.top.reading import read_sample
+
+        sample = read_sample(self._log, self._url, self._topics or self._busiest, self._checkpoints)
+        before, self._before = self._before, sample
+        if before is None:
+            self._busiest = [topic.full_name for topic in sample.topics[:_MOST_TOPICS]]
+            return None
+        overview = compare(before, sample, order)
+        self._busiest = [found.topic for found in sort_topics(overview.topics, "rate")[:_MOST_TOPICS]]
+        return overview
+
+    def overviews(self, order: str, count: int | None) -> Iterator[Overview]:
+        """Iterate over so many overviews, one an interval; None never ends."""
+        given = 0
+        while given != count:
+            if (overview := self.read(order)) is not None:
+                yield overview
+                given += 1
+            if given != count:
+                time.sleep(self.interval_s)
+
+
+def _show(watched: _Watched, place: str, order: str) -> None:
+    from rich.console import Console
+    from rich.live import Live
+    from rich.text import Text
+
+    from headstream.cli.top.view import draw
+
+    console = Console(emoji=False, markup=False, highlight=False)
+    shown: Any = Text(f"{place}\nthe first sample is taken", style="bold")
+    with suppress(KeyboardInterrupt), single_keys(), Live(shown, console=console, screen=True, auto_refresh=False) as live:
+        while True:
+            try:
+                overview = watched.read(order)
+            except ServerUnreachableError as error:  # it may be restarting
+                live.update(Text(f"{place}\n{error}\nTrying again.", style="red"), refresh=True)
+            else:
+                if overview is not None:
+                    live.update(draw(overview, place, order, console.height), refresh=True)
+            until_s = time.monotonic() + watched.interval_s
+            while (left_s := until_s - time.monotonic()) > 0:
+                key = read_key(left_s)
+                if key in ("q", "Q", "\x03"):
+                    return
+                if key == "s":
+                    order = ORDERS[(ORDERS.index(order) + 1) % len(ORDERS)]
+                    break
+
+
+def _print(overview: Overview, place: str, order: str) -> None:
+    from rich.console import Console
+
+    from headstream.cli.top.view import draw
+
+    console = Console(emoji=False, markup=False, highlight=False, width=max(shutil.get_terminal_size((120, 24)).columns, 80))
+    with console.capture() as capture:
+        console.print(draw(overview, place, order))
+    print_text("\n".join(line.rstrip() for line in capture.get().splitlines()), flush=True)
+
+
+def _to_json(overview: Overview, place: str) -> dict[str, Any]:
+    found: dict[str, Any] = _round({"log": place, **asdict(overview)})
+    return found
+
+
+def _round(value: Any) -> Any:
+    """Return a JSON value with all its fractions to the thousandth: rates have no more meaning."""
+    if isinstance(value, dict):
+        return {name: _round(member) for name, member in value.items()}
+    if isinstance(value, (list, tuple)):
+        return [_round(member) for member in value]
+    return round(value, 3) if isinstance(value, float) else value

@@ -1,0 +1,49 @@
+"""Single keys of a terminal, without waiting for Enter."""
+
+from __future__ import annotations
+
+import contextlib
+import select
+import sys
+import time
+from collections.abc import Iterator
+
+__all__ = ["read_key", "single_keys"]
+
+
+@contextlib.contextmanager
+def single_keys() -> Iterator[None]:
+    """Have the terminal of standard input give each key at once, and restore it at the end; nothing without a terminal."""
+    try:
+        import termios
+        import tty
+    except ImportError:  # Windows
+        yield
+        return
+    if not sys.stdin.isatty():
+        yield
+        return
+    number = sys.stdin.fileno()
+    before = termios.tcgetattr(number)
+    try:
+        tty.setcbreak(number)
+        yield
+    finally:
+        termios.tcsetattr(number, termios.TCSADRAIN, before)
+
+
+def read_key(seconds: float) -> str | None:
+    """Return the key that was pressed within a time, or None.
+
+    Args:
+        seconds: How long to wait for one.
+    """
+    if not sys.stdin.isatty():
+        time.sleep(seconds)
+        return None
+    try:
+        is_pressed = bool(select.select([sys.stdin], [], [], seconds)[0])
+    except (OSError, ValueError):  # Windows selects no terminals
+        time.sleep(seconds)
+        return None
+    return sys.stdin.read(1) or "q" if is_pressed else None

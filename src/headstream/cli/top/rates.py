@@ -1,0 +1,166 @@
+"""Rates of topics and groups: what changed between two samples of a log."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass, field
+from typing import Any, Final
+
+from headstream.model.groups import Group
+from headstream.model.topology import Topic
+
+__all__ = ["ORDERS", "GroupRates", "Overview", "Sample", "TopicRates", "compare", "sort_topics"]
+
+ORDERS: Final = ("rate", "size", "messages", "name")
+
+
+@dataclass(frozen=True, slots=True)
+class Sample:
+    """What a log said at one time.
+
+    Args:
+        time_us: When, microseconds since 1970 UTC.
+        topics: All its topics.
+        groups: The groups of some topics.
+        server: The load of a server, or the counts of a Kafka cluster; empty for a directory.
+        pipelines: Checkpoint -> the status of its Replicate pipeline.
+    """
+
+    time_us: int
+    topics: tuple[Topic, ...]
+    groups: tuple[Group, ...] = ()
+    server: Mapping[str, Any] = field(default_factory=dict)
+    pipelines: Mapping[str, Mapping[str, Any]] = field(default_factory=dict)
+
+
+@dataclass(frozen=True, slots=True)
+class TopicRates:
+    """One topic.
+
+    Args:
+        topic: `stream/topic`.
+        partitions: Number of partitions.
+        messages: Number of existing messages.
+        size_bytes: Size of all segments.
+        messages_per_second: Messages that arrived.
+        bytes_per_second: Bytes that arrived, or None if some were removed meanwhile.
+    """
+
+    topic: str
+    partitions: int
+    messages: int
+    size_bytes: int
+    messages_per_second: float
+    bytes_per_second: float | None
+
+
+@dataclass(frozen=True, slots=True)
+class GroupRates:
+    """One consumer group.
+
+    Args:
+        topic: `stream/topic`.
+        group: Its name.
+        members: Members that the log knows of.
+        lag: Number of messages left to read.
+        messages_per_second: Messages that it committed.
+        caught_up_in_seconds: When the lag is 0 at the present rates; 0 if it is, None if it does not shrink.
+    """
+
+    topic: str
+    group: str
+    members: int
+    lag: int
+    messages_per_second: float
+    caught_up_in_seconds: float | None
+
+
+@dataclass(frozen=True, slots=True)
+class Overview:
+    """A log at one time, and its rates since the sample before.
+
+    Args:
+        time_us: When, microseconds since 1970 UTC.
+        interval_seconds: The time between both samples.
+        messages_per_second: Messages that arrived in all topics.
+        topics: All topics, in the requested order.
+        groups: Groups, the largest lag first.
+        server: As in the sample.
+        pipelines: As in the sample.
+    """
+
+    time_us: int
+    interval_seconds: float
+    messages_per_second: float
+    topics: tuple[TopicRates, ...]
+    groups: tuple[GroupRates, ...]
+    server: Mapping[str, Any]
+    pipelines: Mapping[str, Mapping[str, Any]]
+
+
+def compare(before: Sample, after: Sample, order: str = "rate") -> Overview:
+    """Return the rates between two samples.
+
+    Args:
+        before: The earlier sample.
+        after: The later one.
+        order: One of ORDERS, for the topics.
+    """
+    seconds = max(after.time_us - before.time_us, 1) / 1e6
+    earlier = {topic.full_name: topic for topic in before.topics}
+    topics = [_compare_topic(earlier.get(topic.full_name), topic, seconds) for topic in after.topics]
+    earlier_groups = {(group.topic, group.name): group for group in before.groups}
+    arrivals = {topic.topic: topic.messages_per_second for topic in topics}
+    groups = [
+        _compare_group(earlier_groups.get((group.topic, group.name)), group, seconds, arrivals.get(group.topic, 0.0))
+        for group in after.groups
+    ]
+    return Overview(
+        *(after.time_us, seconds, sum(arrivals.values())),
+        topics=tuple(sort_topics(topics, order)),
+        groups=tuple(sorted(groups, key=lambda group: (-group.lag, group.topic, group.group))),
+        server=after.server,
+        pipelines=after.pipelines,
+    )
+
+
+def sort_topics(topics: Iterable[TopicRates], order: str) -> list[TopicRates]:
+    """Return topics in one of ORDERS: the largest first, or by name."""
+    return sorted(
+        topics,
+        key=lambda found: (
+            {"rate": -found.messages_per_second, "size": -found.size_bytes, "messages": -found.messages}.get(order, 0),
+            found.topic,
+        ),
+    )
+
+
+def _compare_topic(before: Topic | None, after: Topic, seconds: float) -> TopicRates:
+    earlier = {} if before is None else {(part.number, part.generation): part for part in before.partitions}
+    arrived, grown, is_removed = 0, 0, False
+    for part in after.partitions:
+        known = earlier.get((part.number, part.generation))
+        arrived += part.end_offset - (0 if known is None else known.end_offset)
+        grown += part.size_bytes - (0 if known is None else known.size_bytes)
+        if known is not None:
+            is_removed |= (part.first_offset, part.compacted_count) != (known.first_offset, known.compacted_count)
+    return TopicRates(
+        topic=after.full_name,
+        partitions=len(after.partitions),
+        messages=after.messages_count,
+        size_bytes=after.size_bytes,
+        messages_per_second=max(arrived, 0) / seconds,
+        bytes_per_second=None if is_removed or grown < 0 else grown / seconds,
+    )
+
+
+def _compare_group(before: Group | None, after: Group, seconds: float, arrivals: float) -> GroupRates:
+    earlier = {} if before is None else {part.number: part for part in before.partitions}
+    done = 0
+    for part in after.partitions:
+        known = earlier.get(part.number)
+        if part.committed is not None and known is not None:
+            done += max(part.committed - (known.first_offset if known.committed is None else known.committed), 0)
+    shrinking = done / seconds - arrivals
+    caught_up = 0.0 if not after.lag else after.lag / shrinking if shrinking > 0 else None
+    return GroupRates(after.topic, after.name, len(after.members), after.lag, done / seconds, caught_up)
