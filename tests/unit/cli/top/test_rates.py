@@ -115,7 +115,7 @@ def test_names_cannot_control_the_terminal() -> None:
 
 
 def test_pipelines_are_shown_with_what_is_wrong() -> None:
-    status = {"state": "failed: disk", "run": None, "waiting": 3, "dead": 12_000, "failing_tables": [{}, {}]}
+    status: dict[str, Any] = {"state": "failed: disk", "run": None, "waiting": 3, "dead": 12_000, "failing_tables": [{}, {}]}
     text = show(compare(sample(0), sample(1, pipelines={"/data/checkpoint": status})))
     assert all(part in text for part in ("/data/checkpoint", "failed: disk", "12 k"))
 
