@@ -7,7 +7,7 @@ segments, messages, users, clients. All others begin with headstream_.
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Sequence
-from typing import TypeAlias
+from typing import TYPE_CHECKING, Final, TypeAlias
 
 from prometheus_client.core import CounterMetricFamily, GaugeMetricFamily, HistogramMetricFamily, Metric
 from prometheus_client.openmetrics.exposition import generate_latest
@@ -17,14 +17,25 @@ from headstream.server.fast_path.traffic import BOUNDS_S, Traffic
 from headstream.wire.commands.system import Stats
 from headstream.wire.statuses import Status
 
-__all__ = ["GroupBehind", "expose"]
+if TYPE_CHECKING:
+    from headstream.server.resources.memory_budget import MemoryBudget
+
+__all__ = ["MOST_GROUPS", "GroupBehind", "expose"]
+
+MOST_GROUPS: Final = 1000
+"""Consumer groups with a series of their own."""
 
 GroupBehind: TypeAlias = tuple[str, str, str, int]
 """Stream, topic, group, and its lag in messages."""
 
 
 def expose(
-    traffic: Sequence[Traffic], stats: Stats, users: int, groups: Iterable[GroupBehind], filters: tuple[int, int] = (0, 0)
+    traffic: Sequence[Traffic],
+    stats: Stats,
+    users: int,
+    groups: Iterable[GroupBehind],
+    filters: tuple[int, int] = (0, 0),
+    budget: MemoryBudget | None = None,
 ) -> bytes:
     """Return the metrics as text.
 
@@ -34,9 +45,11 @@ def expose(
         users: Number of users.
         groups: Lag of each consumer group.
         filters: The number of messages that filters have examined, and of those that they could not be applied to.
+        budget: The memory budget of requests and responses.
     """
     registry = CollectorRegistry(auto_describe=False)
-    registry.register(_Once([*_original(traffic, stats, users), *_own(traffic, stats, groups), *_of_filters(*filters)]))
+    metrics = [*_original(traffic, stats, users), *_own(traffic, stats, groups), *_of_filters(*filters)]
+    registry.register(_Once([*metrics, *([] if budget is None else _of_budget(budget))]))
     text: bytes = generate_latest(registry)  # type: ignore[no-untyped-call]
     return text
 
@@ -92,7 +105,7 @@ def _own(traffic: Sequence[Traffic], stats: Stats, groups: Iterable[GroupBehind]
     behind = GaugeMetricFamily(
         "headstream_group_lag", "Messages that a consumer group has not come to.", labels=["stream", "topic", "group"]
     )
-    for stream, topic, group, lag in groups:
+    for stream, topic, group, lag in _largest(groups):
         behind.add_metric([stream, topic, group], lag)
     yield from (requests, durations, received, sent, connections, refused, behind)
     for name, text, value in (
@@ -112,6 +125,20 @@ def _of_filters(scanned: int, failed: int) -> Iterator[Metric]:
         "Messages that filters could not be applied to: they compare a number with a text.",
         value=failed,
     )
+
+
+def _of_budget(budget: MemoryBudget) -> Iterator[Metric]:
+    text = "Bytes that requests and unread responses of all clients can have."
+    yield GaugeMetricFamily("headstream_memory_budget_bytes", text, value=budget.total_bytes)
+    yield GaugeMetricFamily("headstream_memory_budget_used_bytes", "Bytes that they have.", value=budget.held_bytes)
+    yield CounterMetricFamily("headstream_memory_budget_refused", "Requests refused for lack of memory.", value=budget.refused)
+
+
+def _largest(groups: Iterable[GroupBehind]) -> list[GroupBehind]:
+    """Return the groups with the largest lags, and the sum of all others as one: collectors suffer from too many series."""
+    found = sorted(groups, key=lambda group: (-group[-1], group))
+    others = found[MOST_GROUPS:]
+    return [*found[:MOST_GROUPS], ("", "", "others", sum(group[-1] for group in others))] if others else found
 
 
 def _buckets(counts: Sequence[int]) -> list[tuple[str, float]]:

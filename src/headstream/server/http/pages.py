@@ -17,6 +17,7 @@ from headstream.server.config.http_settings import HttpSettings
 from headstream.server.fast_path.traffic import Traffic
 from headstream.server.http.replies import Reply, json_reply, misspelled_reply, refused_reply, text_reply
 from headstream.server.http.tokens import AccessTokens
+from headstream.server.resources.memory_budget import MemoryBudget
 from headstream.wire.codes import Method
 from headstream.wire.commands.sessions import LoggedIn
 from headstream.wire.commands.tokens import LoginWithToken, RawToken
@@ -62,13 +63,17 @@ class Pages:
         settings: Settings of HTTP.
         tokens: Issues and verifies access tokens.
         traffic: Counters of each transport.
+        budget: The memory budget of requests and responses.
     """
 
-    def __init__(self, dispatcher: Dispatcher, settings: HttpSettings, tokens: AccessTokens, traffic: list[Traffic]) -> None:
+    def __init__(
+        self, dispatcher: Dispatcher, settings: HttpSettings, tokens: AccessTokens, traffic: list[Traffic], budget: MemoryBudget
+    ) -> None:
         self._dispatcher = dispatcher
         self._log = dispatcher.broker.backing.log
         self._tokens = tokens
         self._traffic = traffic
+        self._budget = budget
         self._tells_groups = settings.metrics_of_groups
         self._metrics = CachedValue[bytes]()
         pages: dict[PageRoute, Page] = {
@@ -126,7 +131,8 @@ class Pages:
         stats = measure(self._dispatcher)
         groups = self._groups_behind() if self._tells_groups else ()
         users = len(self._dispatcher.users.list())
-        return expose(self._traffic, stats, users, groups, self._dispatcher.broker.messages.filter_counts)
+        filters = self._dispatcher.broker.messages.filter_counts
+        return expose(self._traffic, stats, users, groups, filters, self._budget)
 
     def _groups_behind(self) -> Iterator[tuple[str, str, str, int]]:
         broker = self._dispatcher.broker

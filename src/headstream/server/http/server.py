@@ -123,7 +123,7 @@ class HttpServer:
         self._workers = workers
         self._budget = budget
         self._traffic = next(one for one in traffic if one.transport == "http")
-        self._pages = Pages(dispatcher, settings, tokens, traffic)
+        self._pages = Pages(dispatcher, settings, tokens, traffic, budget)
         self._views = Views(traffic)
         self._console = Console(tokens, is_served=settings.console)
         self._listener: asyncio.Server | TlsListener | None = None
