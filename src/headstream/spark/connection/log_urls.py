@@ -45,7 +45,7 @@ def parse_log(given: Mapping[str, str]) -> LogLocation:
         raise InvalidUrlError(
             f"the option url is not a URL: {error}", advice="Write headstream://user:password@host:8090"
         ) from None
-    bare = url if "@" not in parts.netloc else parts._replace(netloc=parts.netloc.rpartition("@")[2]).geturl()
+    bare = _without_credentials(url, parts)
     if parts.scheme == "headstream":
         return parse_address(parts, {})
     if parts.scheme == "file":
@@ -65,6 +65,13 @@ def parse_log(given: Mapping[str, str]) -> LogLocation:
         f"{bare!r} is not a log that Spark can read",
         advice="Give the directory of an embedded log, as file:///var/lib/shop, or a server, as headstream://user:password@host:8090",
     )
+
+
+def _without_credentials(url: str, parts: SplitResult) -> str:
+    """Return a URL for errors. A password can have slashes and other special characters: it ends at the last @."""
+    if "@" not in url or (parts.scheme == "file" and "@" not in parts.netloc):
+        return url
+    return f"{parts.scheme}://{url.rpartition('@')[2]}"
 
 
 def _directory(parts: SplitResult, bare: str) -> str:
