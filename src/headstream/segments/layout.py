@@ -28,7 +28,6 @@ relative_offset counts from base_offset. All messages of an entry have its times
 partition. crc32c is the CRC-32C of the entry's bytes in the .log with each state byte as 0; check is the CRC-32C of the
 preceding bytes of the header or entry, seeded with the low half of base_offset, so that an entry is valid only in its own
 file.
-belongs to its file.
 """
 
 from __future__ import annotations
