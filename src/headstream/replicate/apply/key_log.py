@@ -17,7 +17,7 @@ table's columns and their types without being rewritten:
 from __future__ import annotations
 
 import shutil
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Any, Final
 
@@ -120,13 +120,14 @@ class KeyLog:
         """
         known = {_identity(self._events[number]) for key in self._touched(rows) for number in self._by_key.get(key, [])}
         fresh = []
-        for number, event in enumerate(read_events(rows, self._keys)):
-            if _identity(event) not in known:
-                known.add(_identity(event))
+        for number, identity in enumerate(self._identities(rows)):
+            if identity not in known:
+                known.add(identity)
                 fresh.append(number)
         if not fresh:
             return
-        rows = rows.take(pa.array(fresh, pa.int64()))
+        if len(fresh) < rows.num_rows:
+            rows = rows.take(pa.array(fresh, pa.int64()))
         with self._translated():
             self._path.parent.mkdir(parents=True, exist_ok=True)
             write_deltalake(str(self._path), _packed(rows), mode="append")
@@ -191,6 +192,13 @@ class KeyLog:
     def drop_old(self) -> None:
         """Remove the table of old_moves() after its migration."""
         shutil.rmtree(self._old, ignore_errors=True)
+
+    def _identities(self, rows: pa.Table) -> Iterator[tuple[Any, ...]]:
+        """Iterate over what _identity() gives for each row's event, without reading its versions."""
+        names = [*self._keys, *(OLD_PREFIX + key for key in self._keys), "_hs_kind", "_hs_sequence"]
+        for row in rows.select(names).to_pylist():
+            before = tuple(row[OLD_PREFIX + key] for key in self._keys) if row["_hs_kind"] == "move" else None
+            yield row["_hs_kind"], tuple(row[key] for key in self._keys), before, row["_hs_sequence"]
 
     def _touched(self, rows: pa.Table) -> set[Key]:
         names = [*self._keys, *(OLD_PREFIX + key for key in self._keys)]

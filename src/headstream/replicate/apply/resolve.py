@@ -29,7 +29,7 @@ from headstream.replicate.apply.key_ranges import key_ranges, ranges_sql
 from headstream.replicate.apply.plan import quote_text
 from headstream.replicate.apply.soft import DELETED
 from headstream.replicate.apply.state_rows import key_table, leave_out_same, log_rows, shifted, taken
-from headstream.replicate.apply.stored_rows import StoredRow, displaced_keys, without_ended
+from headstream.replicate.apply.stored_rows import Bookkeeping, StoredRow, displaced_keys, without_ended
 from headstream.replicate.apply.tombstones import Tombstones
 from headstream.replicate.columns.changes import OLD_PREFIX, OPERATIONS, Collapsed
 from headstream.replicate.columns.conversion import arrow_type
@@ -226,7 +226,7 @@ class Resolver:
     def _known(self, keys: set[Key], types: pa.Schema, stored: Mapping[Key, StoredRow]) -> list[KeyEvent]:
         """Return the state of keys in the table and its tombstones as events."""
         facts: list[KeyEvent] = []
-        names = [name for name in types.names if not name.startswith("_hs_") and name not in self._keys]
+        names = frozenset(name for name in types.names if not name.startswith("_hs_") and name not in self._keys)
         asked = key_table(keys, self._keys, types)
         found = self._tombstones.find(asked.append_column("_hs_sequence", pa.array([""] * len(keys), pa.string())))
         for row in found.to_pylist():
@@ -271,12 +271,23 @@ class Resolver:
     ) -> Resolved:
         """Return the rows of states, without those that equal the stored ones."""
         chosen: list[tuple[Key, KeyState]] = []
+        texts: list[tuple[str, str | None]] = []
+        again: list[int] = []
         deletions: list[tuple[Key, str]] = []
         for key, state in states.items():
             if not self._soft and state.deletion > tombstoned.get(key, ""):
                 deletions.append((key, state.deletion))
-            if self._differs(state, stored.get(key)):
-                chosen.append((key, state))
+            known, after = stored.get(key), self._bookkeeping(state)
+            before = None if known is None else known.bookkeeping
+            if before is None and not state.exists and not (self._soft and state.deletion):
+                continue
+            if before is not None and (state.exists or self._soft):
+                if after == before:
+                    continue
+                if _without_load_times(after) == _without_load_times(before):
+                    again.append(len(chosen))
+            chosen.append((key, state))
+            texts.append(after[1:])
         names = [name for name in values[0].schema.names if not name.startswith("_hs_") and name not in self._keys]
         rows, sources = taken(chosen, stacked(values, types).select(names), self._keys, types)
         numbers = np.array([stored[key].number if key in stored else -1 for key, _ in chosen], np.int64)
@@ -284,39 +295,19 @@ class Resolver:
         same: set[str] = set()
         if (numbers >= 0).all():
             same = {name for name in names if np.array_equal(sources(name)[updates], numbers[updates])}
-        states_of = [state for _, state in chosen]
-        sequences = [state.upsert or state.deletion for state in states_of]
-        floors = [state.floor if self._soft else "" for state in states_of]
-        versions = [write_versions(s.row, q, f) for s, q, f in zip(states_of, sequences, floors, strict=True)]
-        rows = rows.append_column("_hs_delete", pa.array([not state.exists for state in states_of], pa.bool_()))
-        rows = rows.append_column("_hs_sequence", pa.array(sequences, pa.string()))
-        rows = rows.append_column("_hs_versions", pa.array(versions, pa.string()))
-        again = [place for place, (key, state) in enumerate(chosen) if self._is_loaded_again(state, stored.get(key))]
+        rows = rows.append_column("_hs_delete", pa.array([not state.exists for _, state in chosen], pa.bool_()))
+        rows = rows.append_column("_hs_sequence", pa.array([sequence for sequence, _ in texts], pa.string()))
+        rows = rows.append_column("_hs_versions", pa.array([versions for _, versions in texts], pa.string()))
         if again:
-            before = values[0].select(names).take(pa.array(numbers[again]))
-            rows = leave_out_same(rows, again, before)
+            before_rows = values[0].select(names).take(pa.array(numbers[again]))
+            rows = leave_out_same(rows, again, before_rows)
         remembered = key_table([key for key, _ in deletions], self._keys, types)
         remembered = remembered.append_column("_hs_sequence", pa.array([at for _, at in deletions], pa.string()))
         return Resolved(rows, remembered, frozenset(same))
 
-    def _differs(self, state: KeyState, known: StoredRow | None) -> bool:
-        """Return whether a state differs from the stored row."""
-        if known is None:
-            return state.exists or (self._soft and bool(state.deletion))
-        if not state.exists and not self._soft:
-            return True
-        return self._bookkeeping(state) != known.bookkeeping
-
-    def _bookkeeping(self, state: KeyState) -> tuple[bool, str, str | None]:
+    def _bookkeeping(self, state: KeyState) -> Bookkeeping:
         sequence = state.upsert or state.deletion
         return state.exists, sequence, write_versions(state.row, sequence, state.floor if self._soft else "")
-
-    def _is_loaded_again(self, state: KeyState, known: StoredRow | None) -> bool:
-        """Return whether a state differs from the stored one only by the times at which rows of one full load were logged."""
-        if known is None or (not state.exists and not self._soft):
-            return False
-        after, before = self._bookkeeping(state), known.bookkeeping
-        return [after[0], *map(_without_load_times, after[1:])] == [before[0], *map(_without_load_times, before[1:])]
 
 
 class _Batch:
@@ -327,7 +318,9 @@ class _Batch:
         self._present = collapsed.present
         self._columns = frozenset(collapsed.columns) - frozenset(keys)
         carried = set(late.schema.names)
-        self._dropped = {name: Written(ABSENT_VERSION, NO_SOURCE) for name in self._columns if name not in carried}
+        dropped = self._columns - carried
+        self._dropped = {Written(ABSENT_VERSION, NO_SOURCE): dropped} if dropped else {}
+        self._carried: dict[bytes | None, frozenset[str]] = {}
         parts = [part for part in (events, late) if part is not None]
         self.rows = stacked(parts[::-1])
         names = [*keys, "_hs_sequence", "_hs_delete"]
@@ -351,6 +344,12 @@ class _Batch:
     def _before(self, row: Mapping[str, Any]) -> Key:
         return tuple(row[OLD_PREFIX + name] for name in self._keys)
 
+    def _carried_by(self, mask: bytes | None) -> frozenset[str]:
+        """Return the columns, without those of the key, that a mask names: one object for equal masks."""
+        if mask not in self._carried:
+            self._carried[mask] = self._present(mask) & self._columns
+        return self._carried[mask]
+
     def events(self, first: int) -> list[KeyEvent]:
         """Return the changes as events.
 
@@ -366,8 +365,8 @@ class _Batch:
                 continue
             written = Written(version_of(sequence), number)
             if row.get("_hs_partial"):
-                columns = dict.fromkeys(self._present(row["_hs_columns"]) & self._columns, written)
-                image = KnownRow(columns=columns)
+                columns = self._carried_by(row["_hs_columns"])
+                image = KnownRow(groups={written: columns} if columns else {})
             elif row.get("_hs_operation") == _UPDATE:
                 image = KnownRow(written, self._dropped)
             else:
@@ -388,8 +387,9 @@ def _joined(facts: Iterable[KeyEvent], known: StoredRow | None, tombstoned: str)
     return join_key([*deletions, tombstoned], upserts)
 
 
-def _without_load_times(text: str | None) -> str | None:
-    return None if text is None else _LOAD_TIMES.sub(LOAD_MARK, text)
+def _without_load_times(text: Bookkeeping) -> list[bool | str | None]:
+    """Return a row's bookkeeping without the times at which rows of one full load were logged."""
+    return [part if part is None or isinstance(part, bool) else _LOAD_TIMES.sub(LOAD_MARK, part) for part in text]
 
 
 def _numbers(count: int) -> pa.Array:

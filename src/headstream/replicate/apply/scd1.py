@@ -164,9 +164,9 @@ class Scd1Table(MergedTable):
 
     def _source(self, changes: pa.Table, resolved: Resolved | None, columns: Sequence[str]) -> tuple[pa.Table, frozenset[str]]:
         """Return the merge's source, and its columns whose values are unchanged."""
-        for name in columns:  # of inserts, and of deletions, whose values are ignored
-            if name not in changes.schema.names:
-                changes = changes.append_column(name, pa.nulls(changes.num_rows, arrow_type(self.columns[name])))
+        types = self.columns
+        for name in set(columns) - set(changes.schema.names):  # of inserts, and of deletions, whose values are ignored
+            changes = changes.append_column(name, pa.nulls(changes.num_rows, arrow_type(types[name])))
         if self._soft:
             versions = pc.if_else(changes["_hs_delete"], pa.scalar(UNIFORM_MARK), pa.scalar(None, pa.string()))
             changes = changes.set_column(changes.schema.get_field_index("_hs_versions"), "_hs_versions", versions)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Mapping, Sequence
+from dataclasses import replace
 from typing import Any
 
 import numpy as np
@@ -10,7 +11,7 @@ import pyarrow as pa
 
 from headstream.replicate.apply.key_log import LOGGED, KeyLog
 from headstream.replicate.columns.changes import OLD_PREFIX
-from headstream.replicate.columns.row_merge import Key, KeyEvent, KeyState, KnownRow, Written, replay, sequence_of
+from headstream.replicate.columns.row_merge import Key, KeyEvent, KeyState, replay, sequence_of
 from headstream.replicate.columns.row_versions import write_versions
 
 __all__ = ["fold_log", "key_table", "leave_out_same", "log_rows", "shifted", "taken"]
@@ -18,15 +19,7 @@ __all__ = ["fold_log", "key_table", "leave_out_same", "log_rows", "shifted", "ta
 
 def shifted(events: Iterable[KeyEvent], offset: int) -> list[KeyEvent]:
     """Return events with their sources shifted by an offset: their rows are appended to others."""
-
-    def moved(written: Written) -> Written:
-        return Written(written.version, written.source + offset) if written.source >= 0 else written
-
-    found = []
-    for event in events:
-        row = KnownRow(moved(event.row.base), {name: moved(written) for name, written in event.row.columns.items()})
-        found.append(KeyEvent(event.kind, event.key, event.sequence, row, event.before, event.transaction, event.number))
-    return found
+    return [replace(event, row=event.row.shifted(offset)) for event in events]
 
 
 def taken(
@@ -41,24 +34,30 @@ def taken(
         types: The table's types.
     """
     base = np.array([state.row.base.source for _, state in states], np.int64)
-    own: dict[str, list[tuple[int, int]]] = {}
+    groups: dict[frozenset[str], list[tuple[int, int]]] = {}
     for place, (_, state) in enumerate(states):
-        for name, written in state.row.columns.items():
-            own.setdefault(name, []).append((place, written.source))
+        for written, names in state.row.groups.items():
+            groups.setdefault(names, []).append((place, written.source))
+    own: dict[str, list[Any]] = {}
+    for names, pairs in groups.items():
+        placed = np.array(pairs, np.int64)
+        for name in names:
+            own.setdefault(name, []).append(placed)
 
     def sources(name: str) -> Any:
         if name not in own:
             return base
         found = base.copy()
-        places, numbers = zip(*own[name], strict=True)
-        found[list(places)] = numbers
+        for placed in own[name]:
+            found[placed[:, 0]] = placed[:, 1]
         return found
 
-    rows = key_table([key for key, _ in states], keys, types)
-    for name in values.schema.names:
+    columns = dict(zip(keys, key_table([key for key, _ in states], keys, types).columns, strict=True))
+    places = pa.array(base, mask=base < 0)
+    for name, column in zip(values.schema.names, values.columns, strict=True):
         chosen = sources(name)
-        rows = rows.append_column(name, values[name].take(pa.array(chosen, mask=chosen < 0)))
-    return rows, sources
+        columns[name] = column.take(places if chosen is base else pa.array(chosen, mask=chosen < 0))
+    return pa.table(columns), sources
 
 
 def leave_out_same(rows: pa.Table, places: Sequence[int], before: pa.Table) -> pa.Table:

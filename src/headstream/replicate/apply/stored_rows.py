@@ -13,12 +13,16 @@ from __future__ import annotations
 
 from collections.abc import Collection, Iterable, Mapping
 from dataclasses import dataclass, replace
+from typing import TypeAlias
 
 from headstream.replicate.columns.row_merge import Key, KeyEvent, KeyState, KnownRow, Written, join_key, sequence_of
 from headstream.replicate.columns.row_versions import write_versions
 from headstream.replicate.columns.versions import ABSENT_VERSION, load_floor
 
-__all__ = ["StoredRow", "displaced_keys", "without_ended"]
+__all__ = ["Bookkeeping", "StoredRow", "displaced_keys", "without_ended"]
+
+Bookkeeping: TypeAlias = tuple[bool, str, str | None]
+"""Whether a row exists, its place, and the text of its versions."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -48,11 +52,11 @@ class StoredRow:
         return place if place < self.sequence else ""
 
     @property
-    def bookkeeping(self) -> tuple[bool, str, str | None]:
+    def bookkeeping(self) -> Bookkeeping:
         """Whether it exists, its place, and the text of its versions."""
         return not self.deleted, self.sequence, write_versions(self.row, self.sequence, self.floor)
 
-    def upserts(self, key: Key, names: Iterable[str]) -> list[KeyEvent]:
+    def upserts(self, key: Key, names: frozenset[str]) -> list[KeyEvent]:
         """Return the events that wrote its columns, one a place, so that a change of key in between takes the older ones only.
 
         Args:
@@ -61,14 +65,15 @@ class StoredRow:
         """
         if not self.upsert:
             return []
-        if not self.row.columns:
+        if not self.row.groups:
             return [KeyEvent("upsert", key, self.upsert, self.row)]
-        parts: dict[str, dict[str, Written]] = {self.upsert: {}}
-        for name in names:  # values of the base that a newer change has replaced are unknown
-            written = self.row.at(name)
-            if written.version != ABSENT_VERSION:
-                parts.setdefault(min(sequence_of(written.version), self.upsert), {})[name] = written
-        return [KeyEvent("upsert", key, place, KnownRow(columns=columns)) for place, columns in parts.items()]
+        parts: dict[str, dict[Written, frozenset[str]]] = {self.upsert: {}}
+        of_base = names.difference(*self.row.groups.values())  # values that a newer change has replaced are unknown
+        for written, columns in [(self.row.base, of_base), *self.row.groups.items()]:
+            known = columns if columns <= names else columns & names
+            if known and written.version != ABSENT_VERSION:
+                parts.setdefault(min(sequence_of(written.version), self.upsert), {})[written] = known
+        return [KeyEvent("upsert", key, place, KnownRow(groups=groups)) for place, groups in parts.items()]
 
 
 def without_ended(known: StoredRow, bound: str, *, soft: bool) -> KeyState | None:

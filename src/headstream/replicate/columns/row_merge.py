@@ -13,8 +13,8 @@ and the result does not depend on the order of changes, on their micro-batches, 
     an insert           writes every column (a full load's row too), those that its schema does not have with null
     an update           writes the columns that it carries, at most those of its schema: columns dropped at the source remain
 
-Most columns of a row come from one whole image, so a KnownRow has the place of its newest whole image (`base`), and the place of
-each column that another change wrote.
+Most columns of a row come from one whole image, so a KnownRow has the place of its newest whole image (`base`), and the other
+changes with the columns that each wrote. Columns are joined in these groups: rows of 1,000 columns have few of them.
 
 A change of key moves a row from one key to another, so it is not a fact about one key. The keys that such changes connect are
 replayed together: replay() sorts all their changes and applies them once, so the result also depends only on their set.
@@ -28,7 +28,7 @@ Values are not read here: `source` is the number of the row, in the caller's tab
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass, field
 from typing import Any, Final, Literal, NamedTuple, TypeAlias
 
@@ -41,6 +41,8 @@ Key: TypeAlias = tuple[Any, ...]
 NO_SOURCE: Final = -1
 """The source of a value that no change has written: null."""
 _FILL: Final = "-"
+_MANY_PAIRS: Final = 64
+"""Number of pairs of groups above which a join by column is faster than one by group."""
 
 
 class Written(NamedTuple):
@@ -59,50 +61,91 @@ class KnownRow:
 
     Args:
         base: The newest whole image.
-        columns: The columns that another change wrote, by name: after the image, or omitted from it.
+        groups: The changes that wrote other columns, after the image or omitted from it, and the columns of each: at least one,
+            and each column once. No change has the image's version.
     """
 
     base: Written = _ABSENT
-    columns: dict[str, Written] = field(default_factory=dict)
+    groups: dict[Written, frozenset[str]] = field(default_factory=dict)
+
+    @classmethod
+    def of_columns(cls, base: Written, columns: Mapping[str, Written]) -> KnownRow:
+        """Return a row from the change that wrote each column; of the other columns that is the image."""
+        named: dict[Written, list[str]] = {}
+        for name, written in columns.items():
+            if written.version != base.version:
+                named.setdefault(written, []).append(name)
+        return cls(base, {written: frozenset(names) for written, names in named.items()})
+
+    @property
+    def columns(self) -> dict[str, Written]:
+        """The columns that another change than the image wrote."""
+        return {name: written for written, names in self.groups.items() for name in names}
 
     def at(self, name: str) -> Written:
         """Return the change that wrote a column."""
-        return self.columns.get(name, self.base)
+        return next((written for written, names in self.groups.items() if name in names), self.base)
 
     @property
     def version(self) -> str:
         """The highest version among its columns."""
-        return max([self.base.version, *(written.version for written in self.columns.values())])
+        return max([self.base.version, *(written.version for written in self.groups)])
 
     def join(self, other: KnownRow) -> KnownRow:
         """Return the newer version of each column; of equal ones that of this row."""
-        base = self.base if self.base.version >= other.base.version else other.base
-        if not self.columns and not other.columns:
+        base = _newer(self.base, other.base)
+        if not self.groups and not other.groups:
             return self if base is self.base else other
-        columns = {}
-        for name in {**self.columns, **other.columns}:
-            mine, theirs = self.at(name), other.at(name)
-            newer = mine if mine.version >= theirs.version else theirs
-            if newer.version != base.version:
-                columns[name] = newer
-        return KnownRow(base, columns)
+        if len(self.groups) * len(other.groups) > _MANY_PAIRS:
+            mine, theirs = self.columns, other.columns
+            joined = {name: _newer(mine.get(name, self.base), theirs.get(name, other.base)) for name in {**mine, **theirs}}
+            return KnownRow.of_columns(base, joined)
+        found: dict[Written, frozenset[str]] = {}
+
+        def add(written: Written, names: frozenset[str]) -> None:
+            if names and written.version != base.version:
+                found[written] = found[written] | names if written in found else names
+
+        left = dict(other.groups)
+        for own, names in self.groups.items():
+            rest = names
+            for written, others in other.groups.items():
+                common = names if others is names else names & others
+                if common:
+                    add(_newer(own, written), common)
+                    rest, left[written] = rest - common, left[written] - common
+            add(_newer(own, other.base), rest)
+        for written, names in left.items():
+            add(_newer(self.base, written), names)
+        return KnownRow(base, found)
 
     def since(self, deletion: str) -> KnownRow:
         """Return the row without the columns older than a deletion; a column written at the same sequence is newer."""
         if not deletion:
             return self
         floor = deletion.ljust(MAX_SEQUENCE_CHARACTERS, _FILL)  # below the versions that a change of key of that sequence writes
-        base = self.base if self.base.version >= floor else _ABSENT
-        if base is self.base and not self.columns:
-            return self
-        columns = {name: written if written.version >= floor else _ABSENT for name, written in self.columns.items()}
-        return KnownRow(base, {name: written for name, written in columns.items() if written.version != base.version})
+        return self._rewritten(lambda written: written if written.version >= floor else _ABSENT)
 
     def moved(self, sequence: str) -> KnownRow:
         """Return the row at its new key, after a change of its key of that sequence."""
-        base = Written(moved_version(self.base.version, sequence), self.base.source)
-        columns = {name: Written(moved_version(w.version, sequence), w.source) for name, w in self.columns.items()}
-        return KnownRow(base, columns)
+        return self._rewritten(lambda written: Written(moved_version(written.version, sequence), written.source))
+
+    def shifted(self, offset: int) -> KnownRow:
+        """Return the row with the numbers of its sources raised by an offset."""
+        return self._rewritten(lambda w: Written(w.version, w.source + offset) if w.source >= 0 else w)
+
+    def _rewritten(self, change: Callable[[Written], Written]) -> KnownRow:
+        base = change(self.base)
+        found: dict[Written, frozenset[str]] = {}
+        for written, names in self.groups.items():
+            other = change(written)
+            if other.version != base.version:
+                found[other] = found[other] | names if other in found else names
+        return KnownRow(base, found)
+
+
+def _newer(one: Written, other: Written) -> Written:
+    return one if one.version >= other.version else other
 
 
 def sequence_of(version: str) -> str:

@@ -14,6 +14,7 @@ from __future__ import annotations
 
 import json
 from collections.abc import Sequence
+from functools import lru_cache
 
 from headstream.replicate.columns.row_merge import NO_SOURCE, KnownRow, Written
 from headstream.replicate.columns.versions import ABSENT_VERSION, VERSION_CHARACTERS, version_of
@@ -34,17 +35,19 @@ def write_versions(row: KnownRow, sequence: str, deletion: str = "") -> str | No
         sequence: Its `_hs_sequence`.
         deletion: Place of a deletion before its columns that is stored nowhere else, or "".
     """
-    if not row.columns and row.base.version == version_of(sequence):
+    if not row.groups and row.base.version == version_of(sequence):
         return None
     base = row.base.version.rstrip(f"{_FILL} ")
     if row.base.version >= version_of(deletion):
         deletion = ""  # older than the whole image
-    if not row.columns and not deletion:
+    if not row.groups and not deletion:
         return UNIFORM_MARK + base
-    columns: dict[str, list[str]] = {}
-    for name, written in sorted(row.columns.items()):
-        columns.setdefault(written.version.rstrip(f"{_FILL} "), []).append(name)
-    return json.dumps([base, columns, deletion], ensure_ascii=False, separators=(",", ":"))
+    named: dict[str, frozenset[str]] = {}
+    for written, names in row.groups.items():
+        version = written.version.rstrip(f"{_FILL} ")
+        named[version] = named[version] | names if version in named else names
+    columns = ",".join(f"{_json(version)}:{_names_json(named[version])}" for version in sorted(named, reverse=True))
+    return f"[{_json(base)},{{{columns}}},{_json(deletion)}]"
 
 
 def read_versions(text: str | None, sequence: str, columns: Sequence[str], source: int) -> tuple[KnownRow, str]:
@@ -62,23 +65,38 @@ def read_versions(text: str | None, sequence: str, columns: Sequence[str], sourc
     if added:
         row, deletion = read_versions(text, sequence, columns, source)
         absent = {name: _written("", source) for line in added for name in json.loads(line)}
-        return KnownRow(row.base, {**absent, **row.columns}), deletion
+        return KnownRow.of_columns(row.base, {**absent, **row.columns}), deletion
     if text.startswith(UNIFORM_MARK):
         return KnownRow(_written(text[1:], source)), ""
     if text.startswith("["):
         base, known, deletion = json.loads(text)
-        named = {name: _written(version, source) for version, names in known.items() for name in names}
-        return KnownRow(_written(base, source), named), deletion
+        groups = {_written(version, source): _shared(frozenset(names)) for version, names in known.items()}
+        return KnownRow(_written(base, source), groups), deletion
     places = range(0, len(columns) * VERSION_CHARACTERS, VERSION_CHARACTERS)
     versions = [text[place : place + VERSION_CHARACTERS].ljust(VERSION_CHARACTERS) for place in places]
     written = {name: Written(v, source) for name, v in zip(columns, versions, strict=True) if v != ABSENT_VERSION}
-    return KnownRow(columns=written), ""
+    return KnownRow.of_columns(KnownRow().base, written), ""
 
 
 def not_carried_sql(columns: Sequence[str]) -> str:
     """Return SQL for the text of a row after columns are added by a schema older than the row, which it does not carry."""
     names = json.dumps(list(columns), ensure_ascii=False).replace("'", "''")
     return f"concat(coalesce(_hs_versions, concat('{UNIFORM_MARK}', _hs_sequence)), chr(10), '{names}')"
+
+
+def _json(value: str) -> str:
+    return json.dumps(value, ensure_ascii=False)
+
+
+@lru_cache(maxsize=256)
+def _names_json(names: frozenset[str]) -> str:
+    return json.dumps(sorted(names), ensure_ascii=False, separators=(",", ":"))
+
+
+@lru_cache(maxsize=256)
+def _shared(names: frozenset[str]) -> frozenset[str]:
+    """Return one object for equal sets: rows that the same changes wrote have the same groups."""
+    return names
 
 
 def _written(text: str, source: int) -> Written:

@@ -19,7 +19,7 @@ from hypothesis import strategies as st
 from headstream.replicate.codec import ColumnMetadata, TableMetadata
 from headstream.replicate.columns.row_merge import KeyState, KnownRow, Written, join_key
 from headstream.replicate.columns.row_versions import read_versions, write_versions
-from headstream.replicate.columns.versions import ABSENT_VERSION, version_of
+from headstream.replicate.columns.versions import ABSENT_VERSION, moved_version, version_of
 from tests.support.replicate.change_tables import COLUMNS, METADATA, change, sequence
 from tests.support.replicate.target_tables import Target
 
@@ -246,7 +246,7 @@ def test_changes_of_key_that_an_older_version_kept_are_followed(tmp_path: Path) 
 
 sequences = st.integers(1, 9).map(sequence)
 rows = st.builds(
-    lambda base, columns: KnownRow(
+    lambda base, columns: KnownRow.of_columns(
         Written(version_of(sequence(base)), base) if base else KnownRow().base,
         {name: Written(version_of(sequence(at)), at) for name, at in columns.items() if at > base},
     ),
@@ -308,3 +308,29 @@ def test_versions_of_older_rows_are_read() -> None:
     row, _ = read_versions(text, sequence(5), ["ID", "a", "b", "c"], 7)
     assert [row.at(name) for name in ("ID", "b")] == [Written(version_of(sequence(5)), 7), Written(version_of(sequence(3)), 7)]
     assert row.at("a").version == row.at("c").version == ABSENT_VERSION
+
+
+written = st.builds(lambda at, source: Written(version_of(sequence(at)), source), st.integers(1, 9), st.integers(0, 2))
+"""Some of one version are of different sources: the same change in two batches."""
+wide_names = st.integers(0, 23).map("c{}".format)
+wide_rows = st.builds(KnownRow.of_columns, written | st.just(KnownRow().base), st.dictionaries(wide_names, written, max_size=24))
+
+
+@settings(max_examples=300, deadline=None)
+@given(wide_rows, wide_rows, st.integers(1, 9))
+def test_columns_are_joined_in_groups_as_they_are_one_by_one(one: KnownRow, two: KnownRow, deleted_at: int) -> None:
+    names = [f"c{number}" for number in range(25)]  # the last one is in the images alone
+    joined = one.join(two)
+    for name in names:
+        assert joined.at(name).version == max(one.at(name).version, two.at(name).version)
+        assert joined.at(name) in (one.at(name), two.at(name), joined.base)
+    floor = sequence(deleted_at)
+    since, moved = one.since(floor), one.moved(sequence(20))
+    for name in names:
+        own = one.at(name)
+        assert since.at(name).version == (own.version if own.version >= version_of(floor) else ABSENT_VERSION)
+        assert moved.at(name).version == moved_version(own.version, sequence(20))
+    for row in (joined, since, moved):
+        assert all(row.groups.values())
+        assert sum(map(len, row.groups.values())) == len(row.columns)
+        assert all(found.version != row.base.version for found in row.groups)

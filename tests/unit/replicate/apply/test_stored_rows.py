@@ -99,8 +99,8 @@ def test_merge_takes_the_newest_change_that_came_again_when_the_row_was_replaced
 
 
 def test_upserts_gives_a_change_of_key_the_columns_that_are_older_than_it() -> None:
-    row = KnownRow(Written(version_of(sequence(1)), 0), {"note": Written(version_of(sequence(5)), 0)})
-    events = StoredRow(sequence(5), row, False, "", 0).upserts((1,), ["name", "total", "note"])
+    row = KnownRow(Written(version_of(sequence(1)), 0), {Written(version_of(sequence(5)), 0): frozenset({"note"})})
+    events = StoredRow(sequence(5), row, False, "", 0).upserts((1,), frozenset({"name", "total", "note"}))
     assert {event.sequence: set(event.row.columns) for event in events} == {sequence(1): {"name", "total"}, sequence(5): {"note"}}
 
 
