@@ -18,6 +18,7 @@ from headstream.replicate.inputs.inputs import default_max_bytes
 from headstream.replicate.run.processor import Processor
 from headstream.testing import CaptureOptions, SourceDatabase
 from tests.integration.replicate.test_pipeline import DATA, Run
+from tests.unit.replicate.inputs.test_collecting import UnreadableError
 
 pytestmark = pytest.mark.spark
 
@@ -96,6 +97,25 @@ def test_pipeline_names_what_to_do_when_spark_says_that_its_driver_lacks_memory(
         run.run()
     assert "--driver-memory" in str(caught.value.advice)
     assert "max_bytes_per_batch" in str(caught.value.advice)
+
+
+def test_pipeline_names_what_to_do_and_goes_on_when_the_text_of_sparks_error_cannot_be_read(
+    spark: SparkSession, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def fail(frame: DataFrame, *, in_pieces: bool = False) -> pa.Table:
+        raise UnreadableError
+
+    run = Run(spark, tmp_path)
+    source = SourceDatabase(5, rows=20, transactions=40)
+    run.send(source.capture(CaptureOptions()))
+    with monkeypatch.context() as patched:
+        patched.setattr(inputs, "collect", fail)
+        with pytest.raises(ReplicateError, match="too little memory for a micro-batch") as caught:
+            run.run()
+    assert "Run again with the same checkpoint" in str(caught.value.advice)
+    assert find_planned_batch(tmp_path / "checkpoint" / "spark") == 0
+    run.run()
+    run.assert_equal(source)
 
 
 def test_pipeline_takes_so_many_bytes_a_micro_batch_and_an_eighth_of_the_heap_by_default(

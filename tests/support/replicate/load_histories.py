@@ -12,8 +12,10 @@ the log is quiet for longer than LOAD_GAP_US, so that it is plain where a load b
     changes    transactions over all tables: inserts, whole and partial updates, updates of nothing, deletions, deletions
                followed by inserts, changes of key, all keys shifted by one, two keys swapped
 
-A load's last row is followed by a change of its table, which says that the load is over. `Fact` is what a message says, for
-load_model.py, which tells from the facts alone what the tables must come to.
+A load's last row is followed by a change of its table, which says that the load is over. But the last loads of a table may be
+abandoned for good (_abandon()), with changes after them or none; and stretches of the log may be there again at later times,
+rows of loads among them. The rows of such tables are not the source's, but those that the rule tells. `Fact` is what a message
+says, for load_model.py, which tells from the facts alone what the tables must come to.
 """
 
 from __future__ import annotations
@@ -26,6 +28,8 @@ from typing import Any, NamedTuple
 
 from headstream.replicate.codec import Change, data_message, metadata_message
 from tests.support.replicate.load_forms import bare_message, flat_message, framed_message, registry_schemas
+from tests.support.replicate.load_model import expected_rows
+from tests.support.replicate.load_repeats import repeated
 from tests.support.replicate.load_tables import (
     LOAD_GAP_US,
     MOST_KEYS,
@@ -55,11 +59,14 @@ def draw_history(seed: int, **given: Any) -> History:
         seed: Any.
         given: Traits that are not to be drawn.
     """
-    random, forms = Random(seed), Random(f"forms of {seed}")
-    traits = Traits.draw(random, forms, **given)
-    source = _Source(random, forms, traits)
+    random, forms, ends = Random(seed), Random(f"forms of {seed}"), Random(f"ends of {seed}")
+    traits = Traits.draw(random, forms, ends, **given)
+    source = _Source(random, forms, ends, traits)
     source.live()
     tables = source.tables.values()
+    for table in tables:
+        if traits.repeats or table in source.abandoned:
+            table.rows = expected_rows(source.facts, table.name)
     return History(
         seed,
         traits,
@@ -74,8 +81,9 @@ def draw_history(seed: int, **given: Any) -> History:
 class _Source:
     """The source, its capture and the log."""
 
-    def __init__(self, random: Random, forms: Random, traits: Traits) -> None:
-        self.random, self.forms, self.traits = random, forms, traits
+    def __init__(self, random: Random, forms: Random, ends: Random, traits: Traits) -> None:
+        self.random, self.forms, self.ends, self.traits = random, forms, ends, traits
+        self.abandoned: list[LoadedTable] = []
         shapes = [T_COLUMNS, random.choice(T_LATER)] if traits.evolves else [T_COLUMNS]
         made = [make_table(random, "t", shapes), make_table(random, "u", [U_COLUMNS])]
         made += [make_table(random, "n", [N_COLUMNS])] if traits.keyless else []
@@ -84,6 +92,11 @@ class _Source:
         self._now_us = START_US
         self._change_number = 0
         self._transaction = 0
+
+    @property
+    def facts(self) -> list[Fact]:
+        """What all messages say that are not metadata."""
+        return [message.fact for message in self._log if message.fact is not None]
 
     def partitions(self) -> list[list[LogMessage]]:
         """The log by partition, with offsets."""
@@ -112,9 +125,14 @@ class _Source:
                 self._changes(random.randint(1, 6))
         if alter_at == self.traits.steps:
             self._alter(self.tables["t"])
+        if self.traits.abandoned:
+            self._abandon()
         self._rest()
         for table in self.tables.values():  # says of each that its last load is over
-            self._transact([partial(self._insert, table)])
+            if table not in self.abandoned or not table.keys or self.ends.random() < 0.5:
+                self._transact([partial(self._insert, table)])
+        if self.traits.repeats:
+            self._log += repeated(self._log, self.ends, self.traits.partitions)
 
     def _rest(self) -> None:
         """Let everything that is under way reach the log, and then be quiet for longer than the gap."""
@@ -247,6 +265,27 @@ class _Source:
         if given_up:
             self._changes(random.randint(0, 2))
             self._load(table)
+
+    def _abandon(self) -> None:
+        """Begin the last loads of some tables, and give each up: another one or changes follow, or nothing."""
+        ends = self.ends
+        tables = [table for table in self.tables.values() if table.rows]
+        self.abandoned = ends.sample(tables, min(len(tables), ends.randint(1, 2)))
+        for table in self.abandoned:
+            for _ in range(ends.randint(1, 2)):
+                self._rest()
+                if ends.random() < 0.5:
+                    self._change_unseen(table)
+                table.loads += 1
+                rows = dict(table.rows)
+                for key in ends.sample(list(rows), ends.randint(0, max(0, len(rows) - 1))):
+                    self._now_us += ends.randint(1, LOAD_GAP_US // MS_US // 10) * MS_US
+                    self._append(_Draft(table, "REFRESH", None, rows[key], key, None), delay=False)
+                    if ends.random() < 0.2:
+                        self._changes(1, without=None if table.keys else table)
+                if ends.random() < 0.6:
+                    self._now_us += MS_US
+                    self._changes(ends.randint(1, 3))
 
     def _change_unseen(self, table: LoadedTable) -> None:
         verbs = [self._insert, self._update, self._delete, self._delete, self._move]

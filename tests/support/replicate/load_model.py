@@ -4,11 +4,13 @@ The rule. Every message of a table has a place, and the table is what they come 
 
     a change                        (its change sequence, 0, 0)
     a row of load k, logged at t    (floor of k, 1, t)
-    the end of load k               (floor of k, 2, 0), where a change above its floor was logged after its last row
+    the end of load k               (floor of k, 2, 0), where there is a change above its floor
 
-The floor of a load is the highest change sequence of the table that was logged before the load's first row, "" where there is
-none. So a row of a load counts as later than every change at or below its floor, and as earlier than every one above it. At
-the end of a load the rows go that have been written by nothing since its floor but changes at or below it.
+Rows no further apart than LOAD_GAP_US are of one load. After a longer pause a new one begins if in that pause, more than
+LOAD_GAP_US before the row, a change was logged that is newer than every one logged before the pause. The floor of a load is the
+highest change sequence of the table that was logged before the load's first row, "" for rows before which no load has begun. So
+a row of a load counts as later than every change at or below its floor, and as earlier than every one above it. At the end of a
+load the rows go that have been written by nothing since its floor but changes at or below it.
 
 No place depends on what was read when; so no order of reading can matter to a pipeline that keeps to the rule.
 """
@@ -18,7 +20,7 @@ from __future__ import annotations
 from collections.abc import Collection, Iterable
 from typing import Any, Final, TypeAlias
 
-from tests.support.replicate.load_histories import Fact, Key, Row
+from tests.support.replicate.load_tables import LOAD_GAP_US, Fact, Key, Row
 
 __all__ = ["UNKNOWABLE", "Place", "expected_rows", "placed_facts"]
 
@@ -31,18 +33,30 @@ def placed_facts(facts: Iterable[Fact], table: str) -> list[tuple[Place, Fact | 
     """Return the facts of a table with their places, in their order; None for the end of a load."""
     of_table = [fact for fact in facts if fact.table == table]
     changes = [fact for fact in of_table if fact.sequence]
-    floors: dict[int, str] = {}
-    for load in {fact.load for fact in of_table if fact.load}:
-        begun_us = min(fact.logged_us for fact in of_table if fact.load == load)
-        floors[load] = max((fact.sequence for fact in changes if fact.logged_us < begun_us), default="")
+    floors = _floors(of_table, changes)
     placed: list[tuple[Place, Fact | None]] = []
     placed += [((fact.sequence, 0, 0), fact) for fact in {fact.sequence: fact for fact in changes}.values()]
-    placed += [((floors[fact.load], 1, fact.logged_us), fact) for fact in of_table if fact.load]
-    for load, floor in floors.items():
-        ended_us = max(fact.logged_us for fact in of_table if fact.load == load)
-        if any(fact.logged_us > ended_us and fact.sequence > floor for fact in changes):
-            placed.append(((floor, 2, 0), None))
-    return sorted(placed, key=lambda pair: pair[0])
+    placed += [((floors[fact.logged_us], 1, fact.logged_us), fact) for fact in of_table if fact.load]
+    ended = {floor for floor in floors.values() if any(fact.sequence > floor for fact in changes)}
+    return sorted([*placed, *(((floor, 2, 0), None) for floor in ended)], key=lambda pair: pair[0])
+
+
+def _floors(facts: list[Fact], changes: list[Fact]) -> dict[int, str]:
+    """Return the log time of each row of a load -> the load's floor; each load has another one."""
+
+    def highest(before_us: int) -> str:
+        return max((fact.sequence for fact in changes if fact.logged_us < before_us), default="")
+
+    floors: dict[int, str] = {}
+    floor, last_us = "", -1
+    for at_us in sorted({fact.logged_us for fact in facts if fact.load}):
+        if at_us - last_us > LOAD_GAP_US:
+            known = highest(last_us)
+            if any(last_us <= fact.logged_us < at_us - LOAD_GAP_US and fact.sequence > known for fact in changes):
+                floor = highest(at_us)
+        floors[at_us] = floor
+        last_us = at_us
+    return floors
 
 
 def expected_rows(facts: Iterable[Fact], table: str, unknown: Collection[str] = ()) -> dict[Key, Row]:
@@ -75,7 +89,7 @@ def _apply(fact: Fact, at: dict[Key, list[Row]], unknown: Collection[str]) -> No
     """Apply a fact to the rows at each key, the one that has been there longest first."""
     rows = at.setdefault(fact.key, [])
     if fact.operation == "DELETE":
-        del rows[:1]
+        rows.clear()
         return
     kept: dict[str, Any] = {}
     if fact.before is not None:

@@ -60,6 +60,9 @@ class Traits:
         registry: Whether all messages have a schema registry's framing, so that no metadata is in the log.
         keyless: Whether the table without a key is there.
         ties: Whether a change may be logged in the very millisecond of a load's last row.
+        abandoned: Whether the last loads of a table may begin and never end; its rows are then those that the model tells.
+        repeats: Whether a producer sends stretches of a partition again, rows of loads among them, perhaps loads later; the rows
+            of all tables are then those that the model tells.
         steps: Loads and stretches of changes after the first loads.
     """
 
@@ -79,11 +82,16 @@ class Traits:
     registry: bool
     keyless: bool
     ties: bool
+    abandoned: bool
+    repeats: bool
     steps: int
 
     @classmethod
-    def draw(cls, random: Random, forms: Random, **given: Any) -> Traits:
-        """Return traits, those that are not given drawn: the forms of messages by `forms`, what happens by `random`."""
+    def draw(cls, random: Random, forms: Random, ends: Random, **given: Any) -> Traits:
+        """Return traits, those that are not given drawn.
+
+        The forms of messages by `forms`, last loads that never end and repeats by `ends`, all else by `random`.
+        """
         drawn: dict[str, Any] = {
             "partitions": random.randint(1, 4),
             "routing": random.choice(["random", "key", "table"]),
@@ -102,6 +110,8 @@ class Traits:
             "overtaken": False,
             "registry": forms.random() < 0.15,
             "flat": forms.random() < 0.25,
+            "abandoned": ends.random() < 0.4,
+            "repeats": ends.random() < 0.4,
         } | given
         if drawn["key_changes"] == "partial":  # what a row read late says of other columns is not what the change left out
             drawn["fuzzy"] = False
@@ -152,7 +162,7 @@ class History:
         seed: That it was drawn by.
         traits: What it has in it.
         partitions: Messages by partition, each in the order of its offsets.
-        rows: Table -> its rows at the end, by key; of `n` by a number.
+        rows: Table -> its rows at the end, by key; of `n` by a number. Of abandoned loads and repeats as the model tells them.
         columns: Table -> its columns at the end.
         keys: Table -> its key columns.
         schemas: Number -> Avro schema, of the registry that messages with its framing name.
