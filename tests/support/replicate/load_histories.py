@@ -312,7 +312,7 @@ class _Source:
         logged_us = self._now_us + (random.choice([0, 0, 1, 20, 60]) * MS_US if delay else 0)
         row = draft.after if draft.after is not None else draft.before
         assert row is not None
-        encoded, message_key = self._encode(table, change, row)
+        encoded, message_key, is_flat = self._encode(table, change, row)
         values = {name: row[name] for name in present} if draft.after is not None else {}
         count = table.loads if draft.operation == "REFRESH" else 0
         fact = Fact(
@@ -326,6 +326,7 @@ class _Source:
             count,
             logged_us,
             self._transaction if sequence else 0,
+            draft.operation == "UPDATE" and draft.before == draft.after and not is_flat,
         )
         self._log.append(LogMessage(self._route(draft), logged_us, encoded, fact, message_key))
         if traits.resends and sequence and random.random() < 0.2:
@@ -375,15 +376,15 @@ class _Source:
         number = sum(1 << place for place, name in enumerate(table.columns) if name in names)
         return number.to_bytes(1, "little")
 
-    def _encode(self, table: LoadedTable, change: Change, row: Row) -> tuple[bytes, bytes | None]:
-        """Return a message's value and key, in one of the forms that the history has."""
+    def _encode(self, table: LoadedTable, change: Change, row: Row) -> tuple[bytes, bytes | None, bool]:
+        """Return a message's value and key, in one of the forms that the history has, and whether it is the flat one."""
         if self.traits.registry:
-            return framed_message(table, change, row)
+            return *framed_message(table, change, row), False
         if self.traits.bare_json and table.name == "t" and self.random.random() >= 0.5:
-            return bare_message(change), None
+            return bare_message(change), None, False
         if self.traits.flat and self.forms.random() < 0.5:
-            return flat_message(table, change, self.forms), None
-        return data_message(table.metadata, change, form=table.form), None
+            return flat_message(table, change, self.forms), None, True
+        return data_message(table.metadata, change, form=table.form), None, False
 
 
 class _Draft(NamedTuple):

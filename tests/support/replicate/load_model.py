@@ -10,7 +10,8 @@ Rows no further apart than LOAD_GAP_US are of one load. After a longer pause a n
 LOAD_GAP_US before the row, a change was logged that is newer than every one logged before the pause. The floor of a load is the
 highest change sequence of the table that was logged before the load's first row, "" for rows before which no load has begun. So
 a row of a load counts as later than every change at or below its floor, and as earlier than every one above it. At the end of a
-load the rows go that have been written by nothing since its floor but changes at or below it.
+load the rows go that have been written by nothing since its floor but changes at or below it. An update whose change mask says
+that it changed nothing writes nothing, but it has its place in the order.
 
 No place depends on what was read when; so no order of reading can matter to a pipeline that keeps to the rule.
 """
@@ -80,8 +81,9 @@ def expected_rows(facts: Iterable[Fact], table: str, unknown: Collection[str] = 
             at = {key: rows for key, rows in at.items() if written[key] > (place[0], 0, 0)}
         else:
             transaction = fact.transaction
-            _apply(fact, at, unknown)
-            written[fact.key] = place
+            if not fact.idle:
+                _apply(fact, at, unknown)
+                written[fact.key] = place
     return {key: rows[-1] for key, rows in at.items() if rows}
 
 

@@ -126,7 +126,8 @@ class Fact(NamedTuple):
     """What a data message says.
 
     `values` are the columns that it carries, `columns` all of its schema; `load` counts the loads of its table from 1, and
-    `transaction` the transactions of the source; both are 0 where there is none.
+    `transaction` the transactions of the source; both are 0 where there is none. `idle` is an update whose change mask says that
+    it changed nothing.
     """
 
     table: str
@@ -139,6 +140,7 @@ class Fact(NamedTuple):
     load: int
     logged_us: int
     transaction: int
+    idle: bool
 
 
 @dataclass(slots=True)
