@@ -167,7 +167,7 @@ class FrameBuffer:
         return self._limit if self._end < self._limit else self._grown_size()
 
     def _grown_size(self) -> int:
-        """Return how much of a full buffer may be filled next: that of the pending frame, at most twice the pending bytes beyond a step."""
+        """Return how much of a full buffer may be filled next: the pending frame, beyond a step at most twice its bytes."""
         pending = self._end - self._begin
         return max(min(max(2 * pending, _STEP_BYTES), max(self._need, pending + 1)), self._min_bytes)
 

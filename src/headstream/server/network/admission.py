@@ -10,6 +10,7 @@ Nothing of it keeps the loop idle: without other work the rounds follow each oth
 from __future__ import annotations
 
 import asyncio
+import math
 from collections import OrderedDict, deque
 from collections.abc import Callable
 from typing import Final
@@ -147,7 +148,7 @@ class AddressPaces:
         """
         if self._rate is None:
             return 0.0
-        due_s = max(self._due_s.get(address, 0.0), now_s - _BURST_S) + 1 / self._rate
+        due_s = max(self._due_s.get(address, -math.inf), now_s - _BURST_S) + 1 / self._rate
         if due_s - now_s > _LONGEST_S:
             return None
         self._due_s[address] = due_s

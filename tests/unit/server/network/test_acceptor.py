@@ -117,3 +117,38 @@ def test_acceptor_refuses_more_connections_when_all_places_are_taken(running: Ru
     peers[0].close()
     wait_for(lambda: len(server._tcp._connections) < MOST)
     assert encrypted(running, files).request(Code.PING) == (0, b"")
+
+
+def test_acceptor_opens_a_connection_later_when_its_address_comes_too_fast(
+    make_loop: MakeLoop, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    with serving(config_of(tcp=TcpSettings(max_connections=MOST)), make_loop) as running, running.peer() as user:
+        acceptor, server = listener_of(running, "tcp"), running.server._tcp
+        assert server is not None
+        monkeypatch.setattr(acceptor._admission.paces, "delay_s", lambda address, now_s: 3600.0)
+        waiting = [running.peer(is_logged_in=False) for _ in range(MOST)]
+        wait_for(lambda: acceptor.pending_count == MOST // 4 and waiting[MOST - 3].is_closed())
+        assert len(server._connections) == 1
+        monkeypatch.setattr(acceptor._admission.paces, "delay_s", lambda address, now_s: 0.01)
+        with running.peer() as newcomer:
+            assert newcomer.request(Code.PING) == user.request(Code.PING) == (0, b"")
+
+
+def test_acceptor_refuses_a_connection_when_it_had_to_wait_for_too_long(
+    make_loop: MakeLoop, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    with serving(config_of(), make_loop) as running, running.peer() as user:
+        assert running.server._tcp is not None
+        monkeypatch.setattr(listener_of(running, "tcp")._admission.paces, "delay_s", lambda address, now_s: None)
+        with running.peer(is_logged_in=False) as newcomer:
+            assert newcomer.is_closed()
+        assert user.request(Code.PING) == (0, b"")
+        assert running.server._tcp.traffic.refused_connections == 1
+
+
+def test_acceptor_sends_small_responses_at_once(make_loop: MakeLoop) -> None:
+    with serving(config_of(), make_loop) as running, running.peer():
+        assert running.server._tcp is not None
+        (connection,) = running.server._tcp._connections
+        sock = connection._transport.get_extra_info("socket")
+        assert sock.getsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY)
