@@ -221,10 +221,9 @@ class QuicServer:
         except ValueError:
             return
         client = self._by_id.get(header.destination_cid)
-        if (client is None or not client.is_logged_in) and self._waits(datagram, address):
-            return
         if client is not None:
-            client.receive(datagram, address)
+            if client.is_logged_in or not self._waits(datagram, address):
+                client.receive(datagram, address)
             return
         if len(datagram) < SMALLEST_MAX_DATAGRAM_SIZE or header.packet_type == QuicPacketType.VERSION_NEGOTIATION:
             return
@@ -237,9 +236,12 @@ class QuicServer:
         elif header.packet_type == QuicPacketType.INITIAL:
             self._begin(datagram, header, address)
 
-    def _waits(self, datagram: bytes, address: tuple[str, int]) -> bool:
-        """Return whether a datagram of an unauthenticated client has to wait for its turn; of too many, it is dropped."""
-        if self._turns.spend():
+    def _waits(self, datagram: bytes, address: tuple[str, int], cost: int = 1) -> bool:
+        """Return whether a datagram of an unauthenticated client has to wait for its turn; of too many, it is dropped.
+
+        What belongs to no connection and begins none is dropped before, and takes no turn.
+        """
+        if self._turns.spend(cost):
             return False
         if self._waiting < _MOST_WAITING:
             self._waiting += 1
@@ -265,14 +267,15 @@ class QuicServer:
             if ids is None:
                 return
             original_id, retry_id = ids
-        elif handshakes >= _TRUSTED_HANDSHAKES or self._begun >= _TRUSTED_HANDSHAKES:
+        elif max(handshakes, self._begun, self._waiting) >= _TRUSTED_HANDSHAKES:
             self._retry(header, address, now_s)
+            return
+        if self._waits(datagram, address, HANDSHAKE_COST):
             return
         if len(self._clients) >= self._settings.max_connections and not self._unauthenticated.end_oldest():
             self.traffic.refused_connections += 1
             return
         self._begun += 1
-        self._turns.spend(HANDSHAKE_COST - 1)
         connection = BoundedQuicConnection(
             configuration=self._configuration,
             original_destination_connection_id=original_id,
