@@ -86,7 +86,7 @@ def test_member_that_has_read_everything_gets_what_the_group_gives_it(running: R
                     first.commit()
                 assert first._has_read_everything
             while len(first.positions) != 2:
-                assert first.poll(timeout_ms=60_000) == []
+                assert first.poll(timeout_ms=50) == []
 
 
 def test_member_that_has_read_everything_still_holds_what_it_has_handed_out(running: Running) -> None:
