@@ -41,6 +41,11 @@ class Ahead:
         self._options = options
         self._asked: tuple[tuple[int, int], PolledAhead] | None = None
 
+    @property
+    def is_active(self) -> bool:
+        """Whether polls are requests over a network."""
+        return self._messages is not None
+
     def ask(self, position: tuple[int, int] | None) -> None:
         """Request the next batch.
 

@@ -22,7 +22,7 @@ from headstream.client.fetching import Fetching
 from headstream.client.filtering import Filtering
 from headstream.client.listening import AssignmentListener, PartitionsCallback
 from headstream.client.membership import GroupMembership
-from headstream.client.positions import check_partitions, check_start, find_offset, position_of
+from headstream.client.positions import check_partitions, check_start, find_offset, position_of, unnamed
 from headstream.client.receiving import poll_checked
 from headstream.client.transport import OwnConnections, PreparedPolls, RemoteAccess, Transport
 from headstream.errors import (
@@ -30,7 +30,6 @@ from headstream.errors import (
     CorruptSendError,
     HeadstreamError,
     InvalidInputError,
-    InvalidOptionError,
     PartitionNotFoundError,
     RebalancedError,
     ServerUnreachableError,
@@ -106,9 +105,8 @@ class Consumer(Filtering):
             self._follow(is_resting=True)
         else:
             committed = transport.offsets.committed(self._name, committer) if committer is not None else {}
-            self._fetching = self._make_fetching(
-                {number: committed[number] if number in committed else self._find(number) for number in numbers}
-            )
+            positions = {number: committed[number] if number in committed else self._find(number) for number in numbers}
+            self._fetching = self._make_fetching(positions)
             self._listener.begin(numbers)
 
     def _make_fetching(self, positions: Mapping[int, int]) -> Fetching:
@@ -135,8 +133,6 @@ class Consumer(Filtering):
     def _check_open(self) -> None:
         if self._is_closed:
             raise ClosedError("the consumer is closed", where=str(self._name), advice="Create another with log.consumer()")
-
-    # -- iteration --------------------------------------------------------------------------------------------
 
     def __iter__(self) -> Iterator[ReceivedMessage]:
         return self
@@ -171,8 +167,16 @@ class Consumer(Filtering):
             timeout_ms: How long to wait for the first one, milliseconds; None waits without limit.
         """
         self._check_open()
+        if timeout_ms != 0 and self._has_read_everything:
+            return self._fetch_within(timeout_ms, waits_first=True)
         self._follow()
         return not self._fetching.is_empty or self._fetch_within(timeout_ms)
+
+    @property
+    def _has_read_everything(self) -> bool:
+        """Whether the next message has yet to come: a member that has none in progress waits without asking for it again."""
+        can_wait = self._share is not None and self._share.can_wait and self._ahead.is_active
+        return can_wait and self._fetching.is_idle and self._fetching.is_at_end and not self._damaged
 
     # -- manual polls and commits ----------------------------------------------------------------------------------------------
 
@@ -190,10 +194,11 @@ class Consumer(Filtering):
         self._check_open()
         if check_whole("count", count) < 1:
             raise InvalidInputError(f"a poll requests at least one message, not {count}", where=str(self._name))
+        was_empty = self._fetching.is_empty
         self.fetch(milliseconds("timeout_ms", timeout_ms))
         messages = self._fetching.hand_out(count)
         with suppress(HeadstreamError):  # buffered messages are returned first: the next poll raises the error again
-            while messages and len(messages) < count and self._fetch():
+            while messages and len(messages) < count and not (was_empty and self._fetching.is_at_end) and self._fetch():
                 messages += self._fetching.hand_out(count - len(messages))
         return messages
 
@@ -211,11 +216,7 @@ class Consumer(Filtering):
         """
         self._check_open()
         if self._committer is None:
-            raise InvalidOptionError(
-                "commits need a name or a group, and the consumer has neither",
-                where=str(self._name),
-                advice='Name one, as in log.consumer("shop/orders", group="billing")',
-            )
+            raise unnamed(self._name)
         if message is None:
             self._fetching.release()
         elif not self._fetching.finish_up_to(*position_of(message, self._name)):
@@ -245,24 +246,25 @@ class Consumer(Filtering):
         strategy = start_of(offset)
         self._fetching.seek(partition, find_offset(self._transport, self._name, partition, strategy))
 
-    def _fetch_within(self, timeout_ms: float | None) -> bool:
+    def _fetch_within(self, timeout_ms: float | None, *, waits_first: bool = False) -> bool:
         """Fetch, waiting up to a timeout, and return whether messages are buffered."""
         try:
-            return self._fetch_or_wait(timeout_ms)
+            return self._fetch_or_wait(timeout_ms, waits_first=waits_first)
         except CorruptSendError as error:
             self._damaged[error.partition] = error
             raise
 
-    def _fetch_or_wait(self, timeout_ms: float | None) -> bool:
+    def _fetch_or_wait(self, timeout_ms: float | None, *, waits_first: bool) -> bool:
         until = None if timeout_ms is None else time.monotonic() + timeout_ms / 1000
-        while not self._fetch():
+        while waits_first or not self._fetch():
             self._commit_done()  # skipped messages
             rest_ms = _WAIT_MS if until is None else min(_WAIT_MS, (until - time.monotonic()) * 1000)
             if not self._fetching.is_scanning:
-                if rest_ms <= 0:
+                if rest_ms <= 0 and not waits_first:
                     self._rest()
                     return False
                 self._wait(rest_ms)
+            waits_first = False
             self._check_open()
             self._follow()
         return True

@@ -72,6 +72,12 @@ class Fetching:
         """Whether a filter has found nothing so far in a partition of which it has examined only a part."""
         return any(partition in self._unscanned for partition, _ in self.next_polls())
 
+    @property
+    def is_at_end(self) -> bool:
+        """Whether one partition is read, whose last poll found its end, and all of it is delivered; of several, one can have
+        more by now."""
+        return len(self._turn) == 1 and not self._buffer and self._ends.get(self._turn[0]) == self._positions[self._turn[0]]
+
     def next_polls(self) -> Iterable[tuple[int, int]]:
         """Return each partition with its position, starting after the partition that was fed last."""
         return [(partition, self._positions[partition]) for partition in self._turn if partition not in self._assignment.revoked]

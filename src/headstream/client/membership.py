@@ -46,6 +46,11 @@ class GroupMembership:
         """Whether the member has to report before it delivers buffered messages, because its last report is too old."""
         return (time.monotonic() - self._reported_s) * 1000 * _REPORTS_A_SESSION > self._session_timeout_ms
 
+    @property
+    def can_wait(self) -> bool:
+        """Whether the member can wait for messages before it reports: the group may reassign its partitions meanwhile."""
+        return self.is_resting and not self.is_due
+
     def _join(self) -> None:
         groups = self._transport.groups
         self.member: Member = groups.join(self._topic, self._group, session_timeout_ms=self._session_timeout_ms)

@@ -11,7 +11,7 @@ from headstream.model.message import Message
 from headstream.model.polling import PollingKind, PollingStrategy
 from headstream.model.topology import Topic
 
-__all__ = ["check_partitions", "check_start", "find_offset", "numbers_of", "position_of"]
+__all__ = ["check_partitions", "check_start", "find_offset", "numbers_of", "position_of", "unnamed"]
 
 
 def check_start(strategy: PollingStrategy, topic: TopicName) -> PollingStrategy:
@@ -95,3 +95,12 @@ def position_of(message: Message, topic: TopicName) -> tuple[int, int]:
             advice="Commit a message that this consumer has delivered",
         )
     return message.partition, message.offset
+
+
+def unnamed(topic: TopicName) -> InvalidOptionError:
+    """Return the error of a commit by a consumer that has neither a name nor a group."""
+    return InvalidOptionError(
+        "commits need a name or a group, and the consumer has neither",
+        where=str(topic),
+        advice='Name one, as in log.consumer("shop/orders", group="billing")',
+    )

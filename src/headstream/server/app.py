@@ -29,6 +29,7 @@ from headstream.server.config.config import PUBLISHED_SECRETS, ServerConfig
 from headstream.server.config.file import format_toml
 from headstream.server.fast_path.traffic import Traffic
 from headstream.server.network.addresses import Address
+from headstream.server.network.admission import Admission
 from headstream.server.network.tls import make_tls
 from headstream.server.reporting.logs import note
 from headstream.server.resources.memory_budget import MemoryBudget, default_budget_bytes
@@ -126,18 +127,19 @@ class ServerApp:
         self._warn_of_exposure()
         workers = Workers()
         self._ends.callback(workers.close)
+        admission = Admission(config.connection_rate)
         budget = MemoryBudget(config.memory_budget_bytes or default_budget_bytes())
         if config.tcp_address is not None:
             most = self._room_for_connections(config.tcp.max_connections, "tcp")
-            self._tcp = TcpServer(self._dispatcher, workers, replace(config.tcp, max_connections=most), budget)
+            self._tcp = TcpServer(self._dispatcher, workers, replace(config.tcp, max_connections=most), budget, admission)
             self.tcp_address = await self._tcp.start(config.tcp_address, tcp_tls)
             self._ends.push_async_callback(self._tcp.stop, 0)
         if config.http_address is not None:
-            await self._start_http(config.http_address, http_tls, workers, budget)
+            await self._start_http(config.http_address, http_tls, workers, budget, admission)
         if config.quic_address is not None:
-            await self._start_quic(config.quic_address, workers, budget)
+            await self._start_quic(config.quic_address, workers, budget, admission)
         if config.kafka_address is not None:
-            await self._start_kafka(config.kafka_address, workers, budget)
+            await self._start_kafka(config.kafka_address, workers, budget, admission)
         sweeping = asyncio.get_running_loop().create_task(self._sweep_periodically())
         self._ends.callback(sweeping.cancel)
         self._write_current_config()
@@ -153,7 +155,7 @@ class ServerApp:
             data=config.data,
         )
 
-    async def _start_http(self, address: Address, tls: Any, workers: Workers, budget: MemoryBudget) -> None:
+    async def _start_http(self, address: Address, tls: Any, workers: Workers, budget: MemoryBudget, admission: Admission) -> None:
         # Half of the start time: TCP serves meanwhile.
         await asyncio.to_thread(importlib.import_module, "headstream.server.http.server")
         from headstream.server.http.server import HttpServer
@@ -164,12 +166,12 @@ class ServerApp:
         traffic = [Traffic("http")] if self._tcp is None else [Traffic("http"), self._tcp.traffic]
         tokens = AccessTokens(settings, self.dispatcher.tokens, self.dispatcher.users)
         http = replace(config.http, max_connections=self._room_for_connections(config.http.max_connections, "http"))
-        self._http = HttpServer(self.dispatcher, http, tokens, workers, traffic, budget)
+        self._http = HttpServer(self.dispatcher, http, tokens, workers, traffic, budget, admission)
         host, port = await self._http.start(address.host, address.port, tls)
         self.http_address = Address(host, port)
         self._ends.push_async_callback(self._http.stop)
 
-    async def _start_quic(self, address: Address, workers: Workers, budget: MemoryBudget) -> None:
+    async def _start_quic(self, address: Address, workers: Workers, budget: MemoryBudget, admission: Admission) -> None:
         config = self._config
         try:
             await asyncio.to_thread(importlib.import_module, "headstream.server.quic.server")
@@ -189,13 +191,13 @@ class ServerApp:
                 idle_s=config.quic_idle_s,
                 limits=config.tcp.limits,
             )
-            self._quic = QuicServer(self.dispatcher, workers, settings, budget)
+            self._quic = QuicServer(self.dispatcher, workers, settings, budget, admission)
         self.quic_address = self._quic.start(address)
         self._ends.callback(self._quic.stop)
         if self._http is not None:
             self._http.show(self._quic.traffic)
 
-    async def _start_kafka(self, address: Address, workers: Workers, budget: MemoryBudget) -> None:
+    async def _start_kafka(self, address: Address, workers: Workers, budget: MemoryBudget, admission: Admission) -> None:
         config = self._config
         tls = None if config.kafka_tls is None else make_tls(config.kafka_tls)
         try:
@@ -207,7 +209,7 @@ class ServerApp:
         from headstream.server.kafka.listener import KafkaServer
 
         most = self._room_for_connections(config.kafka.max_connections, "kafka")
-        self._kafka = KafkaServer(self.dispatcher, replace(config.kafka, max_connections=most), workers, budget)
+        self._kafka = KafkaServer(self.dispatcher, replace(config.kafka, max_connections=most), workers, budget, admission)
         self.kafka_address = await self._kafka.start(address, tls)
         self._ends.push_async_callback(self._kafka.stop, 0)
         if self._http is not None:

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
-import gc
 import logging
 import os
 import signal
@@ -15,6 +14,7 @@ from typing import Any, Final
 from headstream.server.app import ServerApp
 from headstream.server.config.config import ServerConfig
 from headstream.server.reporting.logs import note, start_logging
+from headstream.server.resources.collector import Collector
 from headstream.server.resources.malloc import configure_malloc
 
 __all__ = ["run"]
@@ -66,12 +66,13 @@ async def _serve(config: ServerConfig, on_ready: Callable[[ServerApp], None]) ->
         loop.add_signal_handler(number, end, number)
     server = ServerApp(config)
     await server.start()
-    gc.freeze()  # permanent objects are excluded from collection
-    gc.enable()
+    collector = Collector(loop)
+    collector.start()
     try:
         on_ready(server)
         await is_over.wait()
     finally:
+        collector.stop()
         await server.stop()
 
 

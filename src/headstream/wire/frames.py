@@ -12,8 +12,9 @@ There are no request ids: a connection's requests are answered in their order. A
         ...                                    valid until done()
     frames.done()
 
-Memory: a buffer grows to the length in a frame's head at once only up to 1 MiB, then as bytes arrive, up to twice the received
-ones; between requests a connection has no buffer (the pool caches a few for all connections).
+Memory: a buffer may be filled up to the length in a frame's head at once only up to 1 MiB, then as bytes arrive, up to twice the
+received ones. It is allocated for the whole frame after the first step: the system gives pages when they are written, and nothing
+is copied while a long frame arrives. Between requests a connection has no buffer (the pool caches a few for all connections).
 """
 
 from __future__ import annotations
@@ -46,6 +47,8 @@ append has up to 64 MiB of messages, and names around them."""
 _MIN_BUFFER_BYTES: Final = 64 << 10
 _STEP_BYTES: Final = 1 << 20
 """Growing in steps costs copies, and pages that are new to the process: this much is given to a frame at once."""
+_MOST_RESERVED_BYTES: Final = MAX_FRAME_BYTES
+"""A buffer is allocated for up to so much of a frame before its bytes arrive."""
 _SHRINK_FACTOR: Final = 2
 """A buffer of more than this many times the size that is needed is exchanged for a smaller one, and not taken from the pool."""
 _POOLED_BYTES: Final = 32 << 20
@@ -109,7 +112,19 @@ class FrameBuffer:
         most_bytes: The maximum bytes of a frame, head included; the first buffer is no larger.
     """
 
-    __slots__ = ("_begin", "_buffer", "_end", "_fault", "_is_request", "_min_bytes", "_most_bytes", "_need", "_pool", "_view")
+    __slots__ = (
+        "_begin",
+        "_buffer",
+        "_end",
+        "_fault",
+        "_is_request",
+        "_limit",
+        "_min_bytes",
+        "_most_bytes",
+        "_need",
+        "_pool",
+        "_view",
+    )
 
     def __init__(self, *, is_request: bool, pool: FrameBufferPool | None = None, most_bytes: int = MAX_FRAME_BYTES) -> None:
         self._is_request = is_request
@@ -118,7 +133,7 @@ class FrameBuffer:
         self._min_bytes = min(_MIN_BUFFER_BYTES, most_bytes)
         self._buffer: bytearray | None = None
         self._view = memoryview(b"")
-        self._begin = self._end = 0
+        self._begin = self._end = self._limit = 0
         self._need = 8
         self._fault: DecodeError | None = None
 
@@ -146,13 +161,13 @@ class FrameBuffer:
 
     @property
     def needed_bytes(self) -> int:
-        """The size of the buffer after the next writable(); 0 if nothing is pending."""
+        """How much of the buffer may be filled after the next writable(); 0 if nothing is pending."""
         if self._buffer is None:
             return 0
-        return len(self._buffer) if self._end < len(self._buffer) else self._grown_size()
+        return self._limit if self._end < self._limit else self._grown_size()
 
     def _grown_size(self) -> int:
-        """Return the new size of a full buffer: that of the pending frame, at most twice the pending bytes beyond a step."""
+        """Return how much of a full buffer may be filled next: the pending frame, beyond a step at most twice its bytes."""
         pending = self._end - self._begin
         return max(min(max(2 * pending, _STEP_BYTES), max(self._need, pending + 1)), self._min_bytes)
 
@@ -163,13 +178,16 @@ class FrameBuffer:
 
     def writable(self) -> memoryview:
         """Return space for at least one more byte; received() reports how much of it was filled."""
-        buffer = self._buffer
-        if buffer is None:
-            buffer = self._buffer = self._pool.take(self._min_bytes)
-            self._view = memoryview(buffer)
-        elif self._end == len(buffer):
-            self._move(self._grown_size())
-        return self._view[self._end :]
+        if self._buffer is None:
+            self._begin_buffer(self._min_bytes)
+        elif self._end == self._limit:
+            self._grow(self._grown_size())
+        return self._view[self._end : self._limit]
+
+    def _begin_buffer(self, size: int) -> None:
+        buffer = self._buffer = self._pool.take(size)
+        self._view = memoryview(buffer)
+        self._limit = len(buffer)
 
     def copy_in(self, data: memoryview) -> int:
         """Copy bytes to writable(), and return their count, for received().
@@ -178,8 +196,7 @@ class FrameBuffer:
             data: At most 64 KiB, while nothing is pending.
         """
         if self._buffer is None and len(data) > self._min_bytes:
-            self._buffer = self._pool.take(_MIN_BUFFER_BYTES)
-            self._view = memoryview(self._buffer)
+            self._begin_buffer(_MIN_BUFFER_BYTES)
         self.writable()[: len(data)] = data
         return len(data)
 
@@ -225,8 +242,8 @@ class FrameBuffer:
             return
         if self._begin == self._end:
             self.close()
-        elif len(self._buffer) - self._begin < min(self._need, 2 * (self._end - self._begin)):
-            self._move(min(self._need, max(2 * (self._end - self._begin), _STEP_BYTES)))
+        elif self._limit - self._begin < min(self._need, 2 * (self._end - self._begin)):
+            self._grow(min(self._need, max(2 * (self._end - self._begin), _STEP_BYTES)))
         elif len(self._buffer) > _SHRINK_FACTOR * self._min_bytes and self._need <= self._min_bytes:
             self._move(self._min_bytes)
 
@@ -234,17 +251,25 @@ class FrameBuffer:
         """Return the buffer to the pool, and discard its bytes."""
         buffer, self._buffer = self._buffer, None
         self._view = memoryview(b"")
-        self._begin = self._end = 0
+        self._begin = self._end = self._limit = 0
         if buffer is not None:
             self._pool.give(buffer)
 
+    def _grow(self, size: int) -> None:
+        """Allow the pending frame `size` bytes, without copying it if they are reserved."""
+        if self._begin + size <= len(self._view):
+            self._limit = self._begin + size
+        else:
+            self._move(size)
+
     def _move(self, size: int) -> None:
-        """Move the pending bytes to the beginning of a buffer of at least `size` bytes."""
+        """Move the pending bytes to the beginning of a buffer of at least `size` bytes; a long frame's is of its whole length."""
         old, pending = self._buffer, self._view[self._begin : self._end]
-        new = self._pool.take(size)
+        is_long = size > _STEP_BYTES
+        new = self._pool.take(max(size, min(self._need, _MOST_RESERVED_BYTES)) if is_long else size)
         new[: len(pending)] = pending
         self._buffer, self._view = new, memoryview(new)
-        self._begin, self._end = 0, len(pending)
+        self._begin, self._end, self._limit = 0, len(pending), size if is_long else len(new)
         pending.release()
         if old is not None:
             self._pool.give(old)

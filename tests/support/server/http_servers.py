@@ -20,6 +20,7 @@ from headstream.server.config.http_settings import HttpSettings, TokenSettings
 from headstream.server.fast_path.traffic import Traffic
 from headstream.server.http.server import HttpServer
 from headstream.server.http.tokens import AccessTokens
+from headstream.server.network.admission import Admission
 from headstream.server.resources.memory_budget import MemoryBudget
 from headstream.server.resources.workers import Workers
 
@@ -90,7 +91,7 @@ def serving(
     dispatcher = make_dispatcher(broker, ServerSettings(password_rounds=4, most_tokens=10_000))
     access = AccessTokens(tokens or TokenSettings(secret=SECRET), dispatcher.tokens, dispatcher.users)
     workers, traffic = Workers(), Traffic("http")
-    server = HttpServer(dispatcher, settings or HttpSettings(), access, workers, [traffic], MemoryBudget(1 << 30))
+    server = HttpServer(dispatcher, settings or HttpSettings(), access, workers, [traffic], MemoryBudget(1 << 30), Admission())
     loop = make_loop()
     thread = threading.Thread(target=loop.run_forever)
     thread.start()

@@ -292,8 +292,12 @@ def test_request_is_slow_when_it_changes_what_there_is_or_waits_for_a_disk(peer:
         AppendMessages(*AT, 1, encode_sent([Message(payload=b"x" * 1_000_000)])),
     ]
     quick: list[Command[Any]] = [AppendMessages(*AT, 1, BATCH), FetchMessages(*AT, 1, PollingKind.FIRST, 0, 10)]
-    assert [is_slow(server, each.code, memoryview(each.encode())) for each in slow] == [True] * 5
-    assert [is_slow(server, each.code, memoryview(each.encode())) for each in quick] == [False] * 2
+    assert [is_slow(server, peer.session, each.code, memoryview(each.encode())) for each in slow] == [True] * 5
+    assert [is_slow(server, peer.session, each.code, memoryview(each.encode())) for each in quick] == [False] * 2
+    unknown = server.sessions.open("127.0.0.1:1")
+    assert [is_slow(server, unknown, each.code, memoryview(each.encode())) for each in slow] == [False] * 5
+    login = Login("iggy", "iggy")
+    assert is_slow(server, unknown, login.code, memoryview(login.encode()))
 
 
 def test_http_session_has_no_client_when_it_asks(server: Server, peer: Peer) -> None:

@@ -204,11 +204,11 @@ def test_poll_reads_a_bounded_amount_when_every_second_message_is_set_aside(
 def test_is_slow_is_true_when_a_fetch_searches_messages_that_are_set_aside(server: Server) -> None:
     def is_slow_for(states: tuple[int, ...]) -> bool:
         command = FetchMessages(*AT, 1, PollingKind.FIRST, 0, 1, states=states)
-        return is_slow(server.dispatcher, Code.FETCH_MESSAGES, memoryview(command.encode()))
+        return is_slow(server.dispatcher, server.root().session, Code.FETCH_MESSAGES, memoryview(command.encode()))
 
     assert [is_slow_for(states) for states in ((20,), (1, 20))] == [True, True]
     assert [is_slow_for(states) for states in ((), (1,), tuple(range(1, 256)))] == [False, False, False]
-    assert not is_slow(server.dispatcher, Code.FETCH_MESSAGES, memoryview(b"x"))
+    assert not is_slow(server.dispatcher, server.root().session, Code.FETCH_MESSAGES, memoryview(b"x"))
 
 
 def test_poll_costs_what_it_looks_at_when_a_partition_has_200_000_exceptions(server: Server, peer: Peer) -> None:

@@ -75,6 +75,27 @@ def test_a_frame_buffer_grows_with_what_came_not_with_what_is_claimed() -> None:
     assert frames.pending_bytes == 1008
 
 
+def test_a_frame_buffer_copies_a_long_frame_once_however_much_of_it_comes() -> None:
+    frames, buffers, most_writable = FrameBuffer.for_requests(), list[object](), 0
+    data = memoryview(encode_request(101, bytes(20 << 20)))
+    at = 0
+    while at < len(data):
+        room = frames.writable()
+        pending = frames.pending_bytes
+        assert pending + len(room) <= max(2 * pending, 1 << 20)
+        most_writable = max(most_writable, len(room))
+        if not buffers or buffers[-1] is not frames._buffer:
+            buffers.append(frames._buffer)
+        count = min(len(room), 256 << 10, len(data) - at)
+        room[:count] = data[at : at + count]
+        found = frames.received(count)
+        at += count
+        if found:
+            assert [(frame.number, len(frame.payload)) for frame in found] == [(101, 20 << 20)]
+        frames.done()
+    assert len(buffers) == 3  # the first bytes, a step, and all of it
+
+
 def test_a_frame_buffer_tells_what_is_too_long_and_reads_no_more() -> None:
     frames = FrameBuffer.for_requests(most_bytes=1000)
     assert receive(frames, encode_request(1) + request_head(101, 4_000_000_000 - 4)) == [(1, b"")]

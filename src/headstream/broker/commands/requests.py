@@ -35,6 +35,8 @@ READS: Final = codes_where(lambda row: row.is_read)
 _SLOW: Final = codes_where(lambda row: row.is_slow)
 _APPENDS: Final = codes_where(lambda row: row.is_append)
 
+_LOGINS: Final = frozenset({Code.LOGIN, Code.LOGIN_WITH_TOKEN})
+
 _UNANSWERED: Final = frozenset({SendMessages, Ping, StoreOffset})
 """Frequent commands whose reply is a status only."""
 
@@ -95,15 +97,18 @@ def _note_surplus(session: Session, command: Command[Any], payload: memoryview) 
         _log.debug("bytes after the last field of a request are ignored", extra={"fields": fields})
 
 
-def is_slow(server: Dispatcher, code: int, payload: memoryview, *, is_alone: bool = False) -> bool:
+def is_slow(server: Dispatcher, session: Session, code: int, payload: memoryview, *, is_alone: bool = False) -> bool:
     """Return whether a worker thread should handle a request, so that it does not delay others.
 
     Args:
         server: The dispatcher.
+        session: The client's session. Without a login only logins are slow: the refusal of anything else is fast.
         code: The frame's code.
         payload: The frame's payload.
         is_alone: Whether no other client is connected.
     """
+    if not session.user_id and code not in _LOGINS:
+        return False
     if code in _SLOW or (len(payload) >= _BIG_BYTES and not is_alone):
         return True
     if code == Code.FETCH_MESSAGES:

@@ -24,6 +24,7 @@ from headstream.server.config.kafka_settings import KafkaSettings
 from headstream.server.config.keys import KEYS, SECRETS
 from headstream.server.config.tcp_settings import ConnectionLimits, TcpSettings
 from headstream.server.network.addresses import Address
+from headstream.server.network.admission import CONNECTION_RATE
 from headstream.server.network.sockets import SocketOptions
 from headstream.server.network.tls import TlsFiles
 from headstream.server.reporting.logs import LogForm
@@ -59,6 +60,7 @@ class ServerConfig:
         tokens: Settings of access tokens.
         has_secret: Whether the secret of access tokens is configured; otherwise the one stored beside the log is used.
         settings: Settings of the broker.
+        connection_rate: Connections a second of one address; None for no limit.
         memory_budget_bytes: Limit of buffered requests and responses of all clients, bytes; None is a quarter of the memory.
         segment_bytes: Size at which a segment rolls.
         group_access: Access of the directory's group to the files of a new log: none, read or write.
@@ -90,6 +92,7 @@ class ServerConfig:
     tokens: TokenSettings = field(default_factory=lambda: TokenSettings(secret=os.urandom(64)))
     has_secret: bool = False
     settings: ServerSettings = field(default_factory=ServerSettings)
+    connection_rate: int | None = CONNECTION_RATE
     memory_budget_bytes: int | None = None
     segment_bytes: int | None = None
     group_access: str = "none"
@@ -219,6 +222,7 @@ class _Loader:
             tokens=self._tokens(),
             has_secret=bool(value["http.jwt.encoding_secret"] or value["http.jwt.decoding_secret"]),
             settings=self._settings(),
+            connection_rate=value["headstream.max_connection_rate"],
             memory_budget_bytes=value["headstream.memory_budget"],
             segment_bytes=value["system.segment.size"],
             group_access=value["headstream.group_access"],

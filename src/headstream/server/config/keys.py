@@ -59,6 +59,17 @@ def _count(least: int, most: int) -> Callable[[Any], int]:
     return read
 
 
+def _limit(least: int, most: int) -> Callable[[Any], int | None]:
+    """Read a number; `none` and `unlimited` are None."""
+    read_number = _count(least, most)
+
+    def read(spelled: Any) -> int | None:
+        is_none = isinstance(spelled, str) and spelled.strip().lower() in ("none", "unlimited")
+        return None if is_none else read_number(spelled)
+
+    return read
+
+
 def _text(spelled: Any) -> str:
     if isinstance(spelled, str):
         return spelled
@@ -256,6 +267,7 @@ KEYS: Final[dict[str, Key]] = {
     "headstream.console": Key("auto", _maybe_flag),
     "headstream.metrics_of_groups": Key(False, _flag),
     "headstream.max_connections": Key(10_000, _count(1, 1_000_000)),
+    "headstream.max_connection_rate": Key(200, _limit(1, 1_000_000)),
     "headstream.max_consumers_per_user": Key(10_000, _count(1, 10_000_000)),
     "headstream.max_frame_size": Key("65 MiB", _bytes(1024, 1 << 30)),
     "headstream.max_unsent_size": Key("256 KiB", _bytes(1024, 1 << 30)),

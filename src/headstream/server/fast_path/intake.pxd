@@ -16,6 +16,8 @@ cdef class Intake:
     cdef bytearray _scratch
     cdef memoryview _view
     cdef Traffic _traffic
+    cdef object _wakeups
+    cdef object _due
     cdef object _epoll
     cdef dict _idle
     cdef list _answered

@@ -3,6 +3,7 @@
     one epoll for all idle connections -> the event loop calls look()
         -> for each readable one: bytes -> SmallRequests -> its response
         -> all responses of the round together: waking several clients at once costs less
+        -> those of the waits that the requests have ended
         -> a spin of _SPIN_S for more, as long as that pays: sleeping and waking costs more than a small request
     remaining bytes of a connection -> IntakeHandler.take(), which switches back to its transport if it needs more
 
@@ -21,6 +22,7 @@ from typing import Final, Protocol
 from headstream.codec.buffer import BytesLike
 from headstream.server.fast_path.small_requests import SmallRequests
 from headstream.server.fast_path.traffic import Traffic
+from headstream.server.resources.wakeups import Wakeups
 
 try:
     import cython
@@ -90,13 +92,16 @@ class Intake:
         loop: The event loop.
         scratch: The receive buffer, shared by the connections.
         traffic: Counters of the transport.
+        wakeups: The waits that requests end.
     """
 
-    def __init__(self, loop: asyncio.AbstractEventLoop, scratch: bytearray, traffic: Traffic) -> None:
+    def __init__(self, loop: asyncio.AbstractEventLoop, scratch: bytearray, traffic: Traffic, wakeups: Wakeups) -> None:
         self._loop = loop
         self._scratch = scratch
         self._view = memoryview(scratch)
         self._traffic = traffic
+        self._wakeups = wakeups
+        self._due = wakeups.due
         self._epoll = select.epoll()
         self._idle: dict[int, IdleConnection] = {}
         self._answered: list[IdleConnection] = []
@@ -140,6 +145,8 @@ class Intake:
             for idle in self._answered:
                 self._respond(idle)
             self._answered.clear()
+            if self._due:
+                self._wakeups.run()
         self._last_round_s = perf_counter()
 
     def _find(self, done: cython.Py_ssize_t) -> list[tuple[int, int]]:

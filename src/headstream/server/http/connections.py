@@ -106,6 +106,12 @@ class HttpConnections(web.Server):
         assert isinstance(protocol, _HttpConnection)
         protocol.is_logged_in = True
 
+    @staticmethod
+    def is_authenticated(protocol: web.RequestHandler) -> bool:
+        """Return whether a request with a valid token has come on a connection."""
+        assert isinstance(protocol, _HttpConnection)
+        return protocol.is_logged_in
+
     def refuse(self) -> None:
         """Count a connection that was closed because of the limit."""
         self._traffic.refused_connections += 1

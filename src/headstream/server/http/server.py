@@ -53,9 +53,10 @@ from headstream.server.http.requests import (
 )
 from headstream.server.http.tokens import AccessTokens, Claims
 from headstream.server.http.views import VIEW_BYTES, Views
+from headstream.server.network.acceptor import Acceptor
 from headstream.server.network.addresses import Address
+from headstream.server.network.admission import Admission
 from headstream.server.network.sockets import listen
-from headstream.server.network.tls_listener import TlsListener
 from headstream.server.reporting.logs import note
 from headstream.server.resources.memory_budget import UNAUTHENTICATED_BYTES, MemoryAccount, MemoryBudget
 from headstream.server.resources.workers import Workers
@@ -89,8 +90,8 @@ _QUICK_BYTES: Final = 128 << 10
 _JSON_GROWTH: Final = 2
 """Minimum factor by which JSON enlarges messages."""
 
-_HANDSHAKES_SHARE: Final = 4
-"""Pending TLS handshakes can be this part of the connections."""
+_PENDING_SHARE: Final = 4
+"""The part of the connections that can be in a TLS handshake, or wait to be accepted."""
 
 _T = TypeVar("_T")
 
@@ -105,6 +106,7 @@ class HttpServer:
         workers: The threads for slow commands; their creator closes them.
         traffic: Counters of each transport, including `http`, for the metrics.
         budget: The memory budget of requests and responses.
+        admission: When connections are accepted, and requests of unauthenticated clients answered.
     """
 
     def __init__(
@@ -115,6 +117,7 @@ class HttpServer:
         workers: Workers,
         traffic: list[Traffic],
         budget: MemoryBudget,
+        admission: Admission,
     ) -> None:
         self._dispatcher = dispatcher
         self._log = dispatcher.broker.backing.log
@@ -122,11 +125,12 @@ class HttpServer:
         self._tokens = tokens
         self._workers = workers
         self._budget = budget
+        self._admission = admission
         self._traffic = next(one for one in traffic if one.transport == "http")
         self._pages = Pages(dispatcher, settings, tokens, traffic, budget)
         self._views = Views(traffic)
         self._console = Console(tokens, is_served=settings.console)
-        self._listener: asyncio.Server | TlsListener | None = None
+        self._listener: Acceptor | None = None
         self._handlers: HttpConnections | None = None
         self._is_stopping = False
         self._waits: set[asyncio.Event] = set()
@@ -151,22 +155,18 @@ class HttpServer:
         """
         settings = self._settings
         handlers = self._handlers = HttpConnections(settings.max_connections, self._traffic, self._handle, settings.idle_s)
-        if ssl is None:
-            server = self._listener = await asyncio.get_running_loop().create_server(handlers, host, port, backlog=1024)
-            address = server.sockets[0].getsockname()
-            self._console.bind(address[1], is_secure=False)
-            return address[0], address[1]
         sock, bound = listen(Address(host, port))
-        self._listener = TlsListener(
+        self._listener = Acceptor(
             sock,
             ssl,
             handlers,
             handlers.count_room,
             handlers.make_room,
             handlers.refuse,
-            max(settings.max_connections // _HANDSHAKES_SHARE, 1),
+            max(settings.max_connections // _PENDING_SHARE, 1),
+            self._admission,
         )
-        self._console.bind(bound[1], is_secure=True)
+        self._console.bind(bound[1], is_secure=ssl is not None)
         return bound
 
     async def stop(self) -> None:
@@ -182,6 +182,8 @@ class HttpServer:
         await handlers.shutdown(self._settings.drain_s)
 
     async def _handle(self, request: web.BaseRequest) -> web.StreamResponse:
+        if not HttpConnections.is_authenticated(request.protocol):
+            await self._admission.turns.wait()
         memory = self._budget.open(peer_of(request))
         try:
             return await self._respond(request, memory)

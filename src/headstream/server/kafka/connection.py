@@ -36,6 +36,7 @@ from headstream.server.kafka.produce import decompressed_bytes, is_big
 from headstream.server.kafka.sessions import MECHANISMS
 from headstream.server.kafka.traffic import KafkaTraffic
 from headstream.server.network.addresses import Address
+from headstream.server.network.admission import UnauthenticatedTurns
 from headstream.server.network.sockets import write_pieces
 from headstream.server.reporting.logs import note
 from headstream.server.resources.memory_budget import UNAUTHENTICATED_BYTES, MemoryAccount
@@ -46,15 +47,12 @@ __all__ = ["KafkaConnection", "SharedKafka"]
 
 _BEFORE_LOGIN: Final = frozenset({API_VERSIONS, SASL_HANDSHAKE, SASL_AUTHENTICATE})
 _CONTROL_BYTES: Final = 4 << 20
-"""The longest request that is not Produce: assignments of a group with thousands of partitions have some hundred KiB."""
-_FREE_BYTES: Final = 64 << 10
-"""Buffers up to this size are not counted in the memory budget."""
+"""The longest request that is not Produce: large assignments have some hundred KiB."""
+_FREE_BYTES: Final = 64 << 10  # buffers up to this size are not counted in the memory budget
 _IDLE_S: Final = 5.0
 """A connection that is idle for this long releases its buffer. Seconds."""
-_AGAIN_S: Final = 0.01
-"""Interval of rechecks of a fetch that waits for more than one byte, seconds."""
-_MANY_PARTITIONS: Final = 8
-"""A fetch of more partitions is read on a thread."""
+_AGAIN_S: Final = 0.01  # interval of rechecks of a fetch that waits for more than one byte, seconds
+_MANY_PARTITIONS: Final = 8  # a fetch of more is read on a thread
 
 
 class SharedKafka(Protocol):
@@ -63,6 +61,7 @@ class SharedKafka(Protocol):
     context: ListenerContext
     workers: Workers
     traffic: KafkaTraffic
+    turns: UnauthenticatedTurns
 
     def joined(self, connection: KafkaConnection) -> bool:
         """Register a new connection; return False beyond the limit of connections."""
@@ -201,6 +200,8 @@ class KafkaConnection(asyncio.BufferedProtocol):
             while not self._is_leaving and not self._transport.is_closing():
                 frame = await self._next()
                 self.is_busy = True
+                if not self._session.user_id:
+                    await self._listener.turns.wait()
                 await self._answer(frame)
                 del frame
                 self._resume()

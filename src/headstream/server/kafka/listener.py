@@ -11,6 +11,7 @@ from headstream.server.kafka.calls import ListenerContext
 from headstream.server.kafka.connection import KafkaConnection
 from headstream.server.kafka.coordinator import Coordinator
 from headstream.server.kafka.traffic import KafkaTraffic
+from headstream.server.network.admission import Admission
 from headstream.server.network.stream_listener import StreamListener
 from headstream.server.resources.memory_budget import MemoryBudget
 from headstream.server.resources.workers import Workers
@@ -29,16 +30,20 @@ class KafkaServer(StreamListener[KafkaConnection]):
         settings: Settings of the listener.
         workers: The threads for slow requests.
         budget: The memory of requests and responses.
+        admission: When connections are accepted, and requests of unauthenticated clients answered.
     """
 
-    def __init__(self, dispatcher: Dispatcher, settings: KafkaSettings, workers: Workers, budget: MemoryBudget) -> None:
+    def __init__(
+        self, dispatcher: Dispatcher, settings: KafkaSettings, workers: Workers, budget: MemoryBudget, admission: Admission
+    ) -> None:
         coordinator = Coordinator(dispatcher.broker.monotonic)
         self.context = ListenerContext(dispatcher=dispatcher, settings=settings, budget=budget, coordinator=coordinator)
         self.workers = workers
         self.traffic = KafkaTraffic()
+        self.turns = admission.turns
         self._coordinator = coordinator
         self._checked_s = 0.0
-        super().__init__(self.traffic, settings.max_connections, settings.limits)
+        super().__init__(self.traffic, settings.max_connections, settings.limits, admission)
 
     def _make_connection(self) -> KafkaConnection:
         return KafkaConnection(self, asyncio.get_running_loop())

@@ -8,9 +8,10 @@ import ssl
 from abc import abstractmethod
 from typing import Final, Generic, Protocol, TypeVar
 
+from headstream.server.network.acceptor import Acceptor
 from headstream.server.network.addresses import Address
+from headstream.server.network.admission import Admission
 from headstream.server.network.sockets import SocketOptions, listen
-from headstream.server.network.tls_listener import TlsListener
 from headstream.server.network.unauthenticated import UnauthenticatedConnections
 from headstream.server.reporting.logs import note
 
@@ -18,8 +19,8 @@ __all__ = ["StreamListener"]
 
 _CHECK_S: Final = 1.0
 """Longest interval of checking timeouts, seconds; shorter if a timeout is short."""
-_HANDSHAKES_SHARE: Final = 4
-"""The part of the connections that can be in a TLS handshake."""
+_PENDING_SHARE: Final = 4
+"""The part of the connections that can be in a TLS handshake, or wait to be accepted."""
 
 
 class _Timeouts(Protocol):
@@ -63,19 +64,26 @@ class StreamListener(Generic[_C]):
         counters: The counters of the transport.
         max_connections: Limit of connections; beyond it the oldest one without a login is closed, else the new one.
         timeouts: Timeouts of each connection, seconds; they determine how often it is checked.
+        admission: When connections are accepted.
         options: Options of each connection's socket.
     """
 
     def __init__(
-        self, counters: _Counters, max_connections: int, timeouts: _Timeouts, options: SocketOptions | None = None
+        self,
+        counters: _Counters,
+        max_connections: int,
+        timeouts: _Timeouts,
+        admission: Admission,
+        options: SocketOptions | None = None,
     ) -> None:
         self._counters = counters
         self._max_connections = max_connections
+        self._admission = admission
         self._options = options
         self._check_s = min(_CHECK_S, timeouts.frame_s / 4, timeouts.stall_s / 4, timeouts.login_s / 4)
         self._connections: set[_C] = set()
         self._unauthenticated = UnauthenticatedConnections[_C](lambda connection: connection.abort())
-        self._server: asyncio.Server | TlsListener | None = None
+        self._server: Acceptor | None = None
         self._checking: asyncio.Task[None] | None = None
         self._is_empty = asyncio.Event()
 
@@ -95,18 +103,16 @@ class StreamListener(Generic[_C]):
         """
         loop = asyncio.get_running_loop()
         sock, bound = listen(address, self._options)
-        if tls is None:
-            self._server = await loop.create_server(self._make_connection, sock=sock, backlog=1024)
-        else:
-            self._server = TlsListener(
-                sock,
-                tls,
-                self._make_connection,
-                lambda: self._max_connections - len(self._connections),
-                self._unauthenticated.end_oldest,
-                self._refuse,
-                max(self._max_connections // _HANDSHAKES_SHARE, 1),
-            )
+        self._server = Acceptor(
+            sock,
+            tls,
+            self._make_connection,
+            lambda: self._max_connections - len(self._connections),
+            self._unauthenticated.end_oldest,
+            self._refuse,
+            max(self._max_connections // _PENDING_SHARE, 1),
+            self._admission,
+        )
         self._checking = loop.create_task(self._check_often())
         return bound
 

@@ -26,8 +26,8 @@ from headstream.codec.buffer import BytesLike
 from headstream.errors import HeadstreamError
 from headstream.server.config.tcp_settings import ConnectionLimits
 from headstream.server.fast_path.traffic import Traffic
+from headstream.server.network.acceptor import HANDSHAKE_S
 from headstream.server.network.addresses import Address
-from headstream.server.network.tls_listener import HANDSHAKE_S
 from headstream.server.quic.flow import BoundedQuicConnection
 from headstream.server.requests.pending_wait import WAITS, PendingWait
 from headstream.server.requests.responder import Responder, Response
@@ -292,7 +292,7 @@ class QuicClient:
             payload = memoryview(request)[_HEAD_BYTES:]
             if code in WAITS and self._begin_wait(stream, code, payload):
                 continue
-            if is_slow(shared.dispatcher, code, payload):
+            if is_slow(shared.dispatcher, responder.session, code, payload):
                 self.is_busy = True
                 future = shared.workers.submit(code, partial(responder.find, code, payload), responder.session.client)
                 future.add_done_callback(partial(self._call_loop, partial(self._finish, stream, code, perf_counter())))

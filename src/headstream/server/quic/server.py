@@ -1,6 +1,7 @@
 """QuicServer: the QUIC listener: one UDP socket, and its connections within their limits.
 
 datagram -> its connection, by id
+         -> of nobody who has logged in: at its turn (network/admission.py)
          -> none: a first packet begins one, as long as there is room; while many handshakes are under way, only where the
             client has shown that it gets what is sent to its address (Retry), of which the server keeps nothing
 """
@@ -13,6 +14,7 @@ import os
 import socket
 from contextlib import suppress
 from dataclasses import dataclass, field
+from functools import partial
 from typing import Final
 
 from aioquic._buffer import Buffer
@@ -30,6 +32,7 @@ from headstream.errors import EnvironmentSetupError
 from headstream.server.config.tcp_settings import ConnectionLimits
 from headstream.server.fast_path.traffic import Traffic
 from headstream.server.network.addresses import Address
+from headstream.server.network.admission import HANDSHAKE_COST, Admission
 from headstream.server.network.tls import TlsFiles
 from headstream.server.network.unauthenticated import UnauthenticatedConnections
 from headstream.server.quic.connection import QuicClient
@@ -54,6 +57,9 @@ _MOST_HANDSHAKES: Final = 256
 """Limit of pending handshakes; further first packets are dropped, and real clients resend them."""
 _HANDSHAKES_A_SECOND: Final = 100
 """A handshake costs the event loop a few milliseconds: a flood leaves most of its time to other connections."""
+
+_MOST_WAITING: Final = 256
+"""Limit of datagrams of unauthenticated clients that wait for their turn; real clients resend what is dropped."""
 
 _CHECK_S: Final = 0.5
 _SOCKET_BYTES: Final = 4 << 20
@@ -84,9 +90,12 @@ class QuicServer:
         workers: The threads for what is slow.
         settings: What is decided.
         budget: The memory for what clients send and are sent.
+        admission: When datagrams of unauthenticated clients are processed.
     """
 
-    def __init__(self, dispatcher: Dispatcher, workers: Workers, settings: QuicSettings, budget: MemoryBudget) -> None:
+    def __init__(
+        self, dispatcher: Dispatcher, workers: Workers, settings: QuicSettings, budget: MemoryBudget, admission: Admission
+    ) -> None:
         self.dispatcher = dispatcher
         self.workers = workers
         self.limits = settings.limits
@@ -101,6 +110,8 @@ class QuicServer:
         )
         load_certificate(self._configuration, settings.files)
         self._tokens = AddressTokens()
+        self._turns = admission.turns
+        self._waiting = 0
         self._clients: dict[QuicClient, set[bytes]] = {}
         self._unauthenticated = UnauthenticatedConnections[QuicClient](lambda client: client.close("others need the place"))
         self._by_id: dict[bytes, QuicClient] = {}
@@ -211,7 +222,8 @@ class QuicServer:
             return
         client = self._by_id.get(header.destination_cid)
         if client is not None:
-            client.receive(datagram, address)
+            if client.is_logged_in or not self._waits(datagram, address):
+                client.receive(datagram, address)
             return
         if len(datagram) < SMALLEST_MAX_DATAGRAM_SIZE or header.packet_type == QuicPacketType.VERSION_NEGOTIATION:
             return
@@ -223,6 +235,23 @@ class QuicServer:
             self.send(answer, address)
         elif header.packet_type == QuicPacketType.INITIAL:
             self._begin(datagram, header, address)
+
+    def _waits(self, datagram: bytes, address: tuple[str, int], cost: int = 1) -> bool:
+        """Return whether a datagram of an unauthenticated client has to wait for its turn; of too many, it is dropped.
+
+        What belongs to no connection and begins none is dropped before, and takes no turn.
+        """
+        if self._turns.spend(cost):
+            return False
+        if self._waiting < _MOST_WAITING:
+            self._waiting += 1
+            self._turns.later(partial(self._take_waiting, datagram, address))
+        return True
+
+    def _take_waiting(self, datagram: bytes, address: tuple[str, int]) -> None:
+        self._waiting -= 1
+        if self._socket is not None:
+            self._take(datagram, address)
 
     def _begin(self, datagram: bytes, header: QuicHeader, address: tuple[str, int]) -> None:
         """Open a connection for its first packet, within the limits."""
@@ -238,8 +267,10 @@ class QuicServer:
             if ids is None:
                 return
             original_id, retry_id = ids
-        elif handshakes >= _TRUSTED_HANDSHAKES or self._begun >= _TRUSTED_HANDSHAKES:
+        elif max(handshakes, self._begun, self._waiting) >= _TRUSTED_HANDSHAKES:
             self._retry(header, address, now_s)
+            return
+        if self._waits(datagram, address, HANDSHAKE_COST):
             return
         if len(self._clients) >= self._settings.max_connections and not self._unauthenticated.end_oldest():
             self.traffic.refused_connections += 1

@@ -34,8 +34,8 @@ class PollRounds:
 
     @property
     def has_room(self) -> bool:
-        """Whether another large poll can be answered in this round."""
-        return self._round_bytes < ROUND_BYTES
+        """Whether another large poll can be answered in this round: two of a million bytes are too much."""
+        return self._round_bytes < ROUND_BYTES // 2
 
     @property
     def has_room_for_small(self) -> bool:

@@ -91,7 +91,11 @@ class TcpServerConnection(asyncio.BufferedProtocol):
         return self._shared.scratch if self._is_in_scratch else self._frames.writable()[:ROUND_BYTES]
 
     def buffer_updated(self, nbytes: int) -> None:
-        """Answer the complete requests."""
+        """Answer the complete requests, and then the waits that they end."""
+        self._answer_all(nbytes)
+        self._shared.wakeups.run()
+
+    def _answer_all(self, nbytes: int) -> None:
         self._shared.traffic.received_bytes += nbytes
         self._switch.read_bytes += nbytes
         self._recognize()
@@ -207,14 +211,12 @@ class TcpServerConnection(asyncio.BufferedProtocol):
         pending = None if self._switch.is_paused else self._frames.pending_bytes
         unsent = transport.get_write_buffer_size() if self._is_full or transport.is_closing() else None
         if self._memory.has_waited_too_long(now_s):
-            refused = responder.refuse(0, self._shared.budget.busy())
-            self._close_with(*refused, "no memory for a request", bytes=self._frames.needed_bytes)
+            self._close_with(*responder.refuse(0, self._shared.budget.busy()), "no memory", bytes=self._frames.needed_bytes)
             return
         is_known = self.is_busy or responder.session.user_id != 0
         fault = self._timeouts.find_fault(now_s, pending, unsent, is_known=is_known, is_tight=self._shared.budget.is_tight)
         if fault is not None:
-            why, fields = fault
-            self._responder.note(logging.WARNING, f"closed: {why}", **fields)
+            responder.note(logging.WARNING, f"closed: {fault[0]}", **fault[1])
             self.abort()
 
     # -- one frame after the other --------------------------------------------------------------------------
@@ -225,7 +227,8 @@ class TcpServerConnection(asyncio.BufferedProtocol):
         if self._is_lost or self.is_busy or self._is_full or self._memory.is_waiting:
             return
         todo, pieces, size = self._todo, list[BytesLike](), 0
-        until = min(self._at + FRAMES_PER_ROUND, len(todo))
+        wanted = min(len(todo) - self._at, FRAMES_PER_ROUND)
+        until = self._at + (self._shared.turns.take(wanted) if self._is_unauthenticated else wanted)
         limit, is_alone = self._shared.limits.unsent_bytes, self._shared.traffic.connections == 1
         while self._at < until and size < limit:
             code, payload = todo[self._at]
@@ -236,7 +239,7 @@ class TcpServerConnection(asyncio.BufferedProtocol):
             self._at += 1
             if code in WAITS and self._begin_wait(responder.session, code, payload):
                 break
-            if is_slow(self._shared.dispatcher, code, payload, is_alone=is_alone):
+            if is_slow(self._shared.dispatcher, responder.session, code, payload, is_alone=is_alone):
                 self.is_busy = True
                 break
             found = self._answer(responder, code, payload)
@@ -300,7 +303,7 @@ class TcpServerConnection(asyncio.BufferedProtocol):
             return
         if self._at < len(self._todo):
             self._switch.pause()
-            self._loop.call_soon(self._go_on)
+            (self._shared.turns.later if self._is_unauthenticated else self._loop.call_soon)(self._go_on)
             return
         if self._todo:
             self._todo, self._at = [], 0
@@ -362,7 +365,7 @@ class TcpServerConnection(asyncio.BufferedProtocol):
         """
         if self._at < len(self._todo) or self._is_leaving:
             return False
-        server, on_ring = self._shared.dispatcher, partial(self._call_loop, self._look)
+        server, on_ring = self._shared.dispatcher, partial(self._shared.wakeups.ring, self._look)
         self._wait = PendingWait.begin(server, session, code, payload, self._loop, on_ring, self._end_wait)
         if self._wait is None:
             return False
@@ -388,8 +391,6 @@ class TcpServerConnection(asyncio.BufferedProtocol):
         self._respond(waiting.code, waiting.began_s, *(answer or self._responder.find(waiting.code, waiting.payload)))
         if not self._is_full:
             self._go_on()
-
-    # -- the end --------------------------------------------------------------------------------------------
 
     def _end(self) -> None:
         """Release everything; no request is running."""

@@ -14,10 +14,12 @@ from headstream.server.fast_path.intake import Intake
 from headstream.server.fast_path.switch import has_fast_path
 from headstream.server.fast_path.traffic import Traffic
 from headstream.server.network.addresses import Address
+from headstream.server.network.admission import Admission
 from headstream.server.network.stream_listener import StreamListener
 from headstream.server.resources.malloc import trim_malloc
 from headstream.server.resources.memory_budget import MemoryBudget
 from headstream.server.resources.poll_rounds import PollRounds
+from headstream.server.resources.wakeups import Wakeups
 from headstream.server.resources.workers import Workers
 from headstream.server.tcp.connection import TcpServerConnection
 from headstream.wire.frames import FrameBufferPool
@@ -39,9 +41,12 @@ class TcpServer(StreamListener[TcpServerConnection]):
         workers: The threads for slow requests.
         settings: Settings of TCP.
         budget: The memory of requests and responses.
+        admission: When connections are accepted, and requests of unauthenticated clients answered.
     """
 
-    def __init__(self, dispatcher: Dispatcher, workers: Workers, settings: TcpSettings, budget: MemoryBudget) -> None:
+    def __init__(
+        self, dispatcher: Dispatcher, workers: Workers, settings: TcpSettings, budget: MemoryBudget, admission: Admission
+    ) -> None:
         self.dispatcher = dispatcher
         self.budget = budget
         self.workers = workers
@@ -49,18 +54,20 @@ class TcpServer(StreamListener[TcpServerConnection]):
         self.pool = FrameBufferPool()
         self.traffic = Traffic("tcp")
         self.poll_rounds = PollRounds()
+        self.turns = admission.turns
+        self.wakeups = Wakeups(asyncio.get_running_loop())
         self.intake: Intake | None = None
         self.has_fast_path = has_fast_path()
         self._room = bytearray(_SCRATCH_BYTES)
         self.scratch = memoryview(self._room)
         self._settings = settings
         self._memory_returned_s = 0.0
-        super().__init__(self.traffic, settings.max_connections, settings.limits, settings.socket)
+        super().__init__(self.traffic, settings.max_connections, settings.limits, admission, settings.socket)
 
     async def start(self, address: Address, tls: ssl.SSLContext | None = None) -> Address:
         """Listen, and return the bound address; see StreamListener.start()."""
         if self.has_fast_path and tls is None and hasattr(select, "epoll"):
-            self.intake = Intake(asyncio.get_running_loop(), self._room, self.traffic)
+            self.intake = Intake(asyncio.get_running_loop(), self._room, self.traffic, self.wakeups)
         self._memory_returned_s = asyncio.get_running_loop().time()
         try:
             return await super().start(address, tls)

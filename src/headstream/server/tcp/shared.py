@@ -8,8 +8,10 @@ from headstream.broker.commands.dispatch import Dispatcher
 from headstream.server.config.tcp_settings import ConnectionLimits
 from headstream.server.fast_path.intake import Intake
 from headstream.server.fast_path.traffic import Traffic
+from headstream.server.network.admission import UnauthenticatedTurns
 from headstream.server.resources.memory_budget import MemoryBudget
 from headstream.server.resources.poll_rounds import PollRounds
+from headstream.server.resources.wakeups import Wakeups
 from headstream.server.resources.workers import Workers
 from headstream.wire.frames import FrameBufferPool
 
@@ -31,6 +33,8 @@ class SharedTcp(Protocol):
     intake: Intake | None
     traffic: Traffic
     poll_rounds: PollRounds
+    turns: UnauthenticatedTurns
+    wakeups: Wakeups
     workers: Workers
 
     def joined(self, connection: TcpServerConnection) -> bool:

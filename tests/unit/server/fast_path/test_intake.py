@@ -13,6 +13,7 @@ import pytest
 from headstream.server.fast_path.small_requests import SmallRequests
 from headstream.server.fast_path.switch import FAST_PATH_VARIABLE
 from headstream.server.fast_path.traffic import Traffic
+from headstream.server.resources.wakeups import Wakeups
 from headstream.wire.codes import Code
 from headstream.wire.frames import encode_request, encode_response
 from tests.support import kernels
@@ -98,7 +99,7 @@ class IntakeRounds:
         loop.set_exception_handler(lambda _, context: self.faults.append(context))
         server = Server()
         self.clients = [Client(module, server) for _ in range(count)]
-        self.intake = module.Intake(loop, bytearray(SCRATCH_BYTES), self.traffic)
+        self.intake = module.Intake(loop, bytearray(SCRATCH_BYTES), self.traffic, Wakeups(loop))
         for client in self.clients:
             self.intake.begin(client.idle)
 

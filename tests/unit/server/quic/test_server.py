@@ -191,6 +191,53 @@ def test_quic_holds_a_window_when_an_unauthenticated_client_leaves_gaps(running:
         assert all(stream.max_stream_data_local <= 30_000 + 32_768 for stream in connection._streams.values())
 
 
+def test_quic_answers_users_when_unauthenticated_clients_have_no_turn(running: Running) -> None:
+    quic = quic_of(running)
+
+    async def stop_rounds() -> None:
+        quic._turns._left, quic._turns._is_scheduled = 0, True
+
+    async def go_on() -> None:
+        quic._turns._begin_round()
+
+    with RawQuic(address_of(running)) as user, RawQuic(address_of(running)) as stranger:
+        assert user.request(LOGIN)[0] == stranger.request(PING)[0] == 0
+        running.run(stop_rounds())
+        stream = stranger.begin(PING)
+        newcomer = RawQuic(address_of(running))
+        newcomer.send()
+        wait_for(lambda: quic._waiting >= 2)
+        assert [user.request(PING) for _ in range(5)] == [(0, b"")] * 5
+        assert stream not in stranger.whole
+        assert len(quic._clients) == 2
+        running.run(go_on())
+        stranger.wait(lambda: stream in stranger.whole)
+        newcomer.wait(lambda: newcomer.is_connected)
+        newcomer._socket.close()
+        assert quic._waiting == 0
+
+
+def test_quic_drops_datagrams_of_unauthenticated_clients_when_too_many_wait(
+    running: Running, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("headstream.server.quic.server._MOST_WAITING", 5)
+    quic = quic_of(running)
+    address = ("127.0.0.1", 1)
+
+    async def flood() -> int:
+        quic._turns._left, quic._turns._is_scheduled = 0, True
+        for number in range(20):
+            quic._take(bytes([0xC0, 0, 0, 0, 1, 8, *bytes(7), number, 8, *bytes(8), 0, 0x44, 0x90]) + bytes(1300), address)
+        for _ in range(20):
+            quic._take(os.urandom(1), address)  # no datagram of QUIC
+        waiting = quic._waiting
+        quic._turns._begin_round()
+        return waiting
+
+    assert running.run(flood()) == 5
+    wait_for(lambda: quic._waiting == 0)
+
+
 def test_quic_ends_handshakes_that_do_not_end_themselves(running: Running, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("headstream.server.quic.connection.HANDSHAKE_S", 0.1)
     silent = RawQuic(address_of(running))

@@ -52,6 +52,17 @@ def test_polls_of_many_readers_are_answered_one_a_round_when_each_brings_a_turn(
     in_loop(check)
 
 
+def test_polls_of_a_million_bytes_are_answered_one_a_round() -> None:
+    async def check() -> None:
+        round_ = Round()
+        readers = [round_.open() for _ in range(3)]
+        assert [round_.poll(reader, 1_000_000) for reader in readers] == [True, False, False]
+        await asyncio.sleep(0)
+        assert [round_.poll(reader, 300_000) for reader in readers] == [True, True, True]
+
+    in_loop(check)
+
+
 def test_polls_of_a_consumer_that_keeps_up_are_answered_when_others_have_read_a_turn() -> None:
     async def check() -> None:
         round_ = Round()

@@ -15,9 +15,9 @@ from cryptography.hazmat.primitives.serialization import Encoding, NoEncryption,
 
 from headstream.server.config.http_settings import HttpSettings
 from headstream.server.config.tcp_settings import TcpSettings
+from headstream.server.network.acceptor import Acceptor
 from headstream.server.network.addresses import Address
 from headstream.server.network.tls import TlsFiles
-from headstream.server.network.tls_listener import TlsListener
 from headstream.wire.codes import Code
 from tests.support.server.certificates import make_certificate
 from tests.support.server.served import Peer, Running, config_of, serving, wait_for
@@ -52,10 +52,10 @@ def running(files: TlsFiles, make_loop: MakeLoop) -> Iterator[Running]:
         yield running
 
 
-def listener_of(running: Running, transport: str) -> TlsListener:
+def listener_of(running: Running, transport: str) -> Acceptor:
     server: Any = running.server
     found = server._tcp._server if transport == "tcp" else server._http._listener
-    assert isinstance(found, TlsListener)
+    assert isinstance(found, Acceptor)
     return found
 
 
@@ -74,19 +74,19 @@ def encrypted(running: Running, files: TlsFiles) -> Peer:
 
 
 @pytest.mark.parametrize("transport", ["tcp", "http"])
-def test_tls_listener_holds_a_share_of_the_connections_when_clients_never_shake_hands(
+def test_acceptor_holds_a_share_of_the_connections_when_clients_never_shake_hands(
     running: Running, transport: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("headstream.server.network.tls_listener.HANDSHAKE_S", 60.0)  # none ends by its time
+    monkeypatch.setattr("headstream.server.network.acceptor.HANDSHAKE_S", 60.0)  # none ends by its time
     listener = listener_of(running, transport)
     with ExitStack() as stack:
         silent = [stack.enter_context(socket.create_connection(address_of(running, transport), 20)) for _ in range(4 * MOST)]
         for each in silent[: -MOST // 4]:
             assert each.recv(1) == b"", "the newest ones stay, all others are closed"
-        wait_for(lambda: listener.handshakes_count == MOST // 4)
+        wait_for(lambda: listener.pending_count == MOST // 4)
 
 
-def test_tls_listener_serves_a_client_when_silent_ones_hold_all_handshakes(running: Running, files: TlsFiles) -> None:
+def test_acceptor_serves_a_client_when_silent_ones_hold_all_handshakes(running: Running, files: TlsFiles) -> None:
     with ExitStack() as stack:
         for _ in range(2 * MOST):
             stack.enter_context(socket.create_connection(running.address, 20))
@@ -94,26 +94,61 @@ def test_tls_listener_serves_a_client_when_silent_ones_hold_all_handshakes(runni
         assert peer.request(Code.PING) == (0, b"")
 
 
-def test_tls_listener_ends_a_handshake_when_its_time_is_up(
+def test_acceptor_ends_a_handshake_when_its_time_is_up(
     running: Running, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
 ) -> None:
-    monkeypatch.setattr("headstream.server.network.tls_listener.HANDSHAKE_S", 0.05)
+    monkeypatch.setattr("headstream.server.network.acceptor.HANDSHAKE_S", 0.05)
     with socket.create_connection(running.address, 20) as silent:
         assert silent.recv(1) == b""
-    wait_for(lambda: listener_of(running, "tcp").handshakes_count == 0)
+    wait_for(lambda: listener_of(running, "tcp").pending_count == 0)
     assert [record.getMessage() for record in caplog.records if record.levelno >= logging.WARNING] == []
 
 
-def test_tls_listener_refuses_more_connections_when_all_places_are_taken(running: Running, files: TlsFiles) -> None:
+def test_acceptor_refuses_more_connections_when_all_places_are_taken(running: Running, files: TlsFiles) -> None:
     server: Any = running.server
     peers = []
     for _ in range(MOST):
         peers.append(encrypted(running, files))
         peers[-1].log_in()
-        wait_for(lambda: listener_of(running, "tcp").handshakes_count == 0)
+        wait_for(lambda: listener_of(running, "tcp").pending_count == 0)
     with pytest.raises((ssl.SSLError, ConnectionError)):
         encrypted(running, files)
     assert server._tcp.traffic.refused_connections == 1
     peers[0].close()
     wait_for(lambda: len(server._tcp._connections) < MOST)
     assert encrypted(running, files).request(Code.PING) == (0, b"")
+
+
+def test_acceptor_opens_a_connection_later_when_its_address_comes_too_fast(
+    make_loop: MakeLoop, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    with serving(config_of(tcp=TcpSettings(max_connections=MOST)), make_loop) as running, running.peer() as user:
+        acceptor, server = listener_of(running, "tcp"), running.server._tcp
+        assert server is not None
+        monkeypatch.setattr(acceptor._admission.paces, "delay_s", lambda address, now_s: 3600.0)
+        waiting = [running.peer(is_logged_in=False) for _ in range(MOST)]
+        wait_for(lambda: acceptor.pending_count == MOST // 4 and waiting[MOST - 3].is_closed())
+        assert len(server._connections) == 1
+        monkeypatch.setattr(acceptor._admission.paces, "delay_s", lambda address, now_s: 0.01)
+        with running.peer() as newcomer:
+            assert newcomer.request(Code.PING) == user.request(Code.PING) == (0, b"")
+
+
+def test_acceptor_refuses_a_connection_when_it_had_to_wait_for_too_long(
+    make_loop: MakeLoop, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    with serving(config_of(), make_loop) as running, running.peer() as user:
+        assert running.server._tcp is not None
+        monkeypatch.setattr(listener_of(running, "tcp")._admission.paces, "delay_s", lambda address, now_s: None)
+        with running.peer(is_logged_in=False) as newcomer:
+            assert newcomer.is_closed()
+        assert user.request(Code.PING) == (0, b"")
+        assert running.server._tcp.traffic.refused_connections == 1
+
+
+def test_acceptor_sends_small_responses_at_once(make_loop: MakeLoop) -> None:
+    with serving(config_of(), make_loop) as running, running.peer():
+        assert running.server._tcp is not None
+        (connection,) = running.server._tcp._connections
+        sock = connection._transport.get_extra_info("socket")
+        assert sock.getsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY)

@@ -1,0 +1,154 @@
+"""Acceptor: accepts connections on one socket: a few a round of the event loop, at most so many a second of one address.
+
+The event loop's own server accepts all that have come at once, and reports an encrypted connection only after its handshake:
+a flood would hold the loop, and silent clients all descriptors.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+import socket
+import ssl
+from collections.abc import Callable
+from typing import Final
+
+from headstream.server.network.admission import HANDSHAKE_COST, Admission
+from headstream.server.network.tls import FAREWELL_S
+from headstream.server.reporting.logs import note
+
+__all__ = ["HANDSHAKE_S", "Acceptor"]
+
+HANDSHAKE_S: Final = 5.0
+"""Timeout of a handshake: three round trips of a slow line, with a busy processor."""
+
+_RETRY_S: Final = 1.0
+"""Delay before the next accept when the system has no descriptor left."""
+
+
+class Acceptor:
+    """Accepts connections on one socket; only in the event loop.
+
+    Args:
+        sock: A non-blocking listening socket; the acceptor closes it.
+        tls: The context that encrypts connections, or None.
+        make_protocol: Returns the protocol of a new connection.
+        count_room: Returns how many more connections are allowed; pending ones are not yet subtracted.
+        make_room: Closes a connection without a login, and returns whether there was one. Without any, the oldest pending
+            connection makes room.
+        refuse: Called for each connection closed because the limit is reached.
+        most_pending: Limit of connections that wait for their time or are in a handshake; one more aborts the oldest.
+        admission: When connections are accepted.
+    """
+
+    def __init__(
+        self,
+        sock: socket.socket,
+        tls: ssl.SSLContext | None,
+        make_protocol: Callable[[], asyncio.BaseProtocol],
+        count_room: Callable[[], int],
+        make_room: Callable[[], bool],
+        refuse: Callable[[], None],
+        most_pending: int,
+        admission: Admission,
+    ) -> None:
+        self._loop = asyncio.get_running_loop()
+        self._sock = sock
+        self._tls = tls
+        self._make_protocol = make_protocol
+        self._count_room = count_room
+        self._make_room = make_room
+        self._refuse = refuse
+        self._most_pending = most_pending
+        self._admission = admission
+        self._cost = 1 if tls is None else HANDSHAKE_COST
+        # Those that wait for their time or are in a handshake, each with its socket until a transport owns it.
+        self._pending: dict[asyncio.Task[None], socket.socket | None] = {}
+        self._opening: set[asyncio.Task[None]] = set()
+        self._resuming: asyncio.TimerHandle | None = None
+        self._loop.add_reader(sock.fileno(), self._accept)
+
+    @property
+    def pending_count(self) -> int:
+        """Number of connections that wait for their time or are in a handshake."""
+        return len(self._pending)
+
+    def close(self) -> None:
+        """Stop accepting and abort pending connections; idempotent."""
+        if self._sock.fileno() < 0:
+            return
+        if self._resuming is not None:
+            self._resuming.cancel()
+        self._loop.remove_reader(self._sock.fileno())
+        self._sock.close()
+        while self._pending:
+            self._end_oldest()
+        for task in self._opening:
+            task.cancel()
+
+    def _accept(self) -> None:
+        turns, paces = self._admission.turns, self._admission.paces
+        while turns.has_room:  # else the loop calls again in its next round
+            try:
+                accepted, address = self._sock.accept()
+            except (BlockingIOError, InterruptedError, ConnectionAbortedError):
+                return
+            except OSError as error:
+                note(logging.ERROR, "accept failed", error, retry_s=_RETRY_S)
+                self._loop.remove_reader(self._sock.fileno())
+                self._resuming = self._loop.call_later(_RETRY_S, self._loop.add_reader, self._sock.fileno(), self._accept)
+                return
+            turns.spend(self._cost)
+            delay_s = paces.delay_s(address[0], self._loop.time())
+            if delay_s is None or (self._is_pending(delay_s) and not self._find_room()):
+                self._refuse()
+                accepted.close()
+                continue
+            accepted.setblocking(False)
+            task = self._loop.create_task(self._open(accepted, delay_s))
+            self._opening.add(task)
+            if self._is_pending(delay_s):
+                self._pending[task] = accepted
+            task.add_done_callback(self._opened)
+
+    def _is_pending(self, delay_s: float) -> bool:
+        """Return whether a new connection holds a descriptor before its protocol counts it."""
+        return delay_s > 0 or self._tls is not None
+
+    def _find_room(self) -> bool:
+        """Return whether there is room for a connection, after making it where that is possible."""
+        if self._count_room() <= len(self._pending) and not self._make_room():
+            if not self._pending:
+                return False
+            self._end_oldest()
+        if len(self._pending) >= self._most_pending:
+            self._end_oldest()
+        return True
+
+    def _end_oldest(self) -> None:
+        pending = next(iter(self._pending))
+        accepted = self._pending.pop(pending)
+        if accepted is not None:  # no transport owns it yet
+            accepted.close()
+        pending.cancel()
+
+    async def _open(self, accepted: socket.socket, delay_s: float) -> None:
+        task = asyncio.current_task()
+        assert task is not None
+        if delay_s > 0:
+            await asyncio.sleep(delay_s)
+        if self._tls is None:
+            self._pending.pop(task, None)
+        else:
+            self._pending[task] = None  # the transport closes it from here on
+        timeouts = {} if self._tls is None else {"ssl_handshake_timeout": HANDSHAKE_S, "ssl_shutdown_timeout": FAREWELL_S}
+        try:
+            await self._loop.connect_accepted_socket(self._make_protocol, accepted, ssl=self._tls, **timeouts)
+        except (OSError, asyncio.CancelledError) as error:  # ssl.SSLError and timeouts are OSErrors
+            note(logging.DEBUG, "connection failed", reason=str(error) or type(error).__name__)
+
+    def _opened(self, task: asyncio.Task[None]) -> None:
+        self._opening.discard(task)
+        self._pending.pop(task, None)
+        if not task.cancelled() and task.exception() is not None:
+            note(logging.ERROR, "internal error", task.exception(), what="a new connection")

@@ -1,0 +1,174 @@
+"""Admission: what clients that have not logged in can take of the event loop, and how fast one address can connect.
+
+    turns   in one round of the loop a few of their connections, requests and datagrams are served; further ones wait, in order,
+            for the next rounds. Users' requests are served in each round, so they never wait for more than those few
+    paces   connections of one address beyond its rate are accepted later, each at its time
+
+Nothing of it keeps the loop idle: without other work the rounds follow each other at once.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import math
+from collections import OrderedDict, deque
+from collections.abc import Callable
+from typing import Final
+
+__all__ = ["CONNECTION_RATE", "HANDSHAKE_COST", "AddressPaces", "Admission", "UnauthenticatedTurns"]
+
+_TURNS_PER_ROUND: Final = 4
+"""About a millisecond of the event loop: a connection, a refused request or its log line takes 0.1 to 0.4 ms."""
+
+HANDSHAKE_COST: Final = 4
+"""The turns that a handshake of TLS or QUIC takes: a few milliseconds, most of it a signature."""
+
+CONNECTION_RATE: Final = 200
+"""Connections a second of one address."""
+
+_BURST_S: Final = 5.0
+"""An address that was silent can connect as often at once as in this time, seconds: clients of one machine start together."""
+
+_LONGEST_S: Final = 5.0
+"""A connection that had to wait for longer is refused; clients would give it up. Seconds."""
+
+_MOST_ADDRESSES: Final = 10_000
+"""Addresses remembered; the oldest are evicted first."""
+
+
+class UnauthenticatedTurns:
+    """The turns of unauthenticated clients in the rounds of an event loop; only in that loop."""
+
+    def __init__(self) -> None:
+        self._left = _TURNS_PER_ROUND
+        self._waiting: deque[Callable[[], None]] = deque()
+        self._is_serving = False
+        self._is_scheduled = False
+
+    @property
+    def waiting_count(self) -> int:
+        """Number of functions that wait for a turn."""
+        return len(self._waiting)
+
+    @property
+    def has_room(self) -> bool:
+        """Whether this round has turns left and nobody waits for them."""
+        return self._left > 0 and (self._is_serving or not self._waiting)
+
+    def spend(self, cost: int = 1) -> bool:
+        """Take turns of this round, and return whether there was one; the last one can cost more than is left.
+
+        Args:
+            cost: The number of turns.
+        """
+        if not self.has_room:
+            return False
+        self._left -= cost
+        self._schedule()
+        return True
+
+    def take(self, wanted: int) -> int:
+        """Take up to so many turns of this round, and return their number.
+
+        Args:
+            wanted: How many are wanted.
+        """
+        taken = min(wanted, self._left) if self.has_room else 0
+        if taken:
+            self.spend(taken)
+        return taken
+
+    def later(self, function: Callable[[], None]) -> None:
+        """Call a function in a later round, after those that wait already; it takes its turns itself.
+
+        Args:
+            function: The function.
+        """
+        self._waiting.append(function)
+        self._schedule()
+
+    async def wait(self) -> None:
+        """Return when this caller has a turn."""
+        if self.spend():
+            return
+        turn = asyncio.get_running_loop().create_future()
+
+        def begin() -> None:
+            if not turn.done():  # else the client has gone
+                self.spend()
+                turn.set_result(None)
+
+        self.later(begin)
+        await turn
+
+    def _schedule(self) -> None:
+        if not self._is_scheduled:
+            self._is_scheduled = True
+            asyncio.get_running_loop().call_soon(self._begin_round)
+
+    def _begin_round(self) -> None:
+        self._is_scheduled = False
+        self._left = _TURNS_PER_ROUND
+        self._is_serving = True
+        try:
+            for _ in range(len(self._waiting)):
+                if self._left <= 0:
+                    break
+                self._serve(self._waiting.popleft())
+        finally:
+            self._is_serving = False
+        if self._waiting:
+            self._schedule()
+
+    @staticmethod
+    def _serve(function: Callable[[], None]) -> None:
+        try:
+            function()
+        except Exception as error:  # concerns one client only
+            asyncio.get_running_loop().call_exception_handler({"message": "internal error", "exception": error})
+
+
+class AddressPaces:
+    """When connections of each address are accepted.
+
+    Args:
+        rate: Connections a second of one address; None for no limit.
+    """
+
+    def __init__(self, rate: int | None = CONNECTION_RATE) -> None:
+        self._rate = rate
+        self._due_s: OrderedDict[str, float] = OrderedDict()
+
+    def delay_s(self, address: str, now_s: float) -> float | None:
+        """Count a new connection, and return how long it has to wait, seconds: 0 or less for none, None if it is refused.
+
+        Args:
+            address: The peer's host.
+            now_s: The event loop's time, seconds.
+        """
+        if self._rate is None:
+            return 0.0
+        due_s = max(self._due_s.get(address, -math.inf), now_s - _BURST_S) + 1 / self._rate
+        if due_s - now_s > _LONGEST_S:
+            return None
+        self._due_s[address] = due_s
+        self._due_s.move_to_end(address)
+        if len(self._due_s) > _MOST_ADDRESSES:
+            self._due_s.popitem(last=False)
+        return due_s - now_s
+
+
+class Admission:
+    """The turns and paces of one server, for all its transports.
+
+    Args:
+        rate: Connections a second of one address; None for no limit.
+
+    Attributes:
+        turns: The turns of unauthenticated clients.
+        paces: When connections are accepted.
+    """
+
+    def __init__(self, rate: int | None = CONNECTION_RATE) -> None:
+        self.turns = UnauthenticatedTurns()
+        self.paces = AddressPaces(rate)

@@ -1,0 +1,63 @@
+"""Wakeups: answers waits in the round of the event loop whose append ends them.
+
+append in the event loop -> ring() -> the sender's response -> run(): the responses of those that waited for the message
+append in another thread -> ring() -> the event loop's next round
+"""
+
+from __future__ import annotations
+
+import asyncio
+import threading
+from collections import deque
+from collections.abc import Callable
+from contextlib import suppress
+
+__all__ = ["Wakeups"]
+
+
+class Wakeups:
+    """The waits to check again; created in the thread of the event loop.
+
+    Args:
+        loop: The event loop.
+
+    Attributes:
+        due: The checks of this round; always the same object, read-only.
+    """
+
+    def __init__(self, loop: asyncio.AbstractEventLoop) -> None:
+        self._loop = loop
+        self._thread = threading.get_ident()
+        self._is_running = False
+        self.due: deque[Callable[[], None]] = deque()
+
+    def ring(self, look: Callable[[], None]) -> None:
+        """Have a wait checked soon; any thread.
+
+        Args:
+            look: Checks it, and answers it if it is over; only in the event loop.
+        """
+        if threading.get_ident() == self._thread:
+            if not self.due:
+                self._loop.call_soon(self.run)  # for appends of handlers that do not call run()
+            self.due.append(look)
+            return
+        with suppress(RuntimeError):  # the loop has been closed: the server has stopped
+            self._loop.call_soon_threadsafe(look)
+
+    def run(self) -> None:
+        """Check the waits that were rung in this round; only in the event loop, after the senders' responses."""
+        if self._is_running:
+            return
+        self._is_running = True
+        try:
+            while self.due:
+                self._look(self.due.popleft())
+        finally:
+            self._is_running = False
+
+    def _look(self, look: Callable[[], None]) -> None:
+        try:
+            look()
+        except Exception as error:  # concerns one wait only
+            self._loop.call_exception_handler({"message": "internal error", "exception": error})
