@@ -164,6 +164,8 @@ class _AsyncReading(Generic[_Reader]):
     async def __aexit__(
         self, kind: type[BaseException] | None, error: BaseException | None, traceback: TracebackType | None
     ) -> None:
+        if error is not None and self._consumer is not None and not self._worker.is_closed:
+            await self._worker.run(self._consumer.record_failure, error)
         await self.close(commit=error is None)
 
 

@@ -19,11 +19,11 @@ from headstream.client.ahead import FETCH_BYTES, FETCH_COUNT, Ahead, ConsumerPol
 from headstream.client.arguments import StartInput, start_of
 from headstream.client.checks import Milliseconds, check_whole, milliseconds
 from headstream.client.fetching import Fetching
-from headstream.client.filtering import Filtering
 from headstream.client.listening import AssignmentListener, PartitionsCallback
 from headstream.client.membership import GroupMembership
 from headstream.client.positions import check_partitions, check_start, find_offset, position_of
 from headstream.client.receiving import poll_checked
+from headstream.client.settling import Settling
 from headstream.client.transport import OwnConnections, PreparedPolls, RemoteAccess, Transport
 from headstream.errors import (
     ClosedError,
@@ -48,7 +48,7 @@ _WAIT_MS: Final = 1000
 """How often a waiting consumer checks whether another thread has closed it."""
 
 
-class Consumer(Filtering):
+class Consumer(Settling):
     """Reads one topic; one thread at a time. Created by Client.consumer(); use it in a `with` statement.
 
     Args:

@@ -279,5 +279,12 @@ class TopicsConsumer:
     def __enter__(self) -> Self:
         return self
 
+    def record_failure(self, error: BaseException) -> None:
+        """Record that the loop's body raised an error; see Consumer.record_failure()."""
+        if self._in_hand is not None:
+            self._in_hand.record_failure(error)
+
     def __exit__(self, kind: type[BaseException] | None, error: BaseException | None, traceback: TracebackType | None) -> None:
+        if error is not None:
+            self.record_failure(error)
         self.close(commit=error is None)

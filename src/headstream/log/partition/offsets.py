@@ -111,6 +111,11 @@ class OffsetStore:
         self._files = files
         self._opened = OpenOffsets() if opened is None else opened
 
+    @property
+    def directory(self) -> str:
+        """The topic's directory of offsets."""
+        return self._directory
+
     def commit(self, consumer: OffsetOwner, partition: int, next_offset: int, committed_us: int, user_id: int = NO_USER) -> None:
         """Commit the offset at which a consumer continues; it survives a crash of this process.
 
