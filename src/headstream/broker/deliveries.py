@@ -68,9 +68,9 @@ class Deliveries:
         owner = OffsetOwner.group(group)
         record = self._backing.partition(topic, partition)
         with self._groups.locked(record, group):
-            committed = self._backing.log.offsets(record).committed(owner, partition)
+            committed = self._backing.log.offsets(record).committed_at(owner, partition)
             state = self._journals.find(record, owner, partition).load(committed)
-            return state.snapshot(committed, self._backing.clock_us())
+            return state.snapshot(None if committed is None else committed[0], self._backing.clock_us())
 
     def settle(
         self,
@@ -120,21 +120,23 @@ class Deliveries:
                 advice="Nothing was recorded: seek() to the offset to continue at",
             )
         with self._groups.fenced(record, group, member, partition, generation, is_resting=is_resting) as now:
-            committed = self._backing.log.offsets(record).committed(owner, partition)
+            store = self._backing.log.offsets(record)
+            committed = store.committed_at(owner, partition)
             if committed is None:  # the group's file of offsets counts against the user's limit before another one is made
-                committed = min([frontier, *(step.from_offset for step in steps)])
-                self._offsets.commit(topic, owner, {partition: committed}, user_id=user_id)
+                begin = min([frontier, *(step.from_offset for step in steps)])
+                self._offsets.commit(topic, owner, {partition: begin}, user_id=user_id)
+                committed = begin, 0
             journal = self._journals.find(record, owner, partition)
             state = journal.load(committed, is_writer=True)
             poisoned = state.apply(steps, self._backing.clock_us())
             state.frontier = max(state.frontier, frontier)
             if any(step.step is DeliveryStep.SOUGHT for step in steps):
                 journal.forget()
-            journal.store(_touched_by(steps))
+            journal.store(_touched_by(steps), committed[0], self._backing.clock_us())
             for delivery in poisoned:
                 self._bury(record, owner, partition, journal, delivery, dead_letter)
             base = state.first_open()
-            if base != committed:
+            if base != committed[0]:
                 self._offsets.commit(topic, owner, {partition: base}, user_id=user_id)
         return now
 
@@ -161,11 +163,12 @@ class Deliveries:
                     )
                 delivery = replace(delivery, copied_to=self._copies.place(dead_letter, message, partition))
                 state.failing[offset] = delivery
-                journal.store(Touched(failing=(offset,)), durably=True)
+                self._backing.log.partition(record, partition).sync()  # a journal on the disk knows no message that is not
+                journal.store(Touched(failing=(offset,)), state.base, self._backing.clock_us(), durably=True)
             self._copies.copy(record.name, partition, owner, message, delivery, may_exist=is_repeat)
         state.finish(offset, offset + 1)
         state.poisoned_count += 1
-        journal.store(Touched(done=((offset, offset + 1),)))
+        journal.store(Touched(done=((offset, offset + 1),)), state.base, self._backing.clock_us())
 
 
 class _OpenJournals:

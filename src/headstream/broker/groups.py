@@ -227,7 +227,6 @@ class Groups:
             store = self._backing.log.offsets(record)
             for number in range(1, record.partitions + 1):
                 store.forget(OffsetOwner.group(group), number)
-            remove_journals(store.directory, self._backing.log.files, OffsetOwner.group(group), range(1, record.partitions + 1))
 
     def seek(self, topic: TopicName, group: str, offsets: Mapping[int, int], *, user_id: int = NO_USER) -> Group:
         """Set a group's committed offsets; a missing group is created.

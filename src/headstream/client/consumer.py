@@ -19,6 +19,7 @@ from headstream.client.ahead import FETCH_BYTES, FETCH_COUNT, Ahead, ConsumerPol
 from headstream.client.arguments import StartInput, start_of
 from headstream.client.checks import Milliseconds, check_whole, milliseconds
 from headstream.client.fetching import Fetching
+from headstream.client.filtering import Filtering
 from headstream.client.listening import AssignmentListener, PartitionsCallback
 from headstream.client.membership import GroupMembership
 from headstream.client.positions import check_partitions, check_start, find_offset, position_of
@@ -48,7 +49,7 @@ _WAIT_MS: Final = 1000
 """How often a waiting consumer checks whether another thread has closed it."""
 
 
-class Consumer(Settling):
+class Consumer(Filtering, Settling):
     """Reads one topic; one thread at a time. Created by Client.consumer(); use it in a `with` statement.
 
     Args:

@@ -7,7 +7,6 @@ from contextlib import AbstractContextManager
 from datetime import timedelta
 from typing import Any, Final, NoReturn
 
-from headstream.client.filtering import Filtering
 from headstream.errors import InvalidOptionError
 from headstream.model.message import Message, ReceivedMessage
 
@@ -19,7 +18,7 @@ DelayInput = str | int | timedelta
 _ADVICE: Final = 'Create it with on_error, as in log.consumer("shop/orders", group="billing", on_error=hs.Retry(attempts=5), …)'
 
 
-class Settling(Filtering):
+class Settling:
     """The part of a consumer that settles single messages."""
 
     def __iter__(self) -> Iterator[ReceivedMessage]:

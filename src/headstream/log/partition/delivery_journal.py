@@ -4,7 +4,7 @@ DIR/streams/<stream>/<topic>/offsets/<32 hexadecimal digits of the group's hash>
 
     head     magic "HSDELIVR" | version u32 | name_length u8 | zero 3 | generation of the partition u64 | name | zero to byte 512
     record   size u32 | check u32 (CRC-32C of the body, seeded with the record's byte position) | body
-    body     base u64 | frontier u64 | poisoned_count u64 | count u32 | entry ...
+    body     base u64 | stored_us u64 | frontier u64 | poisoned_count u64 | count u32 | entry ...
     entry    1 | from u64 | until u64                             waits
              2 | from u64 | until u64                             done
              3 | offset u64 | failures u32 | is_begun u8 | failed_us u64 | first_failed_us u64 | delay_us u64
@@ -78,11 +78,11 @@ class DeliveryJournal:
         self._end = self._first_end = -1
         self.state = DeliveryState()
 
-    def load(self, committed: int | None, *, is_writer: bool = False) -> DeliveryState:
+    def load(self, committed: tuple[int, int] | None, *, is_writer: bool = False) -> DeliveryState:
         """Return the current state, reading the file if another process changed it.
 
         Args:
-            committed: The group's committed offset.
+            committed: The group's committed offset and its time, None without one.
             is_writer: Whether the caller changes the state, and so removes what a rewind has made obsolete.
         """
         file = self._files.open_read(self._path)
@@ -99,7 +99,8 @@ class DeliveryJournal:
                     self._read(bytes(content[:got]))
             finally:
                 file.close()
-        if self.state.settle_base(committed):
+        offset, committed_us = committed or (0, 0)
+        if self.state.settle_base(offset, committed_us):
             if is_writer:
                 self.forget()
             else:
@@ -130,23 +131,26 @@ class DeliveryJournal:
             self._first_end = self._first_end or at
         self._end = at
 
-    def store(self, touched: Touched, *, durably: bool = False) -> None:
+    def store(self, touched: Touched, committed: int, now_us: int, *, durably: bool = False) -> None:
         """Append what a change touched.
 
         Args:
             touched: The change.
+            committed: The group's committed offset.
+            now_us: The time, microseconds since 1970 UTC.
             durably: Whether it must survive a power cut.
 
         Raises:
             StorageError: the system refused to write.
         """
         state = self.state
+        state.base, state.stored_us = committed, now_us
         if self._end <= 0 and state.is_empty:
             return
         if self._end <= 0 or self._end - self._first_end > _REWRITE_BYTES:
             whole = Touched(tuple(state.pending), (), tuple(state.failing))
             content = self._head + _record(_encode(state, whole), _HEAD_BYTES)
-            self._files.replace(self._path, content, durably=durably)
+            self._files.replace(self._path, content)  # durably: it can hold where a copy goes
             self._end = self._first_end = len(content)
             return
         record = _record(_encode(state, touched), self._end)
@@ -185,11 +189,13 @@ def _record(body: bytes, position: int) -> bytes:
 
 def _encode(state: DeliveryState, touched: Touched) -> bytes:
     failing = [state.failing[offset] for offset in touched.failing if offset in state.failing]
+    released = tuple((offset, offset + 1) for offset in touched.failing if offset in state.pending)
+    done, waits = (*touched.done, *released), (*touched.waits, *released)
     writer = Writer()
-    for number in (state.base, state.frontier, state.poisoned_count):
+    for number in (state.base, state.stored_us, state.frontier, state.poisoned_count):
         writer.push_u64(number)
-    writer.push_u32(len(touched.done) + len(touched.waits) + len(failing))
-    for kind, ranges in ((_DONE, touched.done), (_WAITS, touched.waits)):
+    writer.push_u32(len(done) + len(waits) + len(failing))
+    for kind, ranges in ((_DONE, done), (_WAITS, waits)):
         for from_offset, until_offset in ranges:
             writer.push_u8(kind)
             writer.push_u64(from_offset)
@@ -225,8 +231,7 @@ def _pull(reader: Reader) -> Delivery:
 
 
 def _apply(state: DeliveryState, reader: Reader) -> None:
-    base, frontier, poisoned_count = (reader.pull_u64("an offset") for _ in range(3))
-    state.base, state.frontier, state.poisoned_count = base, frontier, poisoned_count
+    state.base, state.stored_us, state.frontier, state.poisoned_count = (reader.pull_u64("a number") for _ in range(4))
     for _ in range(reader.pull_u32("the count of entries")):
         kind = reader.pull_u8("the kind of an entry")
         if kind == _FAILING:
@@ -238,5 +243,4 @@ def _apply(state: DeliveryState, reader: Reader) -> None:
         if kind == _DONE:
             state.finish(from_offset, until_offset)
         else:
-            state.pending.add(from_offset, until_offset)
-            state.failing.pop(from_offset, None)  # released before its first failure
+            state.wait(from_offset, until_offset)

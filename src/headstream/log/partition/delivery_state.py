@@ -24,7 +24,9 @@ class DeliveryState:
     """The unfinished messages of one group in one partition.
 
     Attributes:
-        base: Everything before this offset was done when the state was stored; a smaller committed offset is a rewind.
+        base: The committed offset when the state was stored last. A smaller one that was committed later is a rewind; one that
+            was committed earlier is what a power cut left, and changes nothing.
+        stored_us: When the state was stored last, microseconds since 1970 UTC.
         frontier: One past the last message that was begun.
         pending: The waiting messages.
         failing: The messages that failed or were begun, by offset.
@@ -32,7 +34,7 @@ class DeliveryState:
     """
 
     def __init__(self) -> None:
-        self.base = self.frontier = self.poisoned_count = 0
+        self.base = self.stored_us = self.frontier = self.poisoned_count = 0
         self.pending = OffsetRanges()
         self.failing: dict[int, Delivery] = {}
 
@@ -41,15 +43,19 @@ class DeliveryState:
         """Whether the committed offset says everything."""
         return not self.failing and not len(self.pending)
 
-    def settle_base(self, committed: int | None) -> bool:
-        """Apply the committed offset: what is before it is done; return whether it was set back, which begins anew."""
-        is_rewound = (self.base if committed is None else self.base - committed) > 0
+    def settle_base(self, committed: int, committed_us: int) -> bool:
+        """Apply the committed offset: what is before it is done; return whether it was set back, which begins anew.
+
+        Args:
+            committed: The offset, 0 without one.
+            committed_us: When it was committed, 0 without one.
+        """
+        is_rewound = committed < self.base and committed_us > self.stored_us
         if is_rewound:
-            self.begin(committed or 0)
-        self.base = committed or 0
-        self.frontier = max(self.frontier, self.base)
-        self.pending.remove(0, self.base)
-        for offset in [offset for offset in self.failing if offset < self.base]:
+            self.begin(committed)
+        self.frontier = max(self.frontier, committed)
+        self.pending.remove(0, committed)
+        for offset in [offset for offset in self.failing if offset < committed]:
             del self.failing[offset]
         return is_rewound
 
@@ -86,7 +92,7 @@ class DeliveryState:
                 self.finish(offset, change.until_offset)
                 continue
             if change.step is DeliveryStep.PENDING:
-                self.pending.add(offset, change.until_offset)
+                self.wait(offset, change.until_offset)
                 continue
             known = self.failing.get(offset, Delivery(offset))
             if change.step is DeliveryStep.RELEASED:
@@ -107,6 +113,12 @@ class DeliveryState:
                 self.pending.add(offset, offset + 1)
         self._check()
         return poisoned
+
+    def wait(self, from_offset: int, until_offset: int) -> None:
+        """Record that messages wait; those that fail stay as they are."""
+        self.pending.add(from_offset, until_offset)
+        for offset in self.failing:
+            self.pending.remove(offset, offset + 1)
 
     def finish(self, from_offset: int, until_offset: int) -> None:
         """Record that messages are done."""
