@@ -176,7 +176,9 @@ class RetryingFetching(Fetching):
             if due_s:
                 heapq.heappush(self._due, (due_s, partition, stored.offset))
                 self._take_back(partition)
-            elif due_s is not None:
+            elif due_s is None:
+                self._touched.add(partition)  # done in an earlier session, perhaps without its commit
+            else:
                 message = self._hand(track, partition, stored)
                 if message is not None or self.broken is not None:
                     return message
