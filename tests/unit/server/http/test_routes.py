@@ -146,6 +146,11 @@ CASES: dict[str, tuple[str, Any]] = {
     "epoch.commit": ("/epochs/w{n}/1/commit", {"batches": []}),
     "epoch.get": ("/epochs/w{n}", None),
     "epoch.unstage": ("/epochs/w{n}/1/unstaged", {"batches": []}),
+    "delivery.get": ("{t}/consumer-groups/own/partitions/1/deliveries", None),
+    "delivery.settle": (
+        "{t}/consumer-groups/alone/partitions/1/deliveries",
+        {"frontier": 1, "changes": [{"step": "failed", "from_offset": 0, "until_offset": 1, "failures": 1, "error": "no"}]},
+    ),
     "consumer_group.lag": ("{t}/consumer-groups/own/lag", None),
     "consumer_group.list_lags": ("{t}/consumer-group-lags", None),
     "consumer_group.seek": ("{t}/consumer-groups/late/offsets", {"offsets": {"1": 0}}),
