@@ -27,7 +27,7 @@ ROOMS: dict[str, tuple[str, ...]] = {
     "Producing": ("Producer", "AsyncProducer", "Receipt", "Delivered", "ProducerStats", "Partitioning"),
     "Consuming": (
         *("Consumer", "TopicsConsumer", "AsyncConsumer", "AsyncTopicsConsumer"),
-        *("PollingStrategy", "Group", "GroupMember", "GroupPartition"),
+        *("Retry", "PollingStrategy", "Group", "GroupMember", "GroupPartition"),
     ),
     "Messages": ("Message", "ReceivedMessage", "MessageState", "checksum", "convert", "plan_conversion"),
     "Headers": ("Headers", "HeaderValue", "HeaderKind"),

@@ -87,6 +87,7 @@ from headstream.model.constructors import (
     uint64,
     uint128,
 )
+from headstream.model.deliveries import Retry
 from headstream.model.groups import Group, GroupMember, GroupPartition
 from headstream.model.header_values import HeaderKind, HeaderValue
 from headstream.model.headers import Headers
@@ -180,6 +181,7 @@ __all__ = [
     "Receipt",
     "ReceivedMessage",
     "ReplicateError",
+    "Retry",
     "RowError",
     "SchemaError",
     "SequenceError",

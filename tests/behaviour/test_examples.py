@@ -24,6 +24,7 @@ PAGES = [
         "kip82.md",
         "producing.md",
         "replicate-python.md",
+        "retries.md",
     )
 ]
 LINKING = sorted([*ROOT.glob("*.md"), *(ROOT / "docs").glob("*.md")])

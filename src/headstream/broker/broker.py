@@ -10,6 +10,8 @@ import time
 from collections.abc import Callable
 
 from headstream.broker.backing import Backing
+from headstream.broker.dead_letters import DeadLetterCopies
+from headstream.broker.deliveries import Deliveries
 from headstream.broker.entropy import Entropy
 from headstream.broker.groups import Groups
 from headstream.broker.messages import Messages
@@ -55,6 +57,7 @@ class Broker:
         self.offsets = BrokerOffsets(backing)
         self.groups = Groups(backing, self.topics, self.offsets)
         self.messages = Messages(backing, self.groups)
+        self.deliveries = Deliveries(backing, self.groups, self.offsets, DeadLetterCopies(backing, self.messages))
 
     @property
     def identity(self) -> str | None:

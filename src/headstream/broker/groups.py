@@ -21,6 +21,7 @@ from headstream.errors import (
 )
 from headstream.log.administration import delete_group
 from headstream.log.catalog.catalog import TopicRecord
+from headstream.log.partition.delivery_journal import remove_journals
 from headstream.log.partition.offset_file_counts import NO_USER
 from headstream.model.groups import DEFAULT_SESSION_TIMEOUT_MS, Assignment, Group, GroupPartition, Member
 from headstream.model.identifiers import TopicName
@@ -141,13 +142,42 @@ class Groups:
             membership.touch(member.id, self._backing.monotonic(), is_resting=is_resting)
             now = membership.generation
         if len(mine) < len(offsets):
-            lost = ", ".join(str(number) for number in sorted(offsets) if number not in mine)
-            raise RebalancedError(
-                f"nothing is committed in partition {lost}: another member of group {member.group!r} owns it now",
-                where=str(topic),
-                advice="Its uncommitted messages are delivered again; a longer session_timeout_ms allows more time for a message",
-            )
+            raise _lost(topic, member.group, [number for number in sorted(offsets) if number not in mine])
         return now
+
+    @contextmanager
+    def locked(self, topic: TopicRecord, group: str) -> Iterator[None]:
+        """Lock a group: nobody commits for it meanwhile."""
+        with self._registry.group(topic, group).lock:
+            yield
+
+    @contextmanager
+    def fenced(
+        self, topic: TopicRecord, group: str, member: Member | None, partition: int, generation: int, *, is_resting: bool
+    ) -> Iterator[int]:
+        """Lock a group while a member that owns a partition settles messages in it, and yield the group's generation.
+
+        Args:
+            topic: The topic.
+            group: The group's name.
+            member: The member; None for a consumer of partitions of its own.
+            partition: Its number.
+            generation: The generation of the member's last report.
+            is_resting: As for report().
+
+        Raises:
+            RebalancedError: the member lost the partition.
+        """
+        if member is None:
+            with self.locked(topic, group):
+                yield 0
+            return
+        live = self._live(topic.name, member)
+        with live.lock:
+            if not live.membership.owns(member.id, partition, generation):
+                raise _lost(topic.name, member.group, [partition])
+            yield live.membership.generation
+            live.membership.touch(member.id, self._backing.monotonic(), is_resting=is_resting)
 
     def has_changed(self, topic: TopicName, member: Member, generation: int) -> bool:
         """Return whether a group has changed since a member's generation."""
@@ -222,7 +252,8 @@ class Groups:
                     f"offset {offset} is not in partition {number} of {str(topic)!r}",
                     advice=f"It has {first} to {end}, where the next message comes",
                 )
-        with self._unused(topic, group):
+        with self._unused(topic, group) as record:
+            remove_journals(self._backing.log.offsets(record).directory, self._backing.log.files, consumer, offsets)
             self._offsets.commit(topic, consumer, offsets, user_id=user_id)
         return self.get(topic, group)
 
@@ -302,6 +333,14 @@ class Groups:
             for each in self._topics.get(record.name).partitions
         )
         return Group(str(record.name), name, generation if members else 0, members, partitions, live.other_process())
+
+
+def _lost(topic: TopicName, group: str, partitions: Iterable[int]) -> RebalancedError:
+    return RebalancedError(
+        f"nothing is committed in partition {', '.join(map(str, partitions))}: another member of group {group!r} owns it now",
+        where=str(topic),
+        advice="Its uncommitted messages are delivered again; a longer session_timeout_ms allows more time for a message",
+    )
 
 
 def _exists(record: TopicRecord, group: Group) -> bool:

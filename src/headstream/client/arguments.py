@@ -11,6 +11,7 @@ from typing import Final, TypedDict
 from headstream.client.listening import PartitionsCallback
 from headstream.client.transport import TopicNaming, Transport
 from headstream.errors import InvalidInputError, InvalidOptionError, PartitionNotFoundError
+from headstream.model.deliveries import Retry
 from headstream.model.identifiers import TopicName, parse_message_id
 from headstream.model.message import parse_state
 from headstream.model.partitioning import Partitioning, PartitioningKind
@@ -55,6 +56,8 @@ class ConsumerOptions(TypedDict, total=False):
     states: StatesInput
     where: str | None
     on_filter_error: str
+    on_error: Retry | None
+    dead_letter: str | TopicName | None
     timeout_ms: float | timedelta | None
     session_timeout_ms: float | timedelta
     on_assigned: PartitionsCallback | None

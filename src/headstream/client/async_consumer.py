@@ -7,17 +7,20 @@ is taken without it.
 from __future__ import annotations
 
 import asyncio
+import functools
 import inspect
 from collections.abc import AsyncIterator, Callable
+from contextlib import asynccontextmanager
 from contextvars import ContextVar
 from types import TracebackType
-from typing import Final, Generic, Self, TypeVar
+from typing import Any, Final, Generic, Self, TypeVar
 
 from headstream.client.arguments import ConsumerOptions, StartInput
 from headstream.client.checks import Milliseconds, milliseconds
 from headstream.client.consumer import Consumer
 from headstream.client.filtering import FilterCounts
 from headstream.client.listening import PartitionsCallback
+from headstream.client.settling import DelayInput
 from headstream.client.topics_consumer import TopicsConsumer
 from headstream.client.worker import Worker, slices_ms
 from headstream.errors import InvalidInputError
@@ -123,6 +126,9 @@ class _AsyncReading(Generic[_Reader]):
         return False
 
     def __aiter__(self) -> AsyncIterator[ReceivedMessage]:
+        """Begin a loop; see Consumer.__iter__()."""
+        if self._consumer is not None:
+            iter(self._consumer)
         return self
 
     async def __anext__(self) -> ReceivedMessage:
@@ -149,6 +155,40 @@ class _AsyncReading(Generic[_Reader]):
         """Commit everything delivered so far, or up to one message; see Consumer.commit()."""
         await self._worker.run((await self._opened()).commit, message)
 
+    async def ack(self, message: Message) -> None:
+        """Record that a message is done; see Consumer.ack()."""
+        await self._worker.run((await self._opened()).ack, message)
+
+    async def retry(self, message: Message, *, delay: DelayInput | None = None, reason: str | BaseException = "") -> None:
+        """Record that a message failed; see Consumer.retry()."""
+        await self._worker.run(functools.partial((await self._opened()).retry, delay=delay, reason=reason), message)
+
+    async def reject(self, message: Message, *, reason: str | BaseException = "") -> None:
+        """Give up a message; see Consumer.reject()."""
+        await self._worker.run(functools.partial((await self._opened()).reject, reason=reason), message)
+
+    @asynccontextmanager
+    async def attempting(self, message: Message) -> AsyncIterator[None]:
+        """Record an Exception of the context by retry(), as `async with`; see Consumer.attempting()."""
+        consumer = await self._opened()
+        context = consumer.attempting(message)
+        context.__enter__()
+        try:
+            yield
+        except Exception as error:
+            if not await self._worker.run(context.__exit__, type(error), error, error.__traceback__):
+                raise
+        else:
+            await self._worker.run(context.__exit__, None, None, None)
+
+    async def run(self, handler: Callable[[ReceivedMessage], Any]) -> None:
+        """Call a function, or await a coroutine function, with each message; see Consumer.run()."""
+        async for message in self:
+            async with self.attempting(message):
+                result = handler(message)
+                if inspect.isawaitable(result):
+                    await result
+
     async def close(self, *, commit: bool = True) -> None:
         """Close the consumer; see Consumer.close()."""
         if self._callbacks.is_used:
@@ -164,6 +204,8 @@ class _AsyncReading(Generic[_Reader]):
     async def __aexit__(
         self, kind: type[BaseException] | None, error: BaseException | None, traceback: TracebackType | None
     ) -> None:
+        if error is not None and self._consumer is not None and not self._worker.is_closed:
+            await self._worker.run(self._consumer.record_failure, error)
         await self.close(commit=error is None)
 
 

@@ -2,9 +2,8 @@
 
 from __future__ import annotations
 
-import functools
 import weakref
-from collections.abc import Callable, Iterable
+from collections.abc import Iterable
 from types import TracebackType
 from typing import TYPE_CHECKING, Any, TypeVar, Unpack, overload
 
@@ -12,12 +11,12 @@ from headstream.client.arguments import (
     ConsumerOptions,
     StartInput,
     StatesInput,
-    committer_of,
     start_of,
     state_codes,
 )
-from headstream.client.checks import check_consumer_options, check_many, check_names, check_text, check_whole, milliseconds
+from headstream.client.checks import check_consumer_options, check_many, check_names, check_text, check_whole
 from headstream.client.consumer import Consumer
+from headstream.client.consumers import make_consumer, timeout_of
 from headstream.client.filtering import FilterPlan, make_filter, plan_filter
 from headstream.client.numbered import find_topic_name
 from headstream.client.producing import Producing
@@ -27,7 +26,6 @@ from headstream.client.topics_consumer import TopicsConsumer, is_pattern
 from headstream.client.topology import Topology
 from headstream.client.transport import ClusterCounts, KeyPartitioning, RemoteAccess, Transport
 from headstream.errors import ClosedError, InvalidOptionError, InvalidUrlError, UnsupportedError
-from headstream.model.groups import DEFAULT_SESSION_TIMEOUT_MS
 from headstream.model.identifiers import TopicName
 from headstream.model.message import ReceivedMessage, StateChange, parse_state
 from headstream.model.polling import OffsetOwner, PollingKind
@@ -179,6 +177,9 @@ class Client(Topology, Progress, Producing):
                 timeout_ms: Iteration ends after this time without a message; None waits without limit.
                 session_timeout_ms: A group member that neither polls, commits nor finishes a message for this long loses
                 its partitions if others wait for them; its later commits there are rejected.
+                on_error: What happens to a message whose processing raises an error, as in hs.Retry(attempts=5): it is counted,
+                delayed and tried again; without it the message is not committed. It needs a group.
+                dead_letter: The topic for messages that failed in their last attempt; it is created if it is missing.
                 on_assigned, on_revoked: Called with `stream/topic` and the partitions that the consumer starts or
                 stops reading; from the consumer's own calls, in their thread.
 
@@ -195,28 +196,10 @@ class Client(Topology, Progress, Producing):
             return self._make_consumer(name, {**options, "start": "first"} if is_new else options, decoder)
 
         names = [name if is_pattern(name) else str(find_topic_name(self._open_transport(), name)) for name in check_names(topic)]
-        return TopicsConsumer(names, make, lambda: [f"{each.stream}/{each.name}" for each in self.topics()], _timeout_of(options))
+        return TopicsConsumer(names, make, lambda: [f"{each.stream}/{each.name}" for each in self.topics()], timeout_of(options))
 
     def _make_consumer(self, topic: str | TopicName, options: ConsumerOptions, decode: Transform | None) -> Consumer:
-        make: Callable[..., Consumer] = Consumer
-        if decode is not None or self._interception is not None:
-            from headstream.client.interception.interception import make_consumer
-
-            make = functools.partial(make_consumer, self._interception, decode)
-        states = state_codes(options.get("states", ("available",)))
-        consumer = make(
-            self._open_transport(),
-            self.topic(topic),
-            committer=committer_of(options.get("group"), options.get("name")),
-            partitions=options.get("partitions"),
-            start=options.get("start", "first"),
-            states=states,
-            where=make_filter(options.get("where"), options.get("on_filter_error", "skip"), states),
-            timeout_ms=_timeout_of(options),
-            session_timeout_ms=milliseconds("session_timeout_ms", options.get("session_timeout_ms", DEFAULT_SESSION_TIMEOUT_MS)),
-            on_assigned=options.get("on_assigned"),
-            on_revoked=options.get("on_revoked"),
-        )
+        consumer = make_consumer(self._open_transport(), self.topic(topic), options, self._interception, decode)
         self._consumers.add(consumer)
         return consumer
 
@@ -393,8 +376,3 @@ def _make_decoder(decode: Decode[Any]) -> Transform:
     from headstream.client.decoding import message_decoder
 
     return message_decoder(decode)
-
-
-def _timeout_of(options: ConsumerOptions) -> float | None:
-    timeout_ms = options.get("timeout_ms")
-    return None if timeout_ms is None else milliseconds("timeout_ms", timeout_ms)

@@ -24,6 +24,7 @@ from headstream.client.listening import AssignmentListener, PartitionsCallback
 from headstream.client.membership import GroupMembership
 from headstream.client.positions import check_partitions, check_start, find_offset, position_of, unnamed
 from headstream.client.receiving import poll_checked
+from headstream.client.settling import Settling
 from headstream.client.transport import OwnConnections, PreparedPolls, RemoteAccess, Transport
 from headstream.errors import (
     ClosedError,
@@ -47,7 +48,7 @@ _WAIT_MS: Final = 1000
 """How often a waiting consumer checks whether another thread has closed it."""
 
 
-class Consumer(Filtering):
+class Consumer(Filtering, Settling):
     """Reads one topic; one thread at a time. Created by Client.consumer(); use it in a `with` statement.
 
     Args:

@@ -10,12 +10,13 @@ import fnmatch
 import time
 from collections import deque
 from collections.abc import Callable, Iterable, Iterator
-from contextlib import suppress
+from contextlib import AbstractContextManager, suppress
 from types import TracebackType
 from typing import Final, Self
 
 from headstream.client.checks import Milliseconds, check_whole, milliseconds
 from headstream.client.consumer import Consumer
+from headstream.client.settling import DelayInput, Settling
 from headstream.errors import ClosedError, InvalidInputError, InvalidOptionError, TopicNotFoundError
 from headstream.model.identifiers import TopicName
 from headstream.model.message import Message, ReceivedMessage
@@ -35,7 +36,7 @@ def is_pattern(name: str) -> bool:
     return any(character in name for character in "*?[")
 
 
-class TopicsConsumer:
+class TopicsConsumer(Settling):
     """Reads several topics; one thread at a time. Created by Client.consumer(); use it in a `with` statement.
 
     Args:
@@ -165,6 +166,8 @@ class TopicsConsumer:
         self._drop(name)
 
     def __iter__(self) -> Iterator[ReceivedMessage]:
+        if self._in_hand is not None:
+            iter(self._in_hand)
         return self
 
     def __next__(self) -> ReceivedMessage:
@@ -237,14 +240,34 @@ class TopicsConsumer:
             for consumer in self._consumers.values():
                 consumer.commit()
             return
+        self._consumer_of(message).commit(message)
+
+    def _consumer_of(self, message: Message) -> Consumer:
+        self._check_open()
         if not isinstance(message, Message):
             raise InvalidInputError(f"{message!r} is not a message", advice="Commit a message that this consumer has delivered")
-        consumer_of = self._consumers.get(message.topic or "")
-        if consumer_of is None:
+        consumer = self._consumers.get(message.topic or "")
+        if consumer is None:
             raise TopicNotFoundError(
                 f"the consumer does not read {message.topic}", advice="Commit a message that it has delivered"
             )
-        consumer_of.commit(message)
+        return consumer
+
+    def ack(self, message: Message) -> None:
+        """Record that a message is done; see Settling.ack()."""
+        self._consumer_of(message).ack(message)
+
+    def retry(self, message: Message, *, delay: DelayInput | None = None, reason: str | BaseException = "") -> None:
+        """Record that a message failed; see Settling.retry()."""
+        self._consumer_of(message).retry(message, delay=delay, reason=reason)
+
+    def reject(self, message: Message, *, reason: str | BaseException = "") -> None:
+        """Give up a message; see Settling.reject()."""
+        self._consumer_of(message).reject(message, reason=reason)
+
+    def attempting(self, message: Message) -> AbstractContextManager[None]:
+        """Return a context for the work on a message; see Settling.attempting()."""
+        return self._consumer_of(message).attempting(message)
 
     def consumer(self, topic: str) -> Consumer:
         """Return the consumer of one of the topics, for seek() and positions.
@@ -279,5 +302,12 @@ class TopicsConsumer:
     def __enter__(self) -> Self:
         return self
 
+    def record_failure(self, error: BaseException) -> None:
+        """Record that the loop's body raised an error; see Consumer.record_failure()."""
+        if self._in_hand is not None:
+            self._in_hand.record_failure(error)
+
     def __exit__(self, kind: type[BaseException] | None, error: BaseException | None, traceback: TracebackType | None) -> None:
+        if error is not None:
+            self.record_failure(error)
         self.close(commit=error is None)

@@ -11,6 +11,7 @@ from typing import Protocol, runtime_checkable
 
 from headstream.codec.buffer import BytesLike
 from headstream.filters.filter import Filter
+from headstream.model.deliveries import DeliveryChange, PartitionDeliveries
 from headstream.model.groups import Assignment, Group, Member
 from headstream.model.identifiers import TopicName
 from headstream.model.message import StateChange
@@ -21,6 +22,8 @@ from headstream.model.topology import ClusterStats, Fsync, Limits, Stream, Topic
 __all__ = [
     "AheadCommands",
     "ClusterCounts",
+    "DeliveryAccess",
+    "DeliveryCommands",
     "GroupCommands",
     "KeyPartitioning",
     "MessageCommands",
@@ -250,6 +253,29 @@ class GroupCommands(Protocol):
         """Set a group's committed offsets."""
 
 
+class DeliveryCommands(Protocol):
+    """Commands for the unfinished messages of groups."""
+
+    def unfinished(self, topic: TopicName, group: str, partition: int) -> PartitionDeliveries:
+        """Return what a group has not finished in a partition."""
+
+    def settle(
+        self,
+        topic: TopicName,
+        group: str,
+        partition: int,
+        changes: Iterable[DeliveryChange],
+        *,
+        frontier: int,
+        member: Member | None = ...,
+        generation: int = ...,
+        partition_generation: int | None = ...,
+        dead_letter: TopicName | None = ...,
+        is_resting: bool = ...,
+    ) -> int:
+        """Record steps of messages, commit the group's offset, and return the group's generation."""
+
+
 class Transport(Protocol):
     """All commands of a log."""
 
@@ -283,6 +309,15 @@ class Transport(Protocol):
 
     def close(self) -> None:
         """Release the log or the connections."""
+
+
+@runtime_checkable
+class DeliveryAccess(Protocol):
+    """Further commands of a transport whose groups remember unfinished messages."""
+
+    @property
+    def deliveries(self) -> DeliveryCommands:
+        """Commands for the unfinished messages of groups."""
 
 
 @runtime_checkable

@@ -20,6 +20,7 @@ __all__ = [
     "StateChange",
     "checksum",
     "parse_state",
+    "set_attempt",
     "state_name",
     "stored_message",
 ]
@@ -179,14 +180,34 @@ _COMPARED: Final = ("payload", "headers", "key", "id", "offset", "timestamp", "s
 class ReceivedMessage(Message):
     """A message that was read from a log: its topic, partition, offset and timestamp are known."""
 
-    __slots__ = ()
+    __slots__ = ("_attempt",)
     if TYPE_CHECKING:
         offset: int
         timestamp: int
         topic: str
         partition: int
+        _attempt: int
+
+    @property
+    def attempt(self) -> int:
+        """Which attempt this is, from 1, by a consumer with `on_error`; 1 from others, and in copies of the message."""
+        try:
+            return self._attempt
+        except AttributeError:
+            return 1
 
 
+def set_attempt(message: ReceivedMessage, attempt: int) -> None:
+    """Set a message's attempt, when it is delivered.
+
+    Args:
+        message: The message.
+        attempt: From 1.
+    """
+    _put_attempt(message, attempt)
+
+
+_put_attempt: Final[Any] = ReceivedMessage.__dict__["_attempt"].__set__
 _STATES: Final = tuple(MessageState(code) for code in range(256))
 
 

@@ -12,9 +12,14 @@
     hs.compression   string    anywhere                    how the payload is compressed (interceptors/compression.py)
     hs.encryption    string    anywhere                    how the payload is encrypted (interceptors/encryption.py)
     hs.mirror        string    anywhere                    the logs that a mirrored message comes from (mirror/hops.py)
-    hs.origin.*      several   messages set aside          the topic, partition, offset and timestamp of the original
+    hs.origin.*      several   messages set aside          the topic, partition, offset and timestamp of the original; its group
     hs.schema_id     string    messages set aside          the schema that a parked message waits for
     hs.reason        string    messages set aside          why a message is dead-lettered or delayed
+    hs.reason_code   string    dead letters of groups      the reason as one of model/deliveries.py's DeadLetterReason
+    hs.attempts      int32     dead letters of groups      how often the message was tried
+    hs.first_error   string    dead letters of groups      the first error; hs.reason is the last one
+    hs.first_failed  int64     dead letters of groups      the time of the first error
+    hs.last_failed   int64     dead letters of groups      the time of the last error
 
 Times are microseconds since 1970 UTC. Senders can write hs.timestamp, hs.compression, hs.encryption and hs.mirror; sending
 another of these names raises an error. Stored, received or converted messages retain all their headers.
@@ -29,15 +34,20 @@ from headstream.model.headers import Headers
 
 __all__ = [
     "APPENDED_HEADER",
+    "ATTEMPTS_HEADER",
     "CHECKSUM_HEADER",
     "COMPRESSION_HEADER",
     "ENCRYPTION_HEADER",
+    "FIRST_ERROR_HEADER",
+    "FIRST_FAILED_HEADER",
     "ID_HEADER",
     "KEY_HEADER",
     "KINDS_HEADER",
+    "LAST_FAILED_HEADER",
     "MIRROR_HEADER",
     "NULL_HEADER",
     "ORIGIN_PREFIX",
+    "REASON_CODE_HEADER",
     "REASON_HEADER",
     "RESERVED_PREFIX",
     "SCHEMA_ID_HEADER",
@@ -59,6 +69,11 @@ KINDS_HEADER: Final = "hs.kinds"
 ORIGIN_PREFIX: Final = "hs.origin."
 SCHEMA_ID_HEADER: Final = "hs.schema_id"
 REASON_HEADER: Final = "hs.reason"
+REASON_CODE_HEADER: Final = "hs.reason_code"
+ATTEMPTS_HEADER: Final = "hs.attempts"
+FIRST_ERROR_HEADER: Final = "hs.first_error"
+FIRST_FAILED_HEADER: Final = "hs.first_failed"
+LAST_FAILED_HEADER: Final = "hs.last_failed"
 COMPRESSION_HEADER: Final = "hs.compression"
 ENCRYPTION_HEADER: Final = "hs.encryption"
 MIRROR_HEADER: Final = "hs.mirror"

@@ -19,6 +19,7 @@ __all__ = [
     "Topic",
     "TopicOptions",
     "check_added_partitions",
+    "check_dead_letter_options",
     "check_deleted_partitions",
     "check_partition_count",
 ]
@@ -98,6 +99,23 @@ class TopicOptions:
     def inspects_messages(self) -> bool:
         """Whether an append inspects each message: its key, or its id for repeats."""
         return self.compaction_delay_us is not None or self.deduplication_count is not None
+
+
+def check_dead_letter_options(name: str, options: TopicOptions) -> None:
+    """Check that a topic keeps every dead letter.
+
+    Args:
+        name: `stream/topic`.
+        options: Its options.
+
+    Raises:
+        InvalidOptionError: it drops letters that have an id or a key in common: of one message and two groups, for example.
+    """
+    if options.inspects_messages:
+        what = "compacts" if options.compaction_delay_us is not None else "deduplicates"
+        raise InvalidOptionError(
+            f"the dead-letter topic {name!r} {what}, which would drop letters", advice="Use another topic, or disable that option"
+        )
 
 
 @dataclass(frozen=True, slots=True)

@@ -81,6 +81,8 @@ class Code(enum.IntEnum):
     LIST_STATES = 10_004
     MEASURE_RANGE = 10_005
     FILTER_MESSAGES = 10_006
+    GET_DELIVERIES = 10_007
+    SETTLE_DELIVERIES = 10_008
     CREATE_OPEN_TOPIC = 10_010
     GET_OPEN_TOPIC = 10_011
     LIST_OPEN_TOPICS = 10_012
@@ -204,6 +206,8 @@ _ENTRIES: Final = (
     CodeEntry(Code.LIST_STATES, "message.list_states", True, Route("GET", _P + "/states")),
     CodeEntry(Code.MEASURE_RANGE, "message.measure", True, Route("GET", _P + "/range")),
     CodeEntry(Code.FILTER_MESSAGES, "message.filter", True, Route("GET", _P + "/messages")),
+    CodeEntry(Code.GET_DELIVERIES, "delivery.get", True, Route("GET", _G + "/partitions/{partition_id}/deliveries")),
+    CodeEntry(Code.SETTLE_DELIVERIES, "delivery.settle", True, Route("PUT", _G + "/partitions/{partition_id}/deliveries")),
     CodeEntry(Code.CREATE_OPEN_TOPIC, "topic.create_open", True, Route("POST", "/open/topics")),
     CodeEntry(Code.GET_OPEN_TOPIC, "topic.get_open", True, Route("GET", "/open" + _T)),
     CodeEntry(Code.LIST_OPEN_TOPICS, "topic.list_open", True, Route("GET", "/open/topics")),

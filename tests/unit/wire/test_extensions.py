@@ -3,19 +3,21 @@
 from __future__ import annotations
 
 import json
+from dataclasses import replace
 from typing import Any
 
 import pytest
 
 from headstream.codec.binary import encode_polled, encode_sent
 from headstream.errors import DecodeError, HeadstreamError, InvalidInputError
+from headstream.model.deliveries import DeliveryStep
 from headstream.model.headers import Headers
 from headstream.model.message import Message, MessageState
 from headstream.model.polling import ConsumerKind, PollingKind
 from headstream.model.topology import Fsync, Limits
 from headstream.wire.codes import TABLE
 from headstream.wire.commands.offsets import ConsumerRef
-from headstream.wire.extensions import epochs, filters, groups, messages, producers, topics
+from headstream.wire.extensions import deliveries, epochs, filters, groups, messages, producers, topics
 from headstream.wire.records import Command
 from headstream.wire.refusals import status_of
 from headstream.wire.routes import find_route
@@ -37,6 +39,8 @@ LAG = groups.GroupLag(
     (groups.PartitionLag(1, 5, 2, 9, 1), groups.PartitionLag(2, None, 2, 9, None)),
 )
 
+FAILED = deliveries.ChangedDelivery(DeliveryStep.FAILED, 5, 6, 2, 1_500_000, "", "ValueError: no")
+POISONED = deliveries.ChangedDelivery(DeliveryStep.POISONED, 7, 8, 5, 0, "max_attempts", "no")
 DELIVER = filters.FailurePolicy.DELIVER
 
 EXAMPLES: list[Command[Any]] = [
@@ -50,6 +54,9 @@ EXAMPLES: list[Command[Any]] = [
     messages.MeasureRange("s", "t", 1, 5, 1 << 40, 1000),
     filters.FilterMessages("s", "t", 1, "a >= 3 AND b = '&=%'", PollingKind.NEXT, 0, 5, 1 << 20, (1, 20), DELIVER, BILLING, True),
     filters.FilterMessages("s", "t", 1, "a"),
+    deliveries.GetDeliveries("s", "t", "billing", 3),
+    deliveries.SettleDeliveries("s", "t", "billing", 3, 9, (FAILED, POISONED), 7, 2, 1 << 40, "shop/dead", True),
+    deliveries.SettleDeliveries("s", "t", "billing", 3, 0, ()),
     topics.CreateOpenTopic("shop", "orders", 4, Limits.WIDE, Fsync.NEVER, 1, 2, 0, 4, True),
     topics.CreateOpenTopic("shop", "orders", 0),
     topics.GetOpenTopic("shop", "orders"),
@@ -79,6 +86,13 @@ EXAMPLES: list[Command[Any]] = [
 REPLIES: list[tuple[type[Command[Any]], Any]] = [
     (messages.FetchMessages, messages.FetchedMessages(1, 10, 4, 6, 1, STORED)),
     (filters.FilterMessages, filters.FilteredMessages(1, 10, 4, 6, 100, 2, 1, STORED)),
+    (
+        deliveries.GetDeliveries,
+        deliveries.OpenDeliveries(
+            5, 9, 77, 1, (deliveries.OffsetRange(6, 8),), (deliveries.OpenDelivery(5, 2, True, 70, 60, 10, "a", "b", "rejected"),)
+        ),
+    ),
+    (deliveries.GetDeliveries, deliveries.OpenDeliveries(None, 0, 77, 0, (), ())),
     (messages.WaitMessages, messages.WaitResult(True)),
     (messages.AppendMessages, messages.FirstOffset(77)),
     (messages.MeasureRange, messages.MeasuredRange(1 << 40, 7)),
@@ -157,6 +171,9 @@ def test_a_groups_lag_counts_from_the_oldest_message_where_nothing_is_committed(
         (filters.FilterMessages("s", "t", 1, "a", count=0), 4009),
         (filters.FilterMessages("s", "t", 1, "a", PollingKind.NEXT), 4),
         (messages.AppendMessages("s", "t", 1, b""), 4009),
+        (deliveries.SettleDeliveries("s", "t", "g", 1, 0, (replace(FAILED, until_offset=5),)), 4),
+        (deliveries.SettleDeliveries("s", "t", "g", 1, 0, (replace(POISONED, reason="bad luck"),)), 4),
+        (deliveries.SettleDeliveries("s", "t", "g", 1, 0, (FAILED,) * 20_001), 4),
         (topics.CreateOpenTopic("s", "", 1), 2014),
         (topics.CreateOpenTopic("s", "t", 1001), 2015),
         (epochs.CommitEpoch("", 1, ()), 4),

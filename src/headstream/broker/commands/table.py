@@ -7,6 +7,7 @@ from typing import Any, Final
 
 from headstream.broker.broker import Broker
 from headstream.broker.commands import (
+    deliveries,
     epochs,
     groups,
     messages,
@@ -26,7 +27,10 @@ from headstream.wire.records import Command
 
 __all__ = ["ROWS", "codes_where", "make_dispatcher"]
 
-_MODULES: Final = (epochs, groups, messages, offsets, partitions, producers, sessions, streams, system, tokens, topics, users)
+_MODULES: Final = (
+    *(deliveries, epochs, groups, messages, offsets, partitions, producers),
+    *(sessions, streams, system, tokens, topics, users),
+)
 ROWS: Final[dict[type[Command[Any]], CommandRow]] = {command: row for module in _MODULES for command, row in module.ROWS.items()}
 """The table: every command with its handler and cost; the rows are in the file of their noun."""
 

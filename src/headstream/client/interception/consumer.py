@@ -16,7 +16,7 @@ from headstream.interceptors.chain import Chain
 from headstream.model.message import ReceivedMessage
 from headstream.model.topology import Topic
 
-__all__ = ["InterceptedConsumer", "Transform"]
+__all__ = ["InterceptedConsumer", "Transform", "TransformingFetching"]
 
 Transform: TypeAlias = Callable[[ReceivedMessage], ReceivedMessage | None]
 """A message as stored -> the message to deliver, or None if it went to a dead-letter topic."""
@@ -55,14 +55,14 @@ class InterceptedConsumer(Consumer):
                 raise StopIteration
 
     def _make_fetching(self, positions: Mapping[int, int]) -> Fetching:
-        return _TransformingFetching(positions, self._transform)
+        return TransformingFetching(positions, self._transform)
 
     def _on_committed(self, offsets: Mapping[int, int]) -> None:
         if self._chain is not None:
             self._chain.commit(str(self._name), dict(offsets))
 
 
-class _TransformingFetching(Fetching):
+class TransformingFetching(Fetching):
     """Fetching that transforms each message when it is delivered."""
 
     def __init__(self, positions: Mapping[int, int], transform: Transform) -> None:

@@ -19,7 +19,7 @@ from headstream.model.message import ReceivedMessage
 from headstream.model.polling import OffsetOwner
 from headstream.model.topology import Limits, Topic
 
-__all__ = ["Interception", "make_consumer"]
+__all__ = ["Interception", "make_consumer", "make_transform"]
 
 
 class Interception:
@@ -98,12 +98,23 @@ def make_consumer(
         topic: The topic's current metadata.
         options: As for Consumer.
     """
+    chain = None if interception is None else interception.chain
+    return InterceptedConsumer(transport, topic, chain, make_transform(interception, decode), **options)
+
+
+def make_transform(interception: Interception | None, decode: Transform | None) -> Transform:
+    """Return the function that a consumer calls with each message when it delivers it.
+
+    Args:
+        interception: The client's interceptors, or None.
+        decode: Returns a message with its value, or None.
+    """
 
     def transform(message: ReceivedMessage) -> ReceivedMessage | None:
         received = message if interception is None else interception.receive(message)
         return received if received is None or decode is None else decode(received)
 
-    return InterceptedConsumer(transport, topic, None if interception is None else interception.chain, transform, **options)
+    return transform
 
 
 def _make_dead_letter_producer(transport: Transport, name: str) -> ForwardingProducer:

@@ -30,7 +30,7 @@ from headstream.wire.extensions.groups import (
     SeekGroup,
 )
 
-__all__ = ["RemoteGroups", "RemoteOffsets"]
+__all__ = ["RemoteGroups", "RemoteOffsets", "as_rebalanced"]
 
 
 class RemoteOffsets:
@@ -101,7 +101,7 @@ class RemoteGroups:
         try:
             found = self._caller.call(command)
         except ClosedError as error:
-            raise _as_rebalanced(error) from None
+            raise as_rebalanced(error) from None
         return Assignment(found.generation, found.partitions, found.revoked)
 
     def commit(
@@ -120,7 +120,7 @@ class RemoteGroups:
         try:
             return self._caller.call(command).generation
         except ClosedError as error:
-            raise _as_rebalanced(error) from None
+            raise as_rebalanced(error) from None
 
     def list(self, topic: TopicName) -> builtins.list[Group]:
         """Return the groups of a topic."""
@@ -146,7 +146,8 @@ class RemoteGroups:
             self._thread.join()
 
 
-def _as_rebalanced(error: ClosedError) -> HeadstreamError:
+def as_rebalanced(error: ClosedError) -> HeadstreamError:
+    """Return the error of a member that the server does not know any more, as RebalancedError."""
     if error.status is None:
         return error
     return RebalancedError(

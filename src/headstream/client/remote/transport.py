@@ -5,6 +5,7 @@ from __future__ import annotations
 from headstream.client.remote.address import ServerUrl
 from headstream.client.remote.caller import Caller
 from headstream.client.remote.connection import Connector
+from headstream.client.remote.deliveries import RemoteDeliveries
 from headstream.client.remote.messages import RemoteMessages
 from headstream.client.remote.progress import RemoteGroups, RemoteOffsets
 from headstream.client.remote.topology import RemotePartitions, RemoteStreams, RemoteTopics
@@ -46,6 +47,7 @@ class RemoteTransport:
         self.messages = RemoteMessages(caller, self.topics)
         self.offsets = RemoteOffsets(caller)
         self.groups = RemoteGroups(caller)
+        self.deliveries = RemoteDeliveries(caller)
 
     @property
     def identity(self) -> str | None:

@@ -26,6 +26,7 @@ from typing import Final
 
 from headstream.codec.batch.stored.scan import crc32c
 from headstream.errors import CorruptLogError
+from headstream.log.partition.delivery_journal import journal_name
 from headstream.log.partition.offset_file_counts import NO_USER, OffsetFileCounts
 from headstream.log.system.files import Files, WriteFile
 from headstream.model.polling import ConsumerKind, OffsetOwner
@@ -111,6 +112,11 @@ class OffsetStore:
         self._files = files
         self._opened = OpenOffsets() if opened is None else opened
 
+    @property
+    def directory(self) -> str:
+        """The topic's directory of offsets."""
+        return self._directory
+
     def commit(self, consumer: OffsetOwner, partition: int, next_offset: int, committed_us: int, user_id: int = NO_USER) -> None:
         """Commit the offset at which a consumer continues; it survives a crash of this process.
 
@@ -130,7 +136,8 @@ class OffsetStore:
         self._write(consumer, partition, slot, user_id)
 
     def forget(self, consumer: OffsetOwner, partition: int) -> None:
-        """Delete a consumer's offset in a partition, and its file with the last one."""
+        """Delete a consumer's offset in a partition with what it has not finished, and its file with the last one."""
+        self._files.remove(f"{self._directory}/{journal_name(consumer, partition)}")
         if self._files.exists(self._path(consumer)):
             self._write(consumer, partition, _EMPTY, NO_USER)
             self._opened.remove(self._directory, consumer, lambda: self._remove_if_empty(consumer))
@@ -161,6 +168,11 @@ class OffsetStore:
         Raises:
             CorruptLogError: the stored offset is damaged.
         """
+        found = self.committed_at(consumer, partition)
+        return None if found is None else found[0]
+
+    def committed_at(self, consumer: OffsetOwner, partition: int) -> tuple[int, int] | None:
+        """Return the offset at which a consumer continues, and when it was committed; see committed()."""
         file = self._files.open_read(self._path(consumer))
         if file is None:
             return None
@@ -244,14 +256,14 @@ class OffsetStore:
             raise
         return file
 
-    def _read(self, file: ReadFile, consumer: OffsetOwner, partition: int) -> int | None:
+    def _read(self, file: ReadFile, consumer: OffsetOwner, partition: int) -> tuple[int, int] | None:
         slot, position = memoryview(bytearray(_SLOT.size)), _position(partition)
         for _ in range(_ATTEMPTS):
             if file.read_into(slot, position) < _SLOT.size or slot == _EMPTY:
                 return None
-            next_offset, _, _, _, check = _SLOT.unpack(slot)
+            next_offset, committed_us, _, _, check = _SLOT.unpack(slot)
             if check == crc32c(slot[:-4], partition):
-                return int(next_offset)
+                return int(next_offset), int(committed_us)
         raise CorruptLogError(
             f"the committed offset of {consumer} in partition {partition} is damaged",
             where=f"{self._path(consumer)}, byte {position}",

@@ -74,6 +74,7 @@ def place(http: Http) -> Place:
 
 NUMBER = {"producer_id": producer_id_of(5, 1), "epoch": 0, "sequence": 0}
 
+FAILED = {"step": "failed", "from_offset": 0, "until_offset": 1, "failures": 1}
 CASES: dict[str, tuple[str, Any]] = {
     "ping": ("/ping", None),
     "stats": ("/stats", None),
@@ -146,6 +147,8 @@ CASES: dict[str, tuple[str, Any]] = {
     "epoch.commit": ("/epochs/w{n}/1/commit", {"batches": []}),
     "epoch.get": ("/epochs/w{n}", None),
     "epoch.unstage": ("/epochs/w{n}/1/unstaged", {"batches": []}),
+    "delivery.get": ("{t}/consumer-groups/own/partitions/1/deliveries", None),
+    "delivery.settle": ("{t}/consumer-groups/alone/partitions/1/deliveries", {"frontier": 1, "changes": [FAILED]}),
     "consumer_group.lag": ("{t}/consumer-groups/own/lag", None),
     "consumer_group.list_lags": ("{t}/consumer-group-lags", None),
     "consumer_group.seek": ("{t}/consumer-groups/late/offsets", {"offsets": {"1": 0}}),

@@ -1,0 +1,81 @@
+"""Deliveries of groups: what is unfinished, and steps; the rights are those of polls, and of sends for a dead letter."""
+
+from __future__ import annotations
+
+from typing import Any, Final
+
+from headstream.broker.commands.dispatch import CommandRow, Dispatcher
+from headstream.broker.commands.offsets import check_partition
+from headstream.broker.commands.topic_lookup import FoundTopic, find_group
+from headstream.broker.sessions import Session
+from headstream.model.deliveries import DeliveryChange
+from headstream.model.identifiers import TopicName
+from headstream.wire.extensions.deliveries import (
+    GetDeliveries,
+    OffsetRange,
+    OpenDeliveries,
+    OpenDelivery,
+    SettleDeliveries,
+)
+from headstream.wire.extensions.groups import GroupGeneration
+from headstream.wire.records import Command
+
+__all__ = ["ROWS"]
+
+
+def _find(server: Dispatcher, session: Session, command: GetDeliveries | SettleDeliveries) -> tuple[FoundTopic, str]:
+    target = server.lookup.topic(command.stream, command.topic)
+    server.rights(session).poll(target.stream.id, target.topic.id)
+    check_partition(target, command.partition)
+    name = command.group if isinstance(command.group, str) else find_group(target.topic, command.group).name
+    return target, name
+
+
+def get_deliveries(server: Dispatcher, session: Session, command: GetDeliveries) -> OpenDeliveries:
+    """Return what a group has not finished in a partition."""
+    target, name = _find(server, session, command)
+    found = server.broker.deliveries.unfinished(target.topic.name, name, command.partition)
+    failing = [
+        OpenDelivery(
+            *(each.offset, each.failures, each.is_begun, each.failed_us, each.first_failed_us),
+            *(each.delay_us, each.first_error, each.last_error, each.reason),
+        )
+        for each in found.failing
+    ]
+    pending = tuple(OffsetRange(*each) for each in found.pending)
+    return OpenDeliveries(found.base, found.frontier, found.now_us, found.poisoned_count, pending, tuple(failing))
+
+
+def settle_deliveries(server: Dispatcher, session: Session, command: SettleDeliveries) -> GroupGeneration:
+    """Record steps of messages of a group, and commit its offset."""
+    target, name = _find(server, session, command)
+    member = None if command.member_id is None else server.members.find(session, command.member_id)
+    dead_letter = None
+    if command.dead_letter:
+        dead_letter = TopicName.parse(command.dead_letter)
+        letters = server.lookup.topic(dead_letter.stream, dead_letter.topic)
+        server.rights(session).send(letters.stream.id, letters.topic.id)
+    changes = [
+        DeliveryChange(each.step, each.from_offset, each.until_offset, each.failures, each.delay_us, each.reason, each.error)
+        for each in command.changes
+    ]
+    generation = server.broker.deliveries.settle(
+        target.topic.name,
+        name,
+        command.partition,
+        changes,
+        frontier=command.frontier,
+        member=member,
+        generation=command.generation,
+        partition_generation=command.partition_generation,
+        dead_letter=dead_letter,
+        is_resting=command.is_resting,
+        user_id=session.user_id,
+    )
+    return GroupGeneration(generation)
+
+
+ROWS: Final[dict[type[Command[Any]], CommandRow]] = {
+    GetDeliveries: CommandRow(get_deliveries, is_slow=True),
+    SettleDeliveries: CommandRow(settle_deliveries, is_slow=True),
+}

@@ -1,0 +1,143 @@
+"""DeadLetterCopies: copies messages that a group gave up into dead-letter topics, whole, with their origin and their story.
+
+Payload, key, id and header bytes stay. Added headers: hs.origin.topic, .partition, .offset, .timestamp and .group;
+hs.reason (the last error), hs.reason_code (model/deliveries.py), hs.attempts, hs.first_error, hs.first_failed, hs.last_failed.
+"""
+
+from __future__ import annotations
+
+from typing import Final
+
+from headstream.broker.backing import Backing
+from headstream.broker.messages import Messages
+from headstream.codec.binary import decode_headers, decode_polled, encode_sent
+from headstream.model.constructors import int32, int64
+from headstream.model.deliveries import Delivery
+from headstream.model.headers import Headers
+from headstream.model.identifiers import TopicName
+from headstream.model.message import Message, ReceivedMessage
+from headstream.model.polling import OffsetOwner, PollingStrategy, partition_of
+from headstream.model.reserved import (
+    ATTEMPTS_HEADER,
+    FIRST_ERROR_HEADER,
+    FIRST_FAILED_HEADER,
+    LAST_FAILED_HEADER,
+    ORIGIN_PREFIX,
+    REASON_CODE_HEADER,
+    REASON_HEADER,
+)
+from headstream.model.topology import check_dead_letter_options
+
+__all__ = ["DeadLetterCopies"]
+
+_PAGE: Final = 1000
+_TOPIC: Final = f"{ORIGIN_PREFIX}topic"
+_PARTITION: Final = f"{ORIGIN_PREFIX}partition"
+_OFFSET: Final = f"{ORIGIN_PREFIX}offset"
+_TIMESTAMP: Final = f"{ORIGIN_PREFIX}timestamp"
+_GROUP: Final = f"{ORIGIN_PREFIX}group"
+
+
+class DeadLetterCopies:
+    """Makes copies, once.
+
+    Args:
+        backing: The log.
+        messages: Its message commands.
+    """
+
+    def __init__(self, backing: Backing, messages: Messages) -> None:
+        self._backing = backing
+        self._messages = messages
+
+    def find(self, topic: TopicName, partition: int, offset: int) -> ReceivedMessage | None:
+        """Return a message in any state, None if it has expired."""
+        polled = self._messages.poll(topic, partition, PollingStrategy.offset(offset), 1, states=None)
+        for chunk in polled.chunks:
+            for message in decode_polled(chunk, topic=str(topic), partition=partition):
+                return message if message.offset == offset else None
+        return None
+
+    def is_letter(self, message: Message) -> bool:
+        """Return whether a message was set aside before."""
+        return _OFFSET in message.headers or _TOPIC in message.headers
+
+    def has_topic(self, name: str) -> bool:
+        """Return whether a topic exists."""
+        topic = TopicName.parse(name)
+        stream = self._backing.log.snapshot().get(topic.stream)
+        return stream is not None and topic.topic in stream.topics
+
+    def place(self, dead_letter: TopicName, message: Message, partition: int) -> tuple[str, int, int]:
+        """Return where a copy goes: the topic, a partition by key, else by the original's, and that partition's end.
+
+        Raises:
+            InvalidOptionError: the topic would drop copies.
+            LogLockedError: another process is the log's writer.
+        """
+        log = self._backing.writable_log()
+        record = self._backing.topic(dead_letter)
+        check_dead_letter_options(str(dead_letter), record.options)
+        number = (partition - 1) % record.partitions + 1 if message.key is None else partition_of(message.key, record.partitions)
+        return str(dead_letter), number, log.partition(record, number).end_offset
+
+    def copy(
+        self,
+        topic: TopicName,
+        partition: int,
+        owner: OffsetOwner,
+        message: ReceivedMessage,
+        delivery: Delivery,
+        *,
+        may_exist: bool,
+    ) -> None:
+        """Append a copy, and sync it; nothing if it exists already.
+
+        Args:
+            topic: The topic of the message.
+            partition: Its partition.
+            owner: The group that gave it up.
+            message: The message.
+            delivery: Its story, and where the copy goes.
+            may_exist: Whether an earlier attempt can have appended it.
+        """
+        assert delivery.copied_to is not None
+        target, number, end = delivery.copied_to
+        origin = {_TOPIC: str(topic), _PARTITION: partition, _OFFSET: message.offset, _GROUP: owner.name}
+        name = TopicName.parse(target)
+        log = self._backing.writable_log()
+        if not (may_exist and self._exists(name, number, end, origin)):
+            story = Headers(
+                [
+                    (_TOPIC, str(topic)),
+                    (_PARTITION, int32(partition)),
+                    (_OFFSET, int64(message.offset)),
+                    (_TIMESTAMP, int64(message.timestamp)),
+                    (_GROUP, owner.name),
+                    (REASON_HEADER, delivery.last_error or delivery.reason),
+                    (REASON_CODE_HEADER, delivery.reason),
+                    (ATTEMPTS_HEADER, int32(delivery.failures)),
+                    (FIRST_ERROR_HEADER, delivery.first_error or delivery.reason),
+                    (FIRST_FAILED_HEADER, int64(delivery.first_failed_us)),
+                    (LAST_FAILED_HEADER, int64(delivery.failed_us)),
+                ]
+            )
+            headers = decode_headers(message.headers.as_bytes() + story.as_bytes())
+            letter = Message(payload=message.payload, headers=headers, key=message.key, id=message.id)
+            self._messages.send(name, number, encode_sent([letter]))
+        log.partition(self._backing.partition(name, number), number).sync()
+
+    def _exists(self, topic: TopicName, partition: int, end: int, origin: dict[str, object]) -> bool:
+        """Return whether a partition has a copy at or after an offset."""
+        record = self._backing.partition(topic, partition)
+        until = self._backing.writable_log().partition(record, partition).end_offset
+        while end < until:
+            polled = self._messages.poll(topic, partition, PollingStrategy.offset(end), _PAGE, states=None)
+            for chunk in polled.chunks:
+                for message in decode_polled(chunk, topic=str(topic), partition=partition):
+                    if all(message.headers.get(name) == value for name, value in origin.items()):
+                        return True
+            if polled.next_offset <= end:
+                return False
+            end = polled.next_offset
+        return False

@@ -1,0 +1,1 @@
+"""Consumers that try failing messages again: attempts, delays and dead letters."""

@@ -1,0 +1,75 @@
+"""Policy: what a consumer with `on_error` needs is checked before it is made, its dead-letter topic included."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from headstream.client.arguments import ConsumerOptions, topic_name
+from headstream.client.interception.consumer import Transform
+from headstream.client.interception.interception import Interception, make_transform
+from headstream.client.retrying.consumer import RetryingConsumer, RetryPolicy
+from headstream.client.transport import DeliveryAccess, Transport
+from headstream.errors import InvalidOptionError, UnsupportedError
+from headstream.model.deliveries import Retry
+from headstream.model.identifiers import TopicName
+from headstream.model.topology import Limits, Topic, TopicOptions, check_dead_letter_options
+
+__all__ = ["make_retrying"]
+
+
+def make_retrying(
+    interception: Interception | None,
+    decode: Transform | None,
+    options: ConsumerOptions,
+    transport: Transport,
+    topic: Topic,
+    **consumer_options: Any,
+) -> RetryingConsumer:
+    """Return a consumer that tries failing messages again.
+
+    Args:
+        interception: The client's interceptors, or None.
+        decode: Returns a message with its value, or None.
+        options: As for Client.consumer().
+        transport: The client's transport.
+        topic: The topic's current metadata.
+        consumer_options: As for Consumer.
+
+    Raises:
+        InvalidOptionError: an option is missing, or the dead-letter topic would drop letters.
+        UnsupportedError: the log is in Kafka.
+    """
+    policy = _make_policy(transport, topic, options)
+    transform = make_transform(interception, decode)
+    chain = None if interception is None else interception.chain
+    return RetryingConsumer(transport, topic, chain, transform, policy, **consumer_options)
+
+
+def _make_policy(transport: Transport, topic: Topic, options: ConsumerOptions) -> RetryPolicy:
+    retry, group, given = options.get("on_error"), options.get("group"), options.get("dead_letter")
+    if not isinstance(retry, Retry):
+        raise InvalidOptionError(f"on_error is {retry!r}", advice="Give a hs.Retry, as in on_error=hs.Retry(attempts=5)")
+    if not isinstance(transport, DeliveryAccess):
+        raise UnsupportedError(
+            "Kafka remembers one offset of a group, and no single messages: on_error is not available there",
+            where="kafka://",
+            advice="Use retry topics: see docs/retries.md, section Kafka",
+        )
+    if group is None:
+        raise InvalidOptionError("on_error needs a group: what is not done is remembered for it", advice='Add group="billing"')
+    if given is None:
+        if retry.attempts is not None:
+            raise InvalidOptionError(
+                f"a message that failed {retry.attempts} times has no place to go",
+                advice='Give dead_letter="shop/orders.dead", or hs.Retry(attempts=None) to try for ever',
+            )
+        return RetryPolicy(group, retry, None)
+    name = topic_name(given)
+    if name == TopicName(topic.stream, topic.name):
+        raise InvalidOptionError(f"{name} cannot be its own dead-letter topic", advice="Name another topic")
+    letters = transport.topics.find(name.stream, name.topic)
+    if letters is None:
+        letters = transport.topics.create(name, 1, Limits.WIDE, if_not_exists=True)
+    found = TopicOptions(compaction_delay_us=letters.compaction_delay_us, deduplication_count=letters.deduplication_count)
+    check_dead_letter_options(str(name), found)
+    return RetryPolicy(group, retry, name)

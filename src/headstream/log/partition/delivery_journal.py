@@ -1,0 +1,246 @@
+"""DeliveryJournal: the file that remembers what a group has not finished in one partition, beside its committed offsets.
+
+DIR/streams/<stream>/<topic>/offsets/<32 hexadecimal digits of the group's hash>-<partition>.deliveries
+
+    head     magic "HSDELIVR" | version u32 | name_length u8 | zero 3 | generation of the partition u64 | name | zero to byte 512
+    record   size u32 | check u32 (CRC-32C of the body, seeded with the record's byte position) | body
+    body     base u64 | stored_us u64 | frontier u64 | poisoned_count u64 | count u32 | entry ...
+    entry    1 | from u64 | until u64                             waits
+             2 | from u64 | until u64                             done
+             3 | offset u64 | failures u32 | is_begun u8 | failed_us u64 | first_failed_us u64 | delay_us u64
+               | first_error text8 | last_error text8 | reason text8 | topic text32 | partition u32 | end u64
+
+A change appends one record, by one small write. What follows the last whole record is an interrupted write, and is overwritten.
+A file that has grown is replaced by one with a single record. Without unfinished messages there is no file. The group's lock
+makes one process its writer; a process that finds the file longer or shorter than it left it reads it again.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import struct
+from collections.abc import Iterable
+from dataclasses import dataclass
+from typing import Final
+
+from headstream.codec.batch.stored.scan import crc32c
+from headstream.codec.buffer import Reader, Writer
+from headstream.errors import DecodeError
+from headstream.log.partition.delivery_state import DeliveryState
+from headstream.log.system.files import Files
+from headstream.model.deliveries import Delivery
+from headstream.model.polling import OffsetOwner
+
+__all__ = ["DeliveryJournal", "Touched", "journal_name", "remove_journals"]
+
+_MAGIC: Final = b"HSDELIVR"
+_VERSION: Final = 1
+_HEAD: Final = struct.Struct("<8sIB3xQ")
+_HEAD_BYTES: Final = 512
+_SUFFIX: Final = ".deliveries"
+_WAITS: Final = 1
+_DONE: Final = 2
+_FAILING: Final = 3
+_REWRITE_BYTES: Final = 256 << 10
+"""A file is replaced when it is this much longer than its first record: 10,000 commits of 24 bytes."""
+
+
+@dataclass(frozen=True, slots=True)
+class Touched:
+    """What a change touched, for its record.
+
+    Args:
+        waits: Ranges that wait now.
+        done: Ranges that are done now.
+        failing: Offsets of messages that failed or were begun.
+    """
+
+    waits: tuple[tuple[int, int], ...] = ()
+    done: tuple[tuple[int, int], ...] = ()
+    failing: tuple[int, ...] = ()
+
+
+class DeliveryJournal:
+    """The stored state of one group in one partition; one thread at a time.
+
+    Args:
+        directory: The topic's directory of offsets.
+        files: Its file system.
+        owner: The group.
+        partition: Its number.
+        generation: The generation of the partition: a file of an earlier one is ignored.
+    """
+
+    def __init__(self, directory: str, files: Files, owner: OffsetOwner, partition: int, generation: int) -> None:
+        self._path = f"{directory}/{journal_name(owner, partition)}"
+        self._files = files
+        self._head = _encode_head(owner, generation)
+        self._end = self._first_end = -1
+        self.state = DeliveryState()
+
+    def load(self, committed: tuple[int, int] | None, *, is_writer: bool = False) -> DeliveryState:
+        """Return the current state, reading the file if another process changed it.
+
+        Args:
+            committed: The group's committed offset and its time, None without one.
+            is_writer: Whether the caller changes the state, and so removes what a rewind has made obsolete.
+        """
+        file = self._files.open_read(self._path)
+        if file is None:
+            if self._end != 0:
+                self.state = DeliveryState()
+            self._end = 0
+        else:
+            try:
+                size_bytes = file.size_bytes()
+                if size_bytes != self._end:
+                    content = bytearray(size_bytes)
+                    got = file.read_into(memoryview(content), 0)
+                    self._read(bytes(content[:got]))
+            finally:
+                file.close()
+        offset, committed_us = committed or (0, 0)
+        if self.state.settle_base(offset, committed_us):
+            if is_writer:
+                self.forget()
+            else:
+                self._end = -1  # the writer reads the file, and finds the rewind too
+        return self.state
+
+    def forget(self) -> None:
+        """Remove the file: the committed offset says everything."""
+        self._files.remove(self._path)
+        self._end = 0
+
+    def _read(self, content: bytes) -> None:
+        self.state = DeliveryState()
+        self._end = self._first_end = 0
+        if content[: len(self._head)] != self._head:
+            return  # of a partition before a purge, or an unfinished first write
+        at = _HEAD_BYTES
+        while at + 8 <= len(content):
+            size, check = struct.unpack_from("<II", content, at)
+            body = content[at + 8 : at + 8 + size]
+            if len(body) < size or check != crc32c(body, at & 0xFFFFFFFF):
+                break
+            try:
+                _apply(self.state, Reader(body))
+            except DecodeError:
+                break
+            at += 8 + size
+            self._first_end = self._first_end or at
+        self._end = at
+
+    def store(self, touched: Touched, committed: int, now_us: int, *, durably: bool = False) -> None:
+        """Append what a change touched.
+
+        Args:
+            touched: The change.
+            committed: The group's committed offset.
+            now_us: The time, microseconds since 1970 UTC.
+            durably: Whether it must survive a power cut.
+
+        Raises:
+            StorageError: the system refused to write.
+        """
+        state = self.state
+        state.base, state.stored_us = committed, now_us
+        if self._end <= 0 and state.is_empty:
+            return
+        if self._end <= 0 or self._end - self._first_end > _REWRITE_BYTES:
+            whole = Touched(tuple(state.pending), (), tuple(state.failing))
+            content = self._head + _record(_encode(state, whole), _HEAD_BYTES)
+            self._files.replace(self._path, content)  # durably: it can hold where a copy goes
+            self._end = self._first_end = len(content)
+            return
+        record = _record(_encode(state, touched), self._end)
+        file = self._files.open_write(self._path)
+        try:
+            file.write_at(record, self._end)
+            if file.size_bytes() > self._end + len(record):  # behind an interrupted write
+                file.truncate(self._end + len(record))
+            if durably:
+                file.sync()
+        finally:
+            file.close()
+        self._end += len(record)
+
+
+def journal_name(owner: OffsetOwner, partition: int) -> str:
+    """Return the name of a group's file for a partition."""
+    digest = hashlib.sha256(bytes([owner.kind]) + owner.name.encode()).hexdigest()
+    return f"{digest[:32]}-{partition}{_SUFFIX}"
+
+
+def remove_journals(directory: str, files: Files, owner: OffsetOwner, partitions: Iterable[int]) -> None:
+    """Remove a group's files for some partitions."""
+    for partition in partitions:
+        files.remove(f"{directory}/{journal_name(owner, partition)}")
+
+
+def _encode_head(owner: OffsetOwner, generation: int) -> bytes:
+    name = owner.name.encode()
+    return (_HEAD.pack(_MAGIC, _VERSION, len(name), generation) + name).ljust(_HEAD_BYTES, b"\0")
+
+
+def _record(body: bytes, position: int) -> bytes:
+    return struct.pack("<II", len(body), crc32c(body, position & 0xFFFFFFFF)) + body
+
+
+def _encode(state: DeliveryState, touched: Touched) -> bytes:
+    failing = [state.failing[offset] for offset in touched.failing if offset in state.failing]
+    released = tuple((offset, offset + 1) for offset in touched.failing if offset in state.pending)
+    done, waits = (*touched.done, *released), (*touched.waits, *released)
+    writer = Writer()
+    for number in (state.base, state.stored_us, state.frontier, state.poisoned_count):
+        writer.push_u64(number)
+    writer.push_u32(len(done) + len(waits) + len(failing))
+    for kind, ranges in ((_DONE, done), (_WAITS, waits)):
+        for from_offset, until_offset in ranges:
+            writer.push_u8(kind)
+            writer.push_u64(from_offset)
+            writer.push_u64(until_offset)
+    for each in failing:
+        _push(writer, each)
+    return writer.to_bytes()
+
+
+def _push(writer: Writer, each: Delivery) -> None:
+    writer.push_u8(_FAILING)
+    writer.push_u64(each.offset)
+    writer.push_u32(each.failures)
+    writer.push_u8(each.is_begun)
+    for number in (each.failed_us, each.first_failed_us, each.delay_us):
+        writer.push_u64(number)
+    for text in (each.first_error, each.last_error, each.reason):
+        writer.push_text8(text)
+    topic, partition, end = each.copied_to or ("", 0, 0)
+    writer.push_text32(topic)
+    writer.push_u32(partition)
+    writer.push_u64(end)
+
+
+def _pull(reader: Reader) -> Delivery:
+    offset, failures = reader.pull_u64("an offset"), reader.pull_u32("failures")
+    is_begun = reader.pull_u8("whether it has begun") == 1
+    failed_us, first_failed_us, delay_us = (reader.pull_u64("a time") for _ in range(3))
+    first_error, last_error, reason = (reader.pull_text8("a text") for _ in range(3))
+    topic, partition, end = reader.pull_text32("a topic"), reader.pull_u32("a partition"), reader.pull_u64("an end")
+    copied_to = (topic, partition, end) if topic else None
+    return Delivery(offset, failures, is_begun, failed_us, first_failed_us, delay_us, first_error, last_error, reason, copied_to)
+
+
+def _apply(state: DeliveryState, reader: Reader) -> None:
+    state.base, state.stored_us, state.frontier, state.poisoned_count = (reader.pull_u64("a number") for _ in range(4))
+    for _ in range(reader.pull_u32("the count of entries")):
+        kind = reader.pull_u8("the kind of an entry")
+        if kind == _FAILING:
+            each = _pull(reader)
+            state.pending.remove(each.offset, each.offset + 1)
+            state.failing[each.offset] = each
+            continue
+        from_offset, until_offset = reader.pull_u64("an offset"), reader.pull_u64("an offset")
+        if kind == _DONE:
+            state.finish(from_offset, until_offset)
+        else:
+            state.wait(from_offset, until_offset)

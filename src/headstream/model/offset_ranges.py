@@ -1,0 +1,68 @@
+"""OffsetRanges: a set of offsets as half-open ranges, compact however many offsets it has."""
+
+from __future__ import annotations
+
+from bisect import bisect_left, bisect_right
+from collections.abc import Iterable, Iterator
+
+__all__ = ["OffsetRanges"]
+
+
+class OffsetRanges:
+    """A mutable set of offsets.
+
+    Args:
+        ranges: Its ranges: (from_offset, until_offset), in any order; they can overlap.
+    """
+
+    def __init__(self, ranges: Iterable[tuple[int, int]] = ()) -> None:
+        self._begins: list[int] = []
+        self._ends: list[int] = []
+        for from_offset, until_offset in ranges:
+            self.add(from_offset, until_offset)
+
+    def __len__(self) -> int:
+        """Return the number of ranges."""
+        return len(self._begins)
+
+    def __iter__(self) -> Iterator[tuple[int, int]]:
+        return zip(self._begins, self._ends, strict=True)
+
+    def __contains__(self, offset: int) -> bool:
+        at = bisect_right(self._begins, offset) - 1
+        return at >= 0 and offset < self._ends[at]
+
+    @property
+    def count(self) -> int:
+        """The number of offsets."""
+        return sum(self._ends) - sum(self._begins)
+
+    @property
+    def first(self) -> int | None:
+        """The smallest offset, or None."""
+        return self._begins[0] if self._begins else None
+
+    def add(self, from_offset: int, until_offset: int) -> None:
+        """Add a range."""
+        if from_offset >= until_offset:
+            return
+        low = bisect_left(self._ends, from_offset)
+        high = bisect_right(self._begins, until_offset)
+        if low < high:  # it touches these ranges, and joins them
+            from_offset = min(from_offset, self._begins[low])
+            until_offset = max(until_offset, self._ends[high - 1])
+        self._begins[low:high] = [from_offset]
+        self._ends[low:high] = [until_offset]
+
+    def remove(self, from_offset: int, until_offset: int) -> None:
+        """Remove a range; offsets that are not in the set stay out of it."""
+        if from_offset >= until_offset:
+            return
+        low = bisect_right(self._ends, from_offset)
+        high = bisect_left(self._begins, until_offset)
+        if low >= high:
+            return
+        edges = (self._begins[low], from_offset), (until_offset, self._ends[high - 1])
+        left = [(begin, end) for begin, end in edges if begin < end]
+        self._begins[low:high] = [begin for begin, _ in left]
+        self._ends[low:high] = [end for _, end in left]
