@@ -179,8 +179,6 @@ class Consumer(Filtering, Settling):
         can_wait = self._share is not None and self._share.can_wait and self._ahead.is_active
         return can_wait and self._fetching.is_idle and self._fetching.is_at_end and not self._damaged
 
-    # -- manual polls and commits ----------------------------------------------------------------------------------------------
-
     def poll(self, count: int = 100, *, timeout_ms: Milliseconds = 0) -> list[ReceivedMessage]:
         """Return up to `count` messages; commit() commits them.
 
