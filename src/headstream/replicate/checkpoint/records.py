@@ -1,6 +1,7 @@
 """Records: the objects of a checkpoint in an object store, each a set of changed files; bytes in, bytes out.
 
-    "HSCK" | format u8 | length of the header, compressed u32, and as it is u32 | header | the body's chunks, compressed
+    "HSCK" | format u8 | digest of all that follows u64 | length of the header, compressed u32, and as it is u32 | header
+    | the last chunk of the body, compressed
 
 The header is JSON: {"kind": "commits", "number": 12, "driver": "<id>", "at_us": …, "removed": [path, …],
 "files": [[path, size, [[offset, length], …]], …], "chunks": [[length compressed, length, digest], …]}.
@@ -28,7 +29,8 @@ CHUNK_BYTES: Final = 16 << 20
 """Most bytes of one chunk: what writing and reading a record holds in memory at a time."""
 _MAGIC: Final = b"HSCK"
 _FORMAT: Final = 1
-_HEAD: Final = struct.Struct("<4sBII")
+_HEAD: Final = struct.Struct("<4sBQ")
+_LENGTHS: Final = struct.Struct("<II")
 
 
 @dataclass(frozen=True, slots=True)
@@ -150,7 +152,8 @@ class RecordWriter:
         }
         header = json.dumps(document, separators=(",", ":")).encode()
         compressed = _compress(header)
-        return _HEAD.pack(_MAGIC, _FORMAT, len(compressed), len(header)) + compressed + last
+        rest = _LENGTHS.pack(len(compressed), len(header)) + compressed + last
+        return _HEAD.pack(_MAGIC, _FORMAT, xxhash.xxh3_64_intdigest(rest)) + rest
 
     def _compress(self) -> bytes:
         chunk, self._buffer = bytes(self._buffer), bytearray()
@@ -172,16 +175,20 @@ def read_record(raw: bytes, where: str) -> Record:
     """
     if len(raw) < _HEAD.size or raw[: len(_MAGIC)] != _MAGIC:
         raise _damaged("the object is not a record of one", where)
-    _, form, compressed, length = _HEAD.unpack_from(raw)
+    _, form, digest = _HEAD.unpack_from(raw)
     if form > _FORMAT:
         raise LogVersionError(
             f"the checkpoint has format {form}, this Headstream reads {_FORMAT}",
             where=where,
             advice="Use the Headstream that wrote it, or a newer one",
         )
-    body_at = _HEAD.size + compressed
+    rest = memoryview(raw)[_HEAD.size :]
+    if xxhash.xxh3_64_intdigest(rest) != digest:
+        raise _damaged("the bytes of a record are others, or some are missing", where)
+    compressed, length = _LENGTHS.unpack_from(rest)
+    body_at = _HEAD.size + _LENGTHS.size + compressed
     try:
-        document: dict[str, Any] = json.loads(_decompress(memoryview(raw)[_HEAD.size :], compressed, length))
+        document: dict[str, Any] = json.loads(_decompress(rest[_LENGTHS.size :], compressed, length))
         return Record(
             kind=document["kind"],
             number=document["number"],

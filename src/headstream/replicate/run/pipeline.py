@@ -21,6 +21,7 @@ from pyspark.sql import DataFrame, SparkSession
 
 from headstream.errors import HeadstreamError, InvalidOptionError, ReplicateError
 from headstream.replicate.apply.engines import Engines
+from headstream.replicate.checkpoint.keeper import LocalKeeper
 from headstream.replicate.columns.raw import RAW_SCHEMA, match_rows
 from headstream.replicate.decoding.decode import Decoded, Decoder, decode_partitions, open_zone
 from headstream.replicate.decoding.frame_times import FrameTimes
@@ -254,7 +255,8 @@ class ReplicatePipeline:
         if self._zone.scan() != self._schema_count:
             self._schema_count = self._zone.scan()
             note_targets(self._ledger, self._zone, self._config.rules)
-        note_status(self._ledger, state, self._summary, self._zone.directory, self._noted_us)
+        heartbeat_us = HEARTBEAT_US if isinstance(self._keeper, LocalKeeper) else HEARTBEAT_US + _KEEP_EVERY_US
+        note_status(self._ledger, state, self._summary, self._zone.directory, self._noted_us, heartbeat_us)
         if self._config.metrics is not None:
             write_metrics(self._config.metrics, self.status())
 
