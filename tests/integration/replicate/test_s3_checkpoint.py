@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 import random
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from pathlib import Path
 from typing import Any, Literal
 
@@ -13,13 +13,14 @@ from click.testing import CliRunner
 
 from headstream.cli.replicate import replicate
 from headstream.errors import CorruptLogError, ReplicateError, StorageError
+from headstream.replicate.apply.deltalake import DeltaLakeEngine
 from headstream.replicate.checkpoint.keeper import StoreKeeper
 from headstream.replicate.checkpoint.reading import CheckpointReader
 from headstream.replicate.codec import data_message, metadata_message
 from headstream.replicate.run.status import note_status
 from headstream.replicate.storage.places import Place, StorePlace
 from headstream.replicate.storage.store_files import StoreFiles
-from tests.property.test_replicate_delivery import deliver
+from tests.property.test_replicate_delivery import CrashError, deliver
 from tests.support.replicate.pipeline_work import SECOND_US, Work
 from tests.support.replicate.replicate_messages import make_change, make_table
 from tests.support.replicate.s3_server import S3Server, find_keys
@@ -108,6 +109,60 @@ def test_the_first_driver_is_fenced_when_a_second_one_takes_the_checkpoint_over(
     with pytest.raises(ReplicateError, match="another process has taken the checkpoint over"):
         first.process(first.raw([change(4)]), 2)
     assert ids(second) == ids(second, changes=True) == [1, 3]
+    first.close()
+    second.close()
+
+
+def test_deletions_and_rejected_changes_are_kept_when_the_machine_is_lost_right_after_a_tables_commit(
+    place: Place, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    work = make_work(tmp_path, place, tombstones_kept_us=0)
+    work.send(METADATA, change(1), change(2))
+    work.send(change(2, operation="DELETE", change_sequence=f"{5:035d}"))
+    work.now_us += SECOND_US
+    work.processor.sweep()
+    late = change(2, operation="UPDATE", change_sequence=f"{3:035d}")  # older than the deletion, which is forgotten
+    raw = work.raw([change(1, operation="DELETE", change_sequence=f"{9:035d}"), late])
+    original = DeltaLakeEngine.merge
+
+    def merge_and_end(*arguments: Any) -> None:
+        original(*arguments)
+        raise CrashError
+
+    with monkeypatch.context() as patch:
+        patch.setattr(DeltaLakeEngine, "merge", merge_and_end)
+        with pytest.raises(CrashError):
+            work.process(raw, 2)
+    assert ids(work) == []
+    work.restart()
+    work.process(raw, 2)
+    assert work.dead_count() == 1
+    work.next_batch = 3
+    work.send(change(1, operation="UPDATE", change_sequence=f"{8:035d}"))
+    assert ids(work) == []
+    work.close()
+
+
+def test_the_first_driver_changes_no_table_when_it_is_fenced_within_a_unit(server: S3Server, tmp_path: Path) -> None:
+    place = server.place(tmp_path.name)
+    first = make_work(tmp_path / "first", place)
+    first.send(METADATA, change(1))
+    raw = first.raw([change(2)])
+    others: list[Work] = []
+    publish = first.keeper.publish
+
+    def publish_late(below: Sequence[str]) -> None:
+        if not others:
+            others.append(make_work(tmp_path / "second", place))
+        publish(below)
+
+    first.keeper.publish = publish_late  # type: ignore[method-assign]
+    with pytest.raises(ReplicateError, match="another process has taken the checkpoint over"):
+        first.process(raw, 1)
+    (second,) = others
+    assert ids(second) == ids(second, changes=True) == [1]
+    second.process(raw, 1)
+    assert ids(second) == ids(second, changes=True) == [1, 2]
     first.close()
     second.close()
 
