@@ -130,8 +130,9 @@ def deliver(
     in_order: bool = False,
     failures: float = 0.0,
     place: Place | None = None,
+    checkpoint: Place | None = None,
 ) -> None:
-    """Let one seed's messages go through, and compare; the tables are in the directory or at another place."""
+    """Let one seed's messages go through, and compare; tables and checkpoint are in the directory or at other places."""
     place = directory if place is None else place
     random = Random(seed)
     source = SourceDatabase(seed, tables=PLAIN_TABLES, rows=random.randrange(12), transactions=random.randrange(5, 40))
@@ -141,6 +142,8 @@ def deliver(
     arrived = repeat(sent if in_order else shuffle(sent, seed=seed, window=window), seed=seed, fraction=0.2)
     changes = place / "changes" if seed % 2 or failures else None
     places: dict[str, Any] = {"tables": place / "tables", "change_tables": changes}
+    if checkpoint is not None:
+        places["checkpoint"] = checkpoint
     if isinstance(place, StorePlace):
         places["storage"] = place.storage
     work = Work(directory, **places, rules=TableRules(defaults=TableSettings(scd_type=scd_type)))

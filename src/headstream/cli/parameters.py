@@ -22,7 +22,7 @@ __all__ = [
     "PARTITION",
     "Checked",
     "LocalPath",
-    "TablePlace",
+    "StorablePlace",
     "complete_names",
     "open_log",
     "output_option",
@@ -97,11 +97,16 @@ class LocalPath(click.Path):
         return super().convert(value, param, ctx)
 
 
-class TablePlace(LocalPath):
-    """A place of Delta tables: a local path, or a URI of an object store, as a StorePlace."""
+class StorablePlace(LocalPath):
+    """A local path, or a URI of an object store, as a StorePlace.
 
-    def __init__(self) -> None:
-        super().__init__(is_table=True)
+    Args:
+        exists: Whether a local path must exist.
+        is_table: Whether it is for Delta tables, so that a catalog's table name is rejected too.
+    """
+
+    def __init__(self, *, exists: bool = False, is_table: bool = False) -> None:
+        super().__init__(exists=exists, is_table=is_table)
 
     def convert(self, value: Any, param: click.Parameter | None, ctx: click.Context | None) -> Any:
         """Return the place of a text; a usage error if its scheme is unsupported."""
@@ -109,7 +114,7 @@ class TablePlace(LocalPath):
             from headstream.replicate.storage.places import StorePlace, parse_place
 
             try:
-                place = parse_place(value)
+                place = parse_place(value, is_table=self._is_table)
             except HeadstreamError as error:
                 self.fail(str(error), param, ctx)
             if isinstance(place, StorePlace):

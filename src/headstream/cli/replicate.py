@@ -16,7 +16,7 @@ import click
 
 from headstream.cli.inspection import inspect
 from headstream.cli.output import print_object, print_table, print_text
-from headstream.cli.parameters import Checked, LocalPath, TablePlace, output_option
+from headstream.cli.parameters import Checked, LocalPath, StorablePlace, output_option
 from headstream.cli.replicate_operation import parked, redrive, reload, schemas, status
 from headstream.errors import InvalidInputError, ReplicateError
 from headstream.model.quantities import parse_duration_us, parse_size_bytes
@@ -36,7 +36,7 @@ _INTERRUPTED: Final = 130
 _SIGNALS: Final = (signal.SIGINT, signal.SIGTERM)
 _TOPICS: Final = Checked("topic,...", lambda text: tuple(name.strip() for name in text.split(",")))
 _PLACE: Final = LocalPath()
-_TABLE_PLACE: Final = TablePlace()
+_TABLE_PLACE: Final = StorablePlace(is_table=True)
 
 
 def _setting(text: str) -> tuple[str, str]:
@@ -90,7 +90,10 @@ for _command in (inspect, status, schemas, parked, redrive, reload):
 @click.option(
     "--tables", type=_TABLE_PLACE, help="Directory of the Delta tables, or s3://bucket/path: settings from [storage] and AWS_*."
 )
-@click.option("--checkpoint", type=_PLACE, help="Directory of the pipeline's state.")
+@click.option("--checkpoint", type=StorablePlace(), help="Directory of the pipeline's state, or s3://bucket/path.")
+@click.option(
+    "--checkpoint-from", type=LocalPath(exists=True), help="Begin a checkpoint in an object store with this directory's."
+)
 @click.option("--zone", type=_PLACE, help="Directory of the schema zone.  [default: CHECKPOINT/zone]")
 @click.option(
     "--schema-wait",
@@ -163,7 +166,7 @@ def run(context: click.Context, /, config_file: Path | None, output: str, **opti
     config = _configure(context, config_file, options)
     find_java()
     check_topics(config)  # before Spark starts
-    check_stores(config.table_places)
+    check_stores(config.store_places)
     summary, was_stopped = _run(config)
     _print(summary, output)
     if was_stopped and config.once:

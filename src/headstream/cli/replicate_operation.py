@@ -7,18 +7,20 @@ from collections.abc import Callable, Iterator
 from contextlib import closing, contextmanager
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, Final, TypeVar
+from typing import TYPE_CHECKING, Any, Final, Literal, TypeVar
 
 import click
 
+from headstream.cli.checkpoints import read_checkpoint
 from headstream.cli.output import format_time, print_object, print_objects, print_text
-from headstream.cli.parameters import Checked, LocalPath, output_option
+from headstream.cli.parameters import Checked, LocalPath, StorablePlace, output_option
 from headstream.errors import InvalidInputError
 
 if TYPE_CHECKING:
     from headstream.replicate.parked.ledger import Ledger, Parcel
     from headstream.replicate.parked.requests import Selection
     from headstream.replicate.schemas.zone import SchemaZone
+    from headstream.replicate.storage.places import Place
 
 __all__ = ["parked", "redrive", "reload", "schemas", "status"]
 
@@ -48,9 +50,9 @@ _TIME: Final = Checked("time", _read_time)
 _TABLE: Final = Checked("schema.table", _read_table)
 _checkpoint_option = click.option(
     "--checkpoint",
-    type=LocalPath(exists=True),
+    type=StorablePlace(exists=True),
     required=True,
-    help="Directory of the pipeline's state.",
+    help="Directory of the pipeline's state, or s3://bucket/path: settings from AWS_*.",
 )
 
 
@@ -75,7 +77,7 @@ def _selection_options(function: _Function) -> _Function:
 @_checkpoint_option
 @click.option("--watch", is_flag=True, help="Show it every second, until Ctrl-C.")
 @output_option
-def status(checkpoint: Path, watch: bool, output: str) -> None:
+def status(checkpoint: Place, watch: bool, output: str) -> None:
     """Show a pipeline's status: totals, waiting messages, failing tables, lag.
 
     It only reads, also while the pipeline runs.
@@ -87,9 +89,10 @@ def status(checkpoint: Path, watch: bool, output: str) -> None:
     """
     from headstream.replicate.run.status import read_status
 
-    with _open_ledger(checkpoint) as ledger:
+    with read_checkpoint(checkpoint) as read:
         while True:
-            _print_status(read_status(ledger, time.time_ns() // 1000), output)
+            with _open_ledger(read()) as ledger:
+                _print_status(read_status(ledger, time.time_ns() // 1000), output)
             if not watch:
                 return
             print_text("", flush=True)
@@ -101,13 +104,15 @@ def status(checkpoint: Path, watch: bool, output: str) -> None:
 @click.option("--zone", type=LocalPath(), help="The schema zone, if it is elsewhere.")
 @click.option("--table", type=_TABLE, metavar="SCHEMA.TABLE", help="The history of one source table.")
 @output_option
-def schemas(checkpoint: Path, zone: Path | None, table: tuple[str, str] | None, output: str) -> None:
+def schemas(checkpoint: Place, zone: Path | None, table: tuple[str, str] | None, output: str) -> None:
     """List the schemas that a pipeline knows, in order of arrival.
 
     \b
     Example:
       headstream replicate schemas --checkpoint /data/checkpoint --table SHOP.orders
     """
+    with read_checkpoint(checkpoint) as read:
+        entries = list(_open_zone(read(), zone).entries())
     rows = [
         {
             "schema_id": entry.metadata.schema_id,
@@ -118,7 +123,7 @@ def schemas(checkpoint: Path, zone: Path | None, table: tuple[str, str] | None, 
             "keys": list(entry.metadata.key_columns),
             "arrived": format_time(entry.arrived_us),
         }
-        for entry in _open_zone(checkpoint, zone).entries()
+        for entry in entries
         if table in (None, (entry.metadata.lineage.schema, entry.metadata.lineage.table))
     ]
     print_objects(rows, _SCHEMA_COLUMNS, output)
@@ -129,7 +134,7 @@ def schemas(checkpoint: Path, zone: Path | None, table: tuple[str, str] | None, 
 @_selection_options
 @click.option("--dead", is_flag=True, help="Include dead letters.")
 @output_option
-def parked(checkpoint: Path, dead: bool, output: str, **chosen: Any) -> None:
+def parked(checkpoint: Place, dead: bool, output: str, **chosen: Any) -> None:
     """List the messages that a pipeline has set aside, by what they wait for: a schema, a table, a transaction's other events.
 
     \b
@@ -140,8 +145,9 @@ def parked(checkpoint: Path, dead: bool, output: str, **chosen: Any) -> None:
     from headstream.replicate.parked.requests import Selection
 
     states = ("parked", "called", "releasing", "delayed", *(("dead",) if dead else ()))
-    with _open_ledger(checkpoint) as ledger:
-        rows = _rows(ledger, Selection(states=states, **chosen), _open_zone(checkpoint, None))
+    selection = Selection(states=states, **chosen)
+    with read_checkpoint(checkpoint) as read:
+        rows = _rows(read(), selection)
     print_objects(rows, _PARCEL_COLUMNS, output)
 
 
@@ -158,7 +164,7 @@ def parked(checkpoint: Path, dead: bool, output: str, **chosen: Any) -> None:
 )
 @click.option("--dry-run", is_flag=True, help="Show the selected messages without redriving them.")
 @output_option
-def redrive(checkpoint: Path, states: str, dry_run: bool, output: str, **chosen: Any) -> None:
+def redrive(checkpoint: Place, states: str, dry_run: bool, output: str, **chosen: Any) -> None:
     """Redrive messages that were set aside: they are decoded and applied like new ones.
 
     The running pipeline does so within a second, otherwise the next run; exactly once, even if it is killed. Messages that
@@ -169,18 +175,17 @@ def redrive(checkpoint: Path, states: str, dry_run: bool, output: str, **chosen:
       headstream replicate redrive --checkpoint /data/checkpoint --table SHOP.orders --dry-run
       headstream replicate redrive --checkpoint /data/checkpoint --reason "schema id" --since 2026-01-31T12:00:00Z
     """
-    from headstream.replicate.parked.requests import Requests, Selection
+    from headstream.replicate.parked.requests import Selection
 
     selection = Selection(states=("dead", "delayed") if states == "all" else (states,), **chosen)
-    with _open_ledger(checkpoint) as ledger:
-        rows = _rows(ledger, selection, _open_zone(checkpoint, None))
+    with read_checkpoint(checkpoint) as read:
+        rows = _rows(read(), selection)
     if dry_run:
         print_objects(rows, _PARCEL_COLUMNS, output)
         return
     if not rows:
         raise InvalidInputError("no set-aside message matches", advice="Run: headstream replicate parked --dead")
-    with _open_ledger(checkpoint, write=True) as ledger:
-        number = Requests(ledger).ask("redrive", selection.to_document(), time.time_ns() // 1000)
+    number = _ask(checkpoint, "redrive", selection.to_document(), time.time_ns() // 1000)
     print_object({"request": number, "messages": sum(row["messages"] for row in rows)}, output)
 
 
@@ -190,7 +195,7 @@ def redrive(checkpoint: Path, states: str, dry_run: bool, output: str, **chosen:
 @click.option("--at", "at_us", type=_TIME, metavar="TIME", help="Start of the load.  [default: now]")
 @click.option("--ended", is_flag=True, help="The load has ended: rows missing from it were deleted at the source.")
 @output_option
-def reload(table: tuple[str, str], checkpoint: Path, at_us: int | None, ended: bool, output: str) -> None:
+def reload(table: tuple[str, str], checkpoint: Place, at_us: int | None, ended: bool, output: str) -> None:
     """Announce a full load of a target table, before it is started in Replicate; or, with --ended, its end.
 
     The pipeline detects loads itself, except one that begins within five minutes of a change of the table. Rows of
@@ -202,15 +207,23 @@ def reload(table: tuple[str, str], checkpoint: Path, at_us: int | None, ended: b
       headstream replicate reload SHOP.orders --checkpoint /data/checkpoint
       headstream replicate reload SHOP.orders --checkpoint /data/checkpoint --ended
     """
-    from headstream.replicate.parked.requests import Requests
-
     if ended and at_us is not None:
         raise click.UsageError("--at announces the start of a load, --ended its end: give one of them")
     now_us = time.time_ns() // 1000
     arguments = {"table": list(table), "at_us": now_us if at_us is None else at_us, "ended": ended}
-    with _open_ledger(checkpoint, write=True) as ledger:
-        number = Requests(ledger).ask("reload", arguments, now_us)
+    number = _ask(checkpoint, "reload", arguments, now_us)
     print_object({"request": number, "table": ".".join(table)}, output)
+
+
+def _ask(checkpoint: Place, kind: Literal["redrive", "reload"], arguments: dict[str, Any], now_us: int) -> int | str:
+    """Make a request; return its number, in an object store its name."""
+    from headstream.replicate.parked.remote_requests import ask_remotely
+    from headstream.replicate.parked.requests import Requests
+
+    if not isinstance(checkpoint, Path):
+        return ask_remotely(checkpoint, kind, arguments, now_us)
+    with _open_ledger(checkpoint, write=True) as ledger:
+        return Requests(ledger).ask(kind, arguments, now_us)
 
 
 @contextmanager
@@ -233,10 +246,12 @@ def _open_zone(checkpoint: Path, zone: Path | None) -> SchemaZone:
     return SchemaZone(zone)
 
 
-def _rows(ledger: Ledger, selection: Selection, zone: SchemaZone) -> list[dict[str, Any]]:
+def _rows(checkpoint: Path, selection: Selection) -> list[dict[str, Any]]:
     from headstream.replicate.run.status import read_targets
 
-    targets = read_targets(ledger)
+    zone = _open_zone(checkpoint, None)
+    with _open_ledger(checkpoint) as ledger:
+        targets = read_targets(ledger)
 
     def table_of(schema_id: str) -> tuple[str, str] | None:
         if schema_id in targets:
@@ -261,7 +276,8 @@ def _rows(ledger: Ledger, selection: Selection, zone: SchemaZone) -> list[dict[s
             "until_offset": parcel.until_offset,
         }
 
-    return [row(parcel) for parcel in selection.find(ledger, table_of)]
+    with _open_ledger(checkpoint) as ledger:
+        return [row(parcel) for parcel in selection.find(ledger, table_of)]
 
 
 def _describe(result: dict[str, Any]) -> str:

@@ -24,10 +24,10 @@ from tests.support.replicate.whole_transactions import halves_in_changes
 pytestmark = pytest.mark.spark
 
 
-def start(directory: Path, place: Place, *options: str) -> Job:
+def start(directory: Path, place: Place, *options: str, checkpoint: Place | None = None) -> Job:
     command = [sys.executable, "-m", "headstream.cli", "replicate", "run", "--once", "--output", "json"]
     command += ["--source", f"file://{directory / 'log'}", "--topics", "cdc/data", "--metadata", "cdc/metadata"]
-    command += ["--tables", str(place / "tables"), "--checkpoint", str(directory / "checkpoint")]
+    command += ["--tables", str(place / "tables"), "--checkpoint", str(checkpoint or directory / "checkpoint")]
     command += ["--change-tables", str(place / "changes")]
     command += ["--max-messages-per-batch", "80"]
     return Job([*command, *options], directory)
@@ -47,7 +47,9 @@ def read_table(place: Place, columns: str) -> list[dict[str, Any]]:
     return list(pa.table(found).to_pylist())
 
 
-def run_killed(directory: Path, seed: int, kills: int, *options: str, place: Place | None = None) -> SourceDatabase:
+def run_killed(
+    directory: Path, seed: int, kills: int, *options: str, place: Place | None = None, checkpoint: Place | None = None
+) -> SourceDatabase:
     """Kill runs at seeded moments, let the last one end, and compare its tables, in the directory or at another place."""
     place = directory if place is None else place
     source = SourceDatabase(seed, rows=40, transactions=150)
@@ -61,9 +63,9 @@ def run_killed(directory: Path, seed: int, kills: int, *options: str, place: Pla
                 (data if message.role == "data" else metadata).send(message.value, key=message.key, headers=message.headers)
     rng = random.Random(seed)
     for _ in range(kills):
-        job = start(directory, place, *options)
+        job = start(directory, place, *options, checkpoint=checkpoint)
         job.kill_at_work(lambda: len(find_commits(place / "tables")), rng.randint(1, 12), rng.random() * 0.1)
-    summary: dict[str, Any] = json.loads(start(directory, place, *options).finish())
+    summary: dict[str, Any] = json.loads(start(directory, place, *options, checkpoint=checkpoint).finish())
     assert (summary["parked"], summary["delayed"]) == (0, 0)
     names = sorted({parts[:2] for parts in find_commits(place / "changes")})
     changes = [row for name in names for row in read_table(place / "changes" / name[0] / name[1], "_hs_partition, _hs_offset")]

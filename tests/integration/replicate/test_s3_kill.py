@@ -10,6 +10,7 @@ from pathlib import Path
 import pytest
 
 from headstream.errors import StorageError
+from headstream.replicate.checkpoint.reading import CheckpointReader
 from headstream.replicate.storage.store_files import StoreFiles
 from headstream.replicate.tables.tables import table_path
 from headstream.testing import digest_rows
@@ -38,6 +39,25 @@ def all_bytes(directory: Path) -> Iterator[tuple[Path, bytes]]:
     for path in directory.rglob("*"):
         if path.is_file():
             yield path, path.read_bytes()
+
+
+@pytest.mark.timeout(1800)
+def test_tables_equal_the_source_when_the_pipeline_is_killed_and_each_run_has_an_empty_disk(
+    server: S3Server, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    set_variables(monkeypatch, server.variables)
+    temporary = tmp_path / "temporary"
+    temporary.mkdir()
+    monkeypatch.setenv("TMPDIR", str(temporary))  # what a killed run leaves there is not found by the next
+    place = server.place(tmp_path.name)
+    run_killed(tmp_path, 24, 1, place=place, checkpoint=place / "checkpoint")
+    assert not (tmp_path / "checkpoint").exists()
+    secrets = ACCESS_KEY.encode(), SECRET_KEY.encode()
+    copy = tmp_path / "copy"
+    CheckpointReader(server.place(f"{tmp_path.name}/checkpoint"), copy).refresh()
+    files = list(all_bytes(copy))
+    assert len(files) > 10
+    assert [path for path, content in files if any(secret in content for secret in secrets)] == []
 
 
 @pytest.mark.timeout(1800)

@@ -17,6 +17,7 @@ from headstream.replicate.columns.raw import RAW_SCHEMA
 from headstream.replicate.decoding.decode import Decoded, Decoder, open_zone
 from headstream.replicate.parked.ledger import Ledger, Table
 from headstream.replicate.parked.parking import DEAD_LETTER_TOPIC
+from headstream.replicate.run.checkpoint_opening import open_keeper
 from headstream.replicate.run.processor import Processor
 from headstream.replicate.run.summary import Summary
 from headstream.replicate.run.unit_merge import Parts
@@ -53,19 +54,21 @@ class Work:
 
     def open(self) -> None:
         own = {"tables": self.directory / "tables", "checkpoint": self.directory / "checkpoint"}
-        self.config = ReplicateConfig(source="file:///nowhere", topics=("cdc/data",), **(own | self.options))
+        config = ReplicateConfig(source="file:///nowhere", topics=("cdc/data",), **(own | self.options))
+        self.keeper, self.config = open_keeper(config, lambda: self.now_us)
         decoding = DecodeOptions.of(self.config)
         self.zone = open_zone(self.config.zone_directory, decoding)
         self.decoder = Decoder(self.zone, decoding)
-        self.ledger = Ledger(self.config.checkpoint / "ledger.sqlite")
+        self.ledger = Ledger(self.config.state_directory / "ledger.sqlite")
         self.summary = Summary()
-        tables = TargetTables.of(self.config, self._open_engine, self.ledger.pipeline_id)
-        parts = Parts(self.config, self.zone, self.decoder, self.ledger, tables, self.summary, lambda: self.now_us)
+        tables = TargetTables.of(self.config, self._open_engine, self.ledger.pipeline_id, self.keeper)
+        parts = Parts(self.config, self.zone, self.decoder, self.ledger, tables, self.summary, lambda: self.now_us, self.keeper)
         self.processor = Processor(parts)
 
     def close(self) -> None:
         self.processor.parking.close()
         self.ledger.close()
+        self.keeper.close()
 
     def restart(self) -> None:
         self.close()
@@ -118,7 +121,7 @@ class Work:
         return found
 
     def dead_count(self) -> int:
-        with connect(f"file://{self.config.checkpoint / 'log'}") as log:
+        with connect(f"file://{self.config.state_directory / 'log'}") as log:
             return log.topic(DEAD_LETTER_TOPIC).messages_count
 
 

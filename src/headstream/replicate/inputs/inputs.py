@@ -200,7 +200,7 @@ class LogInput:
 
 def query_checkpoint(config: ReplicateConfig) -> Path:
     """Return the directory of the Spark query's checkpoint."""
-    return config.checkpoint / "spark"
+    return config.state_directory / "spark"
 
 
 def _subscription(config: ReplicateConfig) -> dict[str, str]:

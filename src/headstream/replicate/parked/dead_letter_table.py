@@ -42,6 +42,11 @@ class DeadLetterTable:
         self._application = f"{_APPLICATION}/{pipeline_id}"
         self._until: int | None = None
 
+    @property
+    def is_behind(self) -> bool:
+        """Whether there can be dead letters that the table lacks."""
+        return self._log.end(DEAD_LETTER_TOPIC) != self._until
+
     def follow(self) -> int:
         """Append the new dead letters; return their number.
 

@@ -16,6 +16,7 @@ from headstream.replicate.decoding.decode import Decoded
 from headstream.replicate.parked.dead_letter_table import DeadLetterTable
 from headstream.replicate.parked.ledger import Table
 from headstream.replicate.parked.parking import ParkingLot, Release
+from headstream.replicate.parked.remote_requests import RemoteRequests
 from headstream.replicate.parked.requests import Request, Requests
 from headstream.replicate.run.unit_merge import Parts, UnitMerge, choose_messages, find_rejected
 from headstream.replicate.tables.maintenance import Schedule
@@ -43,6 +44,7 @@ class BetweenBatches:
         self._parking = parking
         self._schedule = Schedule.of(parts.config)
         self._requests = Requests(parts.ledger)
+        self._remote_requests = RemoteRequests(parts.ledger, parts.keeper)
         place = parts.config.dead_letter_table
         self._follow_us = 0
         self._dead_letter = None if place is None else DeadLetterTable(place, parking.log, parts.ledger.pipeline_id)
@@ -138,6 +140,7 @@ class BetweenBatches:
 
     def carry_out_requests(self) -> bool:
         """Carry out the open requests."""
+        self._remote_requests.take(self._now_us())
         requests = self._requests.open()
         for request in requests:
             if request.kind == "redrive":
@@ -209,6 +212,8 @@ class BetweenBatches:
         if self._dead_letter is None or (not last and self._now_us() < self._follow_us):
             return
         try:
+            if self._dead_letter.is_behind:
+                self._parts.keeper.save()  # first: the table names the offsets of these messages
             self._dead_letter.follow()
         except StorageError as error:
             if last:

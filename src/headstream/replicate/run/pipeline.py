@@ -19,14 +19,16 @@ from py4j.protocol import Py4JError, Py4JJavaError
 from pyspark.errors import PySparkException
 from pyspark.sql import DataFrame, SparkSession
 
-from headstream.errors import InvalidOptionError, ReplicateError
+from headstream.errors import HeadstreamError, InvalidOptionError, ReplicateError
 from headstream.replicate.apply.engines import Engines
+from headstream.replicate.checkpoint.keeper import LocalKeeper
 from headstream.replicate.columns.raw import RAW_SCHEMA, match_rows
 from headstream.replicate.decoding.decode import Decoded, Decoder, decode_partitions, open_zone
 from headstream.replicate.decoding.frame_times import FrameTimes
 from headstream.replicate.inputs.collecting import find_planned_batch, is_too_big
 from headstream.replicate.inputs.inputs import Input, add_declared_schemas, check_topics, open_input, query_checkpoint
 from headstream.replicate.parked.ledger import Ledger
+from headstream.replicate.run.checkpoint_opening import open_keeper
 from headstream.replicate.run.metrics import write_metrics
 from headstream.replicate.run.processor import Processor
 from headstream.replicate.run.status import HEARTBEAT_US, note_status, note_targets, read_status
@@ -42,6 +44,8 @@ __all__ = ["ReplicatePipeline"]
 _LOGGER = logging.getLogger("headstream.replicate")
 _TIMES = "partition_times"
 """The ledger's name of the log times read from each partition."""
+_KEEP_EVERY_US = 10_000_000
+"""How often a checkpoint in an object store is written while there is nothing to apply, for readers of its status."""
 _SWEEP_SECONDS = 0.5
 """How often waiting messages are processed while no data arrives."""
 
@@ -80,19 +84,21 @@ class ReplicatePipeline:
         self._stopping = threading.Event()
         self._failure: BaseException | None = None
         self._query: Any = None
+        self._keeper, config = open_keeper(config, self._now_us)
+        self._config = config
         self._decoding = DecodeOptions.of(config)
         self._zone = open_zone(config.zone_directory, self._decoding)
         self._decoder = Decoder(self._zone, self._decoding)
-        self._ledger = Ledger(config.checkpoint / "ledger.sqlite")
+        self._ledger = Ledger(config.state_directory / "ledger.sqlite")
         self._summary = Summary()
-        self._noted_us = 0
+        self._noted_us = self._kept_us = 0
         self._schema_count = -1
         self._is_collecting = False
         self._planned: int | None = None
         engines = Engines(spark)
         engines.check(config.table_places, config.rules.engines)
-        self._tables = TargetTables.of(config, engines.open, self._ledger.pipeline_id)
-        parts = Parts(config, self._zone, self._decoder, self._ledger, self._tables, self._summary, self._now_us)
+        self._tables = TargetTables.of(config, engines.open, self._ledger.pipeline_id, self._keeper)
+        parts = Parts(config, self._zone, self._decoder, self._ledger, self._tables, self._summary, self._now_us, self._keeper)
         self._processor = Processor(parts)
 
     def run(self) -> Summary:
@@ -107,6 +113,11 @@ class ReplicatePipeline:
         """
         finished = False
         try:
+            self._keeper.begin()
+        except BaseException:
+            self._close()
+            raise
+        try:
             if self._source is None:
                 check_topics(self._config)
             check_stores(self._config.table_places)
@@ -119,6 +130,7 @@ class ReplicatePipeline:
             finally:
                 query.stop()
             self._sweep(lambda: self._config.once and not self._stopping.is_set(), last=True)
+            self._keeper.save()
             finished = True
         except (PySparkException, Py4JError, ConnectionError) as error:
             cause = error if self._failure is None else self._failure
@@ -128,10 +140,21 @@ class ReplicatePipeline:
         finally:
             self._count_waiting()
             self._note_status("ended" if finished else f"failed: {sys.exception()}")
-            self._processor.parking.close()
-            self._tables.close()
-            self._ledger.close()
+            self._keep_at_end()
+            self._close()
         return self._summary
+
+    def _close(self) -> None:
+        self._processor.parking.close()
+        self._tables.close()
+        self._ledger.close()
+        self._keeper.close()
+
+    def _keep_at_end(self) -> None:
+        try:
+            self._keeper.save(attempts=1)
+        except HeadstreamError as error:
+            _LOGGER.warning("the end of the run is not in its checkpoint, and the next run repeats what is missing: %s", error)
 
     def _explain(self, error: Exception) -> ReplicateError:
         """Translate a failure of Spark into an error with advice."""
@@ -217,6 +240,9 @@ class ReplicatePipeline:
     def _report(self) -> None:
         self._count_waiting()
         self._note_status("running")
+        if self._noted_us - self._kept_us >= _KEEP_EVERY_US:
+            self._kept_us = self._noted_us
+            self._keeper.save()
         if self._on_progress is not None:
             self._on_progress(self._summary)
 
@@ -229,7 +255,8 @@ class ReplicatePipeline:
         if self._zone.scan() != self._schema_count:
             self._schema_count = self._zone.scan()
             note_targets(self._ledger, self._zone, self._config.rules)
-        note_status(self._ledger, state, self._summary, self._zone.directory, self._noted_us)
+        heartbeat_us = HEARTBEAT_US if isinstance(self._keeper, LocalKeeper) else HEARTBEAT_US + _KEEP_EVERY_US
+        note_status(self._ledger, state, self._summary, self._zone.directory, self._noted_us, heartbeat_us)
         if self._config.metrics is not None:
             write_metrics(self._config.metrics, self.status())
 

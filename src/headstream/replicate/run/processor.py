@@ -47,7 +47,7 @@ class Processor:
         self._decoder = parts.decoder
         self._summary = parts.summary
         self._now_us = parts.clock_us
-        self.parking = ParkingLot(config.checkpoint, config.delayed, ledger)
+        self.parking = ParkingLot(config.state_directory, config.delayed, ledger)
         self.bounds = WaitingBounds(config, ledger)
         self._dead_rate = DeadRate(config.max_dead_rate, config.dead_rate_messages)
         self._merge = UnitMerge(parts)

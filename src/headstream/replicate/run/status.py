@@ -24,7 +24,7 @@ _MARK: Final = "status"
 _TARGETS: Final = "targets"
 
 
-def note_status(ledger: Ledger, state: str, summary: Summary, zone: Path, now_us: int) -> None:
+def note_status(ledger: Ledger, state: str, summary: Summary, zone: Path, now_us: int, heartbeat_us: int = HEARTBEAT_US) -> None:
     """Write the status of a run.
 
     Args:
@@ -33,9 +33,11 @@ def note_status(ledger: Ledger, state: str, summary: Summary, zone: Path, now_us
         summary: The run's counts so far.
         zone: The directory of its schema zone.
         now_us: The time, microseconds since 1970 UTC.
+        heartbeat_us: Longest interval after which readers see the next one.
     """
     place = str(zone.absolute())  # its reader can have another working directory
     document = {"state": state, "process": os.getpid(), "updated_us": now_us, "zone": place, "run": summary.to_dict()}
+    document["heartbeat_us"] = heartbeat_us
     ledger.set_mark(_MARK, json.dumps(document))
 
 
@@ -73,8 +75,9 @@ def read_status(ledger: Ledger, now_us: int) -> dict[str, Any]:
     stored = json.loads(ledger.mark(_MARK) or "null")
     status: dict[str, Any] = {"state": "has not run", "process": None, "updated_us": None, "zone": None, "run": None}
     if stored is not None:
+        heartbeat_us = stored.pop("heartbeat_us", HEARTBEAT_US)
         status |= stored
-        if stored["state"] == "running" and now_us - stored["updated_us"] > _MISSED_HEARTBEATS * HEARTBEAT_US:
+        if stored["state"] == "running" and now_us - stored["updated_us"] > _MISSED_HEARTBEATS * heartbeat_us:
             status["state"] = "not heard of"  # killed, or in a long micro-batch
     counts, waiting = ledger.counts(), ledger.waiting()
     status["waiting"] = waiting.count

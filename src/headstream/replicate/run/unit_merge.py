@@ -10,12 +10,13 @@ record the finished steps, and a change older than its row is ignored.
 from __future__ import annotations
 
 from collections.abc import Callable
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Literal
 
 import pyarrow as pa
 
 from headstream.errors import DecodeError, SchemaError
+from headstream.replicate.checkpoint.keeper import Keeper, LocalKeeper
 from headstream.replicate.codec import decode_envelope, decode_metadata
 from headstream.replicate.columns.raw import (
     COORDINATE_COLUMNS,
@@ -51,6 +52,7 @@ class Parts:
         tables: Its target tables.
         summary: The counts of the run.
         clock_us: The time, microseconds since 1970 UTC.
+        keeper: Keeps its checkpoint.
     """
 
     config: ReplicateConfig
@@ -60,6 +62,7 @@ class Parts:
     tables: TargetTables
     summary: Summary
     clock_us: Callable[[], int]
+    keeper: Keeper = field(default_factory=LocalKeeper)
 
 
 class UnitMerge:
@@ -117,9 +120,12 @@ class UnitMerge:
         standing = self.transactions.sort_out(decoded, schemas, self._now_us())
         self._parts.summary.untold += standing.unnumbered
         changes = {key: batches for key, batches in decoded.changes.items() if schemas[key].table not in resting}
+        if changes:  # what is applied, parked and held back is decided: a rerun elsewhere must decide the same
+            self._parts.keeper.save()
         applied = self._parts.tables.apply(
             changes, schemas, f"{self._parts.ledger.pipeline_id}/{unit}", version, is_learned=True, repeated=repeated
         )
+        self._parts.keeper.check()
         if applied.fatal is not None:
             raise applied.fatal
         now_us = self._now_us()

@@ -20,6 +20,7 @@ __all__ = [
     "LOAD_GAP_US",
     "MAX_MESSAGES_PER_BATCH",
     "PATH_SETTINGS",
+    "STORE_PLACES",
     "TABLE_PLACES",
     "OnIncompleteTransaction",
     "OnMissingSchema",
@@ -39,9 +40,21 @@ be in the log in any order, because of partitions and resent batches."""
 MAX_MESSAGES_PER_BATCH: Final = 200_000
 """Most messages of one micro-batch: enough to spread a merge's fixed cost, few enough for the driver's memory when decoded."""
 
-PATH_SETTINGS: Final = ("tables", "checkpoint", "zone", "schemas", "change_tables", "dead_letter_table", "metrics")
+PATH_SETTINGS: Final = (
+    "tables",
+    "checkpoint",
+    "checkpoint_from",
+    "zone",
+    "schemas",
+    "change_tables",
+    "dead_letter_table",
+    "metrics",
+)
 TABLE_PLACES: Final = frozenset({"tables", "change_tables", "dead_letter_table"})
 """The path settings for Delta tables: these can be in an object store."""
+
+STORE_PLACES: Final = TABLE_PLACES | {"checkpoint"}
+"""All path settings that can be in an object store."""
 
 _UNUSABLE_PLACE: Final = re.compile(r"%[0-9A-Fa-f]{2}|[][^|\\\x00-\x1f\x7f]")
 """Path parts that break deltalake: it decodes paths twice, and parses some characters as parts of a URL."""
@@ -72,7 +85,9 @@ class ReplicateConfig:
         metadata: Topics with metadata messages; empty if the data topics contain the metadata.
         kafka: Settings of Kafka's clients, `kafka.security.protocol` and the like.
         tables: Place of the Delta tables: one a source table, at `<schema>/<table>`.
-        checkpoint: Directory of the pipeline's own state.
+        checkpoint: Place of the pipeline's own state.
+        checkpoint_from: A checkpoint in a directory, with which the one in an object store begins, if there is none.
+        local_copy: The working copy of a checkpoint in an object store; set by the pipeline.
         rules: The tables and their settings.
         zone: Directory of the schema zone; by default in the checkpoint.
         schemas: Directory of schemas that do not arrive in messages: metadata as JSON or as messages, and Avro schemas (*.avsc).
@@ -120,7 +135,9 @@ class ReplicateConfig:
     metadata: tuple[str, ...] = ()
     kafka: Mapping[str, str] = field(default_factory=dict)
     tables: Place
-    checkpoint: Path
+    checkpoint: Place
+    checkpoint_from: Path | None = None
+    local_copy: Path | None = None
     rules: TableRules = field(default_factory=TableRules)
     zone: Path | None = None
     schemas: Path | None = None
@@ -164,7 +181,7 @@ class ReplicateConfig:
             problems_text = "; ".join(f"{problem.setting}: {problem.what}" for problem in problems)
             raise InvalidOptionError(f"{len(problems)} settings cannot be used: {problems_text}")
 
-        for name in TABLE_PLACES:
+        for name in STORE_PLACES:
             place = getattr(self, name)
             if place is not None:
                 object.__setattr__(self, name, bind(place, self.storage))
@@ -175,9 +192,22 @@ class ReplicateConfig:
         return tuple(place for name in sorted(TABLE_PLACES) if (place := getattr(self, name)) is not None)
 
     @property
+    def store_places(self) -> tuple[Place, ...]:
+        """The places that can be in an object store."""
+        return (*self.table_places, self.checkpoint)
+
+    @property
+    def state_directory(self) -> Path:
+        """The directory of the pipeline's own state: the checkpoint, or its working copy."""
+        directory = self.local_copy if isinstance(self.checkpoint, StorePlace) else self.checkpoint
+        if directory is None:
+            raise InvalidOptionError("the checkpoint is in an object store, and has no working copy yet", where="checkpoint")
+        return directory
+
+    @property
     def zone_directory(self) -> Path:
         """The directory of the schema zone."""
-        return self.zone if self.zone is not None else self.checkpoint / "zone"
+        return self.zone if self.zone is not None else self.state_directory / "zone"
 
     @property
     def all_topics(self) -> tuple[str, ...]:
@@ -253,10 +283,11 @@ def _path_problems(settings: Mapping[str, Any]) -> list[Problem]:
     problems = []
     for name in PATH_SETTINGS:
         if settings.get(name) is not None:
-            is_table = name in TABLE_PLACES
-            found = find_place_problem(settings[name], served=is_table, is_table=is_table)
+            found = find_place_problem(settings[name], served=name in STORE_PLACES, is_table=name in TABLE_PLACES)
             if found is not None:
                 problems.append(Problem(name, *found))
+    if settings.get("checkpoint_from") is not None and not isinstance(settings.get("checkpoint"), StorePlace):
+        problems.append(Problem("checkpoint_from", "the checkpoint is a directory itself", "Name that directory as checkpoint"))
     return problems
 
 

@@ -130,7 +130,7 @@ def find_place_problem(place: object, *, served: bool, is_table: bool) -> tuple[
         return None
     return (
         f"{str(place)!r}: this setting is a path of this machine; object stores are not supported for it yet",
-        "Use a local path on a disk that outlives the process; tables, change_tables and dead_letter_table can be s3://",
+        "Use a local path; tables, change_tables, dead_letter_table and checkpoint can be s3://",
     )
 
 

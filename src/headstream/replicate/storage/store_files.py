@@ -75,6 +75,24 @@ class StoreFiles:
             pages = obstore.list(self._store(), prefix=self._place.key, chunk_size=1)
             return any(len(page) for page in pages)
 
+    def names(self, after: str = "") -> list[str]:
+        """Return the names of the objects below the place, in order; those of deeper levels with their slashes.
+
+        Args:
+            after: Only names that come after this one.
+        """
+        import obstore
+
+        prefix = f"{self._place.key}/" if self._place.key else ""
+        offset = f"{prefix}{after}" if after else None
+        with _Translated(self._place, "cannot be listed"):
+            pages = obstore.list(self._store(), prefix=self._place.key, offset=offset, chunk_size=1000)
+            return sorted(str(found["path"]).removeprefix(prefix) for page in pages for found in page)
+
+    def write(self, content: bytes) -> None:
+        """Create or overwrite an object."""
+        self._put(content, "overwrite")
+
     def folders(self) -> list[str]:
         """Return the names of the next level below the place that have objects below them."""
         import obstore

@@ -81,6 +81,7 @@ class TableMemory:
     def __init__(self, path: Path) -> None:
         self._path = path
         self._lock = threading.Lock()
+        self._rejecting: set[tuple[str, str]] = set()
         try:
             path.parent.mkdir(parents=True, exist_ok=True)
             self._connection = sqlite3.connect(path, isolation_level=None, check_same_thread=False)
@@ -143,8 +144,16 @@ class TableMemory:
             with self._lock:
                 query = "INSERT OR REPLACE INTO given_up VALUES (?, ?, ?, ?, ?)"
                 self._connection.execute(query, (*name, unit, version, rejected_json))
+                self._rejecting.add(name)
         except sqlite3.Error as error:
             raise StorageError(f"the state of the tables cannot be written: {error}", where=str(self._path)) from error
+
+    def take_rejections(self, name: tuple[str, str]) -> bool:
+        """Return whether rejected changes of a table were stored since the last call."""
+        with self._lock:
+            found = name in self._rejecting
+            self._rejecting.discard(name)
+        return found
 
     def _given_up(self, name: tuple[str, str], unit: str) -> tuple[int, str] | None:
         query = "SELECT version, changes FROM given_up WHERE schema = ? AND name = ? AND unit = ?"

@@ -16,6 +16,8 @@ import pyarrow.compute as pc
 
 from headstream.errors import HeadstreamError, SchemaChangeError
 from headstream.replicate.apply.engine import RowCounts
+from headstream.replicate.apply.guarded import GuardedEngine
+from headstream.replicate.checkpoint.keeper import Keeper, LocalKeeper
 from headstream.replicate.codec import TableMetadata
 from headstream.replicate.columns.changes import OPERATIONS
 from headstream.replicate.columns.raw import Coordinates
@@ -34,6 +36,8 @@ _THREADS: Final = 4
 """Tables merged at a time: the engine releases the interpreter's lock, and each merge waits for the disk in between."""
 
 _REFRESH: Final = pa.scalar(OPERATIONS.index("REFRESH"), pa.int8())
+
+TABLES_NAME: Final = "tables.sqlite"
 
 Name: TypeAlias = tuple[str, str]
 
@@ -83,6 +87,7 @@ class TargetTables:
         load_gap_us: As config.LOAD_GAP_US.
         change_tables: The same of their change tables; None for none.
         owner: The pipeline; tables of other pipelines are rejected. None disables the check.
+        keeper: Keeps what a table's commit relies on; by default the checkpoint does so itself.
     """
 
     def __init__(
@@ -94,10 +99,13 @@ class TargetTables:
         load_gap_us: int = LOAD_GAP_US,
         change_tables: Place | None = None,
         owner: Owner | None = None,
+        keeper: Keeper | None = None,
     ) -> None:
+        self._checkpoint = checkpoint
+        self._keeper = LocalKeeper() if keeper is None else keeper
         self._directory = directory
         self._tombstones = checkpoint / "tombstones"
-        self._memory = TableMemory(checkpoint / "tables.sqlite")
+        self._memory = TableMemory(checkpoint / TABLES_NAME)
         self._open_engine = open_engine
         self._load_gap_us = load_gap_us
         self._change_tables = change_tables
@@ -106,15 +114,16 @@ class TargetTables:
         self._lock = threading.Lock()
 
     @classmethod
-    def of(cls, config: ReplicateConfig, open_engine: OpenEngine, pipeline: str) -> TargetTables:
+    def of(cls, config: ReplicateConfig, open_engine: OpenEngine, pipeline: str, keeper: Keeper | None = None) -> TargetTables:
         """Return the tables of a pipeline, given its identity."""
         return cls(
             config.tables,
-            config.checkpoint,
+            config.state_directory,
             open_engine,
             load_gap_us=config.load_gap_us,
             change_tables=config.change_tables,
             owner=Owner(pipeline, config.checkpoint, config.take_over),
+            keeper=keeper,
         )
 
     def close(self) -> None:
@@ -233,11 +242,16 @@ class TargetTables:
             resting: Tables to skip.
         """
         applied = Applied()
+        is_saved = False
         for name in self._memory.names():
             if name in resting:
                 continue
             try:
-                counts = self._table(name).settle()
+                table = self._table(name)
+                if table.has_ended_load and not is_saved:
+                    self._keeper.save()  # which loads have ended, and up to where the log is read
+                    is_saved = True
+                counts = table.settle()
             except HeadstreamError as error:
                 applied.failed[name] = error
             else:
@@ -286,10 +300,20 @@ class TargetTables:
             if name not in self._open:
                 paths = place_table(self._directory, *name), place_table(self._tombstones, *name)
                 changes = None if self._change_tables is None else place_table(self._change_tables, *name)
-                self._open[name] = TargetTable(
-                    name, *paths, self._memory, self._open_engine, self._load_gap_us, changes, self._owner
-                )
+                opener = self._guarded(name, paths[1])
+                self._open[name] = TargetTable(name, *paths, self._memory, opener, self._load_gap_us, changes, self._owner)
             return self._open[name]
+
+    def _guarded(self, name: Name, tombstones: Path) -> OpenEngine:
+        """Return what opens a table's engine: one before whose commits the checkpoint has what they rely on."""
+        if isinstance(self._keeper, LocalKeeper):
+            return self._open_engine
+        below = tombstones.relative_to(self._checkpoint).as_posix()
+
+        def publish() -> None:
+            self._keeper.publish([below, TABLES_NAME] if self._memory.take_rejections(name) else [below])
+
+        return lambda path, kind: GuardedEngine(self._open_engine(path, kind), publish)
 
 
 def _structure(metadata: TableMetadata) -> str:

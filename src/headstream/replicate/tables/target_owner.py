@@ -18,7 +18,7 @@ from pathlib import Path
 from typing import Any, Final
 
 from headstream.errors import ReplicateError, StorageError
-from headstream.replicate.storage.places import Place, StorePlace
+from headstream.replicate.storage.places import Place, StorePlace, resolve_place
 from headstream.replicate.storage.store_files import StoreFiles
 from headstream.replicate.tables.table_places import has_table
 
@@ -33,12 +33,12 @@ class Owner:
 
     Args:
         pipeline: Its identity.
-        checkpoint: Its checkpoint directory, for error messages.
+        checkpoint: Its checkpoint, for error messages.
         take_over: Whether it takes over tables of other pipelines.
     """
 
     pipeline: str
-    checkpoint: Path
+    checkpoint: Place
     take_over: bool = False
 
     def claim(self, path: Place) -> None:
@@ -115,7 +115,7 @@ class Owner:
         return _read(file) or {}
 
     def _content(self) -> bytes:
-        return json.dumps({"pipeline": self.pipeline, "checkpoint": str(self.checkpoint.resolve())}).encode()
+        return json.dumps({"pipeline": self.pipeline, "checkpoint": str(resolve_place(self.checkpoint))}).encode()
 
 
 def _check_apart(path: Place, outer: Place, inner: Iterable[Place]) -> None:

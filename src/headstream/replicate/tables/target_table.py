@@ -200,6 +200,11 @@ class TargetTable:
             self._state.schema = seen
         self._keep()
 
+    @property
+    def has_ended_load(self) -> bool:
+        """Whether settle() has something to remove."""
+        return self._state.loads.vanished is not None and self._state.schema is not None
+
     def settle(self) -> RowCounts:
         """Remove the rows that a finished load did not contain, and the state that it makes obsolete."""
         bound = self._state.loads.vanished

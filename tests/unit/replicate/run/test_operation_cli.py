@@ -83,7 +83,7 @@ def test_schemas_are_found_from_any_directory_and_when_the_checkpoint_was_moved(
     found = run(work, "schemas")
     assert {row["table"] for row in found} == {"SHOP.customers", "SHOP.order_lines"}
     work.close()
-    moved = work.config.checkpoint.rename(tmp_path / "moved")
+    moved = work.config.state_directory.rename(tmp_path / "moved")
     result = CliRunner().invoke(replicate, ["schemas", "--checkpoint", str(moved), "--output", "json"], catch_exceptions=False)
     assert json.loads(result.output) == found
 
@@ -261,7 +261,11 @@ def test_run_refuses_a_path_when_its_scheme_is_not_served(tmp_path: Path, monkey
     arguments = ["run", "--source", "kafka://h:1", "--topics", "cdc/data", *(text for pair in places.items() for text in pair)]
     result = CliRunner().invoke(replicate, arguments)
     assert (result.exit_code, list(tmp_path.iterdir())) == (2, [])
-    what = "gs:// is not supported here yet" if "table" in flag else "'gs://lake/x': the scheme gs: is not supported here"
+    what = (
+        "gs:// is not supported here yet"
+        if "table" in flag or flag == "--checkpoint"
+        else "'gs://lake/x': the scheme gs: is not supported here"
+    )
     assert f"Invalid value for '{flag}': {what}" in result.output
 
 

@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 
 from headstream.errors import InvalidOptionError, StorageError
-from headstream.replicate.settings.config import TABLE_PLACES, ReplicateConfig
+from headstream.replicate.settings.config import STORE_PLACES, ReplicateConfig
 from headstream.replicate.settings.config_file import load_config
 from headstream.replicate.settings.registry_settings import RegistrySettings
 
@@ -136,10 +136,10 @@ def test_load_config_refuses_a_path_when_its_scheme_is_not_served(tmp_path: Path
 
 
 @pytest.mark.parametrize("setting", PATHS)
-def test_load_config_takes_a_uri_of_a_store_for_delta_tables_alone(tmp_path: Path, setting: str) -> None:
+def test_load_config_takes_a_uri_of_a_store_for_delta_tables_and_the_checkpoint_alone(tmp_path: Path, setting: str) -> None:
     lines = [line for line in LEAST.splitlines() if not line.startswith(setting)]
     text = "\n".join([f'{setting} = "s3a://lake/x"', *lines, STORAGE])
-    if setting not in TABLE_PLACES:
+    if setting not in STORE_PLACES:
         with pytest.raises(InvalidOptionError, match=rf":1: {setting}: 's3://lake/x': this setting is a path of this machine"):
             load_config(write(tmp_path, text))
         return

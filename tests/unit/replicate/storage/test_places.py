@@ -95,7 +95,8 @@ def test_config_gives_its_places_the_settings_of_the_store(tmp_path: Path) -> No
 @pytest.mark.parametrize(
     ("options", "setting", "what"),
     [
-        ({"checkpoint": StorePlace("lake", "c")}, "checkpoint", "object stores are not supported for it yet"),
+        ({"metrics": StorePlace("lake", "c")}, "metrics", "object stores are not supported for it yet"),
+        ({"checkpoint_from": Path("c")}, "checkpoint_from", "the checkpoint is a directory itself"),
         ({"zone": StorePlace("lake", "c")}, "zone", "object stores are not supported for it yet"),
         ({"tables": Path("s3://lake/t")}, "tables", "is a URI as a path"),
         ({"tables": StorePlace("lake", "a%20b")}, "tables", "Delta tables cannot be in"),

@@ -1,0 +1,289 @@
+"""What a pipeline does so that its checkpoint outlives the machine: nothing for a directory, commits for an object store.
+
+In an object store the checkpoint is a log of records (store_objects.py), and the run has a working copy of it in a directory of
+this machine: the ledger, the own log, the zone, the deletions and Spark's offsets, as a checkpoint in a directory has them. What
+tables rely on is in the store before the table's commit:
+
+    save()      before a unit is merged: all of the working copy
+    publish()   before a table's commit: the table's deletions, and its rejected changes
+
+So a run on another machine continues as one that was killed at that moment on this one.
+"""
+
+from __future__ import annotations
+
+import logging
+import os
+import shutil
+import socket
+import threading
+import time
+import uuid
+from collections.abc import Callable, Sequence
+from pathlib import Path
+from typing import Final, Protocol
+
+from headstream.errors import CorruptLogError, ReplicateError, StorageError
+from headstream.replicate.checkpoint.driver_lock import DriverLock
+from headstream.replicate.checkpoint.records import Record, RecordWriter
+from headstream.replicate.checkpoint.store_objects import CheckpointObjects, record_name
+from headstream.replicate.checkpoint.working_files import Changes, WorkingFiles
+from headstream.replicate.storage.places import StorePlace
+
+__all__ = ["Keeper", "LocalKeeper", "StoreKeeper"]
+
+_LOGGER: Final = logging.getLogger("headstream.replicate")
+_SNAPSHOT_EVERY: Final = 100
+"""Most commits that a reader applies after a snapshot."""
+_SNAPSHOT_BYTES: Final = 8 << 20
+"""Commits of fewer bytes than this, or than the last snapshot, do not cause another one: it costs about as much as they did."""
+ATTEMPTS: Final = 10
+_WAIT_S: Final = 1.0
+
+
+class Keeper(Protocol):
+    """Puts a checkpoint's working copy where it is kept."""
+
+    def begin(self) -> None:
+        """Begin a run.
+
+        Raises:
+            ReplicateError: another process runs with a checkpoint in a directory.
+            StorageError: the directory cannot be written.
+        """
+
+    def save(self, *, attempts: int = ATTEMPTS) -> None:
+        """Keep all that has changed; returns when it is kept.
+
+        Args:
+            attempts: How often it is tried while the store fails, each time as long as the storage setting `retry` says.
+
+        Raises:
+            ReplicateError: another process has taken the checkpoint over.
+            StorageError: the store cannot be written.
+        """
+
+    def publish(self, below: Sequence[str]) -> None:
+        """Keep what has changed in some files and directories, before a table's commit relies on it; thread-safe.
+
+        Args:
+            below: Their paths in the checkpoint.
+
+        Raises:
+            ReplicateError: another process has taken the checkpoint over.
+            StorageError: the store cannot be written.
+        """
+
+    def check(self) -> None:
+        """Raise the error of an earlier call once more if another process has the checkpoint; asks nobody.
+
+        Raises:
+            ReplicateError: another process has taken the checkpoint over.
+        """
+
+    def close(self) -> None:
+        """End the use of the checkpoint."""
+
+
+class LocalKeeper:
+    """The keeper of a checkpoint that is a directory: the files themselves are kept.
+
+    Args:
+        directory: The checkpoint; None if nobody else can use it.
+    """
+
+    def __init__(self, directory: Path | None = None) -> None:
+        self._lock = None if directory is None else DriverLock(directory)
+
+    def begin(self) -> None:
+        """Lock the directory until close()."""
+        if self._lock is not None:
+            self._lock.acquire()
+
+    def save(self, *, attempts: int = 1) -> None:
+        """Do nothing: all is kept."""
+
+    def publish(self, below: Sequence[str]) -> None:
+        """Do nothing: all is kept."""
+
+    def check(self) -> None:
+        """Do nothing: the directory has a lock."""
+
+    def close(self) -> None:
+        """Release the directory's lock."""
+        if self._lock is not None:
+            self._lock.release()
+
+
+class StoreKeeper:
+    """The keeper of a checkpoint in an object store.
+
+    Args:
+        place: The checkpoint.
+        directory: Its working copy, an empty directory.
+        clock_us: The time, microseconds since 1970 UTC.
+    """
+
+    def __init__(self, place: StorePlace, directory: Path, clock_us: Callable[[], int] = lambda: time.time_ns() // 1000) -> None:
+        self.place = place
+        self.directory = directory
+        self.driver = f"{socket.gethostname()}-{os.getpid()}-{uuid.uuid4().hex[:12]}"
+        self._objects = CheckpointObjects(place)
+        self._files = WorkingFiles(directory)
+        self._clock_us = clock_us
+        self._lock = threading.RLock()
+        self._number = 0
+        self._pending: tuple[bytes, Changes] | None = None
+        self._lost: str | None = None
+        self._snapshot_bytes = 0
+        self._bytes_since = 0
+        self._commits_since = 0
+
+    def open(self, first: Path | None = None) -> None:
+        """Fetch the checkpoint into the working copy, and take it over from any other process.
+
+        Args:
+            first: A checkpoint in a directory, from which the one in the store is begun if there is none.
+
+        Raises:
+            StorageError: the store cannot be read or written.
+            CorruptLogError: an object is missing or damaged.
+            ReplicateError: `first` is given, and the store has a checkpoint.
+        """
+        for record in self._objects.read_all():
+            self._follow(record)
+        if first is None:
+            self._files.accept(self._files.find_changes())
+        elif self._number:
+            raise ReplicateError(
+                "there is a checkpoint already, so none can be moved there",
+                where=str(self.place),
+                advice="Run without --checkpoint-from, or name another place",
+            )
+        else:
+            shutil.copytree(first, self.directory, dirs_exist_ok=True)
+        while not self._take_over():
+            if first is not None:
+                raise ReplicateError("another process has begun a checkpoint there", where=str(self.place))
+            for record in self._objects.read_after(self._number):
+                self._follow(record)
+            self._files.accept(self._files.find_changes())
+
+    def _follow(self, record: Record) -> None:
+        self._objects.apply(record, self.directory)
+        self._number = record.number
+        if record.kind == "snapshots":
+            self._snapshot_bytes = record.stored_bytes
+        else:
+            self._bytes_since += record.stored_bytes
+            self._commits_since += 1
+
+    def _take_over(self) -> bool:
+        """Write the commit by which the checkpoint is this process's; return False if another process was faster."""
+        self._objects.note_take_over(self._number + 1)
+        changes = self._files.find_changes()
+        writer = self._write("commits", self._number + 1, changes)
+        raw = writer.finish(self._number + 1, self.driver, self._clock_us())
+        if not self._objects.create_commit(self._number + 1, raw):
+            return False
+        self._accept(raw, changes)
+        return True
+
+    def begin(self) -> None:
+        """Do nothing: open() has taken the checkpoint over."""
+
+    def save(self, *, attempts: int = ATTEMPTS) -> None:
+        """Keep all that has changed; returns when it is kept."""
+        with self._lock:
+            for attempt in range(1, attempts + 1):
+                try:
+                    self._commit(("",))
+                    self._make_snapshot()
+                except CorruptLogError:
+                    raise
+                except StorageError as error:
+                    if attempt == attempts:
+                        raise
+                    _LOGGER.warning("the checkpoint cannot be written, attempt %d of %d: %s", attempt, attempts, error)
+                    time.sleep(_WAIT_S)
+                else:
+                    return
+
+    def publish(self, below: Sequence[str]) -> None:
+        """Keep what has changed in some files and directories; or check at least that the checkpoint is still this process's."""
+        with self._lock:
+            self._commit(below, check=True)
+
+    def check(self) -> None:
+        """Raise the error of an earlier call once more if another process has the checkpoint; asks nobody."""
+        if self._lost is not None:
+            raise self._refusal()
+
+    def close(self) -> None:
+        """Delete the working copy."""
+        shutil.rmtree(self.directory, ignore_errors=True)
+
+    def _commit(self, below: Sequence[str], *, check: bool = False) -> None:
+        self.check()
+        if self._pending is not None:  # its answer has not come: whether it is there decides what the next one holds
+            self._create(*self._pending)
+        changes = self._files.find_changes(below)
+        if not changes:
+            if check and (other := self._objects.find_commit(self._number + 1)) is not None:
+                self._lose(other)
+            return
+        writer = self._write("commits", self._number + 1, changes)
+        raw = writer.finish(self._number + 1, self.driver, self._clock_us(), changes.removed)
+        self._create(raw, changes)
+
+    def _create(self, raw: bytes, changes: Changes) -> None:
+        self._pending = raw, changes
+        number = self._number + 1
+        if not self._objects.create_commit(number, raw):
+            other = self._objects.find_commit(number)
+            assert other is not None
+            self._lose(other)
+        self._accept(raw, changes)
+
+    def _accept(self, raw: bytes, changes: Changes) -> None:
+        self._pending = None
+        self._number += 1
+        self._files.accept(changes)
+        self._bytes_since += len(raw)
+        self._commits_since += 1
+
+    def _write(self, kind: str, number: int, changes: Changes) -> RecordWriter:
+        name = record_name(kind, number, self.driver)
+
+        def store_chunk(place: int, chunk: bytes) -> None:
+            self._objects.write_chunk(name, place, chunk)
+            self._bytes_since += len(chunk)
+
+        writer = RecordWriter(kind, store_chunk)
+        for change in changes.files:
+            writer.add(change, self._files.data(changes, change))
+        return writer
+
+    def _make_snapshot(self) -> None:
+        """Write a snapshot if reading the commits since the last one would cost more."""
+        is_due = self._commits_since >= _SNAPSHOT_EVERY or self._bytes_since > max(self._snapshot_bytes, _SNAPSHOT_BYTES)
+        if not is_due:
+            return
+        everything = self._files.everything()
+        if everything is None:  # it has changed since the commit
+            return
+        raw = self._write("snapshots", self._number, everything).finish(self._number, self.driver, self._clock_us())
+        self._objects.write_snapshot(self._number, raw)
+        self._snapshot_bytes, self._bytes_since, self._commits_since = len(raw), 0, 0
+        self._objects.prune()
+
+    def _lose(self, other: Record) -> None:
+        self._lost = other.driver
+        raise self._refusal()
+
+    def _refusal(self) -> ReplicateError:
+        return ReplicateError(
+            f"another process has taken the checkpoint over: {self._lost}",
+            where=str(self.place),
+            advice="Run one process for a checkpoint; this one has ended without a further change to it",
+        )

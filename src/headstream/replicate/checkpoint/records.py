@@ -1,0 +1,229 @@
+"""Records: the objects of a checkpoint in an object store, each a set of changed files; bytes in, bytes out.
+
+    "HSCK" | format u8 | digest of all that follows u64 | length of the header, compressed u32, and as it is u32 | header
+    | the last chunk of the body, compressed
+
+The header is JSON: {"kind": "commits", "number": 12, "driver": "<id>", "at_us": …, "removed": [path, …],
+"files": [[path, size, [[offset, length], …]], …], "chunks": [[length compressed, length, digest], …]}.
+
+The body holds the bytes of all files' pieces, in their order. One of more than CHUNK_BYTES is in chunks of that size, all but
+the last in objects of their own.
+"""
+
+from __future__ import annotations
+
+import json
+import struct
+from collections.abc import Callable, Iterable, Iterator
+from dataclasses import dataclass, field
+from typing import Any, Final
+
+import pyarrow as pa
+import xxhash
+
+from headstream.errors import CorruptLogError, LogVersionError
+
+__all__ = ["CHUNK_BYTES", "FileChange", "Record", "RecordWriter", "read_record"]
+
+CHUNK_BYTES: Final = 16 << 20
+"""Most bytes of one chunk: what writing and reading a record holds in memory at a time."""
+_MAGIC: Final = b"HSCK"
+_FORMAT: Final = 1
+_HEAD: Final = struct.Struct("<4sBQ")
+_LENGTHS: Final = struct.Struct("<II")
+
+
+@dataclass(frozen=True, slots=True)
+class FileChange:
+    """A changed file.
+
+    Args:
+        path: Its path in the checkpoint, with slashes; one at its end for an empty directory.
+        size: Its size after the change; it is cut or extended to it.
+        pieces: Offset and length of the changed ranges.
+    """
+
+    path: str
+    size: int
+    pieces: list[tuple[int, int]]
+
+
+@dataclass(frozen=True, slots=True)
+class Record:
+    """A record without its body.
+
+    Args:
+        kind: `commits` or `snapshots`.
+        number: Its number: commits have consecutive ones; that of a snapshot is that of the commit after which it was made.
+        driver: The process that wrote it.
+        at_us: When, microseconds since 1970 UTC.
+        files: The changed files.
+        removed: The paths of removed files.
+        chunks: Length compressed, length, and digest of each chunk of the body.
+        raw: The record's bytes.
+        body_at: Where its own chunk begins in them.
+    """
+
+    kind: str
+    number: int
+    driver: str
+    at_us: int
+    files: list[FileChange]
+    removed: list[str]
+    chunks: list[tuple[int, int, str]]
+    raw: bytes = field(repr=False)
+    body_at: int
+
+    @property
+    def stored_bytes(self) -> int:
+        """Its size in the store, with all chunks."""
+        return self.body_at + sum(compressed for compressed, _, _ in self.chunks)
+
+    def body(self, read_chunk: Callable[[int], bytes]) -> Iterator[memoryview]:
+        """Iterate over the chunks of the body.
+
+        Args:
+            read_chunk: Returns a chunk that is in an object of its own, by its place.
+
+        Raises:
+            CorruptLogError: a chunk is damaged.
+        """
+        for place, (compressed, length, digest) in enumerate(self.chunks):
+            is_last = place + 1 == len(self.chunks)
+            stored = memoryview(self.raw)[self.body_at :] if is_last else memoryview(read_chunk(place))
+            chunk = _decompress(stored, compressed, length)
+            if xxhash.xxh3_128_hexdigest(chunk) != digest:
+                raise _damaged(f"the bytes of record {self.number} are others")
+            yield memoryview(chunk)
+
+
+class RecordWriter:
+    """Encodes a record; holds one chunk of its body in memory.
+
+    Args:
+        kind: `commits` or `snapshots`.
+        store_chunk: Stores a chunk in an object of its own: its place and its bytes.
+    """
+
+    def __init__(self, kind: str, store_chunk: Callable[[int, bytes], None]) -> None:
+        self._kind = kind
+        self._store_chunk = store_chunk
+        self._files: list[FileChange] = []
+        self._chunks: list[tuple[int, int, str]] = []
+        self._buffer = bytearray()
+        self.body_bytes = 0
+
+    def add(self, change: FileChange, data: Iterable[bytes | memoryview]) -> None:
+        """Add a file.
+
+        Args:
+            change: Where it has changed.
+            data: The bytes of those pieces, in order.
+        """
+        self._files.append(change)
+        for part in data:
+            view = memoryview(part)
+            self.body_bytes += len(view)
+            while len(self._buffer) + len(view) > CHUNK_BYTES:
+                room = CHUNK_BYTES - len(self._buffer)
+                self._buffer += view[:room]
+                view = view[room:]
+                self._store_chunk(len(self._chunks), self._compress())
+            self._buffer += view
+
+    def finish(self, number: int, driver: str, at_us: int, removed: Iterable[str] = ()) -> bytes:
+        """Return the record's bytes.
+
+        Args:
+            number: Its number.
+            driver: The process that writes it.
+            at_us: The time, microseconds since 1970 UTC.
+            removed: The paths of removed files.
+        """
+        last = self._compress()
+        document = {
+            "kind": self._kind,
+            "number": number,
+            "driver": driver,
+            "at_us": at_us,
+            "files": [[change.path, change.size, change.pieces] for change in self._files],
+            "removed": list(removed),
+            "chunks": self._chunks,
+        }
+        header = json.dumps(document, separators=(",", ":")).encode()
+        compressed = _compress(header)
+        rest = _LENGTHS.pack(len(compressed), len(header)) + compressed + last
+        return _HEAD.pack(_MAGIC, _FORMAT, xxhash.xxh3_64_intdigest(rest)) + rest
+
+    def _compress(self) -> bytes:
+        chunk, self._buffer = bytes(self._buffer), bytearray()
+        compressed = _compress(chunk)
+        self._chunks.append((len(compressed), len(chunk), xxhash.xxh3_128_hexdigest(chunk)))
+        return compressed
+
+
+def read_record(raw: bytes, where: str) -> Record:
+    """Return a record.
+
+    Args:
+        raw: The object's bytes.
+        where: The object, for errors.
+
+    Raises:
+        LogVersionError: a newer Headstream wrote it.
+        CorruptLogError: it is not a record, or damaged.
+    """
+    if len(raw) < _HEAD.size or raw[: len(_MAGIC)] != _MAGIC:
+        raise _damaged("the object is not a record of one", where)
+    _, form, digest = _HEAD.unpack_from(raw)
+    if form > _FORMAT:
+        raise LogVersionError(
+            f"the checkpoint has format {form}, this Headstream reads {_FORMAT}",
+            where=where,
+            advice="Use the Headstream that wrote it, or a newer one",
+        )
+    rest = memoryview(raw)[_HEAD.size :]
+    if xxhash.xxh3_64_intdigest(rest) != digest:
+        raise _damaged("the bytes of a record are others, or some are missing", where)
+    compressed, length = _LENGTHS.unpack_from(rest)
+    body_at = _HEAD.size + _LENGTHS.size + compressed
+    try:
+        document: dict[str, Any] = json.loads(_decompress(rest[_LENGTHS.size :], compressed, length))
+        return Record(
+            kind=document["kind"],
+            number=document["number"],
+            driver=document["driver"],
+            at_us=document["at_us"],
+            files=[FileChange(path, size, [(at, count) for at, count in pieces]) for path, size, pieces in document["files"]],
+            removed=document["removed"],
+            chunks=[(stored, count, digest) for stored, count, digest in document["chunks"]],
+            raw=raw,
+            body_at=body_at,
+        )
+    except (ValueError, KeyError, TypeError) as error:
+        raise _damaged(f"a record cannot be read ({error})", where) from None
+
+
+def _compress(data: bytes) -> bytes:
+    compressed: bytes = pa.compress(data, codec="zstd", asbytes=True) if data else b""
+    return compressed
+
+
+def _decompress(stored: memoryview, compressed: int, length: int) -> bytes:
+    if len(stored) < compressed:
+        raise _damaged("a record is cut short")
+    if not length:
+        return b""
+    try:
+        data: bytes = pa.decompress(pa.py_buffer(stored[:compressed]), length, codec="zstd", asbytes=True)
+    except (pa.ArrowException, OSError) as error:
+        raise _damaged(f"a record cannot be decompressed ({error})") from None
+    return data
+
+
+def _damaged(what: str, where: str | None = None) -> CorruptLogError:
+    return CorruptLogError(
+        f"the checkpoint in the object store is damaged: {what}",
+        where=where,
+        advice="Restore its objects from a copy, all of one moment",
+    )

@@ -1,0 +1,192 @@
+"""The objects of a checkpoint in an object store.
+
+    commits/0000000012      a record of what has changed since commit 11, created only if no such object exists
+    snapshots/0000000012    a record of all files after commit 12
+    parts/<record>/…        chunks of big records
+    drivers/0000000013      says that commit 13 takes the checkpoint over
+    requests/…              requests from other machines, see remote_requests.py
+
+Whoever creates commit 13 has the checkpoint: of two processes that try, one is refused by the store, and ends. A process takes a
+checkpoint over by such a commit, without changes. That object is never deleted, so that the process before it, however late,
+finds its next number taken.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterator
+from contextlib import nullcontext
+from pathlib import Path
+from typing import Final
+
+from headstream.errors import CorruptLogError, StorageError
+from headstream.replicate.checkpoint.records import Record, read_record
+from headstream.replicate.storage.places import StorePlace
+from headstream.replicate.storage.store_files import StoreFiles
+
+__all__ = ["CheckpointObjects", "record_name"]
+
+_NAME: Final = re.compile(r"\d{10}")
+_KEPT_SNAPSHOTS: Final = 2
+"""One more than is needed, for readers that have begun with the one before."""
+
+
+class CheckpointObjects:
+    """The objects at one place; every method raises StorageError where the store cannot be reached.
+
+    Args:
+        place: The checkpoint's URI.
+    """
+
+    def __init__(self, place: StorePlace) -> None:
+        self.place = place
+
+    def exists(self) -> bool:
+        """Return whether a checkpoint is there."""
+        return bool(self._names("snapshots") or self._names("commits"))
+
+    def read_all(self) -> Iterator[Record]:
+        """Iterate over the newest snapshot, if any, and the commits after it.
+
+        Raises:
+            CorruptLogError: an object is missing or damaged.
+        """
+        snapshot = max(self._names("snapshots"), default=0)
+        if snapshot:
+            yield self._read("snapshots", snapshot)
+        yield from self.read_after(snapshot)
+
+    def read_after(self, number: int) -> Iterator[Record]:
+        """Iterate over the commits after a number."""
+        for found in self._names("commits", number):
+            if found != number + 1:
+                raise CorruptLogError(
+                    "a commit of the checkpoint is missing",
+                    where=str(self._place_of("commits", number + 1)),
+                    advice="Restore the checkpoint's objects from a copy, all of one moment",
+                )
+            number = found
+            yield self._read("commits", found)
+
+    def find_commit(self, number: int) -> Record | None:
+        """Return a commit; None if there is none."""
+        place = self._place_of("commits", number)
+        found = StoreFiles(place).read()
+        return None if found is None else read_record(found[0], str(place))
+
+    def create_commit(self, number: int, raw: bytes) -> bool:
+        """Store a commit; return whether it is there now, by this call or an earlier one for the same bytes' driver."""
+        if StoreFiles(self._place_of("commits", number)).create(raw):
+            return True
+        found = self.find_commit(number)  # an answer can be lost, and its request repeated
+        return found is not None and found.raw == raw
+
+    def write_snapshot(self, number: int, raw: bytes) -> None:
+        """Store a snapshot."""
+        StoreFiles(self._place_of("snapshots", number)).write(raw)
+
+    def write_chunk(self, record: str, place: int, chunk: bytes) -> None:
+        """Store a chunk of a big record."""
+        StoreFiles(self.place / "parts" / record / f"{place:06d}").write(chunk)
+
+    def note_take_over(self, number: int) -> None:
+        """Note that a commit, which is created next, takes the checkpoint over: prune() never deletes it."""
+        StoreFiles(self._place_of("drivers", number)).write(b"")
+
+    def prune(self) -> None:
+        """Delete what no reader needs: snapshots before the last but one, and commits up to that, except take-overs."""
+        snapshots = self._names("snapshots")
+        if len(snapshots) < _KEPT_SNAPSHOTS:
+            return
+        oldest = snapshots[-_KEPT_SNAPSHOTS]
+        kept = set(self._names("drivers"))
+        obsolete = [self._place_of("snapshots", number) for number in snapshots if number < oldest]
+        commits = [number for number in self._names("commits") if number <= oldest and number not in kept]
+        obsolete += [self._place_of("commits", number) for number in commits]
+        parts = self.place / "parts"
+        for name in StoreFiles(parts).names():
+            kind, number, _ = name.split("-", 2)
+            if int(number) < oldest + (kind == "commits"):
+                obsolete.append(parts / name)
+        for place in obsolete:
+            StoreFiles(place).remove()
+
+    def apply(self, record: Record, directory: Path, only: tuple[str, ...] = ()) -> None:
+        """Bring a directory from the state before a record to that after it.
+
+        Args:
+            record: The record.
+            directory: The directory.
+            only: The files and directories wanted; all if empty.
+        """
+        _apply(record, record.body(lambda place: self._chunk(record, place)), directory, only)
+
+    def _chunk(self, record: Record, place: int) -> bytes:
+        where = self.place / "parts" / record_name(record.kind, record.number, record.driver) / f"{place:06d}"
+        found = StoreFiles(where).read()
+        if found is None:
+            raise CorruptLogError(
+                "a part of the checkpoint is missing",
+                where=str(where),
+                advice="Restore the checkpoint's objects from a copy, all of one moment",
+            )
+        return found[0]
+
+    def _read(self, kind: str, number: int) -> Record:
+        place = self._place_of(kind, number)
+        found = StoreFiles(place).read()
+        if found is None:  # deleted since it was listed: a newer snapshot has it
+            raise StorageError("the checkpoint has changed while it was read", where=str(place), advice="Read it again")
+        return read_record(found[0], str(place))
+
+    def _names(self, kind: str, after: int = 0) -> list[int]:
+        names = StoreFiles(self.place / kind).names(f"{after:010d}" if after else "")
+        return [int(name) for name in names if _NAME.fullmatch(name)]
+
+    def _place_of(self, kind: str, number: int) -> StorePlace:
+        return self.place / kind / f"{number:010d}"
+
+
+def record_name(kind: str, number: int, driver: str) -> str:
+    """Return the name of a record's folder of chunks."""
+    return f"{kind}-{number:010d}-{driver}"
+
+
+def _apply(record: Record, body: Iterator[memoryview], directory: Path, only: tuple[str, ...] = ()) -> None:
+    """Bring a directory from the state before a record to that after it.
+
+    Args:
+        record: The record.
+        body: The chunks of its body.
+        directory: The directory.
+        only: The files and directories wanted; all if empty.
+
+    Raises:
+        StorageError: a file cannot be written.
+    """
+    chunk = memoryview(b"")
+    try:
+        for path in record.removed:
+            if not path.endswith("/"):  # else it is an empty directory no more
+                (directory / path).unlink(missing_ok=True)
+        for change in record.files:
+            if change.path.endswith("/"):
+                (directory / change.path).mkdir(parents=True, exist_ok=True)
+                continue
+            is_wanted = not only or any(change.path == name or change.path.startswith(f"{name}/") for name in only)
+            target = directory / change.path
+            if is_wanted:
+                target.parent.mkdir(parents=True, exist_ok=True)
+            with target.open("r+b" if target.exists() else "w+b") if is_wanted else nullcontext() as file:
+                for at, length in change.pieces:
+                    while length:
+                        chunk = chunk or next(body)
+                        part, chunk = chunk[:length], chunk[length:]
+                        if file is not None:
+                            file.seek(at)
+                            file.write(part)
+                        at, length = at + len(part), length - len(part)
+                if file is not None:
+                    file.truncate(change.size)
+    except OSError as error:
+        raise StorageError(f"the checkpoint's working copy cannot be written: {error}", where=str(directory)) from error

@@ -1,0 +1,89 @@
+"""Requests to a pipeline whose checkpoint is in an object store: an object each, which the run moves into its ledger.
+
+    <checkpoint>/requests/<time in us>-<uuid>     {"kind": "redrive", "arguments": {…}, "asked_us": …}
+
+The run stores a request's name with it, and deletes the object once its checkpoint has the request: a crash between repeats
+nothing.
+"""
+
+from __future__ import annotations
+
+import json
+import uuid
+from typing import Any, Final, Literal
+
+from headstream.replicate.checkpoint.keeper import Keeper, StoreKeeper
+from headstream.replicate.parked.ledger import Ledger
+from headstream.replicate.storage.places import StorePlace
+from headstream.replicate.storage.store_files import StoreFiles
+
+__all__ = ["RemoteRequests", "ask_remotely"]
+
+_FOLDER: Final = "requests"
+_NAME: Final = "remote"
+_LOOK_EVERY_US: Final = 5_000_000
+
+
+def ask_remotely(place: StorePlace, kind: Literal["redrive", "reload"], arguments: dict[str, Any], now_us: int) -> str:
+    """Make a request; return its name.
+
+    Args:
+        place: The pipeline's checkpoint.
+        kind: As of requests.Request.
+        arguments: Its arguments, a JSON object.
+        now_us: The time, microseconds since 1970 UTC.
+
+    Raises:
+        StorageError: the store cannot be written.
+    """
+    name = f"{now_us:017d}-{uuid.uuid4().hex}"
+    document = {"kind": kind, "arguments": arguments, "asked_us": now_us}
+    StoreFiles(place / _FOLDER / name).write(json.dumps(document).encode())
+    return name
+
+
+class RemoteRequests:
+    """The requests that a run takes over from the store; of a checkpoint in a directory there are none.
+
+    Args:
+        ledger: The pipeline's ledger.
+        keeper: Its checkpoint's.
+    """
+
+    def __init__(self, ledger: Ledger, keeper: Keeper) -> None:
+        self._ledger = ledger
+        self._keeper = keeper
+        self._place = keeper.place / _FOLDER if isinstance(keeper, StoreKeeper) else None
+        self._look_us = 0
+
+    def take(self, now_us: int) -> int:
+        """Move the requests into the ledger; return how many were new. The store is asked once in five seconds.
+
+        Args:
+            now_us: The time, microseconds since 1970 UTC.
+
+        Raises:
+            StorageError: the store cannot be read or written.
+        """
+        if self._place is None or now_us < self._look_us:
+            return 0
+        self._look_us = now_us + _LOOK_EVERY_US
+        names = StoreFiles(self._place).names()
+        if not names:
+            return 0
+        known = {name for (name,) in self._ledger.rows(f"SELECT json_extract(arguments, '$.{_NAME}') FROM requests")}
+        count = 0
+        for name in names:
+            found = None if name in known else StoreFiles(self._place / name).read()
+            if found is None:
+                continue
+            document = json.loads(found[0])
+            arguments = json.dumps(document["arguments"] | {_NAME: name})
+            with self._ledger.transaction() as connection:
+                query = "INSERT INTO requests (kind, arguments, asked_us) VALUES (?, ?, ?)"
+                connection.execute(query, (document["kind"], arguments, document["asked_us"]))
+            count += 1
+        self._keeper.save()
+        for name in names:
+            StoreFiles(self._place / name).remove()
+        return count
