@@ -37,6 +37,7 @@ COMMANDS: Final = {
     "console": LazyCommand("console", "console", "Show a log in the browser: topics, messages, groups."),
     "stream": LazyCommand("streams", "stream", "Streams: list, show, create, update, delete."),
     "topic": LazyCommand("topics", "topic", "Topics: list, show, create, update, delete, purge."),
+    "dlq": LazyCommand("dlq", "dlq", "Dead letters: list, show, redrive, discard."),
     "partition": LazyCommand("partitions", "partition", "Partitions of a topic: list, show, create, delete, states, set-state."),
     "group": LazyCommand("groups", "group", "Consumer groups: list, show, create, lag, seek, delete."),
     "user": LazyCommand("users", "user", "Users of a server: list, show, create, update, permissions, password, delete."),

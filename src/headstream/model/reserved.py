@@ -17,6 +17,8 @@
     hs.reason        string    messages set aside          why a message is dead-lettered or delayed
     hs.reason_code   string    dead letters of groups      the reason as one of model/deliveries.py's DeadLetterReason
     hs.attempts      int32     dead letters of groups      how often the message was tried
+    hs.redrive       string    redriven messages           the letter: `stream/topic/partition/offset`
+    hs.redrives      int32     redriven messages           how often the message was redriven
     hs.first_error   string    dead letters of groups      the first error; hs.reason is the last one
     hs.first_failed  int64     dead letters of groups      the time of the first error
     hs.last_failed   int64     dead letters of groups      the time of the last error
@@ -49,6 +51,8 @@ __all__ = [
     "ORIGIN_PREFIX",
     "REASON_CODE_HEADER",
     "REASON_HEADER",
+    "REDRIVES_HEADER",
+    "REDRIVE_HEADER",
     "RESERVED_PREFIX",
     "SCHEMA_ID_HEADER",
     "STATE_HEADER",
@@ -70,6 +74,8 @@ ORIGIN_PREFIX: Final = "hs.origin."
 SCHEMA_ID_HEADER: Final = "hs.schema_id"
 REASON_HEADER: Final = "hs.reason"
 REASON_CODE_HEADER: Final = "hs.reason_code"
+REDRIVE_HEADER: Final = "hs.redrive"
+REDRIVES_HEADER: Final = "hs.redrives"
 ATTEMPTS_HEADER: Final = "hs.attempts"
 FIRST_ERROR_HEADER: Final = "hs.first_error"
 FIRST_FAILED_HEADER: Final = "hs.first_failed"

@@ -1,0 +1,196 @@
+"""`headstream dlq`: list, show, redrive, discard."""
+
+from __future__ import annotations
+
+import re
+from typing import TYPE_CHECKING, Any, Final
+
+import click
+
+from headstream.cli.confirmation import confirm, yes_option
+from headstream.cli.filtering import FilterInput, filter_options
+from headstream.cli.output import print_object, print_objects
+from headstream.cli.parameters import PARTITION, Checked, open_log, output_option, topic_argument, url_option
+from headstream.errors import InvalidInputError, OffsetOutOfRangeError
+from headstream.model.reserved import (
+    ATTEMPTS_HEADER,
+    FIRST_ERROR_HEADER,
+    FIRST_FAILED_HEADER,
+    LAST_FAILED_HEADER,
+    ORIGIN_PREFIX,
+    REASON_CODE_HEADER,
+    REASON_HEADER,
+    REDRIVES_HEADER,
+    RESERVED_PREFIX,
+)
+
+if TYPE_CHECKING:
+    from headstream.client.client import Client
+    from headstream.model.message import ReceivedMessage
+
+__all__ = ["dlq"]
+
+_COLUMNS: Final = ("partition", "offset", "origin", "group", "reason_code", "attempts", "reason")
+_STORY: Final = (FIRST_ERROR_HEADER, FIRST_FAILED_HEADER, LAST_FAILED_HEADER, REDRIVES_HEADER)
+_RATE: Final = re.compile(r"(\d{1,6}(?:\.\d{1,3})?)/s")
+
+
+def _parse_rate(text: str) -> float:
+    found = _RATE.fullmatch(text.strip())
+    if found is None or not float(found[1]):
+        raise InvalidInputError(f"{text!r} is not a rate", advice="Write 100/s")
+    return float(found[1])
+
+
+_dry_run_option = click.option("--dry-run", is_flag=True, help="Only count the letters that would be concerned.")
+
+
+@click.group()
+def dlq() -> None:
+    """Dead letters: messages that a consumer gave up, in a topic of their own.
+
+    \b
+    Examples:
+      headstream dlq list shop/orders.dead
+      headstream dlq redrive shop/orders.dead --where "hs.origin.group = 'billing'" --rate 100/s
+    """
+
+
+@dlq.command("list")
+@topic_argument
+@click.option("--count", type=click.IntRange(1), default=100, show_default=True, help="Maximum number of letters.")
+@filter_options
+@url_option
+@output_option
+def list_letters(topic: str, count: int, chosen: FilterInput, url: str, output: str) -> None:
+    """List the letters of TOPIC: where each came from, which group gave it up, and why.
+
+    \b
+    Example:
+      headstream dlq list shop/orders.dead --where "hs.reason_code = 'rejected'"
+    """
+    with open_log(url) as log:
+        if chosen.explain(log, ("available",), output):
+            return
+        rows = [_describe(letter) for _, letter in zip(range(count), _letters(log, topic, chosen), strict=False)]
+    print_objects(rows, _COLUMNS, output)
+
+
+@dlq.command()
+@topic_argument
+@click.argument("number", metavar="PARTITION", type=PARTITION)
+@click.argument("offset", type=click.IntRange(0))
+@url_option
+@output_option
+def show(topic: str, number: int, offset: int, url: str, output: str) -> None:
+    """Show one letter of TOPIC, by PARTITION and OFFSET, with its whole story.
+
+    \b
+    Example:
+      headstream dlq show shop/orders.dead 1 17
+    """
+    with open_log(url) as log:
+        found = log.poll(topic, number, start=offset, count=1, states=None)
+    if not found or found[0].offset != offset:
+        raise OffsetOutOfRangeError(
+            f"there is no message {offset} in partition {number}", where=topic, advice="Look with `headstream dlq list`"
+        )
+    letter = found[0]
+    story = {name: _plain(letter, name) for name in _STORY}
+    members = {**_describe(letter), "state": letter.state.name.lower(), **{_short(name): value for name, value in story.items()}}
+    print_object(members, output)
+
+
+@dlq.command()
+@topic_argument
+@filter_options
+@_dry_run_option
+@click.option("--rate", type=Checked("rate", _parse_rate), help="The most letters a second, as in 100/s.")
+@url_option
+@output_option
+def redrive(topic: str, chosen: FilterInput, dry_run: bool, rate: float | None, url: str, output: str) -> None:
+    """Send the letters of TOPIC back to where they came from, each once, and mark them for deletion.
+
+    A message keeps its payload, key, id and headers; hs.redrives counts. All groups of the topic see it. An interrupted
+    redrive is finished by the next one.
+
+    \b
+    Examples:
+      headstream dlq redrive shop/orders.dead --dry-run
+      headstream dlq redrive shop/orders.dead --where "_timestamp >= '2026-01-31'" --rate 100/s
+    """
+    from headstream.client.redriving import Redrive, RedriveCounts, place_of_origin
+    from headstream.connect import connect_plain
+
+    with connect_plain(url) as log:
+        if chosen.explain(log, ("available",), output):
+            return
+        if dry_run:
+            counts = RedriveCounts()
+            for letter in _letters(log, topic, chosen):
+                counts.matched += 1
+                counts.foreign += place_of_origin(letter) is None
+        else:
+            counts = Redrive(log, topic, chosen.where, rate).run()
+    members = {name: getattr(counts, name) for name in ("matched", "redriven", "resumed", "foreign")}
+    print_object({"topic": topic, "dry_run": dry_run, **members}, output)
+
+
+@dlq.command()
+@topic_argument
+@filter_options
+@_dry_run_option
+@yes_option
+@url_option
+@output_option
+def discard(topic: str, chosen: FilterInput, dry_run: bool, yes: bool, url: str, output: str) -> None:
+    """Mark letters of TOPIC for deletion: consumers and `dlq` skip them, retention removes them.
+
+    \b
+    Example:
+      headstream dlq discard shop/orders.dead --where "hs.origin.offset = 17"
+    """
+    with open_log(url) as log:
+        if chosen.explain(log, ("available",), output):
+            return
+        found: dict[int, list[int]] = {}
+        for letter in _letters(log, topic, chosen):
+            found.setdefault(letter.partition, []).append(letter.offset)
+        count = sum(map(len, found.values()))
+        if count and not dry_run:
+            confirm(f"mark {count} letters of {topic} for deletion", yes=yes)
+            for number, offsets in found.items():
+                log.set_state(topic, number, offsets, "marked_for_deletion", reason="discarded")
+    print_object({"topic": topic, "dry_run": dry_run, "matched": count, "discarded": 0 if dry_run else count}, output)
+
+
+def _letters(log: Client, topic: str, chosen: FilterInput) -> Any:
+    from headstream.client.redriving import letters_of
+
+    return letters_of(log, topic, chosen.where)
+
+
+def _short(name: str) -> str:
+    short = name.removeprefix(RESERVED_PREFIX)
+    return f"{short}_us" if name in (FIRST_FAILED_HEADER, LAST_FAILED_HEADER) else short
+
+
+def _plain(letter: ReceivedMessage, name: str) -> Any:
+    """Return a header's value for output, None without it."""
+    value = letter.headers.get(name)
+    return None if value is None else value.value
+
+
+def _describe(letter: ReceivedMessage) -> dict[str, Any]:
+    place = [_plain(letter, f"{ORIGIN_PREFIX}{name}") for name in ("topic", "partition", "offset")]
+    return {
+        "topic": letter.topic,
+        "partition": letter.partition,
+        "offset": letter.offset,
+        "origin": None if None in place else "/".join(map(str, place)),
+        "group": _plain(letter, f"{ORIGIN_PREFIX}group"),
+        "reason_code": _plain(letter, REASON_CODE_HEADER),
+        "attempts": _plain(letter, ATTEMPTS_HEADER),
+        "reason": _plain(letter, REASON_HEADER),
+        "timestamp_us": letter.timestamp,
+    }

@@ -1,0 +1,206 @@
+"""Redriving: sends dead letters back to where they came from, once each, also through kills.
+
+    1. the letter becomes unavailable, and the reason says where the copy goes, and where that partition ends
+    2. the message is appended there: same payload, key, id and headers, without the letter's, with hs.redrive and hs.redrives
+    3. the letter is marked for deletion
+
+A redrive begins with the letters that an earlier one left between 1 and 3: if the copy is found after that end, it is not made
+again. Redrives of one topic at a time share its partitions as a group does.
+"""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Iterator
+from contextlib import suppress
+from dataclasses import dataclass
+from typing import Final
+
+from headstream.client.client import Client
+from headstream.client.forwarding import ForwardingProducer
+from headstream.client.membership import GroupMembership
+from headstream.errors import GroupInUseError, TopicNotFoundError
+from headstream.model.constructors import int32
+from headstream.model.groups import DEFAULT_SESSION_TIMEOUT_MS
+from headstream.model.headers import Headers
+from headstream.model.identifiers import TopicName
+from headstream.model.message import MessageState, ReceivedMessage
+from headstream.model.reserved import (
+    ATTEMPTS_HEADER,
+    FIRST_ERROR_HEADER,
+    FIRST_FAILED_HEADER,
+    LAST_FAILED_HEADER,
+    ORIGIN_PREFIX,
+    REASON_CODE_HEADER,
+    REASON_HEADER,
+    REDRIVE_HEADER,
+    REDRIVES_HEADER,
+)
+from headstream.model.topology import Topic
+
+__all__ = ["Redrive", "RedriveCounts", "letters_of", "place_of_origin"]
+
+_GROUP: Final = "hs.dlq"
+_INTENT: Final = f"{REDRIVE_HEADER} "
+_PAGE: Final = 100
+_OF_LETTERS: Final = frozenset(
+    (
+        *(ATTEMPTS_HEADER, FIRST_ERROR_HEADER, FIRST_FAILED_HEADER, LAST_FAILED_HEADER),
+        *(REASON_CODE_HEADER, REASON_HEADER, REDRIVE_HEADER, REDRIVES_HEADER),
+    )
+)
+"""Headers of letters, which the message did not have."""
+
+
+@dataclass(slots=True)
+class RedriveCounts:
+    """What a redrive did.
+
+    Args:
+        matched: Letters that were chosen.
+        redriven: Letters that were sent back.
+        resumed: Letters of an interrupted redrive that were finished.
+        foreign: Chosen messages that were left where they are: they are no letters, or their topic is gone.
+    """
+
+    matched: int = 0
+    redriven: int = 0
+    resumed: int = 0
+    foreign: int = 0
+
+
+def letters_of(log: Client, topic: str, where: str | None = None) -> Iterator[ReceivedMessage]:
+    """Yield the available messages of a dead-letter topic that match a filter."""
+    with log.consumer(topic, where=where, timeout_ms=0) as consumer:
+        while messages := consumer.poll(_PAGE):
+            yield from messages
+
+
+def place_of_origin(letter: ReceivedMessage) -> tuple[str, int] | None:
+    """Return the topic and the partition that a letter came from, or None if it is no letter."""
+    headers = letter.headers
+    topic, partition = headers.get(f"{ORIGIN_PREFIX}topic"), headers.get(f"{ORIGIN_PREFIX}partition")
+    if topic is None or partition is None:
+        return None
+    return str(topic), int(partition)
+
+
+class Redrive:
+    """One redrive of a dead-letter topic.
+
+    Args:
+        log: A client without interceptors: messages are sent as they are stored.
+        topic: The dead-letter topic.
+        where: A filter of letters, or None for all.
+        per_second: The most letters a second, None for no limit.
+    """
+
+    def __init__(self, log: Client, topic: str, where: str | None = None, per_second: float | None = None) -> None:
+        self._log = log
+        self._topic = topic
+        self._where = where
+        self._pause_s = 0.0 if per_second is None else 1 / per_second
+        self._producers: dict[str, tuple[ForwardingProducer, Topic]] = {}
+        self.counts = RedriveCounts()
+
+    def run(self) -> RedriveCounts:
+        """Send the chosen letters back, and return what was done.
+
+        Raises:
+            GroupInUseError: another redrive has all partitions.
+            PermissionDeniedError: the user cannot send to a topic of origin, or set states of letters.
+        """
+        found = self._log.topic(self._topic)
+        share = GroupMembership(self._log.transport, TopicName(found.stream, found.name), _GROUP, DEFAULT_SESSION_TIMEOUT_MS)
+        try:
+            partitions = sorted(share.report().partitions)
+            if not partitions:
+                raise GroupInUseError(
+                    "another redrive has all partitions of the topic", where=self._topic, advice="Wait until it has ended"
+                )
+            for partition in partitions:
+                self._run(share, partition)
+        finally:
+            share.leave()
+        return self.counts
+
+    def _run(self, share: GroupMembership, partition: int) -> None:
+        """Redrive one partition, as long as it is not given to another redrive."""
+        if partition not in share.report().partitions:
+            return
+        self._resume(partition)
+        with self._log.consumer(self._topic, partitions=[partition], where=self._where, timeout_ms=0) as consumer:
+            while messages := consumer.poll(_PAGE):
+                for letter in messages:
+                    if share.is_due and partition not in share.report().partitions:
+                        return
+                    self.counts.matched += 1
+                    self._send_back(letter)
+
+    def _resume(self, partition: int) -> None:
+        """Finish what an interrupted redrive has begun."""
+        for change in self._log.states(self._topic, partition):
+            if change.state != MessageState.UNAVAILABLE.value or not change.reason.startswith(_INTENT):
+                continue
+            (letter,) = self._log.poll(self._topic, partition, start=change.offset, count=1, states=None)
+            target, number, end = change.reason.removeprefix(_INTENT).rsplit(" ", 2)
+            if not self._is_sent(letter, target, int(number), int(end)):
+                self._append(letter, target, int(number))
+            self._settle(letter, "redriven")
+            self.counts.resumed += 1
+
+    def _send_back(self, letter: ReceivedMessage) -> None:
+        place = place_of_origin(letter)
+        if place is None or self._producer_of(place[0]) is None:
+            self.counts.foreign += 1
+            return
+        partitions = {each.number: each for each in self._log.topic(place[0]).partitions}
+        number = place[1] if place[1] in partitions else min(partitions)
+        intent = f"{_INTENT}{place[0]} {number} {partitions[number].end_offset}"
+        self._log.set_state(self._topic, letter.partition, letter.offset, "unavailable", reason=intent)
+        self._append(letter, place[0], number)
+        self._settle(letter, "redriven")
+        self.counts.redriven += 1
+        if self._pause_s:
+            time.sleep(self._pause_s)
+
+    def _producer_of(self, topic: str) -> tuple[ForwardingProducer, Topic] | None:
+        if topic not in self._producers:
+            with suppress(TopicNotFoundError):
+                self._producers[topic] = self._log.forwarding_producer(topic, linger_ms=0), self._log.topic(topic)
+        return self._producers.get(topic)
+
+    def _append(self, letter: ReceivedMessage, topic: str, partition: int) -> None:
+        found = self._producer_of(topic)
+        if found is None:
+            raise TopicNotFoundError(
+                f"there is no topic {topic!r} any more", where=self._topic, advice="Create it, or discard its letters"
+            )
+        producer, target = found
+        redrives = letter.headers.get(REDRIVES_HEADER)
+        kept = [
+            (name, value)
+            for name, value in letter.headers.items()
+            if name not in _OF_LETTERS and not name.startswith(ORIGIN_PREFIX)
+        ]
+        count = 1 if redrives is None else int(redrives) + 1
+        headers = Headers([*kept, (REDRIVE_HEADER, self._name_of(letter)), (REDRIVES_HEADER, int32(count))])
+        id = 0 if target.deduplication_count is not None else letter.id  # else it would be dropped as a repeat of the original
+        producer.send(letter.payload, key=letter.key, headers=headers, id=id, partition=partition).result()
+
+    def _name_of(self, letter: ReceivedMessage) -> str:
+        return f"{self._topic}/{letter.partition}/{letter.offset}"
+
+    def _is_sent(self, letter: ReceivedMessage, topic: str, partition: int, end: int) -> bool:
+        """Return whether a topic has the copy of a letter, at or after an offset."""
+        if self._producer_of(topic) is None:
+            return False
+        name = self._name_of(letter)
+        with self._log.consumer(topic, partitions=[partition], start=end, states=None, timeout_ms=0) as consumer:
+            while messages := consumer.poll(_PAGE):
+                if any(message.headers.get(REDRIVE_HEADER) == name for message in messages):
+                    return True
+        return False
+
+    def _settle(self, letter: ReceivedMessage, reason: str) -> None:
+        self._log.set_state(self._topic, letter.partition, letter.offset, "marked_for_deletion", reason=reason)

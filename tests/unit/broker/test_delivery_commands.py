@@ -1,0 +1,159 @@
+"""Unfinished messages of groups at a server: rights, limits, members, and what purges and rewinds do to them."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from typing import Any
+
+import pytest
+
+from headstream.codec.binary import decode_polled, encode_sent
+from headstream.errors import (
+    ConsumersLimitError,
+    InvalidOptionError,
+    OffsetOutOfRangeError,
+    PermissionDeniedError,
+    RebalancedError,
+)
+from headstream.model.deliveries import DeliveryStep
+from headstream.model.message import Message
+from headstream.model.polling import ConsumerKind, PollingKind
+from headstream.wire.codes import EXTENSION_CONTEXT
+from headstream.wire.commands.groups import DeleteGroup
+from headstream.wire.commands.offsets import ConsumerRef
+from headstream.wire.commands.permissions import Permissions, StreamPermissions, TopicPermissions
+from headstream.wire.commands.sessions import Login
+from headstream.wire.commands.topics import PurgeTopic
+from headstream.wire.extensions.deliveries import ChangedDelivery, GetDeliveries, OffsetRange, SettleDeliveries
+from headstream.wire.extensions.groups import EnterGroup, ListOffsets, ReportMember, SeekGroup
+from headstream.wire.extensions.messages import AppendMessages, FetchMessages
+from headstream.wire.extensions.topics import ChangeTopicOptions, CreateOpenTopic
+from headstream.wire.records import Command
+from headstream.wire.statuses import Status
+from tests.support.server.servers import Peer, Server
+
+AT = ("shop", "orders")
+FAILED = ChangedDelivery(DeliveryStep.FAILED, 2, 3, 1, 1_000_000, "", "no")
+POISONED = ChangedDelivery(DeliveryStep.POISONED, 2, 3, 2, 0, "max_attempts", "no")
+DONE = ChangedDelivery(DeliveryStep.DONE, 2, 3)
+BILLING = ConsumerRef(ConsumerKind.GROUP, "billing")
+
+
+@pytest.fixture
+def peer(server: Server) -> Peer:
+    return prepare(server)
+
+
+def prepare(server: Server) -> Peer:
+    peer = server.connect()
+    peer.ask(Login("iggy", "iggy", "1.0.0", EXTENSION_CONTEXT))
+    for name in ("orders", "dead"):
+        peer.ask(CreateOpenTopic("shop", name, 1))
+    peer.ask(AppendMessages(*AT, 1, encode_sent([Message(payload=b"%d" % number) for number in range(5)])))
+    return peer
+
+
+def settle(*changes: ChangedDelivery, frontier: int = 5, group: str = "billing") -> SettleDeliveries:
+    return SettleDeliveries(*AT, group, 1, frontier, changes)
+
+
+def committed(peer: Peer) -> int | None:
+    return peer.ask(ListOffsets(*AT, BILLING)).offsets.get(1)
+
+
+def test_the_offset_stays_at_the_first_open_message(peer: Peer) -> None:
+    peer.ask(settle(FAILED, ChangedDelivery(DeliveryStep.PENDING, 3, 4)))
+    found = peer.ask(GetDeliveries(*AT, "billing", 1))
+    assert (found.base, found.frontier, found.pending) == (2, 5, (OffsetRange(3, 4),))
+    assert [(each.offset, each.failures, each.last_error) for each in found.failing] == [(2, 1, "no")]
+    assert committed(peer) == 2
+    peer.ask(settle(DONE))
+    assert committed(peer) == 3
+    peer.ask(settle(ChangedDelivery(DeliveryStep.DONE, 3, 4)))
+    assert committed(peer) == 5
+
+
+def test_a_poisoned_message_is_copied_once_however_often_the_request_comes(peer: Peer) -> None:
+    command = replace(settle(FAILED, POISONED), dead_letter="shop/dead")
+    peer.ask(command)
+    peer.ask(replace(settle(), dead_letter="shop/dead"))
+    fetched = peer.ask(FetchMessages("shop", "dead", 1, PollingKind.FIRST, 0, 10))
+    assert [message.payload for message in decode_polled(fetched.messages)] == [b"2"]
+    found = peer.ask(GetDeliveries(*AT, "billing", 1))
+    assert (found.base, found.failing, found.poisoned_count) == (5, (), 1)
+
+
+def test_a_message_that_cannot_be_copied_stays_open_until_it_can(peer: Peer) -> None:
+    with pytest.raises(InvalidOptionError, match="no dead-letter topic"):
+        peer.ask(settle(POISONED))
+    peer.ask(ChangeTopicOptions("shop", "dead", {"deduplication_count": 10}))
+    with pytest.raises(InvalidOptionError, match="deduplicates"):
+        peer.ask(replace(settle(POISONED), dead_letter="shop/dead"))
+    (left,) = peer.ask(GetDeliveries(*AT, "billing", 1)).failing
+    assert (left.offset, left.reason) == (2, "max_attempts")
+    peer.ask(ChangeTopicOptions("shop", "dead", {"deduplication_count": None}))
+    peer.ask(replace(settle(POISONED), dead_letter="shop/dead"))
+    assert committed(peer) == 5
+
+
+def test_rights_are_those_of_polls_and_of_sends_to_the_dead_letter(server: Server, peer: Peer) -> None:
+    def rights(**topics: TopicPermissions) -> Permissions:
+        numbers = {"orders": 1, "dead": 2}
+        return Permissions(streams={1: StreamPermissions(topics={numbers[name]: given for name, given in topics.items()})})
+
+    polls = TopicPermissions(poll_messages=True)
+    server.add_user("nobody", rights(orders=TopicPermissions(send_messages=True)))
+    server.add_user("reader", rights(orders=polls))
+    server.add_user("worker", rights(orders=polls, dead=TopicPermissions(send_messages=True)))
+    peers = {name: server.connect() for name in ("nobody", "reader", "worker")}
+    for name, client in peers.items():
+        client.ask(Login(name, name * 2, "1.0.0", EXTENSION_CONTEXT))
+    poisoned = replace(settle(POISONED), dead_letter="shop/dead")
+    commands: list[Command[Any]] = [GetDeliveries(*AT, "billing", 1), settle(FAILED), poisoned]
+    assert [peers["nobody"].status(command) for command in commands] == [Status.UNAUTHORIZED] * 3
+    peers["reader"].ask(settle(FAILED))
+    with pytest.raises(PermissionDeniedError):
+        peers["reader"].ask(poisoned)
+    peers["worker"].ask(poisoned)
+    assert committed(peer) == 5
+
+
+def test_groups_that_are_made_by_steps_count_against_the_users_limit() -> None:
+    server = Server(most_consumers=2)
+    try:
+        peer = prepare(server)
+        for number in range(2):
+            peer.ask(settle(FAILED, group=f"g{number}"))
+        with pytest.raises(ConsumersLimitError):
+            peer.ask(settle(FAILED, group="g2"))
+    finally:
+        server.broker.close()
+
+
+def test_a_member_that_lost_its_partition_settles_nothing(peer: Peer) -> None:
+    one = peer.ask(EnterGroup(*AT, "billing", 60_000)).member_id
+    generation = peer.ask(ReportMember(*AT, "billing", one, ())).generation
+    peer.ask(replace(settle(FAILED), member_id=one, generation=generation))
+    two = peer.ask(EnterGroup(*AT, "billing", 60_000)).member_id
+    peer.ask(ReportMember(*AT, "billing", two, ()))
+    with pytest.raises(RebalancedError, match="another member"):
+        peer.ask(replace(settle(DONE), member_id=two, generation=generation))
+    assert committed(peer) == 2
+
+
+def test_a_seek_a_deletion_and_a_purge_forget_what_was_open(peer: Peer) -> None:
+    def unfinished() -> int:
+        return len(peer.ask(GetDeliveries(*AT, "billing", 1)).failing)
+
+    peer.ask(settle(FAILED))
+    assert unfinished() == 1
+    peer.ask(SeekGroup(*AT, "billing", {1: 1}))
+    assert (unfinished(), peer.ask(GetDeliveries(*AT, "billing", 1)).frontier) == (0, 1)
+    peer.ask(settle(FAILED))
+    peer.ask(DeleteGroup(*AT, "billing"))
+    assert (unfinished(), committed(peer)) == (0, None)
+    peer.ask(settle(FAILED))
+    peer.ask(PurgeTopic(*AT))
+    assert (unfinished(), committed(peer)) == (0, None)
+    with pytest.raises(OffsetOutOfRangeError, match="purged"):
+        peer.ask(replace(settle(FAILED), partition_generation=1))
