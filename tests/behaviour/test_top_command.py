@@ -17,6 +17,7 @@ from click.testing import CliRunner
 
 import headstream as hs
 from headstream.cli.main import cli
+from headstream.replicate.parked.ledger import Ledger
 from headstream.testing import LocalServer
 
 PATIENCE_S = 60.0
@@ -72,6 +73,16 @@ def test_a_table_is_printed_for_each_interval_when_there_is_no_terminal(url: str
         text = top(url, "--count", "3", "--sort", "name")
     assert text.count("Topics by name") == 3
     assert "\x1b" not in text
+
+
+def test_pipelines_are_read_from_their_checkpoints(tmp_path: Path) -> None:
+    checkpoint = tmp_path / "checkpoint"
+    checkpoint.mkdir()
+    Ledger(checkpoint / "ledger.sqlite").close()
+    options = ("--count", "1", "--output", "json", "--pipeline", str(checkpoint))
+    [overview] = json.loads(top((tmp_path / "log").as_uri(), *options))
+    status = overview["pipelines"][str(checkpoint)]
+    assert (status["state"], status["waiting"]) == ("has not run", 0)
 
 
 def test_an_interval_that_is_too_short_is_rejected(tmp_path: Path) -> None:

@@ -6,17 +6,18 @@ import json
 import shutil
 import sys
 import time
-from collections.abc import Iterator
-from contextlib import suppress
+from collections.abc import Callable, Iterator, Mapping
+from contextlib import ExitStack, suppress
 from dataclasses import asdict
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final
 
 import click
 
+from headstream.cli.checkpoints import read_checkpoint
 from headstream.cli.contexts import place_of
 from headstream.cli.output import print_text, write_json_list
-from headstream.cli.parameters import Checked, LocalPath, open_log, output_option, url_option, warn_missing_log
+from headstream.cli.parameters import Checked, StorablePlace, open_log, output_option, url_option, warn_missing_log
 from headstream.cli.top.keys import read_key, single_keys
 from headstream.cli.top.rates import ORDERS, Overview, Sample, compare, sort_topics
 from headstream.errors import InvalidInputError, ServerUnreachableError
@@ -24,6 +25,7 @@ from headstream.model.quantities import parse_duration_us
 
 if TYPE_CHECKING:
     from headstream.client.client import Client
+    from headstream.replicate.storage.places import Place
 
 __all__ = ["top"]
 
@@ -62,14 +64,14 @@ def parse_interval(text: str) -> float:
     "--pipeline",
     "checkpoints",
     multiple=True,
-    type=LocalPath(exists=True),
+    type=StorablePlace(exists=True),
     metavar="CHECKPOINT",
     help="Show the Replicate pipeline with this checkpoint; can be repeated.",
 )
 @url_option
 @output_option
 def top(
-    interval: float, count: int | None, order: str, topics: tuple[str, ...], checkpoints: tuple[Path, ...], url: str, output: str
+    interval: float, count: int | None, order: str, topics: tuple[str, ...], checkpoints: tuple[Place, ...], url: str, output: str
 ) -> None:
     """Show the rates of topics and the lags of consumer groups, and keep them current.
 
@@ -83,9 +85,11 @@ def top(
       headstream top --url kafka://broker:9092 --topic shop/orders --count 1 --output json
     """
     place = place_of(url)
-    with open_log(url) as log:
+    with ExitStack() as stack:
+        log = stack.enter_context(open_log(url))
         warn_missing_log(log)
-        watched = _Watched(log, url, topics, checkpoints, interval)
+        read = {str(checkpoint): stack.enter_context(read_checkpoint(checkpoint)) for checkpoint in checkpoints}
+        watched = _Watched(log, url, topics, read, interval)
         if output == "table" and sys.stdout.isatty() and count is None:
             _show(watched, place, order)
             return
@@ -103,7 +107,9 @@ def top(
 class _Watched:
     """A log whose samples are compared."""
 
-    def __init__(self, log: Client, url: str, topics: tuple[str, ...], checkpoints: tuple[Path, ...], interval_s: float) -> None:
+    def __init__(
+        self, log: Client, url: str, topics: tuple[str, ...], checkpoints: Mapping[str, Callable[[], Path]], interval_s: float
+    ) -> None:
         self.interval_s = interval_s
         self._log = log
         self._url = url

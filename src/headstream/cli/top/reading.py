@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Iterable
-from contextlib import suppress
+from collections.abc import Callable, Iterable, Mapping
+from contextlib import closing, suppress
 from dataclasses import asdict
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final
@@ -24,14 +24,14 @@ _SERVER_COUNTS: Final = (
 )
 
 
-def read_sample(log: Client, url: str, topics: Iterable[str], checkpoints: Iterable[Path] = ()) -> Sample:
+def read_sample(log: Client, url: str, topics: Iterable[str], checkpoints: Mapping[str, Callable[[], Path]]) -> Sample:
     """Return what a log says now.
 
     Args:
         log: The log.
         url: Its URL.
         topics: The topics whose groups are read, one request each.
-        checkpoints: The checkpoints of Replicate pipelines.
+        checkpoints: The checkpoints of Replicate pipelines, each with a function that returns a directory with its newest ledger.
     """
     found = tuple(log.topics())
     groups = []
@@ -43,7 +43,7 @@ def read_sample(log: Client, url: str, topics: Iterable[str], checkpoints: Itera
         topics=found,
         groups=tuple(groups),
         server=_read_server(log, url),
-        pipelines={str(checkpoint): _read_pipeline(checkpoint) for checkpoint in checkpoints},
+        pipelines={name: _read_pipeline(read()) for name, read in checkpoints.items()},
     )
 
 
@@ -61,8 +61,6 @@ def _read_server(log: Client, url: str) -> dict[str, Any]:
 
 
 def _read_pipeline(checkpoint: Path) -> dict[str, Any]:
-    from contextlib import closing
-
     from headstream.replicate.parked.ledger import Ledger
     from headstream.replicate.run.status import read_status
 
