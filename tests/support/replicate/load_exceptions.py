@@ -5,7 +5,8 @@ before the change of key was read, the table may have replaced them: then they a
 So an exception needs all of these:
 
     a warning           that names the table and the change of key
-    what was replaced   an earlier change of the row at the old key, merged before the change of key
+    what was replaced   an earlier change of the row at the old key, merged before the change of key; or a row that came to that
+                        key in the same transaction, which cannot be told from one that crosses a replaced one
     what replaced it    a later change of the old key, merged before the change of key too
 
 In a history (type 2) a version that a load replaced may end at another place, where a change of key from before that load is
@@ -82,11 +83,17 @@ def unknown_moves(history: History, cut: Cut, table: str, warned: Warned, *, ato
             if other is not None
             and move.before in (other.key, other.before)
             and other is not move
-            and order.may_precede(other, move)
+            and (order.may_precede(other, move) or _is_crossed(other, move))
         ]
         if min(known, default=place) < place < max(known, default=place):
             found.add(move.sequence)
     return found
+
+
+def _is_crossed(other: Fact, move: Fact) -> bool:
+    """Return whether a change of key brought a row to the key that a later one of its transaction leaves."""
+    came = other.before is not None and other.key == move.before and other.sequence < move.sequence
+    return came and other.transaction == move.transaction != 0
 
 
 def late_moves_until(history: History, cut: Cut, table: str, *, atomic: bool) -> str:

@@ -29,11 +29,20 @@ from headstream.replicate.apply.key_ranges import key_ranges, ranges_sql
 from headstream.replicate.apply.plan import quote_text
 from headstream.replicate.apply.soft import DELETED
 from headstream.replicate.apply.state_rows import key_table, leave_out_same, log_rows, shifted, taken
-from headstream.replicate.apply.stored_rows import Bookkeeping, StoredRow, displaced_keys, without_ended
+from headstream.replicate.apply.stored_rows import Bookkeeping, StoredRow, displaced_keys, joined, without_ended
 from headstream.replicate.apply.tombstones import Tombstones
 from headstream.replicate.columns.changes import OLD_PREFIX, OPERATIONS, Collapsed
 from headstream.replicate.columns.conversion import arrow_type
-from headstream.replicate.columns.row_merge import NO_SOURCE, Key, KeyEvent, KeyState, KnownRow, Written, join_key, replay
+from headstream.replicate.columns.row_merge import (
+    KNOWN_STATE,
+    NO_SOURCE,
+    Key,
+    KeyEvent,
+    KeyState,
+    KnownRow,
+    Written,
+    replay,
+)
 from headstream.replicate.columns.row_versions import NO_WHOLE_IMAGE, read_versions, write_versions
 from headstream.replicate.columns.versions import ABSENT_VERSION, LOAD_MARK, LOAD_TIME_CHARACTERS, version_of
 
@@ -149,7 +158,7 @@ class Resolver:
             if event.key not in kept:
                 by_key.setdefault(event.key, []).append(event)
         for key, facts in by_key.items():
-            state = _joined(facts, stored.get(key), tombstoned.get(key, ""))
+            state = joined(facts, stored.get(key), tombstoned.get(key, ""))
             if state is not None:
                 states[key] = state
         return self._written(states, stored, tombstoned, values, types)
@@ -230,13 +239,9 @@ class Resolver:
         asked = key_table(keys, self._keys, types)
         found = self._tombstones.find(asked.append_column("_hs_sequence", pa.array([""] * len(keys), pa.string())))
         for row in found.to_pylist():
-            facts.append(KeyEvent("delete", tuple(row[key] for key in self._keys), row["_hs_deletion"]))
+            facts.append(KeyEvent("delete", tuple(row[key] for key in self._keys), row["_hs_deletion"], number=KNOWN_STATE))
         for key, known in ((key, stored[key]) for key in keys if key in stored):
-            if known.deleted:
-                facts.append(KeyEvent("delete", key, known.sequence))
-            if known.floor:
-                facts.append(KeyEvent("delete", key, known.floor))
-            facts += known.upserts(key, names)
+            facts += [*known.deletions(key), *known.upserts(key, names)]
         return facts
 
     def bring_old_moves(self) -> None:
@@ -376,15 +381,6 @@ class _Batch:
             else:
                 found.append(KeyEvent("upsert", key, sequence, image, None, transaction, place))
         return found
-
-
-def _joined(facts: Iterable[KeyEvent], known: StoredRow | None, tombstoned: str) -> KeyState | None:
-    deletions = [event.sequence for event in facts if event.kind == "delete"]
-    upserts = [(event.sequence, event.row) for event in facts if event.kind != "delete"]
-    if known is not None:
-        upserts.insert(0, (known.upsert, known.row))
-        deletions += [known.floor, *([known.sequence] if known.deleted else [])]
-    return join_key([*deletions, tombstoned], upserts)
 
 
 def _without_load_times(text: Bookkeeping) -> list[bool | str | None]:

@@ -11,7 +11,7 @@ import pyarrow as pa
 
 from headstream.replicate.apply.key_log import LOGGED, KeyLog
 from headstream.replicate.columns.changes import OLD_PREFIX
-from headstream.replicate.columns.row_merge import Key, KeyEvent, KeyState, replay, sequence_of
+from headstream.replicate.columns.row_merge import KNOWN_STATE, Key, KeyEvent, KeyState, replay, sequence_of
 from headstream.replicate.columns.row_versions import write_versions
 
 __all__ = ["fold_log", "key_table", "leave_out_same", "log_rows", "shifted", "taken"]
@@ -151,8 +151,8 @@ def fold_log(log: KeyLog, keys: list[str], until: str, *, vanished: bool = False
 
 def _facts(key: Key, state: KeyState) -> list[KeyEvent]:
     """Return events that produce the same state of a key."""
-    facts = [KeyEvent("delete", key, state.deletion)] if state.deletion else []
+    facts = [KeyEvent("delete", key, state.deletion, number=KNOWN_STATE)] if state.deletion else []
     place = state.upsert or sequence_of(state.row.version)  # a deleted row keeps its last columns
     if state.upsert or "" < place < state.deletion:
-        facts.append(KeyEvent("upsert", key, place, state.row))
+        facts.append(KeyEvent("upsert", key, place, state.row, number=KNOWN_STATE))
     return facts

@@ -15,11 +15,11 @@ from collections.abc import Collection, Iterable, Mapping
 from dataclasses import dataclass, replace
 from typing import TypeAlias
 
-from headstream.replicate.columns.row_merge import Key, KeyEvent, KeyState, KnownRow, Written, join_key, sequence_of
+from headstream.replicate.columns.row_merge import KNOWN_STATE, Key, KeyEvent, KeyState, KnownRow, Written, join_key, sequence_of
 from headstream.replicate.columns.row_versions import write_versions
 from headstream.replicate.columns.versions import ABSENT_VERSION, load_floor
 
-__all__ = ["Bookkeeping", "StoredRow", "displaced_keys", "without_ended"]
+__all__ = ["Bookkeeping", "StoredRow", "displaced_keys", "joined", "without_ended"]
 
 Bookkeeping: TypeAlias = tuple[bool, str, str | None]
 """Whether a row exists, its place, and the text of its versions."""
@@ -56,6 +56,11 @@ class StoredRow:
         """Whether it exists, its place, and the text of its versions."""
         return not self.deleted, self.sequence, write_versions(self.row, self.sequence, self.floor)
 
+    def deletions(self, key: Key) -> list[KeyEvent]:
+        """Return the deletions that it knows as events."""
+        places = [self.sequence if self.deleted else "", self.floor]
+        return [KeyEvent("delete", key, place, number=KNOWN_STATE) for place in places if place]
+
     def upserts(self, key: Key, names: frozenset[str]) -> list[KeyEvent]:
         """Return the events that wrote its columns, one a place, so that a change of key in between takes the older ones only.
 
@@ -66,14 +71,34 @@ class StoredRow:
         if not self.upsert:
             return []
         if not self.row.groups:
-            return [KeyEvent("upsert", key, self.upsert, self.row)]
+            return [KeyEvent("upsert", key, self.upsert, self.row, number=KNOWN_STATE)]
         parts: dict[str, dict[Written, frozenset[str]]] = {self.upsert: {}}
+        image = "" if self.row.base.version == ABSENT_VERSION else min(sequence_of(self.row.base.version), self.upsert)
+        if image:  # the row was there by then, even if newer changes have replaced all of its columns
+            parts.setdefault(image, {})
         of_base = names.difference(*self.row.groups.values())  # values that a newer change has replaced are unknown
         for written, columns in [(self.row.base, of_base), *self.row.groups.items()]:
             known = columns if columns <= names else columns & names
             if known and written.version != ABSENT_VERSION:
                 parts.setdefault(min(sequence_of(written.version), self.upsert), {})[written] = known
-        return [KeyEvent("upsert", key, place, KnownRow(groups=groups)) for place, groups in parts.items()]
+        numbers = {image: KNOWN_STATE}  # changes that omit columns replace no row
+        return [KeyEvent("upsert", key, at, KnownRow(groups=groups), number=numbers.get(at, 0)) for at, groups in parts.items()]
+
+
+def joined(facts: Collection[KeyEvent], known: StoredRow | None, tombstoned: str) -> KeyState | None:
+    """Join changes of one key to what is stored of it; None without either.
+
+    Args:
+        facts: The changes, no change of key among them.
+        known: The stored row.
+        tombstoned: The tombstone, or "".
+    """
+    deletions = [event.sequence for event in facts if event.kind == "delete"]
+    upserts = [(event.sequence, event.row) for event in facts if event.kind != "delete"]
+    if known is not None:
+        upserts.insert(0, (known.upsert, known.row))
+        deletions += [known.floor, *([known.sequence] if known.deleted else [])]
+    return join_key([*deletions, tombstoned], upserts)
 
 
 def without_ended(known: StoredRow, bound: str, *, soft: bool) -> KeyState | None:

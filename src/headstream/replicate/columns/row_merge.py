@@ -22,6 +22,8 @@ replayed together: replay() sorts all their changes and applies them once, so th
     departure   takes the row that has been at the key longest, including one from before the transaction
     arrival     puts it to the new key with its columns; the change's own columns are newer than those
     in between  a key can have several rows within one transaction (`id = id + 1`, a swap); the newest one remains
+    unknown     below the state that a key had when its changes were first logged, a row can have been replaced without a trace.
+                So a departure does not take the columns of a row that arrived in its transaction: that can be another one
 
 Values are not read here: `source` is the number of the row, in the caller's table, that a value is taken from.
 """
@@ -34,12 +36,14 @@ from typing import Any, Final, Literal, NamedTuple, TypeAlias
 
 from headstream.replicate.columns.versions import ABSENT_VERSION, MAX_SEQUENCE_CHARACTERS, moved_version
 
-__all__ = ["NO_SOURCE", "Key", "KeyEvent", "KeyState", "KnownRow", "Written", "join_key", "replay", "sequence_of"]
+__all__ = ["KNOWN_STATE", "NO_SOURCE", "Key", "KeyEvent", "KeyState", "KnownRow", "Written", "join_key", "replay", "sequence_of"]
 
 Key: TypeAlias = tuple[Any, ...]
 """The values of a row's key columns."""
 NO_SOURCE: Final = -1
 """The source of a value that no change has written: null."""
+KNOWN_STATE: Final = -1
+"""The number of an event that is the state of a key when its changes were first logged: older ones may have been replaced."""
 _FILL: Final = "-"
 _MANY_PAIRS: Final = 64
 """Number of pairs of groups above which a join by column is faster than one by group."""
@@ -168,7 +172,7 @@ class KeyEvent:
         row: The columns that it carries.
         before: The key before a move.
         transaction: Names its transaction; "" if unknown.
-        number: Its number within the transaction, from 1; 0 if unknown.
+        number: Its number within the transaction, from 1; 0 if unknown; KNOWN_STATE.
     """
 
     kind: Literal["delete", "move", "upsert"]
@@ -236,12 +240,13 @@ def join_key(deletions: Iterable[str], upserts: Iterable[tuple[str, KnownRow]]) 
 
 @dataclass(slots=True)
 class _Occupant:
-    """A row at a key: its place of arrival, its newest upsert, and the unit in which it arrived."""
+    """A row at a key: its place of arrival, its newest upsert, the unit in which it arrived, and whether from another key."""
 
     row: KnownRow
     born: str
     upsert: str
     unit: str
+    moved: bool = False
 
 
 @dataclass(slots=True)
@@ -298,7 +303,9 @@ def replay(events: Iterable[KeyEvent], incomplete: list[tuple[KeyEvent, KnownRow
             resulting row.
     """
     places: dict[Key, _Place] = {}
-    for event in sorted(events, key=lambda event: event.order):
+    ordered = sorted(events, key=lambda event: event.order)
+    known_from = {event.key: event.sequence for event in ordered if event.number == KNOWN_STATE}  # the highest of each key
+    for event in ordered:
         place = places.setdefault(event.key, _Place())
         place.enter(event.unit)
         if event.kind == "delete":
@@ -310,8 +317,11 @@ def replay(events: Iterable[KeyEvent], incomplete: list[tuple[KeyEvent, KnownRow
             origin = places.setdefault(event.before, _Place())
             origin.enter(event.unit)
             gone = origin.depart(event.sequence)
-            row = event.row if gone is None else gone.row.moved(event.sequence).join(event.row)
-            row = place.arrive(_Occupant(row, event.sequence, event.sequence, event.unit))
+            if gone is None or (gone.moved and gone.unit == event.unit and event.sequence < known_from.get(event.before, "")):
+                row = event.row
+            else:
+                row = gone.row.moved(event.sequence).join(event.row)
+            row = place.arrive(_Occupant(row, event.sequence, event.sequence, event.unit, moved=True))
             if incomplete is not None and row.base.version == ABSENT_VERSION:
                 incomplete.append((event, row))
     return {key: _state(place) for key, place in places.items()}

@@ -98,6 +98,80 @@ def test_merge_takes_the_newest_change_that_came_again_when_the_row_was_replaced
     assert read_rows(tmp_path / "all", *first, [FIRST], [RENAMED])[9] == EXPECTED[9]
 
 
+def swapped(first: dict[str, Any], second: dict[str, Any]) -> list[dict[str, Any]]:
+    """Two changes of key as the events of one transaction."""
+    return [{**first, "_hs_transaction": "T", "_hs_event": 1}, {**second, "_hs_transaction": "T", "_hs_event": 2}]
+
+
+CROSSED = swapped(
+    change("UPDATE", 2, at=5, old=1, present={"ID"}), change("UPDATE", 1, None, "6", at=6, old=2, present={"ID", "total"})
+)
+"""The rows of keys 1 and 2 swap their keys."""
+OTHER = change("INSERT", 2, "other", "2", "its own", at=2)
+REPLACED = {
+    "deleted": [change("DELETE", 2, at=8)],
+    "updated": [change("UPDATE", 2, "first", "8", "eight", at=8)],
+    "inserted": [change("DELETE", 2, at=7), change("INSERT", 2, "third", "8", "eight", at=8)],
+}
+LOST = {1: (None, Decimal("6.00"), None)}
+NEXT = {
+    "deleted": {},
+    "updated": {2: ("first", Decimal("8.00"), "eight")},
+    "inserted": {2: ("third", Decimal("8.00"), "eight")},
+}
+
+
+@pytest.mark.parametrize(
+    ("by", "crossed"),
+    [
+        ("deleted", [CROSSED]),
+        ("deleted", [CROSSED[:1], CROSSED[1:]]),
+        ("updated", [CROSSED]),
+        ("inserted", [CROSSED[1:], CROSSED[:1]]),
+    ],
+)
+def test_merge_takes_no_value_of_the_row_that_crosses_another_when_that_one_was_replaced(
+    tmp_path: Path, caplog: pytest.LogCaptureFixture, by: str, crossed: list[list[dict[str, Any]]]
+) -> None:
+    batches = [[FIRST], [OTHER], *([one] for one in REPLACED[by]), *crossed]
+    assert read_rows(tmp_path / "lost", *batches) == LOST | NEXT[by]
+    [record] = [one for one in caplog.records if "leaves out" in one.message]
+    assert f"the row of key (1,) has nulls in name, note, which change {sequence(6)} of its key leaves out" in record.message
+    again = read_rows(tmp_path / "again", *batches, [OTHER])
+    assert again == {1: ("other", Decimal("6.00"), "its own")} | NEXT[by]
+
+
+def test_merge_takes_no_value_of_the_row_that_crosses_another_when_that_one_was_deleted_in_its_batch(
+    tmp_path: Path, caplog: pytest.LogCaptureFixture
+) -> None:
+    rows = read_rows(tmp_path, [FIRST], [OTHER, *REPLACED["deleted"]], CROSSED)
+    assert rows == LOST
+    [record] = [one for one in caplog.records if "leaves out" in one.message]
+    assert f"the row of key (1,) has nulls in name, note, which change {sequence(6)} of its key leaves out" in record.message
+
+
+def test_merge_knows_a_softly_deleted_row_that_another_one_crosses(tmp_path: Path) -> None:
+    batches = [[FIRST], [OTHER], REPLACED["deleted"], CROSSED]
+    assert read_rows(tmp_path, *batches, soft=True)[1] == ("other", Decimal("6.00"), "its own")
+
+
+@pytest.mark.parametrize("soft", [False, True])
+def test_merge_gives_rows_that_cross_their_columns_whatever_comes_first(tmp_path: Path, soft: bool) -> None:
+    changes = [[FIRST], [OTHER], CROSSED, REPLACED["updated"]]
+    expected = {1: ("other", Decimal("6.00"), "its own"), 2: ("first", Decimal("8.00"), "eight")}
+    orders = [order for order in itertools.permutations(range(4)) if order.index(3) < order.index(1) or order[-1] == 3]
+    for number, order in enumerate(orders[soft::2]):  # elsewhere the update can have replaced the row that it crosses
+        assert read_rows(tmp_path / f"{number}", *(changes[place] for place in order), soft=soft) == expected, order
+
+
+def test_merge_leaves_columns_null_when_a_row_there_and_back_cannot_be_told_from_one_that_was_replaced(tmp_path: Path) -> None:
+    back = swapped(change("UPDATE", 2, at=5, old=1, present={"ID"}), change("UPDATE", 1, at=6, old=2, present={"ID"}))
+    later = change("INSERT", 2, "third", "8", "eight", at=8)
+    third = {2: ("third", Decimal("8.00"), "eight")}
+    assert read_rows(tmp_path / "in order", [FIRST], back, [later]) == {1: ("first", Decimal("1.00"), "one")} | third
+    assert read_rows(tmp_path / "late", [FIRST], [later], back) == {1: (None, None, None)} | third
+
+
 def test_upserts_gives_a_change_of_key_the_columns_that_are_older_than_it() -> None:
     row = KnownRow(Written(version_of(sequence(1)), 0), {Written(version_of(sequence(5)), 0): frozenset({"note"})})
     events = StoredRow(sequence(5), row, False, "", 0).upserts((1,), frozenset({"name", "total", "note"}))
