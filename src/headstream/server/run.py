@@ -11,11 +11,11 @@ import sys
 from collections.abc import Callable
 from typing import Any, Final
 
+from headstream.log.system.malloc import configure_malloc
 from headstream.server.app import ServerApp
 from headstream.server.config.config import ServerConfig
 from headstream.server.reporting.logs import note, start_logging
 from headstream.server.resources.collector import Collector
-from headstream.server.resources.malloc import configure_malloc
 
 __all__ = ["run"]
 

@@ -8,6 +8,7 @@ import ssl
 from typing import Final
 
 from headstream.broker.commands.dispatch import Dispatcher
+from headstream.log.system.malloc import trim_malloc
 from headstream.model.topology import MAX_BATCH_BYTES
 from headstream.server.config.tcp_settings import TcpSettings
 from headstream.server.fast_path.intake import Intake
@@ -16,7 +17,6 @@ from headstream.server.fast_path.traffic import Traffic
 from headstream.server.network.addresses import Address
 from headstream.server.network.admission import Admission
 from headstream.server.network.stream_listener import StreamListener
-from headstream.server.resources.malloc import trim_malloc
 from headstream.server.resources.memory_budget import MemoryBudget
 from headstream.server.resources.poll_rounds import PollRounds
 from headstream.server.resources.wakeups import Wakeups

@@ -12,7 +12,7 @@ has no effect. A batch write has a generated id, or the one of txnAppId and txnV
 from __future__ import annotations
 
 import uuid
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Final
 
@@ -24,6 +24,7 @@ from pyspark.sql.types import StructType
 from headstream.errors import EnvironmentSetupError, InvalidOptionError
 from headstream.log.commits import ONCE
 from headstream.log.staging import Manifest
+from headstream.log.system.malloc import configure_malloc, trim_malloc
 from headstream.spark.sink.bad_rows import discard_bad_rows, publish_bad_rows
 from headstream.spark.sink.columns import SinkColumns, plan_columns
 from headstream.spark.sink.log import DirectorySink, SinkLog
@@ -38,6 +39,8 @@ __all__ = ["HeadstreamStreamWriter", "HeadstreamWriter", "TaskMessage"]
 _QUERY_ID: Final = "sql.streaming.queryId"
 _BATCH_ID: Final = "streaming.sql.batchId"
 """Local properties that Spark sets for every task of a stream."""
+_MUCH_BYTES: Final = 32 << 20
+"""Staged bytes after which a worker returns freed memory."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -84,9 +87,12 @@ class _Sink:
 
     def stage(self, writer: str, epoch: int, task: int, batches: Iterator[pa.RecordBatch]) -> TaskMessage:
         spare_imports()
+        configure_malloc()  # blocks of batches are freed and taken again: new memory costs more than their writes
         options = self.options
         work = StageTask(self.log, self.columns, options.topic, options.bad_rows_path, writer, epoch, task)
-        return TaskMessage(writer, epoch, task, stage_rows(work, batches))
+        staged = stage_rows(work, batches)
+        _return_memory([staged])
+        return TaskMessage(writer, epoch, task, staged)
 
     def commit(self, messages: Sequence[TaskMessage]) -> None:
         options = self.options
@@ -99,9 +105,11 @@ class _Sink:
             publish_bad_rows(options.bad_rows_path, writer, epoch, names)
         parts = tuple(message.staged.part for message in ordered if message.staged.part is not None)
         if parts:
+            configure_malloc()
             limits = {name: each for message in ordered for name, each in message.staged.limits.items()}
             manifest = Manifest(writer, epoch, self.identity, limits, parts)
             self.log.commit(manifest, options.commit_timeout_s)
+            _return_memory([message.staged for message in ordered])
 
     def abort(self, writer: str, epoch: int, messages: Sequence[TaskMessage]) -> None:
         options = self.options
@@ -109,6 +117,13 @@ class _Sink:
         is_gone = self.log.abort(writer, epoch, parts)
         if is_gone and writer.startswith(ONCE) and options.bad_rows_path is not None:
             discard_bad_rows(options.bad_rows_path, writer, epoch)
+
+
+def _return_memory(staged: Iterable[Staged]) -> None:
+    """Return freed memory to the system after much was staged; Spark keeps its workers."""
+    sizes = (chunk.size_bytes for one in staged if one.part is not None for chunk in one.part.chunks)
+    if sum(sizes) >= _MUCH_BYTES:
+        trim_malloc()
 
 
 def _task() -> TaskContext:
