@@ -293,6 +293,14 @@ def test_whole_conversation_is_understood_when_bytes_follow_each_request(
             peer = server.root()
 
 
+def test_login_by_a_token_is_understood_when_nothing_follows_it(server: Server, root: Peer) -> None:
+    created = ask(root, Code.CREATE_TOKEN, text8("go-token") + struct.pack("<Q", 0))
+    token = created[1 : 1 + created[0]].decode()
+    peer = server.connect()
+    assert ask(peer, Code.LOGIN_WITH_TOKEN, text8(token)) == struct.pack("<I", 1)
+    assert ask(peer, Code.LIST_TOKENS, b"")
+
+
 def test_surplus_gives_no_rights_to_a_user_without_any(server: Server, root: Peer) -> None:
     guest = server.connect_as("nobody")
     with pytest.raises(PermissionDeniedError):
