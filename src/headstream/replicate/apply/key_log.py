@@ -278,10 +278,14 @@ def stacked(tables: Sequence[pa.Table], types: Mapping[str, pa.DataType] | None 
 
     Args:
         tables: Their columns of one name fit into one type.
-        types: The types of columns; others have that of the last table that has the column.
+        types: The types of columns; others have the widest: what was stored first can be read last.
     """
     known = types or {}
-    fields = {field.name: pa.field(field.name, known.get(field.name, field.type)) for table in tables for field in table.schema}
+    fields: dict[str, pa.Field] = {}
+    for field in (field for table in tables for field in table.schema):
+        kind = known.get(field.name, field.type)
+        before = fields.get(field.name)
+        fields[field.name] = pa.field(field.name, kind if before is None else _wider(before.type, kind))
     schema = pa.schema(list(fields.values()))
     parts = []
     for table in tables:
@@ -289,6 +293,17 @@ def stacked(tables: Sequence[pa.Table], types: Mapping[str, pa.DataType] | None 
         columns = [table[name] if name in present else pa.nulls(table.num_rows, field.type) for name, field in fields.items()]
         parts.append(pa.table(columns, names=list(fields)).cast(schema))
     return pa.concat_tables(parts)
+
+
+def _wider(one: pa.DataType, other: pa.DataType) -> pa.DataType:
+    """Return the type that has the values of both; the second if Arrow knows none."""
+    if one == other:
+        return one
+    try:
+        found = pa.unify_schemas([pa.schema([("value", one)]), pa.schema([("value", other)])], promote_options="permissive")
+    except (pa.ArrowTypeError, pa.ArrowInvalid):
+        return other
+    return found.field("value").type
 
 
 def _identity(event: KeyEvent) -> tuple[Any, ...]:
