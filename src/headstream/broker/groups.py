@@ -147,7 +147,7 @@ class Groups:
 
     @contextmanager
     def locked(self, topic: TopicRecord, group: str) -> Iterator[None]:
-        """Lock a group: nobody commits for it meanwhile."""
+        """Hold the lock of a group: no other thread commits its offsets meanwhile."""
         with self._registry.group(topic, group).lock:
             yield
 

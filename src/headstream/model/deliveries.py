@@ -149,7 +149,7 @@ class Retry:
     """What a consumer does with a message that fails.
 
     Args:
-        attempts: How often a message is tried before it goes into the dead letter; None tries for ever.
+        attempts: Maximum number of attempts before a message goes into the dead letter; None sets no limit.
         delay: The delay before the second attempt, as text (`1s`), a timedelta or microseconds; it doubles with each one.
         max_delay: The longest delay.
         order: What waits for the message: its `partition`, later messages of its `key`, or nothing (`skip`).
@@ -172,7 +172,7 @@ class Retry:
         order: str = "partition",
     ) -> None:
         if attempts is not None and (type(attempts) is not int or not 1 <= attempts <= 1000):
-            raise InvalidOptionError(f"attempts is {attempts!r}", advice="Give a number from 1 to 1000, or None to try for ever")
+            raise InvalidOptionError(f"attempts is {attempts!r}", advice="Give a number from 1 to 1000, or None for no limit")
         if order not in list(RetryOrder):
             raise InvalidOptionError(f"order is {order!r}", advice=f"Use one of {', '.join(RetryOrder)}")
         delay_us, max_delay_us = (parse_duration_us(each, plain_unit="us") for each in (delay, max_delay))

@@ -61,7 +61,7 @@ def _make_policy(transport: Transport, topic: Topic, options: ConsumerOptions) -
         if retry.attempts is not None:
             raise InvalidOptionError(
                 f"a message that failed {retry.attempts} times has no place to go",
-                advice='Give dead_letter="shop/orders.dead", or hs.Retry(attempts=None) to try for ever',
+                advice='Give dead_letter="shop/orders.dead", or hs.Retry(attempts=None) to set no limit',
             )
         return RetryPolicy(group, retry, None)
     name = topic_name(given)

@@ -203,7 +203,7 @@ class Track:
         self._committed = offset
 
     def seek(self, offset: int) -> None:
-        """Begin anew at an offset, once the log is told so."""
+        """Begin again at an offset, after the log has recorded the seek."""
         self.__init__(offset, Known(), self._order)  # type: ignore[misc]
         self.is_sought = True
 
