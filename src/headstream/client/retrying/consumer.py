@@ -102,7 +102,7 @@ class RetryingConsumer(InterceptedConsumer):
     # -- what the group had not finished ------------------------------------------------------------------------
 
     def _load(self, partition: int) -> Known:
-        """Return the unfinished messages of the group in a partition; an attempt that was begun and not ended counts as a failure."""
+        """Return the unfinished messages of the group in a partition; begun attempts that did not end count as failures."""
         found = self._deliveries.unfinished(self._name, self._policy.group, partition)
         known = Known(found.frontier, OffsetRanges(found.pending))
         steps: list[DeliveryChange] = []
