@@ -12,7 +12,7 @@ Everything without a row is available. So a poll checks the state bytes only whe
 since the row is added first and deleted last, every message set aside has one. A reader of bytes and rows
 queries the rows before and after reading the bytes: a change in between is in one of the two.
 
-Long runs of messages set aside are stepped over without reading them (unavailable_runs.py): a run has settled rows alone, and
+Long runs of messages set aside are stepped over without reading them (model/offset_ranges.py): a run has settled rows alone, and
 a message that becomes available leaves it before its byte is written.
 """
 
@@ -37,9 +37,9 @@ from headstream.log.catalog.state_records import (
     settled_offsets,
 )
 from headstream.log.partition.closed_segments import finish_pass
-from headstream.log.partition.unavailable_runs import UnavailableRuns
 from headstream.log.system.files import Files
 from headstream.model.message import MAX_AUTHOR_BYTES, MAX_REASON_BYTES, MessageState, StateChange
+from headstream.model.offset_ranges import OffsetRanges, ranges_of
 from headstream.segments.follower import PartitionFollower
 
 __all__ = ["MessageStates"]
@@ -77,7 +77,7 @@ class MessageStates:
         self.writes_count = 0
         self._available: set[tuple[int, int]] = set()
         self._changes = -1
-        self._runs: dict[tuple[int, int, int], UnavailableRuns] = {}
+        self._runs: dict[tuple[int, int, int], OffsetRanges] = {}
         self._runs_lock = threading.Lock()
         self._runs_changes = -1
 
@@ -122,7 +122,7 @@ class MessageStates:
             available = self._known_runs(topic, number).skip(from_offset)
         return available if found is None else min(found, available)
 
-    def _known_runs(self, topic: TopicRecord, number: int) -> UnavailableRuns:
+    def _known_runs(self, topic: TopicRecord, number: int) -> OffsetRanges:
         """Return the runs of a partition, with their lock held; this process keeps them up to date while it is the writer."""
         if not self._catalog.is_writer and self._runs_changes != (changes := self._catalog.changes()):
             self._runs.clear()
@@ -133,14 +133,15 @@ class MessageStates:
             if len(self._runs) >= _MAX_RUNS:
                 self._runs.clear()
             offsets = settled_offsets(self._catalog, topic.number, number, _AVAILABLE)
-            runs = self._runs[key] = UnavailableRuns(offsets)
+            runs = self._runs[key] = OffsetRanges(ranges_of(offsets))
         return runs
 
     def _change_runs(self, topic: TopicRecord, number: int, offsets: Sequence[int], *, is_available: bool) -> None:
         with self._runs_lock:
             runs = self._runs.get((topic.number, number, topic.generation(number)))
             if runs is not None:
-                (runs.remove if is_available else runs.add)(offsets)
+                for begin, end in ranges_of(offsets):
+                    (runs.remove if is_available else runs.add)(begin, end)
 
     def changes(self, topic: TopicRecord, number: int, from_offset: int = 0, count: int = -1) -> list[StateChange]:
         """Return the messages of a partition that are not available, by offset, with author, reason and time.
