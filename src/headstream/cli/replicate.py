@@ -134,6 +134,9 @@ for _command in (inspect, status, schemas, parked, redrive, reload):
 )
 @click.option("--take-over", is_flag=True, help="Continue with tables of another pipeline whose checkpoint is lost.")
 @click.option("--once", is_flag=True, help="End when all existing messages are applied.")
+@click.option(
+    "--trigger-every", "trigger_every_us", type=_DURATION, help="Start a micro-batch at most this often.  [default: at once]"
+)
 @click.option("--max-messages-per-batch", type=click.IntRange(1), help="Maximum messages of a micro-batch.  [default: 200000]")
 @click.option(
     "--max-bytes-per-batch", type=_SIZE, help="Maximum size of a micro-batch.  [default: an eighth of Spark's driver memory]"
