@@ -14,9 +14,9 @@ import zipfile
 from pathlib import Path
 
 import pytest
+from tools.bill_of_materials import write_bill
 
 from headstream.version import __version__
-from tools.bill_of_materials import write_bill
 
 ROOT = Path(__file__).parents[2]
 CHANGELOG = "# Changelog\n\n## [Unreleased]\n\n### Added\n- Something.\n\n## [0.1.0] - 2026-01-02\n\n### Added\n- The first.\n"
