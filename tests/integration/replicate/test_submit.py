@@ -50,9 +50,11 @@ def test_a_pipeline_runs_through_spark_submit_with_the_settings_given_there(tmp_
     home = {"SPARK_HOME": str(Path(pyspark.__file__).parent), "SPARK_SCALA_VERSION": "2.13", "PYSPARK_PYTHON": sys.executable}
     ran = subprocess.run(command, cwd=tmp_path, env={**os.environ, **home}, capture_output=True, text=True, timeout=800)
     assert ran.returncode == 0, ran.stderr[-3000:]
-    summary = json.loads(ran.stdout[ran.stdout.index("{") :])
+    log, summary_text = ran.stdout.rsplit("\n{\n", 1)  # spark-submit puts the standard error of a program into its output
+    summary = json.loads("{" + summary_text)
     assert (summary["changes"], summary["parked"], summary["failing"]) == (2, 0, {})
-    assert "merged by spark: Spark's executors are processes of their own (master local-cluster[2,1,1024])" in ran.stderr
+    assert "merged by spark: Spark's executors are processes of their own (master local-cluster[2,1,1024])" in log
+    assert "Submitted application: nightly" in ran.stderr
     rows = DeltaTable(str(tmp_path / "tables" / "shop" / "kit")).to_pyarrow_table().to_pylist()
     assert sorted(row["id"] for row in rows) == [1, 2]
 
