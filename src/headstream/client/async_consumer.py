@@ -252,6 +252,20 @@ class AsyncTopicsConsumer(_AsyncReading[TopicsConsumer]):
         """Topic -> partition -> offset of the next message to fetch; empty before the consumer is entered or first used."""
         return {} if self._consumer is None else self._consumer.positions
 
+    async def fetch_deferred(self, topic: str, partition: int, offset: int) -> ReceivedMessage:
+        """Return a message of a topic that was set aside; see Consumer.fetch_deferred().
+
+        Args:
+            topic: `stream/topic`.
+            partition: Its partition.
+            offset: Its offset.
+
+        Raises:
+            TopicNotFoundError: the topic is not read.
+        """
+        consumer = await self._opened()
+        return await self._worker.run(lambda: consumer.consumer(topic).fetch_deferred(partition, offset))
+
     async def seek(self, topic: str, partition: int, offset: StartInput) -> None:
         """Continue at another position in a partition of a topic; see Consumer.seek().
 

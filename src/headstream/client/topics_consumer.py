@@ -270,8 +270,14 @@ class TopicsConsumer(Settling):
         self._consumer_of(message).extend(message, lease)
 
     def defer(self, message: Message) -> None:
-        """Set a message aside; see Settling.defer(). consumer(topic).fetch_deferred() returns it."""
+        """Set a message aside; see Settling.defer()."""
         self._consumer_of(message).defer(message)
+
+    def fetch_deferred(self, partition: int, offset: int) -> ReceivedMessage:
+        """Raise InvalidOptionError: the topic is missing; `consumer(topic).fetch_deferred()` has it."""
+        raise InvalidOptionError(
+            "the consumer reads several topics", advice="Use consumer(topic).fetch_deferred(partition, offset)"
+        )
 
     def attempting(self, message: Message) -> AbstractContextManager[None]:
         """Return a context for the work on a message; see Settling.attempting()."""

@@ -223,9 +223,7 @@ class LeaseHistory:
                     left_us = max(0, held.wall_end_us - self._wall_us)
                     held.steady_end_us = min(held.steady_end_us, self._steady_us + left_us)
 
-    def _note_grant(
-        self, group: WorkerGroup, partition: int, offset: int, failures: int, token: int, *, is_deferred: bool
-    ) -> None:
+    def _note_grant(self, group: WorkerGroup, partition: int, offset: int, failures: int, token: int, is_deferred: bool) -> None:
         job, place = group.jobs[partition, offset], f"{group.name}, partition {partition}, message {offset}"
         assert not job.fate, f"{place} is {job.fate} and was leased again"
         assert job.is_deferred == is_deferred, f"{place} is deferred: {job.is_deferred}"
