@@ -165,7 +165,7 @@ class TargetTable:
         collapsed = table.collapse(placed, schema.metadata, self._known_columns(schema.types, table))
         rejected = self._decide(rejected | _by_coordinates(collapsed.rejected), table, app_id, version)
         self._follow(seen)
-        counts = table.merge(collapsed, app_id, version)
+        counts = table.merge(collapsed, app_id, version, [bound for bound, _ in self._state.loads.ends])
         assert self._tombstones is not None
         if self._tombstones.highest > self._state.newest_deletion:
             # After the tombstones: a recorded deletion without its tombstone counts as lost.
@@ -213,11 +213,15 @@ class TargetTable:
         self._claim(self._path, None)
         table = self._opened(list(self._state.schema.keys))
         ends = self._state.loads.ends
+        ended = [end for end in ends if end[0] > self._state.loads.settled]
         commit = f"{'.'.join(self._name)}/loads", self._state.loads.loads[-1].begun_us
         if isinstance(table, Scd2Table):
-            counts = table.end_loads([end for end in ends if end[0] > self._state.loads.settled], [at for _, at in ends], *commit)
+            counts = table.end_loads(ended, [at for _, at in ends], *commit)
         else:
-            counts = table.end_loads(bound, self._known_columns(self._state.schema.columns, table), *commit)
+            columns = self._known_columns(self._state.schema.columns, table)
+            # One by one where rows stay: what a row was at the end of the first does not reach across the next.
+            bounds = [bound for bound, _ in ended] if self._state.soft else [bound]
+            counts = sum((table.end_load(bound, columns, *commit) for bound in bounds), RowCounts())
         self._state.loads.settle()
         self._keep()
         return counts
