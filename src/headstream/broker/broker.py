@@ -10,7 +10,7 @@ import time
 from collections.abc import Callable
 
 from headstream.broker.backing import Backing
-from headstream.broker.burials import Burials
+from headstream.broker.dead_lettering import DeadLettering
 from headstream.broker.dead_letters import DeadLetterCopies
 from headstream.broker.deliveries import Deliveries
 from headstream.broker.entropy import Entropy
@@ -59,9 +59,9 @@ class Broker:
         self.offsets = BrokerOffsets(backing)
         self.groups = Groups(backing, self.topics, self.offsets)
         self.messages = Messages(backing, self.groups)
-        burials = Burials(backing, DeadLetterCopies(backing, self.messages))
-        self.deliveries = Deliveries(backing, self.groups, self.offsets, burials)
-        self.leases = Leases(backing, self.groups, self.messages, self.offsets, burials)
+        dead_lettering = DeadLettering(backing, DeadLetterCopies(backing, self.messages))
+        self.deliveries = Deliveries(backing, self.groups, self.offsets, dead_lettering)
+        self.leases = Leases(backing, self.groups, self.messages, self.offsets, dead_lettering)
 
     @property
     def identity(self) -> str | None:

@@ -1,7 +1,7 @@
 """Deliveries: what groups have not finished, as the owners of partitions say; see leases.py for workers that share them.
 
 FAILED     the journal says so, and the offset does not pass the message
-POISONED   it goes into the dead letter (burials.py); then the group's offset passes it
+POISONED   it goes into the dead letter (dead_lettering.py); then the group's offset passes it
 """
 
 from __future__ import annotations
@@ -9,7 +9,7 @@ from __future__ import annotations
 from collections.abc import Iterable
 
 from headstream.broker.backing import Backing
-from headstream.broker.burials import Burials
+from headstream.broker.dead_lettering import DeadLettering
 from headstream.broker.groups import Groups
 from headstream.broker.journals import journals_of
 from headstream.broker.offsets import BrokerOffsets
@@ -31,14 +31,14 @@ class Deliveries:
         backing: The log.
         groups: Its groups, whose members own partitions.
         offsets: The committed offsets.
-        burials: Puts messages into dead letters.
+        dead_lettering: Puts messages into dead letters.
     """
 
-    def __init__(self, backing: Backing, groups: Groups, offsets: BrokerOffsets, burials: Burials) -> None:
+    def __init__(self, backing: Backing, groups: Groups, offsets: BrokerOffsets, dead_lettering: DeadLettering) -> None:
         self._backing = backing
         self._groups = groups
         self._offsets = offsets
-        self._burials = burials
+        self._dead_lettering = dead_lettering
         self._journals = journals_of(backing.log)
 
     def unfinished(self, topic: TopicName, group: str, partition: int) -> PartitionDeliveries:
@@ -121,7 +121,7 @@ class Deliveries:
                 journal.forget()
             journal.store(_touched_by(steps), committed[0], self._backing.clock_us())
             for delivery in poisoned:
-                self._burials.bury(record, owner, partition, journal, delivery, dead_letter)
+                self._dead_lettering.move(record, owner, partition, journal, delivery, dead_letter)
             base = state.first_open()
             if base != committed[0]:
                 self._offsets.commit(topic, owner, {partition: base}, user_id=user_id)

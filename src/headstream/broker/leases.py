@@ -14,7 +14,7 @@ from dataclasses import dataclass
 from typing import Final
 
 from headstream.broker.backing import Backing
-from headstream.broker.burials import Burials
+from headstream.broker.dead_lettering import DeadLettering
 from headstream.broker.groups import Groups
 from headstream.broker.journals import OpenJournal, journals_of
 from headstream.broker.messages import Messages
@@ -74,15 +74,17 @@ class Leases:
         groups: Its groups.
         messages: Its message commands: keys are read from the messages.
         offsets: The committed offsets.
-        burials: Puts messages into dead letters.
+        dead_lettering: Puts messages into dead letters.
     """
 
-    def __init__(self, backing: Backing, groups: Groups, messages: Messages, offsets: BrokerOffsets, burials: Burials) -> None:
+    def __init__(
+        self, backing: Backing, groups: Groups, messages: Messages, offsets: BrokerOffsets, dead_lettering: DeadLettering
+    ) -> None:
         self._backing = backing
         self._groups = groups
         self._messages = messages
         self._offsets = offsets
-        self._burials = burials
+        self._dead_lettering = dead_lettering
         self._journals = journals_of(backing.log)
 
     def _steady_us(self) -> int:
@@ -207,7 +209,7 @@ class Leases:
             )
         if outcome.leased or outcome.failing:
             self._store(place, outcome)
-        self._bury(place, outcome.poisoned)
+        self._dead_letter(place, outcome.poisoned)
         self._commit(place)
         return ranges, bool(outcome.poisoned)
 
@@ -260,7 +262,7 @@ class Leases:
             self._end_leases(place, now_us, steady_us)
             outcome = place.table.settle(changes, now_us, steady_us)
             self._store(place, outcome)
-            self._bury(place, outcome.poisoned)
+            self._dead_letter(place, outcome.poisoned)
             self._commit(place)
         return outcome.refused
 
@@ -305,11 +307,11 @@ class Leases:
         """Finish the way of messages into the dead letter that a crash or an error interrupted."""
         failing = place.table.state.failing
         left = [failing[offset] for offset in sorted(place.table.interrupted) if offset in failing]
-        self._bury(place, [each for each in left if place.dead_letter is not None or each.copied_to is not None])
+        self._dead_letter(place, [each for each in left if place.dead_letter is not None or each.copied_to is not None])
 
-    def _bury(self, place: _Place, poisoned: Iterable[Delivery]) -> None:
+    def _dead_letter(self, place: _Place, poisoned: Iterable[Delivery]) -> None:
         for each in poisoned:
-            self._burials.bury(place.record, place.owner, place.partition, place.open.journal, each, place.dead_letter)
+            self._dead_lettering.move(place.record, place.owner, place.partition, place.open.journal, each, place.dead_letter)
             place.table.finish(each.offset, each.offset + 1)
 
     def _commit(self, place: _Place) -> None:

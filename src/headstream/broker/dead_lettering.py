@@ -1,4 +1,4 @@
-"""Burials: the way of a message that a group gives up into the dead letter, once, whatever is killed and when.
+"""DeadLettering: the way of a message that a group gives up into the dead letter, once, whatever is killed and when.
 
     1. the journal says where the copy goes, and that partition's end   2. the copy is appended and synced
     3. the journal says that the message is done
@@ -20,10 +20,10 @@ from headstream.model.deliveries import Delivery
 from headstream.model.identifiers import TopicName
 from headstream.model.polling import OffsetOwner
 
-__all__ = ["Burials"]
+__all__ = ["DeadLettering"]
 
 
-class Burials:
+class DeadLettering:
     """Puts messages into dead letters.
 
     Args:
@@ -35,7 +35,7 @@ class Burials:
         self._backing = backing
         self._copies = copies
 
-    def bury(
+    def move(
         self,
         record: TopicRecord,
         owner: OffsetOwner,
