@@ -9,7 +9,7 @@ import pytest
 
 from headstream.codec.binary import encode_sent
 from headstream.errors import ClosedError, GroupInUseError, InvalidOptionError, OffsetOutOfRangeError, PermissionDeniedError
-from headstream.model.deliveries import RetryOrder
+from headstream.model.deliveries import DeliveryStep, RetryOrder
 from headstream.model.leases import LeaseStep
 from headstream.model.message import Message
 from headstream.model.polling import ConsumerKind
@@ -18,6 +18,7 @@ from headstream.wire.commands.offsets import ConsumerRef
 from headstream.wire.commands.permissions import Permissions, StreamPermissions, TopicPermissions
 from headstream.wire.commands.sessions import Login
 from headstream.wire.commands.topics import PurgeTopic
+from headstream.wire.extensions.deliveries import ChangedDelivery, GetDeliveries, OffsetRange, SettleDeliveries
 from headstream.wire.extensions.groups import EnterGroup, ExitGroup, ListOffsets, SeekGroup
 from headstream.wire.extensions.leases import ChangedLease, LeasedOffsets, LeaseMessages, SettleLeases
 from headstream.wire.extensions.messages import AppendMessages
@@ -155,3 +156,17 @@ def test_a_request_that_cannot_be_granted_is_refused(peer: Peer, options: dict[s
         peer.ask(replace(ask(member, 1), **options))
     with pytest.raises(InvalidOptionError, match="a lease of"):
         peer.ask(replace(ask(member, 1), lease_us=1))
+
+
+def test_an_owner_of_partitions_takes_over_what_is_leased(peer: Peer) -> None:
+    member = peer.ask(ENTER).member_id
+    peer.ask(ask(member, 7, count=4))
+    peer.ask(settle(done(7, 1, 2)))
+    peer.ask(ExitGroup(*AT, "workers", member))
+    found = peer.ask(GetDeliveries(*AT, "workers", 1))
+    assert (found.frontier, found.pending) == (4, (OffsetRange(0, 1), OffsetRange(2, 4)))  # what is done is not repeated
+    peer.ask(SettleDeliveries(*AT, "workers", 1, 4, (ChangedDelivery(DeliveryStep.DONE, 0, 1),)))
+    (refused,) = peer.ask(settle(done(7, 0, 1))).refused
+    assert refused.what.endswith("it is done")
+    assert peer.ask(settle(done(7, 2, 4))).refused == ()
+    assert peer.ask(ListOffsets(*AT, WORKERS)).offsets[1] == 4
