@@ -15,10 +15,11 @@ import os
 from collections.abc import Iterable
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final
-from urllib.parse import SplitResult, unquote, urlsplit
+from urllib.parse import SplitResult, unquote
 
 from headstream.codec.mode import warn_if_interpreted
 from headstream.errors import InvalidOptionError, InvalidUrlError, MissingExtraError
+from headstream.model.urls import split_url
 
 if TYPE_CHECKING:
     from headstream.client.async_client import AsyncClient
@@ -145,7 +146,7 @@ def _parse(url: str | None) -> tuple[str, SplitResult]:
     if not text:
         raise InvalidUrlError("no URL given", advice=f"Give one ({_KINDS}), or set {URL_VARIABLE}")
     try:
-        parts = urlsplit(text)
+        parts = split_url(text)
     except ValueError as error:
         raise InvalidUrlError(f"this is not a URL: {error}", advice=f"Use {_KINDS}") from None
     if "@" in text and "://" in text and parts.scheme not in ("file", "memory"):

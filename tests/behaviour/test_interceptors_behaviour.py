@@ -341,3 +341,42 @@ def test_a_context_variable_of_the_caller_reaches_on_send_of_an_asynchronous_cli
                 assert message.headers["request"] == (message.payload or b"").decode()
 
     asyncio.run(asyncio.wait_for(main(), 60))
+
+
+@pytest.mark.parametrize("mode", ["ordered", "shared"])
+def test_attempts_and_dead_letters_work_behind_interceptors(place: Place, mode: str) -> None:
+    log = connect(place, Tagging(b"!"))
+    log.create_topic("shop/orders")
+    for payload in (b"0", b"1", b"2"):
+        log.send("shop/orders", payload)
+    seen: list[tuple[bytes | None, int]] = []
+
+    def process(message: hs.ReceivedMessage) -> None:
+        seen.append((message.payload, message.attempt))
+        if message.payload == b"1":
+            raise ValueError("no")
+
+    retry = hs.Retry(2, delay="0s", max_delay="0s")
+    with log.consumer("shop/orders", group="g", mode=mode, on_error=retry, dead_letter="shop/dead", timeout_ms=0) as consumer:
+        consumer.run(process)
+    assert sorted(seen) == [(b"0", 1), (b"1", 1), (b"1", 2), (b"2", 1)]
+    assert log.offsets("shop/orders", "g") == {1: 3}
+    (letter,) = log.poll("shop/dead")
+    assert letter.payload == b"1"  # the same bytes as the message's, from which the interceptor takes its tag
+    (stored,) = place.connect().poll("shop/dead")
+    assert stored.payload == b"1!"
+
+
+@pytest.mark.parametrize("mode", ["ordered", "shared"])
+def test_an_interceptor_that_fails_on_receiving_counts_as_an_attempt(place: Place, mode: str) -> None:
+    place.connect().create_topic("shop/orders")
+    for payload in (b"good", b"bad", b"last"):
+        place.connect().send("shop/orders", payload)
+    failing = Failing("on_receive")
+    log = connect(place, failing)
+    retry = hs.Retry(2, delay="0s", max_delay="0s")
+    with log.consumer("shop/orders", group="g", mode=mode, on_error=retry, dead_letter="shop/dead", timeout_ms=0) as consumer:
+        assert [message.payload for message in consumer] == [b"good", b"last"]
+    assert failing.seen == 4  # the failing one twice
+    (letter,) = place.connect().poll("shop/dead")
+    assert letter.payload == b"bad"

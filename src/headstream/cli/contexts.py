@@ -13,10 +13,11 @@ import os
 from dataclasses import asdict, dataclass, field, replace
 from pathlib import Path
 from typing import Any, Final
-from urllib.parse import quote, unquote, urlsplit
+from urllib.parse import quote, unquote
 
 from headstream.client.remote.address import restore_slashes
 from headstream.errors import AlreadyExistsError, InvalidInputError, NotFoundError, StorageError
+from headstream.model.urls import split_url
 
 __all__ = ["CONTEXT_VARIABLE", "Context", "Contexts", "contexts_path", "place_of"]
 
@@ -48,7 +49,7 @@ class Context:
             InvalidInputError: the URL is invalid.
         """
         try:
-            parts = restore_slashes(urlsplit(url))
+            parts = restore_slashes(split_url(url))
             username, password = unquote(parts.username or "") or None, unquote(parts.password or "") or None
         except ValueError:
             raise InvalidInputError("this is not a URL") from None
@@ -62,7 +63,7 @@ class Context:
     @property
     def is_server(self) -> bool:
         """Whether it requires a login."""
-        scheme = urlsplit(self.url).scheme
+        scheme = split_url(self.url).scheme
         return scheme in _SERVERS or (scheme == "kafka" and self.username is not None)
 
     @property
@@ -72,7 +73,7 @@ class Context:
 
     def to_url(self) -> str:
         """Return the URL with the known credentials."""
-        parts = urlsplit(self.url)
+        parts = split_url(self.url)
         if self.token is not None:
             credentials = f":{quote(self.token, safe='')}@"
         elif self.username is not None:
@@ -89,7 +90,7 @@ def place_of(url: str) -> str:
     Raises:
         InvalidInputError: the URL is invalid.
     """
-    return urlsplit(Context.of_url(url).url)._replace(query="", fragment="").geturl()
+    return split_url(Context.of_url(url).url)._replace(query="", fragment="").geturl()
 
 
 def contexts_path() -> Path:

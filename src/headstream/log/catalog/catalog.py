@@ -73,25 +73,30 @@ class Catalog:
         self.transactions = 0
         self._snapshot: Snapshot | None = None
         self._data_version = -1
-        with translated(self._where):
-            self._connection = connect(path, is_writer=is_writer)
-            version = self._version()
         self._is_alone = is_writer
         self._looking: sqlite3.Connection | None = None
         self._looking_lock = threading.Lock()
+        with translated(self._where):
+            self._connection = connect(path, is_writer=is_writer)
+            try:
+                self._prepare(path, is_writer=is_writer)
+            except BaseException:
+                self._connection.close()
+                raise
+
+    def _prepare(self, path: str | None, *, is_writer: bool) -> None:
+        version = self._version()
         if version > VERSION:
-            self._connection.close()
             raise LogVersionError(
                 f"the catalog has version {version}, this Headstream reads {VERSION}",
                 where=self._where,
                 advice="Use the Headstream that wrote it, or a newer one",
             )
         if is_writer:
-            with translated(self._where):
-                self._migrate(version)
-                if path is not None:
-                    self._looking = connect(path, is_writer=True)
-                    self._looking.execute("PRAGMA query_only = ON")
+            self._migrate(version)
+            if path is not None:
+                self._looking = connect(path, is_writer=True)
+                self._looking.execute("PRAGMA query_only = ON")
 
     def _version(self) -> int:
         return int(self._connection.execute("PRAGMA user_version").fetchone()[0])

@@ -56,10 +56,13 @@ def connect(path: str | None, *, is_writer: bool) -> sqlite3.Connection:
             os.close(open_private(path))
         return _open(path, uri=False)
     address = f"file:{quote(path)}?mode=ro"
+    connection = _open(address, uri=True)
     try:
-        connection = _open(address, uri=True)
         connection.execute("PRAGMA schema_version").fetchone()
-    except sqlite3.OperationalError:
+    except sqlite3.Error as error:
+        connection.close()
+        if not isinstance(error, sqlite3.OperationalError):
+            raise
         # Read-only, SQLite needs shared memory files, which require a writable directory. Without a write-ahead log
         # there is no writer, and the file can be read as immutable.
         if Path(f"{path}-wal").exists():

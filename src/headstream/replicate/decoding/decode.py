@@ -300,9 +300,21 @@ def decode_partitions(zone: SchemaZone, options: DecodeOptions) -> Callable[[Ite
     def decode(batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
         decoder = _kept_decoder(packed)
         for batch in _gathered(batches):
-            yield decoder.decode(batch).to_batch()
+            yield _decode(decoder, batch)
 
     return decode
+
+
+def _decode(decoder: Decoder, batch: pa.RecordBatch) -> pa.RecordBatch:
+    """Decode a batch; an error of it names the messages, for the executor's log."""
+    try:
+        return decoder.decode(batch).to_batch()
+    except Exception as error:
+        ends = pa.Table.from_batches([batch]).group_by(["topic", "partition"]).aggregate([("offset", "min"), ("offset", "max")])
+        for row in ends.to_pylist():
+            place = f"{row['topic']} partition {row['partition']}, offsets {row['offset_min']} to {row['offset_max']}"
+            error.add_note(f"while decoding {place}")
+        raise
 
 
 def _gathered(batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:

@@ -11,10 +11,11 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from typing import TypeAlias
-from urllib.parse import SplitResult, unquote, urlsplit
+from urllib.parse import SplitResult, unquote
 
 from headstream.client.remote.address import ServerUrl, parse_address
 from headstream.errors import InvalidOptionError, InvalidUrlError
+from headstream.model.urls import split_url
 
 __all__ = ["LogLocation", "parse_log"]
 
@@ -40,7 +41,7 @@ def parse_log(given: Mapping[str, str]) -> LogLocation:
             advice='Name the log, as .option("url", "file:///var/lib/shop") or "headstream://user:password@host:8090"',
         )
     try:
-        parts = urlsplit(url)
+        parts = split_url(url)
     except ValueError as error:
         raise InvalidUrlError(
             f"the option url is not a URL: {error}", advice="Write headstream://user:password@host:8090"

@@ -16,12 +16,12 @@ import json
 from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any, Final
-from urllib.parse import urlsplit
 
 from headstream.client.kafka.address import java_settings
 from headstream.codec.kafka import to_kafka_topic
 from headstream.errors import InvalidInputError, InvalidOptionError
 from headstream.model.header_values import HeaderKind
+from headstream.model.urls import split_url
 from headstream.spark.sink.options import parse_header_kinds
 from headstream.spark.source.options import RowShape, parse_shape, parse_states
 
@@ -140,7 +140,7 @@ def _connection(given: Mapping[str, str]) -> dict[str, str]:
     if "url" in given and "path" in given:
         raise InvalidOptionError("url and the path both name a Kafka cluster", advice="Give one of them")
     url = (given.get("url") or given["path"]).strip()
-    return java_settings(urlsplit(url), {name: value for name, value in given.items() if name.startswith("kafka.")})
+    return java_settings(split_url(url), {name: value for name, value in given.items() if name.startswith("kafka.")})
 
 
 def _topic(name: str, option: str) -> str:

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from typing import Any
-from urllib.parse import urlsplit
 
 import pytest
 
@@ -11,12 +10,13 @@ import headstream as hs
 from headstream.client.kafka.address import KafkaAddress, java_settings, parse_kafka_address
 from headstream.codec.kafka import KafkaTopicNames
 from headstream.model.identifiers import TopicName
+from headstream.model.urls import split_url
 
 _PLAIN = "org.apache.kafka.common.security.plain.PlainLoginModule"
 
 
 def parse(url: str, environment: dict[str, str] | None = None, **options: Any) -> KafkaAddress:
-    return parse_kafka_address(urlsplit(url), options, environment or {})
+    return parse_kafka_address(split_url(url), options, environment or {})
 
 
 def test_a_url_without_credentials_is_its_brokers() -> None:
@@ -72,7 +72,7 @@ def test_javas_names_become_librdkafkas() -> None:
 
 
 def test_java_settings_are_what_sparks_source_takes() -> None:
-    url = urlsplit("kafka://ann:secret@host:9093?kafka.ssl.truststore.type=PEM")
+    url = split_url("kafka://ann:secret@host:9093?kafka.ssl.truststore.type=PEM")
     assert java_settings(url, {"kafka.client.id": "x"}) == {
         "kafka.bootstrap.servers": "host:9093",
         "kafka.security.protocol": "SASL_SSL",
@@ -82,7 +82,7 @@ def test_java_settings_are_what_sparks_source_takes() -> None:
         "kafka.client.id": "x",
     }
     with pytest.raises(hs.InvalidUrlError, match="ends with its hosts"):
-        java_settings(urlsplit("kafka://host:9093?timeout_ms=5"), {})
+        java_settings(split_url("kafka://host:9093?timeout_ms=5"), {})
 
 
 @pytest.mark.parametrize(
