@@ -123,7 +123,6 @@ def collapse(
     Args:
         changes: Decoded changes, in any order, repeats allowed.
         metadata: The columns and keys of the schema they were decoded by.
-        deletions: The highest deletion of each key that has one: key columns, `_hs_sequence`.
         columns: The columns that the table has from its source; those of the schema are among them.
         wanted: Marks the keys that need all changes anyway; None for no key.
         soft: Whether a deleted row keeps its values, so that the changes before its deletion are needed.
@@ -133,7 +132,7 @@ def collapse(
     names, columns = [column.name for column in metadata.columns], tuple(columns)
     keys = list(metadata.key_columns)
     if not keys:
-        return _collapse_keyless(changes, names)
+        return _collapse_keyless(changes, names, columns)
     for key in keys:  # a before image can contain only the changed key columns
         place = changes.schema.get_field_index(OLD_PREFIX + key)
         old = pc.coalesce(changes[OLD_PREFIX + key], changes[key])
@@ -180,7 +179,7 @@ def _divide(rows: pa.Table, keys: list[str], marks: pa.ChunkedArray, *, soft: bo
     return rows.filter(pc.invert(is_event)), rows.filter(is_event).select(names)
 
 
-def _collapse_keyless(changes: pa.Table, names: list[str]) -> Collapsed:
+def _collapse_keyless(changes: pa.Table, names: list[str], columns: tuple[str, ...]) -> Collapsed:
     """Return the new rows of a table that has no key; updates and deletes are rejected."""
     operations = changes["_hs_operation"]
     new = pc.is_in(operations, pa.array([_INSERT, _REFRESH], pa.int8()))
@@ -198,7 +197,7 @@ def _collapse_keyless(changes: pa.Table, names: list[str]) -> Collapsed:
     rows = rows.append_column("_hs_delete", pa.repeat(False, rows.num_rows))
     rows = rows.append_column("_hs_versions", pa.nulls(rows.num_rows, pa.string()))
     result = rows.select([*names, CHANGE_KEY, "_hs_operation", "_hs_delete", "_hs_sequence", "_hs_versions"])
-    return Collapsed(result, changes.num_rows, rejected)
+    return Collapsed(result, changes.num_rows, rejected, columns=columns)
 
 
 def _coordinates(changes: pa.Table, reason: str) -> list[tuple[str, int, int, str]]:

@@ -169,6 +169,28 @@ def test_a_table_without_a_key_takes_each_new_row_once_and_refuses_the_rest(tmp_
     assert list(applied.rejected) == [("cdc/data", 1, 5)]
 
 
+def test_new_rows_of_a_table_without_a_key_keep_their_values_beside_one_that_a_load_removed(tmp_path: Path) -> None:
+    target = Target(tmp_path, deletes="soft")
+    removed = change("INSERT", 1, "a", at=1, logged_us=1)
+    target.apply(removed, change("REFRESH", 2, "b", at=2, logged_us=10), metadata=KEYLESS)
+    target.apply(change("INSERT", 3, "c", at=3, logged_us=20), metadata=KEYLESS)
+    target.tables.settle()
+    target.apply(removed, change("INSERT", 4, "d", "1", "note", at=4, logged_us=21), metadata=KEYLESS)
+    assert target.rows() == {1: ("a", None, None), 2: ("b", None, None), 3: ("c", None, None), 4: ("d", 1, "note")}
+    assert [row["ID"] for row in target.stored() if row["_hs_deleted"]] == [1]
+
+
+def test_new_rows_of_a_table_without_a_key_keep_their_values_beside_a_repeat_when_an_older_schema_added_columns(
+    tmp_path: Path,
+) -> None:
+    newer = version(2, *KEYLESS.columns[:3])
+    target = Target(tmp_path)
+    target.apply(change("INSERT", 1, "a", "1", at=5), metadata=newer)
+    target.apply(change("INSERT", 2, "b", "2", "note", at=2), metadata=KEYLESS)
+    target.apply(change("INSERT", 1, "a", "1", at=5), change("INSERT", 3, "c", "3", at=6), metadata=newer)
+    assert target.rows() == {1: ("a", 1, None), 2: ("b", 2, "note"), 3: ("c", 3, None)}
+
+
 def test_a_deletion_that_is_forgotten_is_not_taken_for_a_row_that_never_was(tmp_path: Path) -> None:
     target = Target(tmp_path)
     target.apply(change("INSERT", 2, "b", at=1), change("DELETE", 1, at=10))
