@@ -21,11 +21,12 @@ from pyspark.sql import DataFrame, SparkSession
 
 from headstream.errors import HeadstreamError, InvalidOptionError, ReplicateError
 from headstream.replicate.apply.engines import Engines
+from headstream.replicate.apply.spark_changes import StoredBatch
 from headstream.replicate.checkpoint.keeper import LocalKeeper
 from headstream.replicate.columns.raw import RAW_SCHEMA, match_rows
 from headstream.replicate.decoding.decode import Decoded, Decoder, decode_partitions, open_zone
 from headstream.replicate.decoding.frame_times import FrameTimes
-from headstream.replicate.inputs.collecting import find_planned_batch, is_too_big
+from headstream.replicate.inputs.collecting import collect, find_planned_batch, is_too_big
 from headstream.replicate.inputs.inputs import Input, add_declared_schemas, check_topics, open_input, query_checkpoint
 from headstream.replicate.parked.ledger import Ledger
 from headstream.replicate.run.checkpoint_opening import open_keeper
@@ -97,6 +98,8 @@ class ReplicatePipeline:
         self._planned: int | None = None
         engines = Engines(spark)
         engines.check(config.table_places, config.rules.engines)
+        # Whether a transaction is complete depends on all of its changes, of all tables.
+        self._stores = not config.atomic and engines.uses_spark(config.rules.engines)
         self._tables = TargetTables.of(config, engines.open, self._ledger.pipeline_id, self._keeper)
         parts = Parts(config, self._zone, self._decoder, self._ledger, self._tables, self._summary, self._now_us, self._keeper)
         self._processor = Processor(parts)
@@ -185,7 +188,7 @@ class ReplicatePipeline:
     def _start(self) -> Any:
         if self._config.schemas is not None:
             add_declared_schemas(self._zone, self._config.schemas, self._now_us())
-        decode = decode_partitions(self._zone, self._decoding)
+        decode = decode_partitions(self._zone, self._decoding, with_traits=self._stores)
         source = open_input(self._spark, self._config, decode, self._frame_times(), self._source)
 
         def run_batch(batch: DataFrame, batch_id: int) -> None:
@@ -217,16 +220,24 @@ class ReplicatePipeline:
     def _apply_batch(self, source: Input, batch: DataFrame, batch_id: int) -> None:
         began = time.monotonic()
         in_pieces = batch_id == self._planned
-        self._is_collecting = True
-        decoded = Decoded.from_table(source.decode(batch, in_pieces=in_pieces))
-        self._is_collecting = False
-        for finding, count in decoded.findings.items():
-            _LOGGER.warning("%s (%d messages)", finding, count)
+        read = functools.partial(collect, in_pieces=in_pieces)
 
         def find_raw(wanted: pa.Table) -> pa.Table:
             return _find_raw(source.read_again(batch, wanted, in_pieces=in_pieces), wanted)
 
-        self._processor.process(decoded, find_raw, batch_id, source.read_until(batch_id, decoded.times))
+        rows = source.decoded(batch)
+        stored = StoredBatch(rows, read) if self._stores else None
+        try:
+            self._is_collecting = True
+            decoded = Decoded.from_table(*((read(rows),) if stored is None else (stored.fetch_others(), stored.changes)))
+            self._is_collecting = False
+            for finding, count in decoded.findings.items():
+                _LOGGER.warning("%s (%d messages)", finding, count)
+            self._processor.process(decoded, find_raw, batch_id, source.read_until(batch_id, decoded.times))
+        finally:
+            if stored is not None:
+                self._summary.rows_in_driver += stored.fetched_rows
+                stored.close()
         self._summary.batches += 1
         self._summary.seconds += time.monotonic() - began
         self._report()
