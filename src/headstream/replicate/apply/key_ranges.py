@@ -117,7 +117,8 @@ def _joined(ranges: list[tuple[Any, Any]]) -> list[tuple[Any, Any]]:
             apart.append((low, high))
     if len(apart) == 1 or isinstance(apart[0][0], str):
         return [(apart[0][0], apart[-1][1])]
-    least = (apart[-1][1] - apart[0][0]) // _GAP_SHARE
+    one = datetime.timedelta(1) if isinstance(apart[0][0], datetime.date) else 1
+    least = max((apart[-1][1] - apart[0][0]) // _GAP_SHARE, one)
     gaps = sorted(
         ((after[0] - before[1], place) for place, (before, after) in enumerate(itertools.pairwise(apart), 1)), reverse=True
     )
