@@ -28,7 +28,7 @@ from headstream.replicate.apply.plan import quote_name
 from headstream.replicate.columns.raw import CHANGE_COORDINATES, COORDINATE_COLUMNS, leave_out, match_rows, read_ipc, write_ipc
 from headstream.replicate.columns.traits import ChangeTraits, join_traits
 
-__all__ = ["FoldedChanges", "SparkChanges", "StoredBatch", "join_stored"]
+__all__ = ["Collect", "FoldedChanges", "SparkChanges", "StoredBatch", "join_stored"]
 
 Collect: TypeAlias = Callable[[DataFrame], pa.Table]
 """Returns the rows of a frame."""
@@ -74,9 +74,14 @@ class StoredBatch:
         self.left_out: pa.Table | None = None
         self.fetched_rows = 0
 
-    def fetch_others(self) -> pa.Table:
-        """Return all rows that are not changes, decode.DECODED_SCHEMA."""
-        return self._collect(self._rows.where("kind <> 'changes'").drop(_PLACE))
+    def fetch_others(self, *, waiting: bool) -> pa.Table:
+        """Return rows that are not changes, decode.DECODED_SCHEMA.
+
+        Args:
+            waiting: Whether to return the messages without a schema, or all others.
+        """
+        condition = "kind = 'waiting'" if waiting else "kind NOT IN ('changes', 'waiting')"
+        return self._collect(self._rows.where(condition).drop(_PLACE))
 
     def changes(self, schema_id: str, traits: ChangeTraits) -> SparkChanges:
         """Return the changes of a schema.

@@ -21,7 +21,7 @@ from pyspark.sql import DataFrame, SparkSession
 
 from headstream.errors import HeadstreamError, InvalidOptionError, ReplicateError
 from headstream.replicate.apply.engines import Engines
-from headstream.replicate.apply.spark_changes import StoredBatch
+from headstream.replicate.apply.spark_changes import Collect, StoredBatch
 from headstream.replicate.checkpoint.keeper import LocalKeeper
 from headstream.replicate.columns.raw import RAW_SCHEMA, match_rows
 from headstream.replicate.decoding.decode import Decoded, Decoder, decode_partitions, open_zone
@@ -225,12 +225,14 @@ class ReplicatePipeline:
         def find_raw(wanted: pa.Table) -> pa.Table:
             return _find_raw(source.read_again(batch, wanted, in_pieces=in_pieces), wanted)
 
-        rows = source.decoded(batch)
-        stored = StoredBatch(rows, read) if self._stores else None
+        self._is_collecting = True
+        rows, stored = source.decoded(batch), None
+        if not self._stores:
+            decoded = Decoded.from_table(read(rows))
+        else:
+            stored, decoded = _store(rows, read, self._processor.learn)
+        self._is_collecting = False
         try:
-            self._is_collecting = True
-            decoded = Decoded.from_table(*((read(rows),) if stored is None else (stored.fetch_others(), stored.changes)))
-            self._is_collecting = False
             for finding, count in decoded.findings.items():
                 _LOGGER.warning("%s (%d messages)", finding, count)
             self._processor.process(decoded, find_raw, batch_id, source.read_until(batch_id, decoded.times))
@@ -289,6 +291,25 @@ def _check_session(spark: SparkSession) -> None:
             where="spark",
             advice="Take the session from headstream.spark.session(), with the cluster as its master, or use spark-submit",
         )
+
+
+def _store(rows: DataFrame, read: Collect, learn: Callable[[Decoded], bool]) -> tuple[StoredBatch, Decoded]:
+    """Store the decoded messages of a micro-batch on the executors; return the store, and what the driver gets.
+
+    Data whose schema comes with it is decoded once more there, rather than in the driver: a first load begins so.
+    """
+    stored = StoredBatch(rows, read)
+    try:
+        others = stored.fetch_others(waiting=False)
+        if learn(Decoded.from_table(others, stored.changes)):
+            stored.close()
+            stored = StoredBatch(rows, read)
+            others = stored.fetch_others(waiting=False)
+        others = pa.concat_tables([others, stored.fetch_others(waiting=True)])
+    except BaseException:
+        stored.close()
+        raise
+    return stored, Decoded.from_table(others, stored.changes)
 
 
 def _find_raw(found: pa.Table, wanted: pa.Table) -> pa.Table:

@@ -40,6 +40,7 @@ class Processor:
         parking: The store of waiting messages.
         health: The failing tables.
         bounds: The limits of waiting messages.
+        learn: Puts the schemas of metadata messages into the zone; see UnitMerge.learn().
         sweep: Does the work between two micro-batches; see BetweenBatches.sweep().
         table_of: Returns the target table of a schema id; see BetweenBatches.table_of().
     """
@@ -56,6 +57,7 @@ class Processor:
         self._merge = UnitMerge(parts)
         self._between = BetweenBatches(parts, self._merge, self.parking)
         self.health = self._merge.health
+        self.learn = self._merge.learn
         self.sweep = self._between.sweep
         self.table_of = self._between.table_of
 
