@@ -7,7 +7,7 @@ KERNELS := $(shell find src/headstream/codec src/headstream/replicate/codec -nam
 TESTED := tests/unit tests/property tests/vectors
 
 .DEFAULT_GOAL := help
-.PHONY: help setup jars demo test unit soak check vectors docs console format bench clean
+.PHONY: help setup jars demo test unit soak check vectors docs release console format bench clean
 
 help: ## this list
 	@grep -hE '^[a-z]+:.*## ' $(MAKEFILE_LIST) | awk -F':.*## ' '{printf "  make %-8s %s\n", $$1, $$2}'
@@ -65,6 +65,10 @@ docs: setup ## write docs/api.md from the docstrings, and the documentation site
 	@$(BIN)/python tools/make_api_reference.py
 	@NO_MKDOCS_2_WARNING=1 $(BIN)/python -m mkdocs build
 	@echo "site/ is written; to read it with its search: $(BIN)/python -m http.server -d site"
+
+release: setup ## build the files of a release into dist/; see CONTRIBUTING.md
+	@$(BIN)/python tools/release.py build
+	@$(BIN)/python tools/release.py check
 
 console: ## build the browser console into the package (needs Node 20 and npm)
 	@cd console && npm ci --no-audit --no-fund --loglevel=error && npm run --silent build

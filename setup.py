@@ -6,12 +6,16 @@ without Cython) installs Headstream all the same: the extensions are optional.
 
 from __future__ import annotations
 
+import os
+import sys
 from pathlib import Path
 
 from setuptools import Extension, setup
 from setuptools.command.bdist_wheel import bdist_wheel
+from setuptools.command.build_ext import build_ext
 
 PACKAGE = Path("src/headstream")
+JOBS = len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
 MODULES = (
     "codec/batch/checksum",
     "codec/batch/headers",
@@ -82,7 +86,8 @@ def extensions() -> list[Extension]:
         if (PACKAGE / f"{name}.py").exists()
     ]
     directives = {"language_level": "3", "boundscheck": False, "wraparound": False, "cdivision": True, "initializedcheck": False}
-    compiled = list(cythonize(modules, compiler_directives=directives, build_dir="build/cython", quiet=True))  # type: ignore[no-untyped-call]
+    threads = JOBS if sys.platform == "linux" else 0  # processes elsewhere import this file again, and would build
+    compiled = list(cythonize(modules, nthreads=threads, compiler_directives=directives, build_dir="build/cython", quiet=True))  # type: ignore[no-untyped-call]
     for extension in compiled:
         extension.optional = True  # cythonize() does not hand it on
     return compiled
@@ -91,6 +96,15 @@ def extensions() -> list[Extension]:
 def _compiled_files(built: Path) -> list[Path]:
     """Return the extensions in a build directory: `.so`, on Windows `.pyd`."""
     return [path for path in built.rglob("*") if path.suffix in (".so", ".pyd")]
+
+
+class Build(build_ext):
+    """Compiles as many kernels at once as there are processors."""
+
+    def finalize_options(self) -> None:
+        """Set the number of compilers that run at once, unless `--parallel` has."""
+        super().finalize_options()
+        self.parallel = self.parallel or JOBS
 
 
 class Wheel(bdist_wheel):
@@ -106,4 +120,4 @@ class Wheel(bdist_wheel):
         self.distribution.ext_modules = []
 
 
-setup(ext_modules=extensions(), cmdclass={"bdist_wheel": Wheel})
+setup(ext_modules=extensions(), cmdclass={"bdist_wheel": Wheel, "build_ext": Build})

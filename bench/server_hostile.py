@@ -27,13 +27,13 @@ from tests.support.server.hostile_soak import BUDGET, Phase, soak  # noqa: E402
 
 SECONDS = 300.0
 PARTITIONS = 20_000
-QUIET_SHARE = 5
-"""The good clients are alone for such a part of the time first."""
+QUIET_SECONDS = 60.0
+"""The good clients are alone for such a time at most, a fifth of the time of the hostile ones if that is less."""
 
 
 def main(seconds: float = SECONDS, partitions: float = PARTITIONS) -> None:
     with Report("server_hostile", write=seconds >= SECONDS) as report, tempfile.TemporaryDirectory() as directory:
-        found = soak(Path(directory), max(seconds / QUIET_SHARE, 3.0), seconds, int(partitions))
+        found = soak(Path(directory), max(min(seconds / 5, QUIET_SECONDS), 3.0), seconds, int(partitions))
         report.line(f"{seconds:g} s beside all hostile clients, {partitions:g} partitions, memory budget {BUDGET}")
         report.line("hostile clients have a lower priority (nice +10): they stand for other machines, not for work of this one")
         report.line(

@@ -138,8 +138,7 @@ def check(
 ) -> None:
     """Read a seed's history in several ways, and compare."""
     if MODES[mode].get("scd_type") == 2:  # a history needs keys, and whole changes of them
-        # Seed 1001 with an abandoned load: the guarantees' page lists it as not covered.
-        given = {"keyless": False, "key_changes": "whole", "abandoned": False} | given
+        given = {"keyless": False, "key_changes": "whole"} | given
     if mode == "atomic":  # the flat form has no number within the transaction
         given = {"flat": False} | given
     history = draw_history(seed, **given)

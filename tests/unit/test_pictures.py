@@ -1,28 +1,39 @@
-"""docs/pictures: the pictures are the drawn ones, and no text leaves its picture."""
+"""docs/pictures and docs/plots: the pictures are the drawn ones, and no text leaves its picture."""
 
 from __future__ import annotations
 
 import re
+from pathlib import Path
 from xml.etree import ElementTree
 
 import pytest
-from tools import draw_pictures
+from tools import draw_pictures, draw_plots
 
 SVG = "{http://www.w3.org/2000/svg}"
 WIDEST_LETTER = 8.2
 """Pixels of an average letter of the widest font used."""
+PATHS = [draw_pictures.PLACE / f"{name}.svg" for name in draw_pictures.PICTURES]
+PATHS += [draw_plots.PLACE / f"{name}.svg" for name in draw_plots.PLOTS]
 
 
 def test_pictures_are_current() -> None:
     assert draw_pictures.main(["--check"]) == 0
+    assert draw_plots.main(["--check"]) == 0
 
 
-@pytest.mark.parametrize("name", draw_pictures.PICTURES)
-def test_text_stays_in_its_picture(name: str) -> None:
-    picture = ElementTree.fromstring((draw_pictures.PLACE / f"{name}.svg").read_text("utf-8"))
+def test_a_plot_of_a_line_that_a_result_does_not_have_is_an_error() -> None:
+    bar = draw_plots.Bar("sends", r"^sends +([\d.]+)")
+    assert draw_plots.read_value("polls 1.0\nsends  2.5 M\n", bar) == 2.5
+    with pytest.raises(ValueError, match="sends"):
+        draw_plots.read_value("polls 1.0\nsend 2.5\n", bar)
+
+
+@pytest.mark.parametrize("path", PATHS, ids=lambda path: path.stem)
+def test_text_stays_in_its_picture(path: Path) -> None:
+    picture = ElementTree.fromstring(path.read_text("utf-8"))
     width, height = int(picture.attrib["width"]), int(picture.attrib["height"])
     texts = picture.findall(f"{SVG}text")
-    assert len(texts) > 10
+    assert len(texts) > 8
     for text in texts:
         assert 0 < int(text.attrib["y"]) < height
         if text.attrib["text-anchor"] == "start":
@@ -30,7 +41,7 @@ def test_text_stays_in_its_picture(name: str) -> None:
             assert int(text.attrib["x"]) + letters <= width, text.text
 
 
-@pytest.mark.parametrize("name", draw_pictures.PICTURES)
-def test_pictures_load_nothing(name: str) -> None:
-    svg = (draw_pictures.PLACE / f"{name}.svg").read_text("utf-8").replace("http://www.w3.org/2000/svg", "")
+@pytest.mark.parametrize("path", PATHS, ids=lambda path: path.stem)
+def test_pictures_load_nothing(path: Path) -> None:
+    svg = path.read_text("utf-8").replace("http://www.w3.org/2000/svg", "")
     assert not re.search(r"https?:|@import|<script|<image", svg)

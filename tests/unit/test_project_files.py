@@ -18,6 +18,7 @@ from headstream.segments.layout import FORMAT_VERSION, INDEX_VERSION
 
 ROOT = Path(__file__).parents[2]
 WORKFLOW = ROOT / ".github/workflows/ci.yml"
+RELEASE = ROOT / ".github/workflows/release.yml"
 _LIST_IMPORTS = """
 import sys
 before = set(sys.modules)
@@ -27,8 +28,8 @@ print(*sorted(name for name in roots if "cython" not in name))
 """
 
 
-def jobs() -> dict[str, Any]:
-    found: dict[str, Any] = yaml.safe_load(WORKFLOW.read_text(encoding="utf-8"))["jobs"]
+def jobs(workflow: Path = WORKFLOW) -> dict[str, Any]:
+    found: dict[str, Any] = yaml.safe_load(workflow.read_text(encoding="utf-8"))["jobs"]
     return found
 
 
@@ -46,6 +47,17 @@ def test_workflow_tests_the_pythons_that_wheels_are_built_for() -> None:
     matrix = jobs()["test"]["strategy"]["matrix"]
     assert [f"cp{python.replace('.', '')}-*" for python in matrix["python"]] == project["tool"]["cibuildwheel"]["build"]
     assert matrix["java"] == ["17", "21"]
+
+
+def test_release_runs_steps_that_there_are_on_the_machines_that_ci_tries() -> None:
+    release = jobs(RELEASE)
+    commands = [step["run"] for job in release.values() for step in job["steps"] if "run" in step]
+    steps = re.findall(r"tools/release\.py (\w+)", "\n".join(commands))
+    assert steps == ["check", "sums", "notes"]
+    source = (ROOT / "tools/release.py").read_text(encoding="utf-8")
+    assert set(steps) <= set(re.findall(r"^def ([a-z]+)\(", source, re.MULTILINE))
+    assert "make release" in commands
+    assert release["wheels"]["strategy"]["matrix"] == jobs()["wheels"]["strategy"]["matrix"]
 
 
 @pytest.mark.parametrize("name", ["bug", "question"])

@@ -129,6 +129,9 @@ for _command in (inspect, status, schemas, parked, redrive, reload):
 @click.option("--max-parked-bytes", type=_SIZE, help="Maximum size of waiting messages.  [default: 20GiB]")
 @click.option("--max-parked-age", "max_parked_age_us", type=_DURATION, help="Warn of messages that wait longer.  [default: 1d]")
 @click.option("--max-dead-rate", type=click.FloatRange(0, 1), help="Stop above this share of dead letters.  [default: 0.1]")
+@click.option(
+    "--catalog", metavar="NAME", help="Register each table in Spark's catalog: '{schema}.{table}', 'lake.{schema}.{table}'."
+)
 @click.option("--take-over", is_flag=True, help="Continue with tables of another pipeline whose checkpoint is lost.")
 @click.option("--once", is_flag=True, help="End when all existing messages are applied.")
 @click.option("--max-messages-per-batch", type=click.IntRange(1), help="Maximum messages of a micro-batch.  [default: 200000]")
@@ -185,7 +188,7 @@ def _configure(context: click.Context, config_file: Path | None, options: dict[s
         for name, value in options.items()
         if value is not None and (config_file is None or context.get_parameter_source(name) is not default)
     }
-    mask_order = given.pop("mask_order", None)
+    of_tables = {name: given.pop(name) for name in ("mask_order", "catalog") if name in given}
     spark = dict(given.pop("spark", ()))
     if "driver_memory" in given:
         spark["spark.driver.memory"] = given.pop("driver_memory")
@@ -193,12 +196,10 @@ def _configure(context: click.Context, config_file: Path | None, options: dict[s
         for name in ("source", "topics", "tables", "checkpoint"):
             if name not in given:
                 raise click.UsageError(f"Missing option '--{name}': give it, or a --config FILE", context)
-        return ReplicateConfig(**given, spark=spark, rules=TableRules(defaults=TableSettings(mask_order=mask_order)))
+        return ReplicateConfig(**given, spark=spark, rules=TableRules(defaults=TableSettings(**of_tables)))
     config = load_config(config_file, given)
     config = replace(config, spark={**config.spark, **spark})
-    if mask_order is None:
-        return config
-    return replace(config, rules=replace(config.rules, defaults=replace(config.rules.defaults, mask_order=mask_order)))
+    return replace(config, rules=replace(config.rules, defaults=replace(config.rules.defaults, **of_tables)))
 
 
 def _run(config: ReplicateConfig) -> tuple[Summary, bool]:

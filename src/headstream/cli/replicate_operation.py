@@ -28,6 +28,7 @@ _EPOCH: Final = datetime(1970, 1, 1, tzinfo=UTC)
 _Function = TypeVar("_Function", bound=Callable[..., Any])
 _PARCEL_COLUMNS: Final = ("state", "waits_for", "schema_id", "table", "messages", "bytes", "since", "reason")
 _SCHEMA_COLUMNS: Final = ("schema_id", "table", "version", "task", "columns", "keys", "arrived")
+_REFUSED_COLUMNS: Final = ("unregistered", "name", "reason")
 _FAILING_COLUMNS: Final = ("table", "failures", "poisoned", "since", "next", "reason")
 
 
@@ -292,6 +293,9 @@ def _print_status(document: dict[str, Any], output: str) -> None:
     document["updated"] = None if document["updated_us"] is None else format_time(document["updated_us"])
     oldest = document["oldest_transaction"]
     document["oldest_transaction"] = None if oldest is None else f"{oldest['wait_seconds']} s: {oldest['lacks']}"
+    catalog = document["catalog"]
+    refused = [] if catalog is None else catalog["failing"]
+    document["catalog"] = None if catalog is None else f"{catalog['registered']} registered, {catalog['waiting']} waiting"
     document["requests"] = [f"{request['kind']} {request['id']}" for request in document["requests"]]
     last = document["last_request"]
     document["last_request"] = None if last is None else f"{last['kind']} {last['id']}: {_describe(last['result'])}"
@@ -308,3 +312,6 @@ def _print_status(document: dict[str, Any], output: str) -> None:
         print_text("")
         rows = [{**found, "since": format_time(found["since_us"]), "next": format_time(found["next_us"])} for found in failing]
         print_objects(rows, _FAILING_COLUMNS, output)
+    if refused:
+        print_text("")
+        print_objects([{"unregistered": found["table"], **found} for found in refused], _REFUSED_COLUMNS, output)

@@ -119,13 +119,16 @@ class Resolver:
         where = " AND ".join([*ranges_sql(key_ranges(wanted, self._keys)), *conditions])
         return self._engine.read_keys(columns, where or "TRUE", wanted)
 
-    def resolve(self, events: pa.Table | None, late: pa.Table, collapsed: Collapsed, *, tracks: bool) -> Resolved | None:
+    def resolve(
+        self, events: pa.Table | None, late: pa.Table, collapsed: Collapsed, ended: Sequence[str], *, tracks: bool
+    ) -> Resolved | None:
         """Return the resolved keys; None if there are none. Changes of keys that changes of key connect are logged durably first.
 
         Args:
             events: As Collapsed.events, in the table's types.
             late: The result of find_late().
             collapsed: Their origin.
+            ended: The places below which full loads have replaced rows.
             tracks: Whether to log the changes of keys from which a change of key that has not arrived yet can have moved a row.
         """
         batch = _Batch(events, late, self._keys, collapsed)
@@ -145,7 +148,9 @@ class Resolver:
             moved |= displaced_keys(incoming, batch.inserts, stored, tombstoned)
         kept = moved | connected
         if kept:
-            self._keep([event for event in incoming if event.key in kept], stacked(values, types), stored, moved)
+            together = stacked(values, types)
+            known = self._known({key for key in moved if key not in self._log}, together.schema, stored, ended)
+            self._log.add(log_rows([*known, *(one for one in incoming if one.key in kept)], together, self._keys))
             logged, places = self._log.select(self._log.connected(kept))
             assert logged is not None
             offset = sum(part.num_rows for part in values)
@@ -158,7 +163,7 @@ class Resolver:
             if event.key not in kept:
                 by_key.setdefault(event.key, []).append(event)
         for key, facts in by_key.items():
-            state = joined(facts, stored.get(key), tombstoned.get(key, ""))
+            state = joined(facts, stored.get(key), tombstoned.get(key, ""), ended)
             if state is not None:
                 states[key] = state
         return self._written(states, stored, tombstoned, values, types)
@@ -227,12 +232,7 @@ class Resolver:
             found[tuple(row[key] for key in self._keys)] = StoredRow(sequence, known, deleted, floor, number)
         return found
 
-    def _keep(self, incoming: list[KeyEvent], values: pa.Table, stored: Mapping[Key, StoredRow], moved: set[Key]) -> None:
-        """Log changes; for keys that are not in the log yet, log their known state first."""
-        facts = self._known({key for key in moved if key not in self._log}, values.schema, stored)
-        self._log.add(log_rows([*facts, *incoming], values, self._keys))
-
-    def _known(self, keys: set[Key], types: pa.Schema, stored: Mapping[Key, StoredRow]) -> list[KeyEvent]:
+    def _known(self, keys: set[Key], types: pa.Schema, stored: Mapping[Key, StoredRow], ended: Sequence[str]) -> list[KeyEvent]:
         """Return the state of keys in the table and its tombstones as events."""
         facts: list[KeyEvent] = []
         names = frozenset(name for name in types.names if not name.startswith("_hs_") and name not in self._keys)
@@ -241,7 +241,7 @@ class Resolver:
         for row in found.to_pylist():
             facts.append(KeyEvent("delete", tuple(row[key] for key in self._keys), row["_hs_deletion"], number=KNOWN_STATE))
         for key, known in ((key, stored[key]) for key in keys if key in stored):
-            facts += [*known.deletions(key), *known.upserts(key, names)]
+            facts += [*known.deletions(key, ended), *known.upserts(key, names)]
         return facts
 
     def bring_old_moves(self) -> None:
@@ -254,7 +254,7 @@ class Resolver:
         names = [name for name in types if not name.startswith("_hs_") or name in self._keys]
         rows = self.read([*names, *_BOOKKEEPING, *([DELETED] if self._soft else [])], key_table(keys, self._keys, types))
         left = {(move.before, move.sequence) for move in moves}  # their tombstones are the departures themselves
-        facts = self._known(keys, rows.schema, self._stored(rows))
+        facts = self._known(keys, rows.schema, self._stored(rows), ())
         facts = [fact for fact in facts if fact.kind != "delete" or (fact.key, fact.sequence) not in left]
         self._log.add(log_rows([*facts, *moves], rows, self._keys))
         self._log.drop_old()

@@ -108,13 +108,14 @@ class Scd1Table(MergedTable):
         """Whether the table has had changes that omit columns: a change of key that arrives later can need them."""
         return (self._tracked or self._log.begun) and self.keys != [CHANGE_KEY]
 
-    def merge(self, collapsed: Collapsed, app_id: str, version: int) -> RowCounts:
+    def merge(self, collapsed: Collapsed, app_id: str, version: int, ended: Sequence[str] = ()) -> RowCounts:
         """Merge changes in one commit that records (app_id, version); does nothing if that commit exists.
 
         Args:
             collapsed: The result of collapse() of this table.
             app_id: Identifies the unit that is applied.
             version: Number of this application; it increases.
+            ended: As Loads.ends, the texts below which loads have replaced rows.
 
         Raises:
             StorageError: the table cannot be written.
@@ -132,7 +133,7 @@ class Scd1Table(MergedTable):
             places = self._resolver.find_late(changes, tracks=tracks) if changes.num_rows else pa.array([], pa.int64())
             late = changes.take(places)
             changes = changes.filter(pc.invert(pc.is_in(pa.array(range(changes.num_rows), pa.int64()), places)))
-        resolved = self._resolver.resolve(events, late, collapsed, tracks=tracks)
+        resolved = self._resolver.resolve(events, late, collapsed, ended, tracks=tracks)
         self._remember(collapsed.deletions, resolved)
         counts = self._write(changes, resolved, collapsed.columns, app_id, version)
         excess = self._log.excess()
@@ -236,7 +237,7 @@ class Scd1Table(MergedTable):
         keys = set(zip(*(found[key].to_pylist() for key in self.keys), strict=True))
         return keys | {key for key in zip(*(rows[key].to_pylist() for key in self.keys), strict=True) if key in self._log}
 
-    def end_loads(self, bound: str, columns: Sequence[str], app_id: str, version: int) -> RowCounts:
+    def end_load(self, bound: str, columns: Sequence[str], app_id: str, version: int) -> RowCounts:
         """Remove rows that no change above a place has written: an ended full load does not contain them. Idempotent.
 
         A change of key can have moved a row that the load does not contain before the load was known: the keys connected by such

@@ -23,6 +23,7 @@ from headstream.replicate.apply.key_ranges import key_ranges, ranges_sql
 from headstream.replicate.apply.plan import MergePlan, quote_name, quote_text
 from headstream.replicate.apply.scd1 import fit_columns
 from headstream.replicate.apply.scd2_events import Events
+from headstream.replicate.apply.scd2_loads import BOOKKEEPING, carries_over, closings, keys_carried_over
 from headstream.replicate.apply.scd2_moves import crossings, keep_moves, place_departures
 from headstream.replicate.apply.scd2_replay import (
     SequenceEvent,
@@ -38,7 +39,7 @@ from headstream.replicate.apply.state_rows import key_table
 from headstream.replicate.columns.changes import RESERVED_PREFIX
 from headstream.replicate.columns.conversion import arrow_type, in_table_types
 from headstream.replicate.columns.row_merge import Key
-from headstream.replicate.columns.versions import ABSENT_VERSION, AGAIN_MARK, LOAD_MARK, VERSION_CHARACTERS, version_of
+from headstream.replicate.columns.versions import ABSENT_VERSION, VERSION_CHARACTERS, version_of
 
 __all__ = ["Scd2Table"]
 
@@ -175,8 +176,8 @@ class Scd2Table(MergedTable):
     def end_loads(self, ends: Sequence[tuple[str, str]], known: Sequence[str], app_id: str, version: int) -> RowCounts:
         """Close versions of rows that ended loads did not contain. Idempotent; forget_ended() is to be called later.
 
-        A departure can have moved a row that the load does not contain before the load was known: the histories of keys with
-        crossed rows are replayed.
+        Before the load was known, a departure can have moved a row that it does not contain, and an update can have taken columns
+        of one: these histories are replayed.
 
         Args:
             ends: As Loads.ends; the loads that have ended since the last call.
@@ -187,15 +188,17 @@ class Scd2Table(MergedTable):
         Raises:
             StorageError: the table or its log of key changes cannot be written.
         """
-        counts = self._close_vanished(ends)
+        counts = RowCounts(updated=self.engine.update(*closings(ends)))
         self._ends = known
-        keys = self._log.keys()
-        crossed = [key for key in keys if crossings(self._log, key)]
-        if crossed:
+        logged = self._log.keys()
+        moved = [key for key in logged if crossings(self._log, key)]
+        lowest = min([ends[0][1], *(crossings(self._log, key)[0][0].sequence for key in moved)])
+        partly = self.engine.read([*self.keys, *BOOKKEEPING], carries_over(ends))
+        again = {*moved, *keys_carried_over(partly, self.keys, ends)}
+        if again:
             types = {name: arrow_type(kind) for name, kind in self.columns.items()}
-            asked = key_table(crossed, self.keys, types)
-            lowest = min(crossings(self._log, key)[0][0].sequence for key in crossed)
-            source = self._replayed({key: [] for key in crossed}, asked, lambda mask: frozenset(), lowest)
+            asked = key_table(again, self.keys, types)
+            source = self._replayed({key: [] for key in again}, asked, lambda mask: frozenset(), lowest)
             if source.num_rows:
                 merged = self.engine.merge(self._plan(source, lowest), source, app_id, version)
                 counts = RowCounts(merged.inserted, counts.updated + merged.updated, merged.deleted)
@@ -214,20 +217,6 @@ class Scd2Table(MergedTable):
         if self._over:
             self.forget(self._over)
             self._over = ""
-
-    def _close_vanished(self, ends: Sequence[tuple[str, str]]) -> RowCounts:
-        """Close, for each load, versions from before it that no change and no row of it has closed."""
-        cases, wanted = dict.fromkeys(("_hs_valid_to", "_hs_valid_to_time"), ""), []
-        for bound, end in ends:
-            later = f"(_hs_valid_to LIKE '%{LOAD_MARK}%' AND _hs_valid_to >= {quote_text(bound[: -len(LOAD_MARK)] + AGAIN_MARK)})"
-            where = f"_hs_valid_from < {quote_text(bound)} AND (_hs_current OR {later})"
-            wanted.append(f"({where})")
-            time = commit_times(pa.array([end]))[0].as_py()
-            at = "NULL" if time is None else f"TIMESTAMP '{time:%Y-%m-%d %H:%M:%S.%f}+00:00'"
-            for name, value in (("_hs_valid_to", quote_text(end)), ("_hs_valid_to_time", at)):
-                cases[name] += f" WHEN {where} THEN {value}"
-        closing = {name: f"CASE{case} ELSE {name} END" for name, case in cases.items()} | {"_hs_current": "false"}
-        return RowCounts(updated=self.engine.update(closing, f"NOT _hs_deleted AND ({' OR '.join(wanted)})"))
 
     def _where(self, rows: pa.Table, lowest: str, alias: str = "") -> str:
         """Return the condition for versions that changes can affect: of their keys' range, and not closed before."""
@@ -336,7 +325,7 @@ class Scd2Table(MergedTable):
                 known[sequence] = event
         if key in self._log:
             place_departures(known, dict(zip(self.keys, key, strict=True)), crossings(self._log, key), self._ends)
-        replayed = replay((known[sequence] for sequence in sorted(known)), columns, self.keys, soft=self._soft)
+        replayed = replay((known[sequence] for sequence in sorted(known)), columns, self.keys, soft=self._soft, ends=self._ends)
         return close_again(replayed, self._ends)
 
     def _plan(self, source: pa.Table, lowest: str) -> MergePlan:

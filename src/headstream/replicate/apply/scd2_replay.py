@@ -2,11 +2,12 @@
 
 An event is one change's columns, or its deletion of the row. Versions are stored, and events are derived from them, so a
 history can be replayed when an older event arrives late: it splits the version that was valid then, and its columns are
-carried forward to the next change of each column, or to the row's deletion.
+carried forward to the next change of each column, to the row's deletion, or to the end of a load that did not contain the row.
 """
 
 from __future__ import annotations
 
+from bisect import bisect_right
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from typing import Any
@@ -69,7 +70,9 @@ class Version:
     deleted: bool = False
 
 
-def replay(events: Iterable[SequenceEvent], columns: list[str], keys: list[str], *, soft: bool) -> list[Version]:
+def replay(
+    events: Iterable[SequenceEvent], columns: list[str], keys: list[str], *, soft: bool, ends: Sequence[str] = ()
+) -> list[Version]:
     """Return the versions that result from events.
 
     Args:
@@ -77,6 +80,7 @@ def replay(events: Iterable[SequenceEvent], columns: list[str], keys: list[str],
         columns: The table's columns.
         keys: Those that identify a row.
         soft: Whether a deletion opens a version marked as deleted; otherwise it leaves no open version.
+        ends: The places at which loads have ended the rows before them, sorted; no column is carried forward across one.
     """
     found: list[Version] = []
     last: Version | None = None  # the open version
@@ -96,7 +100,7 @@ def replay(events: Iterable[SequenceEvent], columns: list[str], keys: list[str],
                 found.append(version)
                 last = version if soft else None
         if event.upserts:
-            last = _overlaid(event, last, columns)
+            last = _overlaid(event, None if last is None or _is_ended(last, event.sequence, ends) else last, columns)
             found.append(last)
     return found
 
@@ -107,6 +111,12 @@ def _is_loaded_again(event: SequenceEvent, last: Version) -> bool:
     if floor is None or event.deletes or last.deleted or floor != load_floor(last.valid_from):
         return False
     return all(last.values.get(name) == value for name, value in event.values.items())
+
+
+def _is_ended(version: Version, before: str, ends: Sequence[str]) -> bool:
+    """Return whether a load has ended between the beginning of a version and a sequence."""
+    place = bisect_right(ends, version.valid_from)
+    return place < len(ends) and ends[place] < before
 
 
 def _overlaid(event: SequenceEvent, last: Version | None, columns: list[str]) -> Version:

@@ -11,7 +11,7 @@ logged (key_log.py) as soon as a change implies that such a departure is missing
 
 from __future__ import annotations
 
-from collections.abc import Collection, Iterable, Mapping
+from collections.abc import Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import TypeAlias
 
@@ -56,9 +56,15 @@ class StoredRow:
         """Whether it exists, its place, and the text of its versions."""
         return not self.deleted, self.sequence, write_versions(self.row, self.sequence, self.floor)
 
-    def deletions(self, key: Key) -> list[KeyEvent]:
-        """Return the deletions that it knows as events."""
+    def deletions(self, key: Key, ended: Iterable[str]) -> list[KeyEvent]:
+        """Return the deletions that it knows as events.
+
+        Args:
+            key: Its key.
+            ended: The places below which full loads have replaced rows.
+        """
         places = [self.sequence if self.deleted else "", self.floor]
+        places += [end for end in ended if self.upsert < end < self.sequence] if self.deleted else []
         return [KeyEvent("delete", key, place, number=KNOWN_STATE) for place in places if place]
 
     def upserts(self, key: Key, names: frozenset[str]) -> list[KeyEvent]:
@@ -85,20 +91,21 @@ class StoredRow:
         return [KeyEvent("upsert", key, at, KnownRow(groups=groups), number=numbers.get(at, 0)) for at, groups in parts.items()]
 
 
-def joined(facts: Collection[KeyEvent], known: StoredRow | None, tombstoned: str) -> KeyState | None:
+def joined(facts: Collection[KeyEvent], known: StoredRow | None, tombstoned: str, ended: Sequence[str]) -> KeyState | None:
     """Join changes of one key to what is stored of it; None without either.
 
     Args:
         facts: The changes, no change of key among them.
         known: The stored row.
         tombstoned: The tombstone, or "".
+        ended: The places below which full loads have replaced rows.
     """
     deletions = [event.sequence for event in facts if event.kind == "delete"]
     upserts = [(event.sequence, event.row) for event in facts if event.kind != "delete"]
     if known is not None:
         upserts.insert(0, (known.upsert, known.row))
         deletions += [known.floor, *([known.sequence] if known.deleted else [])]
-    return join_key([*deletions, tombstoned], upserts)
+    return join_key([*deletions, tombstoned], upserts, ended)
 
 
 def without_ended(known: StoredRow, bound: str, *, soft: bool) -> KeyState | None:

@@ -30,7 +30,7 @@ Values are not read here: `source` is the number of the row, in the caller's tab
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any, Final, Literal, NamedTuple, TypeAlias
 
@@ -202,7 +202,7 @@ class KeyState:
         deletion: The place of the highest deletion; "" for none.
         upsert: The place of the highest insert or update of the row; "" if there is no row.
         row: Its columns; of a deleted row the last ones.
-        floor: The highest deletion that the row's columns came after; "" for none.
+        floor: The highest deletion, or end of a load, that the row's columns came after; "" for none.
     """
 
     deletion: str
@@ -216,12 +216,13 @@ class KeyState:
         return bool(self.upsert)
 
 
-def join_key(deletions: Iterable[str], upserts: Iterable[tuple[str, KnownRow]]) -> KeyState | None:
+def join_key(deletions: Iterable[str], upserts: Iterable[tuple[str, KnownRow]], ended: Sequence[str] = ()) -> KeyState | None:
     """Join the facts about one key; None without facts.
 
     Args:
         deletions: Places of deletions.
         upserts: Places of inserts and updates, and the columns they carry.
+        ended: The places below which full loads have replaced rows: a row's columns do not reach across one.
     """
     deleted = sorted(filter(None, deletions))
     found = list(upserts)
@@ -230,7 +231,7 @@ def join_key(deletions: Iterable[str], upserts: Iterable[tuple[str, KnownRow]]) 
     if not found and not highest:
         return None
     # Of a deleted row the last columns are those since the deletion before that one.
-    floor = max((place for place in deleted if place <= newest), default="") if found else ""
+    floor = max((place for place in (*deleted, *ended) if place <= newest), default="") if found else ""
     row = KnownRow()
     for _, other in found:
         row = row.join(other.since(floor))

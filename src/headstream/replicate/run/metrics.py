@@ -62,6 +62,13 @@ def format_metrics(status: dict[str, Any]) -> str:
     lines += _family("oldest_transaction_seconds", "gauge", "How long the oldest of them waits.", {(): waited})
     failing = {(found["table"],): found["failures"] for found in status["failing_tables"]}
     lines += _family("table_failures", "gauge", "Failures of a table since it last took changes.", failing, ("table",))
+    catalog = status["catalog"]
+    if catalog is not None:
+        for name, text in (
+            ("registered", "Tables that have their name in the catalog."),
+            ("waiting", "Tables that wait for it."),
+        ):
+            lines += _family(f"catalog_{name}", "gauge", text, {(): catalog[name]})
     lines += _family("running", "gauge", "Whether the pipeline runs.", {(): int(status["state"] == "running")})
     return "\n".join([*lines, "# EOF", ""])
 

@@ -11,7 +11,7 @@ import re
 import sys
 import threading
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Iterable, Mapping
 from typing import Any
 
 import pyarrow as pa
@@ -21,23 +21,29 @@ from pyspark.sql import DataFrame, SparkSession
 
 from headstream.errors import HeadstreamError, InvalidOptionError, ReplicateError
 from headstream.replicate.apply.engines import Engines
+from headstream.replicate.apply.spark_catalog import SparkCatalog
 from headstream.replicate.apply.spark_changes import Collect, StoredBatch
+from headstream.replicate.apply.spark_store import require_store
 from headstream.replicate.checkpoint.keeper import LocalKeeper
 from headstream.replicate.columns.raw import RAW_SCHEMA, match_rows
 from headstream.replicate.decoding.decode import Decoded, Decoder, decode_partitions, open_zone
 from headstream.replicate.decoding.frame_times import FrameTimes
 from headstream.replicate.inputs.collecting import collect, find_planned_batch, is_too_big
 from headstream.replicate.inputs.inputs import Input, add_declared_schemas, check_topics, open_input, query_checkpoint
-from headstream.replicate.parked.ledger import Ledger
+from headstream.replicate.parked.ledger import Ledger, Table
 from headstream.replicate.run.checkpoint_opening import open_keeper
 from headstream.replicate.run.metrics import write_metrics
 from headstream.replicate.run.processor import Processor
+from headstream.replicate.run.registration import CatalogEntry, Registration, find_catalog_names
 from headstream.replicate.run.status import HEARTBEAT_US, note_status, note_targets, read_status
 from headstream.replicate.run.summary import Summary
 from headstream.replicate.run.unit_merge import Parts
 from headstream.replicate.schemas.schema_catalog import DecodeOptions
+from headstream.replicate.settings.catalog_names import CatalogName
 from headstream.replicate.settings.config import ReplicateConfig
+from headstream.replicate.storage.places import StorePlace
 from headstream.replicate.storage.store_check import check_stores
+from headstream.replicate.tables.table_places import place_table
 from headstream.replicate.tables.tables import TargetTables
 
 __all__ = ["ReplicatePipeline"]
@@ -100,6 +106,8 @@ class ReplicatePipeline:
         engines.check(config.table_places, config.rules.engines)
         # Whether a transaction is complete depends on all of its changes, of all tables.
         self._stores = not config.atomic and engines.uses_spark(config.rules.engines)
+        self._registration = _open_registration(spark, config)
+        self._catalog_names: Mapping[Table, CatalogName] = {}
         self._tables = TargetTables.of(config, engines.open, self._ledger.pipeline_id, self._keeper)
         parts = Parts(config, self._zone, self._decoder, self._ledger, self._tables, self._summary, self._now_us, self._keeper)
         self._processor = Processor(parts)
@@ -124,6 +132,9 @@ class ReplicatePipeline:
             if self._source is None:
                 check_topics(self._config)
             check_stores(self._config.table_places)
+            self._zone.scan()
+            self._catalog_names = find_catalog_names(self._zone, self._config.rules)
+            self._register(self._tables.names())
             query = self._start()
             try:
                 while not query.awaitTermination(_SWEEP_SECONDS):
@@ -134,6 +145,9 @@ class ReplicatePipeline:
                 query.stop()
             self._sweep(lambda: self._config.once and not self._stopping.is_set(), last=True)
             self._keeper.save()
+            if self._registration is not None:
+                self._register(self._summary.tables)
+                self._registration.finish(every_table=self._config.once and not self._stopping.is_set())
             finished = True
         except (PySparkException, Py4JError, ConnectionError) as error:
             cause = error if self._failure is None else self._failure
@@ -148,6 +162,8 @@ class ReplicatePipeline:
         return self._summary
 
     def _close(self) -> None:
+        if self._registration is not None:
+            self._registration.close()
         self._processor.parking.close()
         self._tables.close()
         self._ledger.close()
@@ -268,10 +284,20 @@ class ReplicatePipeline:
         if self._zone.scan() != self._schema_count:
             self._schema_count = self._zone.scan()
             note_targets(self._ledger, self._zone, self._config.rules)
+            self._catalog_names = find_catalog_names(self._zone, self._config.rules)
+        self._register(self._summary.tables)
         heartbeat_us = HEARTBEAT_US if isinstance(self._keeper, LocalKeeper) else HEARTBEAT_US + _KEEP_EVERY_US
-        note_status(self._ledger, state, self._summary, self._zone.directory, self._noted_us, heartbeat_us)
+        catalog = None if self._registration is None else self._registration.status()
+        note_status(self._ledger, state, self._summary, self._zone.directory, self._noted_us, heartbeat_us, catalog)
         if self._config.metrics is not None:
             write_metrics(self._config.metrics, self.status())
+
+    def _register(self, tables: Iterable[Table]) -> None:
+        """Let tables be registered in the catalog, those of them that have a name there."""
+        if self._registration is not None:
+            named = [table for table in tables if table in self._catalog_names]
+            entries = [CatalogEntry(t, self._catalog_names[t], place_table(self._config.tables, *t)) for t in named]
+            self._registration.offer(entries)
 
     def _count_waiting(self) -> None:
         counts = self._ledger.counts()
@@ -281,6 +307,14 @@ class ReplicatePipeline:
 
     def _now_us(self) -> int:
         return self._clock() // 1000
+
+
+def _open_registration(spark: SparkSession, config: ReplicateConfig) -> Registration | None:
+    if not config.rules.has_catalog:
+        return None
+    if isinstance(config.tables, StorePlace):
+        require_store(spark, f"the tables at {config.tables} are registered in a catalog by Spark")
+    return Registration(SparkCatalog(spark).register)
 
 
 def _check_session(spark: SparkSession) -> None:

@@ -24,7 +24,15 @@ _MARK: Final = "status"
 _TARGETS: Final = "targets"
 
 
-def note_status(ledger: Ledger, state: str, summary: Summary, zone: Path, now_us: int, heartbeat_us: int = HEARTBEAT_US) -> None:
+def note_status(
+    ledger: Ledger,
+    state: str,
+    summary: Summary,
+    zone: Path,
+    now_us: int,
+    heartbeat_us: int = HEARTBEAT_US,
+    catalog: dict[str, Any] | None = None,
+) -> None:
     """Write the status of a run.
 
     Args:
@@ -34,10 +42,11 @@ def note_status(ledger: Ledger, state: str, summary: Summary, zone: Path, now_us
         zone: The directory of its schema zone.
         now_us: The time, microseconds since 1970 UTC.
         heartbeat_us: Longest interval after which readers see the next one.
+        catalog: The status of the tables' registration; None without a catalog.
     """
     place = str(zone.absolute())  # its reader can have another working directory
     document = {"state": state, "process": os.getpid(), "updated_us": now_us, "zone": place, "run": summary.to_dict()}
-    document["heartbeat_us"] = heartbeat_us
+    document |= {"heartbeat_us": heartbeat_us, "catalog": catalog}
     ledger.set_mark(_MARK, json.dumps(document))
 
 
@@ -74,6 +83,7 @@ def read_status(ledger: Ledger, now_us: int) -> dict[str, Any]:
     """
     stored = json.loads(ledger.mark(_MARK) or "null")
     status: dict[str, Any] = {"state": "has not run", "process": None, "updated_us": None, "zone": None, "run": None}
+    status["catalog"] = None
     if stored is not None:
         heartbeat_us = stored.pop("heartbeat_us", HEARTBEAT_US)
         status |= stored

@@ -44,6 +44,10 @@ def _text(value: Any) -> str:
     return value
 
 
+def _optional_text(value: Any) -> str:
+    return _text(value) if value != "" else ""
+
+
 def _texts(value: Any) -> tuple[str, ...]:
     if isinstance(value, str):
         value = [value]
@@ -122,6 +126,8 @@ def _table_readers() -> dict[str, _Reader]:
         options = get_args(kind)
         if kind is bool:
             readers[name] = _flag
+        elif name == "catalog":
+            readers[name] = _optional_text
         elif kind is str:
             readers[name] = _text
         elif kind == tuple[str, ...]:

@@ -12,6 +12,8 @@ from dataclasses import dataclass, field, replace
 from fnmatch import fnmatchcase
 from typing import Any, Final, Literal
 
+from headstream.replicate.settings.catalog_names import find_catalog_name_problem
+
 __all__ = ["SchemaPolicy", "TableRule", "TableRules", "TableSettings", "find_table_problems"]
 
 SchemaPolicy = Literal["evolve", "fail", "park"]
@@ -42,6 +44,8 @@ class TableSettings:
         datetimes: What a DATETIME becomes: `utc` a TIMESTAMP, read as UTC; `ntz` a TIMESTAMP_NTZ, as it is written.
         tasks: `one`: changes of a second task that captures the table are refused; `all`: every task's changes are
             applied, ordered by their change sequences, which begin with the commit time.
+        catalog: Template of the name under which it is registered in Spark's catalog, `lake.{schema}.{table}` with the target's
+            schema and table; empty for none.
         changes: Whether its changes are also written to a change table, if change tables are enabled.
         on_column_added: A column is new.
         on_column_dropped: A column was dropped; `evolve` keeps its values in old rows.
@@ -66,6 +70,7 @@ class TableSettings:
     decimal_overflow: Literal["string", "error"] = "string"
     datetimes: Literal["utc", "ntz"] = "utc"
     tasks: Literal["one", "all"] = "one"
+    catalog: str = ""
     changes: bool = True
     on_column_added: SchemaPolicy = "evolve"
     on_column_dropped: SchemaPolicy = "evolve"
@@ -129,6 +134,11 @@ class TableRules:
         """The engines that any table can have."""
         return frozenset({self.defaults.engine, *(rule.settings["engine"] for rule in self.rules if "engine" in rule.settings)})
 
+    @property
+    def has_catalog(self) -> bool:
+        """Whether any table is registered in a catalog."""
+        return bool(self.defaults.catalog) or any(rule.settings.get("catalog") for rule in self.rules)
+
     def settings_of(self, schema: str, table: str) -> TableSettings:
         """Return the settings of a source table.
 
@@ -164,6 +174,9 @@ def find_table_problems(settings: Mapping[str, Any]) -> list[tuple[str, str]]:
         problems.append(("target", f"{{{unknown[0]}}} is not one of {{{'}, {'.join(_TARGET_FIELDS)}}}"))
     if not target or target.endswith(".") or target.startswith("."):
         problems.append(("target", f"{target!r} names no table"))
+    problem = find_catalog_name_problem(settings.get("catalog", ""))
+    if problem is not None:
+        problems.append(("catalog", problem))
     renamed = list(settings.get("rename_columns", {}).values())
     twice = sorted({name for name in renamed if renamed.count(name) > 1})
     if twice:

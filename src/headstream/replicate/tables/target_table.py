@@ -152,10 +152,8 @@ class TargetTable:
         seen = seen_schema(schema, () if last is None else last.keys)
         self._check_schema(seen, schema.settings)
         table = self._opened(list(seen.keys), schema.settings)
-        stored = changes if isinstance(changes, SparkChanges) else None
-        changes, schema = in_table_spelling(
-            schema.changes.empty_table() if isinstance(changes, SparkChanges) else changes, schema, table.columns
-        )
+        stored, changes = (None, changes) if isinstance(changes, pa.Table) else (changes, schema.changes.empty_table())
+        changes, schema = in_table_spelling(changes, schema, table.columns)
         try:
             table.prepare(schema.types, older=self._state.schema is not None and seen.version < self._state.schema.version)
         except SchemaError as error:
@@ -163,11 +161,10 @@ class TargetTable:
         self._claim(self._path, None)  # just created, it is this pipeline's, or that of a faster one
         self._state.soft = schema.settings.deletes == "soft"
         if stored is not None:
-            names = changes.schema.names
-            merged = self._merge_stored(stored, names, schema, seen, app_id, version)
+            merged = self._merge_stored(stored, changes.schema.names, schema, seen, app_id, version)
             if merged is not None:
                 return merged
-            changes = stored.fetch().rename_columns(names)
+            changes = stored.fetch().rename_columns(changes.schema.names)
         keeps_all = schema.settings.deletes == "soft" or isinstance(table, Scd2Table)  # vanished rows stay, marked
         placed = self._state.loads.place(changes, self._load_gap_us, keeps_all=keeps_all)
         if schema.settings.deletes == "skip":
@@ -181,7 +178,7 @@ class TargetTable:
         collapsed = table.collapse(placed, schema.metadata, self._known_columns(schema.types, table))
         rejected = self._decide(rejected | _by_coordinates(collapsed.rejected), table, app_id, version)
         self._follow(seen)
-        counts = table.merge(collapsed, app_id, version)
+        counts = table.merge(collapsed, app_id, version, [bound for bound, _ in self._state.loads.ends])
         self._note_deletions()
         return Merged(counts, rejected)
 
@@ -258,11 +255,15 @@ class TargetTable:
         self._claim(self._path, None)
         table = self._opened(list(self._state.schema.keys))
         ends = self._state.loads.ends
+        ended = [end for end in ends if end[0] > self._state.loads.settled]
         commit = f"{'.'.join(self._name)}/loads", self._state.loads.loads[-1].begun_us
         if isinstance(table, Scd2Table):
-            counts = table.end_loads([end for end in ends if end[0] > self._state.loads.settled], [at for _, at in ends], *commit)
+            counts = table.end_loads(ended, [at for _, at in ends], *commit)
         else:
-            counts = table.end_loads(bound, self._known_columns(self._state.schema.columns, table), *commit)
+            columns = self._known_columns(self._state.schema.columns, table)
+            # One by one where rows stay: what a row was at the end of the first does not reach across the next.
+            bounds = [bound for bound, _ in ended] if self._state.soft else [bound]
+            counts = sum((table.end_load(bound, columns, *commit) for bound in bounds), RowCounts())
         self._state.loads.settle()
         self._keep()
         return counts

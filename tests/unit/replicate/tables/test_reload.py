@@ -143,7 +143,7 @@ class CrashError(Exception):
     """Stands for a process that ends here."""
 
 
-STEPS = [(TableMemory, "keep"), (Scd1Table, "merge"), (Scd1Table, "end_loads"), (Tombstones, "prune")]
+STEPS = [(TableMemory, "keep"), (Scd1Table, "merge"), (Scd1Table, "end_load"), (Tombstones, "prune")]
 STEPS += [(Tombstones, "record")]
 
 

@@ -1,0 +1,54 @@
+"""Names of tables in a catalog, filled from a template such as `lake.{schema}.{table}`.
+
+The template's dots divide the name into its parts, those of the filled values do not: `{table}` of a table `a.b` is one part.
+"""
+
+from __future__ import annotations
+
+import string
+from typing import Final, TypeAlias
+
+__all__ = ["CatalogName", "find_catalog_name_problem", "make_catalog_name", "show_catalog_name"]
+
+CatalogName: TypeAlias = tuple[str, ...]
+"""The parts of a name: catalog, schema, table; the first ones can be absent, and a catalog can have several schema levels."""
+
+_FIELDS: Final = ("schema", "table")
+_NO_SCHEMA: Final = "default"
+"""What a part becomes that is empty because its table has no schema: the schema that catalogs have from the start."""
+
+
+def find_catalog_name_problem(template: str) -> str | None:
+    """Return why a template cannot be used, or None.
+
+    Args:
+        template: As given by a user; empty for no registration.
+    """
+    if not template:
+        return None
+    try:
+        found = [(field, form, conversion) for _, field, form, conversion in string.Formatter().parse(template)]
+    except ValueError as error:
+        return f"{template!r} cannot be read: {error}"
+    for field, form, conversion in found:
+        if field is not None and (field not in _FIELDS or form or conversion):
+            return f"{{{field}}} is not {{schema}} or {{table}}"
+    if not all(template.split(".")):
+        return f"{template!r} has an empty part"
+    return None
+
+
+def make_catalog_name(template: str, schema: str, table: str) -> CatalogName:
+    """Return the name of a table in a catalog.
+
+    Args:
+        template: One that find_catalog_name_problem() accepts, not empty.
+        schema: Schema of the target; "" for none.
+        table: Its table.
+    """
+    return tuple(part.format(schema=schema, table=table) or _NO_SCHEMA for part in template.split("."))
+
+
+def show_catalog_name(name: CatalogName) -> str:
+    """Return a name as text for people: its parts with dots, without quotes."""
+    return ".".join(name)

