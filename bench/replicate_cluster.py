@@ -95,7 +95,8 @@ class Meter:
 
 def run_job(work: Path, way: str, name: str) -> dict[str, Any]:
     """Run the pipeline over all that is new in the log, one micro-batch, in this process."""
-    spark = session(master=_MASTER, quick_start=True, settings={"spark.driver.memory": "4g", "spark.driver.maxResultSize": "3g"})
+    settings = {"spark.driver.memory": "4g", "spark.driver.maxResultSize": "3g", "spark.executor.memory": "2g"}
+    spark = session(master=_MASTER, config=settings)
     config = ReplicateConfig(
         source=(work / "log").as_uri(),
         topics=("cdc/data",),

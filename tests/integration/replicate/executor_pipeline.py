@@ -79,7 +79,7 @@ def kill_an_executor_in_a_merge(killed: list[int]) -> None:
                 killer.join()
         return merge(self, *arguments)
 
-    DeltaSparkEngine.merge = merge_and_lose  # type: ignore[method-assign]
+    DeltaSparkEngine.merge = merge_and_lose  # type: ignore[assignment, method-assign]
 
 
 def main(directory: Path, *how: str) -> None:
