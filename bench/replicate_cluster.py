@@ -109,7 +109,7 @@ def run_job(work: Path, way: str, name: str) -> dict[str, Any]:
     )
     pipeline = ReplicatePipeline(spark, config)
     if way == "driver":
-        pipeline._stores = False
+        pipeline._store_session = None
     with Meter() as meter:
         summary = pipeline.run()
     stop(spark)

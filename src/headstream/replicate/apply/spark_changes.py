@@ -19,7 +19,7 @@ from typing import Final, TypeAlias
 
 import pyarrow as pa
 from pyspark import StorageLevel
-from pyspark.sql import DataFrame
+from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql import functions as sf
 
 from headstream.errors import StorageError
@@ -28,7 +28,7 @@ from headstream.replicate.apply.plan import quote_name
 from headstream.replicate.columns.raw import CHANGE_COORDINATES, COORDINATE_COLUMNS, leave_out, match_rows, read_ipc, write_ipc
 from headstream.replicate.columns.traits import ChangeTraits, join_traits
 
-__all__ = ["Collect", "FoldedChanges", "SparkChanges", "StoredBatch", "join_stored"]
+__all__ = ["Collect", "FoldedChanges", "SparkChanges", "StoredBatch", "join_stored", "open_store_session"]
 
 Collect: TypeAlias = Callable[[DataFrame], pa.Table]
 """Returns the rows of a frame."""
@@ -48,10 +48,19 @@ _LEAST_BUCKET_ROWS: Final = 10_000
 _ROWS_AT_ONCE: Final = 20_000
 
 
+def open_store_session(spark: SparkSession) -> SparkSession:
+    """Return a session for the stored micro-batches of a pipeline, with settings for few and large rows."""
+    session = spark.newSession()
+    for name, value in _SETTINGS.items():
+        session.conf.set(name, value)
+    return session
+
+
 class StoredBatch:
     """The decoded form of a micro-batch, stored on the executors' disks until it is closed.
 
     Args:
+        session: From open_store_session().
         frame: Its columns are those of decode.DECODED_SCHEMA; the changes have traits.
         collect: Gets rows into the driver.
 
@@ -60,10 +69,7 @@ class StoredBatch:
         fetched_rows: Number of changes that the driver has received.
     """
 
-    def __init__(self, frame: DataFrame, collect: Collect) -> None:
-        session = frame.sparkSession.newSession()
-        for name, value in _SETTINGS.items():
-            session.conf.set(name, value)
+    def __init__(self, session: SparkSession, frame: DataFrame, collect: Collect) -> None:
         self._collect = collect
         self._lock = threading.Lock()
         self._view = f"headstream_{uuid.uuid4().hex}"

@@ -22,7 +22,7 @@ from pyspark.sql import DataFrame, SparkSession
 from headstream.errors import HeadstreamError, InvalidOptionError, ReplicateError
 from headstream.replicate.apply.engines import Engines
 from headstream.replicate.apply.spark_catalog import SparkCatalog
-from headstream.replicate.apply.spark_changes import Collect, StoredBatch
+from headstream.replicate.apply.spark_changes import Collect, StoredBatch, open_store_session
 from headstream.replicate.apply.spark_store import require_store
 from headstream.replicate.checkpoint.keeper import LocalKeeper
 from headstream.replicate.columns.raw import RAW_SCHEMA, match_rows
@@ -105,7 +105,8 @@ class ReplicatePipeline:
         engines = Engines(spark)
         engines.check(config.table_places, config.rules.engines)
         # Whether a transaction is complete depends on all of its changes, of all tables.
-        self._stores = not config.atomic and engines.uses_spark(config.rules.engines)
+        is_stored = not config.atomic and engines.uses_spark(config.rules.engines)
+        self._store_session = open_store_session(spark) if is_stored else None
         self._registration = _open_registration(spark, config)
         self._catalog_names: Mapping[Table, CatalogName] = {}
         self._tables = TargetTables.of(config, engines.open, self._ledger.pipeline_id, self._keeper)
@@ -204,7 +205,7 @@ class ReplicatePipeline:
     def _start(self) -> Any:
         if self._config.schemas is not None:
             add_declared_schemas(self._zone, self._config.schemas, self._now_us())
-        decode = decode_partitions(self._zone, self._decoding, with_traits=self._stores)
+        decode = decode_partitions(self._zone, self._decoding, with_traits=self._store_session is not None)
         source = open_input(self._spark, self._config, decode, self._frame_times(), self._source)
 
         def run_batch(batch: DataFrame, batch_id: int) -> None:
@@ -243,10 +244,10 @@ class ReplicatePipeline:
 
         self._is_collecting = True
         rows, stored = source.decoded(batch), None
-        if not self._stores:
+        if self._store_session is None:
             decoded = Decoded.from_table(read(rows))
         else:
-            stored, decoded = _store(rows, read, self._processor.learn)
+            stored, decoded = _store(self._store_session, rows, read, self._processor.learn)
         self._is_collecting = False
         try:
             for finding, count in decoded.findings.items():
@@ -327,17 +328,19 @@ def _check_session(spark: SparkSession) -> None:
         )
 
 
-def _store(rows: DataFrame, read: Collect, learn: Callable[[Decoded], bool]) -> tuple[StoredBatch, Decoded]:
+def _store(
+    session: SparkSession, rows: DataFrame, read: Collect, learn: Callable[[Decoded], bool]
+) -> tuple[StoredBatch, Decoded]:
     """Store the decoded messages of a micro-batch on the executors; return the store, and what the driver gets.
 
     Data whose schema comes with it is decoded once more there, rather than in the driver: a first load begins so.
     """
-    stored = StoredBatch(rows, read)
+    stored = StoredBatch(session, rows, read)
     try:
         others = stored.fetch_others(waiting=False)
         if learn(Decoded.from_table(others, stored.changes)):
             stored.close()
-            stored = StoredBatch(rows, read)
+            stored = StoredBatch(session, rows, read)
             others = stored.fetch_others(waiting=False)
         others = pa.concat_tables([others, stored.fetch_others(waiting=True)])
     except BaseException:
