@@ -3,7 +3,7 @@
 The trace of some changes has the same effect on Loads.learn() as the changes, and few rows:
 
     REFRESH rows     each log time once
-    other changes    the steps of H: those above all that were logged before them
+    other changes    the steps of H: those above all that were logged before them; and the last one, which is late or not
 """
 
 from __future__ import annotations
@@ -112,6 +112,8 @@ def traits_of(changes: pa.Table) -> ChangeTraits:
         order = np.argsort(times, kind="stable")
         times, sequences = times[order], sequences.take(pa.array(order))
     steps = steps_of(times, sequences) if times.size else []
+    if steps and steps[-1][0] < times[-1]:
+        steps.append((int(times[-1]), sequences[-1].as_py()))
     operations = [_REFRESH] * len(load_times) + [_UPDATE] * len(steps)
     found = [""] * len(load_times) + [sequence for _, sequence in steps]
     at_us = [*load_times.tolist(), *(us for us, _ in steps)]
