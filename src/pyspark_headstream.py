@@ -2,6 +2,10 @@
 
 from __future__ import annotations
 
-from headstream.spark.source.source import HeadstreamDataSource as DefaultSource
+from headstream.spark.sessions.spark_home import find_pyspark
+
+find_pyspark()  # names the version that is needed, where the next import would fail by a missing module of PySpark
+
+from headstream.spark.source.source import HeadstreamDataSource as DefaultSource  # noqa: E402
 
 __all__ = ["DefaultSource"]

@@ -28,6 +28,7 @@
     ├── InterceptorError                         an interceptor of a client raised an error
     ├── SerializerError                          a value that its serializer cannot encode or decode
     ├── RebalancedError                          a consumer commits a partition that another member of its group owns
+    │   └── LeaseLostError                       the lease of a shared message had ended before the worker settled it
     ├── SequenceError                            a numbered batch does not follow the previous one
     │   └── ProducerFencedError                  a newer epoch of its producer has begun
     ├── LogError                                 the embedded log on disk
@@ -80,6 +81,7 @@ __all__ = [
     "InvalidUrlError",
     "JarsError",
     "JavaError",
+    "LeaseLostError",
     "LimitError",
     "LogError",
     "LogLockedError",
@@ -122,25 +124,20 @@ class HeadstreamError(Exception):
 
     status: int | None = None
     """The server's status code, if a server sent the error or it is meant for a server's client."""
-
     messages: Sequence[Any] = ()
     """The messages that a producer could not deliver, if known: Message values without offsets."""
-
     in_doubt: Sequence[Any] = ()
     """Those of them that may have been stored; the others were not."""
 
     def __init__(self, what: str, *, where: str | None = None, advice: str | None = None) -> None:
-        self.what = what
-        self.where = where
-        self.advice = advice
+        self.what, self.where, self.advice = what, where, advice
         super().__init__(what)
 
     def __str__(self) -> str:
         text = self.what if self.where is None else f"{self.what} ({self.where})"
         return text if self.advice is None else f"{text}. {self.advice}"
 
-    def __reduce__(self) -> tuple[Any, ...]:
-        # Errors are pickled between processes (Spark workers, worker pools), keyword arguments included.
+    def __reduce__(self) -> tuple[Any, ...]:  # pickled between processes (Spark workers, pools) with keyword arguments
         return self.__class__.__new__, (type(self), self.what), self.__dict__.copy()
 
 
@@ -279,6 +276,10 @@ class SerializerError(HeadstreamError):
 
 class RebalancedError(HeadstreamError):
     """A consumer commits a partition that another member of its group owns by now; nothing is committed there."""
+
+
+class LeaseLostError(RebalancedError):
+    """The lease of a message ended before its worker settled or extended it: for this message nothing is recorded."""
 
 
 class SequenceError(HeadstreamError):

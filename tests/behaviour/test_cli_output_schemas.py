@@ -11,6 +11,7 @@ import jsonschema
 import pytest
 from click.testing import CliRunner
 
+import headstream as hs
 from headstream.cli.main import cli
 from headstream.testing import LocalServer
 
@@ -26,7 +27,9 @@ STORY: list[tuple[str, str]] = [
     ("partition set-state", "shop/orders poisoned 0 --reason why"), ("partition states", "shop/orders"),
     ("group create", "shop/orders billing"), ("group list", "shop/orders"), ("group show", "shop/orders billing"),
     ("group lag", "shop/orders billing"), ("group seek", "shop/orders billing first"),
-    ("top", "--count 1 --interval 100ms"), ("group delete", "shop/orders billing --yes"),
+    ("dlq list", "mail/dead"), ("dlq show", "mail/dead 1 0"), ("dlq redrive", "mail/dead --where hs.origin.offset=0"),
+    ("dlq discard", "mail/dead --where hs.origin.offset=1 --yes"), ("top", "--count 1 --interval 100ms"),
+    ("group delete", "shop/orders billing --yes"),
     ("user create", "ann --allow all"), ("user list", ""), ("user show", "ann"), ("user update", "ann --inactive"),
     ("user permissions", "ann --allow read_streams"), ("user delete", "ann --yes"),
     ("token create", "nightly"), ("token list", ""), ("token delete", "nightly"), ("client list", ""), ("me", ""), ("ping", ""),
@@ -39,7 +42,19 @@ GIVEN = {"import": '{"topic": "shop/orders", "partition": 2, "payload": "eA=="}\
 @pytest.fixture(scope="module")
 def url() -> Iterator[str]:
     with LocalServer() as server:
+        leave_letters(server.url)
         yield server.url
+
+
+def leave_letters(url: str) -> None:
+    """Reject four messages, for `dlq`."""
+    with hs.connect(url) as log:
+        log.create_topic("mail/orders")
+        for number in range(4):
+            log.send("mail/orders", b"%d" % number)
+        with log.consumer("mail/orders", group="g", on_error=hs.Retry(2), dead_letter="mail/dead", timeout_ms=0) as consumer:
+            for message in consumer.poll(4):
+                consumer.reject(message, reason="unwanted")
 
 
 @pytest.mark.parametrize("form", ["json", "jsonl"])

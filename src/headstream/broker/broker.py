@@ -10,10 +10,12 @@ import time
 from collections.abc import Callable
 
 from headstream.broker.backing import Backing
+from headstream.broker.burials import Burials
 from headstream.broker.dead_letters import DeadLetterCopies
 from headstream.broker.deliveries import Deliveries
 from headstream.broker.entropy import Entropy
 from headstream.broker.groups import Groups
+from headstream.broker.leases import Leases
 from headstream.broker.messages import Messages
 from headstream.broker.offsets import BrokerOffsets
 from headstream.broker.partitions import Partitions
@@ -57,7 +59,9 @@ class Broker:
         self.offsets = BrokerOffsets(backing)
         self.groups = Groups(backing, self.topics, self.offsets)
         self.messages = Messages(backing, self.groups)
-        self.deliveries = Deliveries(backing, self.groups, self.offsets, DeadLetterCopies(backing, self.messages))
+        burials = Burials(backing, DeadLetterCopies(backing, self.messages))
+        self.deliveries = Deliveries(backing, self.groups, self.offsets, burials)
+        self.leases = Leases(backing, self.groups, self.messages, self.offsets, burials)
 
     @property
     def identity(self) -> str | None:

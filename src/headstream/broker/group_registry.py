@@ -32,8 +32,15 @@ class LiveGroup:
         self.lock = threading.Lock()
         self.membership = GroupMembers()
         self.is_held = False  # whether connections of existing clients read for it
+        self.is_shared = False  # whether its members lease messages
         self.abandoned: deque[int] = deque()  # a finalizer can run anywhere, and so takes no lock
         self._process_lock = None if path is None else GroupLock(path)
+
+    def use_mode(self, *, is_shared: bool) -> bool:
+        """Try to have members lease messages, or own partitions, and return whether all of them do so."""
+        if self.is_shared != is_shared and self.membership.is_empty:
+            self.is_shared, self.membership = is_shared, GroupMembers(self.membership.generation)
+        return self.is_shared == is_shared
 
     def try_acquire(self) -> bool:
         """Try to make this process the group's reader, and return whether it is."""

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import builtins
+import math
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from contextlib import contextmanager
 from types import MappingProxyType
@@ -46,18 +47,26 @@ class Groups:
 
     # -- for members ------------------------------------------------------------------------------------------
 
-    def join(self, topic: TopicName, group: str, *, session_timeout_ms: float = DEFAULT_SESSION_TIMEOUT_MS) -> Member:
+    def join(
+        self,
+        topic: TopicName,
+        group: str,
+        *,
+        session_timeout_ms: float = DEFAULT_SESSION_TIMEOUT_MS,
+        is_shared: bool = False,
+    ) -> Member:
         """Add a new member to a group; report() returns its assignment.
 
         Args:
             topic: Stream and topic.
             group: The group's name.
             session_timeout_ms: How long it can be silent, or hold a revoked partition, while there are others.
+            is_shared: Whether its members lease messages: they own no partitions, and no silence removes them.
 
         Raises:
             TopicNotFoundError: the topic does not exist.
             InvalidOptionError: the timeout is not positive.
-            GroupInUseError: the group is held, see hold().
+            GroupInUseError: the group is held, see hold(), or has members of the other mode.
         """
         OffsetOwner.group(group)  # checks the name
         if not session_timeout_ms > 0:
@@ -66,8 +75,12 @@ class Groups:
         with self._changing(live):
             if live.is_held:
                 raise self._in_use(topic, group, "connections of existing clients, which divide it in another way")
+            if not live.use_mode(is_shared=is_shared):
+                other = "ordered" if is_shared else "shared"
+                raise self._in_use(topic, group, f"members in this process, with mode {other!r}")
             member = Member(group, self._registry.next_member())
-            live.membership.join(member.id, session_timeout_ms / 1000, self._backing.monotonic())
+            timeout_s = math.inf if is_shared else session_timeout_ms / 1000
+            live.membership.join(member.id, timeout_s, self._backing.monotonic())
         self._joined[member.id] = live
         return member
 
@@ -150,6 +163,22 @@ class Groups:
         """Hold the lock of a group: no other thread commits its offsets meanwhile."""
         with self._registry.group(topic, group).lock:
             yield
+
+    @contextmanager
+    def leasing(self, topic: TopicRecord, group: str, member: Member | None = None) -> Iterator[bool]:
+        """Lock a group while its messages are leased or settled, and yield whether this process may: no other one reads for it.
+
+        Args:
+            topic: The topic.
+            group: The group's name.
+            member: The member that asks for messages; what was leased can be settled without one.
+
+        Raises:
+            ClosedError: the member has left.
+        """
+        live = self._registry.group(topic, group) if member is None else self._live(topic.name, member)
+        with self._changing(live):
+            yield live.try_acquire()
 
     @contextmanager
     def fenced(

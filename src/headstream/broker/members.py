@@ -44,9 +44,9 @@ class Members:
         self._lock = threading.Lock()
         self._known: dict[int, _KnownMember] = {}
 
-    def enter(self, session: Session, topic: TopicName, group: str, timeout_ms: int) -> Member:
+    def enter(self, session: Session, topic: TopicName, group: str, timeout_ms: int, *, is_shared: bool = False) -> Member:
         """Add a new member to a group; see Groups.join()."""
-        member = self._groups.join(topic, group, session_timeout_ms=timeout_ms)
+        member = self._groups.join(topic, group, session_timeout_ms=timeout_ms, is_shared=is_shared)
         known = _KnownMember(topic, member, session.user_id, session, timeout_ms / 1000, self._monotonic())
         with self._lock:
             self._known[member.id] = known

@@ -37,10 +37,14 @@ class _Member:
 
 
 class GroupMembers:
-    """The members of one group; one thread at a time."""
+    """The members of one group; one thread at a time.
 
-    def __init__(self) -> None:
-        self.generation = 0
+    Args:
+        generation: Where its generations begin.
+    """
+
+    def __init__(self, generation: int = 0) -> None:
+        self.generation = generation
         self._members: dict[int, _Member] = {}
         self._partitions: tuple[int, ...] = ()
         self._owners: dict[int, int] = {}

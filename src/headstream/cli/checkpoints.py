@@ -1,19 +1,66 @@
-"""A pipeline's checkpoint for commands that read it: a directory as it is, or a copy of one in an object store."""
+"""A pipeline's checkpoint for commands that read it: its options; a directory as it is, or a copy of one in an object store."""
 
 from __future__ import annotations
 
+import functools
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from pathlib import Path
 from tempfile import TemporaryDirectory
-from typing import TYPE_CHECKING, Final
+from typing import TYPE_CHECKING, Any, Final
+
+import click
+
+from headstream.cli.parameters import StorablePlace
+from headstream.errors import InvalidInputError
 
 if TYPE_CHECKING:
     from headstream.replicate.storage.places import Place
 
-__all__ = ["read_checkpoint"]
+__all__ = ["checkpoint_options", "read_checkpoint"]
 
 _READ: Final = ("ledger.sqlite", "zone")
+
+
+def checkpoint_options(function: Callable[..., Any]) -> Callable[..., Any]:
+    """Add --checkpoint and --config to a command, which gets the checkpoint's place as `checkpoint`.
+
+    Args:
+        function: The command.
+    """
+
+    @functools.wraps(function)
+    def with_place(*arguments: Any, checkpoint: Place | None, config_file: Path | None, **options: Any) -> Any:
+        return function(*arguments, checkpoint=_find_checkpoint(checkpoint, config_file), **options)
+
+    config_option = click.option(
+        "--config",
+        "config_file",
+        type=click.Path(exists=True, dir_okay=False, path_type=Path),
+        metavar="FILE",
+        help="The pipeline's TOML file: its checkpoint, and [storage] of an object store.",
+    )
+    checkpoint_option = click.option(
+        "--checkpoint",
+        type=StorablePlace(exists=True),
+        help="Directory of the pipeline's state, or s3://bucket/path: settings from [storage] of --config, and AWS_*.",
+    )
+    return checkpoint_option(config_option(with_place))
+
+
+def _find_checkpoint(checkpoint: Place | None, config_file: Path | None) -> Place:
+    from headstream.replicate.settings.config_file import load_checkpoint
+
+    if config_file is None:
+        if checkpoint is None:
+            raise click.UsageError("Missing option '--checkpoint': give it, or the pipeline's --config FILE")
+        return checkpoint
+    place = load_checkpoint(config_file, checkpoint)
+    if isinstance(place, Path) and not place.is_dir():
+        raise InvalidInputError(
+            "there is no checkpoint yet", where=str(place), advice="Run the pipeline once, or correct `checkpoint` in the file"
+        )
+    return place
 
 
 @contextmanager

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import logging
+import os
 import signal
 import sys
 from collections.abc import Iterator
@@ -134,6 +135,9 @@ for _command in (inspect, status, schemas, parked, redrive, reload):
 )
 @click.option("--take-over", is_flag=True, help="Continue with tables of another pipeline whose checkpoint is lost.")
 @click.option("--once", is_flag=True, help="End when all existing messages are applied.")
+@click.option(
+    "--trigger-every", "trigger_every_us", type=_DURATION, help="Start a micro-batch at most this often.  [default: at once]"
+)
 @click.option("--max-messages-per-batch", type=click.IntRange(1), help="Maximum messages of a micro-batch.  [default: 200000]")
 @click.option(
     "--max-bytes-per-batch", type=_SIZE, help="Maximum size of a micro-batch.  [default: an eighth of Spark's driver memory]"
@@ -238,9 +242,13 @@ def _session(config: ReplicateConfig) -> Iterator[SparkSession]:
     """Yield a session, and stop it; a stopped Spark does not hide an error of the body."""
     from headstream.replicate.storage.places import StorePlace
     from headstream.spark import session, stop
+    from headstream.spark.sessions.given_settings import find_given
+    from headstream.spark.sessions.spark_home import find_pyspark
 
     has_store = any(isinstance(place, StorePlace) for place in config.table_places)
-    spark = session("headstream-replicate", config=config.spark, with_jars=["s3"] if has_store else [])
+    given = find_given(os.environ, find_pyspark()) | dict(config.spark)
+    name = None if "spark.app.name" in given else "headstream-replicate"
+    spark = session(name, config=config.spark, with_jars=["s3"] if has_store else [])
     try:
         yield spark
     except BaseException:

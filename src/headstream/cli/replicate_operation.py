@@ -11,9 +11,9 @@ from typing import TYPE_CHECKING, Any, Final, Literal, TypeVar
 
 import click
 
-from headstream.cli.checkpoints import read_checkpoint
+from headstream.cli.checkpoints import checkpoint_options, read_checkpoint
 from headstream.cli.output import format_time, print_object, print_objects, print_text
-from headstream.cli.parameters import Checked, LocalPath, StorablePlace, output_option
+from headstream.cli.parameters import Checked, LocalPath, output_option
 from headstream.errors import InvalidInputError
 
 if TYPE_CHECKING:
@@ -49,12 +49,6 @@ def _read_table(text: str) -> tuple[str, str]:
 
 _TIME: Final = Checked("time", _read_time)
 _TABLE: Final = Checked("schema.table", _read_table)
-_checkpoint_option = click.option(
-    "--checkpoint",
-    type=StorablePlace(exists=True),
-    required=True,
-    help="Directory of the pipeline's state, or s3://bucket/path: settings from AWS_*.",
-)
 
 
 def _selection_options(function: _Function) -> _Function:
@@ -75,7 +69,7 @@ def _selection_options(function: _Function) -> _Function:
 
 
 @click.command()
-@_checkpoint_option
+@checkpoint_options
 @click.option("--watch", is_flag=True, help="Show it every second, until Ctrl-C.")
 @output_option
 def status(checkpoint: Place, watch: bool, output: str) -> None:
@@ -101,7 +95,7 @@ def status(checkpoint: Place, watch: bool, output: str) -> None:
 
 
 @click.command()
-@_checkpoint_option
+@checkpoint_options
 @click.option("--zone", type=LocalPath(), help="The schema zone, if it is elsewhere.")
 @click.option("--table", type=_TABLE, metavar="SCHEMA.TABLE", help="The history of one source table.")
 @output_option
@@ -131,7 +125,7 @@ def schemas(checkpoint: Place, zone: Path | None, table: tuple[str, str] | None,
 
 
 @click.command()
-@_checkpoint_option
+@checkpoint_options
 @_selection_options
 @click.option("--dead", is_flag=True, help="Include dead letters.")
 @output_option
@@ -153,7 +147,7 @@ def parked(checkpoint: Place, dead: bool, output: str, **chosen: Any) -> None:
 
 
 @click.command()
-@_checkpoint_option
+@checkpoint_options
 @_selection_options
 @click.option(
     "--from",
@@ -192,7 +186,7 @@ def redrive(checkpoint: Place, states: str, dry_run: bool, output: str, **chosen
 
 @click.command()
 @click.argument("table", type=_TABLE, metavar="SCHEMA.TABLE")
-@_checkpoint_option
+@checkpoint_options
 @click.option("--at", "at_us", type=_TIME, metavar="TIME", help="Start of the load.  [default: now]")
 @click.option("--ended", is_flag=True, help="The load has ended: rows missing from it were deleted at the source.")
 @output_option

@@ -58,6 +58,8 @@ class ConsumerOptions(TypedDict, total=False):
     on_filter_error: str
     on_error: Retry | None
     dead_letter: str | TopicName | None
+    mode: str
+    lease: str | int | timedelta | None
     timeout_ms: float | timedelta | None
     session_timeout_ms: float | timedelta
     on_assigned: PartitionsCallback | None

@@ -167,6 +167,14 @@ class _AsyncReading(Generic[_Reader]):
         """Give up a message; see Consumer.reject()."""
         await self._worker.run(functools.partial((await self._opened()).reject, reason=reason), message)
 
+    async def extend(self, message: Message, lease: DelayInput) -> None:
+        """Have the lease of a message end later; see Consumer.extend()."""
+        await self._worker.run((await self._opened()).extend, message, lease)
+
+    async def defer(self, message: Message) -> None:
+        """Set a message aside; see Consumer.defer()."""
+        await self._worker.run((await self._opened()).defer, message)
+
     @asynccontextmanager
     async def attempting(self, message: Message) -> AsyncIterator[None]:
         """Record an Exception of the context by retry(), as `async with`; see Consumer.attempting()."""
@@ -222,6 +230,10 @@ class AsyncConsumer(_AsyncReading[Consumer]):
         """The number of messages that the filter has examined, and of those that it could not be applied to."""
         return FilterCounts(0, 0) if self._consumer is None else self._consumer.filter_counts
 
+    async def fetch_deferred(self, partition: int, offset: int) -> ReceivedMessage:
+        """Return a message that was set aside; see Consumer.fetch_deferred()."""
+        return await self._worker.run((await self._opened()).fetch_deferred, partition, offset)
+
     async def seek(self, partition: int, offset: StartInput) -> None:
         """Continue at another position in a partition; see Consumer.seek()."""
         await self._worker.run((await self._opened()).seek, partition, offset)
@@ -239,6 +251,20 @@ class AsyncTopicsConsumer(_AsyncReading[TopicsConsumer]):
     def positions(self) -> dict[str, dict[int, int]]:
         """Topic -> partition -> offset of the next message to fetch; empty before the consumer is entered or first used."""
         return {} if self._consumer is None else self._consumer.positions
+
+    async def fetch_deferred(self, topic: str, partition: int, offset: int) -> ReceivedMessage:
+        """Return a message of a topic that was set aside; see Consumer.fetch_deferred().
+
+        Args:
+            topic: `stream/topic`.
+            partition: Its partition.
+            offset: Its offset.
+
+        Raises:
+            TopicNotFoundError: the topic is not read.
+        """
+        consumer = await self._opened()
+        return await self._worker.run(lambda: consumer.consumer(topic).fetch_deferred(partition, offset))
 
     async def seek(self, topic: str, partition: int, offset: StartInput) -> None:
         """Continue at another position in a partition of a topic; see Consumer.seek().

@@ -180,6 +180,9 @@ class Client(Topology, Progress, Producing):
                 on_error: What happens to a message whose processing raises an error, as in hs.Retry(attempts=5): it is counted,
                 delayed and tried again; without it the message is not committed. It needs a group.
                 dead_letter: The topic for messages that failed in their last attempt; it is created if it is missing.
+                mode: `ordered` (the default), or `shared`: the consumers of the group are workers, which lease single
+                messages; there can be more of them than partitions, and only hs.Retry(order="key") keeps an order.
+                lease: With `mode="shared"`: how long a worker has a message, as `30s` (the default); then another one gets it.
                 on_assigned, on_revoked: Called with `stream/topic` and the partitions that the consumer starts or
                 stops reading; from the consumer's own calls, in their thread.
 

@@ -63,6 +63,15 @@ def _class_for(
     decode: Transform | None,
 ) -> Callable[..., Consumer]:
     """Return what makes the consumer; the modules of one with more than messages are imported only then."""
+    mode = options.get("mode", "ordered")
+    if mode not in ("ordered", "shared"):
+        raise InvalidOptionError(f"mode is {mode!r}", advice="Use ordered or shared")
+    if mode == "shared":
+        from headstream.client.shared.policy import make_shared
+
+        return functools.partial(make_shared, interception, decode, options)
+    if options.get("lease") is not None:
+        raise InvalidOptionError("lease says how long a worker has a message", advice='Give mode="shared" too')
     if options.get("on_error") is None:
         if options.get("dead_letter") is not None:
             raise InvalidOptionError(

@@ -29,13 +29,17 @@ class GroupMembership:
         topic: Stream and topic.
         group: The group's name.
         session_timeout_ms: How long the member can be silent while others wait.
+        is_shared: Whether it leases messages, and owns no partitions.
     """
 
-    def __init__(self, transport: Transport, topic: TopicName, group: str, session_timeout_ms: float) -> None:
+    def __init__(
+        self, transport: Transport, topic: TopicName, group: str, session_timeout_ms: float, *, is_shared: bool = False
+    ) -> None:
         self._transport = transport
         self._topic = topic
         self._group = group
         self._session_timeout_ms = session_timeout_ms
+        self._is_shared = is_shared
         self.generation = -1
         self.is_resting = True
         self._reported_s = time.monotonic()
@@ -53,7 +57,8 @@ class GroupMembership:
 
     def _join(self) -> None:
         groups = self._transport.groups
-        self.member: Member = groups.join(self._topic, self._group, session_timeout_ms=self._session_timeout_ms)
+        timeout_ms, is_shared = self._session_timeout_ms, self._is_shared
+        self.member: Member = groups.join(self._topic, self._group, session_timeout_ms=timeout_ms, is_shared=is_shared)
         self._finalizer = weakref.finalize(self, groups.abandon, self._topic, self.member)
         self._finalizer.atexit = False  # at exit the process's membership ends anyway
 
@@ -69,8 +74,7 @@ class GroupMembership:
             try:
                 return self._report(released)
             except RebalancedError:
-                self.leave()
-                self._join()
+                self.join_again()
                 released = ()
         return self._report(released)
 
@@ -97,6 +101,11 @@ class GroupMembership:
             self._topic, self.member, offsets, generation=self.generation, generations=generations, is_resting=is_resting
         )
         return now != self.generation
+
+    def join_again(self) -> None:
+        """Join the group as a new member, after the group has removed this one."""
+        self.leave()
+        self._join()
 
     def leave(self) -> None:
         """Leave the group; a second call does nothing."""

@@ -1,4 +1,4 @@
-"""Settling: a consumer's calls for single messages: done, try again, give up. They need `on_error`."""
+"""Settling: a consumer's calls for single messages: done, try again, give up, and with `mode="shared"` longer and later."""
 
 from __future__ import annotations
 
@@ -62,6 +62,46 @@ class Settling:
         """
         self._needs_on_error()
 
+    def extend(self, message: Message, lease: DelayInput) -> None:
+        """Have the lease of a message end later, for work that takes long.
+
+        Args:
+            message: A message that this consumer has delivered.
+            lease: How long from now, as text (`1m`), a timedelta or microseconds; at most 12 hours.
+
+        Raises:
+            InvalidOptionError: the consumer does not have `mode="shared"`, or the lease is out of range.
+            InvalidInputError: the message is not in progress.
+            LeaseLostError: its lease has ended; the error says what has happened to it since.
+        """
+        self._needs_shared()
+
+    def defer(self, message: Message) -> None:
+        """Set a message aside: no worker gets it, until fetch_deferred() asks for it by its offset.
+
+        Args:
+            message: A message that this consumer has delivered.
+
+        Raises:
+            InvalidOptionError: the consumer does not have `mode="shared"`.
+            InvalidInputError: the message is not in progress.
+            LeaseLostError: its lease has ended.
+        """
+        self._needs_shared()
+
+    def fetch_deferred(self, partition: int, offset: int) -> ReceivedMessage:
+        """Return a message that was set aside, with a new lease; settle it as any other.
+
+        Args:
+            partition: Its partition.
+            offset: Its offset.
+
+        Raises:
+            InvalidOptionError: the consumer does not have `mode="shared"`.
+            InvalidInputError: it is not deferred; the error says what it is.
+        """
+        self._needs_shared()
+
     def attempting(self, message: Message) -> AbstractContextManager[None]:
         """Return a context for the work on a message: an Exception in it is recorded by retry(), and goes no further.
 
@@ -86,6 +126,12 @@ class Settling:
         Args:
             error: The error; only an Exception counts as a failure.
         """
+
+    def _needs_shared(self) -> NoReturn:
+        raise InvalidOptionError(
+            "the consumer does not lease messages",
+            advice='Create it with mode="shared", as in log.consumer("shop/jobs", group="workers", mode="shared")',
+        )
 
     def _needs_on_error(self) -> NoReturn:
         raise InvalidOptionError("the consumer does not remember single messages", advice=_ADVICE)

@@ -265,6 +265,20 @@ class TopicsConsumer(Settling):
         """Give up a message; see Settling.reject()."""
         self._consumer_of(message).reject(message, reason=reason)
 
+    def extend(self, message: Message, lease: DelayInput) -> None:
+        """Have the lease of a message end later; see Settling.extend()."""
+        self._consumer_of(message).extend(message, lease)
+
+    def defer(self, message: Message) -> None:
+        """Set a message aside; see Settling.defer()."""
+        self._consumer_of(message).defer(message)
+
+    def fetch_deferred(self, partition: int, offset: int) -> ReceivedMessage:
+        """Raise InvalidOptionError: the topic is missing; `consumer(topic).fetch_deferred()` has it."""
+        raise InvalidOptionError(
+            "the consumer reads several topics", advice="Use consumer(topic).fetch_deferred(partition, offset)"
+        )
+
     def attempting(self, message: Message) -> AbstractContextManager[None]:
         """Return a context for the work on a message; see Settling.attempting()."""
         return self._consumer_of(message).attempting(message)

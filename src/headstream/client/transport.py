@@ -11,7 +11,6 @@ from typing import Protocol, runtime_checkable
 
 from headstream.codec.buffer import BytesLike
 from headstream.filters.filter import Filter
-from headstream.model.deliveries import DeliveryChange, PartitionDeliveries
 from headstream.model.groups import Assignment, Group, Member
 from headstream.model.identifiers import TopicName
 from headstream.model.message import StateChange
@@ -22,8 +21,6 @@ from headstream.model.topology import ClusterStats, Fsync, Limits, Stream, Topic
 __all__ = [
     "AheadCommands",
     "ClusterCounts",
-    "DeliveryAccess",
-    "DeliveryCommands",
     "GroupCommands",
     "KeyPartitioning",
     "MessageCommands",
@@ -216,7 +213,7 @@ class OffsetCommands(Protocol):
 class GroupCommands(Protocol):
     """Consumer group commands; the first five are for members."""
 
-    def join(self, topic: TopicName, group: str, *, session_timeout_ms: float = ...) -> Member:
+    def join(self, topic: TopicName, group: str, *, session_timeout_ms: float = ..., is_shared: bool = ...) -> Member:
         """Add a new member to a group."""
 
     def leave(self, topic: TopicName, member: Member) -> None:
@@ -253,29 +250,6 @@ class GroupCommands(Protocol):
         """Set a group's committed offsets."""
 
 
-class DeliveryCommands(Protocol):
-    """Commands for the unfinished messages of groups."""
-
-    def unfinished(self, topic: TopicName, group: str, partition: int) -> PartitionDeliveries:
-        """Return what a group has not finished in a partition."""
-
-    def settle(
-        self,
-        topic: TopicName,
-        group: str,
-        partition: int,
-        changes: Iterable[DeliveryChange],
-        *,
-        frontier: int,
-        member: Member | None = ...,
-        generation: int = ...,
-        partition_generation: int | None = ...,
-        dead_letter: TopicName | None = ...,
-        is_resting: bool = ...,
-    ) -> int:
-        """Record steps of messages, commit the group's offset, and return the group's generation."""
-
-
 class Transport(Protocol):
     """All commands of a log."""
 
@@ -309,15 +283,6 @@ class Transport(Protocol):
 
     def close(self) -> None:
         """Release the log or the connections."""
-
-
-@runtime_checkable
-class DeliveryAccess(Protocol):
-    """Further commands of a transport whose groups remember unfinished messages."""
-
-    @property
-    def deliveries(self) -> DeliveryCommands:
-        """Commands for the unfinished messages of groups."""
 
 
 @runtime_checkable

@@ -152,7 +152,8 @@ class Retry:
         attempts: Maximum number of attempts before a message goes into the dead letter; None sets no limit.
         delay: The delay before the second attempt, as text (`1s`), a timedelta or microseconds; it doubles with each one.
         max_delay: The longest delay.
-        order: What waits for the message: its `partition`, later messages of its `key`, or nothing (`skip`).
+        order: What waits for the message: its `partition`, later messages of its `key`, or nothing (`skip`). None is `partition`,
+            and `skip` for a consumer with `mode="shared"`.
 
     Raises:
         InvalidOptionError: a value is out of range.
@@ -162,25 +163,26 @@ class Retry:
     attempts: int | None
     delay_us: int
     max_delay_us: int
-    order: RetryOrder
+    order: RetryOrder | None
 
     def __init__(
         self,
         attempts: int | None = 5,
         delay: str | int | timedelta = "1s",
         max_delay: str | int | timedelta = "5m",
-        order: str = "partition",
+        order: str | None = None,
     ) -> None:
         if attempts is not None and (type(attempts) is not int or not 1 <= attempts <= 1000):
             raise InvalidOptionError(f"attempts is {attempts!r}", advice="Give a number from 1 to 1000, or None for no limit")
-        if order not in list(RetryOrder):
+        if order is not None and order not in list(RetryOrder):
             raise InvalidOptionError(f"order is {order!r}", advice=f"Use one of {', '.join(RetryOrder)}")
         delay_us, max_delay_us = (parse_duration_us(each, plain_unit="us") for each in (delay, max_delay))
         if delay_us > max_delay_us:
             raise InvalidOptionError(
                 f"delay is {delay!r} and max_delay {max_delay!r}", advice="Make max_delay at least as long as delay"
             )
-        for name, value in zip(self.__slots__, (attempts, delay_us, max_delay_us, RetryOrder(order)), strict=True):
+        chosen = None if order is None else RetryOrder(order)
+        for name, value in zip(self.__slots__, (attempts, delay_us, max_delay_us, chosen), strict=True):
             object.__setattr__(self, name, value)
 
     def is_last(self, failures: int) -> bool:

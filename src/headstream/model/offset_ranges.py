@@ -77,6 +77,13 @@ class OffsetRanges:
         at = bisect_right(self._begins, offset) - 1
         return max(offset, self._ends[at]) if at >= 0 else offset
 
+    def within(self, from_offset: int, until_offset: int) -> list[tuple[int, int]]:
+        """Return the parts of a range that are in the set."""
+        low = bisect_right(self._ends, from_offset)
+        high = bisect_left(self._begins, until_offset)
+        pairs = zip(self._begins[low:high], self._ends[low:high], strict=True)
+        return [(max(begin, from_offset), min(end, until_offset)) for begin, end in pairs]
+
 
 def ranges_of(offsets: Iterable[int]) -> Iterator[tuple[int, int]]:
     """Iterate over the ranges of ascending offsets."""

@@ -83,6 +83,8 @@ class Code(enum.IntEnum):
     FILTER_MESSAGES = 10_006
     GET_DELIVERIES = 10_007
     SETTLE_DELIVERIES = 10_008
+    LEASE_MESSAGES = 10_009
+    SETTLE_LEASES = 10_015
     CREATE_OPEN_TOPIC = 10_010
     GET_OPEN_TOPIC = 10_011
     LIST_OPEN_TOPICS = 10_012
@@ -208,6 +210,8 @@ _ENTRIES: Final = (
     CodeEntry(Code.FILTER_MESSAGES, "message.filter", True, Route("GET", _P + "/messages")),
     CodeEntry(Code.GET_DELIVERIES, "delivery.get", True, Route("GET", _G + "/partitions/{partition_id}/deliveries")),
     CodeEntry(Code.SETTLE_DELIVERIES, "delivery.settle", True, Route("PUT", _G + "/partitions/{partition_id}/deliveries")),
+    CodeEntry(Code.LEASE_MESSAGES, "lease.grant", True, Route("POST", _G + "/leases")),
+    CodeEntry(Code.SETTLE_LEASES, "lease.settle", True, Route("PUT", _G + "/partitions/{partition_id}/leases")),
     CodeEntry(Code.CREATE_OPEN_TOPIC, "topic.create_open", True, Route("POST", "/open/topics")),
     CodeEntry(Code.GET_OPEN_TOPIC, "topic.get_open", True, Route("GET", "/open" + _T)),
     CodeEntry(Code.LIST_OPEN_TOPICS, "topic.list_open", True, Route("GET", "/open/topics")),

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 import time
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -52,6 +53,26 @@ def orders(kafka_broker: KafkaBroker) -> str:
     kafka_broker.create_topic("shop.orders")
     send(kafka_broker, "shop.orders", _MESSAGES)
     return kafka_broker.url
+
+
+@pytest.mark.parametrize(
+    "statement",
+    [
+        "SELECT payload FROM headstream.`{url}`",
+        "CREATE TABLE made USING headstream OPTIONS (url '{url}', subscribe 'shop/orders')",
+        "CREATE TABLE made USING headstream OPTIONS (url '{url}', subscribe 'shop/orders') AS SELECT 1 AS one",
+    ],
+)
+def test_sql_is_refused_over_kafka_with_advice_that_works(spark: SparkSession, orders: str, statement: str) -> None:
+    with pytest.raises(InvalidOptionError) as caught:
+        spark.sql(statement.format(url=orders))
+    advice = re.search(r"(spark\.read.*?\)), then (SELECT .*)$", str(caught.value))
+    assert advice is not None, caught.value
+    made = advice[1].replace('"kafka://..."', repr(orders)).replace('"subscribe", "..."', '"subscribe", "shop/orders"')
+    eval(made, {"spark": spark})
+    counted = spark.sql(advice[2].replace("...", "count(*) AS count")).collect()
+    assert counted[0]["count"] == sum(message.state == hs.MessageState.AVAILABLE for message in _MESSAGES)
+    spark.catalog.dropTempView("orders")
 
 
 def _read(spark: SparkSession, url: str, **options: str) -> DataFrame:

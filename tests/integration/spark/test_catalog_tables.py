@@ -55,6 +55,40 @@ def test_table_of_a_catalog_is_refused_by_name_when_its_format_is_headstream(
     assert not spark.catalog.tableExists("made")
 
 
+_SQL: dict[str, str] = {
+    "FROM": "SELECT payload FROM headstream.`{url}` LIMIT 1",
+    "JOIN": "SELECT * FROM (SELECT 1 AS one) JOIN headstream . `{url}`",
+    "INTO": "INSERT INTO `headstream`.`{url}` VALUES (1)",
+}
+
+
+_URLS: list[tuple[str, str]] = [
+    (what, url) for what in _SQL for url in ("kafka://user:secret@localhost:1/shop", "headstream://host:1")
+]
+
+
+@pytest.mark.parametrize(("what", "url"), [*_URLS, ("FROM", "/var/lib/shop")])
+def test_url_in_a_tables_place_is_refused_with_a_view_as_advice(spark: SparkSession, what: str, url: str) -> None:
+    with pytest.raises(InvalidOptionError) as caught:
+        spark.sql(_SQL[what].format(url=url))
+    assert f"{what} headstream.`...` is not supported" in str(caught.value)
+    assert ("createOrReplaceTempView" in str(caught.value)) == url.startswith("kafka")
+    assert ("CREATE TEMPORARY VIEW" in str(caught.value)) != url.startswith("kafka")
+    assert "secret" not in str(caught.value)
+
+
+def test_tables_in_a_schema_called_headstream_are_read_and_their_errors_stay_sparks_own(spark: SparkSession) -> None:
+    spark.sql("CREATE SCHEMA headstream")
+    try:
+        spark.sql("CREATE TABLE headstream.`made` USING parquet AS SELECT 1 AS one")
+        assert spark.sql("SELECT * FROM headstream.`made`").collect()[0].one == 1
+        with pytest.raises(Exception, match="TABLE_OR_VIEW_NOT_FOUND") as caught:
+            spark.sql("INSERT INTO headstream.`missing` VALUES (1)")
+        assert not isinstance(caught.value, InvalidOptionError)
+    finally:
+        spark.sql("DROP SCHEMA headstream CASCADE")
+
+
 def test_tables_of_other_formats_are_made_and_their_errors_stay_sparks_own(spark: SparkSession) -> None:
     rows = spark.sql(_ROWS)
     rows.write.format("parquet").saveAsTable("other_one")

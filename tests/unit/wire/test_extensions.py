@@ -10,14 +10,15 @@ import pytest
 
 from headstream.codec.binary import encode_polled, encode_sent
 from headstream.errors import DecodeError, HeadstreamError, InvalidInputError
-from headstream.model.deliveries import DeliveryStep
+from headstream.model.deliveries import DeliveryStep, RetryOrder
 from headstream.model.headers import Headers
+from headstream.model.leases import LeaseStep
 from headstream.model.message import Message, MessageState
 from headstream.model.polling import ConsumerKind, PollingKind
 from headstream.model.topology import Fsync, Limits
 from headstream.wire.codes import TABLE
 from headstream.wire.commands.offsets import ConsumerRef
-from headstream.wire.extensions import deliveries, epochs, filters, groups, messages, producers, topics
+from headstream.wire.extensions import deliveries, epochs, filters, groups, leases, messages, producers, topics
 from headstream.wire.records import Command
 from headstream.wire.refusals import status_of
 from headstream.wire.routes import find_route
@@ -41,6 +42,8 @@ LAG = groups.GroupLag(
 
 FAILED = deliveries.ChangedDelivery(DeliveryStep.FAILED, 5, 6, 2, 1_500_000, "", "ValueError: no")
 POISONED = deliveries.ChangedDelivery(DeliveryStep.POISONED, 7, 8, 5, 0, "max_attempts", "no")
+ACKED = leases.ChangedLease(LeaseStep.DONE, 1 << 63, 5, 9)
+GIVEN_UP = leases.ChangedLease(LeaseStep.POISONED, 4, 9, 10, 0, "rejected", "no")
 DELIVER = filters.FailurePolicy.DELIVER
 
 EXAMPLES: list[Command[Any]] = [
@@ -57,6 +60,11 @@ EXAMPLES: list[Command[Any]] = [
     deliveries.GetDeliveries("s", "t", "billing", 3),
     deliveries.SettleDeliveries("s", "t", "billing", 3, 9, (FAILED, POISONED), 7, 2, 1 << 40, "shop/dead", True),
     deliveries.SettleDeliveries("s", "t", "billing", 3, 0, ()),
+    leases.LeaseMessages(
+        *("s", "t", "workers", 7, 1 << 63, 100, 30_000_000, {2: 5}, "host-1", RetryOrder.KEY, 5, "shop/dead", (2, 1), (9,))
+    ),
+    leases.LeaseMessages("s", "t", "workers", 7, 1, 1, 30_000_000, {}),
+    leases.SettleLeases("s", "t", "workers", 3, (ACKED, GIVEN_UP), 1 << 40, "shop/dead"),
     topics.CreateOpenTopic("shop", "orders", 4, Limits.WIDE, Fsync.NEVER, 1, 2, 0, 4, True),
     topics.CreateOpenTopic("shop", "orders", 0),
     topics.GetOpenTopic("shop", "orders"),
@@ -73,6 +81,7 @@ EXAMPLES: list[Command[Any]] = [
     groups.ListGroupLags("s", "t"),
     groups.SeekGroup("s", "t", "billing", {1: 0, 3: 9}),
     groups.EnterGroup("s", "t", "billing", 60_000),
+    groups.EnterGroup("s", "t", "workers", 60_000, True),
     groups.ExitGroup("s", "t", "billing", 3),
     groups.ReportMember("s", "t", "billing", 3, (1, 2), True),
     groups.CommitMember("s", "t", "billing", 3, 7, {1: 5}, {1: 6}, False),
@@ -93,6 +102,12 @@ REPLIES: list[tuple[type[Command[Any]], Any]] = [
         ),
     ),
     (deliveries.GetDeliveries, deliveries.OpenDeliveries(None, 0, 77, 0, (), ())),
+    (
+        leases.LeaseMessages,
+        leases.LeasedMessages(2, 1 << 40, None, {}, (leases.LeasedOffsets(5, 9, 0), leases.LeasedOffsets(9, 10, 3))),
+    ),
+    (leases.LeaseMessages, leases.LeasedMessages(0, 0, 1_500_000, {1: 7, 2: 9}, ())),
+    (leases.SettleLeases, leases.RefusedChanges((leases.RefusedChange(5, 6, "it is done"),))),
     (messages.WaitMessages, messages.WaitResult(True)),
     (messages.AppendMessages, messages.FirstOffset(77)),
     (messages.MeasureRange, messages.MeasuredRange(1 << 40, 7)),
@@ -174,6 +189,11 @@ def test_a_groups_lag_counts_from_the_oldest_message_where_nothing_is_committed(
         (deliveries.SettleDeliveries("s", "t", "g", 1, 0, (replace(FAILED, until_offset=5),)), 4),
         (deliveries.SettleDeliveries("s", "t", "g", 1, 0, (replace(POISONED, reason="bad luck"),)), 4),
         (deliveries.SettleDeliveries("s", "t", "g", 1, 0, (FAILED,) * 20_001), 4),
+        (leases.SettleLeases("s", "t", "g", 1, (replace(ACKED, until_offset=5),)), 4),
+        (leases.SettleLeases("s", "t", "g", 1, (replace(GIVEN_UP, until_offset=12),)), 4),
+        (leases.SettleLeases("s", "t", "g", 1, (replace(GIVEN_UP, reason="bad luck"),)), 4),
+        (leases.SettleLeases("s", "t", "g", 1, (replace(ACKED, step=LeaseStep.EXTENDED, delay_us=1 << 60),)), 4),
+        (leases.SettleLeases("s", "t", "g", 1, (ACKED,) * 20_001), 4),
         (topics.CreateOpenTopic("s", "", 1), 2014),
         (topics.CreateOpenTopic("s", "t", 1001), 2015),
         (epochs.CommitEpoch("", 1, ()), 4),

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import Any, Final
+from typing import Any, Final, TypeAlias
 
 from headstream.broker.commands.dispatch import CommandRow, Dispatcher
 from headstream.broker.commands.offsets import check_partition
@@ -18,22 +18,37 @@ from headstream.wire.extensions.deliveries import (
     SettleDeliveries,
 )
 from headstream.wire.extensions.groups import GroupGeneration
+from headstream.wire.extensions.leases import LeaseMessages, SettleLeases
 from headstream.wire.records import Command
 
-__all__ = ["ROWS"]
+__all__ = ["ROWS", "find_dead_letter", "find_group_of"]
 
 
-def _find(server: Dispatcher, session: Session, command: GetDeliveries | SettleDeliveries) -> tuple[FoundTopic, str]:
+_OfGroup: TypeAlias = GetDeliveries | SettleDeliveries | LeaseMessages | SettleLeases
+
+
+def find_group_of(server: Dispatcher, session: Session, command: _OfGroup) -> tuple[FoundTopic, str]:
+    """Return the topic and the group's name of a command, after checking the rights."""
     target = server.lookup.topic(command.stream, command.topic)
     server.rights(session).poll(target.stream.id, target.topic.id)
-    check_partition(target, command.partition)
     name = command.group if isinstance(command.group, str) else find_group(target.topic, command.group).name
     return target, name
 
 
+def find_dead_letter(server: Dispatcher, session: Session, text: str) -> TopicName | None:
+    """Return the dead-letter topic of a command, after checking the right to send there; None if it names none."""
+    if not text:
+        return None
+    name = TopicName.parse(text)
+    letters = server.lookup.topic(name.stream, name.topic)
+    server.rights(session).send(letters.stream.id, letters.topic.id)
+    return name
+
+
 def get_deliveries(server: Dispatcher, session: Session, command: GetDeliveries) -> OpenDeliveries:
     """Return what a group has not finished in a partition."""
-    target, name = _find(server, session, command)
+    target, name = find_group_of(server, session, command)
+    check_partition(target, command.partition)
     found = server.broker.deliveries.unfinished(target.topic.name, name, command.partition)
     failing = [
         OpenDelivery(
@@ -48,13 +63,9 @@ def get_deliveries(server: Dispatcher, session: Session, command: GetDeliveries)
 
 def settle_deliveries(server: Dispatcher, session: Session, command: SettleDeliveries) -> GroupGeneration:
     """Record steps of messages of a group, and commit its offset."""
-    target, name = _find(server, session, command)
+    target, name = find_group_of(server, session, command)
+    check_partition(target, command.partition)
     member = None if command.member_id is None else server.members.find(session, command.member_id)
-    dead_letter = None
-    if command.dead_letter:
-        dead_letter = TopicName.parse(command.dead_letter)
-        letters = server.lookup.topic(dead_letter.stream, dead_letter.topic)
-        server.rights(session).send(letters.stream.id, letters.topic.id)
     changes = [
         DeliveryChange(each.step, each.from_offset, each.until_offset, each.failures, each.delay_us, each.reason, each.error)
         for each in command.changes
@@ -68,7 +79,7 @@ def settle_deliveries(server: Dispatcher, session: Session, command: SettleDeliv
         member=member,
         generation=command.generation,
         partition_generation=command.partition_generation,
-        dead_letter=dead_letter,
+        dead_letter=find_dead_letter(server, session, command.dead_letter),
         is_resting=command.is_resting,
         user_id=session.user_id,
     )

@@ -184,7 +184,8 @@ def enter_group(server: Dispatcher, session: Session, command: EnterGroup) -> Ne
     """Add a new member to a group."""
     target = _readable(server, session, command.stream, command.topic)
     name = _name_of(target, command.group)
-    return NewMember(server.members.enter(session, target.topic.name, name, command.session_timeout_ms).id)
+    timeout_ms = command.session_timeout_ms
+    return NewMember(server.members.enter(session, target.topic.name, name, timeout_ms, is_shared=command.is_shared).id)
 
 
 def exit_group(server: Dispatcher, session: Session, command: ExitGroup) -> None:

@@ -10,6 +10,7 @@ from headstream.broker.commands import (
     deliveries,
     epochs,
     groups,
+    leases,
     messages,
     offsets,
     partitions,
@@ -28,7 +29,7 @@ from headstream.wire.records import Command
 __all__ = ["ROWS", "codes_where", "make_dispatcher"]
 
 _MODULES: Final = (
-    *(deliveries, epochs, groups, messages, offsets, partitions, producers),
+    *(deliveries, epochs, groups, leases, messages, offsets, partitions, producers),
     *(sessions, streams, system, tokens, topics, users),
 )
 ROWS: Final[dict[type[Command[Any]], CommandRow]] = {command: row for module in _MODULES for command, row in module.ROWS.items()}

@@ -108,7 +108,14 @@ class KafkaGroups:
         self._members: dict[int, KafkaMembership] = {}
         self._made = 0
 
-    def join(self, topic: TopicName, group: str, *, session_timeout_ms: float = DEFAULT_SESSION_TIMEOUT_MS) -> Member:
+    def join(
+        self,
+        topic: TopicName,
+        group: str,
+        *,
+        session_timeout_ms: float = DEFAULT_SESSION_TIMEOUT_MS,
+        is_shared: bool = False,
+    ) -> Member:
         """Add a new member to a group, and return when the group has taken it.
 
         Raises:

@@ -68,13 +68,20 @@ class RemoteGroups:
         self._abandoned: SimpleQueue[ExitGroup | None] = SimpleQueue()
         self._thread: threading.Thread | None = None
 
-    def join(self, topic: TopicName, group: str, *, session_timeout_ms: float = DEFAULT_SESSION_TIMEOUT_MS) -> Member:
+    def join(
+        self,
+        topic: TopicName,
+        group: str,
+        *,
+        session_timeout_ms: float = DEFAULT_SESSION_TIMEOUT_MS,
+        is_shared: bool = False,
+    ) -> Member:
         """Add a new member to a group; see Groups.join()."""
         OffsetOwner.group(group)  # checks the name
         if not session_timeout_ms > 0:
             raise InvalidOptionError(f"session_timeout_ms is {session_timeout_ms}", where=group, advice="Use more than 0")
         timeout_ms = min(math.ceil(session_timeout_ms), (1 << 32) - 1)
-        entered = self._caller.call(EnterGroup(topic.stream, topic.topic, group, timeout_ms))
+        entered = self._caller.call(EnterGroup(topic.stream, topic.topic, group, timeout_ms, is_shared))
         if self._thread is None:
             self._thread = threading.Thread(target=self._let_go, name="headstream-groups", daemon=True)
             self._thread.start()

@@ -20,13 +20,14 @@ from typing import Any, Final
 
 from headstream.client.ahead import FETCH_COUNT
 from headstream.client.checks import Milliseconds, check_whole, milliseconds
+from headstream.client.delivery_transport import DeliveryAccess, DeliveryCommands
 from headstream.client.interception.consumer import InterceptedConsumer, Transform
 from headstream.client.positions import position_of
 from headstream.client.receiving import poll_checked
 from headstream.client.retrying.fetching import RetryingFetching
 from headstream.client.retrying.track import Known
 from headstream.client.settling import DelayInput
-from headstream.client.transport import DeliveryAccess, DeliveryCommands, Transport
+from headstream.client.transport import Transport
 from headstream.errors import (
     HeadstreamError,
     InvalidInputError,
@@ -36,7 +37,7 @@ from headstream.errors import (
     ServerUnreachableError,
 )
 from headstream.interceptors.chain import Chain
-from headstream.model.deliveries import DeadLetterReason, Delivery, DeliveryChange, DeliveryStep, Retry, cut_error
+from headstream.model.deliveries import DeadLetterReason, Delivery, DeliveryChange, DeliveryStep, Retry, RetryOrder, cut_error
 from headstream.model.groups import Member
 from headstream.model.identifiers import TopicName
 from headstream.model.message import Message, ReceivedMessage
@@ -45,7 +46,7 @@ from headstream.model.polling import PollingStrategy
 from headstream.model.quantities import parse_duration_us
 from headstream.model.topology import Topic
 
-__all__ = ["RetryPolicy", "RetryingConsumer"]
+__all__ = ["RetryPolicy", "RetryingConsumer", "text_of"]
 
 _ABANDONED: Final = "the consumer ended, or was silent for too long, while it processed the message"
 _HANDED_OUT: Final = FETCH_COUNT
@@ -86,7 +87,9 @@ class RetryingConsumer(InterceptedConsumer):
         super().__init__(transport, topic, chain, transform, **options)
 
     def _make_fetching(self, positions: Mapping[int, int]) -> RetryingFetching:
-        self._tracking = RetryingFetching(positions, self._policy.retry.order, self._transform, self._load)
+        self._tracking = RetryingFetching(
+            positions, self._policy.retry.order or RetryOrder.PARTITION, self._transform, self._load
+        )
         return self._tracking
 
     @property
@@ -249,7 +252,7 @@ class RetryingConsumer(InterceptedConsumer):
         assert broken is not None
         is_decoding = isinstance(broken.error, SerializerError)
         reason = DeadLetterReason.DECODE_ERROR if is_decoding else DeadLetterReason.MAX_ATTEMPTS
-        self._fail(broken.partition, broken.offset, _text_of(broken.error), reason, None)
+        self._fail(broken.partition, broken.offset, text_of(broken.error), reason, None)
 
     def poll(self, count: int = 100, *, timeout_ms: Milliseconds = 0) -> list[ReceivedMessage]:
         """Return up to `count` messages, to settle one by one, or by commit(); see Consumer.poll()."""
@@ -319,7 +322,7 @@ class RetryingConsumer(InterceptedConsumer):
     def retry(self, message: Message, *, delay: DelayInput | None = None, reason: str | BaseException = "") -> None:
         """Record that a message failed; see Settling.retry()."""
         delay_us = None if delay is None else parse_duration_us(delay, plain_unit="us")
-        self._fail(*self._open_position(message), _text_of(reason), DeadLetterReason.MAX_ATTEMPTS, delay_us)
+        self._fail(*self._open_position(message), text_of(reason), DeadLetterReason.MAX_ATTEMPTS, delay_us)
 
     def reject(self, message: Message, *, reason: str | BaseException = "") -> None:
         """Give up a message; see Settling.reject()."""
@@ -329,7 +332,7 @@ class RetryingConsumer(InterceptedConsumer):
                 "the consumer has no dead-letter topic", where=str(self._name), advice="Create it with dead_letter="
             )
         failures = self._messages.tracks[partition].open[offset].failures + 1
-        self._poison(_poisoned(offset, failures, DeadLetterReason.REJECTED, _text_of(reason)), partition)
+        self._poison(_poisoned(offset, failures, DeadLetterReason.REJECTED, text_of(reason)), partition)
 
     def _fail(self, partition: int, offset: int, error: str, reason: DeadLetterReason, delay_us: int | None) -> None:
         failures = self._messages.tracks[partition].open[offset].failures + 1
@@ -354,7 +357,7 @@ class RetryingConsumer(InterceptedConsumer):
                 position = self._open_position(message)
             except InvalidInputError:  # settled in the context
                 raise error from None
-            self._fail(*position, _text_of(error), DeadLetterReason.MAX_ATTEMPTS, None)
+            self._fail(*position, text_of(error), DeadLetterReason.MAX_ATTEMPTS, None)
         else:
             if isinstance(message, ReceivedMessage) and self._messages.current != (message.partition, message.offset):
                 with suppress(InvalidInputError):  # settled in the context
@@ -368,7 +371,7 @@ class RetryingConsumer(InterceptedConsumer):
         if self._is_closed or current is None or not isinstance(error, Exception):
             return
         try:
-            self._fail(*current, _text_of(error), DeadLetterReason.MAX_ATTEMPTS, None)
+            self._fail(*current, text_of(error), DeadLetterReason.MAX_ATTEMPTS, None)
         except HeadstreamError as also:
             error.add_note(f"The failure of message {current[1]} of partition {current[0]} could not be recorded: {also}")
 
@@ -392,5 +395,6 @@ def _poisoned(offset: int, failures: int, reason: str, error: str) -> DeliveryCh
     return DeliveryChange(DeliveryStep.POISONED, offset, offset + 1, failures, 0, reason, cut_error(error))
 
 
-def _text_of(error: str | BaseException) -> str:
+def text_of(error: str | BaseException) -> str:
+    """Return the text of an error that is stored."""
     return f"{type(error).__name__}: {error}" if isinstance(error, BaseException) else error

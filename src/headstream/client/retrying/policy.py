@@ -5,16 +5,17 @@ from __future__ import annotations
 from typing import Any
 
 from headstream.client.arguments import ConsumerOptions, topic_name
+from headstream.client.delivery_transport import DeliveryAccess
 from headstream.client.interception.consumer import Transform
 from headstream.client.interception.interception import Interception, make_transform
 from headstream.client.retrying.consumer import RetryingConsumer, RetryPolicy
-from headstream.client.transport import DeliveryAccess, Transport
+from headstream.client.transport import Transport
 from headstream.errors import InvalidOptionError, UnsupportedError
 from headstream.model.deliveries import Retry
 from headstream.model.identifiers import TopicName
 from headstream.model.topology import Limits, Topic, TopicOptions, check_dead_letter_options
 
-__all__ = ["make_retrying"]
+__all__ = ["make_policy", "make_retrying"]
 
 
 def make_retrying(
@@ -39,13 +40,24 @@ def make_retrying(
         InvalidOptionError: an option is missing, or the dead-letter topic would drop letters.
         UnsupportedError: the log is in Kafka.
     """
-    policy = _make_policy(transport, topic, options)
+    policy = make_policy(transport, topic, options)
     transform = make_transform(interception, decode)
     chain = None if interception is None else interception.chain
     return RetryingConsumer(transport, topic, chain, transform, policy, **consumer_options)
 
 
-def _make_policy(transport: Transport, topic: Topic, options: ConsumerOptions) -> RetryPolicy:
+def make_policy(transport: Transport, topic: Topic, options: ConsumerOptions) -> RetryPolicy:
+    """Return what a consumer does with failing messages; a missing dead-letter topic is created.
+
+    Args:
+        transport: The client's transport.
+        topic: The topic's current metadata.
+        options: As for Client.consumer().
+
+    Raises:
+        InvalidOptionError: an option is missing, or the dead-letter topic would drop letters.
+        UnsupportedError: the log is in Kafka.
+    """
     retry, group, given = options.get("on_error"), options.get("group"), options.get("dead_letter")
     if not isinstance(retry, Retry):
         raise InvalidOptionError(f"on_error is {retry!r}", advice="Give a hs.Retry, as in on_error=hs.Retry(attempts=5)")

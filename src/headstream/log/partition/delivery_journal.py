@@ -9,40 +9,56 @@ DIR/streams/<stream>/<topic>/offsets/<32 hexadecimal digits of the group's hash>
              2 | from u64 | until u64                             done
              3 | offset u64 | failures u32 | is_begun u8 | failed_us u64 | first_failed_us u64 | delay_us u64
                | first_error text8 | last_error text8 | reason text8 | topic text32 | partition u32 | end u64
+             4 | token u64 | begun_us u64 | lease_us u64 | worker text8 | ranges | ranges     leased; settled before
+             5 | token u64 | from u64 | until u64                 settled by the worker: done, unless a later entry says otherwise
+             6 | token u64 | offset u64 | until_us u64            its lease ends later
+             7 | from u64 | until u64                             deferred
+             8 | from u64 | until u64                             their first lease has ended
+             9 | token u64 | from u64 | until u64                 their lease has ended
+    ranges   count u32 | (from u64 | until u64) ...
 
-A change appends one record, by one small write. What follows the last whole record is an interrupted write, and is overwritten.
-A file that has grown is replaced by one with a single record. Without unfinished messages there is no file. The group's lock
-makes one process its writer; a process that finds the file longer or shorter than it left it reads it again.
+Version 1 had the entries 1 to 3. A change appends one record, by one small write. What follows the last whole record is an
+interrupted write, and is overwritten. A file that has grown is replaced by one with a single record. Without unfinished messages
+there is no file. The group's lock makes one process its writer; a process that finds the file longer or shorter than it left it
+reads it again.
 """
 
 from __future__ import annotations
 
 import hashlib
 import struct
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable
 from dataclasses import dataclass
 from typing import Final
 
 from headstream.codec.batch.stored.scan import crc32c
 from headstream.codec.buffer import Reader, Writer
 from headstream.errors import DecodeError
-from headstream.log.partition.delivery_state import DeliveryState
+from headstream.log.partition.delivery_state import DeliveryState, Lease
 from headstream.log.system.files import Files
 from headstream.model.deliveries import Delivery
+from headstream.model.offset_ranges import OffsetRanges
 from headstream.model.polling import OffsetOwner
 
 __all__ = ["DeliveryJournal", "Touched", "journal_name", "remove_journals"]
 
 _MAGIC: Final = b"HSDELIVR"
-_VERSION: Final = 1
+_VERSION: Final = 2
+_FIRST_VERSION: Final = 1
 _HEAD: Final = struct.Struct("<8sIB3xQ")
 _HEAD_BYTES: Final = 512
 _SUFFIX: Final = ".deliveries"
 _WAITS: Final = 1
 _DONE: Final = 2
 _FAILING: Final = 3
+_LEASED: Final = 4
+_SETTLED: Final = 5
+_EXTENDED: Final = 6
+_DEFERRED: Final = 7
+_EXPIRED: Final = 8
+_ENDED: Final = 9
 _REWRITE_BYTES: Final = 256 << 10
-"""A file is replaced when it is this much longer than its first record: 10,000 commits of 24 bytes."""
+"""A file is replaced when it is this much longer than its first record, and twice as long: 10,000 commits of 24 bytes."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -53,11 +69,23 @@ class Touched:
         waits: Ranges that wait now.
         done: Ranges that are done now.
         failing: Offsets of messages that failed or were begun.
+        leased: Tokens of new leases.
+        settled: Token and range: what a worker settled.
+        ended: Token and range: what is not leased any more, because its time was over.
+        expired: Ranges whose first lease has ended.
+        deferred: Ranges that are deferred now.
+        extended: Token and message: what has an end of its own now.
     """
 
     waits: tuple[tuple[int, int], ...] = ()
     done: tuple[tuple[int, int], ...] = ()
     failing: tuple[int, ...] = ()
+    leased: tuple[int, ...] = ()
+    settled: tuple[tuple[int, int, int], ...] = ()
+    ended: tuple[tuple[int, int, int], ...] = ()
+    expired: tuple[tuple[int, int], ...] = ()
+    deferred: tuple[tuple[int, int], ...] = ()
+    extended: tuple[tuple[int, int], ...] = ()
 
 
 class DeliveryJournal:
@@ -75,6 +103,8 @@ class DeliveryJournal:
         self._path = f"{directory}/{journal_name(owner, partition)}"
         self._files = files
         self._head = _encode_head(owner, generation)
+        self._first_head = _encode_head(owner, generation, _FIRST_VERSION)
+        self._is_of_first = False
         self._end = self._first_end = -1
         self.state = DeliveryState()
 
@@ -115,7 +145,8 @@ class DeliveryJournal:
     def _read(self, content: bytes) -> None:
         self.state = DeliveryState()
         self._end = self._first_end = 0
-        if content[: len(self._head)] != self._head:
+        self._is_of_first = content[: len(self._head)] == self._first_head
+        if not self._is_of_first and content[: len(self._head)] != self._head:
             return  # of a partition before a purge, or an unfinished first write
         at = _HEAD_BYTES
         while at + 8 <= len(content):
@@ -141,17 +172,25 @@ class DeliveryJournal:
             durably: Whether it must survive a power cut.
 
         Raises:
-            StorageError: the system refused to write.
+            StorageError: the system refused to write; the next load() reads what is stored.
         """
+        try:
+            self._store(touched, committed, now_us, durably=durably)
+        except BaseException:
+            self._end = -1
+            raise
+
+    def _store(self, touched: Touched, committed: int, now_us: int, *, durably: bool) -> None:
         state = self.state
         state.base, state.stored_us = committed, now_us
         if self._end <= 0 and state.is_empty:
             return
-        if self._end <= 0 or self._end - self._first_end > _REWRITE_BYTES:
-            whole = Touched(tuple(state.pending), (), tuple(state.failing))
-            content = self._head + _record(_encode(state, whole), _HEAD_BYTES)
+        is_long = self._end - self._first_end > max(_REWRITE_BYTES, self._first_end - _HEAD_BYTES)
+        if self._end <= 0 or self._is_of_first or is_long:
+            content = self._head + _record(_encode(state, _everything(state)), _HEAD_BYTES)
             self._files.replace(self._path, content)  # durably: it can hold where a copy goes
             self._end = self._first_end = len(content)
+            self._is_of_first = False
             return
         record = _record(_encode(state, touched), self._end)
         file = self._files.open_write(self._path)
@@ -178,31 +217,76 @@ def remove_journals(directory: str, files: Files, owner: OffsetOwner, partitions
         files.remove(f"{directory}/{journal_name(owner, partition)}")
 
 
-def _encode_head(owner: OffsetOwner, generation: int) -> bytes:
+def _encode_head(owner: OffsetOwner, generation: int, version: int = _VERSION) -> bytes:
     name = owner.name.encode()
-    return (_HEAD.pack(_MAGIC, _VERSION, len(name), generation) + name).ljust(_HEAD_BYTES, b"\0")
+    return (_HEAD.pack(_MAGIC, version, len(name), generation) + name).ljust(_HEAD_BYTES, b"\0")
 
 
 def _record(body: bytes, position: int) -> bytes:
     return struct.pack("<II", len(body), crc32c(body, position & 0xFFFFFFFF)) + body
 
 
+def _everything(state: DeliveryState) -> Touched:
+    """Return what a file of one record says."""
+    extended = tuple((token, offset) for token, lease in state.leases.items() for offset in lease.extended)
+    return Touched(
+        waits=tuple(state.pending),
+        failing=tuple(state.failing),
+        leased=tuple(state.leases),
+        expired=tuple(state.expired),
+        deferred=tuple(state.deferred),
+        extended=extended,
+    )
+
+
 def _encode(state: DeliveryState, touched: Touched) -> bytes:
     failing = [state.failing[offset] for offset in touched.failing if offset in state.failing]
     released = tuple((offset, offset + 1) for offset in touched.failing if offset in state.pending)
     done, waits = (*touched.done, *released), (*touched.waits, *released)
+    leases = [state.leases[token] for token in touched.leased if token in state.leases]
+    extended = [(token, offset, state.leases[token].extended.get(offset, 0)) for token, offset in touched.extended]
+    entries: tuple[tuple[int, Iterable[tuple[int, ...]]], ...] = (
+        *((_SETTLED, touched.settled), (_ENDED, touched.ended), (_DONE, done), (_WAITS, waits)),
+        *((_EXPIRED, touched.expired), (_DEFERRED, touched.deferred), (_EXTENDED, extended)),
+    )
     writer = Writer()
     for number in (state.base, state.stored_us, state.frontier, state.poisoned_count):
         writer.push_u64(number)
-    writer.push_u32(len(done) + len(waits) + len(failing))
-    for kind, ranges in ((_DONE, done), (_WAITS, waits)):
-        for from_offset, until_offset in ranges:
+    writer.push_u32(len(leases) + len(failing) + sum(len(list(each)) for _, each in entries))
+    for lease in leases:
+        _push_lease(writer, lease)
+    for kind, rows in entries:
+        for row in rows:
             writer.push_u8(kind)
-            writer.push_u64(from_offset)
-            writer.push_u64(until_offset)
+            for number in row:
+                writer.push_u64(number)
     for each in failing:
         _push(writer, each)
     return writer.to_bytes()
+
+
+def _push_lease(writer: Writer, lease: Lease) -> None:
+    writer.push_u8(_LEASED)
+    for number in (lease.token, lease.begun_us, lease.lease_us):
+        writer.push_u64(number)
+    writer.push_text8(lease.worker)
+    for ranges in (lease.offsets, lease.settled):
+        writer.push_u32(len(ranges))
+        for from_offset, until_offset in ranges:
+            writer.push_u64(from_offset)
+            writer.push_u64(until_offset)
+
+
+def _pull_lease(reader: Reader) -> Lease:
+    token, begun_us, lease_us = (reader.pull_u64("a number of a lease") for _ in range(3))
+    worker = reader.pull_text8("a worker")
+    offsets, settled = (_pull_ranges(reader), _pull_ranges(reader))
+    return Lease(token, worker, begun_us, lease_us, offsets, settled)
+
+
+def _pull_ranges(reader: Reader) -> OffsetRanges:
+    count = reader.pull_u32("the count of ranges")
+    return OffsetRanges((reader.pull_u64("an offset"), reader.pull_u64("an offset")) for _ in range(count))
 
 
 def _push(writer: Writer, each: Delivery) -> None:
@@ -235,12 +319,32 @@ def _apply(state: DeliveryState, reader: Reader) -> None:
     for _ in range(reader.pull_u32("the count of entries")):
         kind = reader.pull_u8("the kind of an entry")
         if kind == _FAILING:
-            each = _pull(reader)
-            state.pending.remove(each.offset, each.offset + 1)
-            state.failing[each.offset] = each
-            continue
-        from_offset, until_offset = reader.pull_u64("an offset"), reader.pull_u64("an offset")
-        if kind == _DONE:
-            state.finish(from_offset, until_offset)
+            state.fail(_pull(reader))
+        elif kind == _LEASED:
+            state.lend(_pull_lease(reader))
+        elif kind in _WITH_TOKEN:
+            _apply_of_lease(state, kind, *(reader.pull_u64("a number of a lease") for _ in range(3)))
+        elif kind in _OF_RANGES:
+            _OF_RANGES[kind](state, reader.pull_u64("an offset"), reader.pull_u64("an offset"))
         else:
-            state.wait(from_offset, until_offset)
+            raise DecodeError(f"there is no entry of kind {kind}", reader.at)
+
+
+def _apply_of_lease(state: DeliveryState, kind: int, token: int, first: int, second: int) -> None:
+    if token not in state.leases:  # it ended long ago
+        return
+    if kind == _SETTLED:
+        state.settle(token, first, second)
+    elif kind == _ENDED:
+        state.expire(token, first, second)
+    else:
+        state.leases[token].extended[first] = second
+
+
+_WITH_TOKEN: Final = frozenset((_SETTLED, _ENDED, _EXTENDED))
+_OF_RANGES: Final[dict[int, Callable[[DeliveryState, int, int], None]]] = {
+    _WAITS: DeliveryState.wait,
+    _DONE: DeliveryState.finish,
+    _DEFERRED: lambda state, from_offset, until_offset: state.deferred.add(from_offset, until_offset),
+    _EXPIRED: lambda state, from_offset, until_offset: state.expired.add(from_offset, until_offset),
+}

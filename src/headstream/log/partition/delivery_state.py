@@ -1,9 +1,13 @@
-"""DeliveryState: what a group has not finished in one partition, and how steps change it. Pure; time is an argument."""
+"""DeliveryState: what a group has not finished in one partition, and how steps change it. Pure; time is an argument.
+
+A message before the frontier is done, or in one of `pending`, `expired`, `deferred` and the offsets of a lease; or it is in
+`failing` alone. A leased or deferred message that has failed before is in `failing` too.
+"""
 
 from __future__ import annotations
 
 from collections.abc import Iterable
-from dataclasses import replace
+from dataclasses import dataclass, field, replace
 
 from headstream.errors import LimitError
 from headstream.model.deliveries import (
@@ -17,7 +21,35 @@ from headstream.model.deliveries import (
 )
 from headstream.model.offset_ranges import OffsetRanges
 
-__all__ = ["DeliveryState"]
+__all__ = ["DeliveryState", "Lease", "record_failure"]
+
+
+@dataclass(slots=True)
+class Lease:
+    """Messages that were leased together.
+
+    Args:
+        token: Unique in the group.
+        worker: Who has them.
+        begun_us: When, microseconds since 1970 UTC.
+        lease_us: For how long, microseconds.
+        offsets: Those that are leased still.
+        settled: Those that the worker has settled: a repeated request changes nothing.
+        extended: Message -> its own end, microseconds since 1970 UTC.
+    """
+
+    token: int
+    worker: str
+    begun_us: int
+    lease_us: int
+    offsets: OffsetRanges
+    settled: OffsetRanges = field(default_factory=OffsetRanges)
+    extended: dict[int, int] = field(default_factory=dict)
+
+    @property
+    def until_us(self) -> int:
+        """When it ends, microseconds since 1970 UTC."""
+        return self.begun_us + self.lease_us
 
 
 class DeliveryState:
@@ -31,17 +63,34 @@ class DeliveryState:
         pending: The waiting messages.
         failing: The messages that failed or were begun, by offset.
         poisoned_count: How many messages went into the dead letter.
+        expired: Messages that were leased once, and whose lease ended: they have had one attempt, and can be leased.
+        deferred: Messages that are leased only when they are asked for by offset.
+        leased: The messages of all leases.
+        leases: The leases by token, in the order of their begin; the newest ones also when they have ended.
     """
 
     def __init__(self) -> None:
         self.base = self.stored_us = self.frontier = self.poisoned_count = 0
         self.pending = OffsetRanges()
         self.failing: dict[int, Delivery] = {}
+        self.expired = OffsetRanges()
+        self.deferred = OffsetRanges()
+        self.leased = OffsetRanges()
+        self.leases: dict[int, Lease] = {}
+
+    @property
+    def _waiting(self) -> tuple[OffsetRanges, ...]:
+        return self.pending, self.expired, self.deferred
 
     @property
     def is_empty(self) -> bool:
         """Whether the committed offset says everything."""
-        return not self.failing and not len(self.pending)
+        return not self.failing and not any(map(len, self._waiting)) and not self.leases
+
+    @property
+    def ranges_count(self) -> int:
+        """The number of ranges that the state consists of."""
+        return sum(map(len, self._waiting)) + len(self.leased)
 
     def settle_base(self, committed: int, committed_us: int) -> bool:
         """Apply the committed offset: what is before it is done; return whether it was set back, which begins anew.
@@ -54,22 +103,23 @@ class DeliveryState:
         if is_rewound:
             self.begin(committed)
         self.frontier = max(self.frontier, committed)
-        self.pending.remove(0, committed)
-        for offset in [offset for offset in self.failing if offset < committed]:
-            del self.failing[offset]
+        if self.first_open() < committed:
+            self.finish(0, committed)
         return is_rewound
 
     def begin(self, offset: int) -> None:
         """Forget everything: the group begins at an offset."""
-        self.pending = OffsetRanges()
-        self.failing.clear()
+        stored_us, count = self.stored_us, self.poisoned_count
+        self.__init__()  # type: ignore[misc]
         self.base = self.frontier = offset
+        self.stored_us, self.poisoned_count = stored_us, count
 
     def first_open(self) -> int:
         """Return the first offset that is not done."""
         candidates = [self.frontier, *self.failing]
-        if self.pending.first is not None:
-            candidates.append(self.pending.first)
+        for ranges in (*self._waiting, self.leased):
+            if ranges.first is not None:
+                candidates.append(ranges.first)
         return min(candidates)
 
     def apply(self, changes: Iterable[DeliveryChange], now_us: int) -> list[Delivery]:
@@ -100,35 +150,79 @@ class DeliveryState:
             elif change.step is DeliveryStep.BEGUN:
                 changed = replace(known, is_begun=True)
             elif change.failures > known.failures or not known.failures:
-                changed = _failed(known, change, now_us)
+                changed = record_failure(known, change.failures, change.error, change.delay_us, now_us)
             else:
                 changed = known  # a repeated request
             if change.step is DeliveryStep.POISONED:
                 changed = replace(changed, reason=known.reason or change.reason)
                 poisoned.append(changed)
-            self.pending.remove(offset, offset + 1)
-            self.failing[offset] = changed
+            self.fail(changed)
             if not changed.failures and not changed.is_begun:  # released before its first failure
                 del self.failing[offset]
                 self.pending.add(offset, offset + 1)
         self._check()
         return poisoned
 
+    def fail(self, changed: Delivery) -> None:
+        """Record a message that failed or was begun."""
+        offset = changed.offset
+        self.pending.remove(offset, offset + 1)
+        self.expired.remove(offset, offset + 1)
+        self.failing[offset] = changed
+
     def wait(self, from_offset: int, until_offset: int) -> None:
         """Record that messages wait; those that fail stay as they are."""
         self.pending.add(from_offset, until_offset)
-        for offset in self.failing:
+        for offset in self.failing_within(from_offset, until_offset):
             self.pending.remove(offset, offset + 1)
+
+    def failing_within(self, from_offset: int, until_offset: int) -> list[int]:
+        """Return the messages of a range that failed."""
+        if until_offset - from_offset > len(self.failing):
+            return sorted(offset for offset in self.failing if from_offset <= offset < until_offset)
+        return [offset for offset in range(from_offset, until_offset) if offset in self.failing]
 
     def finish(self, from_offset: int, until_offset: int) -> None:
         """Record that messages are done."""
-        self.pending.remove(from_offset, until_offset)
-        if until_offset - from_offset > len(self.failing):
-            for offset in [offset for offset in self.failing if from_offset <= offset < until_offset]:
-                del self.failing[offset]
-        else:
-            for offset in range(from_offset, until_offset):
-                self.failing.pop(offset, None)
+        for ranges in self._waiting:
+            ranges.remove(from_offset, until_offset)
+        for offset in self.failing_within(from_offset, until_offset):
+            del self.failing[offset]
+        if self.leased.within(from_offset, until_offset):  # a consumer that does not lease has taken the group over
+            self.leased.remove(from_offset, until_offset)
+            for lease in self.leases.values():
+                lease.offsets.remove(from_offset, until_offset)
+
+    # -- leases ---------------------------------------------------------------------------------------------------
+
+    def lend(self, lease: Lease) -> None:
+        """Record a lease; its messages that failed before stay so."""
+        for from_offset, until_offset in lease.offsets:
+            for ranges in self._waiting:
+                ranges.remove(from_offset, until_offset)
+            self.leased.add(from_offset, until_offset)
+        self.leases[lease.token] = lease
+
+    def settle(self, token: int, from_offset: int, until_offset: int) -> None:
+        """Record that leased messages are done, as their worker says."""
+        self._give_back(token, from_offset, until_offset)
+        self.leases[token].settled.add(from_offset, until_offset)
+        self.finish(from_offset, until_offset)
+
+    def expire(self, token: int, from_offset: int, until_offset: int) -> None:
+        """Record that the lease of messages has ended; those that failed before only are not leased any more."""
+        self._give_back(token, from_offset, until_offset)
+        self.expired.add(from_offset, until_offset)
+        for offset in self.failing_within(from_offset, until_offset):
+            self.expired.remove(offset, offset + 1)
+
+    def _give_back(self, token: int, from_offset: int, until_offset: int) -> None:
+        lease = self.leases[token]
+        lease.offsets.remove(from_offset, until_offset)
+        self.leased.remove(from_offset, until_offset)
+        if lease.extended:
+            for offset in [offset for offset in lease.extended if from_offset <= offset < until_offset]:
+                del lease.extended[offset]
 
     def _check(self) -> None:
         if len(self.failing) > MAX_FAILING or len(self.pending) > MAX_PENDING_RANGES:
@@ -138,25 +232,39 @@ class DeliveryState:
             )
 
     def snapshot(self, base: int | None, now_us: int) -> PartitionDeliveries:
-        """Return the state as a value.
+        """Return the state as a value, for a consumer that does not lease: to it, what is leased or deferred waits.
 
         Args:
             base: The committed offset.
             now_us: The time, microseconds since 1970 UTC.
         """
         failing = tuple(self.failing[offset] for offset in sorted(self.failing))
-        return PartitionDeliveries(base, self.frontier, tuple(self.pending), failing, now_us, self.poisoned_count)
+        pending = self.pending
+        if len(self.expired) or len(self.deferred) or len(self.leased):
+            pending = OffsetRanges(each for ranges in (*self._waiting, self.leased) for each in ranges)
+            for offset in self.failing:
+                pending.remove(offset, offset + 1)
+        return PartitionDeliveries(base, self.frontier, tuple(pending), failing, now_us, self.poisoned_count)
 
 
-def _failed(known: Delivery, change: DeliveryChange, now_us: int) -> Delivery:
-    error = cut_error(change.error)
+def record_failure(known: Delivery, failures: int, error: str, delay_us: int, now_us: int) -> Delivery:
+    """Return a message after a failure.
+
+    Args:
+        known: The message before.
+        failures: How often it has failed now.
+        error: The error's text.
+        delay_us: How long it waits, microseconds.
+        now_us: The time, microseconds since 1970 UTC.
+    """
+    error = cut_error(error)
     return replace(
         known,
-        failures=change.failures,
+        failures=failures,
         is_begun=False,
         failed_us=now_us,
         first_failed_us=known.first_failed_us or now_us,
-        delay_us=change.delay_us,
+        delay_us=delay_us,
         first_error=known.first_error if known.failures else error,
         last_error=error,
     )

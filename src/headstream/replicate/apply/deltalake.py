@@ -19,6 +19,7 @@ from headstream.errors import StorageError
 from headstream.replicate.apply.engine import RowCounts
 from headstream.replicate.apply.mapped import MappedTables, needs_column_mapping
 from headstream.replicate.apply.plan import MergePlan, quote_name
+from headstream.replicate.apply.rewriting import is_cheaper, rewritten
 from headstream.replicate.columns.conversion import arrow_type
 from headstream.replicate.storage.delta_places import Translated, delta_options, make_parent, open_table
 from headstream.replicate.storage.places import Place
@@ -176,6 +177,8 @@ class DeltaLakeEngine:
     def merge(self, plan: MergePlan, changes: pa.Table | DataFrame, app_id: str, version: int) -> RowCounts:
         """Run a merge in one commit that remembers (app_id, version)."""
         assert isinstance(changes, pa.Table), "takes_frames is false"
+        if is_cheaper(self._log.table, plan):
+            return self._rewrite(plan, changes, app_id, version)
         before = self._log.table.version()
         try:
             metrics = self._merge(plan, changes, app_id, version)
@@ -194,6 +197,20 @@ class DeltaLakeEngine:
             if plan.delete_when is not None:
                 merge = merge.when_matched_delete(plan.delete_when)
             return dict(merge.when_matched_update(plan.update, plan.update_when).execute())
+
+    def _rewrite(self, plan: MergePlan, changes: pa.Table, app_id: str, version: int) -> RowCounts:
+        before = self._log.table.version()
+        rows, counts = rewritten(self.read(list(self.columns), "TRUE"), changes, plan)
+        try:
+            with self._committing("the merge failed"):
+                # The predicate has a row that another writer appends meanwhile be a conflict, as with a merge.
+                write_deltalake(
+                    self._log.table, rows, mode="overwrite", predicate="TRUE", commit_properties=_remembering(app_id, version)
+                )
+        except StorageError:  # as merge() says
+            if self._log.table.version() == before or self._log.last_applied(app_id) != version:
+                raise
+        return counts
 
     def append(self, rows: pa.Table | DataFrame, app_id: str, version: int) -> RowCounts:
         """Add rows in one commit that remembers (app_id, version)."""

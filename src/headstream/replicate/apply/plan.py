@@ -41,6 +41,8 @@ class MergePlan:
         update: Column -> expression of an update.
         insert_when: When an unmatched source row is inserted.
         insert: Column -> expression of an insert.
+        keys: The key columns if every source row takes effect, and each expression is a source column: an engine can then write
+            the rows without evaluating SQL. Otherwise empty.
     """
 
     predicate: str
@@ -49,6 +51,7 @@ class MergePlan:
     update: dict[str, str]
     insert_when: str
     insert: dict[str, str]
+    keys: Sequence[str] = ()
 
 
 def quote_name(name: str) -> str:
@@ -71,6 +74,7 @@ def plan_merge(
     keys: list[str],
     *,
     resolved: bool = False,
+    plain: bool = True,
     versioned: bool = False,
     loads: bool = False,
     where: Sequence[str] = (),
@@ -81,6 +85,7 @@ def plan_merge(
         columns: Those that the changes have (bookkeeping left out); the table's other columns keep their values.
         keys: The primary key.
         resolved: Whether the source has rows with `_hs_resolved` true, which take effect in any case.
+        plain: Whether it has others.
         versioned: Whether any row, of the source or of the table, has `_hs_versions`.
         loads: Whether rows of a full load are among the changes.
         where: Conditions that hold for every row of the table that has the key of a change, where some are known: what
@@ -107,4 +112,5 @@ def plan_merge(
         update=update,
         insert_when="NOT s._hs_delete",
         insert=insert,
+        keys=() if plain else keys,
     )

@@ -177,6 +177,7 @@ class Scd1Table(MergedTable):
             [name for name in source.schema.names if not name.startswith(RESERVED_PREFIX) and name not in same],
             self.keys,
             resolved=resolved is not None,
+            plain=resolved is None or changes.num_rows > 0,
             versioned=self._versioned,
             loads=has_loads(changes),
             where=ranges_sql(key_ranges(source, self.keys), "t."),

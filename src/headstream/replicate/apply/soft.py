@@ -27,9 +27,11 @@ def soften(plan: MergePlan, *, resolved: bool = False) -> MergePlan:
         resolved: Whether the source has resolved rows, which say of a deleted row what its values are.
     """
     keeps = "s._hs_delete AND NOT s._hs_resolved" if resolved else "s._hs_delete"
-    update = {name: f"CASE WHEN {keeps} THEN t.{name} ELSE {value} END" for name, value in plan.update.items()}
-    kept = KEPT_VERSIONS.format("t.")
-    update["_hs_versions"] = f"CASE WHEN {keeps} THEN {kept} ELSE s._hs_versions END"
+    update = dict(plan.update)
+    if not plan.keys:
+        update = {name: f"CASE WHEN {keeps} THEN t.{name} ELSE {value} END" for name, value in update.items()}
+        kept = KEPT_VERSIONS.format("t.")
+        update["_hs_versions"] = f"CASE WHEN {keeps} THEN {kept} ELSE s._hs_versions END"
     update |= {"_hs_sequence": "s._hs_sequence", DELETED: "s._hs_delete"}
     # A load that contains a deleted row unchanged restores it.
     back = f"NOT s._hs_delete AND coalesce(t.{DELETED}, false) AND s._hs_sequence > t._hs_sequence"

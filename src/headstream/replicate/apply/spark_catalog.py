@@ -10,6 +10,7 @@ from pyspark.errors import PySparkException
 from pyspark.sql import SparkSession
 
 from headstream.errors import ReplicateError
+from headstream.replicate.apply.job_labels import JobLabels
 from headstream.replicate.apply.mapped import open_session, spark_path
 from headstream.replicate.apply.plan import quote_name
 from headstream.replicate.apply.spark_store import explain
@@ -35,6 +36,7 @@ class SparkCatalog:
 
     def __init__(self, spark: SparkSession) -> None:
         self._spark = open_session(spark)
+        self._labels = JobLabels(spark)
 
     def register(self, name: CatalogName, place: Place) -> None:
         """Register a Delta table under a name, as an external table; nothing if it has that name already.
@@ -51,9 +53,10 @@ class SparkCatalog:
         """
         full = ".".join(map(quote_name, name))
         try:
-            if not self._spark.catalog.tableExists(full):
-                self._create(name, spark_path(place))
-            properties = self._describe(full)
+            with self._labels.writing(f"{show_catalog_name(name)}: register in the catalog"):
+                if not self._spark.catalog.tableExists(full):
+                    self._create(name, spark_path(place))
+                properties = self._describe(full)
         except (PySparkException, Py4JError, ConnectionError) as error:
             what = f"it cannot be registered as {show_catalog_name(name)}"
             raise failure(place, what, explain(_text(error))) from shown_cause(place, error)

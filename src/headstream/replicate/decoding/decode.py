@@ -347,9 +347,21 @@ def decode_partitions(
     def decode(batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
         decoder = _kept_decoder(packed)
         for batch in _gathered(batches):
-            yield decoder.decode(batch).to_batch(with_traits=with_traits)
+            yield _decode(decoder, batch, with_traits=with_traits)
 
     return decode
+
+
+def _decode(decoder: Decoder, batch: pa.RecordBatch, *, with_traits: bool) -> pa.RecordBatch:
+    """Decode a batch; an error of it names the messages, for the executor's log."""
+    try:
+        return decoder.decode(batch).to_batch(with_traits=with_traits)
+    except Exception as error:
+        ends = pa.Table.from_batches([batch]).group_by(["topic", "partition"]).aggregate([("offset", "min"), ("offset", "max")])
+        for row in ends.to_pylist():
+            place = f"{row['topic']} partition {row['partition']}, offsets {row['offset_min']} to {row['offset_max']}"
+            error.add_note(f"while decoding {place}")
+        raise
 
 
 def _gathered(batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:

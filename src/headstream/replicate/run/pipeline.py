@@ -11,7 +11,7 @@ import re
 import sys
 import threading
 import time
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable
 from typing import Any
 
 import pyarrow as pa
@@ -19,31 +19,30 @@ from py4j.protocol import Py4JError, Py4JJavaError
 from pyspark.errors import PySparkException
 from pyspark.sql import DataFrame, SparkSession
 
-from headstream.errors import HeadstreamError, InvalidOptionError, ReplicateError
+from headstream.errors import HeadstreamError, InvalidInputError, ReplicateError
 from headstream.replicate.apply.engines import Engines
-from headstream.replicate.apply.spark_catalog import SparkCatalog
+from headstream.replicate.apply.job_labels import JobLabels
 from headstream.replicate.apply.spark_changes import Collect, StoredBatch, open_store_session
-from headstream.replicate.apply.spark_store import require_store
 from headstream.replicate.checkpoint.keeper import LocalKeeper
 from headstream.replicate.columns.raw import RAW_SCHEMA, match_rows
 from headstream.replicate.decoding.decode import Decoded, Decoder, decode_partitions, open_zone
 from headstream.replicate.decoding.frame_times import FrameTimes
 from headstream.replicate.inputs.collecting import collect, find_planned_batch, is_too_big
 from headstream.replicate.inputs.inputs import Input, add_declared_schemas, check_topics, open_input, query_checkpoint
-from headstream.replicate.parked.ledger import Ledger, Table
+from headstream.replicate.parked.ledger import Ledger
+from headstream.replicate.run.background import BackgroundRun
 from headstream.replicate.run.checkpoint_opening import open_keeper
 from headstream.replicate.run.metrics import write_metrics
 from headstream.replicate.run.processor import Processor
-from headstream.replicate.run.registration import CatalogEntry, Registration, find_catalog_names
+from headstream.replicate.run.progress import Listener, ProgressReports, batch_numbers
+from headstream.replicate.run.registration import CatalogTables
+from headstream.replicate.run.session_check import check_classic, check_delta, check_workers
 from headstream.replicate.run.status import HEARTBEAT_US, note_status, note_targets, read_status
 from headstream.replicate.run.summary import Summary
 from headstream.replicate.run.unit_merge import Parts
 from headstream.replicate.schemas.schema_catalog import DecodeOptions
-from headstream.replicate.settings.catalog_names import CatalogName
 from headstream.replicate.settings.config import ReplicateConfig
-from headstream.replicate.storage.places import StorePlace
 from headstream.replicate.storage.store_check import check_stores
-from headstream.replicate.tables.table_places import place_table
 from headstream.replicate.tables.tables import TargetTables
 
 __all__ = ["ReplicatePipeline"]
@@ -69,7 +68,8 @@ class ReplicatePipeline:
 
     Raises:
         InvalidOptionError: the session is a client of Spark Connect.
-        EnvironmentSetupError: the session lacks the jars for the object store of the tables.
+        EnvironmentSetupError: the session lacks the jars for the object store of the tables, Delta where Spark needs it, or
+            Headstream in the Python of its workers.
     """
 
     def __init__(
@@ -81,7 +81,9 @@ class ReplicatePipeline:
         on_progress: Callable[[Summary], None] | None = None,
         clock: Callable[[], int] = time.time_ns,
     ) -> None:
-        _check_session(spark)
+        check_classic(spark)
+        check_delta(spark, config.rules.engines, has_catalog=config.rules.has_catalog)
+        check_workers(spark)
         self._spark = spark
         self._config = config
         self._source = source
@@ -91,6 +93,9 @@ class ReplicatePipeline:
         self._stopping = threading.Event()
         self._failure: BaseException | None = None
         self._query: Any = None
+        self._listeners: list[Listener] = []
+        self._reports: ProgressReports | None = None
+        self._background: BackgroundRun | None = None
         self._keeper, config = open_keeper(config, self._now_us)
         self._config = config
         self._decoding = DecodeOptions.of(config)
@@ -107,9 +112,9 @@ class ReplicatePipeline:
         # Whether a transaction is complete depends on all of its changes, of all tables.
         is_stored = not config.atomic and engines.uses_spark(config.rules.engines)
         self._store_session = open_store_session(spark) if is_stored else None
-        self._registration = _open_registration(spark, config)
-        self._catalog_names: Mapping[Table, CatalogName] = {}
-        self._tables = TargetTables.of(config, engines.open, self._ledger.pipeline_id, self._keeper)
+        self._catalog = CatalogTables(spark, config, self._zone)
+        self._labels = JobLabels(spark)
+        self._tables = TargetTables.of(config, engines.open, self._ledger.pipeline_id, self._keeper, self._labels.writing)
         parts = Parts(config, self._zone, self._decoder, self._ledger, self._tables, self._summary, self._now_us, self._keeper)
         self._processor = Processor(parts)
 
@@ -134,8 +139,8 @@ class ReplicatePipeline:
                 check_topics(self._config)
             check_stores(self._config.table_places)
             self._zone.scan()
-            self._catalog_names = find_catalog_names(self._zone, self._config.rules)
-            self._register(self._tables.names())
+            self._catalog.follow_zone()
+            self._catalog.offer(self._tables.names())
             query = self._start()
             try:
                 while not query.awaitTermination(_SWEEP_SECONDS):
@@ -144,11 +149,11 @@ class ReplicatePipeline:
                     self._sweep(lambda: _is_idle(query))
             finally:
                 query.stop()
+                if self._reports is not None:
+                    self._reports.end()
             self._sweep(lambda: self._config.once and not self._stopping.is_set(), last=True)
             self._keeper.save()
-            if self._registration is not None:
-                self._register(self._summary.tables)
-                self._registration.finish(every_table=self._config.once and not self._stopping.is_set())
+            self._catalog.finish(self._summary.tables, every_table=self._config.once and not self._stopping.is_set())
             finished = True
         except (PySparkException, Py4JError, ConnectionError) as error:
             cause = error if self._failure is None else self._failure
@@ -163,8 +168,7 @@ class ReplicatePipeline:
         return self._summary
 
     def _close(self) -> None:
-        if self._registration is not None:
-            self._registration.close()
+        self._catalog.close()
         self._processor.parking.close()
         self._tables.close()
         self._ledger.close()
@@ -199,8 +203,47 @@ class ReplicatePipeline:
         )
 
     def stop(self) -> None:
-        """End run() after the micro-batch that is being applied; thread-safe."""
+        """End the run after the micro-batch that is being applied; thread-safe, returns at once."""
         self._stopping.set()
+
+    def start(self) -> None:
+        """Run in a thread of its own, and return at once: for notebooks.
+
+        Raises:
+            InvalidInputError: it was started before; a pipeline runs once.
+        """
+        if self._background is not None:
+            raise InvalidInputError("this pipeline was started before", advice="Make another one with the same checkpoint")
+        self._background = BackgroundRun(self.run)
+
+    def await_termination(self, timeout_s: float | None = None) -> Summary | None:
+        """Wait until a run begun by start() ends.
+
+        Args:
+            timeout_s: Seconds to wait; None for unlimited.
+
+        Returns:
+            The summary of the run; None if it goes on.
+
+        Raises:
+            InvalidInputError: it was not started.
+            HeadstreamError: the run failed, with the error of run().
+        """
+        if self._background is None:
+            raise InvalidInputError("this pipeline was not started", advice="Call start() first, or run()")
+        return self._background.wait(timeout_s)
+
+    def add_listener(self, listener: Listener) -> None:
+        """Give a function the progress of each micro-batch; called before the run.
+
+        It receives Spark's StreamingQueryProgress as a JSON object, with a further member `headstream`: the messages, bytes,
+        changes, merges, schemas, released and dead messages of the micro-batch, `parked` and `delayed` messages after it,
+        `lag_seconds` (the longest), `table_count`, and `tables`: rows and lag of the ten tables with most changes.
+
+        Args:
+            listener: It is called on a thread of Spark's, soon after the micro-batch; its errors are logged.
+        """
+        self._listeners.append(listener)
 
     def _start(self) -> Any:
         if self._config.schemas is not None:
@@ -215,8 +258,16 @@ class ReplicatePipeline:
         self._planned = find_planned_batch(checkpoint)
         writer = source.stream().writeStream.foreachBatch(run_batch)
         writer = writer.option("checkpointLocation", str(checkpoint))
-        writer = writer.trigger(availableNow=True) if self._config.once else writer
+        if self._config.once:
+            writer = writer.trigger(availableNow=True)
+        elif self._config.trigger_every_us:
+            writer = writer.trigger(processingTime=f"{self._config.trigger_every_us // 1000} milliseconds")
+        if self._listeners:
+            self._reports = ProgressReports(self._spark, self._listeners)
+            self._reports.begin()
         self._query = writer.queryName("headstream-replicate").start()
+        if self._reports is not None:
+            self._reports.follow(str(self._query.runId))
         return self._query
 
     def _frame_times(self) -> FrameTimes:
@@ -235,19 +286,21 @@ class ReplicatePipeline:
                 raise
 
     def _apply_batch(self, source: Input, batch: DataFrame, batch_id: int) -> None:
-        began = time.monotonic()
+        began, before = time.monotonic(), self._summary.to_dict() if self._reports is not None else {}
         in_pieces = batch_id == self._planned
         read = functools.partial(collect, in_pieces=in_pieces)
 
         def find_raw(wanted: pa.Table) -> pa.Table:
-            return _find_raw(source.read_again(batch, wanted, in_pieces=in_pieces), wanted)
+            with self._labels.reading(f"read set-aside messages again, micro-batch {batch_id}"):
+                return _find_raw(source.read_again(batch, wanted, in_pieces=in_pieces), wanted)
 
         self._is_collecting = True
         rows, stored = source.decoded(batch), None
-        if self._store_session is None:
-            decoded = Decoded.from_table(read(rows))
-        else:
-            stored, decoded = _store(self._store_session, rows, read, self._processor.learn)
+        with self._labels.reading(f"decode, micro-batch {batch_id}"):
+            if self._store_session is None:
+                decoded = Decoded.from_table(read(rows))
+            else:
+                stored, decoded = _store(self._store_session, rows, read, self._processor.learn)
         self._is_collecting = False
         try:
             for finding, count in decoded.findings.items():
@@ -260,6 +313,8 @@ class ReplicatePipeline:
         self._summary.batches += 1
         self._summary.seconds += time.monotonic() - began
         self._report()
+        if self._reports is not None:
+            self._reports.note(batch_id, batch_numbers(before, self._summary.to_dict()))
 
     def _sweep(self, is_all_read: Callable[[], bool], *, last: bool = False) -> None:
         with self._lock:  # evaluated under the lock: no later micro-batch can begin meanwhile
@@ -285,20 +340,13 @@ class ReplicatePipeline:
         if self._zone.scan() != self._schema_count:
             self._schema_count = self._zone.scan()
             note_targets(self._ledger, self._zone, self._config.rules)
-            self._catalog_names = find_catalog_names(self._zone, self._config.rules)
-        self._register(self._summary.tables)
+            self._catalog.follow_zone()
+        self._catalog.offer(self._summary.tables)
         heartbeat_us = HEARTBEAT_US if isinstance(self._keeper, LocalKeeper) else HEARTBEAT_US + _KEEP_EVERY_US
-        catalog = None if self._registration is None else self._registration.status()
+        catalog = self._catalog.status()
         note_status(self._ledger, state, self._summary, self._zone.directory, self._noted_us, heartbeat_us, catalog)
         if self._config.metrics is not None:
             write_metrics(self._config.metrics, self.status())
-
-    def _register(self, tables: Iterable[Table]) -> None:
-        """Let tables be registered in the catalog, those of them that have a name there."""
-        if self._registration is not None:
-            named = [table for table in tables if table in self._catalog_names]
-            entries = [CatalogEntry(t, self._catalog_names[t], place_table(self._config.tables, *t)) for t in named]
-            self._registration.offer(entries)
 
     def _count_waiting(self) -> None:
         counts = self._ledger.counts()
@@ -308,24 +356,6 @@ class ReplicatePipeline:
 
     def _now_us(self) -> int:
         return self._clock() // 1000
-
-
-def _open_registration(spark: SparkSession, config: ReplicateConfig) -> Registration | None:
-    if not config.rules.has_catalog:
-        return None
-    if isinstance(config.tables, StorePlace):
-        require_store(spark, f"the tables at {config.tables} are registered in a catalog by Spark")
-    return Registration(SparkCatalog(spark).register)
-
-
-def _check_session(spark: SparkSession) -> None:
-    """Check that the session has its JVM in this process: the pipeline runs in the driver, with its ledger and its log."""
-    if type(spark).__module__.startswith("pyspark.sql.connect"):
-        raise InvalidOptionError(
-            "ReplicatePipeline does not run over Spark Connect: it works in Spark's driver",
-            where="spark",
-            advice="Take the session from headstream.spark.session(), with the cluster as its master, or use spark-submit",
-        )
 
 
 def _store(

@@ -11,14 +11,19 @@ import threading
 from collections.abc import Callable, Iterable, Mapping
 from typing import Any, Final, NamedTuple
 
+from pyspark.sql import SparkSession
+
+from headstream.replicate.apply.spark_catalog import SparkCatalog
+from headstream.replicate.apply.spark_store import require_store
 from headstream.replicate.parked.ledger import Table
 from headstream.replicate.schemas.zone import SchemaZone
 from headstream.replicate.settings.catalog_names import CatalogName, make_catalog_name, show_catalog_name
+from headstream.replicate.settings.config import ReplicateConfig
 from headstream.replicate.settings.table_settings import TableRules
-from headstream.replicate.storage.places import Place
-from headstream.replicate.tables.table_places import has_table
+from headstream.replicate.storage.places import Place, StorePlace
+from headstream.replicate.tables.table_places import has_table, place_table
 
-__all__ = ["CatalogEntry", "Registration", "find_catalog_names"]
+__all__ = ["CatalogEntry", "CatalogTables", "Registration", "find_catalog_names"]
 
 _LOGGER: Final = logging.getLogger("headstream.replicate")
 _FIRST_PAUSE_S: Final = 5.0
@@ -156,6 +161,55 @@ class Registration:
             more = f" (and {len(failures) - 1} more: see the status)" if len(failures) > 1 else ""
             _LOGGER.warning("a table is not registered in the catalog, which is tried again: %s%s", failures[0], more)
         return len(entries) > len(self._reasons)
+
+
+class CatalogTables:
+    """The tables of one pipeline in the catalog; without a catalog in its settings, nothing is done.
+
+    Args:
+        spark: The pipeline's session.
+        config: Its settings.
+        zone: Its schema zone.
+
+    Raises:
+        EnvironmentSetupError: the session lacks the jars for the object store of the tables.
+    """
+
+    def __init__(self, spark: SparkSession, config: ReplicateConfig, zone: SchemaZone) -> None:
+        self._config = config
+        self._zone = zone
+        self._names: Mapping[Table, CatalogName] = {}
+        self._registration: Registration | None = None
+        if config.rules.has_catalog:
+            if isinstance(config.tables, StorePlace):
+                require_store(spark, f"the tables at {config.tables} are registered in a catalog by Spark")
+            self._registration = Registration(SparkCatalog(spark).register)
+
+    def follow_zone(self) -> None:
+        """Take the names of the tables from the schema zone, after it has changed."""
+        self._names = find_catalog_names(self._zone, self._config.rules)
+
+    def offer(self, tables: Iterable[Table]) -> None:
+        """Register tables soon; those with no name in the catalog, or registered already, are skipped."""
+        if self._registration is not None:
+            named = [table for table in tables if table in self._names]
+            entries = [CatalogEntry(t, self._names[t], place_table(self._config.tables, *t)) for t in named]
+            self._registration.offer(entries)
+
+    def status(self) -> dict[str, Any] | None:
+        """Return what Registration.status() does; None without a catalog."""
+        return None if self._registration is None else self._registration.status()
+
+    def finish(self, tables: Iterable[Table], *, every_table: bool) -> None:
+        """Register tables at the end of a run; see Registration.finish()."""
+        if self._registration is not None:
+            self.offer(tables)
+            self._registration.finish(every_table=every_table)
+
+    def close(self) -> None:
+        """End without further attempts."""
+        if self._registration is not None:
+            self._registration.close()
 
 
 def find_catalog_names(zone: SchemaZone, rules: TableRules) -> Mapping[Table, CatalogName]:

@@ -111,6 +111,7 @@ class ReplicateConfig:
             the pipeline.
         take_over: Whether this pipeline takes over tables that another one has written; otherwise it rejects them.
         once: Stop after applying all messages that existed at the start.
+        trigger_every_us: Least time between the starts of two micro-batches, microseconds; 0: the next one starts at once.
         max_messages_per_batch: Most messages of one micro-batch.
         max_bytes_per_batch: Most stored bytes of one micro-batch, accurate to one send; None for an eighth of the heap of Spark's
             driver. For logs only: Spark's Kafka source has no such limit.
@@ -157,6 +158,7 @@ class ReplicateConfig:
     on_incomplete_transaction: OnIncompleteTransaction = "wait"
     take_over: bool = False
     once: bool = False
+    trigger_every_us: int = 0
     max_messages_per_batch: int = MAX_MESSAGES_PER_BATCH
     max_bytes_per_batch: int | None = None
     spark: Mapping[str, str] = field(default_factory=dict)
@@ -226,6 +228,7 @@ _AT_LEAST: Final = {
     "max_parked_bytes": (1, "at least one message must be able to wait"),
     "max_parked_age_us": (0, "a wait cannot be negative"),
     "dead_rate_messages": (1, "a share is computed from at least one message"),
+    "trigger_every_us": (0, "a time cannot be negative"),
     "max_messages_per_batch": (1, "a micro-batch has at least one message"),
     "max_bytes_per_batch": (1, "a micro-batch has at least one byte"),
     "tombstones_kept_us": (0, "a time cannot be negative"),

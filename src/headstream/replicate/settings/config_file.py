@@ -30,10 +30,10 @@ from headstream.replicate.settings.config import (
 from headstream.replicate.settings.formats import HEADER_FIELDS, MessageFormat
 from headstream.replicate.settings.registry_settings import RegistrySettings
 from headstream.replicate.settings.table_settings import TableRule, TableRules, TableSettings, find_table_problems
-from headstream.replicate.storage.places import StorePlace, parse_place
+from headstream.replicate.storage.places import Place, StorePlace, bind, parse_place
 from headstream.replicate.storage.storage_settings import StorageSettings
 
-__all__ = ["load_config"]
+__all__ = ["load_checkpoint", "load_config"]
 
 _Reader = Callable[[Any], Any]
 
@@ -162,7 +162,7 @@ def _pipeline_readers(base: Path) -> dict[str, tuple[str, _Reader]]:
     }  # fmt: skip
     times = (
         "schema_wait", "transaction_wait", "max_parked_age", "tombstones_kept", "compact_every", "vacuum_every", "vacuum_kept",
-        "load_gap",
+        "load_gap", "trigger_every",
     )  # fmt: skip
     readers = {name: (name, reader) for name, reader in plain.items()}
     readers |= {name: (name, _place(base, is_table=name in TABLE_PLACES)) for name in PATH_SETTINGS}
@@ -194,9 +194,31 @@ def load_config(path: Path, overrides: Mapping[str, Any] | None = None) -> Repli
         InvalidOptionError: settings are invalid; the error lists all of them, with their lines.
         StorageError: the file cannot be read.
     """
+    text, document = _read_document(path)
+    return _SettingsLoader(path, text).load(document, dict(overrides or {}))
+
+
+def load_checkpoint(path: Path, given: Place | None = None) -> Place:
+    """Return the place of a pipeline's checkpoint, with the settings of its store, from a configuration file.
+
+    The file's other settings are not read.
+
+    Args:
+        path: The file.
+        given: The checkpoint, if it is not the file's.
+
+    Raises:
+        InvalidOptionError: the file names no checkpoint, or one that cannot be used, or its [storage] cannot.
+        StorageError: the file cannot be read.
+    """
+    text, document = _read_document(path)
+    return _SettingsLoader(path, text).load_checkpoint(document, given)
+
+
+def _read_document(path: Path) -> tuple[str, dict[str, Any]]:
     try:
         text = path.read_text()
-        document = tomllib.loads(text)
+        return text, tomllib.loads(text)
     except tomllib.TOMLDecodeError as error:
         raise InvalidOptionError(
             f"not TOML: {error}", where=str(path), advice="See https://toml.io for how to write it"
@@ -205,7 +227,6 @@ def load_config(path: Path, overrides: Mapping[str, Any] | None = None) -> Repli
         raise InvalidOptionError(f"not UTF-8: {error}", where=str(path)) from None
     except OSError as error:
         raise StorageError(f"the configuration cannot be read: {error.strerror}", where=str(path)) from error
-    return _SettingsLoader(path, text).load(document, dict(overrides or {}))
 
 
 class _SettingsLoader:
@@ -229,10 +250,7 @@ class _SettingsLoader:
         registry = self._section(document, "registry", _registry_readers(self._path.absolute().parent))
         if registry is not None:
             self._build(values, "registry", RegistrySettings, registry)
-        storage = self._section(document, "storage", {name: reader for name, (_, reader) in _STORAGE_READERS.items()})
-        if storage is not None:
-            given = {_STORAGE_READERS[name][0]: value for name, value in storage.items()}
-            self._build(values, "storage", StorageSettings, given)
+        self._read_storage(document, values)
         layout = self._section(document, "format", _FORMAT_READERS)
         if layout is not None:
             for name in layout.get("fields", {}):
@@ -249,6 +267,29 @@ class _SettingsLoader:
                 self._note((name,), f"{problem.what}{advice}")
         self._raise()
         return ReplicateConfig(**values)
+
+    def load_checkpoint(self, document: dict[str, Any], given: Place | None) -> Place:
+        values: dict[str, Any] = {} if given is None else {"checkpoint": given}
+        if given is None and "checkpoint" in document:
+            self._read(
+                values,
+                "checkpoint",
+                _place(self._path.absolute().parent, is_table=False),
+                document["checkpoint"],
+                ("checkpoint",),
+            )
+        elif given is None:
+            self._note(("checkpoint",), "it is missing")
+        self._read_storage(document, values)
+        self._raise()
+        place: Place = bind(values["checkpoint"], values.get("storage", StorageSettings()))
+        return place
+
+    def _read_storage(self, document: dict[str, Any], values: dict[str, Any]) -> None:
+        storage = self._section(document, "storage", {name: reader for name, (_, reader) in _STORAGE_READERS.items()})
+        if storage is not None:
+            given = {_STORAGE_READERS[name][0]: value for name, value in storage.items()}
+            self._build(values, "storage", StorageSettings, given)
 
     def _rules(self, document: dict[str, Any]) -> TableRules:
         readers = _table_readers()

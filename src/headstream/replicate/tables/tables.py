@@ -7,6 +7,7 @@ import json
 import threading
 from collections.abc import Container, Mapping
 from concurrent.futures import ThreadPoolExecutor
+from contextlib import nullcontext
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Final, TypeAlias
@@ -17,6 +18,7 @@ import pyarrow.compute as pc
 from headstream.errors import HeadstreamError, SchemaChangeError
 from headstream.replicate.apply.engine import RowCounts
 from headstream.replicate.apply.guarded import GuardedEngine
+from headstream.replicate.apply.job_labels import LabelJobs
 from headstream.replicate.apply.spark_changes import SparkChanges, join_stored
 from headstream.replicate.checkpoint.keeper import Keeper, LocalKeeper
 from headstream.replicate.codec import TableMetadata
@@ -38,6 +40,9 @@ _THREADS: Final = 4
 """Tables merged at a time: the engine releases the interpreter's lock, and each merge waits for the disk in between."""
 
 _REFRESH: Final = pa.scalar(OPERATIONS.index("REFRESH"), pa.int8())
+
+_UNITS: Final = {"batch": "micro-batch", "release": "release"}
+"""The last part of a unit's name -> what people call it."""
 
 TABLES_NAME: Final = "tables.sqlite"
 
@@ -90,6 +95,7 @@ class TargetTables:
         change_tables: The same of their change tables; None for none.
         owner: The pipeline; tables of other pipelines are rejected. None disables the check.
         keeper: Keeps what a table's commit relies on; by default the checkpoint does so itself.
+        label_jobs: Labels the Spark jobs of a table's steps.
     """
 
     def __init__(
@@ -102,6 +108,7 @@ class TargetTables:
         change_tables: Place | None = None,
         owner: Owner | None = None,
         keeper: Keeper | None = None,
+        label_jobs: LabelJobs = nullcontext,
     ) -> None:
         self._checkpoint = checkpoint
         self._keeper = LocalKeeper() if keeper is None else keeper
@@ -113,10 +120,18 @@ class TargetTables:
         self._change_tables = change_tables
         self._owner = owner
         self._open: dict[Name, TargetTable] = {}
+        self._label_jobs = label_jobs
         self._lock = threading.Lock()
 
     @classmethod
-    def of(cls, config: ReplicateConfig, open_engine: OpenEngine, pipeline: str, keeper: Keeper | None = None) -> TargetTables:
+    def of(
+        cls,
+        config: ReplicateConfig,
+        open_engine: OpenEngine,
+        pipeline: str,
+        keeper: Keeper | None = None,
+        label_jobs: LabelJobs = nullcontext,
+    ) -> TargetTables:
         """Return the tables of a pipeline, given its identity."""
         return cls(
             config.tables,
@@ -126,6 +141,7 @@ class TargetTables:
             change_tables=config.change_tables,
             owner=Owner(pipeline, config.checkpoint, config.take_over),
             keeper=keeper,
+            label_jobs=label_jobs,
         )
 
     def close(self) -> None:
@@ -190,8 +206,11 @@ class TargetTables:
             structures = tables.setdefault(schemas[schema_id].table, {})
             structures.setdefault(_structure(schemas[schema_id].metadata), []).append(schema_id)
 
+        of_unit = f"{_UNITS.get(unit.rpartition('/')[2], unit)} {version}"
+
         def apply_table(name: Name) -> Applied:
-            return self._apply_table(name, tables[name], changes, stored or {}, schemas, unit, version, is_learned, repeated)
+            with self._label_jobs(f"{_show(name)}: merge, {of_unit}"):
+                return self._apply_table(name, tables[name], changes, stored or {}, schemas, unit, version, is_learned, repeated)
 
         applied = Applied()
         if len(tables) == 1:
@@ -260,7 +279,8 @@ class TargetTables:
                 if table.has_ended_load and not is_saved:
                     self._keeper.save()  # which loads have ended, and up to where the log is read
                     is_saved = True
-                counts = table.settle()
+                with self._label_jobs(f"{_show(name)}: end of a load"):
+                    counts = table.settle()
             except HeadstreamError as error:
                 applied.failed[name] = error
             else:
@@ -302,7 +322,8 @@ class TargetTables:
         Raises:
             StorageError: the table cannot be written.
         """
-        return self._table(name).maintain(schedule, now_us, may_forget=may_forget)
+        with self._label_jobs(f"{_show(name)}: maintenance"):
+            return self._table(name).maintain(schedule, now_us, may_forget=may_forget)
 
     def _table(self, name: Name) -> TargetTable:
         with self._lock:
@@ -341,6 +362,10 @@ def _has_loads(group: pa.Table | SparkChanges) -> bool:
     if isinstance(group, SparkChanges):
         return group.traits.has_loads
     return bool(pc.any(pc.equal(group["_hs_operation"], _REFRESH)).as_py())
+
+
+def _show(name: Name) -> str:
+    return ".".join(filter(None, name))
 
 
 def _structure(metadata: TableMetadata) -> str:

@@ -1,7 +1,8 @@
-"""Rejects catalog tables of the headstream format by name; Spark fails with an internal error.
+"""Rejects tables of the headstream format by name; Spark fails with an internal error, or one without advice.
 
 saveAsTable, toTable, writeTo(...).using("headstream").create()     rejected before anything runs
 CREATE TABLE ... USING headstream, AS SELECT too                    Spark's error is replaced by ours
+SELECT ... FROM headstream.`url`, INSERT INTO headstream.`url`      the same
 """
 
 from __future__ import annotations
@@ -23,17 +24,45 @@ _TABLE: Final = re.compile(
 )
 
 
-def table_error(what: str) -> InvalidOptionError:
-    """Return the error for a table of a catalog.
+_DIRECT: Final = re.compile(r"\b(FROM|JOIN|INTO|TABLE|OVERWRITE)\s+`?headstream`?\s*\.\s*`([^`]*)`", re.IGNORECASE)
+_NO_DIRECT_QUERY: Final = "UNSUPPORTED_DATASOURCE_FOR_DIRECT_QUERY"
+_WRITING: Final = (
+    'Write with .format("headstream").option("url", ...).option("topic", ...).mode("append").save(), a stream with .start(); '
+)
+_VIEW: Final = "read with CREATE TEMPORARY VIEW ... USING headstream OPTIONS (url '...', subscribe '...')"
+_KAFKA_VIEW: Final = (
+    'read with a view of a DataFrame: spark.read.format("headstream").option("url", "kafka://...").option("subscribe", "...")'
+    '.load().createOrReplaceTempView("orders"), then SELECT ... FROM orders'
+)
+
+
+def table_error(what: str, url: str = "") -> InvalidOptionError:
+    """Return the error for a table of a catalog, or for a URL in a table's place.
 
     Args:
         what: The rejected operation.
+        url: The URL of the log, or a text with it; "" if unknown.
     """
     return InvalidOptionError(
         f"{what} is not supported: a topic is not a table of a catalog",
-        advice='Write with .format("headstream").option("url", ...).option("topic", ...).mode("append").save(), a stream with '
-        ".start(); read with CREATE TEMPORARY VIEW ... USING headstream OPTIONS (url '...', subscribe '...')",
+        advice=_WRITING + (_KAFKA_VIEW if "kafka://" in url else _VIEW),
     )
+
+
+def _sql_error(query: str, error: Exception) -> InvalidOptionError | None:
+    """Return the error for a statement that needs a table of the headstream format; None for any other.
+
+    Args:
+        query: The statement.
+        error: Spark's error.
+    """
+    bare = _QUOTED.sub(" ", query)
+    if _TABLE.match(bare):
+        return table_error("CREATE TABLE ... USING headstream", query)
+    direct = _DIRECT.search(bare)
+    if direct is not None and ("://" in direct[2] or _NO_DIRECT_QUERY in str(error)):  # there can be a schema of this name
+        return table_error(f"{direct[1].upper()} headstream.`...`", direct[2])
+    return None
 
 
 def refusing_table(method: Callable[..., Any], source_of: Callable[[Any], str | None]) -> Callable[..., Any]:
@@ -87,7 +116,7 @@ def _checking(method: Callable[..., Any]) -> Callable[..., Any]:
 
 
 def refuse_sql_tables(kind: Any) -> None:
-    """Make a session's sql() raise our error where it cannot create a table of the headstream format.
+    """Make a session's sql() raise our error where a statement needs a table of the headstream format.
 
     Args:
         kind: PySpark's class SparkSession.
@@ -102,8 +131,9 @@ def refuse_sql_tables(kind: Any) -> None:
         try:
             return method(self, sqlQuery, *arguments, **named)
         except Exception as error:
-            if _TABLE.match(_QUOTED.sub(" ", sqlQuery)):
-                raise table_error("CREATE TABLE ... USING headstream") from error
-            raise
+            ours = _sql_error(sqlQuery, error)
+            if ours is None:
+                raise
+            raise ours from error
 
     kind.sql = sql

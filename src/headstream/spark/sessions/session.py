@@ -151,7 +151,11 @@ def register(spark: SparkSession) -> None:
 
     Args:
         spark: A session, also one of Spark Connect.
+
+    Raises:
+        MissingExtraError: this is another version of Spark than the data source is written for.
     """
+    find_pyspark()
     from headstream.spark.functions import register_functions
 
     install(spark)

@@ -200,7 +200,7 @@ def check_no_table(given: Mapping[str, str]) -> None:
         InvalidOptionError: they are; Spark creates such a table, but Delta's catalog cannot read it.
     """
     if "provider" in given:
-        raise table_error("CREATE TABLE ... USING headstream")
+        raise table_error("CREATE TABLE ... USING headstream", given.get("url", ""))
 
 
 def parse_shape(given: Mapping[str, str]) -> RowShape:

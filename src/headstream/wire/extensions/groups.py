@@ -8,7 +8,15 @@ from dataclasses import dataclass
 from typing import Annotated, Any
 
 from headstream.wire.codes import Code
-from headstream.wire.extensions.shapes import AnyConsumer, ByNumber, ByNumberOrEmpty, MaybeU64, MemberId, Numbers
+from headstream.wire.extensions.shapes import (
+    AnyConsumer,
+    ByNumber,
+    ByNumberOrEmpty,
+    MaybeU64,
+    MemberId,
+    Numbers,
+    TrailingFlag,
+)
 from headstream.wire.records import Command, Record, Records, many, one
 from headstream.wire.shapes import U32, U64, Default, Flag, GroupId, StreamId, Text32, TopicId
 
@@ -114,7 +122,15 @@ class NewMember(Record):
 
 @dataclass(frozen=True, slots=True)
 class EnterGroup(Command[NewMember]):
-    """Add a member to a group; it has to report within the session timeout, or it is removed."""
+    """Add a member to a group; it has to report within the session timeout, or it is removed.
+
+    Args:
+        stream: The stream.
+        topic: The topic.
+        group: The group.
+        session_timeout_ms: How long it can be silent.
+        is_shared: Whether it leases messages, as all members of the group do then: it owns no partitions.
+    """
 
     code = Code.ENTER_GROUP
     reply = one(NewMember)
@@ -122,6 +138,7 @@ class EnterGroup(Command[NewMember]):
     topic: TopicId
     group: GroupId
     session_timeout_ms: U32
+    is_shared: Annotated[bool, TrailingFlag(), Default(False)] = False
 
 
 @dataclass(frozen=True, slots=True)

@@ -20,7 +20,7 @@ from headstream.errors import DecodeError, InvalidInputError
 from headstream.model.message import parse_state, state_name
 from headstream.model.polling import ConsumerKind
 from headstream.wire.commands.offsets import CONSUMER, ConsumerRef
-from headstream.wire.shapes import IDENTIFIER, U64, Default, Json, Shape, Unsigned, invalid_value
+from headstream.wire.shapes import IDENTIFIER, U64, Default, FlagShape, Json, Shape, Unsigned, invalid_value
 
 __all__ = [
     "ANY_CONSUMER",
@@ -46,6 +46,13 @@ class TrailingNumber(Unsigned):
 
     def pull(self, reader: Reader, what: str) -> int:
         return super().pull(reader, what) if reader.remaining >= self.size else 0
+
+
+class TrailingFlag(FlagShape):
+    """A flag at the end of a command that older clients do not send: false if it is missing."""
+
+    def pull(self, reader: Reader, what: str) -> bool:
+        return super().pull(reader, what) if reader.remaining else False
 
 
 class NumbersShape(Shape):

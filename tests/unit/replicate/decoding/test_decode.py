@@ -36,6 +36,7 @@ from headstream.testing import CaptureOptions, SourceDatabase, digest_rows, shuf
 from headstream.testing.shop_tables import SHOP_TABLES
 from headstream.testing.source_capture import SourceMessage
 from tests.support.replicate.plain_engine import open_plain_engine
+from tests.support.replicate.replicate_messages import raw_messages
 
 PLAIN_TABLES = tuple(table for table in SHOP_TABLES if table.name != "orders")  # its names need Spark to make the table
 
@@ -304,3 +305,15 @@ def test_zone_has_one_mark_of_its_own_however_often_it_is_opened(tmp_path: Path)
     first, other = SchemaZone(tmp_path / "zone"), SchemaZone(tmp_path / "other")
     assert first.mark() == SchemaZone(tmp_path / "zone").mark() != other.mark()
     assert first.scan() == 0
+
+
+def test_an_error_of_a_task_names_the_messages_that_it_was_decoding(tmp_path: Path) -> None:
+    batches = [raw_messages([b"x"] * 3), raw_messages([b"x"], topic="cdc/other")]
+    whole = pa.Table.from_batches(batches).drop(["timestamp_us"]).combine_chunks().to_batches()
+    task = decode_partitions(SchemaZone(tmp_path / "zone"), DecodeOptions(rules=TableRules()))
+    with pytest.raises(KeyError) as caught:
+        list(task(iter(whole)))
+    assert sorted(caught.value.__notes__) == [
+        "while decoding cdc/data partition 1, offsets 0 to 2",
+        "while decoding cdc/other partition 1, offsets 0 to 0",
+    ]

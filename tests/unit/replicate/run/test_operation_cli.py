@@ -19,7 +19,9 @@ from headstream.replicate.codec import data_message, metadata_message
 from headstream.replicate.run.status import HEARTBEAT_US, note_status, note_targets, read_status
 from headstream.replicate.run.summary import Summary
 from headstream.replicate.settings.config import ReplicateConfig
+from headstream.replicate.settings.config_file import load_checkpoint
 from headstream.replicate.settings.table_settings import TableRule, TableRules
+from headstream.replicate.storage.places import StorePlace
 from headstream.testing import SourceDatabase
 from tests.support.replicate.pipeline_work import LINES, SECOND_US, Work, plain
 from tests.support.replicate.replicate_messages import make_change, make_table
@@ -308,3 +310,39 @@ def test_run_hands_settings_to_spark_and_prefers_them_to_the_files(tmp_path: Pat
     refused = CliRunner().invoke(replicate, ["run", "--config", str(file), "--conf", "driver.memory=3g"])
     assert refused.exit_code == 2
     assert "'driver.memory=3g' is not a Spark setting" in refused.output
+
+
+def test_commands_take_the_checkpoint_and_its_store_from_the_pipelines_file(tmp_path: Path) -> None:
+    work = Work(tmp_path)
+    note_status(work.ledger, "ended", work.summary, work.zone.directory, work.now_us)
+    file = tmp_path / "pipeline.toml"
+    file.write_text('checkpoint = "checkpoint"\ntopics = ["cdc/data"]\n')  # the rest is on the command line of `run`
+
+    def invoke(command: str, *arguments: str) -> Any:
+        return CliRunner().invoke(replicate, [command, *arguments, "--config", str(file), "--output", "json"])
+
+    for command, *arguments in (["status"], ["parked"], ["schemas"], ["reload", "SHOP.orders"]):
+        assert invoke(command, *arguments).exit_code == 0
+    assert [request["kind"] for request in run(work, "status")["requests"]] == ["reload"]
+    work.close()
+
+    file.write_text('checkpoint = "nowhere"\n')
+    assert "there is no checkpoint yet" in str(invoke("status").exception)
+    file.write_text('checkpoint = "s3://lake/cdc"\n[storage]\nregion = 7\n')
+    assert "storage.region: a text is required" in str(invoke("status").exception)
+    file.write_text("")
+    assert "checkpoint: it is missing" in str(invoke("status").exception)
+    asked = CliRunner().invoke(replicate, ["status"])
+    assert asked.exit_code == 2
+    assert "--config" in asked.output
+
+
+def test_a_checkpoint_in_a_store_gets_the_settings_of_the_files_section(tmp_path: Path) -> None:
+    file = tmp_path / "pipeline.toml"
+    file.write_text('checkpoint = "s3://lake/cdc"\n[storage]\nendpoint = "http://127.0.0.1:9"\nregion = "north-1"\n')
+    place = load_checkpoint(file)
+    assert isinstance(place, StorePlace)
+    assert (str(place), place.storage.endpoint, place.storage.region) == ("s3://lake/cdc", "http://127.0.0.1:9", "north-1")
+    other = load_checkpoint(file, StorePlace("lake", "other"))
+    assert isinstance(other, StorePlace)
+    assert (str(other), other.storage.region) == ("s3://lake/other", "north-1")

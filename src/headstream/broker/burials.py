@@ -1,0 +1,80 @@
+"""Burials: the way of a message that a group gives up into the dead letter, once, whatever is killed and when.
+
+    1. the journal says where the copy goes, and that partition's end   2. the copy is appended and synced
+    3. the journal says that the message is done
+
+Each step is stored before the next one begins. What a crash leaves is repeated: if the copy is found after that end, it is
+not made again.
+"""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+from headstream.broker.backing import Backing
+from headstream.broker.dead_letters import DeadLetterCopies
+from headstream.errors import InvalidOptionError
+from headstream.log.catalog.catalog import TopicRecord
+from headstream.log.partition.delivery_journal import DeliveryJournal, Touched
+from headstream.model.deliveries import Delivery
+from headstream.model.identifiers import TopicName
+from headstream.model.polling import OffsetOwner
+
+__all__ = ["Burials"]
+
+
+class Burials:
+    """Puts messages into dead letters.
+
+    Args:
+        backing: The log.
+        copies: Makes the copies.
+    """
+
+    def __init__(self, backing: Backing, copies: DeadLetterCopies) -> None:
+        self._backing = backing
+        self._copies = copies
+
+    def bury(
+        self,
+        record: TopicRecord,
+        owner: OffsetOwner,
+        partition: int,
+        journal: DeliveryJournal,
+        delivery: Delivery,
+        dead_letter: TopicName | None,
+    ) -> None:
+        """Copy a poisoned message into the dead letter, once, and record that it is done.
+
+        Args:
+            record: The topic of the message.
+            owner: The group that gives it up.
+            partition: The message's partition.
+            journal: The group's journal, locked.
+            delivery: The message.
+            dead_letter: Where the copy goes, unless that is decided already.
+
+        Raises:
+            InvalidOptionError: there is no dead-letter topic, or it would drop copies.
+            LimitError: the copy does not fit into the dead-letter topic.
+            LogLockedError: another process is the log's writer: a copy cannot be appended.
+        """
+        offset, state = delivery.offset, journal.state
+        message = self._copies.find(record.name, partition, offset)
+        if message is not None and not self._copies.is_letter(message):  # a dead letter is never copied again
+            is_repeat = delivery.copied_to is not None and self._copies.has_topic(delivery.copied_to[0])
+            if not is_repeat:
+                if dead_letter is None:
+                    raise InvalidOptionError(
+                        f"message {offset} is given up, and there is no dead-letter topic",
+                        where=f"{record.name}, partition {partition}",
+                        advice='Name one, as in log.consumer(…, dead_letter="shop/orders.dead")',
+                    )
+                delivery = replace(delivery, copied_to=self._copies.place(dead_letter, message, partition))
+                state.failing[offset] = delivery
+                self._backing.log.partition(record, partition).sync()  # a journal on the disk knows no message that is not
+                journal.store(Touched(failing=(offset,)), state.base, self._backing.clock_us(), durably=True)
+            self._copies.copy(record.name, partition, owner, message, delivery, may_exist=is_repeat)
+        state.finish(offset, offset + 1)
+        state.poisoned_count += 1
+        journal.store(Touched(done=((offset, offset + 1),)), state.base, self._backing.clock_us())

@@ -1,0 +1,71 @@
+"""Leases of groups whose workers share partitions; the rights are those of polls, and of sends for a dead letter."""
+
+from __future__ import annotations
+
+from typing import Any, Final
+
+from headstream.broker.commands.deliveries import find_dead_letter, find_group_of
+from headstream.broker.commands.dispatch import CommandRow, Dispatcher
+from headstream.broker.commands.offsets import check_partition
+from headstream.broker.sessions import Session
+from headstream.model.leases import LeaseChange, LeaseRequest
+from headstream.wire.extensions.leases import (
+    LeasedMessages,
+    LeasedOffsets,
+    LeaseMessages,
+    RefusedChange,
+    RefusedChanges,
+    SettleLeases,
+)
+from headstream.wire.records import Command
+
+__all__ = ["ROWS"]
+
+
+def lease_messages(server: Dispatcher, session: Session, command: LeaseMessages) -> LeasedMessages:
+    """Lease messages of a group."""
+    target, _ = find_group_of(server, session, command)
+    member = server.members.find(session, command.member_id)
+    for partition in (*command.partitions, *command.starts):
+        check_partition(target, partition)
+    request = LeaseRequest(
+        command.token,
+        command.count,
+        command.lease_us,
+        command.worker,
+        command.attempts or None,
+        command.order,
+        find_dead_letter(server, session, command.dead_letter),
+        tuple(command.partitions),
+        command.starts,
+        tuple(command.deferred),
+    )
+    grant = server.broker.leases.lease(target.topic.name, member, request, user_id=session.user_id)
+    ranges = tuple(LeasedOffsets(*each) for each in grant.ranges)
+    return LeasedMessages(grant.partition, grant.generation, grant.wait_us, grant.ends, ranges)
+
+
+def settle_leases(server: Dispatcher, session: Session, command: SettleLeases) -> RefusedChanges:
+    """Record steps of leased messages of a group, and commit its offset."""
+    target, name = find_group_of(server, session, command)
+    check_partition(target, command.partition)
+    changes = [
+        LeaseChange(each.step, each.token, each.from_offset, each.until_offset, each.delay_us, each.reason, each.error)
+        for each in command.changes
+    ]
+    refused = server.broker.leases.settle(
+        target.topic.name,
+        name,
+        command.partition,
+        changes,
+        dead_letter=find_dead_letter(server, session, command.dead_letter),
+        partition_generation=command.partition_generation,
+        user_id=session.user_id,
+    )
+    return RefusedChanges(tuple(RefusedChange(*each) for each in refused))
+
+
+ROWS: Final[dict[type[Command[Any]], CommandRow]] = {
+    LeaseMessages: CommandRow(lease_messages, is_slow=True),
+    SettleLeases: CommandRow(settle_leases, is_slow=True),
+}

@@ -1,0 +1,70 @@
+"""Leases of groups on a server."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+
+from headstream.client.remote.caller import Caller
+from headstream.client.remote.progress import as_rebalanced
+from headstream.errors import ClosedError
+from headstream.model.deliveries import cut_error
+from headstream.model.groups import Member
+from headstream.model.identifiers import TopicName
+from headstream.model.leases import Grant, LeaseChange, LeasedRange, LeaseRefusal, LeaseRequest
+from headstream.wire.extensions.leases import ChangedLease, LeaseMessages, SettleLeases
+
+__all__ = ["RemoteLeases"]
+
+
+class RemoteLeases:
+    """Commands of workers that share partitions."""
+
+    def __init__(self, caller: Caller) -> None:
+        self._caller = caller
+
+    def lease(self, topic: TopicName, member: Member, request: LeaseRequest) -> Grant:
+        """Lease messages of the first partition that has some; see Leases.lease()."""
+        command = LeaseMessages(
+            topic.stream,
+            topic.topic,
+            member.group,
+            member.id,
+            request.token,
+            request.count,
+            request.lease_us,
+            request.starts,
+            request.worker,
+            request.order,
+            request.attempts or 0,
+            "" if request.dead_letter is None else str(request.dead_letter),
+            request.partitions,
+            request.deferred,
+        )
+        try:
+            found = self._caller.call(command)
+        except ClosedError as error:
+            raise as_rebalanced(error) from None
+        ranges = tuple(LeasedRange(each.from_offset, each.until_offset, each.failures) for each in found.ranges)
+        return Grant(found.partition, ranges, found.partition_generation, found.ends, found.wait_us)
+
+    def settle(
+        self,
+        topic: TopicName,
+        group: str,
+        partition: int,
+        changes: Iterable[LeaseChange],
+        *,
+        dead_letter: TopicName | None = None,
+        partition_generation: int | None = None,
+    ) -> list[LeaseRefusal]:
+        """Record steps of leased messages, and return those that were refused; see Leases.settle()."""
+        command = SettleLeases(
+            topic.stream,
+            topic.topic,
+            group,
+            partition,
+            tuple(ChangedLease(*each[:-1], cut_error(each.error)) for each in changes),
+            partition_generation,
+            "" if dead_letter is None else str(dead_letter),
+        )
+        return [LeaseRefusal(each.from_offset, each.until_offset, each.what) for each in self._caller.call(command).refused]

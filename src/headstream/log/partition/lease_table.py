@@ -1,0 +1,366 @@
+"""LeaseTable: grants leases of one group in one partition, ends them, and applies what workers say. Pure; times are arguments.
+
+now_us      microseconds since 1970 UTC: what is stored, and what people read
+steady_us   microseconds of a clock that never jumps: what ends leases and delays while the process runs
+
+What a process reads from a file has a stored end; from then on it lasts as long as was left, and never longer than it was given.
+A message whose lease ended is leased alone the next time: if it killed its worker, it does not take others with it again.
+"""
+
+from __future__ import annotations
+
+import heapq
+from collections.abc import Iterable
+from dataclasses import replace
+from datetime import UTC, datetime
+from typing import Final
+
+from headstream.log.partition.delivery_state import DeliveryState, Lease, record_failure
+from headstream.log.partition.lease_keys import LeaseKeys
+from headstream.log.partition.lease_outcome import LeaseOutcome
+from headstream.model.deliveries import MAX_FAILING, MAX_PENDING_RANGES, DeadLetterReason, Delivery
+from headstream.model.leases import MAX_LEASE_US, LeaseChange, LeasedRange, LeaseRefusal, LeaseStep
+from headstream.model.offset_ranges import OffsetRanges, ranges_of
+
+__all__ = ["LeaseTable"]
+
+_WHOLE: Final = -1
+"""Instead of a message: the end of its whole lease."""
+
+_MAX_ENDED: Final = 1000
+"""Leases that ended and are remembered, so that a repeated request changes nothing and a late one is told what happened."""
+
+_MAX_POISONED: Final = 100
+"""Messages that one grant gives up at most: each one is copied."""
+
+_LEAST_REPEATED: Final = 2
+
+
+class LeaseTable:
+    """The leases of one group in one partition; one thread at a time.
+
+    Args:
+        state: What the group has not finished.
+        now_us: See above.
+        steady_us: See above.
+
+    Attributes:
+        state: What the group has not finished.
+        keys: The open messages by key, or None if the order does not matter.
+        interrupted: Messages that go into the dead letter, and are not there yet.
+    """
+
+    def __init__(self, state: DeliveryState, now_us: int, steady_us: int) -> None:
+        self.state = state
+        self.keys: LeaseKeys | None = None
+        self._ends: list[tuple[int, int, int]] = []
+        self._end_of: dict[tuple[int, int], int] = {}
+        self._due: list[tuple[int, int]] = []
+        self._due_of: dict[int, int] = {}
+        self._prune_at = 2 * _MAX_ENDED
+        self.interrupted = {each.offset for each in state.failing.values() if each.reason}
+        for lease in state.leases.values():
+            if len(lease.offsets):
+                self._set_end(lease.token, _WHOLE, steady_us + min(max(lease.until_us - now_us, 0), lease.lease_us))
+                for offset, until_us in lease.extended.items():
+                    self._set_end(lease.token, offset, steady_us + min(max(until_us - now_us, 0), MAX_LEASE_US))
+        for each in state.failing.values():
+            if each.offset not in state.leased and each.offset not in state.deferred:
+                self._set_due(each.offset, steady_us + each.left_us(now_us))
+
+    def _set_end(self, token: int, offset: int, end_us: int) -> None:
+        self._end_of[token, offset] = end_us
+        heapq.heappush(self._ends, (end_us, token, offset))
+
+    def _set_due(self, offset: int, due_us: int) -> None:
+        self._due_of[offset] = due_us
+        heapq.heappush(self._due, (due_us, offset))
+
+    def next_us(self) -> int | None:
+        """Return when the next lease or delay ends, in steady time, or None."""
+        while self._ends and self._end_of.get(self._ends[0][1:]) != self._ends[0][0]:
+            heapq.heappop(self._ends)
+        while self._due and self._due_of.get(self._due[0][1]) != self._due[0][0]:
+            heapq.heappop(self._due)
+        return min((each[0][0] for each in (self._ends, self._due) if each), default=None)
+
+    def find(self, token: int) -> tuple[LeasedRange, ...]:
+        """Return what is leased under a token."""
+        lease = self.state.leases.get(token)
+        return () if lease is None else tuple(self._describe_ranges(lease.offsets))
+
+    # -- ends -----------------------------------------------------------------------------------------------------
+
+    def end_leases(self, now_us: int, steady_us: int) -> LeaseOutcome:
+        """End the leases whose time is over: each counts as an attempt that failed."""
+        outcome, state = LeaseOutcome(), self.state
+        while self._ends and self._ends[0][0] <= steady_us:
+            end_us, token, offset = heapq.heappop(self._ends)
+            if self._end_of.get((token, offset)) != end_us:
+                continue
+            del self._end_of[token, offset]
+            lease = state.leases.get(token)
+            for begin, until in [] if lease is None else _ending(lease, offset):
+                for each in state.failing_within(begin, until):
+                    story = state.failing[each]
+                    state.failing[each] = record_failure(story, story.failures + 1, _ended(lease), 0, now_us)
+                    self._set_due(each, steady_us)
+                    outcome.failing.append(each)
+                state.expire(token, begin, until)
+                outcome.ended.append((token, begin, until))
+                outcome.failed_count += until - begin
+        return outcome
+
+    # -- grants ---------------------------------------------------------------------------------------------------
+
+    @property
+    def can_begin(self) -> bool:
+        """Whether messages that were never leased can be: otherwise too much is unfinished."""
+        return len(self.state.failing) < MAX_FAILING // 2 and self.state.ranges_count < MAX_PENDING_RANGES // 2
+
+    def grant(
+        self, count: int, lease: Lease, *, attempts: int | None, end: int, steady_us: int, now_us: int
+    ) -> tuple[LeaseOutcome, tuple[LeasedRange, ...]]:
+        """Lease messages: one that failed before, alone, or else those that wait and those behind the frontier.
+
+        Args:
+            count: Maximum number of messages.
+            lease: A new lease without messages.
+            attempts: After how many attempts a message is given up; None sets no limit.
+            end: The end of the partition; with keys, only messages before the frontier are leased.
+            steady_us: See above.
+            now_us: See above.
+
+        Returns:
+            What changed, and what was leased.
+        """
+        outcome, state = LeaseOutcome(), self.state
+        offset = self._take_repeated(outcome, attempts, now_us, steady_us)
+        if offset is not None:
+            lease.offsets.add(offset, offset + 1)
+        elif self.keys is not None:
+            for begin, until in ranges_of(self.keys.take(count, state.pending)):
+                lease.offsets.add(begin, until)
+        else:
+            self._take_new(count, lease.offsets, end)
+        if len(lease.offsets):
+            self._lend(lease, steady_us)
+            outcome.leased.append(lease.token)
+        return outcome, tuple(self._describe_ranges(lease.offsets))
+
+    def grant_deferred(
+        self, offsets: Iterable[int], lease: Lease, steady_us: int
+    ) -> tuple[LeaseOutcome, tuple[LeasedRange, ...]]:
+        """Lease deferred messages; other offsets are refused in the outcome."""
+        outcome = LeaseOutcome()
+        for offset in sorted(set(offsets)):
+            if offset in self.state.deferred:
+                lease.offsets.add(offset, offset + 1)
+            else:
+                outcome.refused.append(LeaseRefusal(offset, offset + 1, self.describe(offset)))
+        if len(lease.offsets) and not outcome.refused:
+            self._lend(lease, steady_us)
+            outcome.leased.append(lease.token)
+        return outcome, tuple(self._describe_ranges(lease.offsets))
+
+    def _lend(self, lease: Lease, steady_us: int) -> None:
+        self.state.lend(lease)
+        for begin, until in lease.offsets:
+            self.state.frontier = max(self.state.frontier, until)
+            for each in self.state.failing_within(begin, until):
+                self._due_of.pop(each, None)
+        self._set_end(lease.token, _WHOLE, steady_us + lease.lease_us)
+        self._prune()
+
+    def _take_repeated(self, outcome: LeaseOutcome, attempts: int | None, now_us: int, steady_us: int) -> int | None:
+        state = self.state
+        while len(outcome.poisoned) < _MAX_POISONED:
+            if self._due and self._due[0][0] <= steady_us:
+                due_us, offset = heapq.heappop(self._due)
+                each = state.failing.get(offset)
+                if self._due_of.get(offset) != due_us:
+                    continue
+                del self._due_of[offset]
+                if each is None or each.reason:
+                    continue
+                if each.is_begun:  # by a consumer that does not lease, and that was killed
+                    each = record_failure(each, each.failures + 1, "its consumer ended", 0, now_us)
+                    outcome.failing.append(offset)
+            elif state.expired.first is not None and len(state.failing) < MAX_FAILING:
+                offset = state.expired.first
+                each = record_failure(Delivery(offset), 1, "its lease ended before it was settled", 0, now_us)
+                outcome.failing.append(offset)
+            else:
+                return None
+            state.fail(each)
+            if attempts is None or each.failures < attempts:
+                return offset
+            state.failing[offset] = each = replace(each, reason=DeadLetterReason.MAX_ATTEMPTS.value)
+            outcome.failing.append(offset)
+            self._poison(outcome, each)
+        return None
+
+    def _poison(self, outcome: LeaseOutcome, each: Delivery) -> None:
+        outcome.poisoned.append(each)
+        self.interrupted.add(each.offset)
+
+    def _take_new(self, count: int, into: OffsetRanges, end: int) -> None:
+        state = self.state
+        for begin, until in state.pending:
+            if count <= 0:
+                return
+            until = min(until, begin + count)
+            into.add(begin, until)
+            count -= until - begin
+        if count > 0 and state.frontier < end and self.can_begin:
+            into.add(state.frontier, min(state.frontier + count, end))
+
+    def _describe_ranges(self, offsets: OffsetRanges) -> Iterable[LeasedRange]:
+        for begin, until in offsets:
+            at = begin
+            for each in self.state.failing_within(begin, until):
+                if at < each:
+                    yield LeasedRange(at, each)
+                yield LeasedRange(each, each + 1, self.state.failing[each].failures)
+                at = each + 1
+            if at < until:
+                yield LeasedRange(at, until)
+
+    def _prune(self) -> None:
+        leases = self.state.leases
+        if len(leases) >= self._prune_at:
+            ended = [token for token, lease in leases.items() if not len(lease.offsets)]
+            for token in ended[:-_MAX_ENDED]:
+                del leases[token]
+            self._prune_at = len(leases) + _MAX_ENDED
+            self._ends = [each for each in self._ends if self._end_of.get(each[1:]) == each[0]]
+            heapq.heapify(self._ends)
+
+    # -- what workers say -----------------------------------------------------------------------------------------
+
+    def settle(self, changes: Iterable[LeaseChange], now_us: int, steady_us: int) -> LeaseOutcome:
+        """Apply steps, except that a poisoned message only gets its reason.
+
+        Args:
+            changes: The steps.
+            now_us: See above.
+            steady_us: See above.
+        """
+        outcome = LeaseOutcome()
+        for change in changes:
+            lease = self.state.leases.get(change.token)
+            left = OffsetRanges([(change.from_offset, change.until_offset)])
+            if lease is not None:
+                before = lease.settled.within(change.from_offset, change.until_offset)
+                for begin, until in lease.offsets.within(change.from_offset, change.until_offset):
+                    left.remove(begin, until)
+                    self._apply(outcome, lease, change, begin, until, now_us, steady_us)
+                for begin, until in before:
+                    if change.step is not LeaseStep.EXTENDED:  # a repeated request
+                        left.remove(begin, until)
+                        again = self.state.failing.get(begin)
+                        if change.step is LeaseStep.POISONED and again is not None and again.reason:
+                            outcome.poisoned.append(again)
+            for begin, until in left:
+                why = "its lease is not known" if lease is None else _ended_at(lease)
+                outcome.refused.append(LeaseRefusal(begin, until, f"{why}, and it {self.describe(begin)}"))
+        return outcome
+
+    def _apply(
+        self, outcome: LeaseOutcome, lease: Lease, change: LeaseChange, begin: int, until: int, now_us: int, steady_us: int
+    ) -> None:
+        state = self.state
+        if change.step is LeaseStep.EXTENDED:
+            for offset in range(begin, until):
+                lease.extended[offset] = now_us + change.delay_us
+                self._set_end(lease.token, offset, steady_us + change.delay_us)
+                outcome.extended.append((lease.token, offset))
+            return
+        stories = {offset: state.failing[offset] for offset in state.failing_within(begin, until)}
+        for offset in [offset for offset in lease.extended if begin <= offset < until]:
+            self._end_of.pop((lease.token, offset), None)
+        state.settle(lease.token, begin, until)
+        outcome.settled.append((lease.token, begin, until))
+        if not len(lease.offsets):
+            self._end_of.pop((lease.token, _WHOLE), None)
+        if change.step is LeaseStep.DONE:
+            outcome.done_count += until - begin
+        elif change.step in (LeaseStep.RELEASED, LeaseStep.DEFERRED):
+            self._put_back(outcome, change.step, stories, begin, until, steady_us)
+        else:
+            outcome.failed_count += 1
+            known = stories.get(begin, Delivery(begin))
+            changed = record_failure(known, known.failures + 1, change.error, change.delay_us, now_us)
+            if change.step is LeaseStep.POISONED:
+                changed = replace(changed, reason=change.reason)
+                self._poison(outcome, changed)
+            else:
+                self._set_due(begin, steady_us + change.delay_us)
+            state.fail(changed)
+            outcome.failing.append(begin)
+            return
+        if self.keys is not None and change.step is not LeaseStep.RELEASED:
+            self.keys.finish(begin, until)
+
+    def _put_back(
+        self, outcome: LeaseOutcome, step: LeaseStep, stories: dict[int, Delivery], begin: int, until: int, steady_us: int
+    ) -> None:
+        state = self.state
+        state.failing.update(stories)
+        outcome.failing += stories
+        if step is LeaseStep.DEFERRED:
+            state.deferred.add(begin, until)
+            outcome.deferred.append((begin, until))
+            return
+        state.wait(begin, until)
+        outcome.waits += state.pending.within(begin, until)
+        for offset in stories:
+            self._set_due(offset, steady_us)
+        if self.keys is not None:
+            self.keys.release(begin, until)
+
+    def finish(self, from_offset: int, until_offset: int) -> None:
+        """Record that messages are done without a worker's word: they are gone, or in the dead letter."""
+        self.state.finish(from_offset, until_offset)
+        self.interrupted = {offset for offset in self.interrupted if not from_offset <= offset < until_offset}
+        if self.keys is not None:
+            self.keys.finish(from_offset, until_offset)
+
+    # -- for people -----------------------------------------------------------------------------------------------
+
+    def describe(self, offset: int) -> str:
+        """Return what has become of a message, as the end of a sentence."""
+        state, each = self.state, self.state.failing.get(offset)
+        if offset in state.leased:
+            lease = next(lease for lease in state.leases.values() if offset in lease.offsets)
+            return f"is leased to {lease.worker or 'another worker'} until {_clock(lease.extended.get(offset, lease.until_us))}"
+        if offset in state.deferred:
+            return "is deferred"
+        if each is not None:
+            return "is given up" if each.reason else f"waits for attempt {each.failures + 1}"
+        if offset in state.expired:
+            return f"waits for attempt {_LEAST_REPEATED}"
+        return "waits for its first attempt" if offset >= state.frontier or offset in state.pending else "is done"
+
+
+def _ending(lease: Lease, offset: int) -> list[tuple[int, int]]:
+    """Return what ends: one message with an end of its own, or all others."""
+    if offset != _WHOLE:
+        return lease.offsets.within(offset, offset + 1)
+    left = OffsetRanges(lease.offsets)
+    for extended in lease.extended:
+        left.remove(extended, extended + 1)
+    return list(left)
+
+
+def _ended(lease: Lease | None) -> str:
+    worker = "its worker" if lease is None or not lease.worker else lease.worker
+    return f"the lease of {worker} ended before it was settled"
+
+
+def _ended_at(lease: Lease) -> str:
+    return f"its lease ended at {_clock(lease.until_us)}"
+
+
+def _clock(time_us: int) -> str:
+    return datetime.fromtimestamp(time_us / 1_000_000, UTC).isoformat(timespec="milliseconds")

@@ -1,0 +1,125 @@
+"""The numbers of each micro-batch, joined with Spark's progress of the query.
+
+    Spark's StreamingQueryProgress as JSON  +  "headstream": what the pipeline did with the micro-batch
+
+Spark makes its progress after the micro-batch, so the numbers are kept until it arrives.
+"""
+
+from __future__ import annotations
+
+import json
+import logging
+import threading
+from collections.abc import Callable, Sequence
+from typing import Any, Final, TypeAlias
+
+from pyspark.sql import SparkSession
+from pyspark.sql.streaming.listener import (
+    QueryProgressEvent,
+    QueryStartedEvent,
+    QueryTerminatedEvent,
+    StreamingQueryListener,
+)
+
+__all__ = ["Listener", "ProgressReports", "batch_numbers"]
+
+Listener: TypeAlias = Callable[[dict[str, Any]], None]
+"""Receives the progress of one micro-batch."""
+
+_LOGGER: Final = logging.getLogger("headstream.replicate")
+_ADDED: Final = ("messages", "bytes", "changes", "merges", "schemas", "released", "dead")
+_CURRENT: Final = ("parked", "delayed")
+_TABLES: Final = 10
+_END_SECONDS: Final = 60.0
+"""How long the end of a run waits for the progress of its last micro-batch."""
+
+
+def batch_numbers(before: dict[str, Any], after: dict[str, Any]) -> dict[str, Any]:
+    """Return what a micro-batch did.
+
+    Args:
+        before: Summary.to_dict() before it.
+        after: The same after it.
+
+    Returns:
+        Counts of the micro-batch; `parked` and `delayed` are all that wait after it. `lag_seconds` is the longest one of its
+        tables, None without one. `tables` has the ten tables with the most changed rows.
+    """
+    numbers: dict[str, Any] = {name: after[name] - before[name] for name in _ADDED} | {name: after[name] for name in _CURRENT}
+    tables = {}
+    for name, counts in after["tables"].items():
+        earlier = before["tables"].get(name, {})
+        changed = {kind: count - earlier.get(kind, 0) for kind, count in counts.items()}
+        if any(changed.values()):
+            tables[name] = changed | {"lag_seconds": after["lag_seconds"].get(name)}
+    numbers["table_count"] = len(tables)
+    lags = [found["lag_seconds"] for found in tables.values() if found["lag_seconds"] is not None]
+    numbers["lag_seconds"] = max(lags, default=None)
+    most = sorted(tables.items(), key=lambda item: (-sum(item[1][k] for k in ("inserted", "updated", "deleted")), item[0]))
+    return numbers | {"tables": dict(most[:_TABLES])}
+
+
+class ProgressReports:
+    """Gives the progress of one query to listeners.
+
+    Args:
+        spark: The query's session.
+        listeners: Who receives it, on a thread of Spark's.
+    """
+
+    def __init__(self, spark: SparkSession, listeners: Sequence[Listener]) -> None:
+        self._spark = spark
+        self._listeners = tuple(listeners)
+        self._numbers: dict[int, dict[str, Any]] = {}
+        self._run_id: str | None = None
+        self._ended = threading.Event()
+        self._bridge = _Bridge(self)
+
+    def begin(self) -> None:
+        """Listen to the queries of the session; called before the query starts."""
+        self._spark.streams.addListener(self._bridge)
+
+    def follow(self, run_id: str) -> None:
+        """Name the query, after its start."""
+        self._run_id = run_id
+
+    def note(self, batch_id: int, numbers: dict[str, Any]) -> None:
+        """Keep the numbers of a micro-batch, until Spark's progress of it arrives."""
+        self._numbers[batch_id] = numbers
+
+    def end(self) -> None:
+        """Wait for the progress of the last micro-batch, after the query has ended, and listen no more."""
+        if self._run_id is not None and not self._ended.wait(_END_SECONDS):
+            _LOGGER.warning("the progress of the last micro-batch has not arrived from Spark")
+        self._spark.streams.removeListener(self._bridge)
+
+    def receive(self, run_id: str, document: str) -> None:
+        """Give a progress of Spark's to the listeners, with the numbers of its micro-batch."""
+        progress = json.loads(document)
+        numbers = self._numbers.pop(progress["batchId"], None) if run_id == self._run_id or self._run_id is None else None
+        if numbers is None:  # of another query, or between two micro-batches
+            return
+        for listener in self._listeners:
+            try:
+                listener(progress | {"headstream": numbers})
+            except Exception:
+                _LOGGER.exception("a listener of the pipeline's progress has failed")
+
+    def receive_end(self, run_id: str) -> None:
+        """Note the end of a query."""
+        if run_id == self._run_id:
+            self._ended.set()
+
+
+class _Bridge(StreamingQueryListener):
+    def __init__(self, reports: ProgressReports) -> None:
+        self._reports = reports
+
+    def onQueryStarted(self, event: QueryStartedEvent) -> None:  # noqa: N802
+        pass
+
+    def onQueryProgress(self, event: QueryProgressEvent) -> None:  # noqa: N802
+        self._reports.receive(str(event.progress.runId), event.progress.json)
+
+    def onQueryTerminated(self, event: QueryTerminatedEvent) -> None:  # noqa: N802
+        self._reports.receive_end(str(event.runId))

@@ -1,0 +1,125 @@
+"""What a session that somebody else made lacks for a pipeline, named before the run instead of by a failing task."""
+
+from __future__ import annotations
+
+import logging
+import sys
+from collections.abc import Collection
+from typing import Any, Final
+
+from py4j.protocol import Py4JError
+from pyspark.errors import PySparkException
+from pyspark.sql import SparkSession
+
+from headstream.errors import EnvironmentSetupError, InvalidOptionError
+from headstream.replicate.apply.engines import find_workers
+from headstream.version import __version__
+
+__all__ = ["check_classic", "check_delta", "check_workers"]
+
+_LOGGER: Final = logging.getLogger("headstream.replicate")
+_EXTENSION: Final = "io.delta.sql.DeltaSparkSessionExtension"
+_CATALOG: Final = ("spark.sql.catalog.spark_catalog", "org.apache.spark.sql.delta.catalog.DeltaCatalog")
+_PACKAGES: Final = ("headstream.replicate.decoding.decode", "pyarrow")
+
+
+def check_classic(spark: SparkSession) -> None:
+    """Check that the session has its JVM in this process: the pipeline runs in the driver, with its ledger and its log.
+
+    Raises:
+        InvalidOptionError: it is a client of Spark Connect.
+    """
+    if type(spark).__module__.startswith("pyspark.sql.connect"):
+        raise InvalidOptionError(
+            "ReplicatePipeline does not run over Spark Connect: it works in Spark's driver",
+            where="spark",
+            advice="Take the session from headstream.spark.session(), with the cluster as its master, or use spark-submit",
+        )
+
+
+def check_delta(spark: SparkSession, kinds: Collection[str], *, has_catalog: bool) -> None:
+    """Check that Spark can write Delta tables, if it will have to; else log a warning, because some names of columns need it.
+
+    Args:
+        spark: The session.
+        kinds: The settings of the tables' engines.
+        has_catalog: Whether tables are registered in a catalog.
+
+    Raises:
+        EnvironmentSetupError: Delta's jars or settings are missing.
+    """
+    lacks = _find_lacking(spark)
+    if not lacks:
+        return
+    why = None
+    if has_catalog:
+        why = "tables are registered in a catalog"
+    elif "spark" in kinds or ("auto" in kinds and not find_workers(spark).in_driver):
+        why = "Spark merges the tables"
+    if why is None:
+        _LOGGER.warning(
+            "this session cannot write tables with column names such as `order date`, without %s", " and ".join(lacks)
+        )
+        return
+    raise EnvironmentSetupError(
+        f"{why}, and this session lacks {' and '.join(lacks)}",
+        where="spark",
+        advice="Start it by headstream.spark.session(), or with the jars of `headstream jars` and Delta's settings",
+    )
+
+
+def _find_lacking(spark: SparkSession) -> list[str]:
+    lacks = []
+    jvm: Any = spark.sparkContext._jvm
+    try:
+        jvm.java.lang.Class.forName(_EXTENSION, False, jvm.Thread.currentThread().getContextClassLoader())
+    except Py4JError:
+        lacks.append("the jars of Delta")
+    if _EXTENSION not in (spark.conf.get("spark.sql.extensions", "") or ""):
+        lacks.append(f"spark.sql.extensions={_EXTENSION}")
+    if spark.conf.get(_CATALOG[0], "") != _CATALOG[1]:
+        lacks.append("=".join(_CATALOG))
+    return lacks
+
+
+def check_workers(spark: SparkSession) -> None:
+    """Check that the Python of Spark's workers has this version of Headstream; skipped where it is this process's own.
+
+    Args:
+        spark: The session.
+
+    Raises:
+        EnvironmentSetupError: a package is missing there, or has another version.
+    """
+    python = str(spark.sparkContext.pythonExec)
+    if find_workers(spark).in_driver and python == sys.executable:
+        return
+    packages = _PACKAGES
+
+    def probe(_: int) -> tuple[str, str]:  # sent by value: it must not need what it looks for
+        import importlib
+
+        try:
+            for name in packages:
+                importlib.import_module(name)
+            return "", importlib.import_module("headstream.version").__version__
+        except ImportError as error:
+            return str(error), ""
+
+    advice = (
+        "Install the same headstream[spark] for the Python of the executors: PYSPARK_PYTHON, spark.pyspark.python, or a packed "
+        "environment (--archives)"
+    )
+    try:
+        lacking, version = spark.sparkContext.parallelize([0], 1).map(probe).collect()[0]
+    except (PySparkException, Py4JError) as error:
+        lines = [line for line in str(error).splitlines() if "Error" in line or "Exception" in line]
+        raise EnvironmentSetupError(
+            f"Spark's Python workers do not start: {(lines or ['unknown'])[-1].strip()}", where=python, advice=advice
+        ) from error
+    if lacking:
+        raise EnvironmentSetupError(f"Spark's Python workers cannot run a pipeline: {lacking}", where=python, advice=advice)
+    if version != __version__:
+        raise EnvironmentSetupError(
+            f"Spark's Python workers have Headstream {version}, and this process has {__version__}", where=python, advice=advice
+        )

@@ -1,0 +1,79 @@
+"""The pipeline in sessions that others make: by spark-submit on a cluster of processes, and one that lacks what it needs."""
+
+from __future__ import annotations
+
+import json
+import os
+import subprocess
+import sys
+from pathlib import Path
+
+import pyspark
+import pytest
+from deltalake import DeltaTable
+
+from headstream.connect import connect
+from headstream.replicate.codec import data_message, metadata_message
+from tests.integration.replicate import foreign_sessions
+from tests.support.replicate.replicate_messages import make_change, make_table
+
+pytestmark = [pytest.mark.spark, pytest.mark.timeout(900)]
+
+ROOT = Path(__file__).parents[3]
+KIT = make_table()
+
+
+def fill(url: str) -> None:
+    with connect(url) as log:
+        log.create_topic("cdc/data")
+        with log.producer("cdc/data") as producer:
+            for value in (metadata_message(KIT), data_message(KIT, make_change(1)), data_message(KIT, make_change(2))):
+                producer.send(value)
+
+
+def test_a_pipeline_runs_through_spark_submit_with_the_settings_given_there(tmp_path: Path) -> None:
+    url = (tmp_path / "log").as_uri()
+    fill(url)
+    told = ["--master", "local-cluster[2,1,1024]", "--name", "nightly", "--conf", "spark.sql.shuffle.partitions=3"]
+    given = [
+        "--source",
+        url,
+        "--topics",
+        "cdc/data",
+        "--tables",
+        str(tmp_path / "tables"),
+        "--checkpoint",
+        str(tmp_path / "state"),
+    ]
+    job = ROOT / "examples/deploy/replicate_job.py"
+    command = [str(Path(sys.executable).with_name("spark-submit")), *told, str(job), *given, "--once", "--output", "json"]
+    home = {"SPARK_HOME": str(Path(pyspark.__file__).parent), "SPARK_SCALA_VERSION": "2.13", "PYSPARK_PYTHON": sys.executable}
+    ran = subprocess.run(command, cwd=tmp_path, env={**os.environ, **home}, capture_output=True, text=True, timeout=800)
+    assert ran.returncode == 0, ran.stderr[-3000:]
+    log, summary_text = ran.stdout.rsplit("\n{\n", 1)  # spark-submit puts the standard error of a program into its output
+    summary = json.loads("{" + summary_text)
+    assert (summary["changes"], summary["parked"], summary["failing"]) == (2, 0, {})
+    assert "merged by spark: Spark's executors are processes of their own (master local-cluster[2,1,1024])" in log
+    assert "Submitted application: nightly" in ran.stderr
+    rows = DeltaTable(str(tmp_path / "tables" / "shop" / "kit")).to_pyarrow_table().to_pylist()
+    assert sorted(row["id"] for row in rows) == [1, 2]
+
+
+def test_a_session_that_lacks_something_is_refused_by_name_before_the_run(tmp_path: Path) -> None:
+    url = (tmp_path / "log").as_uri()
+    fill(url)
+    bare = tmp_path / "python-without-packages"
+    bare.write_text(f'#!/bin/sh\nexec {sys.executable} -S "$@"\n')
+    bare.chmod(0o755)
+    command = [sys.executable, str(foreign_sessions.__file__), url, str(tmp_path), str(bare)]
+    ran = subprocess.run(command, cwd=tmp_path, capture_output=True, text=True, timeout=800)
+    assert ran.returncode == 0, ran.stderr[-3000:]
+    found = json.loads(ran.stdout.splitlines()[-1])
+    lacks = "this session lacks the jars of Delta and spark.sql.extensions=io.delta.sql.DeltaSparkSessionExtension and "
+    assert f"Spark merges the tables, and {lacks}spark.sql.catalog.spark_catalog=" in found["no delta, spark"]
+    assert "headstream.spark.session()" in found["no delta, spark"]
+    assert found["no delta, deltalake"] == 2, "deltalake needs no jars"
+    assert any("cannot write tables with column names such as `order date`" in line for line in found["lines"])
+    assert "Spark's Python workers" in found["no packages"]
+    assert str(bare) in found["no packages"]
+    assert "spark.pyspark.python" in found["no packages"]

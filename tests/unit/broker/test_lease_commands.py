@@ -1,0 +1,157 @@
+"""Leases at a server: rights, repeated requests, members, and what purges and seeks do to them."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from typing import Any
+
+import pytest
+
+from headstream.codec.binary import encode_sent
+from headstream.errors import ClosedError, GroupInUseError, InvalidOptionError, OffsetOutOfRangeError, PermissionDeniedError
+from headstream.model.deliveries import RetryOrder
+from headstream.model.leases import LeaseStep
+from headstream.model.message import Message
+from headstream.model.polling import ConsumerKind
+from headstream.wire.codes import EXTENSION_CONTEXT
+from headstream.wire.commands.offsets import ConsumerRef
+from headstream.wire.commands.permissions import Permissions, StreamPermissions, TopicPermissions
+from headstream.wire.commands.sessions import Login
+from headstream.wire.commands.topics import PurgeTopic
+from headstream.wire.extensions.groups import EnterGroup, ExitGroup, ListOffsets, SeekGroup
+from headstream.wire.extensions.leases import ChangedLease, LeasedOffsets, LeaseMessages, SettleLeases
+from headstream.wire.extensions.messages import AppendMessages
+from headstream.wire.extensions.topics import CreateOpenTopic
+from headstream.wire.records import Command
+from headstream.wire.statuses import Status
+from tests.support.server.servers import Peer, Server
+
+AT = ("shop", "jobs")
+WORKERS = ConsumerRef(ConsumerKind.GROUP, "workers")
+ENTER = EnterGroup(*AT, "workers", 60_000, True)
+SECOND = 1_000_000
+
+
+@pytest.fixture
+def peer(server: Server) -> Peer:
+    peer = server.connect()
+    peer.ask(Login("iggy", "iggy", "1.0.0", EXTENSION_CONTEXT))
+    for name in ("jobs", "dead"):
+        peer.ask(CreateOpenTopic("shop", name, 2))
+    for partition in (1, 2):
+        peer.ask(AppendMessages(*AT, partition, encode_sent([Message(payload=b"%d" % number) for number in range(5)])))
+    return peer
+
+
+def ask(member: int, token: int, count: int = 2, **options: Any) -> LeaseMessages:
+    return LeaseMessages(*AT, "workers", member, token, count, 30 * SECOND, {}, **options)
+
+
+def settle(*changes: ChangedLease, partition: int = 1) -> SettleLeases:
+    return SettleLeases(*AT, "workers", partition, changes)
+
+
+def done(token: int, begin: int, until: int) -> ChangedLease:
+    return ChangedLease(LeaseStep.DONE, token, begin, until)
+
+
+def test_a_repeated_request_returns_the_same_lease(peer: Peer) -> None:
+    member = peer.ask(ENTER).member_id
+    first = peer.ask(ask(member, 7))
+    assert (first.partition, first.ranges) == (1, (LeasedOffsets(0, 2, 0),))
+    assert peer.ask(ask(member, 7)) == first
+    assert peer.ask(ask(member, 7, partitions=(2, 1))) == first
+    other = peer.ask(ask(member, 8))
+    assert (other.partition, other.ranges) == (1, (LeasedOffsets(2, 4, 0),))
+
+
+def test_a_repeated_step_is_accepted_and_a_late_one_is_refused(server: Server, peer: Peer) -> None:
+    member = peer.ask(ENTER).member_id
+    peer.ask(ask(member, 7, count=5))
+    for _ in range(2):
+        assert peer.ask(settle(done(7, 0, 2))).refused == ()
+    server.clock.now_s += 31
+    (refused,) = peer.ask(settle(done(7, 0, 5))).refused  # 0 and 1 are repeated
+    assert (refused.from_offset, refused.until_offset) == (2, 5)
+    assert "its lease ended at" in refused.what
+    assert peer.ask(ListOffsets(*AT, WORKERS)).offsets[1] == 2
+    (refused,) = peer.ask(settle(done(99, 0, 1))).refused
+    assert refused.what == "its lease is not known, and it is done"
+
+
+def test_nothing_to_lease_says_where_and_how_long_to_wait(server: Server, peer: Peer) -> None:
+    member = peer.ask(ENTER).member_id
+    assert peer.ask(ask(member, 1, count=10)).partition == 1
+    assert peer.ask(ask(member, 2, count=10)).partition == 2
+    server.clock.now_s += 10
+    found = peer.ask(ask(member, 3))
+    assert (found.partition, found.ends, found.wait_us) == (0, {1: 5, 2: 5}, 20 * SECOND)
+
+
+def test_rights_are_those_of_polls_and_of_sends_to_the_dead_letter(server: Server, peer: Peer) -> None:
+    def rights(**topics: TopicPermissions) -> Permissions:
+        numbers = {"jobs": 1, "dead": 2}
+        return Permissions(streams={1: StreamPermissions(topics={numbers[name]: given for name, given in topics.items()})})
+
+    polls = TopicPermissions(poll_messages=True)
+    server.add_user("nobody", rights(jobs=TopicPermissions(send_messages=True)))
+    server.add_user("reader", rights(jobs=polls))
+    server.add_user("worker", rights(jobs=polls, dead=TopicPermissions(send_messages=True)))
+    peers = {name: server.connect() for name in ("nobody", "reader", "worker")}
+    for name, client in peers.items():
+        client.ask(Login(name, name * 2, "1.0.0", EXTENSION_CONTEXT))
+    commands: list[Command[Any]] = [ENTER, ask(1, 1), settle(done(1, 0, 1))]
+    assert [peers["nobody"].status(command) for command in commands] == [Status.UNAUTHORIZED] * 3
+    reader = peers["reader"].ask(ENTER).member_id
+    with pytest.raises(PermissionDeniedError):
+        peers["reader"].ask(ask(reader, 1, dead_letter="shop/dead"))
+    assert peers["reader"].ask(ask(reader, 1)).partition == 1
+    with pytest.raises(ClosedError):
+        peers["worker"].ask(ask(reader, 2))  # another user's member
+    with pytest.raises(PermissionDeniedError):
+        peers["reader"].ask(replace(settle(done(1, 0, 1)), dead_letter="shop/dead"))
+    worker = peers["worker"].ask(ENTER).member_id
+    assert peers["worker"].ask(ask(worker, 2, dead_letter="shop/dead")).partition == 1
+
+
+def test_members_of_a_group_have_one_mode(peer: Peer) -> None:
+    member = peer.ask(ENTER).member_id
+    with pytest.raises(GroupInUseError, match="mode 'shared'"):
+        peer.ask(EnterGroup(*AT, "workers", 60_000))
+    with pytest.raises(GroupInUseError):
+        peer.ask(SeekGroup(*AT, "workers", {1: 0}))
+    peer.ask(ExitGroup(*AT, "workers", member))
+    peer.ask(EnterGroup(*AT, "workers", 60_000))
+    with pytest.raises(GroupInUseError, match="mode 'ordered'"):
+        peer.ask(ENTER)
+
+
+def test_a_seek_and_a_purge_end_the_leases(peer: Peer) -> None:
+    member = peer.ask(ENTER).member_id
+    peer.ask(ask(member, 1, count=5))
+    peer.ask(ExitGroup(*AT, "workers", member))
+    peer.ask(SeekGroup(*AT, "workers", {1: 3}))
+    member = peer.ask(ENTER).member_id
+    assert peer.ask(ask(member, 2, count=9)).ranges == (LeasedOffsets(3, 5, 0),)
+    assert peer.ask(settle(done(1, 3, 4))).refused
+    generation = peer.ask(ask(member, 2)).partition_generation
+    peer.ask(PurgeTopic(*AT))
+    with pytest.raises(OffsetOutOfRangeError, match="purged"):
+        peer.ask(replace(settle(done(2, 3, 5)), partition_generation=generation))
+
+
+@pytest.mark.parametrize(
+    ("options", "problem"),
+    [
+        ({"count": 0}, "0 messages"),
+        ({"count": 10_001}, "10001 messages"),
+        ({"order": RetryOrder.PARTITION}, "no order of their partition"),
+        ({"deferred": (1,)}, "of one partition"),
+    ],
+)
+def test_a_request_that_cannot_be_granted_is_refused(peer: Peer, options: dict[str, Any], problem: str) -> None:
+    member = peer.ask(ENTER).member_id
+    with pytest.raises(InvalidOptionError, match=problem):
+        peer.ask(replace(ask(member, 1), **options))
+    with pytest.raises(InvalidOptionError, match="a lease of"):
+        peer.ask(replace(ask(member, 1), lease_us=1))
