@@ -4,7 +4,7 @@ set -eu
 cd "$(dirname "$0")/.."
 bin=.venv/bin
 parts=(tests/unit tests/property tests/vectors tests/behaviour)
-if $bin/python -m headstream.spark.sessions.java; then
+if $bin/python -c 'import sys; from headstream.spark.sessions.java import main; sys.exit(main())'; then
   $bin/headstream jars --quiet
   # Made once a machine, in a minute; the suite starts some thirty JVMs, each of them seven seconds of CPU sooner for it.
   $bin/python -c 'from headstream.spark.sessions.class_archive import make; make()' || echo "JVMs start without an archive of classes, slower" >&2

@@ -54,6 +54,7 @@ class SourceDatabase:
         rows: Rows of each table in the full load, from 0.
         transactions: Transactions after the load, from 0; an altered table is altered half-way through them.
         largest_transaction: Maximum changes of one transaction, from 1 (details in source_history).
+        key_changes: Whether transactions change primary keys.
 
     Raises:
         InvalidInputError: a number is out of range, or two tables have one name.
@@ -67,6 +68,7 @@ class SourceDatabase:
         rows: int = 100,
         transactions: int = 200,
         largest_transaction: int = 9,
+        key_changes: bool = True,
     ) -> None:
         names = [table.qualified_name for table in tables]
         if rows < 0 or transactions < 0 or largest_transaction < 1:
@@ -78,6 +80,7 @@ class SourceDatabase:
             raise InvalidInputError("a source needs tables, each of its own name", where=", ".join(names))
         self.seed = seed
         self._tables = dict(zip(names, tables, strict=True))
+        self._key_changes = key_changes
         self._rows, self._transactions, self._largest_transaction = rows, transactions, largest_transaction
 
     @functools.cached_property
@@ -88,6 +91,7 @@ class SourceDatabase:
             rows=self._rows,
             transactions=self._transactions,
             largest_transaction=self._largest_transaction,
+            key_changes=self._key_changes,
         )
 
     @property

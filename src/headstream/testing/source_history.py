@@ -182,7 +182,13 @@ class _TableState:
 
 
 def simulate_history(
-    tables: Sequence[SourceTable], *, seed: int, rows: int, transactions: int, largest_transaction: int
+    tables: Sequence[SourceTable],
+    *,
+    seed: int,
+    rows: int,
+    transactions: int,
+    largest_transaction: int,
+    key_changes: bool = True,
 ) -> SourceHistory:
     """Generate the history of a source database.
 
@@ -193,6 +199,7 @@ def simulate_history(
         transactions: Transactions after it, from 0.
         largest_transaction: Maximum drawn changes of one transaction, from 1; a delete with its
             re-insert counts as one, and so does the insert after an alteration.
+        key_changes: Whether primary keys change; without, a drawn change of key is another update.
     """
     random = Random(seed)
     states = [_TableState(table) for table in tables]
@@ -208,7 +215,7 @@ def simulate_history(
             state.alter()
             drafts.append(state.insert(random))
         for _ in range(max(0, 1 + int(random.random() * largest_transaction) - len(drafts))):
-            drafts += _draw_change(weighted[int(random.random() * len(weighted))], random)
+            drafts += _draw_change(weighted[int(random.random() * len(weighted))], random, key_changes=key_changes)
         for counter, draft in enumerate(drafts, start=1):
             change_number += 1
             changes.append(SourceChange(*draft, change_number, transaction, counter, counter == len(drafts), committed))
@@ -239,7 +246,7 @@ _OTHERS: Final[tuple[tuple[float, Callable[[_TableState, Random], _Draft]], ...]
 )
 
 
-def _draw_change(state: _TableState, random: Random) -> list[_Draft]:
+def _draw_change(state: _TableState, random: Random, *, key_changes: bool) -> list[_Draft]:
     chance = random.random()
     if not len(state) or chance < _INSERTS:
         return [state.insert(random)]
@@ -249,6 +256,6 @@ def _draw_change(state: _TableState, random: Random) -> list[_Draft]:
     chance -= _REPLACEMENTS
     for share, draw in _OTHERS:
         if chance < share:
-            return [draw(state, random)]
+            return [state.update(random) if draw is _TableState.change_key and not key_changes else draw(state, random)]
         chance -= share
     raise AssertionError("the shares sum to 1")

@@ -12,9 +12,10 @@ from pyspark.sql import DataFrame, SparkSession
 
 from headstream.connect import connect
 from headstream.errors import ReplicateError
-from headstream.replicate.inputs import collecting, inputs
+from headstream.replicate.inputs import collecting
 from headstream.replicate.inputs.collecting import collect, find_planned_batch
 from headstream.replicate.inputs.inputs import default_max_bytes
+from headstream.replicate.run import pipeline
 from headstream.replicate.run.processor import Processor
 from headstream.testing import CaptureOptions, SourceDatabase
 from tests.integration.replicate.test_pipeline import DATA, Run
@@ -73,7 +74,7 @@ def test_pipeline_fetches_a_planned_batch_in_pieces_when_an_earlier_run_did_not_
         ways.append(in_pieces)
         return collect(frame, in_pieces=in_pieces)
 
-    monkeypatch.setattr(inputs, "collect", noted)
+    monkeypatch.setattr(pipeline, "collect", noted)
     run.run(max_messages_per_batch=100)
     assert ways[0]
     assert not any(ways[1:])
@@ -109,7 +110,7 @@ def test_pipeline_names_what_to_do_and_goes_on_when_the_text_of_sparks_error_can
     source = SourceDatabase(5, rows=20, transactions=40)
     run.send(source.capture(CaptureOptions()))
     with monkeypatch.context() as patched:
-        patched.setattr(inputs, "collect", fail)
+        patched.setattr(pipeline, "collect", fail)
         with pytest.raises(ReplicateError, match="too little memory for a micro-batch") as caught:
             run.run()
     assert "Run again with the same checkpoint" in str(caught.value.advice)

@@ -5,6 +5,7 @@ deltalake reads the table's log (columns, applied versions, statistics) in the d
 
 from __future__ import annotations
 
+import uuid
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from typing import Final
@@ -69,12 +70,17 @@ class DeltaSparkEngine:
         self._tables.widen(self.path, widened)
         self._refresh()
 
+    @property
+    def takes_frames(self) -> bool:
+        """Whether merge() and append() take rows that are on Spark's executors: they do."""
+        return True
+
     def last_applied(self, app_id: str) -> int | None:
         """Return the highest version that a merge or append recorded for app_id, or None."""
         with translated(self.path, "the table's log cannot be read"):
             return self._log.last_applied(app_id)
 
-    def merge(self, plan: MergePlan, changes: pa.Table, app_id: str, version: int) -> RowCounts:
+    def merge(self, plan: MergePlan, changes: pa.Table | DataFrame, app_id: str, version: int) -> RowCounts:
         """Run a merge in one commit that remembers (app_id, version)."""
         updates = ", ".join(f"t.{name} = {value}" for name, value in plan.update.items())
         clauses = [
@@ -84,8 +90,8 @@ class DeltaSparkEngine:
             f"WHEN NOT MATCHED AND {plan.insert_when} THEN",
             f"INSERT ({', '.join(plan.insert)}) VALUES ({', '.join(plan.insert.values())})",
         ]
-        with translated(self.path, "the merge failed"), self._remembering(app_id, version):
-            self._frame(changes).createOrReplaceTempView(_SOURCE)
+        with translated(self.path, "the merge failed"), self._remembering(app_id, version), self._own(changes) as frame:
+            frame.createOrReplaceTempView(_SOURCE)
             done = self._spark.sql("\n".join(filter(None, clauses))).collect()
         self._refresh()
         # A merge that Delta has found remembered gives no row.
@@ -95,13 +101,13 @@ class DeltaSparkEngine:
             else RowCounts()
         )
 
-    def append(self, rows: pa.Table, app_id: str, version: int) -> RowCounts:
+    def append(self, rows: pa.Table | DataFrame, app_id: str, version: int) -> RowCounts:
         """Add rows in one commit that remembers (app_id, version)."""
         options = {"txnAppId": app_id, "txnVersion": str(version)}
-        with translated(self.path, "the rows cannot be appended"):
-            self._frame(rows).write.format("delta").mode("append").options(**options).save(spark_path(self.path))
+        with translated(self.path, "the rows cannot be appended"), self._own(rows) as frame:
+            frame.write.format("delta").mode("append").options(**options).save(spark_path(self.path))
         self._refresh()
-        return RowCounts(inserted=rows.num_rows)
+        return RowCounts(inserted=rows.num_rows if isinstance(rows, pa.Table) else 0)
 
     def update(self, assignments: Mapping[str, str], where: str) -> int:
         """Change the rows that an SQL condition holds for, in one commit, and return how many those were."""
@@ -141,9 +147,13 @@ class DeltaSparkEngine:
         self._log.vacuum(kept_us)
 
     def count_values(self, column: str) -> int | None:
-        """Return how many rows have a value in a column, from the statistics of files; None where those do not say."""
+        """Return how many rows have a value in a column: from the statistics of files, where those say, else from the files."""
         with translated(self.path, "the table's log cannot be read"):
-            return self._log.count_values(column)
+            known = self._log.count_values(column)
+        if known is not None:
+            return known
+        with translated(self.path, "the table cannot be read"):  # Spark's statistics are those of 32 columns
+            return int(self._spark.sql(f"SELECT count({quote_name(column)}) AS count FROM {self._name}").collect()[0]["count"])
 
     def _change(self, statement: str, what: str) -> int:
         with translated(self.path, what):
@@ -157,6 +167,19 @@ class DeltaSparkEngine:
 
     def _frame(self, rows: pa.Table) -> DataFrame:
         return self._spark.createDataFrame(rows)
+
+    @contextmanager
+    def _own(self, rows: pa.Table | DataFrame) -> Iterator[DataFrame]:
+        """Yield rows as a frame of the engine's session: only views that all sessions see reach it from another one."""
+        if isinstance(rows, pa.Table):
+            yield self._frame(rows)
+            return
+        view = f"headstream_{uuid.uuid4().hex}"
+        rows.createGlobalTempView(view)
+        try:
+            yield self._spark.table(f"global_temp.{view}")
+        finally:
+            self._spark.catalog.dropGlobalTempView(view)
 
     def _refresh(self) -> None:
         with translated(self.path, "the table's log cannot be read"):

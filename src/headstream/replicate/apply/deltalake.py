@@ -13,6 +13,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 from deltalake import CommitProperties, DeltaTable, Field, QueryBuilder, Transaction, write_deltalake
 from deltalake.schema import PrimitiveType
+from pyspark.sql import DataFrame
 
 from headstream.errors import StorageError
 from headstream.replicate.apply.engine import RowCounts
@@ -163,13 +164,19 @@ class DeltaLakeEngine:
         ):
             write_deltalake(table, reader, mode="overwrite", schema_mode="overwrite", partition_by=partitions)
 
+    @property
+    def takes_frames(self) -> bool:
+        """Whether merge() and append() take rows that are on Spark's executors: they do not."""
+        return False
+
     def last_applied(self, app_id: str) -> int | None:
         """Return the highest version that a merge or append recorded for app_id, or None."""
         with Translated(self.path, "the table's log cannot be read"):
             return self._log.last_applied(app_id)
 
-    def merge(self, plan: MergePlan, changes: pa.Table, app_id: str, version: int) -> RowCounts:
+    def merge(self, plan: MergePlan, changes: pa.Table | DataFrame, app_id: str, version: int) -> RowCounts:
         """Run a merge in one commit that remembers (app_id, version)."""
+        assert isinstance(changes, pa.Table), "takes_frames is false"
         if is_cheaper(self._log.table, plan):
             return self._rewrite(plan, changes, app_id, version)
         before = self._log.table.version()
@@ -205,8 +212,9 @@ class DeltaLakeEngine:
                 raise
         return counts
 
-    def append(self, rows: pa.Table, app_id: str, version: int) -> RowCounts:
+    def append(self, rows: pa.Table | DataFrame, app_id: str, version: int) -> RowCounts:
         """Add rows in one commit that remembers (app_id, version)."""
+        assert isinstance(rows, pa.Table), "takes_frames is false"
         with self._committing("the rows cannot be appended"):
             write_deltalake(self._log.table, rows, mode="append", commit_properties=_remembering(app_id, version))
         return RowCounts(inserted=rows.num_rows)

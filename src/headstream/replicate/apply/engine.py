@@ -12,6 +12,7 @@ from dataclasses import dataclass
 from typing import Protocol
 
 import pyarrow as pa
+from pyspark.sql import DataFrame
 
 from headstream.replicate.apply.plan import MergePlan
 from headstream.replicate.columns.changes import RESERVED_PREFIX
@@ -57,21 +58,25 @@ class TableEngine(Protocol):
     def widen(self, widened: Mapping[str, str]) -> None:
         """Widen the types of columns."""
 
+    @property
+    def takes_frames(self) -> bool:
+        """Whether merge() and append() take rows that are on Spark's executors."""
+
     def last_applied(self, app_id: str) -> int | None:
         """Return the highest version that a merge or append recorded for app_id, or None."""
 
-    def merge(self, plan: MergePlan, changes: pa.Table, app_id: str, version: int) -> RowCounts:
+    def merge(self, plan: MergePlan, changes: pa.Table | DataFrame, app_id: str, version: int) -> RowCounts:
         """Run a merge in one commit that records (app_id, version), even if that was applied before.
 
         Args:
             plan: The actions on rows.
-            changes: The merge's source, in the table's types.
+            changes: The merge's source, in the table's types; a frame gives the same rows each time it is computed.
             app_id: Pipeline and unit.
             version: Number of this application within the unit.
         """
 
-    def append(self, rows: pa.Table, app_id: str, version: int) -> RowCounts:
-        """Add rows in one commit that records (app_id, version)."""
+    def append(self, rows: pa.Table | DataFrame, app_id: str, version: int) -> RowCounts:
+        """Add rows in one commit that records (app_id, version); the number of those of a frame is not counted."""
 
     def update(self, assignments: Mapping[str, str], where: str) -> int:
         """Update the rows that match an SQL condition, in one commit, and return their number.

@@ -68,8 +68,16 @@ class Engines:
         if not stores:
             return
         configure_store(self._spark, stores[0].storage)
-        if "spark" in kinds or ("auto" in kinds and self._choose() == "spark"):
+        if self.uses_spark(kinds):
             require_store(self._spark, f"Spark merges the tables at {stores[0]}")
+
+    def uses_spark(self, kinds: Collection[str]) -> bool:
+        """Return whether Spark merges some of the tables.
+
+        Args:
+            kinds: The settings of their engines.
+        """
+        return "spark" in kinds or ("auto" in kinds and self._choose() == "spark")
 
     def open(self, path: Place, kind: Literal["auto", "deltalake", "spark"] = "auto") -> TableEngine:
         """Return an engine for a table.

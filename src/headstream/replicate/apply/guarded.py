@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping, Sequence
 
 import pyarrow as pa
+from pyspark.sql import DataFrame
 
 from headstream.replicate.apply.engine import RowCounts, TableEngine
 from headstream.replicate.apply.plan import MergePlan
@@ -50,16 +51,21 @@ class GuardedEngine:
         self._before_commit()
         self._engine.widen(widened)
 
+    @property
+    def takes_frames(self) -> bool:
+        """Whether merge() and append() take rows that are on Spark's executors."""
+        return self._engine.takes_frames
+
     def last_applied(self, app_id: str) -> int | None:
         """Return the highest version that a merge or append recorded for app_id, or None."""
         return self._engine.last_applied(app_id)
 
-    def merge(self, plan: MergePlan, changes: pa.Table, app_id: str, version: int) -> RowCounts:
+    def merge(self, plan: MergePlan, changes: pa.Table | DataFrame, app_id: str, version: int) -> RowCounts:
         """Run a merge in one commit that records (app_id, version)."""
         self._before_commit()
         return self._engine.merge(plan, changes, app_id, version)
 
-    def append(self, rows: pa.Table, app_id: str, version: int) -> RowCounts:
+    def append(self, rows: pa.Table | DataFrame, app_id: str, version: int) -> RowCounts:
         """Add rows in one commit that records (app_id, version)."""
         self._before_commit()
         return self._engine.append(rows, app_id, version)

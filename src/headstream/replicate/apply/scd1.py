@@ -12,21 +12,22 @@ import pyarrow.compute as pc
 from headstream.errors import SchemaError
 from headstream.replicate.apply.engine import MergedTable, RowCounts, TableEngine
 from headstream.replicate.apply.evolution import plan_evolution
+from headstream.replicate.apply.fold import complete_columns, has_loads
 from headstream.replicate.apply.key_log import KeyLog
-from headstream.replicate.apply.key_ranges import key_ranges, ranges_sql
+from headstream.replicate.apply.key_ranges import key_ranges, literal_ranges, ranges_sql
 from headstream.replicate.apply.plan import plan_merge, quote_text
 from headstream.replicate.apply.resolve import Resolved, Resolver
 from headstream.replicate.apply.soft import DELETED, KEPT_VERSIONS, soften
+from headstream.replicate.apply.spark_changes import FoldedChanges
 from headstream.replicate.apply.state_rows import fold_log
 from headstream.replicate.apply.tombstones import Tombstones
 from headstream.replicate.codec import TableMetadata
 from headstream.replicate.columns.changes import CHANGE_KEY, RESERVED_PREFIX, Collapsed, collapse
-from headstream.replicate.columns.conversion import arrow_type
+from headstream.replicate.columns.conversion import in_table_types
 from headstream.replicate.columns.row_merge import Key
 from headstream.replicate.columns.row_versions import UNIFORM_MARK, not_carried_sql
-from headstream.replicate.columns.versions import LOAD_MARK, LOAD_TIME_CHARACTERS
 
-__all__ = ["Scd1Table", "fit_columns", "in_table_types"]
+__all__ = ["Scd1Table", "fit_columns"]
 
 _BOOKKEEPING: Final = {"_hs_sequence": "STRING", "_hs_versions": "STRING"}
 
@@ -60,6 +61,11 @@ class Scd1Table(MergedTable):
         self._versioned = bool(engine.columns) and engine.count_values("_hs_versions") != 0
         # Older versions of Headstream did not write the log; softly deleted rows have versions in any case.
         self._tracked = self._versioned and not soft
+
+    @property
+    def is_uniform(self) -> bool:
+        """Whether a whole image needs nothing of the table but its row's sequence: no row has columns of several changes."""
+        return not (self._soft or self._versioned or self._tracks or self._log)
 
     def prepare(self, schema: Mapping[str, str], *, older: bool = False) -> None:
         """Create the table, or extend its columns to fit a schema.
@@ -135,6 +141,33 @@ class Scd1Table(MergedTable):
             fold_log(self._log, self.keys, excess, soft=self._soft)
         return counts
 
+    def tombstones_above(self, lowest: str, most: int) -> pa.Table | None:
+        """Return the table's tombstones above a sequence; None if there are more than a number; see Tombstones.above()."""
+        return self._tombstones.above(lowest, most)
+
+    def merge_folded(self, folded: FoldedChanges, app_id: str, version: int) -> RowCounts:
+        """Merge changes that executors have folded, in one commit that records (app_id, version).
+
+        Args:
+            folded: The fold, by a task made for this table.
+            app_id: As of merge().
+            version: As of merge(), not applied yet.
+
+        Raises:
+            StorageError: the table cannot be written.
+        """
+        for deletions in folded.deletions():
+            self._tombstones.record(deletions)
+        report = folded.report
+        plan = plan_merge(
+            [name for name in folded.task.row_types if not name.startswith(RESERVED_PREFIX)],
+            self.keys,
+            loads=report.has_loads,
+            where=ranges_sql(literal_ranges(report.ranges), "t."),
+        )
+        plan = plan if report.deletes else replace(plan, delete_when=None)
+        return self.engine.merge(plan, folded.rows(), app_id, version)
+
     def _write(
         self, changes: pa.Table, resolved: Resolved | None, columns: Sequence[str], app_id: str, version: int
     ) -> RowCounts:
@@ -146,7 +179,7 @@ class Scd1Table(MergedTable):
             resolved=resolved is not None,
             plain=resolved is None or changes.num_rows > 0,
             versioned=self._versioned,
-            loads=_has_loads(changes),
+            loads=has_loads(changes),
             where=ranges_sql(key_ranges(source, self.keys), "t."),
         )
         if self._soft:
@@ -166,9 +199,7 @@ class Scd1Table(MergedTable):
 
     def _source(self, changes: pa.Table, resolved: Resolved | None, columns: Sequence[str]) -> tuple[pa.Table, frozenset[str]]:
         """Return the merge's source, and its columns whose values are unchanged."""
-        types = self.columns
-        for name in set(columns) - set(changes.schema.names):  # of inserts, and of deletions, whose values are ignored
-            changes = changes.append_column(name, pa.nulls(changes.num_rows, arrow_type(types[name])))
+        changes = complete_columns(changes, columns, self.columns)
         if self._soft:
             versions = pc.if_else(changes["_hs_delete"], pa.scalar(UNIFORM_MARK), pa.scalar(None, pa.string()))
             changes = changes.set_column(changes.schema.get_field_index("_hs_versions"), "_hs_versions", versions)
@@ -264,16 +295,3 @@ def fit_columns(engine: TableEngine, columns: Mapping[str, str], schema: Mapping
     if evolution.added:
         engine.add_columns(evolution.added)
     return list(evolution.added)
-
-
-def in_table_types(changes: pa.Table, columns: Mapping[str, str]) -> pa.Table:
-    """Cast changes of an older, narrower schema to the types of a table's columns."""
-    fields = [
-        pa.field(field.name, arrow_type(columns[field.name]) if field.name in columns else field.type) for field in changes.schema
-    ]
-    return changes.cast(pa.schema(fields))
-
-
-def _has_loads(changes: pa.Table) -> bool:
-    marks = pc.utf8_slice_codeunits(changes["_hs_sequence"], -LOAD_TIME_CHARACTERS - 1, -LOAD_TIME_CHARACTERS)
-    return bool(pc.any(pc.equal(marks, LOAD_MARK)).as_py())

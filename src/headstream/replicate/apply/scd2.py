@@ -21,7 +21,7 @@ from headstream.replicate.apply.engine import MergedTable, RowCounts, TableEngin
 from headstream.replicate.apply.key_log import KeyLog
 from headstream.replicate.apply.key_ranges import key_ranges, ranges_sql
 from headstream.replicate.apply.plan import MergePlan, quote_name, quote_text
-from headstream.replicate.apply.scd1 import fit_columns, in_table_types
+from headstream.replicate.apply.scd1 import fit_columns
 from headstream.replicate.apply.scd2_events import Events
 from headstream.replicate.apply.scd2_loads import BOOKKEEPING, carries_over, closings, keys_carried_over
 from headstream.replicate.apply.scd2_moves import crossings, keep_moves, place_departures
@@ -37,7 +37,7 @@ from headstream.replicate.apply.scd2_replay import (
 from headstream.replicate.apply.scd2_rows import HISTORY_COLUMNS, commit_times, divide
 from headstream.replicate.apply.state_rows import key_table
 from headstream.replicate.columns.changes import RESERVED_PREFIX
-from headstream.replicate.columns.conversion import arrow_type
+from headstream.replicate.columns.conversion import arrow_type, in_table_types
 from headstream.replicate.columns.row_merge import Key
 from headstream.replicate.columns.versions import ABSENT_VERSION, VERSION_CHARACTERS, version_of
 

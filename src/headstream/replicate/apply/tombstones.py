@@ -13,6 +13,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 from deltalake import DeltaTable, QueryBuilder, write_deltalake
 
+from headstream.replicate.apply.fold import divide_by_tombstones
 from headstream.replicate.apply.plan import quote_name, quote_text
 from headstream.replicate.storage.delta_places import Translated
 
@@ -81,14 +82,32 @@ class Tombstones:
         nothing = changes.slice(0, 0)
         if self._table is None or not pc.any(late).as_py():
             return changes, nothing
-        tombstoned = self.find(changes.filter(late))
-        if not tombstoned.num_rows:
-            return changes, nothing
-        numbered = changes.select([*self._keys, "_hs_sequence"]).append_column("_hs_place", _numbers(changes.num_rows))
-        found = numbered.join(tombstoned, self._keys, join_type="inner")
-        lost = found.filter(pc.less(found["_hs_sequence"], found["_hs_deletion"]))["_hs_place"].combine_chunks()
-        is_lost = pc.and_(late, pc.is_in(_numbers(changes.num_rows), lost))
-        return changes.filter(pc.invert(is_lost)), changes.filter(is_lost)
+        return divide_by_tombstones(changes, self._keys, self.find(changes.filter(late)))
+
+    def above(self, lowest: str, most: int) -> pa.Table | None:
+        """Return the highest tombstone of each key that has one above a sequence; None if there are more than a number.
+
+        Args:
+            lowest: The sequence.
+            most: The number.
+
+        Returns:
+            The key columns and `_hs_deletion`.
+        """
+        if self._table is None or lowest >= self._highest:
+            return pa.table({})
+        where = f"_hs_sequence > {quote_text(lowest)}"
+        with self._translated():
+            query = QueryBuilder().register("t", self._table)
+            count = pa.table(query.execute(f"SELECT count(*) AS count FROM t WHERE {where}").read_all())["count"][0].as_py()
+            if count > most:
+                return None
+            names = ", ".join(map(quote_name, [*self._keys, "_hs_sequence"]))
+            found = pa.table(query.execute(f"SELECT {names} FROM t WHERE {where}").read_all())
+            stored = pa.schema(self._table.schema().to_arrow())
+        found = found.cast(pa.schema([stored.field(name) for name in found.schema.names]))
+        found = found.group_by(self._keys).aggregate([("_hs_sequence", "max")])
+        return found.rename_columns([*self._keys, "_hs_deletion"])
 
     def find(self, rows: pa.Table) -> pa.Table:
         """Return the key columns and `_hs_deletion`, the highest sequence, of the rows' keys with tombstones above the rows.
@@ -135,10 +154,6 @@ class Tombstones:
 
     def _translated(self) -> Translated:
         return Translated(self._path, "the table's deletions cannot be read or written")
-
-
-def _numbers(count: int) -> pa.Array:
-    return pa.array(range(count), pa.int64())
 
 
 def _highest(table: DeltaTable) -> str:

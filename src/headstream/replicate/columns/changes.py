@@ -47,6 +47,7 @@ __all__ = [
     "OPERATIONS",
     "RESERVED_PREFIX",
     "Collapsed",
+    "change_keys",
     "collapse",
     "departures",
     "keys_of",
@@ -186,18 +187,22 @@ def _collapse_keyless(changes: pa.Table, names: list[str], columns: tuple[str, .
     reason = "the table has no key, so the row that is changed is not known; name its key columns in `keys`"
     rejected = _coordinates(changes.filter(pc.invert(new)), reason)
     rows = changes.filter(new)
-    place = [rows["_hs_topic"], *(rows[name].cast(pa.string()) for name in ("_hs_partition", "_hs_offset"))]
-    origin = pc.binary_join_element_wise("", *place, LOAD_MARK)
-    loaded = pc.equal(rows["_hs_operation"], pa.scalar(_REFRESH, pa.int8()))
-    own = pc.replace_substring_regex(
-        rows["_hs_sequence"], f"^.*{LATE_MARK}", ""
-    )  # a repeat can have another position, see loads.py
-    rows = rows.append_column(CHANGE_KEY, pc.if_else(loaded, origin, own))
+    rows = rows.append_column(CHANGE_KEY, change_keys(rows))
     rows = rows.take(_by_key(rows, [CHANGE_KEY], ("_hs_place", "min"))["_hs_place_min"])
     rows = rows.append_column("_hs_delete", pa.repeat(False, rows.num_rows))
     rows = rows.append_column("_hs_versions", pa.nulls(rows.num_rows, pa.string()))
     result = rows.select([*names, CHANGE_KEY, "_hs_operation", "_hs_delete", "_hs_sequence", "_hs_versions"])
     return Collapsed(result, changes.num_rows, rejected, columns=columns)
+
+
+def change_keys(changes: pa.Table) -> pa.ChunkedArray:
+    """Return the key CHANGE_KEY of changes of a table without a key, whether they are placed among the loads or not."""
+    place = [changes["_hs_topic"], *(changes[name].cast(pa.string()) for name in ("_hs_partition", "_hs_offset"))]
+    origin = pc.binary_join_element_wise("", *place, LOAD_MARK)
+    loaded = pc.equal(changes["_hs_operation"], pa.scalar(_REFRESH, pa.int8()))
+    # A repeat can have another position, see loads.py.
+    own = pc.replace_substring_regex(changes["_hs_sequence"], f"^.*{LATE_MARK}", "")
+    return pc.if_else(loaded, origin, own)
 
 
 def _coordinates(changes: pa.Table, reason: str) -> list[tuple[str, int, int, str]]:

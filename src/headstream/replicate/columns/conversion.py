@@ -7,7 +7,7 @@ JSON), so the target comes from the table's columns, never from the form. A valu
 from __future__ import annotations
 
 import re
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from decimal import Context, Decimal, InvalidOperation
 from typing import Any, Final
 
@@ -18,7 +18,16 @@ from headstream.errors import SchemaError
 from headstream.replicate.codec.avro.plan import ColumnBuffers, ColumnPlan
 from headstream.replicate.codec.avro.schema import MAX_PRECISION
 
-__all__ = ["array_from_buffers", "array_from_json", "arrow_type", "convert", "find_outside", "number_texts", "time_texts"]
+__all__ = [
+    "array_from_buffers",
+    "array_from_json",
+    "arrow_type",
+    "convert",
+    "find_outside",
+    "in_table_types",
+    "number_texts",
+    "time_texts",
+]
 
 _ARROW_TYPES: Final[dict[str, pa.DataType]] = {
     "TINYINT": pa.int8(),
@@ -73,6 +82,14 @@ def arrow_type(spark_type: str) -> pa.DataType:
         return _ARROW_TYPES[spark_type]
     except KeyError:
         raise SchemaError(f"{spark_type} is not a column type of a table") from None
+
+
+def in_table_types(changes: pa.Table, columns: Mapping[str, str]) -> pa.Table:
+    """Cast changes of an older, narrower schema to the types of a table's columns."""
+    fields = [
+        pa.field(field.name, arrow_type(columns[field.name]) if field.name in columns else field.type) for field in changes.schema
+    ]
+    return changes.cast(pa.schema(fields))
 
 
 def array_from_buffers(plan: ColumnPlan, buffers: ColumnBuffers, count: int) -> pa.Array:

@@ -18,7 +18,7 @@ from __future__ import annotations
 import functools
 import json
 import pickle
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Container, Iterable, Iterator, Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Final
@@ -30,6 +30,7 @@ from headstream.errors import SchemaError
 from headstream.replicate.codec import envelopes as forms
 from headstream.replicate.codec.envelopes import Envelopes, group_by_schema, split_envelopes, ungrouped_rows
 from headstream.replicate.columns.raw import offsets_and_data, raw_rows, read_ipc, write_ipc
+from headstream.replicate.columns.traits import ChangeTraits, StoredChanges, join_traits, traits_of
 from headstream.replicate.decoding.frame_times import PartitionTimes, times_of
 from headstream.replicate.decoding.json_rows import decode_json_rows
 from headstream.replicate.decoding.mask_orders import MaskOrders
@@ -75,6 +76,7 @@ class Decoded:
         findings: Warning for the user -> number of messages concerned.
         size_bytes: Size of the input messages.
         times: Log times of all messages by partition, in the order in which they were read.
+        stored: Schema id -> further decoded changes, which stay where they were decoded.
     """
 
     metadata: list[pa.RecordBatch] = field(default_factory=list)
@@ -86,13 +88,14 @@ class Decoded:
     findings: dict[str, int] = field(default_factory=dict)
     size_bytes: int = 0
     times: list[PartitionTimes] = field(default_factory=list)
+    stored: dict[str, StoredChanges] = field(default_factory=dict)
 
     @property
     def message_count(self) -> int:
         """Number of input messages."""
         batches = [*self.metadata, *self.waiting, *self.dead, *(b for group in self.changes.values() for b in group)]
         count: int = sum(batch.num_rows for batch in batches)
-        return count + self.unwanted
+        return count + self.unwanted + sum(stored.traits.count for stored in self.stored.values())
 
     def extend(self, other: Decoded) -> None:
         """Add the result of another batch."""
@@ -112,13 +115,23 @@ class Decoded:
         for finding, count in findings.items():
             self.findings[finding] = self.findings.get(finding, 0) + count
 
-    def to_batch(self) -> pa.RecordBatch:
-        """Return it as one batch of DECODED_SCHEMA, to send from an executor to the driver."""
+    def to_batch(self, *, with_traits: bool = False) -> pa.RecordBatch:
+        """Return it as one batch of DECODED_SCHEMA, to send from an executor to the driver.
+
+        Args:
+            with_traits: Whether to add the traits of its changes, for a driver that does not get the changes.
+        """
         groups: list[tuple[str, str | None, pa.RecordBatch]] = []
         for kind in ("metadata", "waiting", "dead", "events"):
             groups += [(kind, None, batch) for batch in getattr(self, kind)]
         groups += [("changes", schema_id, batch) for schema_id, batches in self.changes.items() for batch in batches]
         rows = [(kind, schema_id, batch.num_rows, write_ipc(batch)) for kind, schema_id, batch in groups]
+        if with_traits:
+            rows += [
+                ("traits", schema_id, batch.num_rows, traits_of(pa.Table.from_batches([batch])).encode())
+                for kind, schema_id, batch in groups
+                if kind == "changes"
+            ]
         rows += [("finding", finding, count, b"") for finding, count in self.findings.items()]
         rows.append(("bytes", None, self.size_bytes, b""))
         rows += [("times", json.dumps(times), 0, b"") for times in self.times]
@@ -129,9 +142,15 @@ class Decoded:
         return pa.RecordBatch.from_arrays(arrays, schema=DECODED_SCHEMA)
 
     @classmethod
-    def from_table(cls, table: pa.Table) -> Decoded:
-        """Rebuild the results that executors sent, the reverse of to_batch()."""
+    def from_table(cls, table: pa.Table, store: Callable[[str, ChangeTraits], StoredChanges] | None = None) -> Decoded:
+        """Rebuild the results that executors sent, the reverse of to_batch().
+
+        Args:
+            table: The results.
+            store: A schema id and traits -> the changes that stay there; required for results with traits.
+        """
         decoded = cls()
+        traits: dict[str, list[ChangeTraits]] = {}
         names = [table[name].to_pylist() for name in ("kind", "schema_id", "count")]
         for kind, name, count, content in zip(*names, table["content"], strict=True):
             if kind == "unwanted":
@@ -142,11 +161,36 @@ class Decoded:
                 decoded.times.append(PartitionTimes(*json.loads(name)))
             elif kind == "finding":
                 decoded.note({name: count})
+            elif kind == "traits":
+                traits.setdefault(name, []).append(ChangeTraits.decode(content.as_buffer()))
             elif kind == "changes":
                 decoded.changes.setdefault(name, []).extend(read_ipc(content.as_buffer()).to_batches())
             else:
                 getattr(decoded, kind).extend(read_ipc(content.as_buffer()).to_batches())
+        if store is not None:
+            decoded.stored = {schema_id: store(schema_id, join_traits(parts)) for schema_id, parts in traits.items()}
         return decoded
+
+    def coordinates(
+        self, schema_ids: Container[str] | None = None, wanted: pa.Table | None = None
+    ) -> Iterator[tuple[str, pa.Table]]:
+        """Yield schema id and CHANGE_COORDINATES of changes.
+
+        Args:
+            schema_ids: The schemas; None for all.
+            wanted: COORDINATE_COLUMNS of the changes needed at least; None for all.
+        """
+        for schema_id, stored in self.stored.items():
+            if schema_ids is None or schema_id in schema_ids:
+                yield schema_id, stored.coordinates(wanted)
+        for schema_id, batches in self.changes.items():
+            if schema_ids is None or schema_id in schema_ids:
+                yield schema_id, pa.Table.from_batches(batches)
+
+    def fetch(self, schema_ids: Iterable[str]) -> None:
+        """Get the stored changes of some schemas to the driver: they become `changes`, before those that are there."""
+        for schema_id in schema_ids:
+            self.changes[schema_id] = [*self.stored.pop(schema_id).fetch().to_batches(), *self.changes.get(schema_id, ())]
 
 
 def open_zone(directory: Path, options: DecodeOptions) -> SchemaZone:
@@ -285,12 +329,15 @@ def _times_of(raw: pa.RecordBatch) -> list[PartitionTimes]:
     return times_of(raw.column("topic"), partitions, times_us)
 
 
-def decode_partitions(zone: SchemaZone, options: DecodeOptions) -> Callable[[Iterator[pa.RecordBatch]], Iterator[pa.RecordBatch]]:
+def decode_partitions(
+    zone: SchemaZone, options: DecodeOptions, *, with_traits: bool = False
+) -> Callable[[Iterator[pa.RecordBatch]], Iterator[pa.RecordBatch]]:
     """Return the function that Spark runs over each partition of raw messages, giving batches of DECODED_SCHEMA.
 
     Args:
         zone: The schema zone; every executor must see its directory, and checks that.
         options: The configuration for decoding.
+        with_traits: As of Decoded.to_batch().
 
     Raises:
         StorageError: the zone's directory cannot be written to.
@@ -300,15 +347,15 @@ def decode_partitions(zone: SchemaZone, options: DecodeOptions) -> Callable[[Ite
     def decode(batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
         decoder = _kept_decoder(packed)
         for batch in _gathered(batches):
-            yield _decode(decoder, batch)
+            yield _decode(decoder, batch, with_traits=with_traits)
 
     return decode
 
 
-def _decode(decoder: Decoder, batch: pa.RecordBatch) -> pa.RecordBatch:
+def _decode(decoder: Decoder, batch: pa.RecordBatch, *, with_traits: bool) -> pa.RecordBatch:
     """Decode a batch; an error of it names the messages, for the executor's log."""
     try:
-        return decoder.decode(batch).to_batch()
+        return decoder.decode(batch).to_batch(with_traits=with_traits)
     except Exception as error:
         ends = pa.Table.from_batches([batch]).group_by(["topic", "partition"]).aggregate([("offset", "min"), ("offset", "max")])
         for row in ends.to_pylist():

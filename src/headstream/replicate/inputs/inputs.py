@@ -65,12 +65,11 @@ class Input(Protocol):
     def stream(self) -> DataFrame:
         """Return the stream."""
 
-    def decode(self, batch: DataFrame, *, in_pieces: bool) -> pa.Table:
+    def decoded(self, batch: DataFrame) -> DataFrame:
         """Return the decoded messages of a micro-batch, the columns of decode.DECODED_SCHEMA.
 
         Args:
             batch: The micro-batch.
-            in_pieces: Whether it is fetched in pieces that fit into the driver of Spark.
         """
 
     def read_until(self, batch_id: int, times: list[PartitionTimes]) -> int | None:
@@ -134,9 +133,9 @@ class FrameInput:
         """Return the stream: the messages."""
         return self._messages
 
-    def decode(self, batch: DataFrame, *, in_pieces: bool) -> pa.Table:
+    def decoded(self, batch: DataFrame) -> DataFrame:
         """Return the decoded messages of a micro-batch."""
-        return collect(batch.mapInArrow(self._decode, DECODED_SPARK_SCHEMA), in_pieces=in_pieces)
+        return batch.mapInArrow(self._decode, DECODED_SPARK_SCHEMA)
 
     def read_until(self, batch_id: int, times: list[PartitionTimes]) -> int | None:
         """Return the log time before which all partitions are read with a micro-batch; None if unknown."""
@@ -170,9 +169,9 @@ class LogInput:
         self._spark.dataSource.register(decoding_source(self._decode))
         return self._spark.readStream.format(FORMAT).options(headers="binary", columns=READ_COLUMNS, **self._options).load()
 
-    def decode(self, batch: DataFrame, *, in_pieces: bool) -> pa.Table:
+    def decoded(self, batch: DataFrame) -> DataFrame:
         """Return the decoded messages of a micro-batch."""
-        return collect(batch, in_pieces=in_pieces)
+        return batch
 
     def read_until(self, batch_id: int, times: list[PartitionTimes]) -> int | None:
         """Return the log time before which all partitions are read with a micro-batch; None if unknown."""

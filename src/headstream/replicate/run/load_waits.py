@@ -134,9 +134,16 @@ class LoadWaits:
         Returns:
             The coordinates of those rows.
         """
-        until = self._tables.learn(decoded.changes, schemas, state.until_us)
+        until = self._tables.learn(decoded.changes, schemas, state.until_us, decoded.stored)
         for table, until_us in self._placed(unit, version).items():  # rerun after an interruption: its tables have the others
             until[table] = min(until_us, until.get(table, until_us))
+        decoded.fetch(
+            [
+                schema_id
+                for schema_id, stored in decoded.stored.items()
+                if schemas[schema_id].table in until and (stored.traits.last_load_us or -1) >= until[schemas[schema_id].table]
+            ]
+        )
         held: list[tuple[str, pa.Table]] = []
         for schema_id, batches in decoded.changes.items():
             table = schemas[schema_id].table

@@ -33,6 +33,7 @@ def format_metrics(status: dict[str, Any]) -> str:
         ("messages", "Messages read."),
         ("bytes", "Size of the messages read."),
         ("changes", "Changes applied."),
+        ("rows_in_driver", "Changes whose decoded rows the driver has received; executors fold the others."),
         ("merges", "Merges into tables."),
         ("batches", "Micro-batches."),
         ("released", "Messages that had waited and were applied."),

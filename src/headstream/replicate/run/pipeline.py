@@ -22,11 +22,12 @@ from pyspark.sql import DataFrame, SparkSession
 from headstream.errors import HeadstreamError, InvalidInputError, ReplicateError
 from headstream.replicate.apply.engines import Engines
 from headstream.replicate.apply.job_labels import JobLabels
+from headstream.replicate.apply.spark_changes import Collect, StoredBatch, open_store_session
 from headstream.replicate.checkpoint.keeper import LocalKeeper
 from headstream.replicate.columns.raw import RAW_SCHEMA, match_rows
 from headstream.replicate.decoding.decode import Decoded, Decoder, decode_partitions, open_zone
 from headstream.replicate.decoding.frame_times import FrameTimes
-from headstream.replicate.inputs.collecting import find_planned_batch, is_too_big
+from headstream.replicate.inputs.collecting import collect, find_planned_batch, is_too_big
 from headstream.replicate.inputs.inputs import Input, add_declared_schemas, check_topics, open_input, query_checkpoint
 from headstream.replicate.parked.ledger import Ledger
 from headstream.replicate.run.background import BackgroundRun
@@ -108,6 +109,9 @@ class ReplicatePipeline:
         self._planned: int | None = None
         engines = Engines(spark)
         engines.check(config.table_places, config.rules.engines)
+        # Whether a transaction is complete depends on all of its changes, of all tables.
+        is_stored = not config.atomic and engines.uses_spark(config.rules.engines)
+        self._store_session = open_store_session(spark) if is_stored else None
         self._catalog = CatalogTables(spark, config, self._zone)
         self._labels = JobLabels(spark)
         self._tables = TargetTables.of(config, engines.open, self._ledger.pipeline_id, self._keeper, self._labels.writing)
@@ -244,7 +248,7 @@ class ReplicatePipeline:
     def _start(self) -> Any:
         if self._config.schemas is not None:
             add_declared_schemas(self._zone, self._config.schemas, self._now_us())
-        decode = decode_partitions(self._zone, self._decoding)
+        decode = decode_partitions(self._zone, self._decoding, with_traits=self._store_session is not None)
         source = open_input(self._spark, self._config, decode, self._frame_times(), self._source)
 
         def run_batch(batch: DataFrame, batch_id: int) -> None:
@@ -284,18 +288,28 @@ class ReplicatePipeline:
     def _apply_batch(self, source: Input, batch: DataFrame, batch_id: int) -> None:
         began, before = time.monotonic(), self._summary.to_dict() if self._reports is not None else {}
         in_pieces = batch_id == self._planned
-        self._is_collecting = True
-        with self._labels.reading(f"decode, micro-batch {batch_id}"):
-            decoded = Decoded.from_table(source.decode(batch, in_pieces=in_pieces))
-        self._is_collecting = False
-        for finding, count in decoded.findings.items():
-            _LOGGER.warning("%s (%d messages)", finding, count)
+        read = functools.partial(collect, in_pieces=in_pieces)
 
         def find_raw(wanted: pa.Table) -> pa.Table:
             with self._labels.reading(f"read set-aside messages again, micro-batch {batch_id}"):
                 return _find_raw(source.read_again(batch, wanted, in_pieces=in_pieces), wanted)
 
-        self._processor.process(decoded, find_raw, batch_id, source.read_until(batch_id, decoded.times))
+        self._is_collecting = True
+        rows, stored = source.decoded(batch), None
+        with self._labels.reading(f"decode, micro-batch {batch_id}"):
+            if self._store_session is None:
+                decoded = Decoded.from_table(read(rows))
+            else:
+                stored, decoded = _store(self._store_session, rows, read, self._processor.learn)
+        self._is_collecting = False
+        try:
+            for finding, count in decoded.findings.items():
+                _LOGGER.warning("%s (%d messages)", finding, count)
+            self._processor.process(decoded, find_raw, batch_id, source.read_until(batch_id, decoded.times))
+        finally:
+            if stored is not None:
+                self._summary.rows_in_driver += stored.fetched_rows
+                stored.close()
         self._summary.batches += 1
         self._summary.seconds += time.monotonic() - began
         self._report()
@@ -342,6 +356,27 @@ class ReplicatePipeline:
 
     def _now_us(self) -> int:
         return self._clock() // 1000
+
+
+def _store(
+    session: SparkSession, rows: DataFrame, read: Collect, learn: Callable[[Decoded], bool]
+) -> tuple[StoredBatch, Decoded]:
+    """Store the decoded messages of a micro-batch on the executors; return the store, and what the driver gets.
+
+    Data whose schema comes with it is decoded once more there, rather than in the driver: a first load begins so.
+    """
+    stored = StoredBatch(session, rows, read)
+    try:
+        others = stored.fetch_others(waiting=False)
+        if learn(Decoded.from_table(others, stored.changes)):
+            stored.close()
+            stored = StoredBatch(session, rows, read)
+            others = stored.fetch_others(waiting=False)
+        others = pa.concat_tables([others, stored.fetch_others(waiting=True)])
+    except BaseException:
+        stored.close()
+        raise
+    return stored, Decoded.from_table(others, stored.changes)
 
 
 def _find_raw(found: pa.Table, wanted: pa.Table) -> pa.Table:

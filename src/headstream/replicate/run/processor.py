@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from dataclasses import replace
+from typing import Final
 
 import pyarrow as pa
 import pyarrow.compute as pc
@@ -25,6 +26,8 @@ from headstream.replicate.tables.tables import Applied
 __all__ = ["Processor"]
 
 _Find = Callable[[pa.Table], pa.Table]
+_MOST_SENT: Final = 500_000
+"""Coordinates of messages set aside that are sent to where changes are stored."""
 
 
 class Processor:
@@ -37,6 +40,7 @@ class Processor:
         parking: The store of waiting messages.
         health: The failing tables.
         bounds: The limits of waiting messages.
+        learn: Puts the schemas of metadata messages into the zone; see UnitMerge.learn().
         sweep: Does the work between two micro-batches; see BetweenBatches.sweep().
         table_of: Returns the target table of a schema id; see BetweenBatches.table_of().
     """
@@ -53,6 +57,7 @@ class Processor:
         self._merge = UnitMerge(parts)
         self._between = BetweenBatches(parts, self._merge, self.parking)
         self.health = self._merge.health
+        self.learn = self._merge.learn
         self.sweep = self._between.sweep
         self.table_of = self._between.table_of
 
@@ -131,6 +136,10 @@ def _remove(decoded: Decoded, coordinates: pa.Table) -> None:
     for name in ("waiting", "dead"):
         batches = [leave_out(pa.Table.from_batches([b]), COORDINATE_COLUMNS, coordinates) for b in getattr(decoded, name)]
         setattr(decoded, name, [batch for table in batches for batch in table.to_batches()])
+    if coordinates.num_rows > _MOST_SENT:
+        decoded.fetch(list(decoded.stored))
+    for stored in decoded.stored.values():
+        stored.leave_out(coordinates)
     for schema_id, batches in decoded.changes.items():
         kept = leave_out(pa.Table.from_batches(batches), CHANGE_COORDINATES, coordinates)
         decoded.changes[schema_id] = kept.to_batches()

@@ -11,6 +11,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from headstream.replicate.apply.engine import RowCounts
+from headstream.replicate.columns.traits import StoredChanges
 from headstream.replicate.schemas.schemas import TableSchema
 from headstream.replicate.tables.tables import Applied
 
@@ -26,6 +27,7 @@ class Summary:
         messages: Messages read.
         size_bytes: Their size.
         changes: Data messages applied.
+        rows_in_driver: Data messages whose decoded rows the driver has received; executors fold the others.
         merges: Merges into tables.
         schemas: New schemas in the zone.
         released: Messages that had waited and were applied.
@@ -44,6 +46,7 @@ class Summary:
     messages: int = 0
     size_bytes: int = 0
     changes: int = 0
+    rows_in_driver: int = 0
     merges: int = 0
     schemas: int = 0
     released: int = 0
@@ -67,6 +70,7 @@ class Summary:
     def note_commits(
         self,
         changes: Mapping[str, list[pa.RecordBatch]],
+        stored: Mapping[str, StoredChanges],
         schemas: Mapping[str, TableSchema],
         failed: Container[tuple[str, str]],
         now_us: int,
@@ -75,11 +79,16 @@ class Summary:
 
         Args:
             changes: Schema id -> decoded changes.
+            stored: Schema id -> further changes, which are stored.
             schemas: Schema id -> the schema.
             failed: Tables that did not apply them.
             now_us: When the tables had them, microseconds since 1970 UTC.
         """
         newest: dict[tuple[str, str], str] = {}
+        for schema_id, kept in stored.items():
+            table = schemas[schema_id].table
+            if table not in failed:
+                newest[table] = max(newest.get(table, ""), kept.traits.most)
         for schema_id, batches in changes.items():
             table = schemas[schema_id].table
             if table not in failed:
@@ -101,6 +110,7 @@ class Summary:
             "messages": self.messages,
             "bytes": self.size_bytes,
             "changes": self.changes,
+            "rows_in_driver": self.rows_in_driver,
             "merges": self.merges,
             "schemas": self.schemas,
             "released": self.released,

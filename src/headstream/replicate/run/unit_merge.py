@@ -115,16 +115,17 @@ class UnitMerge:
         repeated: bool,
     ) -> tuple[Applied, list[Held], Standing]:
         """Merge changes; return the result, the coordinates of those that wait, and the states of transactions."""
-        schemas = {schema_id: self._parts.decoder.schema(schema_id) for schema_id in decoded.changes}
+        schemas = {schema_id: self._parts.decoder.schema(schema_id) for schema_id in (*decoded.stored, *decoded.changes)}
+        self._parts.summary.rows_in_driver += sum(batch.num_rows for group in decoded.changes.values() for batch in group)
         loading = self.loads.hold(decoded, schemas, unit, version, state)
         standing = self.transactions.sort_out(decoded, schemas, self._now_us())
         self._parts.summary.untold += standing.unnumbered
         changes = {key: batches for key, batches in decoded.changes.items() if schemas[key].table not in resting}
-        if changes:  # what is applied, parked and held back is decided: a rerun elsewhere must decide the same
+        stored = {key: found for key, found in decoded.stored.items() if schemas[key].table not in resting}
+        if changes or stored:  # what is applied, parked and held back is decided: a rerun elsewhere must decide the same
             self._parts.keeper.save()
-        applied = self._parts.tables.apply(
-            changes, schemas, f"{self._parts.ledger.pipeline_id}/{unit}", version, is_learned=True, repeated=repeated
-        )
+        app_id = f"{self._parts.ledger.pipeline_id}/{unit}"
+        applied = self._parts.tables.apply(changes, schemas, app_id, version, is_learned=True, repeated=repeated, stored=stored)
         self._parts.keeper.check()
         if applied.fatal is not None:
             raise applied.fatal
@@ -136,12 +137,11 @@ class UnitMerge:
         for table in applied.counts.keys() - applied.failed.keys():
             self.health.note_success(table)
         self._parts.summary.add(applied)
-        self._parts.summary.note_commits(changes, schemas, applied.failed, now_us)
+        self._parts.summary.note_commits(changes, stored, schemas, applied.failed, now_us)
         aside: dict[Table, list[pa.Table]] = {}
-        for schema_id, batches in decoded.changes.items():
-            if schemas[schema_id].table in resting or schema_id in applied.held:
-                coordinates = change_coordinates(pa.Table.from_batches(batches), schema_id)
-                aside.setdefault(schemas[schema_id].table, []).append(coordinates)
+        left = {schema_id for schema_id, schema in schemas.items() if schema.table in resting} | applied.held
+        for schema_id, places in decoded.coordinates(left):
+            aside.setdefault(schemas[schema_id].table, []).append(change_coordinates(places, schema_id))
         failed = [Held(table, reasons[table], pa.concat_tables(parts)) for table, parts in aside.items()]
         return applied, loading + failed + standing.held, standing
 
@@ -152,8 +152,8 @@ def find_rejected(decoded: Decoded, applied: Applied, aside: list[Held]) -> pa.T
     reasons = pa.array(list(applied.rejected.values()), pa.string())
     empty = pa.nulls(0, pa.string())
     parts = [wanted.slice(0, 0).append_column("schema_id", empty).append_column("reason", empty)]
-    for schema_id, batches in decoded.changes.items() if wanted.num_rows else ():
-        found = change_coordinates(pa.Table.from_batches(batches), schema_id)
+    for schema_id, coordinates in decoded.coordinates(wanted=wanted) if wanted.num_rows else ():
+        found = change_coordinates(coordinates, schema_id)
         rows, places = match_rows(found, wanted)
         parts.append(found.take(rows).drop(["reason"]).append_column("reason", reasons.take(places)))
     rejected = pa.concat_tables(parts, promote_options="permissive")

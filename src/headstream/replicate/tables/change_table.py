@@ -24,11 +24,11 @@ import pyarrow.compute as pc
 
 from headstream.errors import StorageError
 from headstream.replicate.apply.engine import TableEngine
-from headstream.replicate.apply.scd1 import fit_columns, in_table_types
+from headstream.replicate.apply.scd1 import fit_columns
 from headstream.replicate.apply.scd2_rows import commit_times
 from headstream.replicate.codec import decode_mask
 from headstream.replicate.columns.changes import OPERATIONS, RESERVED_PREFIX
-from headstream.replicate.columns.conversion import arrow_type
+from headstream.replicate.columns.conversion import arrow_type, in_table_types
 from headstream.replicate.columns.raw import CHANGE_COORDINATES, COORDINATE_COLUMNS, Coordinates, coordinates_table, leave_out
 from headstream.replicate.schemas.schemas import BEFORE_PREFIX, TableSchema
 from headstream.replicate.schemas.spelling import in_table_spelling

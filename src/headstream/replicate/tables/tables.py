@@ -19,10 +19,12 @@ from headstream.errors import HeadstreamError, SchemaChangeError
 from headstream.replicate.apply.engine import RowCounts
 from headstream.replicate.apply.guarded import GuardedEngine
 from headstream.replicate.apply.job_labels import LabelJobs
+from headstream.replicate.apply.spark_changes import SparkChanges, join_stored
 from headstream.replicate.checkpoint.keeper import Keeper, LocalKeeper
 from headstream.replicate.codec import TableMetadata
 from headstream.replicate.columns.changes import OPERATIONS
 from headstream.replicate.columns.raw import Coordinates
+from headstream.replicate.columns.traits import StoredChanges
 from headstream.replicate.schemas.schemas import TableSchema
 from headstream.replicate.settings.config import LOAD_GAP_US, ReplicateConfig
 from headstream.replicate.storage.places import Place
@@ -151,6 +153,7 @@ class TargetTables:
         changes: Mapping[str, list[pa.RecordBatch]],
         schemas: Mapping[str, TableSchema],
         read_until_us: int,
+        stored: Mapping[str, StoredChanges] | None = None,
     ) -> dict[Name, int]:
         """Detect full loads in decoded changes, also of failing tables.
 
@@ -159,6 +162,7 @@ class TargetTables:
             schemas: Schema id -> the schema.
             read_until_us: All changes that were logged before this time have been learned, with these, microseconds since
                 1970 UTC.
+            stored: Schema id -> further changes, which are stored.
 
         Returns:
             Table with REFRESH rows among the changes -> the log time from which on their load is undecided.
@@ -167,6 +171,8 @@ class TargetTables:
         for schema_id, batches in changes.items():
             if any(batch.num_rows for batch in batches):
                 tables.setdefault(schemas[schema_id].table, []).append(pa.Table.from_batches(batches))
+        for schema_id, found in (stored or {}).items():
+            tables.setdefault(schemas[schema_id].table, []).append(found.traits.trace)
         opened = {name: self._table(name) for name in tables}
         return {name: table.placed_until_us for name, table in opened.items() if table.learn(tables[name], read_until_us)}
 
@@ -179,6 +185,7 @@ class TargetTables:
         *,
         repeated: bool = False,
         is_learned: bool = False,
+        stored: Mapping[str, StoredChanges] | None = None,
     ) -> Applied:
         """Merge decoded changes into their tables: one commit a table and structure, which records unit and version.
 
@@ -191,18 +198,19 @@ class TargetTables:
             version: Number of this application, rising within the unit.
             repeated: Whether some of the changes can already be applied, by another unit or by an earlier run of this one.
             is_learned: Whether learn() has seen the changes; else they are treated as all changes logged until now.
+            stored: Schema id -> further changes, which are stored; learn() has seen them.
         """
+        present = [schema_id for schema_id, batches in changes.items() if any(batch.num_rows for batch in batches)]
         tables: dict[Name, dict[str, list[str]]] = {}
-        for schema_id, batches in changes.items():
-            if any(batch.num_rows for batch in batches):
-                structures = tables.setdefault(schemas[schema_id].table, {})
-                structures.setdefault(_structure(schemas[schema_id].metadata), []).append(schema_id)
+        for schema_id in dict.fromkeys([*(stored or ()), *present]):
+            structures = tables.setdefault(schemas[schema_id].table, {})
+            structures.setdefault(_structure(schemas[schema_id].metadata), []).append(schema_id)
 
         of_unit = f"{_UNITS.get(unit.rpartition('/')[2], unit)} {version}"
 
         def apply_table(name: Name) -> Applied:
             with self._label_jobs(f"{_show(name)}: merge, {of_unit}"):
-                return self._apply_table(name, tables[name], changes, schemas, unit, version, is_learned, repeated)
+                return self._apply_table(name, tables[name], changes, stored or {}, schemas, unit, version, is_learned, repeated)
 
         applied = Applied()
         if len(tables) == 1:
@@ -217,6 +225,7 @@ class TargetTables:
         name: Name,
         structures: Mapping[str, list[str]],
         changes: Mapping[str, list[pa.RecordBatch]],
+        stored: Mapping[str, StoredChanges],
         schemas: Mapping[str, TableSchema],
         unit: str,
         version: int,
@@ -226,14 +235,14 @@ class TargetTables:
         """Merge the changes of one table, one structure after the other."""
         # Older versions first, so that a column dropped and a column added end as the newest schema has them.
         ordered = sorted(structures.items(), key=lambda item: (schemas[item[1][0]].metadata.lineage.table_version, item[0]))
-        groups = [pa.Table.from_batches([b for schema_id in ids for b in changes[schema_id]]) for _, ids in ordered]
+        groups = [_group(ids, changes, stored) for _, ids in ordered]
         applied = Applied()
         waiting = {schema_id for _, ids in ordered for schema_id in ids}
         try:
             table = self._table(name)
             if not is_learned:
-                table.learn(groups)
-            has_loads = any(pc.any(pc.equal(group["_hs_operation"], _REFRESH)).as_py() for group in groups)
+                table.learn([group for group in groups if isinstance(group, pa.Table)])
+            has_loads = any(_has_loads(group) for group in groups)
             for (structure, ids), group in zip(ordered, groups, strict=True):
                 try:
                     merged = table.merge(group, schemas[ids[0]], f"{unit}/{structure}", version, repeated=repeated)
@@ -335,6 +344,24 @@ class TargetTables:
             self._keeper.publish([below, TABLES_NAME] if self._memory.take_rejections(name) else [below])
 
         return lambda path, kind: GuardedEngine(self._open_engine(path, kind), publish)
+
+
+def _group(
+    schema_ids: list[str], changes: Mapping[str, list[pa.RecordBatch]], stored: Mapping[str, StoredChanges]
+) -> pa.Table | SparkChanges:
+    """Return the changes of some schemas of one structure: where they are stored, unless some are in the driver."""
+    kept = [stored[schema_id] for schema_id in schema_ids if schema_id in stored]
+    local = [batch for schema_id in schema_ids for batch in changes.get(schema_id, ())]
+    on_executors = [part for part in kept if isinstance(part, SparkChanges)]
+    if on_executors and len(on_executors) == len(kept) and not local:
+        return join_stored(on_executors)
+    return pa.concat_tables([*(part.fetch() for part in kept), *([pa.Table.from_batches(local)] if local else [])])
+
+
+def _has_loads(group: pa.Table | SparkChanges) -> bool:
+    if isinstance(group, SparkChanges):
+        return group.traits.has_loads
+    return bool(pc.any(pc.equal(group["_hs_operation"], _REFRESH)).as_py())
 
 
 def _show(name: Name) -> str:

@@ -5,7 +5,7 @@ changes -> placed among the loads -> schema evolved -> one change per key -> mer
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Iterable
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Final, Literal, TypeAlias
@@ -15,20 +15,23 @@ import pyarrow.compute as pc
 
 from headstream.errors import SchemaChangeError, SchemaError
 from headstream.replicate.apply.engine import RowCounts, TableEngine
-from headstream.replicate.apply.evolution import SeenColumn, SeenSchema, compare_schemas
+from headstream.replicate.apply.evolution import SeenSchema, compare_schemas
 from headstream.replicate.apply.scd1 import Scd1Table
 from headstream.replicate.apply.scd2 import Scd2Table
 from headstream.replicate.apply.scd2_events import read_events
 from headstream.replicate.apply.soft import DELETED
+from headstream.replicate.apply.spark_changes import SparkChanges
 from headstream.replicate.apply.tombstones import Tombstones
-from headstream.replicate.columns.changes import CHANGE_KEY, OPERATIONS, departures, keys_of
+from headstream.replicate.columns.changes import CHANGE_KEY, OPERATIONS
 from headstream.replicate.columns.raw import Coordinates
 from headstream.replicate.schemas.schemas import TableSchema
-from headstream.replicate.schemas.spelling import in_table_spelling, spell_names
+from headstream.replicate.schemas.spelling import in_table_spelling
 from headstream.replicate.settings.table_settings import TableSettings
 from headstream.replicate.storage.places import Place
 from headstream.replicate.tables.change_table import ChangeTable
+from headstream.replicate.tables.forgotten import without_forgotten
 from headstream.replicate.tables.maintenance import Schedule
+from headstream.replicate.tables.stored_merge import fold, plan_fold, seen_schema
 from headstream.replicate.tables.table_memory import TableMemory
 from headstream.replicate.tables.target_owner import Owner
 
@@ -109,13 +112,15 @@ class TargetTable:
         """The log time from which on the load of a REFRESH row is undecided until more of the log is read."""
         return self._state.loads.read_until_us
 
-    def merge(self, changes: pa.Table, schema: TableSchema, app_id: str, version: int, *, repeated: bool = False) -> Merged:
+    def merge(
+        self, changes: pa.Table | SparkChanges, schema: TableSchema, app_id: str, version: int, *, repeated: bool = False
+    ) -> Merged:
         """Merge changes of one structure in one commit that records (app_id, version); nothing if that commit exists.
 
         They are then appended to the table's change table, if any, which records the same.
 
         Args:
-            changes: Decoded changes that learn() has seen.
+            changes: Decoded changes that learn() has seen; those on executors are folded there if that is possible.
             schema: The schema they were decoded by.
             app_id: Name of the unit.
             version: Number of this application, rising.
@@ -128,8 +133,10 @@ class TargetTable:
         """
         changes_of_it = self._changes if schema.settings.changes else None
         self._claim(self._path, changes_of_it)
+        if changes_of_it is not None and isinstance(changes, SparkChanges):
+            changes = changes.fetch()
         merged = self._merge(changes, schema, app_id, version)
-        if changes_of_it is not None:
+        if changes_of_it is not None and isinstance(changes, pa.Table):
             changes_of_it.append(changes, schema, merged.rejected, app_id, version, repeated=repeated)
             self._claim(self._path, changes_of_it)
         return merged
@@ -140,11 +147,12 @@ class TargetTable:
             if changes is not None:
                 self._owner.claim(changes.path)
 
-    def _merge(self, changes: pa.Table, schema: TableSchema, app_id: str, version: int) -> Merged:
+    def _merge(self, changes: pa.Table | SparkChanges, schema: TableSchema, app_id: str, version: int) -> Merged:
         last = self._state.schema
-        seen = _seen_schema(schema, () if last is None else last.keys)
+        seen = seen_schema(schema, () if last is None else last.keys)
         self._check_schema(seen, schema.settings)
         table = self._opened(list(seen.keys), schema.settings)
+        stored, changes = (None, changes) if isinstance(changes, pa.Table) else (changes, schema.changes.empty_table())
         changes, schema = in_table_spelling(changes, schema, table.columns)
         try:
             table.prepare(schema.types, older=self._state.schema is not None and seen.version < self._state.schema.version)
@@ -152,6 +160,11 @@ class TargetTable:
             raise self._stop(error.what, error.advice, stops=False) from None
         self._claim(self._path, None)  # just created, it is this pipeline's, or that of a faster one
         self._state.soft = schema.settings.deletes == "soft"
+        if stored is not None:
+            merged = self._merge_stored(stored, changes.schema.names, schema, seen, app_id, version)
+            if merged is not None:
+                return merged
+            changes = stored.fetch().rename_columns(changes.schema.names)
         keeps_all = schema.settings.deletes == "soft" or isinstance(table, Scd2Table)  # vanished rows stay, marked
         placed = self._state.loads.place(changes, self._load_gap_us, keeps_all=keeps_all)
         if schema.settings.deletes == "skip":
@@ -161,17 +174,46 @@ class TargetTable:
             events = read_events(placed, schema.metadata, self._known_columns(schema.types, table))
             rejected = self._decide(_by_coordinates(events.rejected), table, app_id, version)
             return Merged(table.merge(events, app_id, version, [end for _, end in self._state.loads.ends]), rejected)
-        placed, rejected = self._without_forgotten(placed, table)
+        placed, rejected = without_forgotten(placed, table, self._state.forgotten)
         collapsed = table.collapse(placed, schema.metadata, self._known_columns(schema.types, table))
         rejected = self._decide(rejected | _by_coordinates(collapsed.rejected), table, app_id, version)
         self._follow(seen)
         counts = table.merge(collapsed, app_id, version, [bound for bound, _ in self._state.loads.ends])
+        self._note_deletions()
+        return Merged(counts, rejected)
+
+    def _merge_stored(
+        self, changes: SparkChanges, names: list[str], schema: TableSchema, seen: SeenSchema, app_id: str, version: int
+    ) -> Merged | None:
+        """Merge changes that executors fold; None if the driver must fold them."""
+        table = self._table
+        if not isinstance(table, Scd1Table) or not table.engine.takes_frames or not table.is_uniform:
+            return None
+        applied = table.engine.last_applied(app_id)
+        if applied is not None and applied >= version:
+            self._follow(seen)
+            return Merged(RowCounts(), self._memory.given_up(self._name, app_id, version))
+        columns = self._known_columns(schema.types, table)
+        task = plan_fold(changes, names, schema, table, self._state, columns, self._load_gap_us)
+        folded = None if task is None else fold(changes, task)
+        if folded is None:
+            return None
+        try:
+            self._state.loads.has_below_first |= folded.report.has_below_first
+            rejected = self._decide(_by_coordinates(folded.report.rejected), table, app_id, version)
+            self._follow(seen)
+            counts = table.merge_folded(folded, app_id, version)
+        finally:
+            folded.close()
+        self._note_deletions()
+        return Merged(counts, rejected)
+
+    def _note_deletions(self) -> None:
         assert self._tombstones is not None
         if self._tombstones.highest > self._state.newest_deletion:
             # After the tombstones: a recorded deletion without its tombstone counts as lost.
             self._state.newest_deletion = self._tombstones.highest
             self._keep()
-        return Merged(counts, rejected)
 
     def _decide(
         self, rejected: dict[Coordinates, str], table: Scd1Table | Scd2Table, app_id: str, version: int
@@ -351,38 +393,6 @@ class TargetTable:
     def _stop(self, what: str, advice: str | None, *, stops: bool) -> SchemaChangeError:
         return SchemaChangeError(what, where=f"table {'.'.join(self._name)}", advice=advice, stops=stops)
 
-    def _without_forgotten(self, changes: pa.Table, table: Scd1Table) -> tuple[pa.Table, dict[Coordinates, str]]:
-        """Reject changes that can belong to deleted rows: older than the stored tombstones, with keys missing from the table.
-
-        The deletion part of a key change is applied anyway: the row is not at its previous key in any case.
-        """
-        if not self._state.forgotten:
-            return changes, {}
-        deletes = pc.equal(changes["_hs_operation"], _DELETE)
-        old = pc.and_not(pc.less_equal(changes["_hs_sequence"], self._state.forgotten), deletes).combine_chunks()
-        places = pc.indices_nonzero(old).to_pylist()
-        if not places:
-            return changes, {}
-        rows = changes.take(pa.array(places, pa.int64()))
-        known = table.find_known(rows) if table.keys[0] in rows.schema.names else set()
-        columns = [rows[key].to_pylist() for key in table.keys if key in rows.schema.names]
-        keys = list(zip(*columns, strict=True)) if len(columns) == len(table.keys) else []
-        lost = {place for place, key in zip(places, keys, strict=False) if key not in known}
-        reason = f"older than the remembered deletions (from {self._state.forgotten}), and its row is missing"
-        numbers = pa.array(sorted(lost), pa.int64())
-        chosen = changes.select(["_hs_topic", "_hs_partition", "_hs_offset"]).take(numbers).to_pylist()
-        rejected = {(row["_hs_topic"], row["_hs_partition"], row["_hs_offset"]): reason for row in chosen}
-        kept = changes.filter(pa.array([place not in lost for place in range(changes.num_rows)]))
-        return pa.concat_tables([kept, departures(changes.take(numbers), table.keys)]), rejected
-
 
 def _by_coordinates(rejected: Iterable[tuple[str, int, int, str]]) -> dict[Coordinates, str]:
     return {(topic, partition, offset): reason for topic, partition, offset, reason in rejected}
-
-
-def _seen_schema(schema: TableSchema, keys: Sequence[str]) -> SeenSchema:
-    """Return a schema in the form of the table's state; its keys as the table spells them."""
-    columns = {
-        column.name: SeenColumn(column.ordinal, schema.types[column.name], column.nullable) for column in schema.metadata.columns
-    }
-    return SeenSchema(schema.metadata.lineage.table_version, tuple(spell_names(keys_of(schema.metadata), keys)), columns)

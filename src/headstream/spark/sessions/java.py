@@ -88,7 +88,7 @@ def _inspect(executable: Path) -> Java:
 
 
 def main() -> int:
-    """Print the Java that Spark will run on, for scripts: `python -m headstream.spark.sessions.java`; return 1 without one."""
+    """Print the Java that Spark will run on, for tools/run_tests.sh; return 1 without one."""
     try:
         java = find_java()
     except JavaError as error:
@@ -96,7 +96,3 @@ def main() -> int:
         return 1
     sys.stdout.write(f"Java {java.version}: {java.executable}\n")
     return 0
-
-
-if __name__ == "__main__":
-    sys.exit(main())

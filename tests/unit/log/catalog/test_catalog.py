@@ -139,8 +139,24 @@ def test_catalog_refuses_a_truncated_database(tmp_path: Path) -> None:
         add(writer, f"s{number}", *(f"t{n}" for n in range(20)))
     writer.close()
     path.write_bytes(path.read_bytes()[:6000])
-    with pytest.raises(CorruptLogError, match="the catalog is damaged"):
-        Catalog(str(path), is_writer=False).snapshot()
+    with pytest.raises(CorruptLogError, match="the catalog is damaged"), closing(Catalog(str(path), is_writer=False)) as reader:
+        reader.snapshot()
+
+
+@pytest.mark.skipif(not Path("/proc/self/fd").exists(), reason="the system does not list open files")
+@pytest.mark.parametrize("is_writer", [True, False])
+def test_catalog_that_is_refused_leaves_no_file_open(tmp_path: Path, is_writer: bool) -> None:
+    newer, other = tmp_path / "newer.sqlite", tmp_path / "other.sqlite"
+    with closing(sqlite3.connect(newer)) as connection:
+        connection.execute("PRAGMA user_version = 99")
+    other.write_bytes(b"not a database at all" * 500)
+    refused = []
+    for path, error in ((newer, LogVersionError), (other, CorruptLogError)):
+        with pytest.raises(error) as raised:
+            Catalog(str(path), is_writer=is_writer)
+        refused.append(raised)  # whose traceback keeps the catalog from being collected
+    left = [str(each.readlink()) for each in Path("/proc/self/fd").iterdir() if each.is_symlink()]
+    assert [name for name in left if name.startswith(str(tmp_path))] == []
 
 
 def test_catalog_refuses_a_newer_version(tmp_path: Path) -> None:

@@ -6,7 +6,7 @@ from typing import Any
 import pyarrow as pa
 import pytest
 
-from headstream.replicate.apply.key_ranges import key_ranges, ranges_sql
+from headstream.replicate.apply.key_ranges import join_ranges, key_ranges, literal_ranges, ranges_sql, value_ranges
 
 _LEAST, _GREATEST = -(1 << 63), (1 << 63) - 1
 _DAY = datetime.date(2024, 1, 1)
@@ -48,3 +48,26 @@ def test_key_ranges_has_few_ranges_that_hold_every_key_when_keys_lie_anywhere() 
 def test_ranges_sql_is_a_condition_for_each_column_when_ranges_are_several() -> None:
     ranges = {"a": [("1", "2"), ("9", "9")], "b c": [("'x'", "'y'")]}
     assert ranges_sql(ranges, "t.") == ["(t.`a` BETWEEN 1 AND 2 OR t.`a` BETWEEN 9 AND 9)", "t.`b c` BETWEEN 'x' AND 'y'"]
+
+
+@pytest.mark.parametrize("parts", [2, 7, 40])
+def test_join_ranges_has_few_ranges_that_hold_every_key_of_all_parts(parts: int) -> None:
+    numbers = sorted({*range(100, 180), *(number**3 for number in range(60)), 10**9})
+    days = [_DAY + datetime.timedelta(number % 400) for number in numbers]
+    names = [f"name {number}" for number in numbers]
+    rows = pa.table({"n": pa.array(numbers, pa.int64()), "d": pa.array(days, pa.date32()), "t": names})
+    joined = join_ranges(
+        value_ranges(rows.take(pa.array(range(part, len(numbers), parts))), ["n", "d", "t"]) for part in range(parts)
+    )
+    for name in ("n", "d", "t"):
+        values = rows[name].to_pylist()
+        assert len(joined[name]) <= 16
+        assert all(any(low <= value <= high for low, high in joined[name]) for value in values)
+        assert (joined[name][0][0], joined[name][-1][1]) == (min(values), max(values))
+    assert (10**9, 10**9) in joined["n"], "a key far from all others has a range of its own"
+    assert literal_ranges(joined)["d"][0][0] == f"DATE '{min(days)}'"
+
+
+def test_join_ranges_of_nothing_is_nothing() -> None:
+    assert join_ranges([]) == {}
+    assert join_ranges([{}, {}]) == {}

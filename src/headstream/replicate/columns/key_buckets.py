@@ -1,0 +1,86 @@
+"""Divides changes by their keys: all changes of a key are in one bucket, in every process and for every split of the changes."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from typing import Any, Final, TypeAlias
+
+import numpy as np
+import numpy.typing as npt
+import pyarrow as pa
+
+from headstream.replicate.columns.raw import offsets_and_data
+
+__all__ = ["bucket_numbers", "divide"]
+
+_Hashes: TypeAlias = npt.NDArray[np.uint64]
+_BASE: Final = np.uint64(0x9E3779B97F4A7C15)
+_FIRST, _SECOND = np.uint64(0xBF58476D1CE4E5B9), np.uint64(0x94D049BB133111EB)
+
+
+def divide(rows: pa.Table, keys: Sequence[pa.ChunkedArray], count: int) -> Iterator[tuple[int, pa.Table]]:
+    """Yield the buckets that have rows, and their rows in the order given.
+
+    Args:
+        rows: Any rows.
+        keys: Their key columns.
+        count: Number of buckets.
+    """
+    if not rows.num_rows:
+        return
+    numbers = bucket_numbers(keys, rows.num_rows, count)
+    order = np.argsort(numbers, kind="stable")
+    ordered, sorted_numbers = rows.take(pa.array(order)), numbers[order]
+    starts = np.flatnonzero(np.diff(sorted_numbers, prepend=-1))
+    for start, end in zip(starts.tolist(), [*starts[1:].tolist(), rows.num_rows], strict=True):
+        yield int(sorted_numbers[start]), ordered.slice(start, end - start)
+
+
+def bucket_numbers(keys: Sequence[pa.ChunkedArray], rows: int, count: int) -> npt.NDArray[np.int64]:
+    """Return the bucket of each row; equal keys of one type have the same.
+
+    Args:
+        keys: The key columns, without nulls; -0.0 does not occur.
+        rows: Number of rows.
+        count: Number of buckets.
+    """
+    hashes: _Hashes = np.zeros(rows, np.uint64)
+    for column in keys:
+        hashes = _mixed(hashes * _BASE + _hashes_of(column.combine_chunks()))
+    return (hashes % np.uint64(count)).astype(np.int64)
+
+
+def _hashes_of(values: Any) -> _Hashes:
+    kind = values.type
+    if pa.types.is_boolean(kind):
+        values = values.cast(pa.int8())
+    elif pa.types.is_date32(kind):
+        values = values.cast(pa.int32())
+    elif pa.types.is_timestamp(kind):
+        values = values.cast(pa.int64())
+    if pa.types.is_integer(values.type):
+        numbers: _Hashes = values.to_numpy(zero_copy_only=False).astype(np.int64).view(np.uint64)
+        return numbers
+    texts = values if pa.types.is_binary(kind) or pa.types.is_string(kind) else values.cast(pa.string())
+    return _hashes_of_bytes(texts.cast(pa.binary()))
+
+
+def _hashes_of_bytes(values: pa.BinaryArray) -> _Hashes:
+    """Return a polynomial of each value's bytes, modulo 2**64."""
+    offsets, data = offsets_and_data(values)
+    ends = np.frombuffer(offsets, np.int32).astype(np.int64)
+    begin, lengths = int(ends[0]), np.diff(ends)
+    used = np.frombuffer(data, np.uint8)[begin : int(ends[-1])].astype(np.uint64) + np.uint64(1)
+    starts = ends[:-1] - begin
+    powers = np.cumprod(np.full(int(lengths.max(initial=0)) + 1, _BASE), dtype=np.uint64)
+    weighted = used * powers[np.arange(used.size) - np.repeat(starts, lengths)]
+    sums = np.concatenate([np.zeros(1, np.uint64), np.cumsum(weighted, dtype=np.uint64)])
+    hashes: _Hashes = sums[starts + lengths] - sums[starts]
+    return hashes
+
+
+def _mixed(hashes: _Hashes) -> _Hashes:
+    """Return hashes whose low bits depend on all bits."""
+    hashes = (hashes ^ (hashes >> np.uint64(30))) * _FIRST
+    hashes = (hashes ^ (hashes >> np.uint64(27))) * _SECOND
+    return hashes ^ (hashes >> np.uint64(31))

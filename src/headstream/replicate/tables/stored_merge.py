@@ -1,0 +1,85 @@
+"""Which changes of a table executors can fold, and the task for it; the driver folds the others (target_table.py)."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Final
+
+from headstream.replicate.apply.evolution import SeenColumn, SeenSchema
+from headstream.replicate.apply.fold import FoldTask
+from headstream.replicate.apply.scd1 import Scd1Table
+from headstream.replicate.apply.spark_changes import FoldedChanges, SparkChanges
+from headstream.replicate.columns.changes import keys_of
+from headstream.replicate.schemas.schemas import TableSchema
+from headstream.replicate.schemas.spelling import spell_names
+from headstream.replicate.tables.table_memory import TableState
+
+__all__ = ["fold", "plan_fold", "seen_schema"]
+
+_MOST_TOMBSTONES: Final = 500_000
+"""Tombstones that are sent to the executors with a fold; with more, the driver folds the changes."""
+
+
+def plan_fold(
+    changes: SparkChanges,
+    names: Sequence[str],
+    schema: TableSchema,
+    table: Scd1Table,
+    state: TableState,
+    columns: Sequence[str],
+    gap_us: int,
+) -> FoldTask | None:
+    """Return the task that folds changes of a table; None if the driver must fold them.
+
+    Args:
+        changes: The changes.
+        names: Their columns, as the table spells them.
+        schema: Their schema, likewise.
+        table: The table, with rows of one change each.
+        state: Its state; its loads have learned the changes.
+        columns: The columns that it has from its source.
+        gap_us: As config.LOAD_GAP_US.
+    """
+    traits = changes.traits
+    loads = state.loads.loads
+    # Changes that were logged before a load began are placed below its floor, and its rows above it, see loads.py.
+    is_placed = traits.has_loads or (bool(loads) and traits.first_logged_us < loads[-1].begun_us)
+    lowest = "" if is_placed else traits.least or ""
+    if state.forgotten and lowest <= state.forgotten:
+        return None
+    tombstones = table.tombstones_above(lowest, _MOST_TOMBSTONES)
+    if tombstones is None:
+        return None
+    return FoldTask(
+        tuple(names),
+        schema.metadata,
+        tuple(columns),
+        table.columns,
+        tuple(loads),
+        state.loads.settled,
+        gap_us,
+        schema.settings.deletes == "skip",
+        tombstones if tombstones.num_rows else None,
+        changes.batch.left_out,
+    )
+
+
+def fold(changes: SparkChanges, task: FoldTask) -> FoldedChanges | None:
+    """Return the fold of changes, to be closed; None if the driver must fold them.
+
+    Raises:
+        StorageError: the stored changes are not those that were decoded first.
+    """
+    folded = changes.fold(task)
+    if not folded.report.needs_driver:
+        return folded
+    folded.close()
+    return None
+
+
+def seen_schema(schema: TableSchema, keys: Sequence[str]) -> SeenSchema:
+    """Return a schema in the form of the table's state; its keys as the table spells them."""
+    columns = {
+        column.name: SeenColumn(column.ordinal, schema.types[column.name], column.nullable) for column in schema.metadata.columns
+    }
+    return SeenSchema(schema.metadata.lineage.table_version, tuple(spell_names(keys_of(schema.metadata), keys)), columns)

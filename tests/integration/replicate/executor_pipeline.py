@@ -1,0 +1,101 @@
+"""Runs of one pipeline on a real cluster, which test_executors.py starts: each is a process, its executors are others."""
+
+from __future__ import annotations
+
+import json
+import os
+import signal
+import sys
+import threading
+import time
+from pathlib import Path
+from typing import Any
+
+from headstream.replicate.apply.delta_spark import DeltaSparkEngine
+from headstream.replicate.parked.parking import ParkingLot
+from headstream.replicate.run.pipeline import ReplicatePipeline
+from headstream.replicate.settings.config import ReplicateConfig
+from headstream.replicate.settings.table_settings import TableRules
+from headstream.spark import session, stop
+
+TABLES = ("SHOP.customers", "SHOP.order_lines")
+
+
+def run_once(spark: Any, directory: Path) -> dict[str, Any]:
+    """Apply all that is in the log; return the summary."""
+    config = ReplicateConfig(
+        source=(directory / "log").as_uri(),
+        topics=("cdc/data",),
+        metadata=("cdc/metadata",),
+        tables=directory / "tables",
+        checkpoint=directory / "checkpoint",
+        rules=TableRules(include=TABLES),
+        max_dead_rate=1.0,
+        once=True,
+    )
+    return ReplicatePipeline(spark, config).run().to_dict()
+
+
+def find_executors() -> list[int]:
+    """Return the process numbers of the executors: they are descendants of this process."""
+    parents: dict[int, int] = {}
+    executors = []
+    for entry in Path("/proc").iterdir():
+        if entry.name.isdecimal():
+            try:
+                fields = (entry / "stat").read_text().rpartition(")")[2].split()
+                parents[int(entry.name)] = int(fields[1])
+                if b"CoarseGrainedExecutorBackend" in (entry / "cmdline").read_bytes():
+                    executors.append(int(entry.name))
+            except OSError:  # it has ended
+                continue
+
+    def is_ours(number: int) -> bool:
+        while number in parents and number != os.getpid():
+            number = parents[number]
+        return number == os.getpid()
+
+    return [number for number in executors if is_ours(number)]
+
+
+def kill_an_executor_in_a_merge(killed: list[int]) -> None:
+    """Let the first merge that Spark begins lose an executor while it runs."""
+    merge = DeltaSparkEngine.merge
+
+    def kill() -> None:
+        time.sleep(0.5)  # the merge's first tasks have been sent; any moment of it is a test
+        victim = min(find_executors())
+        os.kill(victim, signal.SIGKILL)
+        killed.append(victim)
+
+    def merge_and_lose(self: DeltaSparkEngine, *arguments: Any) -> Any:
+        if not killed:
+            killed.append(0)
+            killer = threading.Thread(target=kill)
+            killer.start()
+            try:
+                return merge(self, *arguments)
+            finally:
+                killer.join()
+        return merge(self, *arguments)
+
+    DeltaSparkEngine.merge = merge_and_lose  # type: ignore[assignment, method-assign]
+
+
+def main(directory: Path, *how: str) -> None:
+    """Run once for each line of the input, and write the summary."""
+    spark = session(master="local-cluster[2,1,1024]", quick_start=True)
+    killed: list[int] = []
+    if "lose-executor" in how:
+        kill_an_executor_in_a_merge(killed)
+    if "die-after-merges" in how:
+        ParkingLot.end_batch = lambda self: os.killpg(os.getpgid(0), signal.SIGKILL)  # type: ignore[method-assign]
+    for _ in sys.stdin:
+        found = run_once(spark, directory) | {"killed": [number for number in killed if number]}
+        sys.stdout.write(json.dumps(found) + "\n")
+        sys.stdout.flush()
+    stop(spark)
+
+
+if __name__ == "__main__":
+    main(Path(sys.argv[1]), *sys.argv[2:])

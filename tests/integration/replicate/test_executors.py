@@ -1,0 +1,171 @@
+"""Tables that executors of a real cluster fold and merge: they equal the source, and the driver gets no rows of them."""
+
+from __future__ import annotations
+
+import json
+import os
+import signal
+import subprocess
+import sys
+from collections.abc import Iterable, Iterator
+from contextlib import contextmanager
+from pathlib import Path
+from typing import Any
+
+import pyspark
+import pytest
+from deltalake import DeltaTable
+
+from headstream.connect import connect
+from headstream.replicate.parked.parking import DEAD_LETTER_TOPIC
+from headstream.testing import SHOP_TABLES, CaptureOptions, SourceDatabase, digest_rows, repeat, shuffle
+from headstream.testing.source_capture import SourceMessage
+from tests.integration.replicate import executor_pipeline
+
+pytestmark = [pytest.mark.spark, pytest.mark.timeout(1800)]
+
+ROWS = 200
+
+
+class Cluster:
+    """A pipeline on a cluster, in a process group of its own."""
+
+    def __init__(self, directory: Path, *how: str) -> None:
+        home = {"SPARK_HOME": str(Path(pyspark.__file__).parent), "SPARK_SCALA_VERSION": "2.13", "PYSPARK_PYTHON": sys.executable}
+        self._errors = directory / "errors.txt"
+        with self._errors.open("ab") as errors:
+            self._process = subprocess.Popen(
+                [sys.executable, str(executor_pipeline.__file__), str(directory), *how],
+                stdin=subprocess.PIPE,
+                stdout=subprocess.PIPE,
+                stderr=errors,
+                env={**os.environ, **home},
+                cwd=directory,
+                start_new_session=True,
+            )
+
+    def run(self) -> dict[str, Any]:
+        """Apply all that is in the log; return the summary."""
+        line = self._ask()
+        assert line, self._errors.read_text(errors="replace")[-4000:]
+        found: dict[str, Any] = json.loads(line)
+        return found
+
+    def run_and_die(self) -> None:
+        """The same in a process that kills itself before the end."""
+        assert self._ask() == b""
+        assert self._process.wait(60) == -signal.SIGKILL
+
+    def _ask(self) -> bytes:
+        assert self._process.stdin is not None
+        assert self._process.stdout is not None
+        self._process.stdin.write(b"\n")
+        self._process.stdin.flush()
+        return self._process.stdout.readline()
+
+    def close(self) -> None:
+        if self._process.poll() is None:
+            os.killpg(self._process.pid, signal.SIGKILL)
+        self._process.communicate()
+
+
+@contextmanager
+def cluster(directory: Path, *how: str) -> Iterator[Cluster]:
+    opened = Cluster(directory, *how)
+    try:
+        yield opened
+    finally:
+        opened.close()
+
+
+class Log:
+    """The log of a source of two tables, without changes of keys, and what is to be sent."""
+
+    def __init__(self, directory: Path, transactions: int) -> None:
+        self.directory = directory
+        tables = [table for table in SHOP_TABLES if table.qualified_name in executor_pipeline.TABLES]
+        self.source = SourceDatabase(11, tables=tables, rows=ROWS, transactions=transactions, key_changes=False)
+        messages = list(self.source.capture())
+        self.metadata = [message for message in messages if message.role == "metadata"]
+        data = [message for message in messages if message.role == "data"]
+        self.loads, self.changes = data[: 2 * ROWS], data[2 * ROWS :]
+        self.url = (directory / "log").as_uri()
+        with connect(self.url) as log:
+            log.create_topic("cdc/data", partitions=3)
+            log.create_topic("cdc/metadata")
+
+    def send(self, messages: Iterable[SourceMessage]) -> int:
+        count = 0
+        with connect(self.url) as log, log.producer("cdc/data") as data, log.producer("cdc/metadata") as metadata:
+            for message in messages:
+                (data if message.role == "data" else metadata).send(message.value, key=message.key, headers=message.headers)
+                count += 1
+        return count
+
+    def send_values(self, *values: bytes) -> None:
+        with connect(self.url) as log, log.producer("cdc/data") as producer:
+            for value in values:
+                producer.send(value)
+
+    def dead(self) -> list[bytes | None]:
+        with connect((self.directory / "checkpoint" / "log").as_uri()) as log:
+            return [message.payload for message in log.poll(DEAD_LETTER_TOPIC, 1, start="first", count=1000)]
+
+    def assert_equal(self) -> None:
+        for metadata in self.source.tables():
+            schema, table = metadata.lineage.schema, metadata.lineage.table
+            rows = DeltaTable(str(self.directory / "tables" / schema / table)).to_pyarrow_table().to_pylist()
+            assert digest_rows(rows, metadata.key_columns) == self.source.digest(schema, table), f"{schema}.{table}"
+
+
+def test_executors_fold_what_a_source_sends_and_the_driver_gets_only_what_needs_it(tmp_path: Path) -> None:
+    """A full load; then changes out of order, repeated, of two structures, with rows of the load that are late and bad messages;
+    then changes of which some leave columns out, which the driver folds."""
+    log = Log(tmp_path, transactions=150)
+    bad = (b"no envelope", log.changes[0].value[:-7])
+    with cluster(tmp_path) as pipeline:
+        log.send([*log.metadata, *log.loads[60:]])
+        summary = pipeline.run()
+        assert (summary["changes"], summary["rows_in_driver"]) == (2 * ROWS - 60, 0)
+
+        mixed = repeat(shuffle([*log.changes, *log.loads[:60]], seed=3), seed=3, fraction=0.2)
+        count = log.send(mixed)
+        log.send_values(*bad)
+        summary = pipeline.run()
+        assert (summary["changes"], summary["rows_in_driver"], summary["dead"]) == (count, 0, len(bad))
+        assert sorted(payload or b"" for payload in log.dead()) == sorted(bad)
+        log.assert_equal()
+
+        partial = list(log.source.capture(CaptureOptions(partial_images=True)))[-120:]
+        count = log.send(message for message in partial if message.role == "data")
+        summary = pipeline.run()
+        assert summary["changes"] == count
+        assert 0 < summary["rows_in_driver"] <= count
+        log.assert_equal()
+
+
+def test_tables_equal_the_source_when_an_executor_is_killed_in_a_merge(tmp_path: Path) -> None:
+    log = Log(tmp_path, transactions=100)
+    log.send([*log.metadata, *log.loads, *log.changes])
+    with cluster(tmp_path, "lose-executor") as pipeline:
+        summary = pipeline.run()
+    assert len(summary["killed"]) == 1
+    assert (summary["rows_in_driver"], summary["parked"], summary["failing"]) == (0, 0, {})
+    log.assert_equal()
+
+
+def test_tables_equal_the_source_when_the_driver_is_killed_between_the_merges_and_the_end_of_the_micro_batch(
+    tmp_path: Path,
+) -> None:
+    log = Log(tmp_path, transactions=100)
+    log.send([*log.metadata, *log.loads, *log.changes])
+    log.send_values(b"no envelope")
+    with cluster(tmp_path, "die-after-merges") as pipeline:
+        pipeline.run_and_die()
+    versions = {table: DeltaTable(str(tmp_path / "tables" / "SHOP" / table)).version() for table in ("customers", "order_lines")}
+    with cluster(tmp_path) as pipeline:
+        summary = pipeline.run()
+    assert summary["rows_in_driver"] == 0
+    assert {table: DeltaTable(str(tmp_path / "tables" / "SHOP" / table)).version() for table in versions} == versions
+    assert log.dead() == [b"no envelope"]
+    log.assert_equal()

@@ -1,0 +1,128 @@
+"""Changes that stay where they were decoded, seen by the driver: their traits are enough until rows are needed."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from dataclasses import dataclass, field
+from pathlib import Path
+
+import pyarrow as pa
+import pyarrow.compute as pc
+import pytest
+
+from headstream.errors import StorageError
+from headstream.replicate.columns.raw import CHANGE_COORDINATES, COORDINATE_COLUMNS, leave_out, match_rows
+from headstream.replicate.columns.traits import ChangeTraits
+from headstream.replicate.decoding.decode import Decoded
+from headstream.replicate.tables.target_table import TargetTable
+from headstream.testing import SourceDatabase, repeat, shuffle
+from headstream.testing.source_capture import SourceMessage
+from tests.support.replicate.pipeline_work import Work, plain
+
+
+@dataclass
+class Kept:
+    """The changes of a micro-batch, where they were decoded."""
+
+    changes: dict[str, list[pa.RecordBatch]]
+    left_out: pa.Table | None = None
+    fetched: list[str] = field(default_factory=list)
+
+    def open(self, schema_id: str, traits: ChangeTraits) -> KeptChanges:
+        return KeptChanges(self, schema_id, traits)
+
+
+@dataclass
+class KeptChanges:
+    """StoredChanges of this process."""
+
+    batch: Kept
+    schema_id: str
+    traits: ChangeTraits
+
+    def _rows(self) -> pa.Table:
+        rows = pa.Table.from_batches(self.batch.changes[self.schema_id])
+        return rows if self.batch.left_out is None else leave_out(rows, CHANGE_COORDINATES, self.batch.left_out)
+
+    def fetch(self) -> pa.Table:
+        self.batch.fetched.append(self.schema_id)
+        return self._rows()
+
+    def leave_out(self, coordinates: pa.Table) -> None:
+        self.batch.left_out = coordinates
+
+    def coordinates(self, wanted: pa.Table | None = None) -> pa.Table:
+        rows = self._rows().select(list(CHANGE_COORDINATES))
+        if wanted is None:
+            return rows
+        return rows.take(match_rows(rows.rename_columns(list(COORDINATE_COLUMNS)), wanted)[0])
+
+
+class StoringWork(Work):
+    """A pipeline's work whose micro-batches keep their changes where they were decoded."""
+
+    kept: Kept
+
+    def process(self, raw: pa.Table, batch_id: int) -> None:
+        parts = [self.decoder.decode(batch) for batch in raw.combine_chunks().to_batches(40)]
+        rows = pa.Table.from_batches([part.to_batch(with_traits=True) for part in parts])
+        self.kept = Kept({})
+        for part in parts:
+            for schema_id, batches in part.changes.items():
+                self.kept.changes.setdefault(schema_id, []).extend(batches)
+        decoded = Decoded.from_table(rows.filter(pc.not_equal(rows["kind"], "changes")), self.kept.open)
+        assert decoded.message_count == raw.num_rows
+        self.processor.process(decoded, lambda wanted: raw, batch_id, self.read_until_us(raw, batch_id))
+
+
+def values(messages: Iterable[SourceMessage], role: str) -> list[bytes]:
+    return [message.value for message in messages if message.role == role]
+
+
+def test_tables_equal_the_source_when_changes_stay_where_they_were_decoded(tmp_path: Path) -> None:
+    source = SourceDatabase(3, rows=20, transactions=60)
+    messages = list(repeat(shuffle(plain(source), seed=1), seed=1, fraction=0.1))
+    work = StoringWork(tmp_path)
+    for start in range(0, len(messages), 150):
+        work.send(*[message.value for message in messages[start : start + 150]])
+        work.now_us += 1_000_000
+    work.processor.sweep(last=True)
+    for table in ("order_lines", "customers"):
+        assert work.digest(source, "SHOP", table), table
+    work.close()
+
+
+def test_a_failing_table_parks_its_stored_changes_by_their_coordinates(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    source = SourceDatabase(3, rows=20, transactions=30)
+    messages = plain(source)
+    work = StoringWork(tmp_path)
+    work.send(*values(messages, "metadata"))
+    merge = TargetTable.merge
+
+    def fail(self: TargetTable, *arguments: object, **options: object) -> object:
+        raise StorageError("no table can be written now")
+
+    data = values(messages, "data")
+    with monkeypatch.context() as patched:
+        patched.setattr(TargetTable, "merge", fail)
+        work.send(*data)
+    assert sum(work.count_waiting().values()) == len(data)
+    assert TargetTable.merge is merge
+    work.now_us += 600_000_000
+    work.processor.sweep(last=True)
+    for table in ("order_lines", "customers"):
+        assert work.digest(source, "SHOP", table), table
+    work.close()
+
+
+def test_fetching_stored_changes_puts_them_before_those_that_the_driver_decoded(tmp_path: Path) -> None:
+    first, second = (pa.record_batch({"n": [number]}) for number in (1, 2))
+    empty = ChangeTraits(
+        1, None, "", 0, pa.table({"_hs_operation": pa.array([3], pa.int8()), "_hs_sequence": [""], "_hs_logged_us": [0]})
+    )
+    kept = Kept({"id": [first]})
+    decoded = Decoded(changes={"id": [second]}, stored={"id": kept.open("id", empty)})
+    assert decoded.message_count == 2
+    decoded.fetch(["id"])
+    assert pa.Table.from_batches(decoded.changes["id"])["n"].to_pylist() == [1, 2]
+    assert (decoded.stored, decoded.message_count) == ({}, 2)
