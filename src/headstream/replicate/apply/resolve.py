@@ -175,7 +175,8 @@ class Resolver:
         rows, and later changes have written only some of their columns.
 
         Args:
-            bound: The place below which the load replaces rows; changes below it are no longer in the log.
+            bound: The place below which the load replaces rows; changes below it are not in the log, or a deletion
+                follows them there.
             columns: The columns that the table has from its source.
             versioned: Whether columns of a row can be of different changes.
         """

@@ -19,7 +19,7 @@ from headstream.replicate.apply.plan import plan_merge, quote_text
 from headstream.replicate.apply.resolve import Resolved, Resolver
 from headstream.replicate.apply.soft import DELETED, KEPT_VERSIONS, soften
 from headstream.replicate.apply.spark_changes import FoldedChanges
-from headstream.replicate.apply.state_rows import fold_log
+from headstream.replicate.apply.state_rows import end_logged, fold_log
 from headstream.replicate.apply.tombstones import Tombstones
 from headstream.replicate.codec import TableMetadata
 from headstream.replicate.columns.changes import CHANGE_KEY, RESERVED_PREFIX, Collapsed, collapse
@@ -61,6 +61,7 @@ class Scd1Table(MergedTable):
         self._versioned = bool(engine.columns) and engine.count_values("_hs_versions") != 0
         # Older versions of Headstream did not write the log; softly deleted rows have versions in any case.
         self._tracked = self._versioned and not soft
+        self._over = ""
 
     @property
     def is_uniform(self) -> bool:
@@ -209,19 +210,31 @@ class Scd1Table(MergedTable):
         plain = changes.append_column("_hs_resolved", pa.repeat(False, changes.num_rows)).select(rows.schema.names)
         return pa.concat_tables([plain, rows]), resolved.same if not plain.num_rows else frozenset()
 
-    def forget(self, until: str, *, vanished: bool = False) -> None:
+    def forget(self, until: str) -> None:
         """Remove tombstones, and logged changes of connected keys, up to a sequence.
 
         Args:
             until: The highest sequence to remove.
-            vanished: Whether the removed changes lose their effect too.
 
         Raises:
             StorageError: they cannot be written.
         """
         self._tombstones.prune(until)
         if self._log:
-            fold_log(self._log, self.keys, until, vanished=vanished, soft=self._soft)
+            fold_log(self._log, self.keys, until, soft=self._soft)
+
+    def forget_ended(self) -> None:
+        """Forget the logged changes that ended loads make obsolete; to be called when no message of the table waits.
+
+        Rows of a load that had waited are merged after the load has ended. The last values of softly deleted rows that changes
+        of key have moved depend on them.
+
+        Raises:
+            StorageError: the log cannot be written.
+        """
+        if self._over and self._log:
+            fold_log(self._log, self.keys, self._over, vanished=True, soft=True)
+        self._over = ""
 
     def find_known(self, changes: pa.Table) -> set[Key]:
         """Return the keys of changes with a known row, tombstone or logged change.
@@ -246,7 +259,7 @@ class Scd1Table(MergedTable):
         columns, the others become null.
 
         Args:
-            bound: The place; tombstones and logged changes at or below it are removed.
+            bound: The place; tombstones at or below it are removed, and logged changes: with soft deletions by forget_ended().
             columns: The table's columns of the source.
             app_id: Identifies the commit that replays keys.
             version: Number of this application; it increases.
@@ -263,9 +276,14 @@ class Scd1Table(MergedTable):
                 f"{where} AND NOT coalesce({DELETED}, false)",
             )
             self._versioned = True
+            if self._log:
+                end_logged(self._log, self.keys, bound)
+            self._over = bound
         else:
             removed = self.engine.delete(where)
-        self.forget(bound, vanished=True)
+            if self._log:
+                fold_log(self._log, self.keys, bound, vanished=True)
+        self._tombstones.prune(bound)
         replayed = self._resolver.without_ended(bound, columns, versioned=self._versioned)
         if replayed is None or not replayed.rows.num_rows:
             return RowCounts(deleted=removed)

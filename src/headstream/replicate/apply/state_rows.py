@@ -14,7 +14,7 @@ from headstream.replicate.columns.changes import OLD_PREFIX
 from headstream.replicate.columns.row_merge import KNOWN_STATE, Key, KeyEvent, KeyState, replay, sequence_of
 from headstream.replicate.columns.row_versions import write_versions
 
-__all__ = ["fold_log", "key_table", "leave_out_same", "log_rows", "shifted", "taken"]
+__all__ = ["end_logged", "fold_log", "key_table", "leave_out_same", "log_rows", "shifted", "taken"]
 
 
 def shifted(events: Iterable[KeyEvent], offset: int) -> list[KeyEvent]:
@@ -113,6 +113,26 @@ def key_table(keys: Iterable[Key], names: list[str], types: Mapping[str, pa.Data
     kinds = [types.field(name).type if isinstance(types, pa.Schema) else types[name] for name in names]
     columns = [pa.array([key[place] for key in listed], kind) for place, kind in enumerate(kinds)]
     return pa.table(columns, names=names)
+
+
+def end_logged(log: KeyLog, keys: list[str], bound: str) -> None:
+    """Log that a full load has removed the rows of logged keys; the changes before it remain, for rows that arrive later.
+
+    Args:
+        log: The logged changes.
+        keys: The key columns.
+        bound: The place below which the load replaces rows.
+    """
+    ended: list[KeyEvent] = []
+    left = set(log.keys())
+    while left:
+        connected = log.connected([left.pop()])
+        left -= connected
+        older = [event for event in log.events(log.select(connected)[1]) if event.sequence <= bound]
+        ended += [KeyEvent("delete", key, bound) for key, state in replay(older).items() if state.exists]
+    values, _ = log.select(())
+    if ended and values is not None:
+        log.add(log_rows(ended, values, keys))
 
 
 def fold_log(log: KeyLog, keys: list[str], until: str, *, vanished: bool = False, soft: bool = False) -> None:

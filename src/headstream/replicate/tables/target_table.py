@@ -296,7 +296,7 @@ class TargetTable:
             return False
         self._claim(self._path, self._changes)
         keys = list(self._state.schema.keys)
-        if may_forget and isinstance(self._table, Scd2Table):
+        if may_forget and self._table is not None:
             self._table.forget_ended()
         worked = may_forget and self._forget(schedule.tombstones_kept_us, now_us, keys)
         # Its clustering is known after the first changes; before them there is nothing to compact.

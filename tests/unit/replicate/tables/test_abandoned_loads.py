@@ -9,6 +9,7 @@ from typing import Any
 
 import pytest
 
+from headstream.replicate.apply.key_log import KeyLog
 from tests.support.replicate.change_tables import COLUMNS, METADATA, change, sequence
 from tests.support.replicate.target_tables import Target
 
@@ -90,6 +91,29 @@ def test_last_values_do_not_reach_across_the_first_of_two_loads_that_end_togethe
     for target in (together, apart):
         found = [(row["name"], row["note"], row["_hs_deleted"]) for row in target.stored() if row["ID"] == 1]
         assert found == [("a2", None, True)]
+
+
+@pytest.mark.parametrize("place", [1, 2, 3, 4])
+def test_last_values_of_a_row_whose_key_changed_are_the_same_when_rows_of_its_load_come_after_a_later_load(
+    tmp_path: Path, place: int
+) -> None:
+    units = [
+        [change("INSERT", 9, "z", at=1, logged_us=1), load(9, "first", logged_us=10), load(8, "first", logged_us=12)],
+        [change("UPDATE", 2, "moved", at=20, logged_us=20, old=1, present={"ID", "name"})],
+        [load(7, "second", logged_us=30)],
+        [change("INSERT", 3, "c", at=40, logged_us=40)],
+    ]
+    units.insert(place, [change("REFRESH", 1, "a", "1", "of its load", logged_us=11)])
+    target = Target(tmp_path, deletes="soft")
+    for unit in units:
+        target.apply(*unit)
+        target.tables.settle()
+        target.maintain(may_forget=False)
+    rows = {row["ID"]: (row["name"], row["note"]) for row in target.stored() if row["_hs_deleted"]}
+    assert rows == {1: ("a", "of its load"), 2: ("moved", "of its load"), 8: ("first", None), 9: ("first", None)}
+    assert len(KeyLog(target.tombstones, ["ID"])) > 0
+    target.maintain(may_forget=True)
+    assert len(KeyLog(target.tombstones, ["ID"])) == 0
 
 
 @pytest.mark.parametrize("scd_type", [1, 2])
