@@ -75,6 +75,7 @@ def place(http: Http) -> Place:
 NUMBER = {"producer_id": producer_id_of(5, 1), "epoch": 0, "sequence": 0}
 
 FAILED = {"step": "failed", "from_offset": 0, "until_offset": 1, "failures": 1}
+DONE = {"step": "done", "token": 7, "from_offset": 0, "until_offset": 1}
 CASES: dict[str, tuple[str, Any]] = {
     "ping": ("/ping", None),
     "stats": ("/stats", None),
@@ -149,6 +150,11 @@ CASES: dict[str, tuple[str, Any]] = {
     "epoch.unstage": ("/epochs/w{n}/1/unstaged", {"batches": []}),
     "delivery.get": ("{t}/consumer-groups/own/partitions/1/deliveries", None),
     "delivery.settle": ("{t}/consumer-groups/alone/partitions/1/deliveries", {"frontier": 1, "changes": [FAILED]}),
+    "lease.grant": (
+        "{t}/consumer-groups/workers/leases",
+        {"member_id": 1, "token": 7, "count": 1, "lease_us": 1_000_000, "starts": {}},
+    ),
+    "lease.settle": ("{t}/consumer-groups/workers/partitions/1/leases", {"changes": [DONE]}),
     "consumer_group.lag": ("{t}/consumer-groups/own/lag", None),
     "consumer_group.list_lags": ("{t}/consumer-group-lags", None),
     "consumer_group.seek": ("{t}/consumer-groups/late/offsets", {"offsets": {"1": 0}}),
@@ -203,6 +209,10 @@ def test_a_route_answers_as_it_is_described(http: Http, place: Place, descriptio
         http.call("POST", place.path("/epochs/w{n}/1/commit"), {"batches": []})
     if name == "consumer_group.seek":
         http.call("PUT", place.path("{t}/consumer-offsets/committed"), {"consumer": "group:late", "offsets": {"1": 1}})
+    if name == "lease.grant":
+        entered = {"session_timeout_ms": 60_000, "is_shared": True}
+        worker = http.call("POST", place.path("{t}/consumer-groups/workers/members"), entered).json
+        body = {**body, "member_id": worker["member_id"]}
     answer = http.call(entry.route.method, place.path(path), fill(body, place.name))
     assert answer.status == entry.route.success, answer.body
     check_described(description, entry, answer)
