@@ -54,7 +54,7 @@ def test_jobs_say_their_table_step_and_micro_batch(found: Found) -> None:
     assert described["decode, micro-batch 0"] >= 1
     assert any("SHOP.orders: merge, micro-batch 0" in description for description in described)
     assert any("SHOP.orders: maintenance" in description for description in described)
-    writing = {number for number, (description, _) in jobs.items() if "SHOP.orders" in description}
+    writing = {number for number, (description, _) in jobs.items() if "SHOP." in description}
     assert writing == set(found.group)
     (query,) = {group for number, (_, group) in jobs.items() if number not in writing}
     assert re.fullmatch(r"[0-9a-f-]{36}", query or ""), "the jobs that read end with the query"
