@@ -13,14 +13,12 @@ from typing import Any
 import pytest
 from jsonschema import Draft202012Validator
 
-from headstream.model.producers import producer_id_of
 from headstream.wire.codes import TABLE, CodeEntry
 from tests.support.server.http_servers import Answer, Http, serving
+from tests.support.server.route_cases import CASES, MESSAGE, TOPIC_SETTINGS
 
 NUMBERS = itertools.count(1)
-MESSAGE = {"payload": "aGVsbG8=", "headers": {"trace": {"kind": "string", "value": "YWJj"}}}
 TO_FIRST = {"kind": "partition_id", "value": "AQAAAA=="}
-TOPIC_SETTINGS = {"compression_algorithm": "none", "message_expiry": 0, "max_topic_size": 0}
 
 
 @pytest.fixture(scope="module")
@@ -72,103 +70,6 @@ def place(http: Http) -> Place:
     return made
 
 
-NUMBER = {"producer_id": producer_id_of(5, 1), "epoch": 0, "sequence": 0}
-
-FAILED = {"step": "failed", "from_offset": 0, "until_offset": 1, "failures": 1}
-DONE = {"step": "done", "token": 7, "from_offset": 0, "until_offset": 1}
-CASES: dict[str, tuple[str, Any]] = {
-    "ping": ("/ping", None),
-    "stats": ("/stats", None),
-    "snapshot": ("/snapshot", {"compression": "Deflated", "snapshot_types": ["ResourceUsage"]}),
-    "client.get": ("/clients/{c}", None),
-    "client.list": ("/clients", None),
-    "user.get": ("/users/{n}", None),
-    "user.list": ("/users", None),
-    "user.create": ("/users", {"username": "u{n}", "password": "secret1", "status": "inactive", "permissions": None}),
-    "user.delete": ("/users/{n}", None),
-    "user.update": ("/users/{n}", {"username": "v{n}", "status": "inactive"}),
-    "user.permissions": (
-        "/users/{n}/permissions",
-        {"permissions": {"global": {"read_streams": True}, "streams": {"1": {"topics": {"2": {"poll_messages": True}}}}}},
-    ),
-    "user.password": ("/users/{n}/password", {"current_password": "secret1", "new_password": "secret2"}),
-    "user.login": ("/users/login", {"username": "iggy", "password": "iggy"}),
-    "personal_access_token.list": ("/personal-access-tokens", None),
-    "personal_access_token.create": ("/personal-access-tokens", {"name": "o{n}", "expiry": 1000}),
-    "personal_access_token.delete": ("/personal-access-tokens/{n}", None),
-    "message.poll": ("{t}/messages?id=7&partition_id=1&kind=first&value=0&count=5&auto_commit=false", None),
-    "message.send": ("{t}/messages", {"partitioning": {"kind": "messages_key", "value": "a2V5"}, "messages": [MESSAGE]}),
-    "message.flush_unsaved_buffer": ("{t}/messages/flush/1/fsync=true", None),
-    "consumer_offset.get": ("{t}/consumer-offsets?id=7&partition_id=1", None),
-    "consumer_offset.store": ("{t}/consumer-offsets", {"id": "8", "partition_id": 1, "offset": 0}),
-    "consumer_offset.delete": ("{t}/consumer-offsets/7?partition_id=1", None),
-    "stream.get": ("/streams/{n}", None),
-    "stream.list": ("/streams", None),
-    "stream.create": ("/streams", {"name": "s{n}"}),
-    "stream.delete": ("/streams/{n}", None),
-    "stream.update": ("/streams/{n}", {"name": "r{n}"}),
-    "stream.purge": ("/streams/{n}/purge", None),
-    "topic.get": ("{t}", None),
-    "topic.list": ("/streams/{n}/topics", None),
-    "topic.create": ("/streams/{n}/topics", {"name": "other", "partitions_count": 3, "replication_factor": 1, **TOPIC_SETTINGS}),
-    "topic.delete": ("{t}", None),
-    "topic.update": ("{t}", {"name": "other", **TOPIC_SETTINGS}),
-    "topic.purge": ("{t}/purge", None),
-    "partition.create": ("{t}/partitions", {"partitions_count": 2}),
-    "partition.delete": ("{t}/partitions?partitions_count=1", None),
-    "segment.delete": ("{t}/partitions/1/segments?segments_count=1", None),
-    "consumer_group.get": ("{t}/consumer-groups/{n}", None),
-    "consumer_group.list": ("{t}/consumer-groups", None),
-    "consumer_group.create": ("{t}/consumer-groups", {"name": "audit", "group_id": 77}),
-    "consumer_group.delete": ("{t}/consumer-groups/{n}", None),
-    "message.fetch": ("{t}/messages/fetch", {"partition_id": 1, "kind": "first", "count": 5, "states": ["available"]}),
-    "message.wait": ("{t}/messages/wait", {"positions": {"1": 0}, "timeout_ms": 60_000}),
-    "message.append": ("{t}/partitions/2/messages/append", {"messages": [MESSAGE, MESSAGE]}),
-    "message.set_state": ("{t}/partitions/1/states", {"offsets": [0], "state": "poisoned", "reason": "cannot be read"}),
-    "message.list_states": ("{t}/partitions/1/states", None),
-    "message.filter": ("{t}/partitions/1/messages?where=a%20%3E%3D%203%20OR%20_offset%20%3D%200&count=5", None),
-    "message.measure": ("{t}/partitions/1/range?from_offset=0&until_offset=1&size_bytes=100", None),
-    "topic.create_open": ("/open/topics", {"stream": "{n}", "name": "wide", "partitions_count": 2, "limits": "wide"}),
-    "topic.get_open": ("/open{t}", None),
-    "topic.list_open": ("/open/topics?stream_id={n}", None),
-    "topic.change_options": ("/open{t}", {"changes": {"retention_bytes": 1 << 30}}),
-    "topic.rename": ("/open{t}/name", {"name": "other"}),
-    "epoch.stage": (
-        "/epochs/w{n}/1/batches",
-        {
-            "part": "p",
-            "position": 0,
-            "stream_id": "{n}",
-            "topic_id": "{n}",
-            "partition_id": 1,
-            "is_last": True,
-            "messages": [MESSAGE],
-        },
-    ),
-    "epoch.commit": ("/epochs/w{n}/1/commit", {"batches": []}),
-    "epoch.get": ("/epochs/w{n}", None),
-    "epoch.unstage": ("/epochs/w{n}/1/unstaged", {"batches": []}),
-    "delivery.get": ("{t}/consumer-groups/own/partitions/1/deliveries", None),
-    "delivery.settle": ("{t}/consumer-groups/alone/partitions/1/deliveries", {"frontier": 1, "changes": [FAILED]}),
-    "lease.grant": (
-        "{t}/consumer-groups/workers/leases",
-        {"member_id": 1, "token": 7, "count": 1, "lease_us": 1_000_000, "starts": {}},
-    ),
-    "lease.settle": ("{t}/consumer-groups/workers/partitions/1/leases", {"changes": [DONE]}),
-    "consumer_group.lag": ("{t}/consumer-groups/own/lag", None),
-    "consumer_group.list_lags": ("{t}/consumer-group-lags", None),
-    "consumer_group.seek": ("{t}/consumer-groups/late/offsets", {"offsets": {"1": 0}}),
-    "consumer_group.enter": ("{t}/consumer-groups/own/members", {"session_timeout_ms": 60_000}),
-    "consumer_group.exit": ("{t}/consumer-groups/own/members/{m}", None),
-    "consumer_group.report": ("{t}/consumer-groups/own/members/{m}", {"released": []}),
-    "consumer_group.commit": ("{t}/consumer-groups/own/members/{m}/offsets", {"generation": 1, "offsets": {}}),
-    "consumer_offset.commit": ("{t}/consumer-offsets/committed", {"consumer": "consumer:9", "offsets": {"1": 1}}),
-    "consumer_offset.list": ("{t}/consumer-offsets/committed?consumer=consumer:7", None),
-    "log.identity": ("/open/identity", None),
-    "producer.init": ("/producers", {}),
-    "message.append_numbered": ("{t}/partitions/2/messages/append-numbered", {**NUMBER, "messages": [MESSAGE]}),
-    "producer.release": ("{t}/producers/" + str(NUMBER["producer_id"]), None),
-}
 SPECIAL = {"user.logout", "personal_access_token.login"}
 
 
