@@ -26,6 +26,8 @@ _LABEL: Final = 330
 _FULL: Final = 380
 _ROW: Final = 28
 _NUMBER: Final = r"([\d.,]+)"
+_BIG_ROWS: Final = r"^200,000 messages of 1 KB into noop, local\[2\]; Parquet[\s\S]*?"
+"""The part of spark_source.txt about rows of 1 KB beside Parquet, up to a line of it."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -134,17 +136,30 @@ PLOTS: Final[dict[str, Plot]] = {
             ),
         ),
     ),
+    "source-kafka": Plot(
+        "spark_source",
+        "Rows of 100 B read by Spark, million a second",
+        "M/s",
+        (
+            Bar("payloads: Headstream's source", rf"^    headstream, payload only +{_NUMBER} M"),
+            Bar("  Spark's Kafka source", rf"^  kafka, value only +{_NUMBER} M", ours=False),
+            Bar("with headers: Headstream's source", rf"^    headstream, headers=array +{_NUMBER} M"),
+            Bar("  Spark's Kafka source", rf"^  kafka, headers array +{_NUMBER} M", ours=False),
+            Bar("one header as a column: Headstream's source", rf"^    headstream, one declared header +{_NUMBER} M"),
+            Bar("  Spark's Kafka source", rf"^  kafka, one typed header +{_NUMBER} M", ours=False),
+        ),
+    ),
     "source": Plot(
         "spark_source",
         "Rows of 1 KB read by Spark, million a second",
         "M/s",
         (
-            Bar("Headstream, offset and payload", rf"^200,000.*?noop[\s\S]*?columns=offset,payload +{_NUMBER} M"),
-            Bar("Headstream, all columns, typed headers", rf"^200,000.*?noop[\s\S]*?headers=variant +{_NUMBER} M"),
-            Bar("Parquet, offset and payload", rf"^200,000.*?noop[\s\S]*?parquet, offset and payload +{_NUMBER} M", ours=False),
+            Bar("Headstream, offset and payload", _BIG_ROWS + rf"columns=offset,payload +{_NUMBER} M"),
+            Bar("Headstream, all columns, typed headers", _BIG_ROWS + rf"headers=variant +{_NUMBER} M"),
+            Bar("Parquet, offset and payload", _BIG_ROWS + rf"parquet, offset and payload +{_NUMBER} M", ours=False),
             Bar(
                 "Parquet, all columns, headers as bytes",
-                rf"^200,000.*?noop[\s\S]*?parquet, the same columns +{_NUMBER} M",
+                _BIG_ROWS + rf"parquet, the same columns +{_NUMBER} M",
                 ours=False,
             ),
         ),
