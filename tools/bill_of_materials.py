@@ -7,7 +7,6 @@ Contained: the JavaScript packages in the console's bundle, from console/package
 from __future__ import annotations
 
 import json
-import re
 import tomllib
 from pathlib import Path
 from typing import Any, Final
@@ -17,6 +16,8 @@ from cyclonedx.model.component import Component, ComponentScope, ComponentType
 from cyclonedx.model.license import LicenseExpression
 from cyclonedx.output.json import JsonV1Dot6
 from packageurl import PackageURL
+from packaging.requirements import Requirement
+from packaging.utils import NormalizedName, canonicalize_name
 
 __all__ = ["write_bill"]
 
@@ -71,11 +72,11 @@ def _bundled(root: Path) -> list[tuple[str, str, str]]:
     ]
 
 
-def _needed(root: Path) -> tuple[list[tuple[str, str]], list[tuple[str, str]]]:
+def _needed(root: Path) -> tuple[list[tuple[NormalizedName, str]], list[tuple[NormalizedName, str]]]:
     """Return the packages that are always needed, and those of extras, with their tested versions."""
     project = tomllib.loads((root / "pyproject.toml").read_text(encoding="utf-8"))["project"]
     pins = dict(line.split("==") for line in (root / "constraints.txt").read_text(encoding="utf-8").split())
-    tested = {_normal(name): version for name, version in pins.items()}
+    tested = {canonicalize_name(name): version for name, version in pins.items()}
     required = {_name(line) for line in project["dependencies"]}
     extras = {
         _name(line) for extra, lines in project["optional-dependencies"].items() if extra not in _NOT_FOR_USERS for line in lines
@@ -84,9 +85,5 @@ def _needed(root: Path) -> tuple[list[tuple[str, str]], list[tuple[str, str]]]:
     return [(name, tested[name]) for name in sorted(required)], [(name, tested[name]) for name in sorted(optional)]
 
 
-def _name(requirement: str) -> str:
-    return _normal(re.match(r"[\w.-]+", requirement)[0])  # type: ignore[index]
-
-
-def _normal(name: str) -> str:
-    return re.sub(r"[-_.]+", "-", name).lower()
+def _name(requirement: str) -> NormalizedName:
+    return canonicalize_name(Requirement(requirement).name)

@@ -6,7 +6,7 @@ A picture is boxes, arrows and texts on a grid of pixels. Colours follow the rea
 from __future__ import annotations
 
 import sys
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from html import escape
 from pathlib import Path
 from typing import Final
@@ -184,17 +184,30 @@ def draw_pipeline() -> Picture:
 PICTURES: Final[dict[str, Callable[[], Picture]]] = {"log": draw_log, "message-states": draw_life, "pipeline": draw_pipeline}
 
 
-def main(arguments: list[str]) -> int:
-    """Write the pictures, or return 1 if a written one is another."""
-    for name, draw in PICTURES.items():
-        path, made = PLACE / f"{name}.svg", draw().svg()
-        if "--check" not in arguments:
+def write_pictures(pictures: Mapping[str, str], place: Path, command: str, *, only_check: bool) -> int:
+    """Write pictures, or only compare them with those that are written; return 1 if one is another.
+
+    Args:
+        pictures: The name of each, and its SVG.
+        place: Their directory.
+        command: The tool that writes them, for the error.
+        only_check: Whether nothing is written.
+    """
+    for name, made in pictures.items():
+        path = place / f"{name}.svg"
+        if not only_check:
             path.parent.mkdir(exist_ok=True)
             path.write_text(made, "utf-8")
         elif not path.is_file() or path.read_text("utf-8") != made:
-            sys.stderr.write(f"{path.name} is out of date: run python tools/draw_pictures.py\n")
+            sys.stderr.write(f"{path.name} is out of date: run python tools/{command}\n")
             return 1
     return 0
+
+
+def main(arguments: list[str]) -> int:
+    """Write the pictures, or return 1 if a written one is another."""
+    pictures = {name: draw().svg() for name, draw in PICTURES.items()}
+    return write_pictures(pictures, PLACE, "draw_pictures.py", only_check="--check" in arguments)
 
 
 if __name__ == "__main__":

@@ -15,7 +15,7 @@ from typing import Final
 if __package__ is None:
     sys.path.insert(0, str(Path(__file__).parents[1]))
 
-from tools.draw_pictures import Picture
+from tools.draw_pictures import Picture, write_pictures
 
 __all__ = ["PLOTS", "Bar", "Plot", "draw", "read_value"]
 
@@ -202,15 +202,8 @@ def draw(plot: Plot) -> str:
 
 def main(arguments: list[str]) -> int:
     """Write the plots, or return 1 if a written one is another."""
-    for name, plot in PLOTS.items():
-        path, made = PLACE / f"{name}.svg", draw(plot)
-        if "--check" not in arguments:
-            path.parent.mkdir(exist_ok=True)
-            path.write_text(made, "utf-8")
-        elif not path.is_file() or path.read_text("utf-8") != made:
-            sys.stderr.write(f"{path.name} is out of date: run python tools/draw_plots.py\n")
-            return 1
-    return 0
+    pictures = {name: draw(plot) for name, plot in PLOTS.items()}
+    return write_pictures(pictures, PLACE, "draw_plots.py", only_check="--check" in arguments)
 
 
 if __name__ == "__main__":

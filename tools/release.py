@@ -24,6 +24,9 @@ from pathlib import Path
 from typing import Final
 
 import click
+from packaging.tags import sys_tags
+from packaging.utils import parse_sdist_filename, parse_wheel_filename
+from packaging.version import Version
 
 _ROOT: Final = Path(__file__).parents[1]
 _VERSION_FILE: Final = Path("src/headstream/version.py")
@@ -59,7 +62,7 @@ def cut(root: Path, version: str) -> None:
     if not re.fullmatch(r"\d+\.\d+\.\d+(?:(?:a|b|rc)\d+)?", version):
         raise click.UsageError(f"{version!r} is not MAJOR.MINOR.PATCH, with a1, b1 or rc1 behind it for a preview")
     current = _read_version(root)
-    if _order(version) < _order(current):
+    if Version(version) < Version(current):
         raise click.ClickException(f"{version} is older than the version in {_VERSION_FILE}, {current}")
     if _git(root, "status", "--porcelain"):
         raise click.ClickException("there are changes that are not committed: commit or remove them first")
@@ -104,12 +107,14 @@ def check(root: Path, dist: Path) -> None:
     if not archives:
         raise click.ClickException(f"no wheel and no sdist in {dist}")
     for path in archives:
-        if path.name.split("-")[1].removesuffix(".tar.gz") != version:
+        is_wheel = path.suffix == ".whl"
+        parsed = parse_wheel_filename(path.name) if is_wheel else parse_sdist_filename(path.name)
+        if parsed[1] != Version(version):
             raise click.ClickException(f"{path.name} is not of version {version}")
-        problems = _check_sdist(path, root) if path.name.endswith(".tar.gz") else _check_wheel(path)
+        problems = _check_wheel(path) if is_wheel else _check_sdist(path, root)
         if problems:
             raise click.ClickException(f"{path.name}: {'; '.join(problems)}")
-        ran = "" if path.name.endswith(".tar.gz") else _try_wheel(path)
+        ran = _try_wheel(path) if is_wheel else ""
         click.echo(f"{path.name}  {path.stat().st_size / 1e6:.1f} MB  {ran}".rstrip())
 
 
@@ -179,10 +184,8 @@ def _check_wheel(path: Path) -> list[str]:
 
 def _try_wheel(path: Path) -> str:
     """Unpack a wheel and use it, if it is one of this Python and platform; return what it says of itself."""
-    tags = path.name.removesuffix(".whl").split("-")[-3:]
-    here = f"cp{sys.version_info[0]}{sys.version_info[1]}"
-    of_platform = {"linux": "linux", "darwin": "macosx", "win32": "win"}[sys.platform]
-    if tags[0] not in ("py3", here) or not (tags[2] == "any" or of_platform in tags[2]):
+    *_, tags = parse_wheel_filename(path.name)
+    if tags.isdisjoint(sys_tags()):
         return "(of another Python or platform: not run)"
     with tempfile.TemporaryDirectory() as directory, zipfile.ZipFile(path) as archive:
         archive.extractall(directory)
@@ -200,12 +203,6 @@ def _read_version(root: Path) -> str:
     if found is None:
         raise click.ClickException(f"{_VERSION_FILE} has no version")
     return found[1]
-
-
-def _order(version: str) -> tuple[int, ...]:
-    """Return what versions are compared by; a preview is older than its release."""
-    numbers, kind, preview = re.fullmatch(r"([\d.]+?)(?:(a|b|rc)(\d+))?", version).groups()  # type: ignore[union-attr]
-    return (*map(int, numbers.split(".")), {"a": 0, "b": 1, "rc": 2, None: 3}[kind], int(preview or 0))
 
 
 def _git(root: Path, *arguments: str) -> str:

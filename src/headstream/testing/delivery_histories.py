@@ -34,6 +34,7 @@ from headstream.errors import HeadstreamError, OutcomeUnknownError, RebalancedEr
 from headstream.model.message import Message
 from headstream.testing.broken_links import BrokenLinks
 from headstream.testing.killed_servers import KilledServer
+from headstream.testing.seeds import naming_seed, seed_options
 
 __all__ = ["DeliveryHistory", "main", "run_history"]
 
@@ -352,17 +353,13 @@ def run_history(seed: int) -> DeliveryHistory:
     """
     with tempfile.TemporaryDirectory(prefix="deliveries-", ignore_cleanup_errors=True) as directory:
         history = DeliveryHistory(seed, Path(directory) / "log")
-        try:
+        with naming_seed(seed, "headstream.testing.delivery_histories"):
             history.run()
-        except AssertionError as error:
-            again = f"python -m headstream.testing.delivery_histories --seeds 1 --from {seed}"
-            raise AssertionError(f"seed {seed}: {error}\nAgain: {again}") from error
         return history
 
 
 @click.command()
-@click.option("--seeds", type=click.IntRange(1), default=1000, show_default=True, help="Number of histories.")
-@click.option("--from", "first", type=click.IntRange(0), default=0, show_default=True, help="Seed of the first history.")
+@seed_options
 def main(seeds: int, first: int) -> None:
     """Send over breaking connections to a server that is killed; stops at the first seed that breaks a guarantee."""
     totals: Counter[str] = Counter()

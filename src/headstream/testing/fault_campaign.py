@@ -17,6 +17,7 @@ from headstream.errors import HeadstreamError
 from headstream.testing.damage_histories import DamageHistory
 from headstream.testing.fault_histories import FaultHistory
 from headstream.testing.log_histories import LogHistory
+from headstream.testing.seeds import seed_options
 
 __all__ = ["main", "run_history"]
 
@@ -47,8 +48,7 @@ def run_history(seed: int, steps: int = 120, kind: type[FaultHistory | DamageHis
 
 
 @click.command()
-@click.option("--seeds", type=click.IntRange(1), default=1000, show_default=True, help="Number of histories.")
-@click.option("--from", "first", type=click.IntRange(0), default=0, show_default=True, help="Seed of the first history.")
+@seed_options
 @click.option("--steps", type=click.IntRange(1), default=120, show_default=True, help="Steps of each history.")
 @click.option("--partitions", is_flag=True, help="Run only histories of partitions; the default is all kinds for each seed.")
 @click.option("--damage", is_flag=True, help="Run only histories of damage, compaction and repair.")

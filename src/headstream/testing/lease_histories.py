@@ -35,6 +35,7 @@ from headstream.model.topology import Fsync, Limits
 from headstream.testing.faulty_files import Killed
 from headstream.testing.lease_model import HeldJob, Job, PageFiles, WorkerGroup
 from headstream.testing.log_histories import KillableLog
+from headstream.testing.seeds import naming_seed, seed_options
 
 __all__ = ["LeaseHistory", "main", "run_history"]
 
@@ -370,17 +371,13 @@ def run_history(seed: int) -> LeaseHistory:
         AssertionError: a guarantee was broken; the message includes the seed.
     """
     history = LeaseHistory(seed)
-    try:
+    with naming_seed(seed, "headstream.testing.lease_histories"):
         history.run()
-    except AssertionError as error:
-        again = f"python -m headstream.testing.lease_histories --seeds 1 --from {seed}"
-        raise AssertionError(f"seed {seed}: {error}\nAgain: {again}") from error
     return history
 
 
 @click.command()
-@click.option("--seeds", type=click.IntRange(1), default=1000, show_default=True, help="Number of histories.")
-@click.option("--from", "first", type=click.IntRange(0), default=0, show_default=True, help="Seed of the first history.")
+@seed_options
 def main(seeds: int, first: int) -> None:
     """Share partitions among workers that are killed; stops at the first seed that breaks a guarantee."""
     totals: Counter[str] = Counter()

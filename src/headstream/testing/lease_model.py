@@ -1,4 +1,4 @@
-"""What histories of leases expect: the messages of groups, and who has them."""
+"""The model of a history of leases: each message of a group, the lease that it is under, and its outcome."""
 
 from __future__ import annotations
 

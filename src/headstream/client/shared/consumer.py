@@ -1,6 +1,6 @@
 """SharedConsumer: a worker of a group whose members lease messages: any worker gets any message, one worker at a time.
 
-The log decides who has what until when (broker/leases.py); leasing.py asks it, and tells it what became of each message. A worker
+The log grants leases, and ends them (broker/leases.py); leasing.py requests them, and settles each message. A worker
 leases few messages ahead: as many as it processes in a second.
 """
 

@@ -30,7 +30,7 @@ class Lease:
 
     Args:
         token: Unique in the group.
-        worker: Who has them.
+        worker: The name of the worker that leased them.
         begun_us: When, microseconds since 1970 UTC.
         lease_us: For how long, microseconds.
         offsets: Those that are leased still.

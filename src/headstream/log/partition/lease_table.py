@@ -28,7 +28,7 @@ _WHOLE: Final = -1
 """Instead of a message: the end of its whole lease."""
 
 _MAX_ENDED: Final = 1000
-"""Leases that ended and are remembered, so that a repeated request changes nothing and a late one is told what happened."""
+"""Ended leases that are kept: a repeated request then changes nothing, and the refusal of a late one says why."""
 
 _MAX_POISONED: Final = 100
 """Messages that one grant gives up at most: each one is copied."""

@@ -1,4 +1,4 @@
-"""What a session that somebody else made lacks for a pipeline, named before the run instead of by a failing task."""
+"""Checks of a Spark session that was created elsewhere: what it lacks for a pipeline is an error before the run."""
 
 from __future__ import annotations
 

@@ -1,0 +1,38 @@
+"""What the commands that run seeded histories share: their options, and errors that say how to run a seed again."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from typing import Any
+
+import click
+
+__all__ = ["naming_seed", "seed_options"]
+
+
+def seed_options(command: Callable[..., Any]) -> Callable[..., Any]:
+    """Add `--seeds` and `--from` to a command, which gets them as `seeds` and `first`.
+
+    Args:
+        command: The command's function.
+    """
+    first = click.option(
+        "--from", "first", type=click.IntRange(0), default=0, show_default=True, help="Seed of the first history."
+    )
+    count = click.option("--seeds", type=click.IntRange(1), default=1000, show_default=True, help="Number of histories.")
+    return count(first(command))
+
+
+@contextmanager
+def naming_seed(seed: int, module: str) -> Iterator[None]:
+    """Raise a failed check of the body with its seed, and the command that runs it again.
+
+    Args:
+        seed: The history's seed.
+        module: Its module, which runs as a command.
+    """
+    try:
+        yield
+    except AssertionError as error:
+        raise AssertionError(f"seed {seed}: {error}\nAgain: python -m {module} --seeds 1 --from {seed}") from error
