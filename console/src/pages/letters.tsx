@@ -242,10 +242,10 @@ function Reasons({ rows, isRunning, where, canManage, onChoose, onAct }: Reasons
               }}
             >
               {one.is_rest ? "other reasons" : one.topic === null ? "no dead letters" : <Text breaks>{one.reason ?? "without a reason"}</Text>}
+              {one.reason_code !== null && <span class="badge warn">{one.reason_code.replaceAll("_", " ")}</span>}
             </a>
           ),
         },
-        { name: "Code", isMinor: true, sort: (one) => one.reason_code ?? "", show: (one) => (one.reason_code === null ? null : <span class="badge warn">{one.reason_code.replaceAll("_", " ")}</span>) },
         { name: "Group", sort: (one) => one.group ?? "", show: (one) => (one.group === null ? <span class="muted">none</span> : <Text>{one.group}</Text>) },
         { name: "From", isMinor: true, sort: (one) => one.topic ?? "", show: (one) => (one.topic === null ? <span class="muted">–</span> : <Text>{one.topic}</Text>) },
         { name: "Letters", isNumber: true, sort: (one) => one.count, show: (one) => count(one.count) },

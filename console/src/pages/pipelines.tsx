@@ -127,13 +127,13 @@ function Tables({ report, index, nowUs }: { report: PipelineReport; index: numbe
         { name: "Last change", about: "When the source committed it", isNumber: true, sort: (one) => one.last_change_us ?? 0, show: (one) => (one.last_change_us === null ? "–" : <span title={String(new Date(one.last_change_us / 1000).toISOString())}>{ago(nowUs, one.last_change_us)}</span>) },
         { name: "Waiting", about: "Messages", isNumber: true, sort: (one) => one.waiting, show: (one) => count(one.waiting) },
         { name: "Dead", about: "Messages in the dead letter", isNumber: true, isMinor: true, sort: (one) => one.dead, show: (one) => count(one.dead) },
-        { name: "Schema", about: "Its newest version", isMinor: true, show: (one) => (one.versions[0] ? `version ${one.versions[0].version}, ${one.versions[0].columns} columns` : "–") },
+        { name: "Schema", about: "Its newest version", isMinor: true, show: (one) => (one.versions[0] ? <span class="nowrap">{`version ${one.versions[0].version}`}</span> : "–") },
       ]}
     />
   );
 }
 
-const retry = (failing: FailingTable, nowUs: number): string => (failing.next_us <= nowUs ? "is retried now" : `is retried in ${duration(Math.max(1e6, failing.next_us - nowUs))}`);
+const retry = (failing: FailingTable, nowUs: number): string => (failing.next_us <= nowUs ? "retried now" : `retried in ${duration(Math.max(1e6, failing.next_us - nowUs))}`);
 
 function TableState({ table, nowUs }: { table: PipelineTable; nowUs: number }): JSX.Element {
   if (table.failing) {
@@ -174,7 +174,7 @@ function TablePage({ pipeline, index, table, nowUs }: TableProps): JSX.Element {
       {failing && (
         <div class="notice bad" role="alert">
           <p>
-            {plural(failing.failures, "failure")} since <Time us={failing.since_us} />; it {retry(failing, nowUs)}.
+            {plural(failing.failures, "failure")} since <Time us={failing.since_us} />; it is {retry(failing, nowUs)}.
           </p>
           <blockquote>
             <Text breaks>{failing.reason}</Text>

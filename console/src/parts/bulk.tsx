@@ -100,7 +100,7 @@ export function BulkDialog({ action, topic, chosen, onClose }: Props): JSX.Eleme
           </Field>
         )}
         {!isRedrive && !isOver && (
-          <label>
+          <label class="confirm">
             <span>
               To confirm, type <strong class="name-to-type"><Text>{name}</Text></strong>
             </span>

@@ -1,6 +1,6 @@
 """Interceptors by name, as the variable HEADSTREAM_INTERCEPTORS gives them:
 
-    tracing,auditing?application=billing,compression?min_bytes=1024,encryption?key_file=/etc/headstream/keys.json
+    tracing?rate=0.01,auditing?application=billing,compression?min_bytes=1024,encryption?key_file=/etc/headstream/keys.json
     tracing?on_error=raise,mycompany.hooks:Stamp?region=eu
 
 A name of this package, or `module:attribute` of any: a class, called with the options as text, a function that returns an
@@ -34,7 +34,7 @@ def _boolean(text: str) -> bool:
 
 
 _SHIPPED: Final[Mapping[str, tuple[Callable[..., object], Mapping[str, Callable[[str], Any]]]]] = {
-    "tracing": (Tracing, {}),
+    "tracing": (Tracing, {"rate": float}),
     "auditing": (Auditing, {"application": str, "stamp": _boolean}),
     "compression": (Compression, {"algorithm": str, "min_bytes": int, "level": int}),
     "encryption": (Encryption.from_file, {"key_file": str, "required": _boolean}),

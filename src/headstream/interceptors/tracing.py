@@ -9,12 +9,13 @@ OpenTelemetry's names for messaging attributes are still in development; those u
 
 from __future__ import annotations
 
+import random
 from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import replace
 from typing import Any, Final
 
-from headstream.errors import MissingExtraError
+from headstream.errors import InvalidOptionError, MissingExtraError
 from headstream.interceptors.interceptor import ErrorPolicy, Interceptor
 from headstream.model.headers import Headers
 from headstream.model.message import Message
@@ -33,14 +34,18 @@ class Tracing(Interceptor):
     Args:
         tracer_provider: Of OpenTelemetry's SDK; by default the global one.
         propagator: Reads and writes the context; by default the global one (the variable OTEL_PROPAGATORS).
+        rate: The part of the messages sent outside of any trace that begin one, 0 to 1. The other ones, and messages of traces
+            that are not sampled, pass without a span and a header, which costs least. None leaves sampling to the provider:
+            each message gets a header, so that receivers know whether its trace is sampled.
 
     Raises:
         MissingExtraError: opentelemetry-api is not installed (the extra `tracing`).
+        InvalidOptionError: the rate is out of range.
     """
 
     on_error: ErrorPolicy | str = ErrorPolicy.SKIP
 
-    def __init__(self, tracer_provider: Any = None, *, propagator: Any = None) -> None:
+    def __init__(self, tracer_provider: Any = None, *, propagator: Any = None, rate: float | None = None) -> None:
         try:
             import opentelemetry.propagate as propagate
             from opentelemetry import trace
@@ -50,10 +55,15 @@ class Tracing(Interceptor):
         self._tracer = trace.get_tracer("headstream", tracer_provider=tracer_provider)
         self._propagator = propagate.get_global_textmap() if propagator is None else propagator
         self._fields = frozenset(self._propagator.fields)
+        if rate is not None and not 0 <= rate <= 1:
+            raise InvalidOptionError(f"rate is {rate!r}", advice="Use 0 to 1, as 0.01 for one message in a hundred")
+        self._rate = rate
 
     def on_send(self, message: Message) -> Message:
         """Make a span, and put its context into the headers in place of an earlier one."""
         trace = self._trace
+        if self._rate is not None and not self._is_wanted(message, self._rate):
+            return message
         # A message that is forwarded outside of any span continues the trace that it came with.
         has_parent = trace.get_current_span().get_span_context().is_valid
         parent = None if has_parent else self.context_of(message)
@@ -72,8 +82,24 @@ class Tracing(Interceptor):
 
     def on_receive(self, message: Message) -> Message:
         """Make a span, child of the sender's."""
-        self._start("receive", message).end()
+        if self._rate is None or self._is_sampled(message):
+            self._start("receive", message).end()
         return message
+
+    def _is_wanted(self, message: Message, rate: float) -> bool:
+        """Return whether a message is traced: if its trace is sampled, else by chance if it has none."""
+        current = self._trace.get_current_span().get_span_context()
+        if current.is_valid:
+            return bool(current.trace_flags.sampled)
+        if any(name in message.headers for name in self._fields):
+            return self._is_sampled(message)
+        return random.random() < rate
+
+    def _is_sampled(self, message: Message) -> bool:
+        """Return whether a message carries the context of a sampled trace."""
+        if not any(name in message.headers for name in self._fields):
+            return False
+        return bool(self._trace.get_current_span(self.context_of(message)).get_span_context().trace_flags.sampled)
 
     def context_of(self, message: Message) -> Any:
         """Return the OpenTelemetry context that a message carries.

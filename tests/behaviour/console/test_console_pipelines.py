@@ -70,10 +70,10 @@ def test_pipelines_show_their_tables_with_units_and_ages(page: Page) -> None:
     shop = page.get_by_role("region", name="Pipeline /data/shop/checkpoint")
     shop.get_by_text("shop/checkpoint", exact=True).wait_for()
     kit = shop.get_by_role("row").filter(has=page.get_by_role("link", name="shop.kit"))
-    assert "version 2, 3 columns" in kit.inner_text()
+    assert "version 2" in kit.inner_text()
     tools = shop.get_by_role("row").filter(has=page.get_by_role("link", name="shop.tools"))
     assert "no space left" in tools.inner_text()
-    assert "is retried" in tools.inner_text()
+    assert "retried" in tools.inner_text()
     assert "1 messages" not in shop.inner_text()
     page.get_by_role("region", name="Pipeline s3://lake/checkpoint").get_by_text("there is no such bucket").wait_for()
 

@@ -17,6 +17,7 @@ from opentelemetry.sdk.trace.export import SimpleSpanProcessor
 from opentelemetry.sdk.trace.export.in_memory_span_exporter import InMemorySpanExporter
 
 import headstream as hs
+from headstream.errors import InvalidOptionError
 from headstream.interceptors import Auditing, Compression, Encryption, ErrorPolicy, Tracing, guard
 from headstream.model.topology import MAX_BATCH_BYTES
 
@@ -270,6 +271,37 @@ def test_tracing_leaves_out_what_a_header_of_iggy_cannot_hold(spans: tuple[Trace
 
     sent = Tracing(spans[0], propagator=Long()).on_send(message(b"x"))
     assert list(sent.headers.keys()) == ["traceparent"]
+
+
+def test_tracing_at_a_rate_passes_messages_of_no_sampled_trace_untouched(
+    spans: tuple[TracerProvider, InMemorySpanExporter], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    provider, exporter = spans
+    numbers = iter([0.5, 0.009])
+    monkeypatch.setattr("headstream.interceptors.tracing.random.random", lambda: next(numbers))
+    tracing = Tracing(provider, rate=0.01)
+    plain = message(b"x")
+    assert tracing.on_send(plain) is plain
+    assert tracing.on_receive(plain) is plain
+    assert exporter.get_finished_spans() == ()
+    chosen = tracing.on_send(plain)
+    tracing.on_receive(chosen)
+    tracing.on_send(chosen)  # forwarded: its trace goes on, whatever the rate
+    with provider.get_tracer("test").start_as_current_span("request"):
+        tracing.on_send(plain)  # within a sampled trace
+    names = [span.name for span in exporter.get_finished_spans()]
+    assert names == ["send shop/orders", "receive shop/orders", "send shop/orders", "send shop/orders", "request"]
+    unsampled = Tracing(provider, rate=1).on_send(
+        hs.Message(payload=b"x", topic="shop/orders", headers={"traceparent": f"00-{1:032x}-{1:016x}-00"})
+    )
+    assert str(unsampled.headers["traceparent"]).endswith("-00")
+    assert len(exporter.get_finished_spans()) == len(names)
+
+
+@pytest.mark.parametrize("rate", [-0.1, 1.1, float("nan")])
+def test_a_rate_that_is_no_part_is_refused(rate: float) -> None:
+    with pytest.raises(InvalidOptionError, match="rate is"):
+        Tracing(rate=rate)
 
 
 def test_tracing_without_an_sdk_changes_nothing() -> None:

@@ -2,20 +2,20 @@
 
 from __future__ import annotations
 
+import re
 from typing import Final
 
+import numpy as np
 import pyarrow as pa
-import pyarrow.compute as pc
+
+from headstream.replicate.columns.raw import offsets_and_data
 
 __all__ = ["MAX_CONTEXTS", "find_contexts"]
 
 MAX_CONTEXTS: Final = 128
 """The most contexts of one batch; a span has no more links."""
 
-_ROWS: Final = 4096
-"""Searched at a time: if every message is sampled, the first ones suffice."""
-
-_PATTERN: Final = r"traceparent(?s:.{5})(?P<context>[0-9a-f]{2}-[0-9a-f]{32}-[0-9a-f]{16}-[0-9a-f][13579bdf])"
+_PATTERN: Final = re.compile(rb"traceparent.{5}([0-9a-f]{2}-[0-9a-f]{32}-[0-9a-f]{16}-[0-9a-f][13579bdf])", re.DOTALL)
 """The header's name, the kind and length of its value, and the value; the last bit of its flags is set if it is sampled."""
 
 
@@ -25,10 +25,11 @@ def find_contexts(headers: pa.Array) -> list[str]:
     Args:
         headers: Header blocks, binary.
     """
+    offsets, data = offsets_and_data(headers)
+    ends = np.frombuffer(offsets, np.int32)
     found: dict[str, None] = {}
-    for start in range(0, len(headers), _ROWS):
-        matches = pc.extract_regex(headers[start : start + _ROWS], pattern=_PATTERN).drop_null()
-        found |= dict.fromkeys(context.decode() for context in matches.field("context").to_pylist())
-        if len(found) >= MAX_CONTEXTS:
+    for match in _PATTERN.finditer(memoryview(data)[ends[0] : ends[-1]]):
+        found[match[1].decode()] = None
+        if len(found) == MAX_CONTEXTS:
             break
-    return list(found)[:MAX_CONTEXTS]
+    return list(found)

@@ -35,6 +35,8 @@ def test_contexts_of_unsampled_traces_and_other_texts_are_passed_over() -> None:
     unsampled = SAMPLED.replace("-01", "-00")
     assert find_contexts(blocks([("traceparent", unsampled)], [("traceparent", "none")], [("parent", SAMPLED)])) == []
     assert find_contexts(pa.array([], pa.binary())) == []
+    rows = blocks([("traceparent", SAMPLED)], [], [("traceparent", SAMPLED)])
+    assert find_contexts(rows.slice(1, 1)) == []  # the bytes of the others are in the same buffer
 
 
 def test_no_more_contexts_are_returned_than_a_span_has_links() -> None:
