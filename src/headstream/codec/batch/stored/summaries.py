@@ -350,7 +350,8 @@ def _take(stored: memoryview, scratch: bytearray, at: int) -> Scalar:
     kind = scratch[at]
     if kind == 1:
         _, is_negative, low, high = _WHOLE.unpack_from(scratch, at)
-        return -(high << 64 | low) if is_negative else high << 64 | low
+        whole: int = high << 64 | low
+        return -whole if is_negative else whole
     if kind == 2:
         number: float = _FLOAT.unpack_from(scratch, at)[0]
         return number
