@@ -18,6 +18,7 @@ from headstream.broker.offsets import BrokerOffsets
 from headstream.broker.pauses import Pauses
 from headstream.broker.transitions import GroupPlace, Transitions
 from headstream.errors import OffsetOutOfRangeError
+from headstream.log.catalog.catalog import TopicRecord
 from headstream.log.partition.delivery_journal import Touched
 from headstream.log.partition.delivery_state import DeliveryState, retried
 from headstream.log.partition.offset_file_counts import NO_USER
@@ -130,18 +131,12 @@ class Deliveries:
         """
         owner, steps = OffsetOwner.group(group), list(changes)
         record = self._backing.partition(topic, partition)
-        if partition_generation not in (None, record.generation(partition)):
-            raise OffsetOutOfRangeError(
-                f"partition {partition} of {str(topic)!r} has been purged or recreated since",
-                advice="Nothing was recorded: seek() to the offset to continue at",
-            )
+        _check_generation(record, partition, partition_generation)
         with self._groups.fenced(record, group, member, partition, generation, is_resting=is_resting) as now:
-            store = self._backing.log.offsets(record)
-            committed = store.committed_at(owner, partition)
+            committed = self._backing.log.offsets(record).committed_at(owner, partition)
             if committed is None:  # the group's file of offsets counts against the user's limit before another one is made
-                begin = min([frontier, *(step.from_offset for step in steps)])
-                self._offsets.commit(topic, owner, {partition: begin}, user_id=user_id)
-                committed = begin, 0
+                committed = min([frontier, *(step.from_offset for step in steps)]), 0
+                self._offsets.commit(topic, owner, {partition: committed[0]}, user_id=user_id)
             journal = self._journals.find(record, owner, partition).journal
             state = journal.load(committed, is_writer=True)
             found = _Found(state, steps)
@@ -158,6 +153,14 @@ class Deliveries:
                 self._offsets.commit(topic, owner, {partition: base}, user_id=user_id)
             paused_us = self._pauses.observe(record, owner, pause_rule, succeeded, found.failed_count, user_id=user_id)
         return Settled(now, paused_us)
+
+
+def _check_generation(record: TopicRecord, partition: int, generation: int | None) -> None:
+    if generation not in (None, record.generation(partition)):
+        raise OffsetOutOfRangeError(
+            f"partition {partition} of {str(record.name)!r} has been purged or recreated since",
+            advice="Nothing was recorded: seek() to the offset to continue at",
+        )
 
 
 class _Found:

@@ -332,9 +332,14 @@ class Leases:
     def _end_leases(self, place: LeasedPartition, now_us: int, steady_us: int) -> bool:
         """End what is over, and return whether the group is paused for it."""
         outcome = place.table.end_leases(now_us, steady_us)
-        if outcome.ended:
-            self._store(place, outcome)
-        return bool(outcome.ended and self._observe(place, outcome))
+        if not outcome.ended:
+            return False
+        self._store(place, outcome)
+        if place.pause_rule is not None:  # leases from before a pause do not decide its trial
+            since_us, leases = self._pauses.own_state(place.record, place.owner).until_us, place.table.state.leases
+            new = [until - begin for token, begin, until in outcome.ended if leases[token].begun_us >= since_us]
+            outcome.failed_count = sum(new)
+        return self._observe(place, outcome) > 0
 
     def _finish_interrupted(self, place: LeasedPartition) -> None:
         """Finish the way of messages into the dead letter that a crash or an error interrupted."""

@@ -91,10 +91,10 @@ class Pauses:
     def _tell(self, place: GroupPlace, state: PauseState) -> None:
         if state.until_us:
             seen = state.snapshot()
-            _log.warning(
-                "group %r of %s is paused for %g s: %d of its last %d attempts failed",
-                *(place.group, str(place.topic), state.pause_us / 1e6, seen.failed_count, seen.attempts_count),
-            )
+            why = f"{seen.failed_count} of its last {seen.attempts_count} attempts failed"
+            if state.until_us - state.pause_us > state.begun_us:
+                why = "its attempt on trial failed"
+            _log.warning("group %r of %s is paused for %g s: %s", place.group, str(place.topic), state.pause_us / 1e6, why)
             change = Transition(TransitionKind.PAUSED, delay_us=state.pause_us)
         else:
             _log.warning("group %r of %s runs again: its attempt on trial succeeded", place.group, str(place.topic))

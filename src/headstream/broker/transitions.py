@@ -55,6 +55,6 @@ class Transitions:
         """Count transitions that are stored, and tell the audit."""
         with self._lock:
             for each in found:
-                self._counts[each.kind] += each.count
+                self._counts[each.kind] += each.size
                 if self.audit is not None:
                     self.audit(place, each)

@@ -48,6 +48,6 @@ class Transition(NamedTuple):
     error: str = ""
 
     @property
-    def count(self) -> int:
+    def size(self) -> int:
         """How many messages, or groups, it is about."""
         return max(self.until_offset - self.from_offset, 1)

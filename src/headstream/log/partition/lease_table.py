@@ -177,9 +177,8 @@ class LeaseTable:
 
     def _last_of(self, offset: int) -> tuple[str, int]:
         """Return the worker whose lease of a message ended, and when it began, as far as this process knows."""
-        known = (who for begin, until, *who in reversed(self._expired) if begin <= offset < until)
-        worker, begun_us = next(known, ("", 0))
-        return worker, begun_us
+        known = ((worker, us) for begin, until, worker, us in reversed(self._expired) if begin <= offset < until)
+        return next(known, ("", 0))
 
     def _lend(self, lease: Lease, steady_us: int) -> None:
         self.state.lend(lease)
@@ -306,7 +305,8 @@ class LeaseTable:
         if change.step is LeaseStep.DONE:
             if change.reason != SKIPPED:
                 outcome.succeeded_count += until - begin
-            outcome.transitions.append(Transition(TransitionKind.ACKED, begin, until, lease.worker, reason=change.reason))
+            reason = change.reason if change.reason == SKIPPED else ""
+            outcome.transitions.append(Transition(TransitionKind.ACKED, begin, until, lease.worker, reason=reason))
         elif change.step in (LeaseStep.RELEASED, LeaseStep.DEFERRED):
             self._put_back(outcome, change.step, stories, begin, until, steady_us)
             kind = TransitionKind.RELEASED if change.step is LeaseStep.RELEASED else TransitionKind.DEFERRED
