@@ -23,12 +23,14 @@ STORY: list[tuple[str, str]] = [
     ("send", "shop/orders hello --partition 1 --key k --header attempt=uint8:3"),
     ("stream list", ""), ("stream show", "shop"), ("topic list", ""), ("topic show", "shop/orders"),
     ("topic update", "shop/orders --retention 7d"), ("poll", "shop/orders"), ("tail", "shop/orders --from first --count 1"),
-    ("export", "shop/orders"), ("import", "-"), ("partition create", "shop/orders"),
+    ("export", "shop/orders"), ("import", "-"), ("mirror", "URL memory:// --topics shop/orders --once"),
+    ("partition create", "shop/orders"),
     ("partition set-state", "shop/orders poisoned 0 --reason why"), ("partition states", "shop/orders"),
     ("group create", "shop/orders billing"), ("group list", "shop/orders"), ("group show", "shop/orders billing"),
     ("group message", "mail/orders g 1 0"), ("group lag", "shop/orders billing"), ("group seek", "shop/orders billing first"),
-    ("dlq list", "mail/dead"), ("dlq show", "mail/dead 1 0"), ("dlq redrive", "mail/dead --where hs.origin.offset=0"),
-    ("dlq discard", "mail/dead --where hs.origin.offset=1 --yes"), ("top", "--count 1 --interval 100ms"),
+    ("dlq list", "mail/dead"), ("dlq reasons", "mail/dead"), ("dlq show", "mail/dead 1 0"),
+    ("dlq redrive", "mail/dead --where hs.origin.offset=0"), ("dlq discard", "mail/dead --where hs.origin.offset=1 --yes"),
+    ("top", "--count 1 --interval 100ms"),
     ("group delete", "shop/orders billing --yes"),
     ("user create", "ann --allow all"), ("user list", ""), ("user show", "ann"), ("user update", "ann --inactive"),
     ("user permissions", "ann --allow read_streams"), ("user delete", "ann --yes"),
@@ -61,7 +63,8 @@ def leave_letters(url: str) -> None:
 def test_commands_print_the_documented_shapes(form: str, url: str) -> None:
     assert {command for command, _ in STORY} == set(DOCUMENT["commands"])
     for command, arguments in STORY:
-        line = [*command.split(), *arguments.split(), "--url", url, "--output", form]
+        line = [*command.split(), *arguments.replace("URL", url).split(), "--output", form]
+        line += [] if "URL" in arguments else ["--url", url]
         result = CliRunner().invoke(cli, line, input=GIVEN.get(command, ""))
         assert result.exit_code == 0, f"{command}: {result.output}"
         shape, name = DOCUMENT["commands"][command].values()

@@ -105,8 +105,13 @@ for _command in (inspect, status, schemas, parked, redrive, reload):
     help="How long a message waits for its schema: 500ms, 60s, 5m.",
 )
 @click.option(
-    "--delayed", default="replicate/delayed", show_default=True, metavar="TOPIC", help="Topic for messages after --schema-wait."
+    "--delayed",
+    default="replicate/delayed",
+    show_default=True,
+    metavar="TOPIC",
+    help="Topic for messages after --schema-wait, in the checkpoint; or kafka://host:9092/topic for a copy of them there.",
 )
+@click.option("--dead-letter", metavar="URL", help="Copy dead letters to this topic: kafka://host:9092/topic.")
 @click.option(
     "--on-missing-schema",
     type=click.Choice(["delayed", "dead-letter", "fail"]),
@@ -126,6 +131,7 @@ for _command in (inspect, status, schemas, parked, redrive, reload):
 @click.option("--change-tables", type=_TABLE_PLACE, help="The same for one Delta table per target with every change as received.")
 @click.option("--dead-letter-table", type=_TABLE_PLACE, help="Write dead letters to this Delta table too; the same.")
 @click.option("--metrics", type=LocalPath(directory=False), help="Write metrics to this file (OpenMetrics).")
+@click.option("--tracing", is_flag=True, help="Make OpenTelemetry spans of micro-batches and merges, linked to messages' spans.")
 @click.option("--max-parked-count", type=click.IntRange(1), help="Maximum number of waiting messages.  [default: 10 million]")
 @click.option("--max-parked-bytes", type=_SIZE, help="Maximum size of waiting messages.  [default: 20GiB]")
 @click.option("--max-parked-age", "max_parked_age_us", type=_DURATION, help="Warn of messages that wait longer.  [default: 1d]")
@@ -167,6 +173,7 @@ def run(context: click.Context, /, config_file: Path | None, output: str, **opti
           --tables /data/tables --checkpoint /data/checkpoint --once --output json
     """
     from headstream.replicate.inputs.inputs import check_topics
+    from headstream.replicate.run.copies import check_copies
     from headstream.replicate.storage.store_check import check_stores
     from headstream.spark.sessions.java import find_java
 
@@ -174,6 +181,7 @@ def run(context: click.Context, /, config_file: Path | None, output: str, **opti
     find_java()
     check_topics(config)  # before Spark starts
     check_stores(config.store_places)
+    check_copies(config)
     summary, was_stopped = _run(config)
     _print(summary, output)
     if was_stopped and config.once:

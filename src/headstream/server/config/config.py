@@ -66,6 +66,7 @@ class ServerConfig:
         group_access: Access of the directory's group to the files of a new log: none, read or write.
         delivery_audit: The topic that gets a row for each transition of deliveries; None writes none.
         runtime: The directory, within `data`, for files that describe the running server.
+        pipelines: Checkpoints of the Replicate pipelines that the console shows: directories, or URIs of object stores.
         allow_default_password: Whether to serve other machines while the root user has the default password.
         token_sweep_s: Interval of removing expired tokens, seconds; None never does.
         drain_s: Timeout of a graceful stop, seconds.
@@ -99,6 +100,7 @@ class ServerConfig:
     group_access: str = "none"
     delivery_audit: TopicName | None = None
     runtime: str = "runtime"
+    pipelines: tuple[str, ...] = ()
     allow_default_password: bool = False
     token_sweep_s: float | None = 60.0
     drain_s: float = 10.0
@@ -230,6 +232,7 @@ class _Loader:
             group_access=value["headstream.group_access"],
             delivery_audit=self._topic("headstream.delivery_audit"),
             runtime=self._runtime(),
+            pipelines=value["headstream.pipelines"],
             allow_default_password=value["headstream.allow_default_password"],
             token_sweep_s=seconds(f"{cleaning}.interval") if value[f"{cleaning}.enabled"] else None,
             drain_s=seconds("headstream.drain_timeout"),
