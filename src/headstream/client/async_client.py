@@ -29,6 +29,7 @@ from headstream.client.filtering import FilterPlan
 from headstream.client.producing import ProducerOptions
 from headstream.client.receipts import Delivered
 from headstream.client.worker import Worker
+from headstream.model.delivery_views import GroupDeliveries, MessageStory
 from headstream.model.groups import Group
 from headstream.model.headers import HeadersInput
 from headstream.model.identifiers import TopicName
@@ -235,9 +236,17 @@ class AsyncClient:
         """Return messages of one partition or of all, without waiting; see Client.poll()."""
         return await self._worker.run(functools.partial(self._client.poll, **options), topic, partition)
 
-    def explain_filter(self, where: str, *, states: StatesInput = ("available",), on_filter_error: str = "skip") -> FilterPlan:
+    async def explain_filter(
+        self,
+        where: str,
+        topic: str | TopicName | None = None,
+        *,
+        states: StatesInput = ("available",),
+        on_filter_error: str = "skip",
+    ) -> FilterPlan:
         """Return how a filter of this log is evaluated; see Client.explain_filter()."""
-        return self._client.explain_filter(where, states=states, on_filter_error=on_filter_error)
+        explain = functools.partial(self._client.explain_filter, states=states, on_filter_error=on_filter_error)
+        return await self._worker.run(explain, where, topic)
 
     async def set_state(
         self,
@@ -268,6 +277,14 @@ class AsyncClient:
     async def group(self, topic: str | TopicName, name: str) -> Group:
         """Return one consumer group of a topic; see Client.group()."""
         return await self._worker.run(self._client.group, topic, name)
+
+    async def group_deliveries(self, topic: str | TopicName, group: str) -> GroupDeliveries:
+        """Return what a group has not finished, counted; see Client.group_deliveries()."""
+        return await self._worker.run(self._client.group_deliveries, topic, group)
+
+    async def message_story(self, topic: str | TopicName, group: str, partition: int, offset: int) -> MessageStory:
+        """Return what a group has done with one message; see Client.message_story()."""
+        return await self._worker.run(self._client.message_story, topic, group, partition, offset)
 
     async def seek_group(
         self, topic: str | TopicName, group: str, to: StartInput, *, partitions: Iterable[int] | None = None

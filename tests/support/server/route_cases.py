@@ -64,6 +64,7 @@ CASES: dict[str, tuple[str, Any]] = {
     "message.list_states": ("{t}/partitions/1/states", None),
     "message.filter": ("{t}/partitions/1/messages?where=a%20%3E%3D%203%20OR%20_offset%20%3D%200&count=5", None),
     "message.measure": ("{t}/partitions/1/range?from_offset=0&until_offset=1&size_bytes=100", None),
+    "message.count_segments": ("{t}/segments?where=a%20%3E%201", None),
     "topic.create_open": ("/open/topics", {"stream": "{n}", "name": "wide", "partitions_count": 2, "limits": "wide"}),
     "topic.get_open": ("/open{t}", None),
     "topic.list_open": ("/open/topics?stream_id={n}", None),
@@ -84,6 +85,8 @@ CASES: dict[str, tuple[str, Any]] = {
     "epoch.commit": ("/epochs/w{n}/1/commit", {"batches": []}),
     "epoch.get": ("/epochs/w{n}", None),
     "epoch.unstage": ("/epochs/w{n}/1/unstaged", {"batches": []}),
+    "delivery.count": ("{t}/consumer-groups/own/deliveries", None),
+    "delivery.tell": ("{t}/consumer-groups/own/partitions/1/deliveries/0", None),
     "delivery.get": ("{t}/consumer-groups/own/partitions/1/deliveries", None),
     "delivery.settle": ("{t}/consumer-groups/alone/partitions/1/deliveries", {"frontier": 1, "changes": [FAILED]}),
     "lease.grant": (
