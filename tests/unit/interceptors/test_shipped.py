@@ -292,7 +292,7 @@ def test_tracing_at_a_rate_passes_messages_of_no_sampled_trace_untouched(
     names = [span.name for span in exporter.get_finished_spans()]
     assert names == ["send shop/orders", "receive shop/orders", "send shop/orders", "send shop/orders", "request"]
     unsampled = Tracing(provider, rate=1).on_send(
-        hs.Message(payload=b"x", topic="shop/orders", headers={"traceparent": f"00-{1:032x}-{1:016x}-00"})
+        hs.Message(payload=b"x", topic="shop/orders", headers=hs.Headers({"traceparent": f"00-{1:032x}-{1:016x}-00"}))
     )
     assert str(unsampled.headers["traceparent"]).endswith("-00")
     assert len(exporter.get_finished_spans()) == len(names)
