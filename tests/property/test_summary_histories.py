@@ -24,7 +24,7 @@ from headstream.model.message import Message, MessageState, ReceivedMessage, Sta
 from headstream.model.topology import Limits, TopicOptions
 from headstream.segments import skipping
 from headstream.segments.follower import PartitionFollower
-from headstream.segments.summaries import SegmentSummary
+from headstream.segments.summaries import SegmentSummary, read_summary
 from headstream.testing.faulty_files import FaultyFiles, Killed
 from headstream.testing.log_histories import KillableLog
 from tests.support.log.logs import SEED
@@ -172,7 +172,7 @@ def test_no_history_of_500_hides_a_message_behind_a_summary(tmp_path: Path) -> N
 
 def test_a_summary_that_is_believed_whatever_it_describes_is_found_out(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     remembered: dict[int, SegmentSummary] = {}
-    read = skipping.read_summary
+    read = read_summary
 
     def believe(directory: str, index: Any, files: Any) -> SegmentSummary | None:
         found = remembered.get(index.base_offset) or read(directory, index, files)
