@@ -10,6 +10,7 @@ The cost of appending is that of sends of 1,000 messages by one producer, with a
 
 from __future__ import annotations
 
+import itertools
 import os
 import random
 import statistics
@@ -140,7 +141,7 @@ def compare(report: Report, log: hs.Client, directory: Path, conditions: dict[st
         counts = log.explain_filter(where, TOPIC).segments
         assert counts is not None
         read = f"{counts.segments_count - counts.skipped_count} of {counts.segments_count}"
-        for cache in ("cold", "warm") if counts.skipped_count else ("warm",):
+        for cache in ("cold", "warm") if counts.skipped_count else ("cold",):
             if cache == "cold":
                 evict(directory)
             now, all_of_it = measure(log, where), before[cache]
@@ -153,7 +154,7 @@ def compare(report: Report, log: hs.Client, directory: Path, conditions: dict[st
 
 def measure_appends(report: Report, directory: Path) -> None:
     """Print the time of appends with and without the option, alternating; the background works meanwhile."""
-    sends = list(make_sends(20 * SEND))
+    sends = list(itertools.islice(make_sends(SEND * TENANTS), 20))
     times: dict[str, list[float]] = {"without": [], "with": []}
     for number in range(ROUNDS):
         for name, headers in (("without", None), ("with", NAMES)):
