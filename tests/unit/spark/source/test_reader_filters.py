@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import logging
 import pickle
+import time
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
@@ -12,6 +13,7 @@ import pytest
 
 import headstream as hs
 from headstream.errors import HeaderError, InvalidOptionError
+from headstream.segments.follower import PartitionFollower
 from headstream.spark.source.options import parse_options
 from headstream.spark.source.reader import ReadTask, read_task
 from headstream.spark.source.source import HeadstreamReader
@@ -90,3 +92,30 @@ def test_a_message_that_the_filter_cannot_be_applied_to_goes_by_onfiltererror(ur
 def test_an_option_that_cannot_be_used_is_an_error_before_the_read(options: dict[str, str], what: str) -> None:
     with pytest.raises(InvalidOptionError, match=what):
         parse_options({"url": "file:///nowhere", "subscribe": "shop/orders", **options})
+
+
+def test_a_task_over_a_directory_skips_segments_without_a_match(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    url = (tmp_path / "log").as_uri()
+    with hs.connect(url, segment_bytes=4096) as log:
+        log.create_topic("shop/orders", summary_headers="n")
+        for first in range(0, 500, 100):
+            with log.producer("shop/orders") as producer:
+                for value in range(first, first + 100):
+                    producer.send(b"x", headers={"n": value}, partition=1)
+        until = time.monotonic() + 60
+        while (plan_of := log.explain_filter("n = 250", "shop/orders").segments) is None or plan_of.skipped_count < 3:
+            assert time.monotonic() < until, "the closed segments were not summarized"
+            time.sleep(0.05)
+    read_bytes = []
+    chunks = PartitionFollower.read_chunk
+
+    def count(follower: PartitionFollower, *arguments: int) -> tuple[memoryview, int]:
+        chunk, reached = chunks(follower, *arguments)
+        read_bytes.append(len(chunk))
+        return chunk, reached
+
+    monkeypatch.setattr(PartitionFollower, "read_chunk", count)
+    assert read(plan(url, where="n = 250")) == [250]
+    of_one = sum(read_bytes)
+    assert read(plan(url, where="n >= 0 AND m IS NULL")) == list(range(500))
+    assert 0 < of_one < (sum(read_bytes) - of_one) * 0.6
