@@ -90,7 +90,7 @@ class Topology:
                 acknowledgement; `interval`: within a second; `never`: whenever the operating system writes them.
             if_not_exists: Return an existing topic of that name unchanged.
             options: See update_topic(): retention_us, retention_bytes, compaction_delay_us,
-                deduplication_count. Omitted options are None: off.
+                deduplication_count, summary_headers. Omitted options are None: off.
 
         Raises:
             AlreadyExistsError: the name is taken.
@@ -149,10 +149,12 @@ class Topology:
                     deletes its key, and is itself removed after this delay, 0 or more microseconds.
                 deduplication_count: A message is dropped if its id occurs among this many newest messages of its partition,
                     1 to 10,000,000.
+                summary_headers: Names of at most 8 headers, a list or separated by commas. What they have is noted for each
+                    file that is no longer written, so that filters skip files without a value they look for.
 
         Raises:
             TopicNotFoundError: the topic does not exist.
-            InvalidOptionError: a number is out of range.
+            InvalidOptionError: a number is out of range, or a name of a header is invalid.
             LogLockedError: another process is the writer of an embedded log.
         """
         transport = self._open_transport()

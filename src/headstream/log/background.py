@@ -1,4 +1,4 @@
-"""Background work of a log's writer: retention and compaction, one thread each once a topic needs it."""
+"""Background work of a log's writer: retention, compaction and summaries, one thread each once a topic needs it."""
 
 from __future__ import annotations
 
@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING
 from headstream.log.catalog.catalog import topics_of
 from headstream.log.compaction import Compaction
 from headstream.log.retention import Retention
+from headstream.log.summaries import Summaries
 
 if TYPE_CHECKING:
     from headstream.log.log import Log
@@ -26,10 +27,10 @@ class Background:
     def __init__(self, log: Log) -> None:
         self._log = log
         self._lock = threading.Lock()
-        self._running: dict[str, Retention | Compaction] = {}
+        self._running: dict[str, Retention | Compaction | Summaries] = {}
 
     def start(self, clock_us: Callable[[], int]) -> None:
-        """Start retention and compaction if a topic needs them and they are not running.
+        """Start retention, compaction and summaries if a topic needs them and they are not running.
 
         Args:
             clock_us: Returns the time, microseconds since 1970 UTC.
@@ -40,8 +41,10 @@ class Background:
                 self._start("retention", Retention, clock_us)
             if any(each.compaction_delay_us is not None for each in options):
                 self._start("compaction", Compaction, clock_us)
+            if any(each.summarized for each in options):
+                self._start("summaries", Summaries, clock_us)
 
-    def _start(self, name: str, kind: type[Retention | Compaction], clock_us: Callable[[], int]) -> None:
+    def _start(self, name: str, kind: type[Retention | Compaction | Summaries], clock_us: Callable[[], int]) -> None:
         if name not in self._running:
             self._running[name] = kind(self._log, clock_us)
             self._running[name].start()

@@ -4,7 +4,7 @@
     1  the newest offset of each key of the dirty ones             -> a table of hashes (codec.batch.compact)
     2  neighbours that fit into one segment, a group               -> <base>-<n>.log, <base>.index-new, synced
     3  <base>.index-new renamed to <base>.index                    the group's messages are in the new files from here on
-    4  the old .log and the group's other segments removed
+    4  side files, the old .log and the group's other segments removed
 
 The new index ends with a seal that has the offset up to which the group went. Before step 3 no existing file
 changes; after it, the rest of the old files is superfluous: finish_pass() removes the leftovers of both, whenever the
@@ -38,7 +38,7 @@ from headstream.codec.batch.stored.compact import compact_messages, new_key_tabl
 from headstream.errors import CorruptLogError, StorageError
 from headstream.log.partition.closed_reading import PassCancelledError, read_closed
 from headstream.log.partition.closed_segments import Closed, finish_pass, list_closed
-from headstream.log.partition.segment_removal import drop_segment, open_index
+from headstream.log.partition.segment_removal import drop_segment, open_index, remove_side_files
 from headstream.log.system.files import Files
 from headstream.model.message import MessageState
 from headstream.segments.files import BufferPool
@@ -322,6 +322,8 @@ class CompactionPass:
         self._files.sync_directory(self._directory)  # the new .log's name before the index that needs it
         self._files.rename(path, segment_path(self._directory, made.base_offset, INDEX_SUFFIX))
         self._files.sync_directory(self._directory)
+        # Before the old .log, which tells the next opening that a pass was interrupted.
+        remove_side_files(self._directory, made.base_offset, self._files)
         self._files.remove(segment_path(self._directory, made.base_offset, log_suffix(group[0].generation)))
         for segment in group[1:]:
             drop_segment(self._directory, segment.base_offset, segment.generation, self._files)

@@ -22,6 +22,7 @@ __all__ = [
     "check_dead_letter_options",
     "check_deleted_partitions",
     "check_partition_count",
+    "split_header_names",
 ]
 
 MAX_BATCH_BYTES: Final = 64 << 20
@@ -66,9 +67,37 @@ _OPTION_RANGES: Final = {
 }
 
 
+_MAX_SUMMARY_HEADERS: Final = 8
+"""The most headers that a topic summarizes: each can take a MiB a segment."""
+_MAX_HEADER_NAME_BYTES: Final = 255
+
+
+def split_header_names(text: str) -> tuple[str, ...]:
+    """Return the names in a list of headers, as in `tenant,user_id`.
+
+    Args:
+        text: 1 to 8 different names, separated by commas; spaces around them are not part of them.
+
+    Raises:
+        InvalidOptionError: it is no such list.
+    """
+    names = tuple(name.strip() for name in text.split(","))
+    if len(names) > _MAX_SUMMARY_HEADERS or len(set(names)) < len(names):
+        raise InvalidOptionError(
+            f"summary_headers names {len(names)} headers, {len(set(names))} different ones",
+            advice=f"Name at most {_MAX_SUMMARY_HEADERS} headers, each once",
+        )
+    for name in names:
+        if not 1 <= len(name.encode("utf-8", "surrogatepass")) <= _MAX_HEADER_NAME_BYTES or not name.isprintable():
+            raise InvalidOptionError(
+                f"{name!r} in summary_headers is not the name of a header", advice="Write names of 1 to 255 bytes: tenant,user_id"
+            )
+    return names
+
+
 @dataclass(frozen=True, slots=True)
 class TopicOptions:
-    """A topic's retention, compaction and deduplication, which can change while the topic is in use.
+    """A topic's retention, compaction, deduplication and summaries, which can change while the topic is in use.
 
     Args:
         retention_us: Messages older than so many microseconds can be dropped, 1 or more; None retains them.
@@ -77,21 +106,27 @@ class TopicOptions:
             after so many microseconds, 0 or more. None disables compaction.
         deduplication_count: A message is dropped if its id equals one of so many newest ids of its partition, 1 to
             10,000,000. None disables deduplication.
+        summary_headers: The headers, separated by commas, whose values are summarized for each closed segment, so that a filter
+            need not read the segments that have none it looks for; at most 8. None disables summaries.
 
     Raises:
-        InvalidOptionError: a number is out of range.
-        InvalidOptionError: a number is out of range.
+        InvalidOptionError: a number is out of range, or `summary_headers` is no list of headers.
     """
 
     retention_us: int | None = None
     retention_bytes: int | None = None
     compaction_delay_us: int | None = None
     deduplication_count: int | None = None
+    summary_headers: str | None = None
 
     def __post_init__(self) -> None:
+        if self.summary_headers is not None:
+            if not isinstance(self.summary_headers, str):
+                raise InvalidOptionError("summary_headers is no text", advice="Write names of headers, as in tenant,user_id")
+            object.__setattr__(self, "summary_headers", ",".join(split_header_names(self.summary_headers)))
         for name, (least, most, none) in _OPTION_RANGES.items():
             value = getattr(self, name)
-            if value is not None and not least <= value <= most:
+            if value is not None and not (isinstance(value, int) and least <= value <= most):
                 upper = f"{least} to {most}" if most < 1 << 62 else f"{least} or more"
                 raise InvalidOptionError(f"{name} is {value}", advice=f"Use {upper}, or None {none}")
 
@@ -99,6 +134,11 @@ class TopicOptions:
     def inspects_messages(self) -> bool:
         """Whether an append inspects each message: its key, or its id for repeats."""
         return self.compaction_delay_us is not None or self.deduplication_count is not None
+
+    @property
+    def summarized(self) -> tuple[str, ...]:
+        """The names of the headers that are summarized."""
+        return () if self.summary_headers is None else tuple(self.summary_headers.split(","))
 
 
 def check_dead_letter_options(name: str, options: TopicOptions) -> None:
@@ -161,6 +201,7 @@ class Topic:
         compaction_delay_us: Compaction retains the last message of each key, and a null payload, which deletes its key, for
             so many microseconds; None disables it.
         deduplication_count: A message is dropped if its id equals one of so many newest of its partition; None drops none.
+        summary_headers: The headers that are summarized for filters, separated by commas; None if there are none.
         identity: Distinguishes it from earlier topics of its name, before a purge or deletion.
     """
 
@@ -175,6 +216,7 @@ class Topic:
     retention_bytes: int | None = None
     compaction_delay_us: int | None = None
     deduplication_count: int | None = None
+    summary_headers: str | None = None
     identity: str = ""
 
     @property

@@ -32,6 +32,7 @@ RECEIPT = epochs.StagedBatch("part-0", "shop/orders", 1, len(SENT), 2, 12345)
 TOPIC = topics.OpenTopic(
     *("shop", "orders", 1, 1_700_000_000_000_000, Limits.WIDE, Fsync.ALWAYS, None, 1 << 40, 0, 1000, "1/4"),
     partitions=(topics.OpenPartition(1, 5, 9, 1000, 2, 1_700_000_000_000_000),),
+    summary_headers="tenant,user_id",
 )
 LAG = groups.GroupLag(
     "billing",
@@ -67,6 +68,7 @@ EXAMPLES: list[Command[Any]] = [
     messages.MeasureRange("s", "t", 1, 5, 1 << 40, 1000),
     filters.FilterMessages("s", "t", 1, "a >= 3 AND b = '&=%'", PollingKind.NEXT, 0, 5, 1 << 20, (1, 20), DELIVER, BILLING, True),
     filters.FilterMessages("s", "t", 1, "a"),
+    filters.CountSegments("s", "t", "a = '&=%'"),
     deliveries.GetDeliveries("s", "t", "billing", 3),
     deliveries.SettleDeliveries("s", "t", "billing", 3, 9, (FAILED, POISONED), 7, 2, 1 << 40, "shop/dead", True),
     deliveries.SettleDeliveries("s", "t", "billing", 3, 0, (), worker="host-1", succeeded=7),
@@ -83,10 +85,12 @@ EXAMPLES: list[Command[Any]] = [
     leases.SettleLeases("s", "t", "workers", 3, (ACKED,), pause_failures=1, pause_attempts=2, pause_us=3),
     topics.CreateOpenTopic("shop", "orders", 4, Limits.WIDE, Fsync.NEVER, 1, 2, 0, 4, True),
     topics.CreateOpenTopic("shop", "orders", 0),
+    topics.CreateOpenTopic("shop", "orders", 1, summary_headers="tenant,user_id"),
     topics.GetOpenTopic("shop", "orders"),
     topics.ListOpenTopics(),
     topics.ListOpenTopics("shop"),
     topics.ChangeTopicOptions("shop", "orders", {"retention_us": None, "retention_bytes": 1 << 30}),
+    topics.ChangeTopicOptions("shop", "orders", {"summary_headers": "tenant"}),
     topics.RenameTopic("shop", 1, "purchases"),
     topics.GetIdentity(),
     epochs.StageBatch("query", 5, "part-0", 1 << 33, "s", "t", 1, True, SENT),
@@ -111,6 +115,7 @@ EXAMPLES: list[Command[Any]] = [
 REPLIES: list[tuple[type[Command[Any]], Any]] = [
     (messages.FetchMessages, messages.FetchedMessages(1, 10, 4, 6, 1, STORED)),
     (filters.FilterMessages, filters.FilteredMessages(1, 10, 4, 6, 100, 2, 1, STORED)),
+    (filters.CountSegments, filters.CountedSegments(40, 38, 1 << 40, 1 << 39)),
     (
         deliveries.GetDeliveries,
         deliveries.OpenDeliveries(

@@ -199,7 +199,7 @@ class KafkaTopics:
         self._cluster.describe([spelled])
         return spelled
 
-    def update(self, name: TopicName, **changes: int | None) -> Topic:
+    def update(self, name: TopicName, **changes: Any) -> Topic:
         """Change options of a topic by name; the others stay as they are."""
         spelled = self._known(name)
         TopicOptions(**changes)
@@ -304,15 +304,16 @@ class KafkaPartitions:
         raise unsupported("Kafka cannot delete partitions", f"Create another topic with fewer than {topic} has")
 
 
-def vars_of(options: TopicOptions) -> dict[str, int | None]:
+def vars_of(options: TopicOptions) -> dict[str, Any]:
     """Return the options that are set, by name."""
     named = {
-        name: getattr(options, name) for name in ("retention_us", "retention_bytes", "compaction_delay_us", "deduplication_count")
+        name: getattr(options, name)
+        for name in ("retention_us", "retention_bytes", "compaction_delay_us", "deduplication_count", "summary_headers")
     }
     return {name: value for name, value in named.items() if value is not None}
 
 
-def _config_of(options: Mapping[str, int | None], partitions: int) -> dict[str, str | None]:
+def _config_of(options: Mapping[str, Any], partitions: int) -> dict[str, str | None]:
     """Return Kafka's settings of options; None is the cluster's default.
 
     Raises:
@@ -323,6 +324,8 @@ def _config_of(options: Mapping[str, int | None], partitions: int) -> dict[str, 
             "Kafka does not deduplicate by message id",
             "Leave deduplication_count out: what one producer sends is stored once anyway",
         )
+    if options.get("summary_headers") is not None:
+        raise unsupported("Kafka does not summarize headers", "Leave summary_headers out: this client filters what it reads")
     config: dict[str, str | None] = {}
     if "retention_us" in options:
         config["retention.ms"] = _ceiling(options["retention_us"], _MS)

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import builtins
 from dataclasses import asdict
+from typing import Any
 
 from headstream.client.remote.caller import Caller
 from headstream.errors import NotFoundError, StreamNotFoundError, TopicNotFoundError
@@ -131,7 +132,7 @@ class RemoteTopics:
         """Delete a topic with its messages and offsets."""
         self._caller.call(DeleteTopic(name.stream, name.topic))
 
-    def update(self, name: TopicName, **changes: int | None) -> Topic:
+    def update(self, name: TopicName, **changes: Any) -> Topic:
         """Change options of a topic by name; omitted ones stay."""
         TopicOptions(**changes)  # checks names and ranges
         return _topic(self._caller.call(ChangeTopicOptions(name.stream, name.topic, changes)))
@@ -186,5 +187,6 @@ def _topic(found: OpenTopic) -> Topic:
         found.retention_bytes,
         found.compaction_delay_us,
         found.deduplication_count,
+        found.summary_headers,
         found.identity,
     )

@@ -8,6 +8,7 @@
     6    topics.compression, topics.replication, groups             before: 1, 1, none
          users, tokens, revoked                                     before: none
     7    writers, users.generation, states.change, state_changes    before: none, 0, NULL, none
+    8    topics.summary_headers                                     before: none
 
 A writer migrates an older database when it opens it; until then readers take the value under `before` for missing
 columns. A reader queries the version each time, since a writer can migrate in between.
@@ -19,7 +20,7 @@ from typing import Final
 
 __all__ = ["SCHEMA", "STEPS", "VERSION", "topic_columns"]
 
-VERSION: Final = 7
+VERSION: Final = 8
 _STATES: Final = """
 CREATE TABLE IF NOT EXISTS states (
     topic INTEGER NOT NULL, partition INTEGER NOT NULL, offset INTEGER NOT NULL, state INTEGER NOT NULL,
@@ -71,7 +72,7 @@ CREATE TABLE IF NOT EXISTS topics (
     number INTEGER PRIMARY KEY AUTOINCREMENT, stream INTEGER NOT NULL REFERENCES streams (number) ON DELETE CASCADE,
     id INTEGER NOT NULL, name TEXT NOT NULL, created_us INTEGER NOT NULL, limits TEXT NOT NULL,
     fsync TEXT NOT NULL DEFAULT 'interval', retention_us INTEGER, retention_bytes INTEGER,
-    compaction_delay_us INTEGER, deduplication_count INTEGER,
+    compaction_delay_us INTEGER, deduplication_count INTEGER, summary_headers TEXT,
     compression INTEGER NOT NULL DEFAULT 1, replication INTEGER NOT NULL DEFAULT 1,
     UNIQUE (stream, id), UNIQUE (stream, name));
 CREATE TABLE IF NOT EXISTS partitions (
@@ -100,6 +101,7 @@ STEPS: Final = {
     "PRAGMA user_version = 6; COMMIT;",
     6: f"BEGIN IMMEDIATE; {_WRITERS} ALTER TABLE users ADD COLUMN {_GENERATION}; {_STATE_CHANGES} "
     "PRAGMA user_version = 7; COMMIT;",
+    7: "BEGIN IMMEDIATE; ALTER TABLE topics ADD COLUMN summary_headers TEXT; PRAGMA user_version = 8; COMMIT;",
 }
 """From each older version to the next."""
 
@@ -109,4 +111,5 @@ def topic_columns(version: int) -> str:
     fsync = "fsync" if version > 1 else "'interval'"
     retention = "retention_us, retention_bytes" if version > 2 else "NULL, NULL"
     compaction = "compaction_delay_us, deduplication_count" if version > 3 else "NULL, NULL"
-    return f"{fsync}, {'compression, replication' if version > 5 else '1, 1'}, {retention}, {compaction}"
+    summaries = "summary_headers" if version > 7 else "NULL"
+    return f"{fsync}, {'compression, replication' if version > 5 else '1, 1'}, {retention}, {compaction}, {summaries}"

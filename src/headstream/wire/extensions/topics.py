@@ -1,4 +1,4 @@
-"""Topics with Headstream's own options: limits, syncing, retention, compaction, deduplication."""
+"""Topics with Headstream's own options: limits, syncing, retention, compaction, deduplication, summaries."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ from typing import Annotated
 from headstream.model.topology import Fsync, Limits
 from headstream.wire.codes import Code
 from headstream.wire.commands.checks import check_bytes, check_count
-from headstream.wire.extensions.shapes import Changes, Choice, MaybeU64
+from headstream.wire.extensions.shapes import Changes, Choice, MaybeText, MaybeU64
 from headstream.wire.records import Command, Record, Records, many, maybe, one
 from headstream.wire.shapes import (
     IDENTIFIER,
@@ -67,6 +67,7 @@ class OpenTopic(Record):
     deduplication_count: MaybeU64
     identity: Text8
     partitions: Annotated[tuple[OpenPartition, ...], Records(OpenPartition, is_counted=True)]
+    summary_headers: MaybeText = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -85,6 +86,7 @@ class CreateOpenTopic(Command[OpenTopic]):
     compaction_delay_us: MaybeU64 = None
     deduplication_count: MaybeU64 = None
     if_not_exists: Annotated[Flag, Default(False)] = False
+    summary_headers: MaybeText = None
 
     def validate(self) -> None:
         """Check the names and the count of partitions."""

@@ -98,7 +98,11 @@ class ClientCommands:
 
     def _create_topic(self, command: CreateOpenTopic) -> OpenTopic:
         options = TopicOptions(
-            command.retention_us, command.retention_bytes, command.compaction_delay_us, command.deduplication_count
+            command.retention_us,
+            command.retention_bytes,
+            command.compaction_delay_us,
+            command.deduplication_count,
+            command.summary_headers,
         )
         name = TopicName(command.stream, command.name)
         return _spell_topic(
@@ -172,6 +176,7 @@ def _spell_topic(topic: Topic) -> OpenTopic:
         retention_bytes=topic.retention_bytes,
         compaction_delay_us=topic.compaction_delay_us,
         deduplication_count=topic.deduplication_count,
+        summary_headers=topic.summary_headers,
         identity=topic.identity,
         partitions=tuple(
             OpenPartition(one.number, one.first_offset, one.end_offset, one.size_bytes, one.compacted_count, one.generation)
