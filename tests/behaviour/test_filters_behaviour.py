@@ -218,3 +218,21 @@ def test_names_of_summarized_headers_are_checked(small_segments: hs.Client) -> N
     assert log.create_topic("shop/ü", summary_headers=" tenant , größe").summary_headers == "tenant,größe"
     assert log.update_topic("shop/ü", summary_headers=("trace.id",)).summary_headers == "trace.id"
     assert log.update_topic("shop/ü", retention_us=5).summary_headers == "trace.id"
+
+
+@pytest.mark.parametrize("options", [{}, {"on_error": hs.Retry(None)}, {"mode": "shared"}], ids=["plain", "on_error", "shared"])
+def test_a_group_with_a_filter_can_begin_after_the_newest_message(log: hs.Client, options: dict[str, Any]) -> None:
+    def send(*numbers: int) -> None:
+        with log.producer("shop/carts") as producer:
+            for number in numbers:
+                producer.send(b"%d" % number, headers={"vip": number % 2 == 0}, partition=at(2))
+
+    send(0, 1, 2)
+    begin: dict[str, Any] = {"group": "late", "start": "last", "where": "vip", "timeout_ms": 0, **options}
+    with log.consumer("shop/carts", **begin) as consumer:
+        assert list(consumer) == []
+        send(3, 4, 5, 6)
+        assert [message.payload for message in consumer] == [b"4", b"6"]
+    send(8)
+    with log.consumer("shop/carts", **begin) as consumer:  # it continues: last is for a group without an offset
+        assert [message.payload for message in consumer] == [b"8"]
