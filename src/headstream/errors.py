@@ -24,6 +24,7 @@
     │   └── OutcomeUnknownError                  it broke before the response: the request may have been executed
     ├── ServerError                              any other status of a server
     ├── UnsupportedError                         an operation that this kind of log does not have
+    ├── LegalHoldError                           a topic is under legal hold, so nothing is removed from it
     ├── GroupInUseError                          a consumer group has active readers, so it cannot be changed
     ├── InterceptorError                         an interceptor of a client raised an error
     ├── SerializerError                          a value that its serializer cannot encode or decode
@@ -82,6 +83,7 @@ __all__ = [
     "JarsError",
     "JavaError",
     "LeaseLostError",
+    "LegalHoldError",
     "LimitError",
     "LogError",
     "LogLockedError",
@@ -264,6 +266,10 @@ class UnsupportedError(HeadstreamError):
 
 class GroupInUseError(HeadstreamError):
     """A consumer group has active readers, so other clients cannot change its offsets."""
+
+
+class LegalHoldError(HeadstreamError):
+    """A topic is under legal hold, so none of its messages can be removed."""
 
 
 class InterceptorError(HeadstreamError):

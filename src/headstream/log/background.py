@@ -1,4 +1,4 @@
-"""Background work of a log's writer: retention and compaction, one thread each once a topic needs it."""
+"""Background work of a log's writer: retention, compaction and the removal of marked messages, a thread each once it is needed."""
 
 from __future__ import annotations
 
@@ -7,7 +7,9 @@ from collections.abc import Callable
 from typing import TYPE_CHECKING
 
 from headstream.log.catalog.catalog import topics_of
+from headstream.log.catalog.state_records import oldest_marks
 from headstream.log.compaction import Compaction
+from headstream.log.marked_removal import MarkedRemoval
 from headstream.log.retention import Retention
 
 if TYPE_CHECKING:
@@ -26,10 +28,10 @@ class Background:
     def __init__(self, log: Log) -> None:
         self._log = log
         self._lock = threading.Lock()
-        self._running: dict[str, Retention | Compaction] = {}
+        self._running: dict[str, Retention | Compaction | MarkedRemoval] = {}
 
     def start(self, clock_us: Callable[[], int]) -> None:
-        """Start retention and compaction if a topic needs them and they are not running.
+        """Start what a topic or a mark needs and is not running.
 
         Args:
             clock_us: Returns the time, microseconds since 1970 UTC.
@@ -40,8 +42,20 @@ class Background:
                 self._start("retention", Retention, clock_us)
             if any(each.compaction_delay_us is not None for each in options):
                 self._start("compaction", Compaction, clock_us)
+        catalog = self._log.catalog()
+        if catalog is not None and oldest_marks(catalog):
+            self.start_removal(clock_us)
 
-    def _start(self, name: str, kind: type[Retention | Compaction], clock_us: Callable[[], int]) -> None:
+    def start_removal(self, clock_us: Callable[[], int]) -> None:
+        """Start the removal of marked messages if it is not running: one has been marked.
+
+        Args:
+            clock_us: Returns the time, microseconds since 1970 UTC.
+        """
+        with self._lock:
+            self._start("removal", MarkedRemoval, clock_us)
+
+    def _start(self, name: str, kind: type[Retention | Compaction | MarkedRemoval], clock_us: Callable[[], int]) -> None:
         if name not in self._running:
             self._running[name] = kind(self._log, clock_us)
             self._running[name].start()

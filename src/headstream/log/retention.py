@@ -16,6 +16,7 @@ from typing import TYPE_CHECKING, Final, NamedTuple
 
 from headstream.errors import HeadstreamError
 from headstream.log.catalog.catalog import TopicRecord, topics_of
+from headstream.log.legal_hold import check_legal_hold
 from headstream.log.partition.segment_removal import drop_segment, finish_drops, open_index
 from headstream.log.system.rounds import Rounds
 from headstream.segments.layout import DROPPED_SUFFIX, IndexEntry, base_offsets
@@ -70,7 +71,8 @@ class Retention:
         dropped = 0
         with suppress(HeadstreamError):
             for topic in topics_of(self._log.snapshot()):
-                if topic.options.retention_us is not None or topic.options.retention_bytes is not None:
+                is_limited = topic.options.retention_us is not None or topic.options.retention_bytes is not None
+                if is_limited and not topic.options.legal_hold:
                     with suppress(HeadstreamError):
                         dropped += self._apply(topic)
         return dropped
@@ -82,7 +84,11 @@ class Retention:
             topic: The topic.
             number: The partition's number.
             count: The most segments.
+
+        Raises:
+            LegalHoldError: the topic is under legal hold.
         """
+        check_legal_hold(topic)
         directory = self._log.partition_directory(topic, number)
         with self._log.administration:
             bases = base_offsets(self._log.files.list_names(directory) or [])

@@ -9,6 +9,7 @@ from typing import Final
 from headstream.errors import InvalidOptionError
 
 __all__ = [
+    "DEFAULT_DELETION_GRACE_US",
     "MAX_BATCH_BYTES",
     "MAX_PARTITIONS",
     "ClusterStats",
@@ -58,17 +59,21 @@ class Fsync(enum.StrEnum):
     NEVER = "never"
 
 
+DEFAULT_DELETION_GRACE_US: Final = 7 * 86_400 * 1_000_000
+"""How long a message marked for deletion can be restored unless a topic says otherwise: a week."""
+
 _OPTION_RANGES: Final = {
     "retention_us": (1, (1 << 63) - 1, "for unlimited retention"),
     "retention_bytes": (1, (1 << 63) - 1, "for unlimited retention"),
     "compaction_delay_us": (0, (1 << 63) - 1, "to disable compaction"),
     "deduplication_count": (1, 10_000_000, "to disable deduplication"),
+    "deletion_grace_us": (0, (1 << 63) - 1, "to keep marked messages on the disk"),
 }
 
 
 @dataclass(frozen=True, slots=True)
 class TopicOptions:
-    """A topic's retention, compaction and deduplication, which can change while the topic is in use.
+    """What a topic removes and when, and which repeats it drops; it can change while the topic is in use.
 
     Args:
         retention_us: Messages older than so many microseconds can be dropped, 1 or more; None retains them.
@@ -77,9 +82,11 @@ class TopicOptions:
             after so many microseconds, 0 or more. None disables compaction.
         deduplication_count: A message is dropped if its id equals one of so many newest ids of its partition, 1 to
             10,000,000. None disables deduplication.
+        deletion_grace_us: Messages marked for deletion are removed from the disk within so many microseconds, 0 or more, and
+            can be restored until then; None keeps them.
+        legal_hold: Whether nothing is removed: not by retention, compaction, marks, an erasure, a purge or a deletion.
 
     Raises:
-        InvalidOptionError: a number is out of range.
         InvalidOptionError: a number is out of range.
     """
 
@@ -87,8 +94,13 @@ class TopicOptions:
     retention_bytes: int | None = None
     compaction_delay_us: int | None = None
     deduplication_count: int | None = None
+    deletion_grace_us: int | None = DEFAULT_DELETION_GRACE_US
+    legal_hold: bool = False
 
     def __post_init__(self) -> None:
+        if self.legal_hold not in (None, 0, 1):
+            raise InvalidOptionError(f"legal_hold is {self.legal_hold}", advice="Use True or False")
+        object.__setattr__(self, "legal_hold", bool(self.legal_hold))  # options travel as numbers
         for name, (least, most, none) in _OPTION_RANGES.items():
             value = getattr(self, name)
             if value is not None and not least <= value <= most:
@@ -161,6 +173,8 @@ class Topic:
         compaction_delay_us: Compaction retains the last message of each key, and a null payload, which deletes its key, for
             so many microseconds; None disables it.
         deduplication_count: A message is dropped if its id equals one of so many newest of its partition; None drops none.
+        deletion_grace_us: Messages marked for deletion are removed within so many microseconds; None keeps them.
+        legal_hold: Whether nothing is removed.
         identity: Distinguishes it from earlier topics of its name, before a purge or deletion.
     """
 
@@ -175,6 +189,8 @@ class Topic:
     retention_bytes: int | None = None
     compaction_delay_us: int | None = None
     deduplication_count: int | None = None
+    deletion_grace_us: int | None = None
+    legal_hold: bool = False
     identity: str = ""
 
     @property
