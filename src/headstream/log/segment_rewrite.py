@@ -2,7 +2,7 @@
 
     1  <base>-<n>.log, <base>.index-new    the messages that stay; synced
     2  <base>.index-new                    renamed to <base>.index: the messages are in the new files from here on
-    3  the old .log and the other segments removed
+    3  side files, the old .log and the other segments removed
 
 The new index ends with a seal that has the offset up to which the group went. Before step 2 no existing file changes; after it,
 the rest of the old files is superfluous: finish_pass() removes the leftovers of both, whenever the process crashed. A group
@@ -21,7 +21,7 @@ from headstream.codec.batch.results import Compacted
 from headstream.errors import CorruptLogError, StorageError
 from headstream.log.partition.closed_reading import PassCancelledError, read_closed
 from headstream.log.partition.closed_segments import Closed
-from headstream.log.partition.segment_removal import drop_segment, open_index
+from headstream.log.partition.segment_removal import drop_segment, open_index, remove_side_files
 from headstream.log.system.files import Files
 from headstream.segments.files import BufferPool
 from headstream.segments.layout import (
@@ -192,6 +192,8 @@ class SegmentRewrite:
         self._files.sync_directory(self._directory)  # the new .log's name before the index that needs it
         self._files.rename(path, segment_path(self._directory, base, INDEX_SUFFIX))
         self._files.sync_directory(self._directory)
+        # Before the old .log, which tells the next opening that a pass was interrupted.
+        remove_side_files(self._directory, base, self._files)
         self._files.remove(segment_path(self._directory, base, log_suffix(group[0].generation)))
         for segment in group[1:]:
             drop_segment(self._directory, segment.base_offset, segment.generation, self._files)

@@ -8,6 +8,7 @@
         00000000000000000000.log                stored messages back to back and nothing else; named by the first offset
         00000000000000000000.index              a header, then one entry a send
         00000000000000000000-1.log              the first rewrite of a .log (compaction, removal); the index names the valid generation
+        00000000000000000000.summary            what the headers of a closed segment have (segments/summaries.py)
         producers                               the latest batch of each numbering producer (log/partition/producer_states.py)
       streams/<stream>/<topic>/offsets/         consumer offsets (log/partition/offsets.py)
       staged/ inbox/                            batches to be committed together (log/staging.py)
@@ -59,6 +60,7 @@ __all__ = [
     "REPLACING_SUFFIX",
     "STAGED_NAME",
     "STREAMS_NAME",
+    "SUMMARY_SUFFIX",
     "SYNC_FAILED_NAME",
     "UNSEALED_VERSION",
     "IndexEntry",
@@ -110,6 +112,8 @@ REPLACING_SUFFIX: Final = ".index-new"
 """The name of an .index until it is complete."""
 DROPPED_SUFFIX: Final = ".log.dropped"
 """The name of a .log while retention removes its segment."""
+SUMMARY_SUFFIX: Final = ".summary"
+"""What the headers of a closed segment's messages have; without it the segment is read."""
 
 _MAGIC: Final = b"HSINDEX\0"
 _HEADER: Final = struct.Struct("<8sIIQII")

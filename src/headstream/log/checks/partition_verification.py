@@ -31,7 +31,7 @@ from headstream.segments.layout import (
 
 __all__ = ["verify_partition"]
 
-_FILE_NAME: Final = re.compile(r"(\d{20})(?:(-\d+)?\.log|\.(index|index-new|log\.dropped))")
+_FILE_NAME: Final = re.compile(r"(\d{20})(?:(-\d+)?\.log|\.(index|index-new|log\.dropped|summary(?:\.new)?))")
 
 
 def verify_partition(

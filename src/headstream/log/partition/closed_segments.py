@@ -15,7 +15,7 @@ from itertools import pairwise
 from typing import NamedTuple
 
 from headstream.errors import CorruptLogError
-from headstream.log.partition.segment_removal import drop_segment, finish_drops, open_index
+from headstream.log.partition.segment_removal import drop_segment, finish_drops, open_index, remove_side_files
 from headstream.log.system.files import Files
 from headstream.log.system.findings import report
 from headstream.segments.index import IndexReader
@@ -143,6 +143,8 @@ def finish_pass(directory: str, files: Files) -> None:
                 covered_until = max(covered_until, index.seal.until_offset)
     for base, generation in logs:
         if base in generations and generation != generations[base]:
+            if generation < generations[base]:
+                remove_side_files(directory, base, files)  # they can describe the messages before the pass
             files.remove(segment_path(directory, base, log_suffix(generation)))
 
 

@@ -2,19 +2,28 @@
 
     <base>.log, or -<n>.log     -> <base>.log.dropped     from here on the segment is dropped
         <base>.index                removed                   from here on readers do not list it
+        <base>.summary              removed, if there is one
         <base>.log.dropped          removed
 
 A crash after the first step leaves a .log.dropped, which the next opening finishes. A reader with open files
 finishes its read; one that opens them later lists the directory again.
+
+A segment's side files, its summary, describe its messages and repeat some values of their headers: whoever removes messages
+calls remove_side_files() before it is done.
 """
 
 from __future__ import annotations
 
+from typing import Final
+
 from headstream.log.system.files import Files
 from headstream.segments.index import IndexReader
-from headstream.segments.layout import DROPPED_SUFFIX, INDEX_SUFFIX, REPLACING_SUFFIX, log_suffix, segment_path
+from headstream.segments.layout import DROPPED_SUFFIX, INDEX_SUFFIX, REPLACING_SUFFIX, SUMMARY_SUFFIX, log_suffix, segment_path
 
-__all__ = ["drop_segment", "finish_drops", "open_index"]
+__all__ = ["SIDE_SUFFIXES", "drop_segment", "finish_drops", "open_index", "remove_side_files"]
+
+SIDE_SUFFIXES: Final = (SUMMARY_SUFFIX, f"{SUMMARY_SUFFIX}.new")
+"""Files beside a segment that can be rebuilt from it; the second is one that a crash left half written."""
 
 
 def open_index(directory: str, base: int, files: Files) -> IndexReader | None:
@@ -57,7 +66,22 @@ def drop_segment(directory: str, base: int, generation: int, files: Files) -> No
     files.sync_directory(directory)  # after a power cut each step exists only with those before it
     files.remove(segment_path(directory, base, INDEX_SUFFIX))
     files.sync_directory(directory)
+    remove_side_files(directory, base, files)
     files.remove(dropped)
+
+
+def remove_side_files(directory: str, base: int, files: Files) -> None:
+    """Remove the side files of a segment whose messages were changed or removed; the background makes new ones.
+
+    The removal is on the disk with the next sync of the directory.
+
+    Args:
+        directory: The partition's directory; this process is the log's writer.
+        base: The segment's first offset.
+        files: Its file system.
+    """
+    for suffix in SIDE_SUFFIXES:
+        files.remove(segment_path(directory, base, suffix))
 
 
 def finish_drops(directory: str, files: Files) -> None:
@@ -71,4 +95,6 @@ def finish_drops(directory: str, files: Files) -> None:
         if name.endswith(DROPPED_SUFFIX):
             base = name.removesuffix(DROPPED_SUFFIX)
             files.remove(f"{directory}/{base}{INDEX_SUFFIX}")
+            for suffix in SIDE_SUFFIXES:
+                files.remove(f"{directory}/{base}{suffix}")
             files.remove(f"{directory}/{name}")
