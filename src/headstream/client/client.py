@@ -29,6 +29,7 @@ from headstream.errors import ClosedError, InvalidOptionError, InvalidUrlError, 
 from headstream.model.identifiers import TopicName
 from headstream.model.message import ReceivedMessage, StateChange, parse_state
 from headstream.model.polling import OffsetOwner, PollingKind
+from headstream.model.removals import Removal
 from headstream.model.topology import ClusterStats
 
 if TYPE_CHECKING:
@@ -320,6 +321,31 @@ class Client(Topology, Progress, Producing):
         check_text("reason", reason), check_text("by", by)
         transport = self._open_transport()
         transport.messages.set_state(find_topic_name(transport, topic), partition, wanted, code, reason=reason, by=by)
+
+    def remove_marked(self, topic: str | TopicName, partition: int, *, reason: str) -> Removal:
+        """Remove messages of a partition from the disk that were marked for deletion, before their grace is over.
+
+        Args:
+            topic: `stream/topic`.
+            partition: From 1.
+            reason: The reason with which they were marked; others stay.
+
+        Returns:
+            What was removed. Damage in one segment does not keep others from being rewritten; its error comes last.
+
+        Raises:
+            TopicNotFoundError, PartitionNotFoundError: the topic or the partition does not exist.
+            LegalHoldError: the topic is under legal hold; nothing is removed.
+            CorruptLogError: a segment is damaged; its messages stay.
+            LogLockedError: another process is the writer of an embedded log.
+        """
+        check_whole("partition", partition)
+        transport = self._open_transport()
+        name = find_topic_name(transport, topic)
+        removed = transport.messages.remove_marked(name, partition, check_text("reason", reason))
+        while removed.left_count:
+            removed += transport.messages.remove_marked(name, partition, reason)
+        return removed
 
     def states(self, topic: str | TopicName, partition: int = 1) -> list[StateChange]:
         """Return every message of a partition that is not available, by offset, with reason, author and time.

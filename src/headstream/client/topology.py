@@ -90,7 +90,7 @@ class Topology:
                 acknowledgement; `interval`: within a second; `never`: whenever the operating system writes them.
             if_not_exists: Return an existing topic of that name unchanged.
             options: See update_topic(): retention_us, retention_bytes, compaction_delay_us,
-                deduplication_count. Omitted options are None: off.
+                deduplication_count, deletion_grace_us, legal_hold. Omitted options are off, but the grace is a week.
 
         Raises:
             AlreadyExistsError: the name is taken.
@@ -149,6 +149,9 @@ class Topology:
                     deletes its key, and is itself removed after this delay, 0 or more microseconds.
                 deduplication_count: A message is dropped if its id occurs among this many newest messages of its partition,
                     1 to 10,000,000.
+                deletion_grace_us: Messages marked for deletion are removed from the disk within this time, microseconds; None
+                    keeps them.
+                legal_hold: Whether nothing is removed, in whatever way.
 
         Raises:
             TopicNotFoundError: the topic does not exist.

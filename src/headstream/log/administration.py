@@ -16,9 +16,15 @@ purged topic's is never reused, a partition's is emptied before reuse.
 from __future__ import annotations
 
 from headstream.log.catalog.catalog import Catalog, StreamRecord, TopicLabels, TopicRecord, find_topic
-from headstream.log.legal_hold import check_legal_hold
 from headstream.log.log import Log
-from headstream.model.topology import Fsync, Limits, TopicOptions, check_added_partitions, check_deleted_partitions
+from headstream.model.topology import (
+    Fsync,
+    Limits,
+    TopicOptions,
+    check_added_partitions,
+    check_deleted_partitions,
+    check_legal_hold,
+)
 from headstream.segments.layout import OFFSETS_NAME, topic_directory
 
 __all__ = [
@@ -126,7 +132,7 @@ def delete_stream(log: Log, name: str) -> None:
     with log.changing() as catalog:
         stream = catalog.snapshot()[name]
         for topic in stream.topics.values():
-            check_legal_hold(topic)
+            check_legal_hold(topic.name, topic.options.legal_hold)
         with catalog.transaction():
             catalog.delete_stream(stream.number)
         for topic in stream.topics.values():
@@ -225,7 +231,8 @@ def delete_partitions(log: Log, topic: TopicRecord, count: int, *, least: int = 
 
 def _check_removable(catalog: Catalog, topic: TopicRecord) -> None:
     """Raise LegalHoldError if a topic is under legal hold now: the caller's record can be older."""
-    check_legal_hold(find_topic(catalog.snapshot(), topic.number) or topic)
+    now = find_topic(catalog.snapshot(), topic.number) or topic
+    check_legal_hold(now.name, now.options.legal_hold)
 
 
 def update_topic(

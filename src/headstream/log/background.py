@@ -1,4 +1,4 @@
-"""Background work of a log's writer: retention, compaction and the removal of marked messages, a thread each once it is needed."""
+"""Background work of a log's writer: retention, compaction, removal of marked messages; one thread each once it is needed."""
 
 from __future__ import annotations
 

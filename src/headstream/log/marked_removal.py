@@ -1,8 +1,8 @@
 """MarkedRemoval: messages that are marked for deletion leave the disk once their topic's grace is over.
 
-A mark can be reverted until its message is removed, which is within the grace. So that a segment is rewritten once for many marks,
-a round begins with the oldest one shortly before its grace ends, and takes with it those that follow within an hour, or within an
-eighth of a shorter grace. If a marked message is in the newest segment, a new one is begun first.
+A mark can be reverted until its message is removed, which is within the grace. So that a segment is rewritten once for many
+marks, a round begins with the oldest one shortly before its grace ends, and takes with it those that follow within an hour, or
+within an eighth of a shorter grace. If a marked message is in the newest segment, a new one is begun first.
 
 A topic that compacts is compacted instead: a removed message still replaces older ones of its key. A topic under legal hold
 is left alone. A failed pass leaves everything unchanged, is logged (logger `headstream.log`), and is retried an hour later, or a
@@ -20,10 +20,11 @@ from headstream.errors import HeadstreamError, StorageError
 from headstream.log.catalog.catalog import Catalog, TopicRecord, find_topic
 from headstream.log.catalog.state_records import marked_before, marked_with_reason, oldest_marks
 from headstream.log.compaction import Compaction
-from headstream.log.legal_hold import check_legal_hold
-from headstream.log.removal_pass import RemovalOutcome, RemovalPass
+from headstream.log.removal_pass import RemovalPass
 from headstream.log.segment_rewrite import PassContext
 from headstream.log.system.rounds import Rounds
+from headstream.model.removals import Removal
+from headstream.model.topology import check_legal_hold
 from headstream.segments.layout import base_offsets
 
 if TYPE_CHECKING:
@@ -108,7 +109,8 @@ class MarkedRemoval:
 
     def _apply(self, catalog: Catalog, topic: TopicRecord, number: int, before_us: int) -> int:
         try:
-            return self._remove(topic, number, lambda: marked_before(catalog, topic.number, number, before_us), None).removed_count
+            removed = self._remove(topic, number, lambda: marked_before(catalog, topic.number, number, before_us), None)
+            return removed.removed_count
         except HeadstreamError as error:
             is_short = isinstance(error, StorageError)
             self._not_before_us[topic.number, number] = self._clock_us() + (_SHORT_PAUSE_US if is_short else _PAUSE_US)
@@ -118,7 +120,7 @@ class MarkedRemoval:
             )
             return 0
 
-    def remove_now(self, topic: TopicRecord, number: int, reason: str, most_groups: int | None = None) -> RemovalOutcome:
+    def remove_now(self, topic: TopicRecord, number: int, reason: str, most_groups: int | None = None) -> Removal:
         """Remove the messages of a partition that were marked for deletion with a reason, whatever their grace.
 
         Args:
@@ -132,14 +134,12 @@ class MarkedRemoval:
             CorruptLogError: a segment is damaged; its messages stay.
             StorageError: the system refused; the rest stays.
         """
-        check_legal_hold(topic)
+        check_legal_hold(topic.name, topic.options.legal_hold)
         catalog = self._log.catalog()
         assert catalog is not None
         return self._remove(topic, number, lambda: marked_with_reason(catalog, topic.number, number, reason), most_groups)
 
-    def _remove(
-        self, topic: TopicRecord, number: int, find_due: Callable[[], Sequence[int]], most_groups: int | None
-    ) -> RemovalOutcome:
+    def _remove(self, topic: TopicRecord, number: int, find_due: Callable[[], Sequence[int]], most_groups: int | None) -> Removal:
         log = self._log
         directory = log.partition_directory(topic, number)
 
@@ -154,14 +154,14 @@ class MarkedRemoval:
         with log.passing:
             with log.administration:
                 if not is_wanted():
-                    return RemovalOutcome(left_count=1)
+                    return Removal(left_count=1)
                 due, bases = find_due(), base_offsets(log.files.list_names(directory) or [])
                 if due and bases and due[-1] >= bases[-1]:
                     log.roll(topic, number)
             context = PassContext(log.administration, is_wanted, lambda: log.states.writes_count)
             if topic.options.compaction_delay_us is not None and due:
                 done = self._compaction.compact_holding(topic, number, due)
-                return RemovalOutcome(done.dropped_count, 0, 0, 0 if done.is_whole else 1)
+                return Removal(done.dropped_count, 0, 0, 0 if done.is_whole else 1)
             return RemovalPass(
                 directory,
                 log.files,

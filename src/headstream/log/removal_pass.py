@@ -11,7 +11,7 @@ from __future__ import annotations
 
 from bisect import bisect_left
 from collections.abc import Callable, Iterator, Sequence
-from dataclasses import dataclass
+from dataclasses import replace
 from itertools import groupby
 from typing import Final
 
@@ -23,9 +23,10 @@ from headstream.log.partition.closed_segments import Closed, finish_pass, list_c
 from headstream.log.segment_rewrite import Keep, PassContext, SegmentRewrite, groups_of
 from headstream.log.system.files import Files
 from headstream.model.message import MessageState
+from headstream.model.removals import Removal
 from headstream.segments.layout import INDEX_SUFFIX, segment_path
 
-__all__ = ["RemovalOutcome", "RemovalPass", "encode_offsets"]
+__all__ = ["RemovalPass", "encode_offsets"]
 
 _MARKED: Final = MessageState.MARKED_FOR_DELETION.value
 _NO_SEED: Final = bytes(16)
@@ -38,23 +39,6 @@ def encode_offsets(offsets: Sequence[int]) -> bytes:
         offsets: Ascending.
     """
     return b"".join(offset.to_bytes(8, "little") for offset in offsets)
-
-
-@dataclass(slots=True)
-class RemovalOutcome:
-    """Result of a pass.
-
-    Args:
-        removed_count: Number of removed messages.
-        removed_bytes: The bytes by which the segments became smaller.
-        rewritten_count: Number of segments that were rewritten.
-        left_count: Groups of segments that are still to be examined: the pass was limited, or cancelled.
-    """
-
-    removed_count: int = 0
-    removed_bytes: int = 0
-    rewritten_count: int = 0
-    left_count: int = 0
 
 
 class RemovalPass:
@@ -88,9 +72,9 @@ class RemovalPass:
         self._context = PassContext() if around is None else around
         self._rewrite = SegmentRewrite(directory, files, self._context)
         self._due: Sequence[int] = ()
-        self._outcome = RemovalOutcome()
+        self._outcome = Removal()
 
-    def run(self, most_groups: int | None = None) -> RemovalOutcome:
+    def run(self, most_groups: int | None = None) -> Removal:
         """Remove the due messages.
 
         Args:
@@ -101,6 +85,7 @@ class RemovalPass:
             StorageError: the system refused; the rest is unchanged.
         """
         damage: CorruptLogError | None = None
+        left_count = 0
         try:
             with self._context.lock:
                 self._context.check_wanted()
@@ -109,20 +94,20 @@ class RemovalPass:
                 self._due = self._find_due()
             groups = [group for group in self._groups(found) if self._due_in(group)]
             for number, group in enumerate(groups):
-                self._outcome.left_count = len(groups) - number
+                left_count = len(groups) - number
                 if number == most_groups:
-                    return self._outcome
+                    break
                 try:
                     self._remove(group)
                 except CorruptLogError as error:
                     damage = damage or error
-            self._outcome.left_count = 0
+            else:
+                left_count = 0
         except PassCancelledError:
-            self._outcome.left_count = max(self._outcome.left_count, 1)
-            return self._outcome
-        if damage is not None:
+            return replace(self._outcome, left_count=max(left_count, 1))
+        if damage is not None and not left_count:
             raise damage
-        return self._outcome
+        return replace(self._outcome, left_count=left_count)
 
     def _groups(self, found: list[Closed]) -> Iterator[list[Closed]]:
         for fault, run in groupby(found, key=lambda segment: segment.fault):
@@ -143,9 +128,8 @@ class RemovalPass:
         if self._is_done(group):
             return
         made = self._rewrite.run(group, self._make_keep, is_by_key=all(segment.is_compacted for segment in group))
-        self._outcome.removed_count += made.dropped_count
-        self._outcome.removed_bytes += sum(segment.size_bytes for segment in group) - made.segment.size_bytes
-        self._outcome.rewritten_count += len(group)
+        removed_bytes = sum(segment.size_bytes for segment in group) - made.segment.size_bytes
+        self._outcome += Removal(made.dropped_count, removed_bytes, len(group))
         self._forget(self._due_in(group))  # as of the copy that replaced the group
 
     def _is_done(self, group: list[Closed]) -> bool:

@@ -197,6 +197,7 @@ class SegmentRewrite:
         self._files.remove(segment_path(self._directory, base, log_suffix(group[0].generation)))
         for segment in group[1:]:
             drop_segment(self._directory, segment.base_offset, segment.generation, self._files)
+        self._files.sync_directory(self._directory)  # an erased message does not come back after a power cut
 
     def _discard(self, head: Closed) -> None:
         """Remove the new files of a group that keeps its old ones; finish_pass() removes the rest."""

@@ -6,7 +6,7 @@ import enum
 from dataclasses import dataclass, field
 from typing import Final
 
-from headstream.errors import InvalidOptionError
+from headstream.errors import InvalidOptionError, LegalHoldError
 
 __all__ = [
     "DEFAULT_DELETION_GRACE_US",
@@ -22,6 +22,7 @@ __all__ = [
     "check_added_partitions",
     "check_dead_letter_options",
     "check_deleted_partitions",
+    "check_legal_hold",
     "check_partition_count",
 ]
 
@@ -127,6 +128,23 @@ def check_dead_letter_options(name: str, options: TopicOptions) -> None:
         what = "compacts" if options.compaction_delay_us is not None else "deduplicates"
         raise InvalidOptionError(
             f"the dead-letter topic {name!r} {what}, which would drop letters", advice="Use another topic, or disable that option"
+        )
+
+
+def check_legal_hold(name: object, legal_hold: bool) -> None:
+    """Check that messages of a topic may be removed.
+
+    Args:
+        name: `stream/topic`.
+        legal_hold: Whether it is under legal hold.
+
+    Raises:
+        LegalHoldError: it is.
+    """
+    if legal_hold:
+        raise LegalHoldError(
+            f"the topic {str(name)!r} is under legal hold: nothing is removed from it",
+            advice=f"Lift the hold first, if you may: headstream topic update {name} --legal-hold off",
         )
 
 

@@ -47,8 +47,8 @@ class IndexReader:
     """
 
     __slots__ = (
-        "_block", "_buffer", "_decoded", "_file", "base_offset", "count", "generation", "is_by_key", "is_compacted", "last", "needs_seal",
-        "path", "seal",
+        "_block", "_buffer", "_decoded", "_file", "base_offset", "count", "generation", "is_by_key", "is_compacted", "last",
+        "needs_seal", "path", "seal",
     )  # fmt: skip
     count: int
     generation: int

@@ -29,7 +29,7 @@ SENT = encode_sent([Message(payload=None, key=b"k"), Message(payload=b"x", heade
 STORED = encode_polled([Message(payload=b"x", offset=3, timestamp=1, state=MessageState.POISONED)])
 RECEIPT = epochs.StagedBatch("part-0", "shop/orders", 1, len(SENT), 2, 12345)
 TOPIC = topics.OpenTopic(
-    *("shop", "orders", 1, 1_700_000_000_000_000, Limits.WIDE, Fsync.ALWAYS, None, 1 << 40, 0, 1000, "1/4"),
+    *("shop", "orders", 1, 1_700_000_000_000_000, Limits.WIDE, Fsync.ALWAYS, None, 1 << 40, 0, 1000, 5, True, "1/4"),
     partitions=(topics.OpenPartition(1, 5, 9, 1000, 2, 1_700_000_000_000_000),),
 )
 LAG = groups.GroupLag(
@@ -53,6 +53,7 @@ EXAMPLES: list[Command[Any]] = [
     messages.WaitMessages("s", "t", {}, 0),
     messages.AppendMessages("s", "t", 3, SENT),
     messages.SetState("s", "t", 1, (1, 5, 1 << 50), 20, "cannot be read"),
+    messages.RemoveMarked("s", "t", 1, "headstream erase"),
     messages.ListStates("s", 4, 1),
     messages.MeasureRange("s", "t", 1, 5, 1 << 40, 1000),
     filters.FilterMessages("s", "t", 1, "a >= 3 AND b = '&=%'", PollingKind.NEXT, 0, 5, 1 << 20, (1, 20), DELIVER, BILLING, True),
@@ -65,7 +66,7 @@ EXAMPLES: list[Command[Any]] = [
     ),
     leases.LeaseMessages("s", "t", "workers", 7, 1, 1, 30_000_000, {}),
     leases.SettleLeases("s", "t", "workers", 3, (ACKED, GIVEN_UP), 1 << 40, "shop/dead"),
-    topics.CreateOpenTopic("shop", "orders", 4, Limits.WIDE, Fsync.NEVER, 1, 2, 0, 4, True),
+    topics.CreateOpenTopic("shop", "orders", 4, Limits.WIDE, Fsync.NEVER, 1, 2, 0, 4, None, True, True),
     topics.CreateOpenTopic("shop", "orders", 0),
     topics.GetOpenTopic("shop", "orders"),
     topics.ListOpenTopics(),
@@ -94,6 +95,7 @@ EXAMPLES: list[Command[Any]] = [
 
 REPLIES: list[tuple[type[Command[Any]], Any]] = [
     (messages.FetchMessages, messages.FetchedMessages(1, 10, 4, 6, 1, STORED)),
+    (messages.RemoveMarked, messages.RemovedMessages(3, 1 << 40, 2, 1)),
     (filters.FilterMessages, filters.FilteredMessages(1, 10, 4, 6, 100, 2, 1, STORED)),
     (
         deliveries.GetDeliveries,

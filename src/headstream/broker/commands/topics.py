@@ -229,6 +229,8 @@ def _describe(topic: StoredTopic) -> OpenTopic:
         topic.retention_bytes,
         topic.compaction_delay_us,
         topic.deduplication_count,
+        topic.deletion_grace_us,
+        topic.legal_hold,
         topic.identity,
         tuple(
             OpenPartition(part.number, part.first_offset, part.end_offset, part.size_bytes, part.compacted_count, part.generation)

@@ -309,7 +309,7 @@ def vars_of(options: TopicOptions) -> dict[str, int | None]:
     named = {
         name: getattr(options, name) for name in ("retention_us", "retention_bytes", "compaction_delay_us", "deduplication_count")
     }
-    return {name: value for name, value in named.items() if value is not None}
+    return {name: value for name, value in named.items() if value is not None} | ({"legal_hold": 1} if options.legal_hold else {})
 
 
 def _config_of(options: Mapping[str, int | None], partitions: int) -> dict[str, str | None]:
@@ -323,6 +323,9 @@ def _config_of(options: Mapping[str, int | None], partitions: int) -> dict[str, 
             "Kafka does not deduplicate by message id",
             "Leave deduplication_count out: what one producer sends is stored once anyway",
         )
+    for name in ("deletion_grace_us", "legal_hold"):
+        if options.get(name):
+            raise unsupported(f"Kafka has no {name}: it cannot mark messages", f"Leave {name} out")
     config: dict[str, str | None] = {}
     if "retention_us" in options:
         config["retention.ms"] = _ceiling(options["retention_us"], _MS)

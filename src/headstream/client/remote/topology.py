@@ -186,5 +186,7 @@ def _topic(found: OpenTopic) -> Topic:
         found.retention_bytes,
         found.compaction_delay_us,
         found.deduplication_count,
+        found.deletion_grace_us,
+        found.legal_hold,
         found.identity,
     )

@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import Annotated
 
-from headstream.model.topology import Fsync, Limits
+from headstream.model.topology import DEFAULT_DELETION_GRACE_US, Fsync, Limits
 from headstream.wire.codes import Code
 from headstream.wire.commands.checks import check_bytes, check_count
 from headstream.wire.extensions.shapes import Changes, Choice, MaybeU64
@@ -65,6 +65,8 @@ class OpenTopic(Record):
     retention_bytes: MaybeU64
     compaction_delay_us: MaybeU64
     deduplication_count: MaybeU64
+    deletion_grace_us: MaybeU64
+    legal_hold: Flag
     identity: Text8
     partitions: Annotated[tuple[OpenPartition, ...], Records(OpenPartition, is_counted=True)]
 
@@ -84,6 +86,8 @@ class CreateOpenTopic(Command[OpenTopic]):
     retention_bytes: MaybeU64 = None
     compaction_delay_us: MaybeU64 = None
     deduplication_count: MaybeU64 = None
+    deletion_grace_us: Annotated[MaybeU64, Default(DEFAULT_DELETION_GRACE_US)] = DEFAULT_DELETION_GRACE_US
+    legal_hold: Annotated[Flag, Default(False)] = False
     if_not_exists: Annotated[Flag, Default(False)] = False
 
     def validate(self) -> None:

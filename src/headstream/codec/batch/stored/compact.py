@@ -369,9 +369,7 @@ def compact_messages(
     scratched = c.new_bytes(16)
     scratch: cython.p_uchar = c.writable(scratched)
     with cython.nogil:
-        _keep(
-            p, size, t, slots, seed_low, seed_high, null_us, state, d, listed_count, q, entries, position, base, scratch, notes
-        )
+        _keep(p, size, t, slots, seed_low, seed_high, null_us, state, d, listed_count, q, entries, position, base, scratch, notes)
     kept_bytes, entries_count = c.load64(notes, NOTE_SIZE), c.load64(notes, NOTE_ENTRIES)
     kept_count, null_at_us = c.load64(notes, NOTE_COUNT), c.load64(notes, NOTE_NULL_US)
     return Compacted(

@@ -98,7 +98,12 @@ class ClientCommands:
 
     def _create_topic(self, command: CreateOpenTopic) -> OpenTopic:
         options = TopicOptions(
-            command.retention_us, command.retention_bytes, command.compaction_delay_us, command.deduplication_count
+            command.retention_us,
+            command.retention_bytes,
+            command.compaction_delay_us,
+            command.deduplication_count,
+            command.deletion_grace_us,
+            command.legal_hold,
         )
         name = TopicName(command.stream, command.name)
         return _spell_topic(
@@ -172,6 +177,8 @@ def _spell_topic(topic: Topic) -> OpenTopic:
         retention_bytes=topic.retention_bytes,
         compaction_delay_us=topic.compaction_delay_us,
         deduplication_count=topic.deduplication_count,
+        deletion_grace_us=topic.deletion_grace_us,
+        legal_hold=topic.legal_hold,
         identity=topic.identity,
         partitions=tuple(
             OpenPartition(one.number, one.first_offset, one.end_offset, one.size_bytes, one.compacted_count, one.generation)
