@@ -14,13 +14,14 @@ from __future__ import annotations
 import logging
 from collections.abc import Callable, Sequence
 from contextlib import suppress
+from functools import partial
 from typing import TYPE_CHECKING, Final
 
 from headstream.errors import HeadstreamError, StorageError
 from headstream.log.catalog.catalog import Catalog, TopicRecord, find_topic
 from headstream.log.catalog.state_records import marked_before, marked_with_reason, oldest_marks
 from headstream.log.compaction import Compaction
-from headstream.log.removal_pass import RemovalPass
+from headstream.log.removal_pass import FindDue, RemovalPass
 from headstream.log.segment_rewrite import PassContext
 from headstream.log.system.rounds import Rounds
 from headstream.model.removals import Removal
@@ -43,6 +44,7 @@ _LEAD_PART: Final = 16
 _BATCH_US: Final = 3600 * 1_000_000
 _BATCH_PART: Final = 8
 """It takes the marks whose grace ends within this time, or this part of a shorter grace."""
+_END: Final = 1 << 62
 _PAUSE_US: Final = 3600 * 1_000_000
 _SHORT_PAUSE_US: Final = 60 * 1_000_000
 
@@ -80,6 +82,7 @@ class MarkedRemoval:
 
     def close(self) -> None:
         """Stop the thread, after its current group of segments."""
+        self._compaction.close()
         self._rounds.close()
 
     def apply(self) -> int:
@@ -109,7 +112,7 @@ class MarkedRemoval:
 
     def _apply(self, catalog: Catalog, topic: TopicRecord, number: int, before_us: int) -> int:
         try:
-            removed = self._remove(topic, number, lambda: marked_before(catalog, topic.number, number, before_us), None)
+            removed = self._remove(topic, number, partial(marked_before, catalog, topic.number, number, before_us), None)
             return removed.removed_count
         except HeadstreamError as error:
             is_short = isinstance(error, StorageError)
@@ -137,9 +140,9 @@ class MarkedRemoval:
         check_legal_hold(topic.name, topic.options.legal_hold)
         catalog = self._log.catalog()
         assert catalog is not None
-        return self._remove(topic, number, lambda: marked_with_reason(catalog, topic.number, number, reason), most_groups)
+        return self._remove(topic, number, partial(marked_with_reason, catalog, topic.number, number, reason), most_groups)
 
-    def _remove(self, topic: TopicRecord, number: int, find_due: Callable[[], Sequence[int]], most_groups: int | None) -> Removal:
+    def _remove(self, topic: TopicRecord, number: int, find_due: FindDue, most_groups: int | None) -> Removal:
         log = self._log
         directory = log.partition_directory(topic, number)
 
@@ -155,7 +158,7 @@ class MarkedRemoval:
             with log.administration:
                 if not is_wanted():
                     return Removal(left_count=1)
-                due, bases = find_due(), base_offsets(log.files.list_names(directory) or [])
+                due, bases = find_due(0, _END), base_offsets(log.files.list_names(directory) or [])
                 if due and bases and due[-1] >= bases[-1]:
                     log.roll(topic, number)
             context = PassContext(log.administration, is_wanted, lambda: log.states.writes_count)

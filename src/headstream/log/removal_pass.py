@@ -26,10 +26,13 @@ from headstream.model.message import MessageState
 from headstream.model.removals import Removal
 from headstream.segments.layout import INDEX_SUFFIX, segment_path
 
-__all__ = ["RemovalPass", "encode_offsets"]
+__all__ = ["FindDue", "RemovalPass", "encode_offsets"]
 
 _MARKED: Final = MessageState.MARKED_FOR_DELETION.value
 _NO_SEED: Final = bytes(16)
+_END: Final = 1 << 62
+
+FindDue = Callable[[int, int], Sequence[int]]
 
 
 def encode_offsets(offsets: Sequence[int]) -> bytes:
@@ -41,6 +44,11 @@ def encode_offsets(offsets: Sequence[int]) -> bytes:
     return b"".join(offset.to_bytes(8, "little") for offset in offsets)
 
 
+def _has_any(due: Sequence[int], group: list[Closed]) -> bool:
+    number = bisect_left(due, group[0].base_offset)
+    return number < len(due) and due[number] < group[-1].until_offset
+
+
 class RemovalPass:
     """One pass over a partition.
 
@@ -48,8 +56,8 @@ class RemovalPass:
         directory: The partition's directory; this process is the log's writer, and no other pass is running.
         files: Its file system.
         segment_bytes: Size up to which a segment is merged with its neighbours.
-        find_due: Returns the offsets of the messages to be removed, ascending; one in another state than `marked_for_deletion`
-            stays.
+        find_due: Range of offsets -> the offsets of the messages in it that are to be removed, ascending; a message in another
+            state than `marked_for_deletion` stays.
         forget: Called with the offsets that were due in a segment once they are gone.
         around: Shared state of the log.
     """
@@ -60,7 +68,7 @@ class RemovalPass:
         files: Files,
         *,
         segment_bytes: int,
-        find_due: Callable[[], Sequence[int]],
+        find_due: FindDue,
         forget: Callable[[Sequence[int]], None],
         around: PassContext | None = None,
     ) -> None:
@@ -71,7 +79,6 @@ class RemovalPass:
         self._forget = forget
         self._context = PassContext() if around is None else around
         self._rewrite = SegmentRewrite(directory, files, self._context)
-        self._due: Sequence[int] = ()
         self._outcome = Removal()
 
     def run(self, most_groups: int | None = None) -> Removal:
@@ -91,32 +98,35 @@ class RemovalPass:
                 self._context.check_wanted()
                 finish_pass(self._directory, self._files)
                 found = list_closed(self._directory, self._files)
-                self._due = self._find_due()
-            groups = [group for group in self._groups(found) if self._due_in(group)]
+                due = self._find_due(0, _END)
+            groups = [group for group in self._groups(found) if _has_any(due, group)]
+            done = 0
             for number, group in enumerate(groups):
                 left_count = len(groups) - number
-                if number == most_groups:
-                    break
-                try:
-                    self._remove(group)
-                except CorruptLogError as error:
-                    damage = damage or error
-            else:
-                left_count = 0
+                if done == most_groups:
+                    return replace(self._outcome, left_count=left_count)
+                failure = self._try_to_remove(group)
+                damage, done = damage or failure, done + (failure is None)
         except PassCancelledError:
             return replace(self._outcome, left_count=max(left_count, 1))
-        if damage is not None and not left_count:
+        if damage is not None:
             raise damage
-        return replace(self._outcome, left_count=left_count)
+        return self._outcome
 
     def _groups(self, found: list[Closed]) -> Iterator[list[Closed]]:
         for fault, run in groupby(found, key=lambda segment: segment.fault):
             yield from groups_of(run, 0 if fault else self._segment_bytes)
 
-    def _due_in(self, group: list[Closed]) -> Sequence[int]:
-        """Return the offsets that are due in a group."""
-        begin, end = (bisect_left(self._due, offset) for offset in (group[0].base_offset, group[-1].until_offset))
-        return self._due[begin:end]
+    def _try_to_remove(self, group: list[Closed]) -> CorruptLogError | None:
+        """Remove the due messages of a group, and return what is damaged; the whole segments of the group are done."""
+        try:
+            self._remove(group)
+        except CorruptLogError as error:
+            if len(group) == 1:
+                return error
+            failures = [self._try_to_remove([segment]) for segment in group]
+            return next(filter(None, failures), None)
+        return None
 
     def _remove(self, group: list[Closed]) -> None:
         if group[0].fault:
@@ -127,27 +137,33 @@ class RemovalPass:
             )
         if self._is_done(group):
             return
-        made = self._rewrite.run(group, self._make_keep, is_by_key=all(segment.is_compacted for segment in group))
+        due: Sequence[int] = ()
+
+        def make_keep() -> Keep:
+            nonlocal due
+            due = self._due_in(group)
+            return self._keep_without(due)
+
+        made = self._rewrite.run(group, make_keep, is_by_key=all(segment.is_compacted for segment in group))
         removed_bytes = sum(segment.size_bytes for segment in group) - made.segment.size_bytes
         self._outcome += Removal(made.dropped_count, removed_bytes, len(group))
-        self._forget(self._due_in(group))  # as of the copy that replaced the group
+        self._forget(due)  # as of the copy that replaced the group
 
     def _is_done(self, group: list[Closed]) -> bool:
         """Return whether the due messages are gone: a crash can have left their states, which are forgotten then."""
         with self._context.lock:
-            changes, self._due = self._context.state_changes(), self._find_due()
-        keep = self._keep_without(self._due_in(group))
+            changes, due = self._context.state_changes(), self._due_in(group)
+        keep = self._keep_without(due)
         for segment in group:
             if any(keep(chunk, 0, group[0].base_offset).dropped_count for chunk in self._rewrite.chunks(segment)):
                 return False
         with self._context.lock:
             if self._context.state_changes() == changes:
-                self._forget(self._due_in(group))
+                self._forget(due)
         return True
 
-    def _make_keep(self) -> Keep:
-        self._due = self._find_due()
-        return self._keep_without(self._due)
+    def _due_in(self, group: list[Closed]) -> Sequence[int]:
+        return self._find_due(group[0].base_offset, group[-1].until_offset)
 
     @staticmethod
     def _keep_without(offsets: Sequence[int]) -> Keep:

@@ -3,8 +3,10 @@
 from __future__ import annotations
 
 import logging
+import shutil
 from collections.abc import Callable, Iterator
 from pathlib import Path
+from tempfile import mkdtemp
 
 import pytest
 
@@ -30,6 +32,8 @@ from tests.support.messages.batches import header, sent
 MARKED = MessageState.MARKED_FOR_DELETION.value
 HOUR_US = 3600 * 1_000_000
 DAY_US = 24 * HOUR_US
+IDENTITY = "6d2f1a52-7a3e-4a53-9d3c-9b5b7f0f6a10"
+COPY = "6d2f1a52-7a3e-4a53-9d3c-9b5b7f0f6a11"
 
 
 class Clock:
@@ -43,7 +47,7 @@ class Clock:
 
 def open_log(root: Path | str, files: OsFiles | MemoryFiles) -> Log:
     log = Log(str(root), files, is_memory=isinstance(files, MemoryFiles), segment_bytes=4096)
-    log.start_writing("identity", 1)
+    log.start_writing(IDENTITY, 1)
     return log
 
 
@@ -306,7 +310,7 @@ def test_a_rewritten_log_is_sound_and_its_backup_is_whole(tmp_path: Path, clock:
     mark(log, 1, 3, 4, 5, 7, reason="erase")  # a whole segment, and the newest message
     MarkedRemoval(log, clock).remove_now(topic_of(log), 1, "erase")
     assert offsets(log) == [0, 2, 6]
-    Backup(log.root, str(tmp_path / "copy"), OsFiles()).run("copy")
+    Backup(log.root, str(tmp_path / "copy"), OsFiles()).run(COPY)
     log.close()
     for root in (tmp_path / "log", tmp_path / "copy"):
         assert [finding for finding in Verification(str(root), OsFiles()).run() if finding.is_damage] == []
@@ -329,8 +333,9 @@ def start_history(root: Path, seed: int) -> tuple[KillableLog, FaultyFiles]:
 
 @pytest.mark.parametrize("fate", ["kill", "power cut"])
 def test_killed_at_each_operation_an_erasure_loses_nothing_else_and_the_next_one_finishes_it(tmp_path: Path, fate: str) -> None:
+    memory = Path("/dev/shm")  # the catalog's syncs cost nothing there
     for operation in range(1, 10_000):
-        log, files = start_history(tmp_path / str(operation), operation)
+        log, files = start_history(Path(mkdtemp(dir=memory if memory.is_dir() else tmp_path)), operation)
         files.killed_in = operation
         try:
             MarkedRemoval(log, lambda: 1).remove_now(topic_of(log), 1, "erase")
@@ -338,6 +343,7 @@ def test_killed_at_each_operation_an_erasure_loses_nothing_else_and_the_next_one
             pass
         else:
             log.crash()
+            shutil.rmtree(log.root)
             break
         (files.revive if fate == "kill" else files.cut_power)()
         log.crash()
@@ -350,4 +356,5 @@ def test_killed_at_each_operation_an_erasure_loses_nothing_else_and_the_next_one
         assert [message.offset for message in messages] == [0, 2, 3, 5, 6, 7]
         assert [files.find(b"<%06d>" % number) for number in (1, 4, 8)] == [[], [], []]
         log.crash()
+        shutil.rmtree(log.root)
     assert operation > 50

@@ -226,7 +226,7 @@ def test_retention_of_a_catalog_of_version_2_is_off(tmp_path: Path) -> None:
     )
     connection.close()
     reader = Log(str(tmp_path), OsFiles(), is_memory=False, segment_bytes=4096)
-    assert topic_of(reader).options == TopicOptions()
+    assert topic_of(reader).options == TopicOptions(deletion_grace_us=None)
     assert reader.states.changes(topic_of(reader), 1) == []
     log = open_log(tmp_path, OsFiles())
     retain(log, 5, 6)

@@ -94,19 +94,26 @@ def oldest_marks(catalog: Catalog) -> list[tuple[int, int, int]]:
     return catalog.select(query, since=8)
 
 
-def marked_before(catalog: Catalog, topic: int, partition: int, before_us: int) -> list[int]:
-    """Return the offsets of the messages that were marked for deletion before a time, microseconds, by offset."""
-    where = "WHERE topic = ? AND partition = ? AND state = 30 AND changed_us < ? AND NOT is_pending ORDER BY offset"
-    found = catalog.select(f"SELECT offset FROM states {where}", topic, partition, min(before_us, _LAST), since=8)
+def marked_before(
+    catalog: Catalog, topic: int, partition: int, before_us: int, from_offset: int = 0, until_offset: int = _LAST
+) -> list[int]:
+    """Return the offsets in a range of the messages that were marked for deletion before a time, microseconds, by offset."""
+    where = "WHERE topic = ? AND partition = ? AND state = 30 AND changed_us < ? AND NOT is_pending "
+    where += "AND offset >= ? AND offset < ? ORDER BY offset"
+    values = topic, partition, min(before_us, _LAST), from_offset, until_offset
+    found = catalog.select(f"SELECT offset FROM states {where}", *values, since=8)
     return [offset for (offset,) in found]
 
 
-def marked_with_reason(catalog: Catalog, topic: int, partition: int, reason: str) -> list[int]:
-    """Return the offsets of the messages that were marked for deletion with a reason, by offset."""
+def marked_with_reason(
+    catalog: Catalog, topic: int, partition: int, reason: str, from_offset: int = 0, until_offset: int = _LAST
+) -> list[int]:
+    """Return the offsets in a range of the messages that were marked for deletion with a reason, by offset."""
     found = catalog.select(
         "SELECT offset FROM states WHERE topic = ? AND partition = ? AND state = 30 AND NOT is_pending "
-        "AND change IN (SELECT number FROM state_changes WHERE reason = ?) ORDER BY offset",
-        *(topic, partition, reason),
+        "AND change IN (SELECT number FROM state_changes WHERE reason = ?) "
+        "AND offset >= ? AND offset < ? ORDER BY offset",
+        *(topic, partition, reason, from_offset, until_offset),
         since=8,
     )
     return [offset for (offset,) in found]

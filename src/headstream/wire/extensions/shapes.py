@@ -30,6 +30,7 @@ __all__ = [
     "ByNumberOrEmpty",
     "Changes",
     "Choice",
+    "LimitedTime",
     "MaybeU64",
     "MemberId",
     "Numbers",
@@ -137,6 +138,16 @@ class MaybeNumberShape(Shape):
 
     def from_json_value(self, json_value: Any, where: str) -> int | None:
         return None if json_value is None else _U64.from_json_value(json_value, where)
+
+
+class LimitedTimeShape(MaybeNumberShape):
+    """A number, or None: `forever` in JSON, where null and a missing member are the default."""
+
+    def to_json_value(self, value: int | None) -> int | str:
+        return "forever" if value is None else value
+
+    def from_json_value(self, json_value: Any, where: str) -> int | None:
+        return None if json_value == "forever" else _U64.from_json_value(json_value, where)
 
 
 class StatesShape(Shape):
@@ -281,6 +292,7 @@ Numbers: TypeAlias = Annotated[tuple[int, ...], NumbersShape()]
 ByNumber: TypeAlias = Annotated[Mapping[int, int], ByNumberShape()]
 Changes: TypeAlias = Annotated[Mapping[str, int | None], ChangesShape()]
 MaybeU64: TypeAlias = Annotated[int | None, MaybeNumberShape()]
+LimitedTime: TypeAlias = Annotated[int | None, LimitedTimeShape()]
 States: TypeAlias = Annotated[tuple[int, ...], StatesShape()]
 WideFlag: TypeAlias = Annotated[bool, WideFlagShape()]
 AnyConsumer: TypeAlias = Annotated[ConsumerRef, ANY_CONSUMER]

@@ -8,7 +8,7 @@ from typing import Annotated
 from headstream.model.topology import DEFAULT_DELETION_GRACE_US, Fsync, Limits
 from headstream.wire.codes import Code
 from headstream.wire.commands.checks import check_bytes, check_count
-from headstream.wire.extensions.shapes import Changes, Choice, MaybeU64
+from headstream.wire.extensions.shapes import Changes, Choice, LimitedTime, MaybeU64
 from headstream.wire.records import Command, Record, Records, many, maybe, one
 from headstream.wire.shapes import (
     IDENTIFIER,
@@ -86,7 +86,7 @@ class CreateOpenTopic(Command[OpenTopic]):
     retention_bytes: MaybeU64 = None
     compaction_delay_us: MaybeU64 = None
     deduplication_count: MaybeU64 = None
-    deletion_grace_us: Annotated[MaybeU64, Default(DEFAULT_DELETION_GRACE_US)] = DEFAULT_DELETION_GRACE_US
+    deletion_grace_us: Annotated[LimitedTime, Default(DEFAULT_DELETION_GRACE_US)] = DEFAULT_DELETION_GRACE_US
     legal_hold: Annotated[Flag, Default(False)] = False
     if_not_exists: Annotated[Flag, Default(False)] = False
 
