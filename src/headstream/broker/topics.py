@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import asdict, replace
+from dataclasses import asdict
 from typing import Final
 
 from headstream.broker.backing import Backing
@@ -10,7 +10,7 @@ from headstream.errors import AlreadyExistsError, PartitionNotFoundError
 from headstream.log.administration import create_topic, delete_topic, purge_topic, update_topic
 from headstream.log.catalog.catalog import TopicRecord
 from headstream.model.identifiers import TopicName, check_name
-from headstream.model.topology import Fsync, Limits, Partition, Topic, TopicOptions, check_partition_count
+from headstream.model.topology import Fsync, Limits, Partition, Topic, TopicOptions, change_options, check_partition_count
 
 __all__ = ["Topics"]
 
@@ -105,7 +105,7 @@ class Topics:
         """
         log = self._backing.writable_log()
         record = self._backing.topic(name)
-        update_topic(log, record, options=replace(record.options, **changes))
+        update_topic(log, record, options=change_options(record.options, changes))
         log.background.start(self._backing.clock_us)
         return self.get(name)
 

@@ -10,7 +10,7 @@ from headstream.client.numbered import find_stream_name, find_topic_name
 from headstream.client.transport import Transport
 from headstream.errors import InvalidOptionError
 from headstream.model.identifiers import TopicName
-from headstream.model.topology import Fsync, Limits, Stream, Topic, TopicOptions
+from headstream.model.topology import Fsync, Limits, Stream, Topic, TopicOptions, change_options
 
 __all__ = ["Topology"]
 
@@ -115,7 +115,7 @@ class Topology:
             check_whole("partitions", partitions),
             chosen,
             fsync=policy,
-            options=TopicOptions(**check_topic_options(options)),
+            options=change_options(TopicOptions(), check_topic_options(options)),
             if_not_exists=if_not_exists,
         )
 

@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 import enum
-from dataclasses import dataclass, field
-from typing import Final
+from collections.abc import Mapping
+from dataclasses import dataclass, field, replace
+from typing import Any, Final
 
 from headstream.errors import InvalidOptionError, LegalHoldError
 
@@ -19,6 +20,7 @@ __all__ = [
     "Stream",
     "Topic",
     "TopicOptions",
+    "change_options",
     "check_added_partitions",
     "check_dead_letter_options",
     "check_deleted_partitions",
@@ -112,6 +114,20 @@ class TopicOptions:
     def inspects_messages(self) -> bool:
         """Whether an append inspects each message: its key, or its id for repeats."""
         return self.compaction_delay_us is not None or self.deduplication_count is not None
+
+
+def change_options(options: TopicOptions, changes: Mapping[str, int | None]) -> TopicOptions:
+    """Return options with some of them changed.
+
+    Args:
+        options: The options.
+        changes: The new values by name, as numbers; omitted ones stay.
+
+    Raises:
+        InvalidOptionError: a number is out of range.
+    """
+    values: dict[str, Any] = dict(changes)
+    return replace(options, **values)
 
 
 def check_dead_letter_options(name: str, options: TopicOptions) -> None:

@@ -34,6 +34,7 @@ from headstream.model.topology import (
     Stream,
     Topic,
     TopicOptions,
+    change_options,
     check_added_partitions,
     check_partition_count,
 )
@@ -202,7 +203,7 @@ class KafkaTopics:
     def update(self, name: TopicName, **changes: int | None) -> Topic:
         """Change options of a topic by name; the others stay as they are."""
         spelled = self._known(name)
-        TopicOptions(**changes)
+        change_options(TopicOptions(), changes)
         config = _config_of(changes, self._cluster.count_partitions(name))
         entries = [
             ConfigEntry(key, text, incremental_operation=AlterConfigOpType.DELETE if text is None else AlterConfigOpType.SET)

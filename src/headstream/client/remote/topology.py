@@ -15,6 +15,7 @@ from headstream.model.topology import (
     Stream,
     Topic,
     TopicOptions,
+    change_options,
     check_added_partitions,
     check_deleted_partitions,
     check_partition_count,
@@ -133,7 +134,7 @@ class RemoteTopics:
 
     def update(self, name: TopicName, **changes: int | None) -> Topic:
         """Change options of a topic by name; omitted ones stay."""
-        TopicOptions(**changes)  # checks names and ranges
+        change_options(TopicOptions(), changes)  # checks names and ranges
         return _topic(self._caller.call(ChangeTopicOptions(name.stream, name.topic, changes)))
 
     def rename(self, name: TopicName, to: str) -> None:
