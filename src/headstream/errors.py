@@ -192,15 +192,12 @@ class DecodeError(HeadstreamError, ValueError):
         advice: str | None = None,
     ) -> None:
         super().__init__(what, where=where, advice=advice)
-        self.at = at
-        self.need = need
-        self.have = have
+        self.at, self.need, self.have = at, need, have
 
     def __str__(self) -> str:
         need = "" if self.need is None else f": {self.need} bytes needed"
         have = "" if self.need is None or self.have is None else f", {self.have} there"
-        text = f"{self.what} at byte {self.at}{need}{have}"
-        text += "" if self.where is None else f" ({self.where})"
+        text = f"{self.what} at byte {self.at}{need}{have}" + ("" if self.where is None else f" ({self.where})")
         return text if self.advice is None else f"{text}. {self.advice}"
 
 
@@ -337,9 +334,7 @@ class CorruptSendError(CorruptLogError):
         partition: int = 0,
     ) -> None:
         super().__init__(what, where=where, advice=advice)
-        self.partition = partition
-        self.from_offset = from_offset
-        self.until_offset = until_offset
+        self.partition, self.from_offset, self.until_offset = partition, from_offset, until_offset
 
 
 class ChecksumError(CorruptSendError):

@@ -328,21 +328,14 @@ class Client(Topology, Progress, Producing):
         Args:
             topic: `stream/topic`.
             partition: From 1.
-            reason: The reason with which they were marked; others stay.
-
-        Returns:
-            What was removed. Damage in one segment does not keep others from being rewritten; its error comes last.
+            reason: Of their marks.
 
         Raises:
-            TopicNotFoundError, PartitionNotFoundError: the topic or the partition does not exist.
-            LegalHoldError: the topic is under legal hold; nothing is removed.
-            CorruptLogError: a segment is damaged; its messages stay.
-            LogLockedError: another process is the writer of an embedded log.
+            LegalHoldError, CorruptLogError: the topic is under legal hold, or a segment damaged, whose messages stay.
         """
-        check_whole("partition", partition)
-        transport = self._open_transport()
+        check_whole("partition", partition), check_text("reason", reason)
+        transport, removed = self._open_transport(), Removal(left_count=1)
         name = find_topic_name(transport, topic)
-        removed = transport.messages.remove_marked(name, partition, check_text("reason", reason))
         while removed.left_count:
             removed += transport.messages.remove_marked(name, partition, reason)
         return removed

@@ -51,10 +51,6 @@ class Log:
         files: Its file system.
         is_memory: Whether it exists in this process's memory only.
         segment_bytes: Size at which a new segment is begun.
-
-    Attributes:
-        administration: Held while topics, old segments or states are changed.
-        passing: Held during a pass that rewrites segments: one at a time, since each removes the leftovers of others.
     """
 
     def __init__(self, root: str, files: Files, *, is_memory: bool, segment_bytes: int) -> None:
@@ -65,7 +61,7 @@ class Log:
         self._lock = threading.RLock()
         self._max_open = min(_MAX_OPEN, max(16, max_open_files() // 16))
         self.administration = threading.RLock()
-        self.passing = threading.Lock()
+        self.passing = threading.Lock()  # during a pass that rewrites segments: each removes what another has begun
         self.background = Background(self)
         self._states: MessageStates | None = None
         self.commits = StagedCommits(self)

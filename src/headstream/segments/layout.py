@@ -8,7 +8,7 @@
         00000000000000000000.log                stored messages back to back and nothing else; named by the first offset
         00000000000000000000.index              a header, then one entry a send
         00000000000000000000-1.log              the first rewrite of a .log; the index names the valid generation
-        00000000000000000000.summary            what the headers of a closed segment have (segments/summaries.py)
+        00000000000000000000.summary            what the headers of a closed segment have
         producers                               the latest batch of each numbering producer (log/partition/producer_states.py)
       streams/<stream>/<topic>/offsets/         consumer offsets (log/partition/offsets.py)
       staged/ inbox/                            batches to be committed together (log/staging.py)

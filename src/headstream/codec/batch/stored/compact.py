@@ -157,6 +157,23 @@ def _close_run(
 @cython.cfunc
 @cython.exceptval(check=False)
 @cython.nogil
+def _is_listed(d: cython.p_const_uchar, count: cython.longlong, offset: cython.ulonglong) -> cython.bint:
+    """Return whether an offset is among ascending ones."""
+    low: cython.longlong = 0
+    high: cython.longlong = count
+    middle: cython.longlong
+    while low < high:
+        middle = (low + high) // 2
+        if c.load64(d, 8 * middle) < offset:
+            low = middle + 1
+        else:
+            high = middle
+    return low < count and c.load64(d, 8 * low) == offset
+
+
+@cython.cfunc
+@cython.exceptval(check=False)
+@cython.nogil
 def _keep(
     p: cython.p_const_uchar,
     size: cython.longlong,
@@ -184,7 +201,6 @@ def _keep(
     run_count: cython.longlong = 0
     run_until: cython.ulonglong = 0
     run_us: cython.ulonglong = 0
-    next_dropped: cython.longlong = 0
     oldest_null_us: cython.ulonglong = MASK64
     block: cython.longlong
     end: cython.longlong
@@ -198,11 +214,7 @@ def _keep(
         block = at + 41
         end = block + c.load32(p, at + 37)
         key = _key_end_of(p, block, end)
-        stays = True
-        if p[at + 8] == dropped_state:
-            while next_dropped < dropped and c.load64(d, 8 * next_dropped) < offset:
-                next_dropped += 1
-            stays = next_dropped == dropped or c.load64(d, 8 * next_dropped) != offset
+        stays = p[at + 8] != dropped_state or not _is_listed(d, dropped, offset)
         if stays and key > block:
             is_null = null_end(p, key, end, c.load32(p, end)) > key
             stays = not is_null or timestamp_us >= null_before_us
