@@ -23,7 +23,8 @@ STORY: list[tuple[str, str]] = [
     ("send", "shop/orders hello --partition 1 --key k --header attempt=uint8:3"),
     ("stream list", ""), ("stream show", "shop"), ("topic list", ""), ("topic show", "shop/orders"),
     ("topic update", "shop/orders --retention 7d"), ("poll", "shop/orders"), ("tail", "shop/orders --from first --count 1"),
-    ("export", "shop/orders"), ("import", "-"), ("partition create", "shop/orders"),
+    ("export", "shop/orders"), ("import", "-"), ("mirror", "URL memory:// --topics shop/orders --once"),
+    ("partition create", "shop/orders"),
     ("partition set-state", "shop/orders poisoned 0 --reason why"), ("partition states", "shop/orders"),
     ("group create", "shop/orders billing"), ("group list", "shop/orders"), ("group show", "shop/orders billing"),
     ("group lag", "shop/orders billing"), ("group seek", "shop/orders billing first"),
@@ -62,7 +63,8 @@ def leave_letters(url: str) -> None:
 def test_commands_print_the_documented_shapes(form: str, url: str) -> None:
     assert {command for command, _ in STORY} == set(DOCUMENT["commands"])
     for command, arguments in STORY:
-        line = [*command.split(), *arguments.split(), "--url", url, "--output", form]
+        line = [*command.split(), *arguments.replace("URL", url).split(), "--output", form]
+        line += [] if "URL" in arguments else ["--url", url]
         result = CliRunner().invoke(cli, line, input=GIVEN.get(command, ""))
         assert result.exit_code == 0, f"{command}: {result.output}"
         shape, name = DOCUMENT["commands"][command].values()

@@ -45,7 +45,11 @@ def write_files(directory: Path) -> list[Path]:
     files = [directory / "use.py"]
     files[0].write_text(USE, "utf-8")
     for page in [ROOT / "README.md", *sorted((ROOT / "docs").glob("*.md"))]:
-        blocks = re.findall(r"```python\n(.*?)```", page.read_text("utf-8"), re.DOTALL)
+        text = page.read_text("utf-8")
+        for name, program in re.findall(r'```python title="([^"]+)"\n(.*?)```', text, re.DOTALL):
+            files.append(directory / name)
+            files[-1].write_text(program, "utf-8")
+        blocks = re.findall(r"```python\n(.*?)```", text, re.DOTALL)
         if blocks:
             files.append(directory / f"{page.stem.replace('-', '_')}.py")
             files[-1].write_text("\n".join(blocks), "utf-8")

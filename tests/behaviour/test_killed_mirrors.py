@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import random
-import sys
 from pathlib import Path
 
 import pytest
@@ -11,51 +10,9 @@ import pytest
 import headstream as hs
 from headstream.testing.killed_servers import KilledServer
 from tests.support.killed_jobs import Job
+from tests.support.mirrors import COUNT, KILLS, check, command, fill, stored
 
-TOPIC = "shop/orders"
-COUNT = 60_000
-PARTITIONS = 3
-KILLS = 6
-POISONED = (7, 9_000, 19_999)
 SEEDS = [1, *(pytest.param(seed, marks=pytest.mark.soak) for seed in range(2, 21))]
-
-
-def fill(source: hs.Client) -> None:
-    source.create_topic(TOPIC, partitions=PARTITIONS)
-    with source.producer(TOPIC, batch_count=500) as producer:
-        for number in range(COUNT):
-            partition = 1 + number % PARTITIONS
-            producer.send(b"%d" % number, key=b"k", headers={"n": number}, id=number + 1, partition=partition)
-    for partition in range(1, PARTITIONS + 1):
-        source.set_state(TOPIC, partition, POISONED, "poisoned")
-
-
-def check(target: hs.Client) -> None:
-    """Each message is there once, each partition in order, in its state."""
-    for partition in range(1, PARTITIONS + 1):
-        numbers = list[int]()
-        poisoned = list[int]()
-        with target.consumer(TOPIC, partitions=[partition], states=None, timeout_ms=0) as consumer:
-            for message in consumer:
-                numbers.append(int(message.payload or b""))
-                assert message.id == numbers[-1] + 1
-                if message.state == hs.MessageState.POISONED:
-                    poisoned.append(len(numbers) - 1)
-        assert numbers == list(range(partition - 1, COUNT, PARTITIONS))
-        assert poisoned == list(POISONED)
-
-
-def stored(url: str) -> int:
-    """Return how many messages the destination has."""
-    with hs.connect(url) as log:
-        try:
-            return sum(partition.end_offset for partition in log.topic(TOPIC).partitions)
-        except hs.NotFoundError:
-            return 0
-
-
-def command(source: str, target: str) -> list[str]:
-    return [sys.executable, "-m", "headstream.cli", "mirror", source, target, "--once", "--output", "json"]
 
 
 @pytest.mark.parametrize("seed", SEEDS)

@@ -105,8 +105,13 @@ for _command in (inspect, status, schemas, parked, redrive, reload):
     help="How long a message waits for its schema: 500ms, 60s, 5m.",
 )
 @click.option(
-    "--delayed", default="replicate/delayed", show_default=True, metavar="TOPIC", help="Topic for messages after --schema-wait."
+    "--delayed",
+    default="replicate/delayed",
+    show_default=True,
+    metavar="TOPIC",
+    help="Topic for messages after --schema-wait, in the checkpoint; or kafka://host:9092/topic for a copy of them there.",
 )
+@click.option("--dead-letter", metavar="URL", help="Copy dead letters to this topic: kafka://host:9092/topic.")
 @click.option(
     "--on-missing-schema",
     type=click.Choice(["delayed", "dead-letter", "fail"]),
@@ -167,6 +172,7 @@ def run(context: click.Context, /, config_file: Path | None, output: str, **opti
           --tables /data/tables --checkpoint /data/checkpoint --once --output json
     """
     from headstream.replicate.inputs.inputs import check_topics
+    from headstream.replicate.run.copies import check_copies
     from headstream.replicate.storage.store_check import check_stores
     from headstream.spark.sessions.java import find_java
 
@@ -174,6 +180,7 @@ def run(context: click.Context, /, config_file: Path | None, output: str, **opti
     find_java()
     check_topics(config)  # before Spark starts
     check_stores(config.store_places)
+    check_copies(config)
     summary, was_stopped = _run(config)
     _print(summary, output)
     if was_stopped and config.once:

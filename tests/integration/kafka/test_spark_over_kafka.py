@@ -15,6 +15,9 @@ from headstream.errors import InvalidOptionError, LogError
 from headstream.model.constructors import bool_
 from headstream.model.headers import Headers
 from headstream.model.message import Message
+from headstream.spark.kafka.options import _HANDED_ON, _SINK
+from headstream.spark.kafka.reading import _column
+from headstream.spark.kafka.writing import prepare_rows
 from headstream.testing import KafkaBroker
 
 if TYPE_CHECKING:
@@ -120,6 +123,31 @@ def test_read_names_topic_partition_and_offset_when_a_header_does_not_fit(spark:
     frame = _read(spark, orders, headerColumns="why INT", headerMismatch="fail")
     with pytest.raises(Exception, match=r"topic shop\.orders, partition 0, offset 1"):
         frame.select("why").collect()
+
+
+def test_every_option_of_sparks_kafka_source_is_passed_on(spark: SparkSession) -> None:
+    provider = spark._jvm.java.lang.Class.forName("org.apache.spark.sql.kafka010.KafkaSourceProvider$")  # type: ignore[union-attr]
+    instance = provider.getField("MODULE$").get(None)
+    options = {
+        str(method.invoke(instance, None))
+        for method in provider.getDeclaredMethods()
+        if method.getName().lower().endswith(("option_key", "_prefix", "offset_num_retry", "offset_retry_interval_ms"))
+        and method.getParameterCount() == 0
+        and method.getReturnType().getSimpleName() == "String"
+    }
+    assert {"startingoffsets", "minpartitions", "maxrecordsperpartition"} <= {option.lower() for option in options}
+    ours = {option.lower() for option in (*_HANDED_ON, *_SINK)}
+    assert {option.lower() for option in options} - ours <= {"includeheaders"}
+
+
+def test_topics_of_hpe_data_fabric_retain_their_names_in_rows_that_are_read_and_written(spark: SparkSession) -> None:
+    names = ["/apps/cdc.v1/stream:shop.orders", "shop.orders", "plain"]
+    found = spark.createDataFrame([(name, b"v") for name in names], "topic string, payload binary")
+    read = found.select(_column("stream").alias("stream"), _column("topic").alias("topic"), "payload")
+    parts = [tuple(row) for row in read.select("stream", "topic").collect()]
+    assert parts == [(None, names[0]), ("shop", "orders"), (None, "plain")]
+    written, _ = prepare_rows(read, {"url": "kafka://h:9092"})
+    assert [row.topic for row in written.collect()] == names
 
 
 def test_read_takes_a_foreign_record_as_it_is_when_nobody_typed_it(spark: SparkSession, kafka_broker: KafkaBroker) -> None:

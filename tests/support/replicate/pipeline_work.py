@@ -66,7 +66,7 @@ class Work:
         self.processor = Processor(parts)
 
     def close(self) -> None:
-        self.processor.parking.close()
+        self.processor.close()
         self.ledger.close()
         self.keeper.close()
 

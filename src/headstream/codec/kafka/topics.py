@@ -2,6 +2,7 @@
 
 A stream's name has no dot, so the first dot separates, and the mapping is unambiguous. A name of Kafka's without a dot is
 left as it is (Spark), or lies in a default stream (KafkaTopicNames: the server's Kafka listener, and clients of Kafka).
+So is one of HPE Data Fabric (MapR), `/path/to/stream:topic`: the path of a stream in its file system, and a topic in that.
 """
 
 from __future__ import annotations
@@ -19,17 +20,21 @@ DEFAULT_STREAM: Final = "kafka"
 """The stream of topics whose names have no dot, unless a setting names another."""
 
 _LEGAL: Final = re.compile(r"[A-Za-z0-9._-]{1,249}")
+_DATA_FABRIC: Final = re.compile(r"(/[^/:,\s\x00]+)+:[A-Za-z0-9._-]{1,249}")
+"""Topics of HPE Data Fabric. Commas separate topics in subscriptions, and colons the topic, so paths have neither here."""
 
 
 def to_kafka_topic(name: str) -> str:
     """Return the name of a topic in Kafka.
 
     Args:
-        name: `stream/topic`, or a name of Kafka's own.
+        name: `stream/topic`, or a name of Kafka's or HPE Data Fabric's own.
 
     Raises:
         InvalidInputError: the name is not 1 to 249 of the characters a-z, A-Z, 0-9, dot, underscore and minus.
     """
+    if _DATA_FABRIC.fullmatch(name):
+        return name
     text = f"{topic.stream}.{topic.topic}" if "/" in name and (topic := TopicName.parse(name)) else name
     if not _LEGAL.fullmatch(text) or text in (".", ".."):
         raise _invalid(name)
@@ -43,6 +48,8 @@ def from_kafka_topic(name: str) -> str:
         name: The name in Kafka.
     """
     stream, dot, topic = name.partition(".")
+    if name.startswith("/"):
+        return name
     return f"{stream}/{topic}" if dot and stream and topic else name
 
 

@@ -43,6 +43,11 @@ class DeadLetterTable:
         self._until: int | None = None
 
     @property
+    def description(self) -> str:
+        """What it is, for messages."""
+        return "the table of the dead letter"
+
+    @property
     def is_behind(self) -> bool:
         """Whether there can be dead letters that the table lacks."""
         return self._log.end(DEAD_LETTER_TOPIC) != self._until

@@ -86,6 +86,11 @@ class OwnLog:
         for topic in topics:
             self._client.create_topic(topic, partitions=1, limits="wide", if_not_exists=True)
 
+    @property
+    def client(self) -> Client:
+        """A client of the log, for reading it as any other log."""
+        return self._client
+
     def close(self) -> None:
         """Close it."""
         self._client.close()

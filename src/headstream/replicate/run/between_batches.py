@@ -11,21 +11,19 @@ from collections.abc import Container
 from dataclasses import replace
 from typing import Any, Final
 
-from headstream.errors import HeadstreamError, SchemaError, StorageError
+from headstream.errors import HeadstreamError, SchemaError
 from headstream.replicate.decoding.decode import Decoded
-from headstream.replicate.parked.dead_letter_table import DeadLetterTable
 from headstream.replicate.parked.ledger import Table
 from headstream.replicate.parked.parking import ParkingLot, Release
 from headstream.replicate.parked.remote_requests import RemoteRequests
 from headstream.replicate.parked.requests import Request, Requests
+from headstream.replicate.run.copies import Copies
 from headstream.replicate.run.unit_merge import Parts, UnitMerge, choose_messages, find_rejected
 from headstream.replicate.tables.maintenance import Schedule
 
 __all__ = ["BetweenBatches"]
 
 _LOGGER: Final = logging.getLogger("headstream.replicate")
-_FOLLOW_AGAIN_US: Final = 10_000_000
-"""Pause before a failed write to the dead letter's table is retried."""
 
 
 class BetweenBatches:
@@ -35,6 +33,10 @@ class BetweenBatches:
         parts: The pipeline's parts.
         merge: Merges the released messages.
         parking: The store of waiting messages.
+
+    Attributes:
+        copy_messages: Copies messages set aside to other places; see Copies.follow().
+        close: Closes the connections to those places.
     """
 
     def __init__(self, parts: Parts, merge: UnitMerge, parking: ParkingLot) -> None:
@@ -45,9 +47,9 @@ class BetweenBatches:
         self._schedule = Schedule.of(parts.config)
         self._requests = Requests(parts.ledger)
         self._remote_requests = RemoteRequests(parts.ledger, parts.keeper)
-        place = parts.config.dead_letter_table
-        self._follow_us = 0
-        self._dead_letter = None if place is None else DeadLetterTable(place, parking.log, parts.ledger.pipeline_id)
+        copies = Copies(parts, parking.log)
+        self.copy_messages = copies.follow
+        self.close = copies.close
 
     def sweep(self, *, last: bool = False, all_read: bool | None = None) -> bool:
         """Release what can be released, carry out requests, and process overdue messages.
@@ -75,7 +77,7 @@ class BetweenBatches:
         self._parts.summary.incomplete_transactions += closed
         worked = (closed > 0 and self.release()) or worked
         worked = self._maintain(every_table=last) or worked
-        self.follow_dead_letter(last=last)
+        self.copy_messages(last=last)
         return worked
 
     def release(self, *, every_table: bool = False) -> bool:
@@ -197,26 +199,3 @@ class BetweenBatches:
             return self._parts.decoder.schema(schema_id).table
         except SchemaError:
             return None
-
-    def follow_dead_letter(self, *, last: bool = False) -> None:
-        """Append the new dead letters to their table, if there is one; a failure is retried while the pipeline runs.
-
-        The messages are in the topic in any case, from which the table continues where it ended.
-
-        Args:
-            last: Whether the run ends: a failure is raised then.
-
-        Raises:
-            StorageError: the table cannot be written, at the end of a run.
-        """
-        if self._dead_letter is None or (not last and self._now_us() < self._follow_us):
-            return
-        try:
-            if self._dead_letter.is_behind:
-                self._parts.keeper.save()  # first: the table names the offsets of these messages
-            self._dead_letter.follow()
-        except StorageError as error:
-            if last:
-                raise
-            self._follow_us = self._now_us() + _FOLLOW_AGAIN_US
-            _LOGGER.warning("the table of the dead letter fails, and is retried in %g s: %s", _FOLLOW_AGAIN_US / 1e6, error)

@@ -169,7 +169,7 @@ class ReplicatePipeline:
 
     def _close(self) -> None:
         self._catalog.close()
-        self._processor.parking.close()
+        self._processor.close()
         self._tables.close()
         self._ledger.close()
         self._keeper.close()

@@ -51,7 +51,7 @@ class Processor:
         self._decoder = parts.decoder
         self._summary = parts.summary
         self._now_us = parts.clock_us
-        self.parking = ParkingLot(config.state_directory, config.delayed, ledger)
+        self.parking = ParkingLot(config.state_directory, config.delayed_topic, ledger)
         self.bounds = WaitingBounds(config, ledger)
         self._dead_rate = DeadRate(config.max_dead_rate, config.dead_rate_messages)
         self._merge = UnitMerge(parts)
@@ -60,6 +60,11 @@ class Processor:
         self.learn = self._merge.learn
         self.sweep = self._between.sweep
         self.table_of = self._between.table_of
+
+    def close(self) -> None:
+        """Close the store of waiting messages, and the connections to copies of it."""
+        self._between.close()
+        self.parking.close()
 
     def process(self, decoded: Decoded, find_raw: _Find, batch_id: int, read_until_us: int | None = None) -> None:
         """Process a micro-batch.
@@ -92,7 +97,7 @@ class Processor:
         self._set_aside(decoded, find_raw, *merged)
         self.parking.end_batch()
         self._between.release()
-        self._between.follow_dead_letter()
+        self._between.copy_messages()
 
     def _park(self, decoded: Decoded, *, is_repeated: bool) -> None:
         """Park the messages that wait for a schema, after releasing those whose schema has arrived."""

@@ -11,6 +11,7 @@ from typing import Any, Final, Literal, NamedTuple, get_args
 from headstream.errors import InvalidInputError, InvalidOptionError
 from headstream.model.identifiers import TopicName
 from headstream.replicate.settings.formats import MessageFormat
+from headstream.replicate.settings.kafka_topic import is_kafka_topic, parse_kafka_topic
 from headstream.replicate.settings.registry_settings import RegistrySettings
 from headstream.replicate.settings.table_settings import TableRules, find_table_problems
 from headstream.replicate.storage.places import Place, StorePlace, bind, find_place_problem, resolve_place
@@ -56,6 +57,9 @@ TABLE_PLACES: Final = frozenset({"tables", "change_tables", "dead_letter_table"}
 STORE_PLACES: Final = TABLE_PLACES | {"checkpoint"}
 """All path settings that can be in an object store."""
 
+DELAYED_TOPIC: Final = "replicate/delayed"
+"""The delayed topic in a pipeline's own log, unless a setting names another."""
+
 _UNUSABLE_PLACE: Final = re.compile(r"%[0-9A-Fa-f]{2}|[][^|\\\x00-\x1f\x7f]")
 """Path parts that break deltalake: it decodes paths twice, and parses some characters as parts of a URL."""
 
@@ -98,7 +102,9 @@ class ReplicateConfig:
         schema_wait_us: How long a data message waits for its schema before `on_missing_schema` applies, microseconds.
         on_missing_schema: `delayed` moves it to the delayed topic (from where it is still released), `dead-letter`
             dead-letters it, `fail` stops the pipeline.
-        delayed: The delayed topic, in the pipeline's own log.
+        delayed: The delayed topic, in the pipeline's own log; or a topic of a Kafka cluster to which its messages are copied,
+            `kafka://host:9092/topic`.
+        dead_letter: A topic of a Kafka cluster to which the dead letters are copied, `kafka://host:9092/topic`; None for none.
         max_parked_count: Most waiting messages; beyond it the pipeline stops reading.
         max_parked_bytes: Most bytes of waiting messages.
         max_parked_age_us: Longest wait of a message before an alarm is raised, microseconds.
@@ -147,7 +153,8 @@ class ReplicateConfig:
     topic_tables: Mapping[str, str] = field(default_factory=dict)
     schema_wait_us: int = 60_000_000
     on_missing_schema: OnMissingSchema = "delayed"
-    delayed: str = "replicate/delayed"
+    delayed: str = DELAYED_TOPIC
+    dead_letter: str | None = None
     max_parked_count: int = 10_000_000
     max_parked_bytes: int = 20 << 30
     max_parked_age_us: int = 86_400_000_000
@@ -212,6 +219,11 @@ class ReplicateConfig:
         return self.zone if self.zone is not None else self.state_directory / "zone"
 
     @property
+    def delayed_topic(self) -> str:
+        """The delayed topic in the pipeline's own log."""
+        return DELAYED_TOPIC if is_kafka_topic(self.delayed) else self.delayed
+
+    @property
     def all_topics(self) -> tuple[str, ...]:
         """Every topic read, each once."""
         return tuple(dict.fromkeys((*self.metadata, *self.topics)))
@@ -251,9 +263,10 @@ def find_problems(settings: Mapping[str, Any]) -> list[Problem]:
     plain = is_kafka(settings.get("source")) or settings.get("source") is None
     for setting in ("topics", "metadata"):
         for name in settings.get(setting, ()):
-            if not (plain and name and "/" not in name):
+            is_kafkas_own = name and ("/" not in name or name.startswith("/"))  # Spark's Kafka source checks these
+            if not (plain and is_kafkas_own):
                 problems += _topic_problem(setting, name)
-    problems += _topic_problem("delayed", settings.get("delayed", "replicate/delayed"))
+    problems += _set_aside_problems(settings)
     for setting, policies in _POLICIES.items():
         if settings.get(setting, policies[0]) not in policies:
             problems.append(Problem(setting, f"{settings[setting]!r} is not a policy", f"Use one of {', '.join(policies)}"))
@@ -271,6 +284,25 @@ def find_problems(settings: Mapping[str, Any]) -> list[Problem]:
         if not name.startswith("spark."):
             problems.append(Problem("spark", f"{name!r} is not a Spark setting", "Their names begin with spark."))
     return problems + _path_problems(settings) + _place_problems(settings)
+
+
+def _set_aside_problems(settings: Mapping[str, Any]) -> list[Problem]:
+    """Return the problems of the topics for messages set aside."""
+    delayed, dead_letter = settings.get("delayed", DELAYED_TOPIC), settings.get("dead_letter")
+    problems = _kafka_topic_problem("delayed", delayed) if is_kafka_topic(delayed) else _topic_problem("delayed", delayed)
+    if dead_letter is None:
+        return problems
+    if dead_letter == delayed:
+        problems.append(Problem("dead_letter", "delayed and dead_letter are one topic", "Give two"))
+    return problems + _kafka_topic_problem("dead_letter", dead_letter)
+
+
+def _kafka_topic_problem(setting: str, url: str) -> list[Problem]:
+    try:
+        parse_kafka_topic(url)
+    except InvalidOptionError as error:
+        return [Problem(setting, error.what, error.advice)]
+    return []
 
 
 def _topic_problem(setting: str, name: str) -> list[Problem]:

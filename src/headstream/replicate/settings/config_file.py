@@ -155,8 +155,9 @@ def _pipeline_readers(base: Path) -> dict[str, tuple[str, _Reader]]:
     """Return how each setting of the pipeline is read: name in the file -> field, reader."""
     plain: dict[str, _Reader] = {
         "source": _text, "topics": _texts, "metadata": _texts, "kafka": _pairs, "topic_tables": _pairs,
-        "on_missing_schema": _choice(*get_args(OnMissingSchema)), "delayed": _text, "max_parked_count": _count,
-        "atomic": _flag, "take_over": _flag, "on_incomplete_transaction": _choice(*get_args(OnIncompleteTransaction)),
+        "on_missing_schema": _choice(*get_args(OnMissingSchema)), "delayed": _text, "dead_letter": _text,
+        "max_parked_count": _count, "atomic": _flag, "take_over": _flag,
+        "on_incomplete_transaction": _choice(*get_args(OnIncompleteTransaction)),
         "max_parked_bytes": _size, "max_dead_rate": _share, "dead_rate_messages": _count, "once": _flag,
         "max_messages_per_batch": _count, "max_bytes_per_batch": _size, "spark": _session_settings,
     }  # fmt: skip

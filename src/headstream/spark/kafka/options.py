@@ -83,8 +83,8 @@ def parse_read_options(options: Mapping[str, str], *, streaming: bool) -> KafkaR
         options: As given; case does not matter in names.
         streaming: Whether a stream is read.
 
-    InvalidOptionError: an option is unknown, missing, or has an invalid value; named by the text.
-        InvalidOptionError: an option is unknown, missing, or has a value that it cannot have; named by the text.
+    Raises:
+        InvalidOptionError: an option is unknown, missing, or has an invalid value; named by the text.
         InvalidUrlError: the URL names no Kafka cluster.
     """
     given = {name.lower(): str(value) for name, value in options.items()}

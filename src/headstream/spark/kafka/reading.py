@@ -1,7 +1,7 @@
 """Reading: our columns, computed from those of Spark's Kafka source.
 
     ours                       Kafka's
-    stream, topic              the name up to its first dot, and after it; no stream without a dot
+    stream, topic              the name up to its first dot, and after it; no stream without a dot, or if it is a path
     partition, offset          the same; partitions from 0
     timestamp                  the same, milliseconds; microseconds if the header hs.appended has them
     state, id, checksum        the headers hs.state, hs.id, hs.checksum; else `available`, null, the CRC-32 of the value
@@ -86,7 +86,8 @@ def _column(name: str) -> Column:
 
     topic = sf.col("topic")
     dot = sf.instr(topic, ".")
-    divided = (dot > 1) & (dot < sf.length(topic))
+    is_path = sf.startswith(topic, sf.lit("/"))  # of HPE Data Fabric: /path/to/stream:topic
+    divided = (dot > 1) & (dot < sf.length(topic)) & ~is_path
     if name == "stream":
         return sf.when(divided, sf.substring_index(topic, ".", 1))
     if name == "topic":

@@ -31,6 +31,11 @@ def test_parse_read_options_translates_names_when_topics_are_ours() -> None:
     assert assigned["startingOffsets"] == "earliest"
 
 
+def test_parse_read_options_takes_topics_of_hpe_data_fabric_as_they_are() -> None:
+    options = {**_URL, "subscribe": "/apps/cdc.v1/stream:orders, shop/orders"}
+    assert parse_read_options(options, streaming=True).source["subscribe"] == "/apps/cdc.v1/stream:orders,shop.orders"
+
+
 def test_parse_read_options_logs_in_when_the_url_has_a_user() -> None:
     options = {"url": "kafka://$ConnectionString:a%22b%2F@hub:9093", "subscribePattern": "shop[.].*", "kafka.sasl.mechanism": "X"}
     source = parse_read_options(options, streaming=True).source

@@ -1,0 +1,57 @@
+"""Topics of Kafka clusters in the settings of a pipeline: `kafka://host:9092/replicate.delayed?kafka.security.protocol=SSL`."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+from typing import Final
+from urllib.parse import unquote
+
+from headstream.client.kafka.address import split_kafka_url
+from headstream.client.remote.address import restore_slashes
+from headstream.codec.kafka import KafkaTopicNames
+from headstream.errors import InvalidInputError, InvalidOptionError
+from headstream.model.urls import split_url
+
+__all__ = ["KafkaTopic", "is_kafka_topic", "parse_kafka_topic"]
+
+_SCHEME: Final = "kafka://"
+
+
+@dataclass(frozen=True, slots=True)
+class KafkaTopic:
+    """One topic of a Kafka cluster.
+
+    Args:
+        url: The cluster, with what its clients need to log in.
+        topic: `stream/topic`.
+        place: The topic's URL without credentials and settings, for messages.
+    """
+
+    url: str = field(repr=False)
+    topic: str
+    place: str
+
+
+def is_kafka_topic(text: str) -> bool:
+    """Return whether a setting names a topic of a Kafka cluster, and not one of the pipeline's own log."""
+    return text.lower().startswith(_SCHEME)
+
+
+def parse_kafka_topic(text: str) -> KafkaTopic:
+    """Return the topic that a URL names.
+
+    Args:
+        text: The cluster's URL, with the topic's name in Kafka as its path.
+
+    Raises:
+        InvalidOptionError: the URL names no cluster, or no valid topic.
+    """
+    parts = restore_slashes(split_url(text))
+    name = unquote(parts.path).strip("/")
+    try:
+        hosts, *_ = split_kafka_url(parts._replace(path=""))
+        topic = KafkaTopicNames().topic_name(name.replace("/", ".", 1))
+    except InvalidInputError as error:
+        advice = error.advice if name else "Write kafka://host:9092/replicate.delayed"
+        raise InvalidOptionError(error.what if name else "the URL names no topic", where=error.where, advice=advice) from None
+    return KafkaTopic(parts._replace(path="").geturl(), str(topic), f"{_SCHEME}{hosts}/{name}")
